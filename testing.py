@@ -26,12 +26,20 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
 from mirlo.tools.conformance.case import Draw, OperatorCase, case
 from mirlo.tools.conformance.case import operator as conformance_case
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from mirlo.driver.models import OpenedModel
+    from mirlo.driver.request import GivenSchedule, RuleFunction
+    from mirlo.passes.targets import Target
+    from mirlo.runtime.executable import Executable
 
 __all__ = [
     "Draw", "OperatorCase", "after_passes", "case", "configure_lit", "conformance_case", "runs_as_numpy",
@@ -43,7 +51,7 @@ RTOL = 1e-4
 
 
 def runs_as_numpy(
-    model: Any,
+    model: object,
     function: Callable[..., Any],
     *arrays: np.ndarray,
     target: str = "llvm",
@@ -63,7 +71,7 @@ def runs_as_numpy(
 
 
 def runs_as_onnxruntime(
-    model: Any,
+    model: object,
     feeds: Mapping[str, np.ndarray] | None = None,
     target: str = "llvm",
     rtol: float = RTOL,
@@ -84,7 +92,7 @@ def runs_as_onnxruntime(
     return executable
 
 
-def after_passes(model: Any, passes: str) -> str:
+def after_passes(model: object, passes: str) -> str:
     """Return the module as text after a pipeline such as "simplify,fold-constant" ran on it."""
     from mirlo.passes.pipeline import Pipeline
 
@@ -95,11 +103,11 @@ def after_passes(model: Any, passes: str) -> str:
 
 
 def stages_round_trip(
-    model: Any,
+    model: object,
     target: str = "llvm",
     *,
-    legalize: Mapping[str, Any] | None = None,
-    schedules: Mapping[str, Any] | None = None,
+    legalize: Mapping[str, RuleFunction] | None = None,
+    schedules: Mapping[str, GivenSchedule] | None = None,
 ) -> list[str]:
     """Check that the module reads back equal, as MLIR and as script, after each step of the pipeline of targets.
 
@@ -138,7 +146,7 @@ def stages_round_trip(
     return done
 
 
-def use_target(target: Any) -> None:
+def use_target(target: Target) -> None:
     """Register a target for tests, unless a package that is installed offers it."""
     from mirlo.passes.targets import register_target, target_names
 
@@ -171,7 +179,7 @@ def configure_lit(config: Any, file: str, plugin: str = "", name: str = "") -> N
     config.substitutions.append(("%plugin", str(path) if plugin and path.exists() else plugin))
 
 
-def _compile(model: Any, target: str, options: dict[str, Any]) -> Any:
+def _compile(model: object, target: str, options: dict[str, object]) -> Executable:
     import mirlo
 
     if not _is_text(model):
@@ -182,7 +190,7 @@ def _compile(model: Any, target: str, options: dict[str, Any]) -> Any:
         return mirlo.compile(path, target, **options)
 
 
-def _opened(model: Any) -> Any:
+def _opened(model: object) -> OpenedModel:
     from mirlo.driver.models import open_model
 
     if not _is_text(model):
@@ -193,11 +201,11 @@ def _opened(model: Any) -> Any:
         return open_model(path)
 
 
-def _is_text(model: Any) -> bool:
+def _is_text(model: object) -> TypeGuard[str]:
     return isinstance(model, str) and "\n" in model
 
 
-def _compare(found: Any, expected: Any, rtol: float, atol: float) -> None:
+def _compare(found: npt.ArrayLike, expected: npt.ArrayLike, rtol: float, atol: float) -> None:
     left = found if isinstance(found, tuple) else (found,)
     right = expected if isinstance(expected, tuple) else (expected,)
     assert len(left) == len(right), f"{len(left)} results instead of {len(right)}"

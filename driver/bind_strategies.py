@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
+from mirlo.driver.loaded import require_loaded
 from mirlo.driver.request import CompileFunction, CompileRequest, Strategies
 from mirlo.driver.strategies import Measured
 from mirlo.driver.tune.database import open_database
@@ -33,9 +34,6 @@ def bind_strategies(
     if not isinstance(strategies, Measured):
         return strategies
 
-    from mirlo.runtime.errors import NotForThisMachine
-    from mirlo.runtime.unloaded import UnloadedModel
-
     def compile_alone(module: ir.Module, strategies: Mapping[str, str]) -> Executable | Program:
         made = compile_request(
             CompileRequest(
@@ -43,9 +41,7 @@ def bind_strategies(
                 params=session.params, cache=options.cache, jobs=options.jobs, tuning=open_database(True),
             )
         )  # fmt: skip
-        if isinstance(made, UnloadedModel):
-            raise NotForThisMachine(f"strategies are measured on the machine that the code is for: {made.reason}")
-        return made
+        return require_loaded(made, "strategies are measured")
 
     settings = f"threads={options.threads} opt_level={options.opt_level}"
     return strategies.chooser(options.target, settings, session, compile_alone)

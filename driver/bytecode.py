@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import os
-from typing import Any
+from collections.abc import Callable
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.files import BYTECODE_PREFIX, FileError
@@ -36,7 +36,7 @@ def parse_bytes(content: str | bytes, name: str) -> ir.Module:
     return ir.Module.parse(read_in_child(lambda: ir.Module.parse(content), name))
 
 
-def read_in_child(parse: Any, name: str) -> bytes:
+def read_in_child(parse: Callable[[], ir.Module], name: str) -> bytes:
     """Bytecode of what a copy of this process parses."""
     with open(os.devnull, "wb") as nowhere:
         # The copy only parses: what it prints is not for readers.
@@ -51,7 +51,7 @@ def read_in_child(parse: Any, name: str) -> bytes:
     return received[1:]
 
 
-def _parsed(parse: Any) -> bytes:
+def _parsed(parse: Callable[[], ir.Module]) -> bytes:
     try:
         module = parse()
     except ir.MLIRError as error:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.driver.build import build
@@ -50,7 +49,7 @@ class KernelListing:
 
 
 def compile_code(
-    model: Any, target: str = "llvm", *, form: str, threads: int = 1,
+    model: object, target: str = "llvm", *, form: str, threads: int = 1,
     shapes: Mapping[str, Sequence[int | str] | None] | None = None, dims: Mapping[str, int] | None = None,
     pipeline: str | None = None, opt_level: int = 2, precision: str | None = None, activations: str | None = None,
     kv_cache_dtype: str | None = None,

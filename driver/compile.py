@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from mirlo.driver.build import build
 from mirlo.driver.garbage import FewerCollections
 from mirlo.driver.model_cache import open_cache
-from mirlo.driver.request import CompileRequest, Progress, Strategies, ignore_progress
-from mirlo.frontends.foreign import ConvertedModel, ExampleInputs, frontend_of
+from mirlo.driver.request import CompileRequest, GivenSchedule, Progress, Strategies, ignore_progress
+from mirlo.frontends.foreign import CompiledModel, ConvertedModel, ExampleInputs, frontend_of
 
 if TYPE_CHECKING:
     from mirlo.driver.strategies import Measured
@@ -36,17 +36,17 @@ M = TypeVar("M")
 
 @FewerCollections()
 def compile(
-    model: Any,
+    model: object,
     target: str | Sequence[str] = "llvm",
     *,
     threads: int = 1,
     shapes: Mapping[str, Sequence[int | str] | None] | None = None,
     dims: Mapping[str, int] | None = None,
     pipeline: Pipeline | str | None = None,
-    legalize: Mapping[str, Callable[..., Any]] | None = None,
-    intrinsics: Mapping[str, Callable[..., Any]] | None = None,
+    legalize: Mapping[str, Callable[..., object]] | None = None,
+    intrinsics: Mapping[str, Callable[..., object]] | None = None,
     strategies: Strategies | Measured | str | None = None,
-    schedules: Mapping[str, Any] | None = None,
+    schedules: Mapping[str, GivenSchedule] | None = None,
     opt_level: int = 2,
     save_ir: str | Path | None = None,
     progress: Progress | None = None,
@@ -60,9 +60,9 @@ def compile(
     placement: str | Mapping[str, Sequence[int]] = "priority",
     specialize: Sequence[Mapping[str, int]] | None = None,
     trust_file: bool = False,
-    args: tuple[Any, ...] | None = None,
-    kwargs: Mapping[str, Any] | None = None,
-    dynamic_shapes: Any = None,
+    args: tuple[object, ...] | None = None,
+    kwargs: Mapping[str, object] | None = None,
+    dynamic_shapes: object = None,
 ) -> Any:
     """Compile a model and return an `Executable`, or a `Program` if the model works on more than tensors of numbers.
 
@@ -142,8 +142,8 @@ def compile(
 
 
 def _converted(
-    model: Any, params: ParameterStore | None, example: ExampleInputs
-) -> tuple[Any, Any, Callable[[Any], Any]]:
+    model: object, params: ParameterStore | None, example: ExampleInputs
+) -> tuple[object, ParameterStore | None, Callable[[CompiledModel], object]]:
     """Return a model in a form that the compiler opens, its weights, and what wraps its executable."""
     frontend = None if isinstance(model, (str, os.PathLike, bytes)) else frontend_of(model)
     if frontend is None:
@@ -156,7 +156,7 @@ def _converted(
     return converted.model, params, lambda made: _wrapped(converted, made)
 
 
-def _wrapped(converted: ConvertedModel, made: Executable) -> Any:
+def _wrapped(converted: ConvertedModel, made: CompiledModel) -> object:
     """Return what the front end puts around an executable; a model for another machine is saved as it is."""
     from mirlo.runtime.unloaded import UnloadedModel
 

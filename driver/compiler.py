@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.driver.clone import clone_module
 from mirlo.driver.given import check_used, give, node_watch
 from mirlo.driver.models import OpenedModel, open_model, require_sizes
 from mirlo.driver.programs.detect import needs_program
-from mirlo.driver.request import CompileFunction, CompileRequest
+from mirlo.driver.request import CompileFunction, CompileRequest, Strategies
 from mirlo.driver.save_code import save_code
 from mirlo.driver.stages import PipelineProgress, ReleaseWeights, SaveStages
 from mirlo.passes.byoc.artifacts import detach_artifacts
@@ -198,9 +197,9 @@ class Compiler:
             nodes = request.placement
         return as_text(nodes) if any(nodes.values()) else None
 
-    def _strategies(self, session: Session) -> Any:
+    def _strategies(self, session: Session) -> Strategies | Callable[..., str | None] | None:
         if not self.request.strategies:
-            return self.request.strategies
+            return None
         from mirlo.driver.bind_strategies import bind_strategies
 
         return bind_strategies(self.request.strategies, self.options, session, self.compile_request)

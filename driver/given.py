@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.driver.models import OpenedModel, is_ir_file
@@ -17,17 +17,18 @@ from mirlo.passes.node_keys import MODEL_NODES, NODE, NodeFates, check_nodes, fa
 from mirlo.passes.schedule.schedule import SCHEDULES, check_given
 
 if TYPE_CHECKING:
+    from mirlo.driver.request import GivenSchedule, RuleFunction
     from mirlo.passes.session import Session
 
 
 def give(
     opened: OpenedModel,
-    model: Any,
+    model: object,
     shapes: Mapping[str, Sequence[int | str] | None] | None = None,
     *,
-    legalize: Mapping[str, Any] | None = None,
-    intrinsics: Mapping[str, Any] | None = None,
-    schedules: Mapping[str, Any] | None = None,
+    legalize: Mapping[str, RuleFunction] | None = None,
+    intrinsics: Mapping[str, RuleFunction] | None = None,
+    schedules: Mapping[str, GivenSchedule] | None = None,
     pipeline: str = "",
 ) -> None:
     """Hand rules and schedules to the passes of an opened model; reject nodes that the model does not have.
@@ -48,7 +49,7 @@ def give(
     check_nodes(legalize or {}, "legalize", opened.module, session)
 
 
-def _nodes_of_model(model: Any, shapes: Mapping[str, Sequence[int | str] | None] | None) -> dict[str, str]:
+def _nodes_of_model(model: object, shapes: Mapping[str, Sequence[int | str] | None] | None) -> dict[str, str]:
     """Return the nodes of a model's file, also those that the import makes no operator of."""
     if isinstance(model, (ir.Module, ImportedModule)) or (isinstance(model, (str, os.PathLike)) and is_ir_file(model)):
         return {}

@@ -16,12 +16,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.runtime.cache import MANIFESTS, MODELS, Cache, default_folder, digest_of_file
 from mirlo.runtime.files import resolved
 
 if TYPE_CHECKING:
+    from importlib.metadata import Distribution
+
     from mirlo.passes.targets import Target
     from mirlo.runtime.artifact import Artifact
     from mirlo.runtime.executable import Executable
@@ -110,7 +112,9 @@ def open_cache(cache: Cache | bool | str | os.PathLike[str]) -> Cache | None:
     return Cache(Path(cache))
 
 
-def cache_key(cache: Cache | None, model: Any, target: Target, options: Mapping[str, Any]) -> CacheKey | Uncacheable:
+def cache_key(
+    cache: Cache | None, model: object, target: Target, options: Mapping[str, object]
+) -> CacheKey | Uncacheable:
     """Return the key of a compilation; `options` are all arguments of `mirlo.compile` that change the result."""
     if cache is None:
         return Uncacheable("there is no cache")
@@ -131,7 +135,7 @@ def cache_key(cache: Cache | None, model: Any, target: Target, options: Mapping[
     except TypeError as error:
         return Uncacheable(f"an option cannot be part of a key: {error}")
     try:
-        digest = digest or digest_of_file(model)
+        digest = digest or digest_of_file(path or "")
     except OSError as error:
         return Uncacheable(f"the model cannot be read: {error.strerror or error}")
     target_options = str(given.get("target", "")).partition("{")[2].removesuffix("}")
@@ -185,7 +189,7 @@ def compiler_version() -> str:
     return "\n".join(parts)
 
 
-def _version_of(package: Any) -> str:
+def _version_of(package: Distribution) -> str:
     """Return the version of an installed package from its metadata line: parsing all metadata takes milliseconds."""
     head = package.read_text("METADATA") or ""
     line = next((line for line in head.splitlines() if line.startswith(("Version:", "version:"))), None)

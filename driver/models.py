@@ -6,7 +6,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
@@ -40,13 +39,13 @@ class ModelError(MirloError, ValueError):
 class OpenedModel:
     """A module, its weights, and the passes that it still has to go through, where its file says so."""
 
-    module: Any
+    module: ir.Module
     session: Session
     pipeline: str | None = None
 
 
 def open_model(
-    model: Any,
+    model: object,
     shapes: Mapping[str, Sequence[int | str] | None] | None = None,
     params: ParameterStore | None = None,
     trust: bool = False,
@@ -56,7 +55,8 @@ def open_model(
     A file of IR may name passes that reach outside of the module, and hold machine code, only where `trust` is set.
     """
     if isinstance(model, ImportedModule):
-        model, params = model.module, model.params
+        params = model.params
+        model = model.module
     if isinstance(model, ir.Module):
         _refuse_shapes(shapes, "the module")
         with model.context:
@@ -72,7 +72,7 @@ def open_model(
 
 
 def fix_dims(
-    model: str, shapes: Mapping[str, Sequence[int | str] | None] | None, dims: Mapping[str, int] | None
+    model: object, shapes: Mapping[str, Sequence[int | str] | None] | None, dims: Mapping[str, int] | None
 ) -> Mapping[str, Sequence[int | str] | None] | None:
     """Return the shapes of a model's inputs for sizes that are given by input and by dim."""
     if not dims:
@@ -117,7 +117,7 @@ def require_sizes(module: ir.Module, target: str) -> None:
                 raise ModelError(_needs_sizes(_input_name(function, index), tensor, target))
 
 
-def _input_name(function: Any, index: int) -> str:
+def _input_name(function: ir.OpView, index: int) -> str:
     attributes = function.operation.attributes.get("arg_attrs", None)
     named = attributes is not None and "relax.name" in attributes[index]
     return attributes[index]["relax.name"].value if named else f"{index}"
@@ -138,7 +138,7 @@ def is_ir_file(path: str | os.PathLike[str]) -> bool:
     return Path(path).suffix in IR_SUFFIXES
 
 
-def _refuse_shapes(shapes: Any, what: str) -> None:
+def _refuse_shapes(shapes: object, what: str) -> None:
     if shapes:
         raise ModelError(f"{what}: shapes can be given for ONNX models only; those of IR are in its types")
 

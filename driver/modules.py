@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.driver.bytecode import parse_file
@@ -38,7 +37,7 @@ def is_script(path: str | os.PathLike[str]) -> bool:
     return os.fspath(path).endswith(".py")
 
 
-def _read_script(path: str | os.PathLike[str]) -> Any:
+def _read_script(path: str | os.PathLike[str]) -> ir.Module:
     from mirlo.frontends.script.module import parse_script
 
     try:

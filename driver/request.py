@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias, Union
 
 from mirlo.passes.graph.activations import ACTIVATIONS
 from mirlo.passes.targets import CompileOptions
 
 if TYPE_CHECKING:
+    import os
+
+    from mirlo.dialects.bindings import ir
     from mirlo.driver.strategies import Measured
     from mirlo.driver.tune.database import Database
     from mirlo.passes.pipeline import Pipeline
+    from mirlo.passes.schedule.words.schedule import Schedule
+    from mirlo.passes.schedule.words.trace import Trace
     from mirlo.runtime.cache import Cache
     from mirlo.runtime.executable import Executable
     from mirlo.runtime.params import ParameterStore
@@ -22,9 +27,15 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str], None]
 """Called with a name before each step of a compilation: `cache`, `import`, the passes, `emit`, `keep`, `load`."""
-Strategies = Mapping[str, "str | Callable[[Any], str | None]"]
+Strategies = Mapping[str, "str | Callable[[ir.OpView], str | None]"]
 """By operator, the name of the requested rule, or a function from the operator to that name."""
-CompileFunction = Callable[["CompileRequest"], "Executable | Program | UnloadedModel"]
+RuleFunction = Callable[..., object]
+"""A rule that a caller gives: of an operator, a node or an intrinsic."""
+GivenSchedule = Union["Schedule", "Trace", str, "os.PathLike[str]", Callable[["Schedule"], object]]
+"""A schedule that a caller gives for a prim function."""
+CompiledResult: TypeAlias = "Executable | Program | UnloadedModel"
+"""What a compilation returns."""
+CompileFunction = Callable[["CompileRequest"], CompiledResult]
 """Compiles a request: measured placement and strategies compile alternatives with it."""
 PRECISIONS = ("bf16", "f16")
 """Element types that products may be computed from instead of f32."""
@@ -42,15 +53,15 @@ def ignore_progress(step: str) -> None:
 class CompileRequest:
     """The arguments of one compilation; `mirlo.compile` documents them."""
 
-    model: Any
+    model: object
     target: str | Sequence[str] = "llvm"
     threads: int = 1
     shapes: Mapping[str, Sequence[int | str] | None] | None = None
     pipeline: Pipeline | str | None = None
-    legalize: Mapping[str, Callable[..., Any]] | None = None
-    intrinsics: Mapping[str, Callable[..., Any]] | None = None
+    legalize: Mapping[str, Callable[..., object]] | None = None
+    intrinsics: Mapping[str, Callable[..., object]] | None = None
     strategies: Strategies | Measured | str | None = None
-    schedules: Mapping[str, Any] | None = None
+    schedules: Mapping[str, GivenSchedule] | None = None
     opt_level: int = 2
     save_ir: str | Path | None = None
     params: ParameterStore | None = None
@@ -109,7 +120,7 @@ class CompileRequest:
         """Return the target, or None for a list of several."""
         return self.target if isinstance(self.target, str) and "," not in self.target else None
 
-    def key_options(self) -> dict[str, Any]:
+    def key_options(self) -> dict[str, object]:
         """Return what changes the result, the model aside; an `object` stands for what no cache key can hold."""
         target = self.single_target or ""
         return {

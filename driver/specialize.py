@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
 
 from mirlo.dialects.core import dims as D
-from mirlo.driver.request import CompileFunction, CompileRequest
+from mirlo.driver.request import CompiledResult, CompileFunction, CompileRequest
 from mirlo.runtime.artifact import Artifact, TensorSpec
 from mirlo.runtime.executable import Executable
 from mirlo.runtime.nearest import nearest
 from mirlo.runtime.params import ParameterStore
+from mirlo.runtime.program import Program
 from mirlo.runtime.specialized import Specialized
 from mirlo.runtime.unloaded import UnloadedModel
 
@@ -25,7 +25,7 @@ def compile_specialized(
 ) -> Specialized:
     """Compile a request for any sizes, and once more for each of these sizes of its symbols."""
 
-    def build(shapes: Any, number: int | None = None) -> Any:
+    def build(shapes: Mapping[str, Sequence[int | str] | None] | None, number: int | None = None) -> CompiledResult:
         name = "any" if number is None else f"specialized{number}"
         folder = None if request.save_ir is None else Path(request.save_ir) / name
         return compile_request(replace(request, shapes=shapes, save_ir=folder))
@@ -34,7 +34,7 @@ def compile_specialized(
 
 
 def specialized(
-    general: Executable, wanted: Sequence[Mapping[str, int]], build: Callable[[Shapes, int], Executable]
+    general: CompiledResult, wanted: Sequence[Mapping[str, int]], build: Callable[[Shapes, int], CompiledResult]
 ) -> Specialized:
     """Return the model `general` with a build for each set of sizes; `build(shapes, number)` makes one."""
     if isinstance(wanted, Mapping) or not all(isinstance(sizes, Mapping) for sizes in wanted):
@@ -48,8 +48,8 @@ def specialized(
     shapes = [shapes_for(general.inputs, sizes) for sizes in chosen]  # all of them are checked before any is compiled
     builds = [build(each, number) for number, each in enumerate(shapes)]
     store = ParameterStore()
-    digests: dict[Any, str] = {}
-    first, *others = (sharing(each, store, digests) for each in (general, *builds))
+    digests: dict[object, str] = {}
+    first, *others = (sharing(each, store, digests) for each in (general, *builds) if not isinstance(each, Program))
     return Specialized(first, store, others)
 
 
@@ -76,12 +76,12 @@ def shapes_for(inputs: Sequence[TensorSpec], sizes: Mapping[str, int]) -> Shapes
     return made
 
 
-def sharing(made: Executable | UnloadedModel, store: ParameterStore, digests: dict[Any, str]) -> Artifact:
+def sharing(made: Executable | UnloadedModel, store: ParameterStore, digests: dict[object, str]) -> Artifact:
     """Return the artifact with its weights in the store, where each is kept once whatever the builds call it."""
     specs = []
     for spec in made.artifact.params:
         array = made.weight(spec.name)
-        content: Any = array.reshape(-1).view("u1")
+        content = array.reshape(-1).view("u1").data
         key = (spec.dtype, spec.shape, blake2b(content, digest_size=32).digest())
         if key not in digests:
             digests[key] = store.add_unique(spec.name, array)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.files import FileError, write_ir
@@ -24,7 +24,7 @@ class PipelineProgress(Instrument):
 
     progress: Callable[[str], None]
 
-    def before_pass(self, step: Any, op: ir.OpView) -> None:
+    def before_pass(self, step: Step, op: ir.OpView) -> None:
         self.progress(step.name)
 
 
@@ -38,7 +38,7 @@ class ReleaseWeights(Instrument):
 
     session: Session
 
-    def after_pass(self, step: Any, op: ir.OpView) -> None:
+    def after_pass(self, step: Step, op: ir.OpView) -> None:
         if step.name in RELEASING:
             release_unnamed(op, self.session)
 
@@ -60,7 +60,7 @@ class SaveStages(Instrument):
     def end_run(self, op: ir.OpView) -> None:
         self._write(op, ())
 
-    def _write(self, op: Any, remaining: Sequence[Step]) -> None:
+    def _write(self, op: ir.OpView, remaining: Sequence[Step]) -> None:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:

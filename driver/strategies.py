@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.surgery import clone_with
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 ROUNDS = 5
 
-CompileOperator = Callable[[Any, Mapping[str, str]], "Executable | Program"]
+CompileOperator = Callable[[ir.Module, Mapping[str, str]], "Executable | Program"]
 """Compiles a module for the target at hand, with strategies."""
 
 
@@ -99,7 +99,7 @@ class Measured:
             raise FileError(f"cannot write measured strategies to '{self.cache}': {error}") from error
 
 
-def _operator_module(op: ir.Operation | ir.OpView) -> Any:
+def _operator_module(op: ir.Operation | ir.OpView) -> ir.Module:
     """Return a module that computes this operator from its operands."""
     with op.context, ir.Location.unknown():
         module = ir.Module.create()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
 from mirlo.frontends.tensor import Tensor, known, of_array
 from mirlo.runtime.params import ParameterStore
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 INLINE_ELEMENTS = 16
 """Larger constants are kept in the parameter store."""
@@ -238,7 +241,7 @@ class OperationView:
         """Wrap an SSA value."""
         return self.body.tensor(value)
 
-    def constant(self, array: Any, dtype: DType, shape: Sequence[Dim] = ()) -> Tensor:
+    def constant(self, array: npt.ArrayLike, dtype: DType, shape: Sequence[Dim] = ()) -> Tensor:
         """Return a constant that broadcasts to a shape."""
         return of_array(np.asarray(array).astype(dtype.to_numpy()), TensorType(tuple(shape), dtype))
 

@@ -8,14 +8,20 @@ whose an object is.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mirlo.dialects.core.installed import offered
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.params import ParameterStore
+
+if TYPE_CHECKING:
+    import os
+
+    from mirlo.dialects.bindings import ir
 
 GROUP = "mirlo.frontends"
 
@@ -28,9 +34,9 @@ class FrontendError(MirloError, ValueError):
 class ExampleInputs:
     """What the user gives beside the model: arguments of a call, and which of their dims are dynamic."""
 
-    args: tuple[Any, ...] | None = None
-    kwargs: Mapping[str, Any] = field(default_factory=dict)
-    dynamic_shapes: Any = None
+    args: tuple[object, ...] | None = None
+    kwargs: Mapping[str, object] = field(default_factory=dict)
+    dynamic_shapes: object = None
     """In the form of the framework."""
 
     @property
@@ -43,7 +49,7 @@ class ExampleInputs:
 class ImportedModule:
     """A module of relax that a front end made, with its weights."""
 
-    module: Any
+    module: ir.Module
     params: ParameterStore
 
     @cached_property
@@ -56,24 +62,42 @@ class ImportedModule:
         return made.hexdigest()
 
 
+class InputSpec(Protocol):
+    """An input of a compiled model."""
+
+    @property
+    def name(self) -> str: ...
+
+
+class CompiledModel(Protocol):
+    """What front ends use of an executable or a program."""
+
+    @property
+    def inputs(self) -> Sequence[InputSpec]: ...
+
+    def __call__(self, *arrays: Any, **named: Any) -> Any: ...
+
+    def save(self, path: str | os.PathLike[str]) -> None: ...
+
+
 @dataclass(frozen=True)
 class ConvertedModel:
     """A model in a form that Mirlo compiles, and what to put around its executable."""
 
-    model: Any
+    model: object
     """An ONNX model: a path, bytes, an `onnx.ModelProto` or a `LoadedModel`; or an `ImportedModule`."""
-    wrap: Callable[[Any], Any] | None = None
+    wrap: Callable[[CompiledModel], object] | None = None
     """Takes the executable, and returns an object with the interface of the framework; None for the executable."""
 
 
 class Frontend(Protocol):
     """Opens the objects of one framework."""
 
-    def convert(self, model: Any, example: ExampleInputs) -> ConvertedModel:
+    def convert(self, model: object, example: ExampleInputs) -> ConvertedModel:
         """Convert a model; raise `FrontendError` for one that cannot be."""
 
 
-def frontend_of(model: Any) -> Frontend | None:
+def frontend_of(model: object) -> Frontend | None:
     """Return the front end of the framework that a model belongs to, by the classes that its class derives from."""
     packages = list(dict.fromkeys(base.__module__.partition(".")[0] for base in type(model).__mro__))
     entries = {entry.name: entry for entry in offered(GROUP)}
@@ -88,7 +112,7 @@ def frontend_of(model: Any) -> Frontend | None:
     return None
 
 
-def require_package(package: str, extra: str) -> Any:
+def require_package(package: str, extra: str) -> ModuleType:
     """Import a package that a front end needs; an error names the extra of Mirlo that installs it."""
     import importlib
 

@@ -8,6 +8,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeGuard
 
 import numpy as np
 
@@ -195,12 +196,17 @@ def _safe_tensors(path: Path, content: bytes) -> Iterator[tuple[str, np.ndarray]
         yield name, _tensor(path, name, _SAFE_TYPES[kind], shape, content[first + start : first + end])
 
 
+def _is_size(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 62
+
+
 def _integers(entry: JsonObject, key: str, count: int | None = None) -> tuple[int, ...]:
     found = entry.value(key)
-    is_list = isinstance(found, list) and len(found) == (len(found) if count is None else count)
-    if not is_list or not all(type(each) is int and 0 <= each < 1 << 62 for each in found):
+    numbers = [each for each in found if _is_size(each)] if isinstance(found, list) else []
+    wanted = len(numbers) if count is None else count
+    if not isinstance(found, list) or not len(found) == len(numbers) == wanted:
         raise entry.fail(key, "a list of integers" if count is None else f"{count} integers", found)
-    return tuple(found)
+    return tuple(numbers)
 
 
 def _scaled(path: Path, tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

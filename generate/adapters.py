@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -45,7 +44,7 @@ class AdapterFiles:
 
     def _by_input(self, file: AdapterFile) -> dict[str, np.ndarray]:
         """Return the tensors of a file by the names of inputs."""
-        key: Callable[[str], Any] = _key if file.is_peft else str
+        key: Callable[[str], object] = _key if file.is_peft else str
         known, made = {key(name): name for name in self._inputs}, dict[str, np.ndarray]()
         unknown = [name for name in file.tensors if key(name) not in known]
         if unknown:

@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from mirlo.generate.errors import GenerationError, ModelFolderError
 from mirlo.generate.json_file import JsonObject, read_bytes, read_json
@@ -16,7 +15,7 @@ CONFIG, TEMPLATE = "tokenizer_config.json", "chat_template.jinja"
 MAX_TEMPLATE = 1 << 20
 """Bytes of the largest template; those of models have up to 20 KB."""
 SPECIAL = ("bos_token", "eos_token", "pad_token", "unk_token")
-Message = Mapping[str, Any]
+Message = Mapping[str, object]
 
 
 class ChatTemplate:
@@ -43,7 +42,7 @@ class ChatTemplate:
         except (TemplateError, RecursionError) as error:
             raise ModelFolderError(f"{path}: the chat template cannot be read: {error}") from None
 
-    def render(self, messages: Sequence[Message], is_answered: bool = False, **given: Any) -> str:
+    def render(self, messages: Sequence[Message], is_answered: bool = False, **given: object) -> str:
         """Return the text of a conversation, up to where the model's answer begins unless it `is_answered`."""
         for message in messages:
             if not isinstance(message, Mapping) or not {"role", "content"} <= set(message):
@@ -82,7 +81,7 @@ def _token_text(given: JsonObject, name: str) -> str:
     return given.object(name).text("content") if isinstance(given.value(name), dict) else given.text(name)
 
 
-def _to_json(value: Any, indent: int | None = None, **_: object) -> str:
+def _to_json(value: object, indent: int | None = None, **_: object) -> str:
     return json.dumps(value, ensure_ascii=False, indent=indent)
 
 

@@ -46,7 +46,7 @@ class Caches(Protocol):
     def length(self) -> int:
         """Return how many tokens the longest sequence has."""
 
-    def run(self, inputs: Mapping[str, Any], tokens: int) -> dict[str, np.ndarray]:
+    def run(self, inputs: Mapping[str, np.ndarray], tokens: int) -> dict[str, np.ndarray]:
         """Run the model on its other inputs; return its other outputs."""
 
 
@@ -203,7 +203,7 @@ def pad(rows: Sequence[Sequence[int]], value: int, left: bool) -> tuple[np.ndarr
     return tokens, mask
 
 
-def _typed(values: np.ndarray, kind: np.dtype[Any]) -> np.ndarray:
+def _typed(values: np.ndarray, kind: np.dtype) -> np.ndarray:
     return values if values.dtype == kind else values.astype(kind)
 
 

@@ -6,7 +6,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -76,7 +75,7 @@ class ServingEngine:
         search: SearchOptions,
         texts: TokenTexts | None,
         slots: int,
-        grammar: Callable[[Mapping[str, Any]], Grammar | None],
+        grammar: Callable[[Mapping[str, object]], Grammar | None],
     ) -> None:
         if not isinstance(slots, int) or not 1 <= slots <= MAX_SLOTS:
             raise GenerationError(f"slots: expected 1 to {MAX_SLOTS}, found {slots!r:.40}")
@@ -109,11 +108,11 @@ class ServingEngine:
         prompt: Prompt,
         stop: Sequence[str] | str = (),
         *,
-        json_schema: Mapping[str, Any] | str | None = None,
+        json_schema: Mapping[str, object] | str | None = None,
         regex: str | None = None,
         lark: str | None = None,
         adapter: str | None = None,
-        **search: Any,
+        **search: object,
     ) -> Request:
         """Return a request to continue a text or tokens; the arguments are those of `LanguageModel.generator`."""
         options = with_options(self._search, search)

@@ -6,7 +6,6 @@ import copy
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -90,7 +89,7 @@ class Generator:
         """Whether the next token is the first one after a prompt."""
 
     @property
-    def tokens(self) -> Any:
+    def tokens(self) -> list[int] | list[list[int]]:
         """Return the tokens, given and generated: a list, or one for each sequence of a batch."""
         copies = [list(row) for row in self._sequences.tokens]
         return copies[0] if len(copies) == 1 else copies
@@ -124,7 +123,7 @@ class Generator:
         self._is_first = True
         self.timing.prompt_tokens += sum(map(len, made))
 
-    def next(self) -> Any:
+    def next(self) -> int | list[int]:
         """Return the next token, or a list of one for each sequence; those that have ended get the padding token."""
         if self.options.num_beams > 1:
             raise GenerationError("num_beams: the tokens of a search with beams are known at its end: use generate")
@@ -145,7 +144,7 @@ class Generator:
         self._count(time.perf_counter() - start, self._sequences.steps - steps)
         return chosen[0] if len(chosen) == 1 else chosen
 
-    def generate(self, *prompts: Prompt) -> Any:
+    def generate(self, *prompts: Prompt) -> list[int] | list[list[int]]:
         """Append prompts and return the tokens that follow until the end: a list, or one for each sequence."""
         if prompts:
             self.append(*prompts)
@@ -175,6 +174,7 @@ class Generator:
         text = AnswerText(self._texts_of(), row, self._stop)
         while not self.is_done:
             token = self.next()
+            assert isinstance(token, int)  # there is one sequence
             if token in self._decoder.config.ends:
                 break
             yield from filter(None, [text.add(token)])
@@ -183,7 +183,7 @@ class Generator:
                 return
         yield from filter(None, [text.finish()])
 
-    def fork(self, **search: Any) -> Generator:
+    def fork(self, **search: object) -> Generator:
         """Return a generator that continues from here on its own, without computing anything again.
 
         `search` are changes to the search options, such as another seed.

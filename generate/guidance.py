@@ -19,7 +19,7 @@ FORMS = ("json_schema", "regex", "lark")
 class Grammar:
     """A form of answers, for the tokens of a model."""
 
-    def __init__(self, tokenizer: Path, vocabulary: int, ends: Sequence[int], form: str, text: Any) -> None:
+    def __init__(self, tokenizer: Path, vocabulary: int, ends: Sequence[int], form: str, text: object) -> None:
         if not ends:
             raise GenerationError(f"{form}: the model has no token that ends an answer, which a form needs")
         self.form, self.vocabulary, self._ends = form, vocabulary, list(ends)
@@ -38,7 +38,7 @@ class Grammar:
         self._grammar = self._compiled(text)
         Guide(self)  # raises an error if the grammar is wrong
 
-    def _compiled(self, text: Any) -> str:
+    def _compiled(self, text: object) -> str:
         if self.form == "json_schema":
             if not isinstance(text, (str, Mapping)):
                 raise GenerationError(f"json_schema: expected a dict or JSON as text, found {text!r:.60}")

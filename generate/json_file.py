@@ -6,25 +6,32 @@ import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypeGuard
 
 from mirlo.generate.errors import ModelFolderError
 from mirlo.runtime.files import open_regular
+
+if TYPE_CHECKING:
+    from mirlo.runtime.fields import Json
 
 MAX_BYTES = 64 << 20
 """Largest JSON file that is read; those of tokenizers have 5 to 20 MB."""
 
 
+def _is_token(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 31
+
+
 class JsonObject:
     """An object of a JSON file, read key by key."""
 
-    def __init__(self, path: Path, key: str, value: Any) -> None:
+    def __init__(self, path: Path, key: str, value: Json) -> None:
         self.path, self.key = path, key
         if not isinstance(value, dict):
             raise self.fail("", "an object", value)
-        self._value: dict[str, Any] = value
+        self._value: dict[str, Json] = value
 
-    def fail(self, key: str, expected: str, found: Any) -> ModelFolderError:
+    def fail(self, key: str, expected: str, found: object) -> ModelFolderError:
         """Return the error for a value that is not what is expected."""
         shown = ascii(found)
         shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
@@ -45,7 +52,7 @@ class JsonObject:
         """Yield the keys that have values other than null."""
         return (key for key, value in self._value.items() if value is not None)
 
-    def _required(self, key: str, expected: str) -> Any:
+    def _required(self, key: str, expected: str) -> Json:
         if not self.has(key):
             raise ModelFolderError(f"{self.path}: '{self._name(key)}' ({expected}) is missing")
         return self._value[key]
@@ -92,15 +99,16 @@ class JsonObject:
             return ()
         value = self._value[key]
         listed = value if isinstance(value, list) else [value]
-        if not all(isinstance(token, int) and not isinstance(token, bool) and 0 <= token < 1 << 31 for token in listed):
+        tokens = [token for token in listed if _is_token(token)]
+        if len(tokens) != len(listed):
             raise self.fail(key, "a token or a list of tokens", value)
-        return tuple(listed)
+        return tuple(tokens)
 
     def object(self, key: str) -> JsonObject:
         """Return an object in this one; an empty one if it is missing."""
         return JsonObject(self.path, self._name(key), self._value[key] if self.has(key) else {})
 
-    def value(self, key: str) -> Any:
+    def value(self, key: str) -> Json:
         """Return a value of any type, unchecked; None if it is missing."""
         return self._value.get(key)
 

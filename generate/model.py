@@ -46,12 +46,12 @@ class LanguageModel:
         batch: int = 1,
         stop: Sequence[str] | str = (),
         *,
-        json_schema: Mapping[str, Any] | str | None = None,
+        json_schema: Mapping[str, object] | str | None = None,
         regex: str | None = None,
         lark: str | None = None,
         draft: LanguageModel | None = None,
         adapter: str | None = None,
-        **search: Any,
+        **search: object,
     ) -> Generator:
         """Return a generator without tokens.
 
@@ -70,7 +70,7 @@ class LanguageModel:
         decoder = self._decoder.with_adapter(adapter)
         return Generator(decoder, options, self.tokenizer, batch, stops, grammar, drafting)
 
-    def engine(self, slots: int = 8, **search: Any) -> ServingEngine:
+    def engine(self, slots: int = 8, **search: object) -> ServingEngine:
         """Return an engine that runs up to `slots` requests at a time: continuous batching.
 
         `search` are changes to the search options of the folder, which requests may change again.
@@ -78,7 +78,7 @@ class LanguageModel:
         options = with_options(self.config.search, search)
         return ServingEngine(self._decoder, options, self.tokenizer, slots, self._grammar)
 
-    def _grammar(self, given: Mapping[str, Any]) -> Grammar | None:
+    def _grammar(self, given: Mapping[str, object]) -> Grammar | None:
         forms = {form: text for form, text in given.items() if text is not None}
         if not forms:
             return None
@@ -90,13 +90,13 @@ class LanguageModel:
         ((form, text),) = forms.items()
         return Grammar(path, self._decoder.vocabulary, self.config.ends, form, text)
 
-    def chat_tokens(self, messages: Sequence[Message], **given: Any) -> list[int]:
+    def chat_tokens(self, messages: Sequence[Message], **given: object) -> list[int]:
         """Return the tokens of a conversation, up to where the model's answer begins."""
         if self.template is None:
             raise GenerationError(f"{self.config.folder}: there is no chat template: generate from text")
         if self.tokenizer is None:
             raise GenerationError(f"{self.config.folder}: there is no {FILE}: pass tokens in place of text")
-        return self.tokenizer.encode(self.template.render(messages, **given), special=False)
+        return self.tokenizer.encode(self.template.render(messages, False, **given), special=False)
 
     def __repr__(self) -> str:
         config, memory = self.config, self.executable.memory

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -30,7 +29,7 @@ class Request:
         stops: Sequence[str],
         grammar: Grammar | None,
         adapter: str | None,
-        step: Callable[[], Any],
+        step: Callable[[], object],
     ) -> None:
         self.prompt = tuple(prompt)
         """The tokens of the prompt."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -95,7 +96,7 @@ _REFUSED = {"num_return_sequences": 1, "num_beam_groups": 1, "diversity_penalty"
 """Options that change what is generated and are not supported, with the value that is."""
 
 
-def _check_type(name: str, kind: str, value: Any) -> None:
+def _check_type(name: str, kind: str, value: object) -> None:
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
     allowed = {
         "bool": isinstance(value, bool),
@@ -108,7 +109,7 @@ def _check_type(name: str, kind: str, value: Any) -> None:
         raise GenerationError(f"{name}: expected {expected}, found {value!r:.60}")
 
 
-def with_options(options: SearchOptions, changes: dict[str, Any]) -> SearchOptions:
+def with_options(options: SearchOptions, changes: Mapping[str, Any]) -> SearchOptions:
     """Return options with changes by name; an unknown name is an error."""
     known = list(SearchOptions.__dataclass_fields__)
     for name in changes:

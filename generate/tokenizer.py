@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.generate.errors import GenerationError, ModelFolderError
 from mirlo.generate.json_file import MAX_BYTES, read_bytes
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 FILE = "tokenizer.json"
 INSTALL = "pip install 'mirlo[generate]'"
@@ -24,7 +27,7 @@ class FolderTokenizer:
             raise GenerationError(f"{path}: tokenizers need the package 'tokenizers': {INSTALL}") from None
         content = read_bytes(path, MAX_BYTES)
         try:
-            self._tokenizer: Any = Tokenizer.from_str(content.decode("utf-8"))
+            self._tokenizer: Tokenizer = Tokenizer.from_str(content.decode("utf-8"))
             self._tokenizer.no_truncation()
             self._tokenizer.no_padding()
         except BaseException as error:  # panics of the package are no `Exception`

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -56,7 +55,11 @@ class CachePool(ABC):
         self.lengths[target] = length
 
     def run(
-        self, inputs: Mapping[str, Any], sequences: Sequence[int], tokens: int, constants: Mapping[str, np.ndarray]
+        self,
+        inputs: Mapping[str, np.ndarray],
+        sequences: Sequence[int],
+        tokens: int,
+        constants: Mapping[str, np.ndarray],
     ) -> dict[str, np.ndarray]:
         """Run the model on its other inputs for these sequences, in the order of `select`; return its other outputs."""
         longest = max(self.lengths[i] for i in sequences) + tokens
@@ -79,7 +82,11 @@ class CachePool(ABC):
 
     @abstractmethod
     def _run(
-        self, inputs: Mapping[str, Any], sequences: Sequence[int], longest: int, constants: Mapping[str, np.ndarray]
+        self,
+        inputs: Mapping[str, np.ndarray],
+        sequences: Sequence[int],
+        longest: int,
+        constants: Mapping[str, np.ndarray],
     ) -> dict[str, np.ndarray]:
         """Run the model; `longest` is the length of the longest of these sequences behind the call."""
 
@@ -118,7 +125,7 @@ class CacheSelection:
         """Return which rows are tokens once each sequence has so many more: i64[sequences, rows]."""
         return self._pool.mask(self.sequences, tokens)
 
-    def run(self, inputs: Mapping[str, Any], tokens: int) -> dict[str, np.ndarray]:
+    def run(self, inputs: Mapping[str, np.ndarray], tokens: int) -> dict[str, np.ndarray]:
         """Run the model on its other inputs, for so many new tokens of each sequence; return its other outputs."""
         return self._pool.run(inputs, self.sequences, tokens, self._constants)
 
@@ -169,7 +176,11 @@ class InPlacePool(CachePool):
         self._owners[a], self._owners[b] = self._owners[b], self._owners[a]
 
     def _run(
-        self, inputs: Mapping[str, Any], sequences: Sequence[int], longest: int, constants: Mapping[str, np.ndarray]
+        self,
+        inputs: Mapping[str, np.ndarray],
+        sequences: Sequence[int],
+        longest: int,
+        constants: Mapping[str, np.ndarray],
     ) -> dict[str, np.ndarray]:
         self._reserve(longest)
         first, count = self._owners.index(sequences[0]), len(sequences)
@@ -231,7 +242,11 @@ class GrowingPool(CachePool):
         return list(self._joined if set(sequences) == set(self._joined) else sequences)
 
     def _run(
-        self, inputs: Mapping[str, Any], sequences: Sequence[int], longest: int, constants: Mapping[str, np.ndarray]
+        self,
+        inputs: Mapping[str, np.ndarray],
+        sequences: Sequence[int],
+        longest: int,
+        constants: Mapping[str, np.ndarray],
     ) -> dict[str, np.ndarray]:
         if list(sequences) != self._joined:
             self._join(sequences)

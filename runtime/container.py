@@ -23,10 +23,10 @@ import math
 import os
 import struct
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO, TypedDict
 
 import numpy as np
 
@@ -79,7 +79,7 @@ class MappedFile:
         try:
             with open_regular(self.path) as file:
                 self.size = os.fstat(file.fileno()).st_size
-                self._bytes: Any = system.map_file(file, self.size)
+                self._bytes = system.map_file(file, self.size)
         except (OSError, ValueError) as failure:
             reason = failure.strerror if isinstance(failure, OSError) and failure.strerror else str(failure)
             raise error(f"{self.path}: cannot read the file: {reason}") from None
@@ -128,10 +128,17 @@ def empty_aligned(dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
     return buffer[start : start + nbytes].view(dtype).reshape(shape)
 
 
+class _TensorRow(TypedDict):
+    name: str
+    dtype: str
+    shape: list[int]
+    offset: int
+
+
 def write_file(
     path: str | os.PathLike[str],
     kind: FileKind,
-    header: dict[str, Any],
+    header: Mapping[str, object],
     code: bytes,
     arrays: Sequence[tuple[str, np.ndarray]],
 ) -> None:
@@ -189,10 +196,8 @@ def has_magic(path: str | os.PathLike[str], kind: FileKind) -> bool:
         return False
 
 
-def _place_arrays(
-    path: Path, kind: FileKind, arrays: Sequence[tuple[str, np.ndarray]]
-) -> tuple[list[dict[str, Any]], int]:
-    rows: list[dict[str, Any]] = []
+def _place_arrays(path: Path, kind: FileKind, arrays: Sequence[tuple[str, np.ndarray]]) -> tuple[list[_TensorRow], int]:
+    rows: list[_TensorRow] = []
     end = 0
     for name, array in arrays:
         element = element_type_of(array.dtype)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from mirlo.runtime.container import empty_aligned
 from mirlo.runtime.dlpack import DLPackError, element_of, is_on_cpu, tensor_of
 from mirlo.runtime.dlpack_export import capsule_of
 from mirlo.runtime.dtypes import ELEMENT_TYPES, element_type_of, numpy_dtype
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 CUDA = 2
 """DLPack's device type of NVIDIA GPUs."""
@@ -73,7 +76,7 @@ class DeviceArray:
             self.memory.read(made.__array_interface__["data"][0], self.nbytes)
         return made
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
         if copy is False:
             raise ValueError(f"an array on {self.device} cannot be a numpy array without a copy")
         made = self.numpy()
@@ -126,7 +129,7 @@ class DeviceView:
     shape: tuple[int, ...]
     is_contiguous: bool
     read_only: bool
-    owner: Any
+    owner: object
     """The object that keeps the memory alive."""
     stream: int | None = None
     """A stream to wait for before the memory is used, if the producer does not synchronize."""
@@ -141,7 +144,7 @@ class DeviceView:
         return here < there + other.nbytes and there < here + self.nbytes
 
 
-def is_on_device(value: np.ndarray) -> bool:
+def is_on_device(value: object) -> bool:
     """Return whether an object is an array on a device other than the CPU."""
     if isinstance(value, np.ndarray):
         return False

@@ -51,7 +51,7 @@ class DirectCall:
         artifact: Artifact,
         sizes: Sizes,
         code: LoadedCode,
-        params: Any,
+        params: ctypes.Array[ctypes.c_void_p],
         arenas: ArenaPool,
         late: Set[int],
         allocates: bool,
@@ -59,8 +59,8 @@ class DirectCall:
         self._keep = code, params
         self._dtypes = [numpy_dtype(spec.dtype) for spec in (*artifact.inputs, *artifact.outputs)]
         has_record = sizes.is_dynamic or bool(sizes.symbols)
-        entry: Any = code.entry  # a C function, as checked by `of`
-        numbers = [ctypes.cast(entry, ctypes.c_void_p).value, ctypes.addressof(params)]
+        assert isinstance(code.entry, EntryFunction)  # as checked by `of`
+        numbers = [ctypes.cast(code.entry, ctypes.c_void_p).value, ctypes.addressof(params)]
         numbers += [len(artifact.inputs), len(artifact.outputs), sizes.words if has_record else 0]
         numbers += [sizes.arena_word if sizes.is_dynamic else 0, int(allocates)]
         for i, (spec, dtype) in enumerate(zip((*artifact.inputs, *artifact.outputs), self._dtypes, strict=True)):
@@ -78,7 +78,7 @@ class DirectCall:
         artifact: Artifact,
         sizes: Sizes,
         code: LoadedCode,
-        params: Any,
+        params: ctypes.Array[ctypes.c_void_p],
         arenas: ArenaPool,
         late: Set[int],
         allocates: bool,

@@ -56,7 +56,7 @@ class DLPackError(ValueError):
     """A DLPack tensor that cannot be converted to an array; the message says why."""
 
 
-def array_of_tensor(tensor: DLTensor, owner: Any = None, read_only: bool = False) -> np.ndarray:
+def array_of_tensor(tensor: DLTensor, owner: object = None, read_only: bool = False) -> np.ndarray:
     """Return an array over the memory of a tensor; it keeps `owner` alive."""
     if tensor.device.device_type not in _CPU_DEVICES:
         raise DLPackError(f"it is on device '{device_name(tensor.device.device_type)}'; move it to the CPU first")
@@ -154,7 +154,7 @@ class _Memory:
         strides: tuple[int, ...] | None,
         itemsize: int,
         read_only: bool,
-        owner: Any,
+        owner: object,
     ) -> None:
         self.owner = owner
         self.__array_interface__ = {

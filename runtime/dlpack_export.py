@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import Any
 
 from mirlo.runtime.dlpack import (
     UNVERSIONED,
@@ -17,13 +16,13 @@ from mirlo.runtime.dlpack import (
 )
 from mirlo.runtime.dtypes import ArrayDType
 
-_exported: dict[int, tuple[Any, ...]] = {}
+_exported: dict[int, tuple[object, ...]] = {}
 """Exported tensors by address, each with the owner of its memory."""
 
 
 def capsule_of(
-    address: int, device: tuple[int, int], shape: Sequence[int], element: ArrayDType, owner: Any, versioned: bool
-) -> Any:
+    address: int, device: tuple[int, int], shape: Sequence[int], element: ArrayDType, owner: object, versioned: bool
+) -> object:
     """Return a capsule over contiguous memory; `owner` lives until the consumer calls the deleter."""
     dims = (ctypes.c_int64 * len(shape))(*shape)
     steps = (ctypes.c_int64 * len(shape))()

@@ -8,7 +8,6 @@ import time
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -23,13 +22,13 @@ from mirlo.runtime.direct import DirectCall
 from mirlo.runtime.dtypes import MAX_RANK, numpy_dtype
 from mirlo.runtime.errors import ArtifactError, InputError, OutOfMemoryError
 from mirlo.runtime.external import LoadedExternals, load_externals
-from mirlo.runtime.inputs import bind, check_output, convert, is_same_memory, outputs_given, random_input
+from mirlo.runtime.inputs import GivenOutputs, bind, check_output, convert, is_same_memory, outputs_given, random_input
 from mirlo.runtime.kernel_code import KernelCodeOwner
 from mirlo.runtime.loaders import load_code
 from mirlo.runtime.on_device import DeviceCall, run_on_device
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.profile import Profile, make_profile, tick_length
-from mirlo.runtime.sizes import Allocations, Sizes
+from mirlo.runtime.sizes import Allocations, RecordWords, Sizes
 from mirlo.runtime.state import CacheState, new_state
 from mirlo.runtime.update import CallParts, UpdatingCall, can_prepare
 
@@ -127,7 +126,9 @@ class Executable(KernelCodeOwner):
         """Return the loaded external modules."""
         return self._externals
 
-    def __call__(self, *arrays: np.ndarray, out: Any = None, **named: Any) -> np.ndarray | tuple[np.ndarray, ...]:
+    def __call__(
+        self, *arrays: np.ndarray, out: GivenOutputs = None, **named: np.ndarray
+    ) -> np.ndarray | tuple[np.ndarray, ...]:
         """Run the model; `out` are arrays to write the outputs to, in place of new ones.
 
         `out` is an array, a list of one per output (None allocates a new one), or a dict by output name. An output
@@ -141,7 +142,7 @@ class Executable(KernelCodeOwner):
         results = self._execute(bind(self.inputs, arrays, named), out)
         return results[0] if len(results) == 1 else tuple(results)
 
-    def run(self, inputs: Mapping[str, np.ndarray], out: Any = None) -> dict[str, np.ndarray]:
+    def run(self, inputs: Mapping[str, np.ndarray], out: GivenOutputs = None) -> dict[str, np.ndarray]:
         """Run the model on arrays by input name, and return arrays by output name."""
         results: Sequence[np.ndarray] | None = None
         if out is None:
@@ -150,7 +151,9 @@ class Executable(KernelCodeOwner):
             results = self._execute(bind(self.inputs, (), inputs), out)
         return dict(zip(self._output_names, results, strict=True))
 
-    def on_device(self, *arrays: Any, stream: Any = None, out: Any = None, **named: Any) -> Any:
+    def on_device(
+        self, *arrays: object, stream: object = None, out: object = None, **named: object
+    ) -> DeviceArray | tuple[DeviceArray, ...]:
         """Run the model and leave the results on its device, as `DeviceArray`s; return before they are computed.
 
         Inputs are arrays on the device (with `__dlpack__` or `__cuda_array_interface__`), used without a copy, or on
@@ -174,7 +177,7 @@ class Executable(KernelCodeOwner):
         return {spec.name: random_input(spec, dims or {}, rng) for spec in self.inputs}
 
     def profile(
-        self, *arrays: np.ndarray, repeats: int = 10, dims: Mapping[str, int] | None = None, **named: Any
+        self, *arrays: np.ndarray, repeats: int = 10, dims: Mapping[str, int] | None = None, **named: np.ndarray
     ) -> Profile:
         """Measure the time of each kernel: the median of several runs, after one warm-up run.
 
@@ -197,7 +200,7 @@ class Executable(KernelCodeOwner):
         seconds_per_tick = tick_length((clock[0], int(stamps[0, -1])), (clock[-1], int(stamps[-1, -1])))
         return make_profile(self.artifact.kernels, stamps[1:], seconds_per_tick)
 
-    def device_microseconds(self, *arrays: Any, repeats: int = 10, **named: Any) -> float | None:
+    def device_microseconds(self, *arrays: np.ndarray, repeats: int = 10, **named: np.ndarray) -> float | None:
         """Return the time of a repeated call by the device's clock, without copies of its arrays to and from it.
 
         None for models that are not on a device, and for those with host decisions during the run.
@@ -295,7 +298,9 @@ class Executable(KernelCodeOwner):
             interrupts.raise_pending()
         return results
 
-    def _execute(self, values: Sequence[np.ndarray], out: Any, stamps: np.ndarray | None = None) -> list[np.ndarray]:
+    def _execute(
+        self, values: Sequence[np.ndarray], out: GivenOutputs, stamps: np.ndarray | None = None
+    ) -> list[np.ndarray]:
         if self.artifact.threads > 1:
             threads.revive(self.artifact.threads)
         if self._code.device is not None and stamps is None and any(map(is_on_device, values)):
@@ -325,15 +330,17 @@ class Executable(KernelCodeOwner):
         if failures or record[0] > 0:
             packed.raise_first(failures, self.artifact.packed, record[0], record[1], self._externals.explain)
         self._sizes.require(record)
-        return results if late is None else self._late_outputs(results, late, record, out)
+        if late is None:
+            return [array for array in results if array is not None]
+        return self._late_outputs(results, late, record, out)
 
-    def _measure(self, record: Any) -> None:
+    def _measure(self, record: RecordWords) -> None:
         """Check the sizes of the inputs in compiled code and compute the others: an entry call without tensors."""
         if self._sizes.is_dynamic:
             self._code.entry(None, None, ctypes.addressof(record), None)
             self._sizes.require(record)
 
-    def _run_on_device(self, values: Sequence[Any], out: Any, stream: Any) -> list[DeviceArray]:
+    def _run_on_device(self, values: Sequence[object], out: object, stream: object) -> list[DeviceArray]:
         side = self._code.device
         if side is None:
             raise InputError(
@@ -341,7 +348,7 @@ class Executable(KernelCodeOwner):
             )
         with packed.failures() as failures:
 
-            def finish(record: Any) -> None:
+            def finish(record: RecordWords) -> None:
                 if failures or record[0] > 0:
                     packed.raise_first(failures, self.artifact.packed, record[0], record[1], self._externals.explain)
                 self._sizes.require(record)
@@ -349,26 +356,26 @@ class Executable(KernelCodeOwner):
             call = DeviceCall(self._params, self._measure, finish, self._late)
             return run_on_device(side, self.artifact, self._sizes, values, out, stream, call)
 
-    def _from_device(self, arrays: list[DeviceArray], out: Any) -> list[np.ndarray]:
+    def _from_device(self, arrays: list[DeviceArray], out: GivenOutputs) -> list[np.ndarray]:
         """Return copies on the CPU, in the caller's arrays where they are given."""
         made: list[np.ndarray] = []
         for spec, array, given in zip(self.outputs, arrays, outputs_given(self.outputs, out), strict=True):
-            if given is not None:
-                check_output(spec, array.shape, given, made)
-            made.append(array.numpy(given))
+            made.append(array.numpy(None if given is None else check_output(spec, array.shape, given, made)))
         return made
 
-    def _updated(self, out: Any, inputs: list[np.ndarray]) -> dict[int, np.ndarray]:
+    def _updated(self, out: GivenOutputs, inputs: list[np.ndarray]) -> dict[int, np.ndarray]:
         """Return the caller's arrays for outputs of data-dependent sizes that update their input in place."""
         given = outputs_given(self.outputs, out)
-        sources = {i: self._aliases.get(self._output_names[i]) for i in self._late if given[i] is not None}
-        return {
-            i: given[i]
-            for i, source in sources.items()
-            if source is not None and is_same_memory(given[i], inputs[source]) and given[i].flags.c_contiguous
-        }
+        found: dict[int, np.ndarray] = {}
+        for i in self._late:
+            array, source = given[i], self._aliases.get(self._output_names[i])
+            if source is not None and is_same_memory(array, inputs[source]) and array.flags.c_contiguous:
+                found[i] = array
+        return found
 
-    def _late_outputs(self, results: list[Any], late: Allocations, record: Any, out: Any) -> list[np.ndarray]:
+    def _late_outputs(
+        self, results: Sequence[np.ndarray | None], late: Allocations, record: RecordWords, out: GivenOutputs
+    ) -> list[np.ndarray]:
         """Return the outputs, including those with data-dependent sizes."""
         late.require()
         made: list[np.ndarray] = []
@@ -376,17 +383,20 @@ class Executable(KernelCodeOwner):
         for i, (spec, array) in enumerate(zip(self.outputs, results, strict=True)):
             if array is None:
                 array = late.output(i, self._output_dtypes[i], self._sizes.shape(spec.shape, record))
-                if given[i] is not None:
-                    check_output(spec, array.shape, given[i], made)
-                    if not is_same_memory(given[i], array):
-                        given[i][...] = array
-                    array = given[i]
+                wanted = given[i]
+                if wanted is not None:
+                    wanted = check_output(spec, array.shape, wanted, made)
+                    if not is_same_memory(wanted, array):
+                        wanted[...] = array
+                    array = wanted
             made.append(array)
         return made
 
-    def _output_arrays(self, out: Any, record: Any, inputs: list[np.ndarray]) -> list[np.ndarray]:
+    def _output_arrays(
+        self, out: GivenOutputs, record: RecordWords, inputs: list[np.ndarray]
+    ) -> list[np.ndarray | None]:
         """Return new arrays, or the caller's; None for each output whose size is not known yet."""
-        results: list[Any] = []
+        results: list[np.ndarray | None] = []
         for i, (spec, dtype, given) in enumerate(
             zip(self.outputs, self._output_dtypes, outputs_given(self.outputs, out), strict=True)
         ):
@@ -406,11 +416,11 @@ class Executable(KernelCodeOwner):
             others = inputs
             if source is not None and is_same_memory(given, inputs[source]):
                 others = [array for i, array in enumerate(inputs) if i != source]
-            check_output(spec, shape, given, [array for array in others + results if array is not None])
-            results.append(given)
+            taken = [array for array in others + results if array is not None]
+            results.append(check_output(spec, shape, given, taken))
         return results
 
-    def _params_array(self) -> Any:
+    def _params_array(self) -> ctypes.Array[ctypes.c_void_p]:
         """Return the addresses of the weights, then of the packed functions: the same for every call."""
         weights = [_address(self._store.get(spec.name)) for spec in self.artifact.params]
         functions = [ctypes.cast(function, ctypes.c_void_p).value for function in self._functions]

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 from mirlo.runtime.errors import ArtifactError
 
 if TYPE_CHECKING:
+    import ctypes
+
     import numpy as np
 
     from mirlo.runtime.params import ParameterStore
@@ -65,9 +67,9 @@ class LoadContext:
 class ExternalFunctions:
     """The result of a loader."""
 
-    functions: Mapping[str, Any]
+    functions: Mapping[str, Callable[..., object]]
     """By the artifact's names: a ctypes function pointer of the packed type, or a Python callable on numpy arrays."""
-    keep: Any = None
+    keep: object = None
     """An object that must live as long as the functions."""
     release: Callable[[], None] | None = None
     """Callback for the release of the executable, called once."""
@@ -91,7 +93,7 @@ def register_external_loader(format: str, loader: ExternalLoader) -> None:
 class LoadedExternals:
     """The functions of all external artifacts of a model, by the names in its calls."""
 
-    functions: dict[str, Any] = field(default_factory=dict)
+    functions: dict[str, ctypes._CFunctionType] = field(default_factory=dict)
     loaded: list[ExternalFunctions] = field(default_factory=list)
     _explain: dict[str, tuple[Callable[[str, int], str | None], str]] = field(default_factory=dict)
 
@@ -153,7 +155,7 @@ def _load(artifact: ExternalArtifact, context: LoadContext) -> ExternalFunctions
     return made
 
 
-def _problem(wanted: Iterable[str], given: Mapping[str, Any]) -> str | None:
+def _problem(wanted: Iterable[str], given: Mapping[str, object]) -> str | None:
     for name in wanted:
         if name not in given:
             return f"gave no function '{name}'; it gave: {', '.join(given) or 'none'}"

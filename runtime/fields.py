@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias, TypeGuard
 
 from mirlo.runtime.dtypes import ELEMENT_TYPES
 from mirlo.runtime.errors import MirloError
@@ -17,17 +17,20 @@ _MAX_RANK = 64
 _MAX_THREADS = 4096
 _MAX_ELEMENTS = 2**60
 
+Json: TypeAlias = "dict[str, Json] | list[Json] | str | float | bool | None"
+"""A value of a JSON file."""
+
 
 class Fields:
     """A JSON object of a file, read field by field; the error of an invalid one names the file and the field."""
 
-    def __init__(self, path: Path, place: str, value: Any, error: type[MirloError]) -> None:
+    def __init__(self, path: Path, place: str, value: Json, error: type[MirloError]) -> None:
         self.path, self.place, self.error = path, place, error
         if not isinstance(value, dict):
             raise self.fail(place, "an object", value)
         self._value = value
 
-    def fail(self, place: str, expected: str, found: Any) -> MirloError:
+    def fail(self, place: str, expected: str, found: object) -> MirloError:
         shown = ascii(found)
         shown = shown if len(shown) <= 60 else shown[:57] + "..."
         return self._damaged(f"header field '{place}': expected {expected}, found {shown}")
@@ -38,7 +41,7 @@ class Fields:
     def _place(self, name: str) -> str:
         return f"{self.place}.{name}" if self.place else name
 
-    def _get(self, name: str, expected: str) -> Any:
+    def _get(self, name: str, expected: str) -> Json:
         if name not in self._value:
             raise self._damaged(f"header field '{self._place(name)}' ({expected}) is missing")
         return self._value[name]
@@ -54,7 +57,7 @@ class Fields:
         return value
 
     @property
-    def content(self) -> dict[str, Any]:
+    def content(self) -> dict[str, Json]:
         """Return all fields, unchecked."""
         return self._value
 
@@ -87,8 +90,7 @@ class Fields:
         value = self._get(name, "a count")
         if not _is_count(value):
             raise self.fail(self._place(name), "a count (0 or more)", value)
-        count: int = value
-        return count
+        return value
 
     def dtype(self, name: str) -> str:
         value = self.text(name)
@@ -98,7 +100,7 @@ class Fields:
 
     def shape(self, name: str) -> tuple[int, ...]:
         value = self._get(name, "a shape")
-        if not isinstance(value, list) or not all(_is_count(dim) for dim in value):
+        if not _are_counts(value):
             raise self.fail(self._place(name), "a list of dims (0 or more)", value)
         if len(value) > _MAX_RANK or math.prod(dim for dim in value if dim) > _MAX_ELEMENTS:
             raise self.fail(self._place(name), f"at most {_MAX_RANK} dims and 2^60 elements", value)
@@ -106,28 +108,30 @@ class Fields:
 
     def symbolic_shape(self, name: str) -> tuple[int | str, ...]:
         value = self._get(name, "a shape")
-        if not isinstance(value, list) or not all(_is_count(dim) or isinstance(dim, str) for dim in value):
+        dims = [dim for dim in value if isinstance(dim, str) or _is_count(dim)] if isinstance(value, list) else []
+        if not isinstance(value, list) or len(dims) != len(value):
             raise self.fail(self._place(name), "a list of dims (numbers or symbols)", value)
-        known = math.prod(dim for dim in value if isinstance(dim, int) and dim)
-        if len(value) > _MAX_RANK or known > _MAX_ELEMENTS:
+        known = math.prod(dim for dim in dims if isinstance(dim, int) and dim)
+        if len(dims) > _MAX_RANK or known > _MAX_ELEMENTS:
             raise self.fail(self._place(name), f"at most {_MAX_RANK} dims and 2^60 elements", value)
-        if not all(isinstance(dim, int) or (dim and is_printable(dim)) for dim in value):
+        if not all(isinstance(dim, int) or (dim and is_printable(dim)) for dim in dims):
             raise self.fail(self._place(name), "dims whose names are printable", value)
-        return tuple(value)
+        return tuple(dims)
 
     def texts(self, name: str) -> tuple[str, ...]:
         value = self._get(name, "a list of texts")
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        texts = [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+        if not isinstance(value, list) or len(texts) != len(value):
             raise self.fail(self._place(name), "a list of texts", value)
-        return tuple(value)
+        return tuple(texts)
 
     def counts(self, name: str) -> tuple[int, ...]:
         value = self._get(name, "a list of counts")
-        if not isinstance(value, list) or not all(map(_is_count, value)):
+        if not _are_counts(value):
             raise self.fail(self._place(name), "a list of counts (0 or more)", value)
         return tuple(value)
 
-    def mapping(self, name: str) -> dict[str, Any]:
+    def mapping(self, name: str) -> dict[str, Json]:
         value = self._get(name, "an object")
         if not isinstance(value, dict):
             raise self.fail(self._place(name), "an object", value)
@@ -153,5 +157,9 @@ class Fields:
             yield Fields(self.path, f"{self._place(name)}[{index}]", item, self.error)
 
 
-def _is_count(value: int) -> bool:
+def _is_count(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_COUNT
+
+
+def _are_counts(value: object) -> TypeGuard[list[int]]:
+    return isinstance(value, list) and all(map(_is_count, value))

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from mirlo.runtime.errors import PackedFunctionError
 from mirlo.runtime.nearest import nearest
 
-_F = TypeVar("_F", bound=Callable[..., Any])
+_F = TypeVar("_F", bound=Callable[..., object])
 _FUNCTIONS: dict[str, Callable[..., Any]] = {}
 _MAKES_NEW: set[str] = set()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TypeAlias, TypeGuard, TypeVar
 
 import numpy as np
 
@@ -15,10 +15,12 @@ from mirlo.runtime.dtypes import ELEMENT_TYPES, element_type_of, numpy_dtype
 from mirlo.runtime.errors import InputError
 from mirlo.runtime.nearest import nearest
 
+T = TypeVar("T")
+GivenOutputs: TypeAlias = "np.ndarray | Sequence[np.ndarray | None] | Mapping[str, np.ndarray] | None"
+"""A caller's arrays for outputs: the only one, one for each (None for a new one), or some by name."""
 
-def bind(
-    specs: Sequence[TensorSpec], positional: Sequence[np.ndarray], named: Mapping[str, np.ndarray]
-) -> list[np.ndarray]:
+
+def bind(specs: Sequence[TensorSpec], positional: Sequence[T], named: Mapping[str, T]) -> list[T]:
     """Return one value per input, in order."""
     if len(positional) == len(specs) and not named:
         return list(positional)
@@ -26,7 +28,7 @@ def bind(
     expected = f"the model has {len(specs)} input{'s' if len(specs) != 1 else ''} ({', '.join(map(str, specs))})"
     if len(positional) > len(specs):
         raise InputError(f"{expected}, found {len(positional)} arrays")
-    values: dict[str, np.ndarray] = {spec.name: value for spec, value in zip(specs, positional, strict=False)}
+    values: dict[str, T] = {spec.name: value for spec, value in zip(specs, positional, strict=False)}
     for name, value in named.items():
         if name in values:
             raise InputError(f"input '{name}' is given twice, by position and by name")
@@ -40,7 +42,7 @@ def bind(
     return [values[spec.name] for spec in specs]
 
 
-def require_names(named: Mapping[str, np.ndarray]) -> None:
+def require_names(named: Mapping[str, object]) -> None:
     """Raise an error unless the inputs that are given by name are a mapping from names."""
     if not isinstance(named, Mapping):
         what = f"found a {type(named).__name__}: pass arrays in order to the model itself"
@@ -50,7 +52,7 @@ def require_names(named: Mapping[str, np.ndarray]) -> None:
             raise InputError(f"inputs: expected the names of inputs as keys, found {name!r:.80}")
 
 
-def as_array(value: np.ndarray) -> np.ndarray:
+def as_array(value: object) -> np.ndarray:
     """Return an array over the memory of a numpy array, a DLPack tensor, or an object with numpy's array interface."""
     if type(value) is np.ndarray:
         return value
@@ -64,7 +66,7 @@ def as_array(value: np.ndarray) -> np.ndarray:
     raise DLPackError(f"a {type(value).__name__} is not an array: pass numpy.asarray(...) of it")
 
 
-def convert(spec: TensorSpec, value: np.ndarray, dims: dict[str, int]) -> np.ndarray:
+def convert(spec: TensorSpec, value: object, dims: dict[str, int]) -> np.ndarray:
     """Return the input's array, contiguous and of the right type.
 
     Sizes of symbolic dims are looked up in `dims`, or added to it.
@@ -87,7 +89,7 @@ def convert(spec: TensorSpec, value: np.ndarray, dims: dict[str, int]) -> np.nda
     return np.array(array, dtype=numpy_dtype(spec.dtype), order="C", copy=True, subok=False)
 
 
-def outputs_given(specs: Sequence[TensorSpec], out: Any) -> list[Any]:
+def outputs_given(specs: Sequence[TensorSpec], out: object) -> list[object]:
     """Return the caller's array for each output, None to allocate a new one."""
     if out is None:
         return [None] * len(specs)
@@ -102,13 +104,13 @@ def outputs_given(specs: Sequence[TensorSpec], out: Any) -> list[Any]:
     return given
 
 
-def _base(value: Any) -> Any:
+def _base(value: object) -> object:
     """Return a base-class view of an array of a subclass, whose attributes are not trusted."""
     return np.asarray(value) if isinstance(value, np.ndarray) and type(value) is not np.ndarray else value
 
 
-def check_output(spec: TensorSpec, shape: tuple[int, ...], array: Any, inputs: Sequence[np.ndarray]) -> None:
-    """Raise an error unless the entry function can write the output to this array."""
+def check_output(spec: TensorSpec, shape: tuple[int, ...], array: object, inputs: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the array if the entry function can write the output to it."""
     if not isinstance(array, np.ndarray):
         raise InputError(f"output '{spec.name}': out must be a numpy array, found {type(array).__name__}")
     if array.dtype != numpy_dtype(spec.dtype) or array.shape != shape:
@@ -119,9 +121,10 @@ def check_output(spec: TensorSpec, shape: tuple[int, ...], array: Any, inputs: S
         raise InputError(f"output '{spec.name}': out must be contiguous, aligned and writeable: pass a new array")
     if any(np.may_share_memory(array, other) for other in inputs):
         raise InputError(f"output '{spec.name}': out shares memory with an input or another output: pass a new array")
+    return array
 
 
-def is_same_memory(array: Any, other: np.ndarray) -> bool:
+def is_same_memory(array: object, other: np.ndarray) -> TypeGuard[np.ndarray]:
     """Return whether two arrays are one: the same elements of the same memory."""
     if type(array) is not np.ndarray or not array.size:
         return False

@@ -12,9 +12,12 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.runtime.locks import UNCUT, make_lock
+
+if TYPE_CHECKING:
+    from llvmlite.binding import ExecutionEngine
 
 SYMBOL = "mirlo_poll"
 """`bool mirlo_poll(void)`: whether the call is to end."""
@@ -30,17 +33,17 @@ _LOOKS = 256
 
 @dataclass(frozen=True)
 class _Poll:
-    error: Any
+    error: ctypes.Array[ctypes.c_void_p]
     """The type, the value and the traceback of the exception that ended a call; null without one."""
-    restore: Any
-    keep: Any
+    restore: Callable[..., None]
+    keep: object
 
 
 _lock = make_lock()
 _poll: _Poll | None = None
 
 
-def ensure(compile_llvm: Callable[[str], Any], define_symbol: Callable[[str, int], None]) -> None:
+def ensure(compile_llvm: Callable[[str], ExecutionEngine], define_symbol: Callable[[str, int], None]) -> None:
     """Define `mirlo_poll` for code that is loaded from now on, by what loads code."""
     global _poll
     with UNCUT, _lock:
@@ -58,7 +61,7 @@ def raise_pending() -> None:
     _poll.restore(*taken)
 
 
-def _define(engine: Any, define_symbol: Callable[[str, int], None]) -> _Poll:
+def _define(engine: ExecutionEngine, define_symbol: Callable[[str, int], None]) -> _Poll:
     define_symbol(SYMBOL, engine.get_function_address(SYMBOL))
     error = (ctypes.c_void_p * 3).from_address(engine.get_global_value_address("error"))
     pointer = ctypes.c_void_p
@@ -74,7 +77,9 @@ def _text() -> str:
         "CHECK_SIGNALS": api.PyErr_CheckSignals,
         "FETCH_ERROR": api.PyErr_Fetch,
     }
-    numbers: dict[str, Any] = {key: ctypes.cast(function, ctypes.c_void_p).value for key, function in functions.items()}
+    numbers: dict[str, int | str | None] = {
+        key: ctypes.cast(function, ctypes.c_void_p).value for key, function in functions.items()
+    }
     ticks = _TICKS.get(platform.machine().lower(), 0)
     numbers |= {"CHECK_TICKS": ticks, "SHORT_TICKS": max(ticks // _LOOKS, 1), "MOST_ITERATIONS": _MAX_ITERATIONS}
     numbers["TICKS"] = "call i64 @llvm.readcyclecounter()" if ticks else "add i64 0, 0"

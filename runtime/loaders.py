@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
 from mirlo.runtime import archive, interrupts, threads
 from mirlo.runtime.artifact import Artifact
@@ -18,18 +18,24 @@ from mirlo.runtime.object_symbols import BadObject, symbols_of
 if TYPE_CHECKING:
     from types import ModuleType
 
+    from llvmlite.binding import ExecutionEngine
+
     from mirlo.runtime.on_device import DeviceSide
 
 EntryFunction = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 """`void entry(void** tensors, void** params, void* arena, uint64_t* profile)`; a call releases the GIL."""
+
+Addresses: TypeAlias = "ctypes.Array[ctypes.c_void_p] | None"
+EntryCall: TypeAlias = "Callable[[Addresses, Addresses, int, int | None], object]"
+"""Takes the addresses of tensors and of parameters, and those of the arena and of the time stamps."""
 
 
 @dataclass(frozen=True)
 class LoadedCode:
     """A callable entry function, and what must live as long as it."""
 
-    entry: Callable[[Any, Any, Any, Any], None]
-    keep: Any
+    entry: EntryCall
+    keep: object
     device: DeviceSide | None = None
     """The interface for calls whose arrays stay on a device, if the loader supports them."""
     on: Callable[[int], LoadedCode] | None = None
@@ -94,7 +100,7 @@ def define_symbol(name: str, address: int) -> None:
     _llvm().add_symbol(name, address)
 
 
-def compile_llvm(text: str, opt: int = 2) -> Any:
+def compile_llvm(text: str, opt: int = 2) -> ExecutionEngine:
     """Compile LLVM IR for this machine and return the engine; its functions live as long as it does."""
     llvm = _llvm()
     with UNCUT:
@@ -104,7 +110,7 @@ def compile_llvm(text: str, opt: int = 2) -> Any:
     return engine
 
 
-def compile_bitcode(code: bytes, opt: int = 0) -> tuple[Any, bytes]:
+def compile_bitcode(code: bytes, opt: int = 0) -> tuple[ExecutionEngine, bytes]:
     """Compile LLVM's bitcode, which calls nothing but itself, for this machine; return its engine and what it reads.
 
     Such code is executed once in a call: compiling it without optimization takes a fifth of the time.
@@ -168,8 +174,8 @@ def _objects(artifact: Artifact) -> list[bytes]:
 
 
 def _check_machine(artifact: Artifact, llvm: ModuleType) -> None:
-    triple: Any = artifact.metadata.get("triple")
-    features: Any = artifact.metadata.get("features")
+    triple = artifact.metadata.get("triple")
+    features = artifact.metadata.get("features")
     if not isinstance(triple, str) or not _is_texts(features):
         raise ArtifactError(
             "the model does not say for which machine it was compiled: expected metadata 'triple', text, and "
@@ -187,7 +193,7 @@ def _check_machine(artifact: Artifact, llvm: ModuleType) -> None:
         )
 
 
-def _is_texts(value: list[str]) -> bool:
+def _is_texts(value: object) -> TypeGuard[Sequence[str]]:
     return isinstance(value, (list, tuple)) and all(isinstance(item, str) for item in value)
 
 
@@ -222,13 +228,14 @@ def _platform(triple: str) -> tuple[str, str]:
 
 
 @cache
-def _llvm() -> Any:
+def _llvm() -> ModuleType:
     import llvmlite.binding as llvm
 
     with UNCUT:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
-    return llvm
+    binding: ModuleType = llvm
+    return binding
 
 
 @cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -13,7 +13,10 @@ from mirlo.runtime.device_array import DeviceArray, DeviceMemory, DeviceView, is
 from mirlo.runtime.dlpack import device_name
 from mirlo.runtime.errors import InputError
 from mirlo.runtime.inputs import check_shape, convert, outputs_given
-from mirlo.runtime.sizes import Sizes
+from mirlo.runtime.sizes import RecordWords, Sizes
+
+if TYPE_CHECKING:
+    import ctypes
 
 Given = np.ndarray | DeviceView
 """An input in CPU or device memory."""
@@ -29,14 +32,19 @@ class DeviceSide(Protocol):
     def stream(self) -> int:
         """Return the stream of the model, which producers of inputs make wait for them."""
 
-    def handle_of(self, stream: Any) -> int:
+    def handle_of(self, stream: object) -> int:
         """Return the handle of a stream given as an integer or as an object of a library."""
 
     def device_of(self, view: DeviceView) -> tuple[int, int]:
         """Return the device that holds the memory."""
 
     def run(
-        self, inputs: Sequence[Given], outputs: Sequence[DeviceView | int | None], record: Any, params: Any, stream: int
+        self,
+        inputs: Sequence[Given],
+        outputs: Sequence[DeviceView | int | None],
+        record: RecordWords,
+        params: ctypes.Array[ctypes.c_void_p],
+        stream: int,
     ) -> Sequence[DeviceMemory | None]:
         """Start a call in the order of `stream`, and return the memory of its outputs.
 
@@ -50,10 +58,10 @@ class DeviceSide(Protocol):
 class DeviceCall:
     """The callbacks and outputs of an executable for a call on a device."""
 
-    params: Any
-    measure: Callable[[Any], None]
+    params: ctypes.Array[ctypes.c_void_p]
+    measure: Callable[[RecordWords], None]
     """Checks and computes the sizes in a record."""
-    finish: Callable[[Any], None]
+    finish: Callable[[RecordWords], None]
     """Raises the error that a record reports."""
     late: Collection[int]
     """The outputs with data-dependent sizes."""
@@ -63,9 +71,9 @@ def run_on_device(
     side: DeviceSide,
     artifact: Artifact,
     sizes: Sizes,
-    values: Sequence[np.ndarray],
-    out: Any,
-    stream: Any,
+    values: Sequence[object],
+    out: object,
+    stream: object,
     call: DeviceCall,
 ) -> list[DeviceArray]:
     """Return the outputs of a call as arrays on the device."""
@@ -98,7 +106,7 @@ def run_on_device(
     ]
 
 
-def _input(spec: TensorSpec, value: np.ndarray, dims: dict[str, int], side: DeviceSide) -> Given:
+def _input(spec: TensorSpec, value: object, dims: dict[str, int], side: DeviceSide) -> Given:
     if not is_on_device(value):
         return convert(spec, value, dims)
     where = f"input '{spec.name}'"
@@ -112,7 +120,9 @@ def _input(spec: TensorSpec, value: np.ndarray, dims: dict[str, int], side: Devi
     return view
 
 
-def _output(spec: TensorSpec, wanted: DeviceView, given: Any, taken: list[DeviceView], side: DeviceSide) -> DeviceView:
+def _output(
+    spec: TensorSpec, wanted: DeviceView, given: object, taken: list[DeviceView], side: DeviceSide
+) -> DeviceView:
     where = f"output '{spec.name}'"
     if not is_on_device(given):
         raise InputError(f"{where}: out must be an array on the device, found {type(given).__name__}")
@@ -127,7 +137,7 @@ def _output(spec: TensorSpec, wanted: DeviceView, given: Any, taken: list[Device
     return view
 
 
-def _view(where: str, value: np.ndarray, side: DeviceSide) -> DeviceView:
+def _view(where: str, value: object, side: DeviceSide) -> DeviceView:
     try:
         view = view_of(value, side.stream)
     except (ValueError, TypeError, RuntimeError, BufferError) as problem:

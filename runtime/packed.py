@@ -23,13 +23,14 @@ if TYPE_CHECKING:
 CPackedFunction = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.POINTER(DLTensor)), ctypes.c_int64)
 """`int fn(DLTensor** tensors, int64_t count)`: the inputs, then the outputs; a nonzero result is a failure."""
 
-_AnyCFunction: Any = CPackedFunction.__base__
+C_FUNCTION: Any = CPackedFunction.__mro__[1]
+"""The class of all function pointers of ctypes, whatever types they declare."""
 _F = TypeVar("_F", bound=Callable[..., Any])
-_FUNCTIONS: dict[str, Any] = {}
+_FUNCTIONS: dict[str, ctypes._CFunctionType] = {}
 _state = threading.local()
 
 
-def register(name: str, function: Any, override: bool = False) -> None:
+def register(name: str, function: Callable[..., object], override: bool = False) -> None:
     """Register a packed function under a name; a name in use needs `override=True`."""
     if not callable(function):
         raise PackedFunctionError(f"packed function '{name}': expected a callable, found {type(function).__name__}")
@@ -38,14 +39,15 @@ def register(name: str, function: Any, override: bool = False) -> None:
     _FUNCTIONS[name] = as_c_function(name, function)
 
 
-def as_c_function(name: str, function: Any) -> Any:
+def as_c_function(name: str, function: Callable[..., object]) -> ctypes._CFunctionType:
     """Return the C function that generated code calls for a callable.
 
     Errors of Python callables are reported by name.
     """
     # A C function is called directly by its address, whatever types ctypes declares for it.
-    is_c = isinstance(function, _AnyCFunction)
-    return ctypes.cast(function, CPackedFunction) if is_c else _callback(name, function)
+    if isinstance(function, C_FUNCTION):
+        return ctypes.cast(function, CPackedFunction)
+    return _callback(name, function)
 
 
 def packed(name: str, override: bool = False) -> Callable[[_F], _F]:
@@ -63,7 +65,9 @@ def unregister(name: str) -> None:
     _FUNCTIONS.pop(name, None)
 
 
-def resolve(names: Sequence[str], user: str, own: Mapping[str, Any] | None = None) -> list[Any]:
+def resolve(
+    names: Sequence[str], user: str, own: Mapping[str, ctypes._CFunctionType] | None = None
+) -> list[ctypes._CFunctionType]:
     """Return the C functions of these names, those in `own` first; the error of a missing one names its user."""
     known = {**_FUNCTIONS, **(own or {})}
     missing = [name for name in names if name not in known]
@@ -110,7 +114,7 @@ def raise_first(
         raise PackedFunctionError(f"packed function '{name}' failed: {why or f'it returned {code}'}")
 
 
-def _callback(name: str, function: Callable[..., Any]) -> Any:
+def _callback(name: str, function: Callable[..., object]) -> ctypes._CFunctionType:
     def call(tensors: Any, count: int) -> int:
         try:
             function(*(array_of_tensor(tensors[index].contents) for index in range(count)))
@@ -135,7 +139,7 @@ def _require(holds: np.ndarray, message: np.ndarray, held: np.ndarray) -> None:
 
 
 @packed("mirlo.random_seed")
-def _random_seed(name: Any, seed: Any) -> None:
+def _random_seed(name: np.ndarray, seed: np.ndarray) -> None:
     """Write a random seed for a node without one; `name` is derived from the node."""
     import secrets
 

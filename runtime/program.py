@@ -28,7 +28,7 @@ from mirlo.runtime.kinds import MAP, Kind, parse_kind
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.profile import Profile, make_profile
 from mirlo.runtime.program_file import write_program
-from mirlo.runtime.values import converter_of, type_error
+from mirlo.runtime.values import ProgramValue, converter_of, type_error
 
 
 class Program(KernelCodeOwner):
@@ -80,17 +80,17 @@ class Program(KernelCodeOwner):
             sum(artifact.arena_bytes for artifact in self.compiled.parts),
         )
 
-    def __call__(self, *values: Any, **named: Any) -> Any:
+    def __call__(self, *values: object, **named: object) -> Any:
         """Run the program and return the value of its output, or a tuple of several."""
         results = self._execute(self._bind(values, named))
         return results[0] if len(results) == 1 else tuple(results)
 
-    def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    def run(self, inputs: Mapping[str, object]) -> dict[str, Any]:
         """Run the program on values by input name, and return values by output name."""
         results = self._execute(self._bind((), inputs))
         return {port.name: result for port, result in zip(self.outputs, results, strict=True)}
 
-    def random_inputs(self, seed: int = 0, dims: Mapping[str, int] | None = None) -> dict[str, Any]:
+    def random_inputs(self, seed: int = 0, dims: Mapping[str, int] | None = None) -> dict[str, np.ndarray]:
         """Return arrays that fit the inputs, which must be numeric tensors; `dims` are the symbols' sizes."""
         rng = np.random.default_rng(seed)
         made = {}
@@ -102,7 +102,7 @@ class Program(KernelCodeOwner):
             )
         return made
 
-    def profile(self, *values: Any, repeats: int = 10, **named: Any) -> Profile:
+    def profile(self, *values: object, repeats: int = 10, **named: object) -> Profile:
         """Measure the time of each step: the median of several runs, after one warm-up run."""
         if repeats < 1:
             raise InputError(f"repeats: expected 1 or more, found {repeats}")
@@ -128,7 +128,7 @@ class Program(KernelCodeOwner):
         parts = f"{len(self._parts)} part{'s' if len(self._parts) != 1 else ''}"
         return f"<Program of {parts} for {self.compiled.target}: ({inputs}) -> ({outputs})>"
 
-    def _bind(self, positional: Sequence[np.ndarray], named: Mapping[str, Any]) -> list[np.ndarray]:
+    def _bind(self, positional: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
         names = self._names
         if not positional and type(named) is dict and named.keys() == self._name_set:
             return [named[name] for name in names]
@@ -151,8 +151,8 @@ class Program(KernelCodeOwner):
         count = len(self.inputs)
         return f"the model has {count} input{'s' if count != 1 else ''} ({', '.join(map(str, self.inputs))})"
 
-    def _execute(self, values: Sequence[np.ndarray], stamps: np.ndarray | None = None) -> list[np.ndarray]:
-        registers: list[Any] = [None] * self.compiled.registers
+    def _execute(self, values: Sequence[Any], stamps: np.ndarray | None = None) -> list[object]:
+        registers: list[ProgramValue] = [None] * self.compiled.registers
         for register, name in self.compiled.constants.items():
             registers[register] = self._store.get(name)
         for (register, _), value in zip(self._inputs, self._converted(values), strict=True):
@@ -163,7 +163,7 @@ class Program(KernelCodeOwner):
             self._body.run_timed(registers, stamps)
         return [finish(registers[register]) for register, finish in self._results]
 
-    def _converted(self, values: Sequence[Any]) -> Sequence[Any]:
+    def _converted(self, values: Sequence[Any]) -> Sequence[ProgramValue]:
         """Return the values of the inputs as steps take them; arrays like those of the call before need no checks."""
         found = _describe(values)
         if found is not None and found == self._accepted:
@@ -194,16 +194,15 @@ class Program(KernelCodeOwner):
     def _prepare(self, block: CompiledBlock) -> _Block:
         return _Block(block.arguments, [(self._action(step), step.outputs) for step in block.steps], block.results)
 
-    def _action(self, step: ProgramStep) -> Callable[[list[Any]], Sequence[Any]]:
+    def _action(self, step: ProgramStep) -> StepAction:
         """Return what a step does: from the registers to the values of its outputs."""
         inputs = step.inputs
         if step.kind == PART:
-            part = self._parts[step.part]
-            several = len(step.outputs) != 1
+            part: Callable[..., np.ndarray | tuple[np.ndarray, ...]] = self._parts[step.part]
 
-            def run(registers: list[Any]) -> Any:
+            def run(registers: list[ProgramValue]) -> Sequence[ProgramValue]:
                 made = part(*[registers[i] for i in inputs])
-                return made if several else (made,)
+                return made if isinstance(made, tuple) else (made,)
 
             return run
         if step.kind == HOST:
@@ -211,15 +210,16 @@ class Program(KernelCodeOwner):
             return lambda registers: call(*[registers[i] for i in inputs])
         first, second = map(self._prepare, step.blocks)
         if step.kind == IF:
-            return lambda registers: (first if registers[inputs[0]].item() else second).run(registers)
+            return lambda registers: (first if _is_true(registers[inputs[0]]) else second).run(registers)
         return partial(_loop, inputs, first, second)
 
 
-_Arrays = list[tuple[np.dtype[Any], tuple[int, ...]]] | None
+StepAction = Callable[[list[ProgramValue]], Sequence[ProgramValue]]
+_Arrays = list[tuple[np.dtype, tuple[int, ...]]] | None
 """The element types and shapes of arrays whose memory steps read as it is."""
 
 
-def _describe(values: Sequence[Any]) -> _Arrays:
+def _describe(values: Sequence[object]) -> _Arrays:
     """Return the description of numeric arrays that are contiguous and aligned, or None."""
     found = []
     for value in values:
@@ -237,10 +237,10 @@ class _Block:
     """A block whose steps can run."""
 
     arguments: tuple[int, ...]
-    steps: list[tuple[Callable[[list[Any]], Sequence[Any]], tuple[int, ...]]]
+    steps: list[tuple[StepAction, tuple[int, ...]]]
     results: tuple[int, ...]
 
-    def run(self, registers: list[Any]) -> list[Any]:
+    def run(self, registers: list[ProgramValue]) -> list[ProgramValue]:
         """Run the steps; return the results."""
         for action, outputs in self.steps:
             made = action(registers)
@@ -251,7 +251,7 @@ class _Block:
                 registers[register] = value
         return [registers[i] for i in self.results]
 
-    def run_timed(self, registers: list[Any], stamps: np.ndarray) -> None:
+    def run_timed(self, registers: list[ProgramValue], stamps: np.ndarray) -> None:
         """Run the steps; write the nanoseconds before each of them, and after the last one."""
         for i, step in enumerate(self.steps):
             stamps[i] = time.perf_counter_ns()
@@ -259,12 +259,17 @@ class _Block:
         stamps[len(self.steps)] = time.perf_counter_ns()
 
 
-def _loop(inputs: Sequence[int], before: _Block, after: _Block, registers: list[Any]) -> list[Any]:
+def _is_true(value: ProgramValue) -> bool:
+    assert isinstance(value, np.ndarray)
+    return bool(value.item())
+
+
+def _loop(inputs: Sequence[int], before: _Block, after: _Block, registers: list[ProgramValue]) -> list[ProgramValue]:
     values = [registers[i] for i in inputs]
     while True:
         _assign(before.arguments, values, registers)
         going, *values = before.run(registers)
-        if not going.item():
+        if not _is_true(going):
             return values
         _assign(after.arguments, values, registers)
         values = after.run(registers)
@@ -273,14 +278,14 @@ def _loop(inputs: Sequence[int], before: _Block, after: _Block, registers: list[
 class _HostCall:
     """A host function with its keyword arguments, whose results are checked."""
 
-    def __init__(self, step: ProgramStep, function: Any) -> None:
+    def __init__(self, step: ProgramStep, function: Callable[..., object]) -> None:
         self.step = step
         self.function = function
         self.options = json.loads(step.options)
         self.kinds = [parse_kind(text) if text else None for text in step.kinds]
         self.checks = any(self.kinds) and not makes_new(step.function)
 
-    def __call__(self, *values: Any) -> Sequence[Any]:
+    def __call__(self, *values: ProgramValue) -> Sequence[ProgramValue]:
         try:
             made = self.function(*values, **self.options)
         except Exception as error:
@@ -299,7 +304,7 @@ class _HostCall:
         return f"node '{self.step.source}': host function '{self.step.function}'"
 
 
-def _assign(places: Sequence[int], values: Sequence[Any], registers: list[Any]) -> None:
+def _assign(places: Sequence[int], values: Sequence[ProgramValue], registers: list[ProgramValue]) -> None:
     for register, value in zip(places, values, strict=True):
         registers[register] = value
 
@@ -308,16 +313,16 @@ def _label(step: ProgramStep) -> str:
     return {PART: f"part_{step.part}", HOST: step.function}.get(step.kind, step.kind)
 
 
-def _own_result(kind: Kind, value: Any) -> Any:
+def _own_result(kind: Kind, value: ProgramValue) -> object:
     """Return a result that nothing else refers to for the caller; a sequence of maps becomes a list."""
     return list(value) if isinstance(value, tuple) and kind.element is not None and kind.element.name == MAP else value
 
 
-def _copy_result(kind: Kind, value: np.ndarray) -> np.ndarray:
+def _copy_result(kind: Kind, value: ProgramValue) -> object:
     """Return a copy of a result for the caller; a sequence of maps becomes a list of dictionaries."""
     if isinstance(value, tuple) and kind.element is not None:
         if kind.element.name == MAP:
-            return list(map(dict.copy, value))
+            return [item.copy() for item in value if isinstance(item, dict)]
         return tuple(_copy_result(kind.element, item) for item in value)
     if isinstance(value, (np.ndarray, dict)):
         return value.copy() if isinstance(value, dict) else np.array(value)

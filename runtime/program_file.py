@@ -6,7 +6,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from mirlo.runtime import artifact as artifacts
 from mirlo.runtime.artifact import (
@@ -69,7 +68,7 @@ def _specs(ports: Sequence[Port]) -> list[TensorSpec]:
     return [TensorSpec(port.name, port.kind.name, port.kind.shape or ()) for port in ports if port.kind.is_tensor]
 
 
-def artifact_row(part: Artifact) -> tuple[dict[str, Any], bytes]:
+def artifact_row(part: Artifact) -> tuple[dict[str, object], bytes]:
     """Return the description of one of several artifacts of a file, and its code."""
     externals, code = with_externals(part)
     row = {

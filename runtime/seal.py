@@ -10,14 +10,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 _MAGIC = b"MIRLOABI"
 _DIGEST_BYTES = 16
 BYTES = len(_MAGIC) + _DIGEST_BYTES
 
 
-def seal(header: Mapping[str, Any], tensors: Iterable[tuple[str, str, tuple[int, ...]]]) -> bytes:
+def seal(header: Mapping[str, object], tensors: Iterable[tuple[str, str, tuple[int, ...]]]) -> bytes:
     """Return the seal of a header and of the names and types of its tensors, but not of their offsets."""
     facts = {name: value for name, value in header.items() if name != "tensors"}
     rows = [[name, dtype, list(shape)] for name, dtype, shape in tensors]

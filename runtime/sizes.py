@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 
@@ -16,6 +16,9 @@ FIRST = 2
 """Index of the record's word with the first dim of the inputs."""
 Allocator = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 """`void* allocate(int64_t* record, int64_t number, int64_t bytes)`; null if out of memory."""
+
+RecordWords: TypeAlias = "ctypes.Array[ctypes.c_int64]"
+"""The sizes of a call, which compiled code reads and writes."""
 
 
 class Sizes:
@@ -44,18 +47,18 @@ class Sizes:
         """Return the dims that outputs may have."""
         return set(self._words)
 
-    def record(self, dims: Mapping[str, int]) -> Any:
+    def record(self, dims: Mapping[str, int]) -> RecordWords:
         """Return the record of a call for these dims of the inputs."""
         return (ctypes.c_int64 * self.words)(0, 0, *(dims[name] for name in self.symbols))
 
-    def arena_bytes(self, record: Any) -> int:
+    def arena_bytes(self, record: RecordWords) -> int:
         return int(record[self.arena_word])
 
-    def shape(self, shape: Sequence[int | str], record: Any) -> tuple[int, ...]:
+    def shape(self, shape: Sequence[int | str], record: RecordWords) -> tuple[int, ...]:
         """Evaluate a shape with the current values of the record."""
         return tuple(dim if isinstance(dim, int) else int(record[self._words[dim]]) for dim in shape)
 
-    def require(self, record: Any) -> None:
+    def require(self, record: RecordWords) -> None:
         """Raise an error if compiled code found that sizes do not fit."""
         code = int(record[0])
         if code >= 0:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,11 +15,14 @@ from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.errors import ArtifactError
 from mirlo.runtime.executable import Executable, MemoryUse
 from mirlo.runtime.fields import Fields
-from mirlo.runtime.inputs import bind
+from mirlo.runtime.inputs import GivenOutputs, bind
 from mirlo.runtime.locks import make_lock
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.profile import Profile
 from mirlo.runtime.program_file import artifact_row, read_artifact
+
+if TYPE_CHECKING:
+    from mirlo.runtime.device_array import DeviceArray
 
 LOADER = "specialized"
 MAX_COUNTED_SHAPES = 1024
@@ -43,7 +46,7 @@ class _InputShapes:
     """The shapes of all inputs of a call."""
 
     build: Executable | None
-    call: Callable[..., Any]
+    call: Callable[..., np.ndarray | tuple[np.ndarray, ...]]
     """The call of the specialization or of the general build."""
     count: int = 0
 
@@ -67,25 +70,31 @@ class Specialized(Executable):
         self._seen: dict[Shapes, _InputShapes] = {}
         self._lock = make_lock()
 
-    def __call__(self, *arrays: Any, out: Any = None, **named: Any) -> Any:
+    def __call__(
+        self, *arrays: np.ndarray, out: GivenOutputs = None, **named: np.ndarray
+    ) -> np.ndarray | tuple[np.ndarray, ...]:
         values = bind(self.inputs, arrays, named) if named else arrays
         call = self._call_for(values)
         return call(*values) if out is None else call(*values, out=out)
 
-    def run(self, inputs: Mapping[str, Any], out: Any = None) -> dict[str, np.ndarray]:
+    def run(self, inputs: Mapping[str, np.ndarray], out: GivenOutputs = None) -> dict[str, np.ndarray]:
         values = bind(self.inputs, (), inputs)
         made = self._call_for(values)(*values, out=out)
         results = made if isinstance(made, tuple) else (made,)
         return {spec.name: array for spec, array in zip(self.outputs, results, strict=True)}
 
-    def profile(self, *arrays: Any, repeats: int = 10, dims: Mapping[str, int] | None = None, **named: Any) -> Profile:
+    def profile(
+        self, *arrays: np.ndarray, repeats: int = 10, dims: Mapping[str, int] | None = None, **named: np.ndarray
+    ) -> Profile:
         if not arrays and not named:
             named = self.random_inputs(dims=dims)
         values = bind(self.inputs, arrays, named)
         build = self._find(_shapes(values))
         return super().profile(*values, repeats=repeats) if build is None else build.profile(*values, repeats=repeats)
 
-    def on_device(self, *arrays: Any, stream: Any = None, out: Any = None, **named: Any) -> Any:
+    def on_device(
+        self, *arrays: object, stream: object = None, out: object = None, **named: object
+    ) -> DeviceArray | tuple[DeviceArray, ...]:
         values = bind(self.inputs, arrays, named)
         build = self._find(_shapes(values))
         runner = super().on_device if build is None else build.on_device
@@ -158,7 +167,7 @@ class Specialized(Executable):
             build.weight(name) for build in self.builds if any(spec.name == name for spec in build.artifact.params)
         )
 
-    def _call_for(self, values: Sequence[Any]) -> Callable[..., Any]:
+    def _call_for(self, values: Sequence[np.ndarray]) -> Callable[..., np.ndarray | tuple[np.ndarray, ...]]:
         """Return the call of the build for these arrays, and count it."""
         try:
             seen = self._seen.get(tuple([value.shape for value in values]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
@@ -13,6 +13,11 @@ from mirlo.runtime.dtypes import numpy_dtype
 from mirlo.runtime.errors import InputError, OutOfMemoryError
 from mirlo.runtime.recurrent import RecurrentStates, require_states
 from mirlo.runtime.update import UpdatingCall
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from mirlo.runtime.inputs import GivenOutputs
 
 AXIS = 2
 """The dim of a cache that counts its rows: [batch, heads, rows, size]."""
@@ -31,7 +36,7 @@ class UpdatingModel(Protocol):
     def aliases(self) -> dict[str, str]:
         """Return the inputs that can be updated in place, by the names of the outputs."""
 
-    def run(self, inputs: Mapping[str, np.ndarray], out: Any = None) -> dict[str, np.ndarray]:
+    def run(self, inputs: Mapping[str, np.ndarray], out: GivenOutputs = None) -> dict[str, np.ndarray]:
         """Run the model on arrays by input name."""
 
     def updating(
@@ -112,7 +117,7 @@ class CacheState:
         """Return the valid rows of the caches, by the names of the inputs; these are views."""
         return {name: array[:, :, : self._length] for name, array in self._arrays.items()}
 
-    def run(self, inputs: Mapping[str, Any], tokens: int) -> dict[str, np.ndarray]:
+    def run(self, inputs: Mapping[str, np.ndarray], tokens: int) -> dict[str, np.ndarray]:
         """Run the model on its other inputs, which are for this many new tokens; return its other outputs."""
         if tokens < 1:
             raise InputError(f"state: expected 1 token or more, found {tokens}")
@@ -125,7 +130,7 @@ class CacheState:
         self._length += tokens
         return results
 
-    def _run(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    def _run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Run the model; return its outputs but the caches."""
         if self._states:
             inputs = {**inputs, **self._recurrent.arrays}
@@ -163,7 +168,7 @@ class CacheState:
         made._take(self._arrays, self._length)
         return made
 
-    def select(self, rows: Any) -> None:
+    def select(self, rows: npt.ArrayLike) -> None:
         """Keep these sequences of the batch, in this order: those of the best beams."""
         chosen = np.asarray(rows)
         if chosen.shape != (self._batch,) or chosen.min() < 0 or chosen.max() >= self._batch:

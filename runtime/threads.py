@@ -10,12 +10,16 @@ import ctypes
 import platform
 import re
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.runtime import system
 from mirlo.runtime.locks import UNCUT, make_lock
+
+if TYPE_CHECKING:
+    from llvmlite.binding import ExecutionEngine
 
 SYMBOL = "mirlo_parallel"
 """`void mirlo_parallel(void (*function)(void*, int32, int32), void* arguments, int32 chunks, int32 threads)`"""
@@ -44,8 +48,8 @@ _DETACHED = {"darwin": 2, "macos": 2, "apple": 2}
 
 @dataclass
 class _Pool:
-    start: Any
-    cores: Any
+    start: Callable[..., object]
+    cores: Callable[..., object]
     address: int
     keep: _LiveObjects
 
@@ -92,8 +96,8 @@ def revive(threads: int) -> None:
 
 @dataclass
 class _LiveObjects:
-    engine: Any
-    reset: Any
+    engine: ExecutionEngine
+    reset: Callable[[], object]
 
 
 def _set_cores(pool: _Pool) -> None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping
-from typing import Any
+from typing import TypeAlias
 
-from mirlo.runtime.packed import CPackedFunction
+from mirlo.runtime.packed import C_FUNCTION, CPackedFunction
 
-_FUNCTION: Any = CPackedFunction.__base__
+CObject: TypeAlias = "ctypes._CDataType | int | None"
+"""A function pointer, an address or an object of ctypes."""
 _THUNK = """
 define i32 @f{number}(ptr %tensors, i64 %count) {{
   %state = inttoptr i64 {state} to ptr
@@ -23,7 +24,7 @@ define i32 @f{number}(ptr %tensors, i64 %count) {{
 """
 
 
-def bind_state(functions: Mapping[str, tuple[Any, Any]]) -> tuple[dict[str, Any], Any]:
+def bind_state(functions: Mapping[str, tuple[CObject, CObject]]) -> tuple[dict[str, ctypes._CFunctionType], object]:
     """Packed functions by name, from pairs of function and state, and what must live as long as they do.
 
     Functions are ctypes function pointers or addresses, states are addresses or ctypes objects, which the caller keeps.
@@ -35,16 +36,18 @@ def bind_state(functions: Mapping[str, tuple[Any, Any]]) -> tuple[dict[str, Any]
     pairs = [(address_of(function), address_of(state)) for function, state in functions.values()]
     text = "".join(_THUNK.format(number=i, function=function, state=state) for i, (function, state) in enumerate(pairs))
     engine = compile_llvm(text)
-    made = {name: CPackedFunction(engine.get_function_address(f"f{i}")) for i, name in enumerate(functions)}
+    made: dict[str, ctypes._CFunctionType] = {
+        name: CPackedFunction(engine.get_function_address(f"f{i}")) for i, name in enumerate(functions)
+    }
     return made, engine
 
 
-def address_of(value: Any) -> int:
+def address_of(value: CObject) -> int:
     """Return the address that an integer, a pointer, a function pointer or a ctypes object holds."""
     if value is None:
         return 0
     if isinstance(value, int):
         return value
-    if isinstance(value, (_FUNCTION, ctypes.c_void_p, ctypes._Pointer)):
+    if isinstance(value, (C_FUNCTION, ctypes.c_void_p, ctypes._Pointer)):
         return ctypes.cast(value, ctypes.c_void_p).value or 0
     return ctypes.addressof(value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import NoReturn
 
 import numpy as np
 
@@ -49,11 +49,11 @@ class UnloadedModel(KernelCodeOwner):
         """Write the model with its weights to a `.mirlo` file, for `mirlo.load` on such a machine."""
         artifacts.save(path, self.artifact, self._store)
 
-    def __call__(self, *arrays: Any, **named: Any) -> Any:
+    def __call__(self, *arrays: object, **named: object) -> NoReturn:
         """Raise an error that says for which machine the model is."""
         raise NotForThisMachine(self.reason)
 
-    def run(self, inputs: Any, out: Any = None) -> Any:
+    def run(self, inputs: object, out: object = None) -> NoReturn:
         """Raise an error that says for which machine the model is."""
         raise NotForThisMachine(self.reason)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from mirlo.runtime.dtypes import numpy_dtype
 from mirlo.runtime.errors import InputError
 from mirlo.runtime.inputs import check_output, check_shape, convert
 from mirlo.runtime.loaders import LoadedCode
-from mirlo.runtime.sizes import Sizes
+from mirlo.runtime.sizes import RecordWords, Sizes
 
 
 @dataclass(frozen=True)
@@ -31,9 +30,9 @@ class CallParts:
     artifact: Artifact
     sizes: Sizes
     code: LoadedCode
-    params: Any
+    params: ctypes.Array[ctypes.c_void_p]
     arenas: ArenaPool
-    measure: Callable[[Any], None]
+    measure: Callable[[RecordWords], None]
     """Checks the sizes of a call record, and computes the others."""
     polls: bool
 
@@ -91,7 +90,7 @@ class UpdatingCall:
         ]
         self._type = ctypes.c_void_p * len(self._addresses)
 
-    def run(self, inputs: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Run the model on its other inputs; return its other outputs."""
         parts = self._parts
         if parts.artifact.threads > 1:
@@ -132,13 +131,13 @@ class UpdatingCall:
             raise InputError(f"input '{name}' shares memory with an array that the call updates: pass a copy")
         return start
 
-    def _shape(self, spec: TensorSpec, record: Any) -> tuple[int, ...]:
+    def _shape(self, spec: TensorSpec, record: RecordWords) -> tuple[int, ...]:
         shape = self._parts.sizes.shape(spec.shape, record)
         if min(shape, default=0) < 0:
             raise InputError(f"output '{spec.name}': of these inputs it would have the dims {shape}")
         return shape
 
-    def _wrong_names(self, inputs: Mapping[str, Any]) -> InputError:
+    def _wrong_names(self, inputs: Mapping[str, object]) -> InputError:
         expected = ", ".join(str(spec) for _, spec in self._inputs)
         return InputError(f"expected the inputs {expected}, found {', '.join(map(repr, inputs)) or 'none'}")
 

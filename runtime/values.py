@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -14,8 +14,12 @@ from mirlo.runtime.errors import InputError
 from mirlo.runtime.inputs import as_array, convert
 from mirlo.runtime.kinds import MAP, OPTIONAL, SEQUENCE, STRING, Kind
 
+MapItem = int | float | str
+ProgramValue: TypeAlias = "np.ndarray | tuple[ProgramValue, ...] | dict[int | str, MapItem] | None"
+"""A value of a program: a tensor, a sequence, a map, or an optional value that is absent."""
 
-def value_of(kind: Kind, value: np.ndarray, name: str, dims: dict[str, int]) -> Any:
+
+def value_of(kind: Kind, value: object, name: str, dims: dict[str, int]) -> ProgramValue:
     """Convert what a caller gives for an input to a value of a program; `dims` are the sizes of symbols."""
     if kind.name == OPTIONAL:
         return None if value is None else value_of(_element(kind), value, name, {})
@@ -34,7 +38,7 @@ def value_of(kind: Kind, value: np.ndarray, name: str, dims: dict[str, int]) -> 
     return array
 
 
-def converter_of(kind: Kind, name: str) -> Callable[[Any, dict[str, int]], Any]:
+def converter_of(kind: Kind, name: str) -> Callable[[object, dict[str, int]], ProgramValue]:
     """Return `value_of` of an input, as a function of the value and of the sizes of symbols."""
     if kind.is_tensor and _all_names(kind.shape):
         return partial(convert, TensorSpec(name, kind.name, kind.shape or ()))
@@ -56,7 +60,7 @@ def _require_element(kind: Kind, array: np.ndarray, name: str) -> None:
         raise InputError(f"input '{name}': expected {kind}, found {array.dtype}")
 
 
-def _strings(kind: Kind, value: np.ndarray, name: str) -> np.ndarray:
+def _strings(kind: Kind, value: object, name: str) -> np.ndarray:
     array = np.asarray(value)
     if array.dtype.kind not in "UO" and array.size:
         raise InputError(f"input '{name}': expected strings for {kind}, found numpy type {array.dtype}")
@@ -69,22 +73,22 @@ def _strings(kind: Kind, value: np.ndarray, name: str) -> np.ndarray:
     return made
 
 
-def _mapping(kind: Kind, value: Any, name: str) -> dict[Any, Any]:
+def _mapping(kind: Kind, value: object, name: str) -> dict[int | str, MapItem]:
     """Return a copy of a map that a caller gives, with keys and values as Python's own scalars."""
     if not isinstance(value, Mapping):
         raise InputError(f"input '{name}': expected a dictionary for {kind}, found {type(value).__name__}")
-    made = {_unwrap(key): _unwrap(item) for key, item in value.items()}
+    made: dict[Any, Any] = {_unwrap(key): _unwrap(item) for key, item in value.items()}
     problem = _map_type_error(kind, made)
     if problem is not None:
         raise InputError(f"input '{name}': {problem}")
     return made
 
 
-def _unwrap(value: Any) -> Any:
+def _unwrap(value: object) -> object:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _map_type_error(kind: Kind, value: Any) -> str | None:
+def _map_type_error(kind: Kind, value: object) -> str | None:
     if type(value) is not dict:
         return f"expected a dictionary for {kind}, found {type(value).__name__}"
     assert kind.key is not None
@@ -100,7 +104,7 @@ def _map_type_error(kind: Kind, value: Any) -> str | None:
 
 
 @cache
-def _scalar_test(name: str) -> Callable[[Any], bool]:
+def _scalar_test(name: str) -> Callable[[object], bool]:
     """Return a test of whether a Python scalar is of an element type; an integer does for a float."""
     if name == STRING:
         return lambda value: isinstance(value, str)
@@ -119,7 +123,7 @@ def _fits(wanted: Sequence[int | str], found: Sequence[int]) -> bool:
     )
 
 
-def type_error(kind: Kind, value: np.ndarray) -> str | None:
+def type_error(kind: Kind, value: object) -> str | None:
     """Return why a value that a host function made is not of its kind; None if it is."""
     if kind.name == OPTIONAL:
         return None if value is None else type_error(_element(kind), value)

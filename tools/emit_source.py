@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.driver.models import open_model
 from mirlo.passes.byoc.artifacts import artifacts_of
 from mirlo.passes.byoc.codegen import generator_of
-from mirlo.passes.byoc.records import Placement
+from mirlo.passes.byoc.records import NodeRecord, Placement
 from mirlo.passes.byoc.target_list import Chosen, Targets
 from mirlo.passes.files import FileError
 from mirlo.passes.locations import describe
@@ -31,7 +30,10 @@ class NotPlaced(MirloError, ValueError):
 
 
 def emit_source(
-    model: Any, target: str | Sequence[str], folder: str | os.PathLike[str], shapes: Mapping[str, Any] | None = None
+    model: object,
+    target: str | Sequence[str],
+    folder: str | os.PathLike[str],
+    shapes: Mapping[str, Sequence[int | str] | None] | None = None,
 ) -> list[Path]:
     """Write what the code generators of these targets make of a model to a folder; returns the files.
 
@@ -67,7 +69,7 @@ def _source_only(targets: Targets) -> Targets:
     return Targets(tuple(map(changed, targets.generators)), targets.host)
 
 
-def _require_all_placed(module: Any, session: Session, targets: Targets) -> None:
+def _require_all_placed(module: ir.Module, session: Session, targets: Targets) -> None:
     left = [
         op.operation
         for function in module.body.operations
@@ -98,7 +100,7 @@ def _reasons(session: Session, targets: Targets) -> dict[str, str]:
     return found
 
 
-def _source_position(node: Any) -> str:
+def _source_position(node: NodeRecord) -> str:
     names = ", ".join(f'"{name}"' for name in node.names)
     return str(node.place if not names or names in node.place else names)
 

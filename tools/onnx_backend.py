@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 Shapes = tuple[tuple[int, ...], ...]
 
+Inputs = Mapping[str, np.ndarray] | Sequence[np.ndarray] | np.ndarray
+"""Arrays by name, in the order of the inputs, or the only one."""
+OutputsInfo = Sequence[tuple[np.dtype, tuple[int, ...]]]
+
 
 class MirloBackendRep(BackendRep):
     """A model that is ready to run.
@@ -35,7 +39,7 @@ class MirloBackendRep(BackendRep):
         if _can_be_compiled_now(model, initializers):
             self._compiled[None] = compile_model(model, threads=threads)
 
-    def run(self, inputs: Any, **options: Any) -> tuple[Any, ...]:
+    def run(self, inputs: Inputs, **options: object) -> tuple[np.ndarray, ...]:
         """Return the outputs, by position and by name; inputs are a list of arrays, a dict by name, or one array."""
         _refuse_options(options)
         arrays = self._arrays(inputs)
@@ -44,7 +48,7 @@ class MirloBackendRep(BackendRep):
         values = [results[name] for name in self._outputs]
         return namedtupledict("Outputs", self._outputs)(*values)
 
-    def _arrays(self, inputs: Any) -> list[Any]:
+    def _arrays(self, inputs: Inputs) -> list[np.ndarray]:
         if isinstance(inputs, Mapping):
             missing = [name for name in self._names if name not in inputs]
             unknown = [name for name in inputs if name not in self._names]
@@ -54,12 +58,12 @@ class MirloBackendRep(BackendRep):
                     f"missing: {', '.join(missing) or 'none'}, unknown: {', '.join(unknown) or 'none'}"
                 )
             return [inputs[name] for name in self._names]
-        arrays = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
+        arrays = [inputs] if isinstance(inputs, np.ndarray) else list(inputs)
         if len(arrays) != len(self._names):
             raise InputError(f"the model takes {len(self._names)} inputs ({', '.join(self._names)}), got {len(arrays)}")
         return arrays
 
-    def _executable(self, arrays: Sequence[Any]) -> Executable:
+    def _executable(self, arrays: Sequence[np.ndarray]) -> Executable:
         if None in self._compiled:
             return self._compiled[None]
         shapes = tuple(tuple(np.shape(array)) for array in arrays)
@@ -81,7 +85,9 @@ class MirloBackend(Backend):
         return MirloBackendRep(model, threads)
 
     @classmethod
-    def run_model(cls, model: onnx.ModelProto, inputs: Any, device: str = "CPU", **options: Any) -> tuple[Any, ...]:
+    def run_model(
+        cls, model: onnx.ModelProto, inputs: Inputs, device: str = "CPU", **options: Any
+    ) -> tuple[np.ndarray, ...]:
         """Compile a model and run it once."""
         return cls.prepare(model, device, **options).run(inputs)
 
@@ -89,11 +95,11 @@ class MirloBackend(Backend):
     def run_node(
         cls,
         node: onnx.NodeProto,
-        inputs: Any,
+        inputs: np.ndarray,
         device: str = "CPU",
-        outputs_info: Sequence[tuple[Any, tuple[int, ...]]] | None = None,
+        outputs_info: OutputsInfo | None = None,
         **options: Any,
-    ) -> tuple[Any, ...]:
+    ) -> tuple[np.ndarray, ...]:
         """Run one operator; `opset_version` is that of its domain, else the newest."""
         version = options.pop("opset_version", None)
         model = _model_of(node, inputs, outputs_info, version)
@@ -122,13 +128,15 @@ def _require_device(device: str) -> None:
         raise MirloError(f"device '{device}' is not supported: 'CPU' is")
 
 
-def _refuse_options(options: Mapping[str, Any]) -> None:
+def _refuse_options(options: Mapping[str, object]) -> None:
     unknown = [name for name in options if name not in ("rtol", "atol")]
     if unknown:
         raise TypeError(f"unknown option '{unknown[0]}'")
 
 
-def _model_of(node: onnx.NodeProto, inputs: Any, outputs_info: Any, version: int | None) -> onnx.ModelProto:
+def _model_of(
+    node: onnx.NodeProto, inputs: Inputs, outputs_info: OutputsInfo | None, version: int | None
+) -> onnx.ModelProto:
     """Return a model of one node, with the types of its inputs."""
     names = list(dict.fromkeys(name for name in node.input if name))
     arrays = [inputs[name] for name in names] if isinstance(inputs, Mapping) else list(inputs)

@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
@@ -160,8 +160,8 @@ class OptRun:
 
     arguments: OptArguments
     pipeline: Pipeline
-    context: Any
-    outputs: list[tuple[Any, Session]] = field(default_factory=list)
+    context: ir.Context
+    outputs: list[tuple[ir.Module, Session]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.timing = PassTiming(self.pipeline.steps)
@@ -316,7 +316,7 @@ class OptRun:
 
 
 @contextlib.contextmanager
-def _handler(context: ir.Context, handle: Any) -> Iterator[None]:
+def _handler(context: ir.Context, handle: Callable[[ir.Diagnostic], bool]) -> Iterator[None]:
     attached = context.attach_diagnostic_handler(handle)
     try:
         yield

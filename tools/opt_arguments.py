@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 
 class UsageError(Exception):
@@ -59,7 +59,7 @@ class Flag(NamedTuple):
 
     name: str
     field: str
-    value: Any
+    value: bool | FlagKind
     help: str
 
 
@@ -159,7 +159,7 @@ def _find_flag(name: str) -> Flag | None:
 
 
 def _set(arguments: OptArguments, flag: Flag, value: str) -> None:
-    if flag.value.is_list:
+    if isinstance(flag.value, FlagKind) and flag.value.is_list:
         getattr(arguments, flag.field).extend(name for name in value.split(",") if name)
     elif flag.value == NUMBER:
         if not value.isdigit():

@@ -6,11 +6,14 @@ import os
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mirlo.runtime.errors import MirloError
+
+if TYPE_CHECKING:
+    import onnx
 
 METHODS = ("rtn", "k_quant")
 LEVELS = {"exact": 1, "bf16": 3, "i8": 4}
@@ -135,7 +138,7 @@ def _inverse(scale: np.ndarray) -> np.ndarray:
     return made
 
 
-def quantize_model(model: Any, how: Quantization) -> int:
+def quantize_model(model: onnx.ModelProto, how: Quantization) -> int:
     """Quantize the constant right operands of an `onnx.ModelProto`'s products in place; return how many."""
     from onnx import helper, numpy_helper
 

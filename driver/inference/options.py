@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
 
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.nearest import nearest
@@ -33,7 +32,7 @@ class ExecutionMode(IntEnum):
     ORT_PARALLEL = 1
 
 
-_NEUTRAL: dict[str, tuple[Any, ...]] = {
+_NEUTRAL: dict[str, tuple[object, ...]] = {
     "execution_mode": (ExecutionMode.ORT_SEQUENTIAL,),
     "inter_op_num_threads": (0, 1),
     "enable_profiling": (False,),
@@ -74,7 +73,7 @@ class SessionOptions:
         self.graph_optimization_level = GraphOptimizationLevel.ORT_ENABLE_ALL
         object.__setattr__(self, "free_dims", {})
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         if name in _OWN:
             object.__setattr__(self, name, _natural(name, value))
             return
@@ -118,7 +117,7 @@ _PROVIDERS = {"CPUExecutionProvider": "llvm", "CUDAExecutionProvider": "nvvm"}
 """The targets that stand for execution providers of ONNX Runtime; Mirlo's own targets are providers by their names."""
 
 
-def target_of(providers: Sequence[str | tuple[str, Mapping[str, Any]]] | None) -> tuple[str, list[str]]:
+def target_of(providers: Sequence[str | tuple[str, Mapping[str, object]]] | None) -> tuple[str, list[str]]:
     """Return the target for a session's providers, and the providers' names.
 
     As in ONNX Runtime the first one comes first, and "CPUExecutionProvider" behind it computes what it does not.
@@ -141,7 +140,7 @@ def target_of(providers: Sequence[str | tuple[str, Mapping[str, Any]]] | None) -
     return ",".join(targets), names
 
 
-def _natural(name: str, value: Any) -> int:
+def _natural(name: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise SessionOptionError(f"{name}: expected a number from 0, found {value!r}")
     return value

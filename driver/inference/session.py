@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from mirlo.driver.inference.options import SessionOptionError, SessionOptions, target_of
 from mirlo.driver.inference.values import IOBinding, NodeArg, kind_type, tensor_type
@@ -13,6 +13,11 @@ from mirlo.runtime.artifact import MODEL_FILE, TensorSpec
 from mirlo.runtime.container import has_magic
 from mirlo.runtime.errors import InputError
 from mirlo.runtime.nearest import nearest
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from mirlo.runtime.compiled_program import Port
 
 
 class InferenceSession:
@@ -24,10 +29,10 @@ class InferenceSession:
 
     def __init__(
         self,
-        path_or_bytes: Any,
+        path_or_bytes: object,
         sess_options: SessionOptions | None = None,
-        providers: Sequence[str | tuple[str, Mapping[str, Any]]] | None = None,
-        provider_options: Sequence[Mapping[str, Any]] | None = None,
+        providers: Sequence[str | tuple[str, Mapping[str, object]]] | None = None,
+        provider_options: Sequence[Mapping[str, object]] | None = None,
         **options: Any,
     ) -> None:
         if sess_options is not None and not isinstance(sess_options, SessionOptions):
@@ -55,8 +60,8 @@ class InferenceSession:
         self._outputs = [spec.name for spec in self.executable.outputs]
 
     def run(
-        self, output_names: Sequence[str] | None, input_feed: Mapping[str, Any], run_options: Any = None
-    ) -> list[Any]:
+        self, output_names: Sequence[str] | None, input_feed: Mapping[str, np.ndarray], run_options: object = None
+    ) -> list[object]:
         """Run the model on arrays by input name; return the named outputs in order, or all of them for None."""
         if run_options is not None:
             raise SessionOptionError("run_options: expected None, found options, which configure ONNX Runtime")
@@ -80,7 +85,7 @@ class InferenceSession:
         """Return an empty binding, for `run_with_iobinding`."""
         return IOBinding([spec.name for spec in self.executable.inputs], self._outputs)
 
-    def run_with_iobinding(self, iobinding: IOBinding, run_options: Any = None) -> None:
+    def run_with_iobinding(self, iobinding: IOBinding, run_options: object = None) -> None:
         """Run the model on the arrays of a binding, and write to its outputs."""
         if run_options is not None:
             raise SessionOptionError("run_options: expected None, found options, which configure ONNX Runtime")
@@ -97,13 +102,13 @@ class InferenceSession:
         return name
 
 
-def _node_arg(spec: Any) -> NodeArg:
+def _node_arg(spec: TensorSpec | Port) -> NodeArg:
     if isinstance(spec, TensorSpec):
         return NodeArg(spec.name, list(spec.shape), tensor_type(spec.dtype))
     return NodeArg(spec.name, list(spec.kind.shape or ()), kind_type(spec.kind))
 
 
-def _is_compiled(source: Any) -> bool:
+def _is_compiled(source: object) -> TypeGuard[str | os.PathLike[str]]:
     if not isinstance(source, (str, os.PathLike)):
         return False
     return Path(source).suffix == ".mirlo" or has_magic(source, MODEL_FILE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from mirlo.runtime.dtypes import ELEMENT_TYPES, element_type_of, numpy_dtype
 from mirlo.runtime.errors import InputError
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from mirlo.runtime.kinds import Kind
 
 _ONNX_NAMES = {
@@ -62,7 +64,7 @@ class OrtValue:
 
     @staticmethod
     def ortvalue_from_shape_and_type(
-        shape: Sequence[int], element_type: Any, device_type: str = "cpu", device_id: int = 0
+        shape: Sequence[int], element_type: npt.DTypeLike, device_type: str = "cpu", device_id: int = 0
     ) -> OrtValue:
         """Return a value over new memory, which is not initialized."""
         _require_cpu("OrtValue", device_type)
@@ -113,7 +115,13 @@ class IOBinding:
         self.inputs[self._known("input", name)] = value.numpy()
 
     def bind_input(
-        self, name: str, device_type: str, device_id: int, element_type: Any, shape: Sequence[int], buffer_ptr: int
+        self,
+        name: str,
+        device_type: str,
+        device_id: int,
+        element_type: npt.DTypeLike,
+        shape: Sequence[int],
+        buffer_ptr: int,
     ) -> None:
         """Bind memory, by its address, to an input; it must stay valid and hold an array of this type and shape."""
         _require_cpu(f"input '{name}'", device_type)
@@ -124,7 +132,7 @@ class IOBinding:
         name: str,
         device_type: str = "cpu",
         device_id: int = 0,
-        element_type: Any = None,
+        element_type: npt.DTypeLike | None = None,
         shape: Sequence[int] | None = None,
         buffer_ptr: int | None = None,
     ) -> None:
@@ -172,8 +180,9 @@ class IOBinding:
         return name
 
 
-def _array_at(address: int, element_type: Any, shape: Sequence[int]) -> np.ndarray:
-    dtype = numpy_dtype(element_type) if element_type in ELEMENT_TYPES else np.dtype(element_type)
+def _array_at(address: int, element_type: npt.DTypeLike, shape: Sequence[int]) -> np.ndarray:
+    is_named = isinstance(element_type, str) and element_type in ELEMENT_TYPES
+    dtype = numpy_dtype(str(element_type)) if is_named else np.dtype(element_type)
     count = int(np.prod(tuple(shape), dtype=np.int64))
     if not count:
         return np.empty(tuple(shape), dtype)

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import TensorType
@@ -25,9 +25,13 @@ from mirlo.passes.targets import TargetError, find_target
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.params import ParameterStore
 
+if TYPE_CHECKING:
+    from mirlo.runtime.executable import Executable
+    from mirlo.runtime.program import Program
+
 MAX_MEASURED_REGIONS = 24
 """Regions that are measured for themselves, those of the most work; others stay where priority puts them."""
-CompileAs = Callable[[Any, ParameterStore, str, Nodes | None, bool], Any]
+CompileAs = Callable[[ir.Module, ParameterStore, str, Nodes | None, bool], "Executable | Program"]
 """Compiles a module with its weights for targets, with the nodes that each may have; the flag says whether it is the
 whole model."""
 
@@ -36,7 +40,7 @@ whole model."""
 class Problem:
     """A model to place: as it was imported, before any pass."""
 
-    module: Any
+    module: ir.Module
     params: ParameterStore
     targets: Targets
     threads: int
@@ -205,12 +209,12 @@ class _Chooser:
             found.append(replace(candidate, microseconds=microseconds, ratio=round(timing.ratio, 4), problem=wrong))
         return self._decide("measured", found, regions)
 
-    def _compiled(self, candidate: Candidate) -> Any:
+    def _compiled(self, candidate: Candidate) -> Executable | Program:
         if not any(candidate.nodes.values()):
             return self._whole(str(self.problem.targets.host), None)
         return self._whole(str(self.problem.targets), candidate.nodes)
 
-    def _whole(self, target: str, nodes: Nodes | None) -> Any:
+    def _whole(self, target: str, nodes: Nodes | None) -> Executable | Program:
         return self.problem.compile_as(self.problem.module, self.problem.params, target, nodes, True)
 
     def _measured_regions(self) -> list[RegionCost]:

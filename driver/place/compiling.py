@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
+from mirlo.driver.loaded import require_loaded
 from mirlo.driver.model_cache import extended
 from mirlo.driver.place.choose import Problem, choose
 from mirlo.driver.place.decision import Decision, Nodes
@@ -14,6 +15,10 @@ from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.session import Session
 from mirlo.passes.targets import find_target, plugin_of
 from mirlo.runtime.params import ParameterStore
+
+if TYPE_CHECKING:
+    from mirlo.runtime.executable import Executable
+    from mirlo.runtime.program import Program
 
 FILE = "placement.json"
 """The file of measurements, beside the cache."""
@@ -32,8 +37,10 @@ def decide(
     `compile_request` compiles the alternatives that are measured.
     """
 
-    def compile_as(module: ir.Module, params: ParameterStore, target: str, nodes: Nodes | None, is_whole: bool) -> Any:
-        return compile_request(
+    def compile_as(
+        module: ir.Module, params: ParameterStore, target: str, nodes: Nodes | None, is_whole: bool
+    ) -> Executable | Program:
+        made = compile_request(
             CompileRequest(
                 module, target, request.threads, legalize=request.legalize, intrinsics=request.intrinsics,
                 strategies=request.strategies, schedules=request.schedules, opt_level=request.opt_level,
@@ -44,6 +51,7 @@ def decide(
                 placement=nodes if nodes is not None else "priority",
             )
         )  # fmt: skip
+        return require_loaded(made, "placements are measured")
 
     known = PlacementStore(request.cache.folder / FILE) if request.cache is not None else None
     settings = _settings(targets, request)

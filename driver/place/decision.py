@@ -54,7 +54,7 @@ class Decision:
         """Return the nodes that each code generator gets."""
         return next(candidate.nodes for candidate in self.candidates if candidate.name == self.best)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         return asdict(self)
 
     @staticmethod

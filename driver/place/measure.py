@@ -6,11 +6,14 @@ import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mirlo.runtime.executable import Executable
+
+if TYPE_CHECKING:
+    from mirlo.runtime.program import Program
 
 ROUNDS = 9
 MIN_ROUND_SECONDS = 0.02
@@ -36,7 +39,7 @@ class PlacementTiming:
     agrees: bool = True
 
 
-def time_alternately(executables: Mapping[str, Any]) -> dict[str, PlacementTiming]:
+def time_alternately(executables: Mapping[str, Executable | Program]) -> dict[str, PlacementTiming]:
     """Time builds of the same model alternately; the first one is what others are compared with."""
     runs = list(executables.values())
     inputs = list(runs[0].random_inputs(0).values())
@@ -59,7 +62,7 @@ def time_alternately(executables: Mapping[str, Any]) -> dict[str, PlacementTimin
     return timings
 
 
-def _results(run: Any, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+def _results(run: Executable | Program, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
     found = run(*inputs)
     return [np.array(array) for array in (found if isinstance(found, tuple) else (found,))]
 
@@ -82,7 +85,7 @@ def _repeats(microseconds: float) -> int:
     return max(1, min(MAX_REPEATS, int(MIN_ROUND_SECONDS * 1e6 / max(microseconds, 1.0))))
 
 
-def _time(run: Any, inputs: Sequence[np.ndarray], repeats: int) -> float:
+def _time(run: Executable | Program, inputs: Sequence[np.ndarray], repeats: int) -> float:
     """Return the microseconds of one call; on a device by its clock, without the copies that all alternatives make."""
     if isinstance(run, Executable):
         found = run.device_microseconds(*inputs, repeats=repeats)

@@ -24,11 +24,11 @@ class PlacementStore:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
 
-    def find(self, key: str) -> dict[str, Any] | None:
+    def find(self, key: str) -> dict[str, object] | None:
         """Return the stored decision, or None."""
         return self._read().get(key)
 
-    def add(self, key: str, entry: Mapping[str, Any]) -> None:
+    def add(self, key: str, entry: Mapping[str, object]) -> None:
         """Keep an entry; what others added in the meantime stays."""
         entries = {**self._read(), key: dict(entry)}
         temporary = self.path.with_name(f".{self.path.name}-{secrets.token_hex(4)}")

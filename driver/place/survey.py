@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.driver.models import OpenedModel, open_model
@@ -176,7 +176,8 @@ def place_parts(opened: OpenedModel, targets: Targets, nodes: str = "", before: 
     return Survey(targets, Indexed.of(placement), layouts, nodes)
 
 
-def _sum(numbers: Any) -> int | None:
+def _sum(numbers: Iterable[int | None]) -> int | None:
     """Return the sum, or None if a part is unknown."""
     found = list(numbers)
-    return None if None in found else sum(found)
+    known = [number for number in found if number is not None]
+    return sum(known) if len(known) == len(found) else None

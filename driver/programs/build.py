@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import TensorType
@@ -13,7 +12,7 @@ from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.compiled_program import CompiledProgram, Port
 from mirlo.runtime.kinds import Kind, parse_kind
 
-CompileSubgraph = Callable[[Any, int], Artifact]
+CompileSubgraph = Callable[[ir.Module, int], Artifact]
 """Compiles a module; the number is that of the part."""
 
 
@@ -34,7 +33,7 @@ def _ports(function: ir.OpView, key: str, types: list[ir.Type]) -> tuple[Port, .
     return tuple(_port(i, entry, found) for i, (entry, found) in enumerate(zip(entries, types, strict=True)))
 
 
-def _port(index: int, entry: Any, mlir_type: ir.Type) -> Port:
+def _port(index: int, entry: ir.DictAttr | None, mlir_type: ir.Type) -> Port:
     facts = {name: ir.StringAttr(entry[name]).value for name in ("relax.name", "relax.kind") if entry and name in entry}
     name = facts.get("relax.name", str(index))
     found = TensorType.from_mlir(mlir_type)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.relax.base import is_object
@@ -20,7 +18,7 @@ def needs_program(module: ir.Module) -> bool:
     return any(map(is_object, [*kind.inputs, *kind.results])) or is_host(main.operation)
 
 
-def main_of(module: ir.Module) -> Any:
+def main_of(module: ir.Module) -> ir.OpView | None:
     functions = [op for op in module.body.operations if op.operation.name == "func.func"]
     return next((op for op in functions if symbol_name(op) == "main"), None)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.dims import SymbolicDim
@@ -21,7 +20,7 @@ def symbols_in(op: ir.Operation) -> set[str]:
     """Return the symbols in the types of an operation and of those nested in it."""
     found: set[str] = set()
 
-    def visit(inner: ir.Operation) -> Any:
+    def visit(inner: ir.Operation) -> ir.WalkResult:
         found.update(name for value in (*inner.operands, *inner.results) for name in dim_symbols(value))
         return ir.WalkResult.ADVANCE
 
@@ -47,7 +46,7 @@ class ProgramOutliner:
     """A module with a function `@main` of copies of these operations, and the values that it takes."""
 
     def __init__(self, operations: Sequence[ir.Operation], results: Sequence[ir.Value], visible: Sequence[ir.Value]):
-        self.inputs: list[Any] = []
+        self.inputs: list[ir.Value] = []
         self._own = {value for op in operations for value in op.results}
         for op in operations:
             self._collect(op)
@@ -86,7 +85,7 @@ class ProgramOutliner:
                 if value not in self.inputs:
                     self.inputs.append(value)
 
-    def _copy(self, op: ir.OpView | ir.Operation) -> Any:
+    def _copy(self, op: ir.OpView | ir.Operation) -> None:
         needed = read_by(op)
         for value in needed:
             if value not in self._env:

@@ -42,6 +42,7 @@ class ProgramDraft:
 def partition(module: ir.Module, session: Session) -> ProgramDraft:
     """Cut the function `@main` of a module; the parts are modules of its context."""
     main = main_of(module)
+    assert main is not None
     cutter = _Cutter(session)
     body = cutter.block(main.operation.regions[0].blocks[0])
     return ProgramDraft(body, cutter.count, cutter.constants, cutter.parts)

@@ -7,14 +7,20 @@ import time
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.driver.build import build
+from mirlo.driver.loaded import require_loaded
 from mirlo.driver.request import CompileRequest
 from mirlo.driver.tune.database import Database, TuningEntry
 
 if TYPE_CHECKING:
+    import numpy as np
     import onnx
+
+    from mirlo.runtime.executable import Executable
+    from mirlo.runtime.program import Program
+
 
 ROUNDS = 9
 REPEATS = 2
@@ -50,8 +56,9 @@ def time_inside(
 ) -> Inside:  # fmt: skip
     """Time the model with and without these entries alternately, at least three times each, even after the deadline."""
 
-    def compiled(tuning: Database) -> Any:
-        return build(CompileRequest(model, target, threads, shapes, tuning=tuning))
+    def compiled(tuning: Database) -> Executable | Program:
+        made = build(CompileRequest(model, target, threads, shapes, tuning=tuning))
+        return require_loaded(made, "the model is measured")
 
     both = [compiled(Without(database, keys)), compiled(database)]
     inputs = both[0].random_inputs(0)
@@ -71,9 +78,9 @@ def time_inside(
     )
 
 
-def _times(executable: Any, inputs: dict[str, Any]) -> dict[str, float]:
+def _times(executable: Executable | Program, inputs: dict[str, np.ndarray]) -> dict[str, float]:
     """Return the microseconds of each kernel, summed over its calls."""
     found: dict[str, float] = defaultdict(float)
-    for row in executable.profile(**inputs, repeats=REPEATS):
+    for row in executable.profile(*inputs.values(), repeats=REPEATS):
         found[row.symbol] += max(row.microseconds, 1e-3)
     return dict(found)

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.driver.build import build
+from mirlo.driver.loaded import require_loaded
 from mirlo.driver.request import CompileRequest
 from mirlo.driver.tune.tasks import TuningTask
 from mirlo.runtime.errors import MirloError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from mirlo.runtime.executable import Executable
+    from mirlo.runtime.params import ParameterStore
+    from mirlo.runtime.program import Program
 
 SECONDS = 0.12
 """Time that one measurement of one kernel takes, for all rounds together."""
@@ -64,14 +72,14 @@ def time_choices(task: TuningTask, choices: Sequence[dict[str, int]], target: st
     return ChoiceTiming(base, ratios)
 
 
-def _compiled(task: TuningTask, choice: dict[str, int], target: str, threads: int) -> Any:
+def _compiled(task: TuningTask, choice: dict[str, int], target: str, threads: int) -> Executable | Program | None:
     try:
         return compile_task(task, choice, target, threads)
     except MirloError:
         return None
 
 
-def _agrees(executable: Any, inputs: Any, wanted: dict[str, Any]) -> bool:
+def _agrees(executable: Executable | Program, inputs: Mapping[str, np.ndarray], wanted: dict[str, np.ndarray]) -> bool:
     """Return whether a choice computes the same as the target's own; a faster but wrong one is rejected."""
     found = executable.run(inputs)
     return all(
@@ -80,7 +88,7 @@ def _agrees(executable: Any, inputs: Any, wanted: dict[str, Any]) -> bool:
     )
 
 
-def compile_task(task: TuningTask, values: dict[str, int], target: str, threads: int) -> Any:
+def compile_task(task: TuningTask, values: dict[str, int], target: str, threads: int) -> Executable | Program:
     """Compile the kernel with these choices."""
     from mirlo.dialects.bindings import ir
     from mirlo.dialects.context import make_context
@@ -94,10 +102,11 @@ def compile_task(task: TuningTask, values: dict[str, int], target: str, threads:
         elif values:
             set_tuned(prim_functions(module.operation)[0], values)
         store = _weights(module)
-    return build(CompileRequest(module, target, threads, pipeline=task.rest, params=store, jobs=1))
+    made = build(CompileRequest(module, target, threads, pipeline=task.rest, params=store, jobs=1))
+    return require_loaded(made, "kernels are measured")
 
 
-def _weights(module: ir.Module) -> Any:
+def _weights(module: ir.Module) -> ParameterStore:
     """Return arrays for the constants of the module, with any content."""
     from mirlo.dialects.bindings import ir
     from mirlo.dialects.core.types import TensorType
@@ -105,7 +114,7 @@ def _weights(module: ir.Module) -> Any:
 
     store, rng = ParameterStore(), np.random.default_rng(0)
 
-    def visit(op: ir.Operation | ir.OpView) -> Any:
+    def visit(op: ir.Operation | ir.OpView) -> ir.WalkResult:
         if op.name == "relax.constant" and "param" in op.attributes:
             name = ir.StringAttr(op.attributes["param"]).value
             found = TensorType.from_mlir(op.results[0].type)
@@ -118,18 +127,18 @@ def _weights(module: ir.Module) -> Any:
     return store
 
 
-def _random_values(rng: np.random.Generator, shape: Sequence[int], dtype: Any) -> Any:
+def _random_values(rng: np.random.Generator, shape: Sequence[int], dtype: npt.DTypeLike) -> np.ndarray:
     kind = np.dtype(dtype)
     if kind.kind in "iub":
         return rng.integers(0, 2, shape).astype(kind)
     return rng.standard_normal(shape, dtype=np.float32).astype(kind)
 
 
-def _repeats(executable: Any, inputs: Any) -> int:
+def _repeats(executable: Executable | Program, inputs: Mapping[str, np.ndarray]) -> int:
     first = _time(executable, inputs, 3)
     return max(2, min(200, int(SECONDS / ROUNDS * 1e6 / max(first, 1.0))))
 
 
-def _time(executable: Any, inputs: Any, repeats: int) -> float:
+def _time(executable: Executable | Program, inputs: Mapping[str, np.ndarray], repeats: int) -> float:
     """Return the microseconds of one call, measured inside of the compiled code."""
     return float(executable.profile(*inputs.values(), repeats=repeats).microseconds)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.surgery import clone_with
@@ -108,7 +108,7 @@ def tasks_of(
             key = tuning_key(subject.op, target, threads, point.step.target_options)
             if key in tasks or not subject.calls:
                 continue
-            assert chosen.space is not None
+            assert chosen.space is not None and subject.site is not None
             choices = chosen.space(subject.op, options)
             if not choices:
                 continue
@@ -123,10 +123,10 @@ def tasks_of(
 class Subject:
     """What is tuned, and how often the model computes it."""
 
-    op: Any
+    op: ir.OpView | ir.Operation
     name: str
     calls: int
-    site: Any
+    site: ir.OpView | ir.Operation | None
     """The operation that computes it: itself, or a call."""
 
 
@@ -151,7 +151,7 @@ def _operators(module: ir.Module, point: TuningPoint) -> list[Subject]:
 
 
 def _expected(
-    target: Target, subject: ir.OpView, choices: Sequence[dict[str, int]], options: CompileOptions
+    target: Target, subject: ir.OpView | ir.Operation, choices: Sequence[dict[str, int]], options: CompileOptions
 ) -> tuple[float | None, ...]:
     if target.expected is None:
         return ()
@@ -162,14 +162,14 @@ def _expected(
     return tuple(None if cost is None else cost / own for cost in costs)
 
 
-def _sites(module: ir.Module) -> dict[str, list[ir.OpView]]:
-    found: dict[str, list[Any]] = {}
+def _sites(module: ir.Module) -> dict[str, list[ir.Operation]]:
+    found: dict[str, list[ir.Operation]] = {}
     for site in operations_named(module, ["relax.call_tir"]):
         found.setdefault(ir.FlatSymbolRefAttr(site.attributes["callee"]).value, []).append(site)
     return found
 
 
-def _operation_module(site: ir.OpView, function: Any = None) -> ir.Module:
+def _operation_module(site: ir.OpView | ir.Operation, function: ir.OpView | ir.Operation | None = None) -> ir.Module:
     """Return a module whose graph computes an operation as the model does, with its weights as constants.
 
     If the operation is a call, `function` is the callee.

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mirlo.frontends.foreign import ConvertedModel, ExampleInputs
 
 
 class _JaxFrontend:
     """Opens `jax.export.Exported` and functions of `jax.jit`."""
 
-    def convert(self, model: Any, example: ExampleInputs) -> ConvertedModel:
+    def convert(self, model: object, example: ExampleInputs) -> ConvertedModel:
         """Convert a program of JAX."""
         from mirlo.frontends.jax.exported import convert_exported
 

@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mirlo.frontends.foreign import FrontendError
+from mirlo.frontends.foreign import CompiledModel, FrontendError
+
+if TYPE_CHECKING:
+    import jax
+    from jax import export
+
+
+PathStep = object
+"""A step of a path of JAX: of a dictionary, a sequence or a class."""
 
 
 @dataclass(frozen=True)
 class FunctionSignature:
     """Arguments and results of an exported function: trees of arrays."""
 
-    in_tree: Any
-    out_tree: Any
+    in_tree: jax.tree_util.PyTreeDef
+    out_tree: jax.tree_util.PyTreeDef
     inputs: tuple[str, ...]
     """A name for each array among the arguments."""
     outputs: tuple[str, ...]
     kept: tuple[int, ...]
     """The arrays that the program uses: it has no inputs for the others."""
-    dtypes: tuple[Any, ...]
+    dtypes: tuple[np.dtype, ...]
     """The element type of each array: Python numbers of a call become arrays of it."""
 
     @staticmethod
-    def of(exported: Any) -> FunctionSignature:
+    def of(exported: export.Exported) -> FunctionSignature:
         """Return the signature of an exported function."""
         inputs = _leaf_names(exported.in_tree, _argument_name)
         outputs = _leaf_names(exported.out_tree, lambda path: _path_name("result", path))
@@ -38,7 +47,7 @@ class FunctionSignature:
         """Return the names of the inputs that the program has."""
         return tuple(self.inputs[i] for i in self.kept)
 
-    def arrays(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[np.ndarray]:
+    def arrays(self, args: tuple[object, ...], kwargs: dict[str, object]) -> list[np.ndarray]:
         """Return the arrays of a call, in the order of the program's inputs."""
         import jax
 
@@ -50,7 +59,7 @@ class FunctionSignature:
             for i in self.kept
         ]
 
-    def result(self, arrays: list[np.ndarray]) -> Any:
+    def result(self, arrays: list[np.ndarray]) -> object:
         """Return the function's result from the arrays of the program."""
         import jax
 
@@ -64,7 +73,7 @@ class CompiledFunction:
     executable's: call it with arrays, `run`, `profile`, `save`.
     """
 
-    def __init__(self, executable: Any, signature: FunctionSignature) -> None:
+    def __init__(self, executable: CompiledModel, signature: FunctionSignature) -> None:
         self.executable = executable
         self.signature = signature
 
@@ -84,7 +93,7 @@ class CompiledFunction:
         return repr(self.executable)
 
 
-def _leaf_names(tree: Any, name: Any) -> tuple[str, ...]:
+def _leaf_names(tree: jax.tree_util.PyTreeDef, name: Callable[[tuple[PathStep, ...]], str]) -> tuple[str, ...]:
     """Return a name for each leaf of a tree."""
     import jax
 
@@ -93,18 +102,18 @@ def _leaf_names(tree: Any, name: Any) -> tuple[str, ...]:
     return tuple(name(path) for path, _ in paths)
 
 
-def _argument_name(path: tuple[Any, ...]) -> str:
+def _argument_name(path: tuple[PathStep, ...]) -> str:
     """Return the name of an array among (args, kwargs): `arg0.kernel`, or `mask` for a keyword argument."""
     which, at, *rest = path
-    first = _key(at) if which.idx == 1 else f"arg{_key(at)}"
+    first = _key(at) if getattr(which, "idx", 0) == 1 else f"arg{_key(at)}"
     return _path_name(first, tuple(rest))
 
 
-def _path_name(first: str, path: tuple[Any, ...]) -> str:
+def _path_name(first: str, path: tuple[PathStep, ...]) -> str:
     return ".".join([first, *map(_key, path)])
 
 
-def _key(part: Any) -> str:
+def _key(part: PathStep) -> str:
     """Return one step of a path: of a dictionary, a sequence or a class."""
     for name in ("key", "idx", "name"):
         if hasattr(part, name):

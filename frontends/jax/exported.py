@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
@@ -10,42 +11,47 @@ from mirlo.frontends.foreign import ConvertedModel, ExampleInputs, FrontendError
 from mirlo.frontends.jax.compiled import CompiledFunction, FunctionSignature
 from mirlo.frontends.stablehlo.importer import Interface, import_stablehlo
 
+if TYPE_CHECKING:
+    import jax
+    from jax import export
+
 
 class JaxImportError(FrontendError):
     """A function of JAX that cannot be converted."""
 
 
-def convert_exported(model: Any, example: ExampleInputs) -> ConvertedModel:
+def convert_exported(model: object, example: ExampleInputs) -> ConvertedModel:
     """Convert a `jax.export.Exported`, or a function of `jax.jit` with arguments of a call."""
     from jax import export
 
     if isinstance(model, export.Exported):
         if example.given:
             raise JaxImportError("args, kwargs and dynamic_shapes are for a function of jax.jit: this one is exported")
+        exported = model
     elif hasattr(model, "lower") and callable(model):
-        model = _export(model, example)
+        exported = _export(model, example)
     else:
         raise JaxImportError(
             f"expected a jax.export.Exported or a function of jax.jit, found a {type(model).__name__}: "
             "mirlo.compile(jax.jit(f), args=(x,))"
         )
-    _require_plain(model)
-    signature = FunctionSignature.of(model)
+    _require_plain(exported)
+    signature = FunctionSignature.of(exported)
     interface = Interface(
-        signature.kept_names(), signature.outputs, [_dims(model.in_avals[i].shape) for i in signature.kept]
+        signature.kept_names(), signature.outputs, [_dims(exported.in_avals[i].shape) for i in signature.kept]
     )
-    name = f"function '{model.fun_name}'"
-    module, store = import_stablehlo(_content(model), name, interface)
+    name = f"function '{exported.fun_name}'"
+    module, store = import_stablehlo(_content(exported), name, interface)
     return ConvertedModel(ImportedModule(module, store), lambda executable: CompiledFunction(executable, signature))
 
 
-def _content(model: Any) -> bytes | str:
+def _content(model: export.Exported) -> bytes | str:
     """Return the program as portable bytecode; as text where that holds shardings, which need their dialect."""
     serialized = bytes(model.mlir_module_serialized)
     return str(model.mlir_module()) if b"sdy" in serialized else serialized
 
 
-def _export(function: Any, example: ExampleInputs) -> Any:
+def _export(function: Callable[..., object], example: ExampleInputs) -> export.Exported:
     """Export a function of `jax.jit` for CPUs."""
     import jax
     from jax import export
@@ -57,7 +63,7 @@ def _export(function: Any, example: ExampleInputs) -> Any:
         )
     if not isinstance(example.args or (), tuple):
         raise JaxImportError(f"args: expected a tuple of arguments, found a {type(example.args).__name__}")
-    args: Any = tuple(example.args or ())
+    args: tuple[object, ...] = tuple(example.args or ())
     kwargs = dict(example.kwargs)
     try:
         if example.dynamic_shapes is not None:
@@ -68,17 +74,17 @@ def _export(function: Any, example: ExampleInputs) -> Any:
         raise JaxImportError(f"jax.export cannot trace the function: {error}") from error
 
 
-def _spec(value: Any) -> Any:
+def _spec(value: object) -> jax.ShapeDtypeStruct:
     import jax
     import numpy as np
 
     if isinstance(value, jax.ShapeDtypeStruct):
         return value
-    given = value if hasattr(value, "dtype") else np.asarray(jax.numpy.asarray(value))
+    given = value if hasattr(value, "dtype") and hasattr(value, "shape") else np.asarray(jax.numpy.asarray(value))
     return jax.ShapeDtypeStruct(given.shape, given.dtype)
 
 
-def _require_plain(model: Any) -> None:
+def _require_plain(model: export.Exported) -> None:
     """Refuse programs that need more than their arguments."""
     if model.nr_devices != 1:
         raise JaxImportError(f"the function is exported for {model.nr_devices} devices: export it for one")
@@ -89,7 +95,7 @@ def _require_plain(model: Any) -> None:
         raise JaxImportError("the function has side effects, such as jax.debug.print: remove them")
 
 
-def _dims(shape: Any) -> tuple[Dim, ...] | None:
+def _dims(shape: Iterable[object]) -> tuple[Dim, ...] | None:
     """Return the dims of an argument; None where an expression of JAX has no equivalent."""
     found: list[Dim] = []
     for dim in shape:

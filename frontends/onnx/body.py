@@ -28,6 +28,7 @@ from mirlo.frontends.onnx.fractions import fold_fractions, fractions_of
 from mirlo.frontends.onnx.graph import NamedNode, steps
 from mirlo.frontends.onnx.inputs import identifier
 from mirlo.frontends.onnx.kinds import STRING_CODE
+from mirlo.frontends.onnx.loop_iteration import LoopIteration
 from mirlo.frontends.onnx.model import LoadedModel
 from mirlo.frontends.onnx.node import Node, relax_op, type_of
 from mirlo.frontends.onnx.objects import call_host, object_of
@@ -193,13 +194,13 @@ class Body:
 
     def repeat(
         self,
-        round_: loops.LoopIteration | onnx.GraphProto,
+        round_: LoopIteration | onnx.GraphProto,
         limit: TensorValue | None,
         going: TensorValue | None,
         carried: Sequence[AnyValue],
         room: Dim | None = None,
     ) -> list[Any]:
-        if not isinstance(round_, loops.LoopIteration):
+        if not isinstance(round_, LoopIteration):
             round_ = loops.iteration_of_graph(self, round_, len(carried))
         return loops.repeat(self, round_, limit, going, carried, room)
 

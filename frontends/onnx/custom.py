@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 from weakref import WeakKeyDictionary
 
 from mirlo.dialects.bindings import ir
@@ -12,12 +12,12 @@ from mirlo.dialects.core.errors import OpError, OpMistake, describe_raised
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.calls import CallDpsPacked, CallTir
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.node import Node
+from mirlo.frontends.onnx.node import Node, NodeImporter
 from mirlo.frontends.onnx.registry import CONVERTERS
 from mirlo.frontends.onnx.values import Converted
 from mirlo.runtime.errors import MirloError
 
-Infer = Callable[..., Any]
+Infer = Callable[..., object]
 """Maps input types, and attributes as keywords, to the output type or a tuple of types."""
 
 
@@ -35,8 +35,8 @@ class SpecializablePrim(Protocol):
         inputs: Sequence[TensorType],
         outputs: Sequence[TensorType] | None,
         name: str,
-        attributes: Mapping[str, Any] | None = None,
-    ) -> tuple[Any, list[TensorType]]:
+        attributes: Mapping[str, object] | None = None,
+    ) -> tuple[ir.OpView, list[TensorType]]:
         """Return the `func.func` for these types and attributes, and the types of its outputs."""
 
 
@@ -47,7 +47,7 @@ def onnx_operator(
     prim_func: SpecializablePrim | None = None,
     packed: str | None = None,
     infer: Infer | None = None,
-    attributes: Mapping[str, Any] | None = None,
+    attributes: Mapping[str, object] | None = None,
     since: int = 1,
 ) -> None:
     """Import nodes of `domain::operator` as calls of a prim function, or of a run-time function by name (`packed`).
@@ -62,7 +62,7 @@ def onnx_operator(
     if packed is not None and infer is None:
         raise TypeError(f"onnx_operator: '{packed}' needs infer=, which returns the types of its results")
     defaults = dict(attributes or {})
-    made: WeakKeyDictionary[Any, dict[Any, tuple[str, list[TensorType]]]] = WeakKeyDictionary()
+    made: WeakKeyDictionary[NodeImporter, dict[tuple[object, ...], tuple[str, list[TensorType]]]] = WeakKeyDictionary()
 
     def convert(node: Node) -> Converted:
         values = node.all()
@@ -93,7 +93,7 @@ def onnx_operator(
     CONVERTERS.users.add(domain, operator, since, convert)
 
 
-def _attributes(node: Node, defaults: Mapping[str, Any]) -> dict[str, Any]:
+def _attributes(node: Node, defaults: Mapping[str, object]) -> dict[str, object]:
     """Return the attributes of the node, with defaults for missing ones."""
     given = dict(defaults)
     for name in node.attr.names():
@@ -102,17 +102,18 @@ def _attributes(node: Node, defaults: Mapping[str, Any]) -> dict[str, Any]:
     return given
 
 
-def _outputs(infer: Infer, types: Sequence[TensorType], attributes: Mapping[str, Any]) -> list[TensorType]:
+def _outputs(infer: Infer, types: Sequence[TensorType], attributes: Mapping[str, object]) -> list[TensorType]:
     try:
         made = infer(*types, **attributes)
     except (MirloError, OpError, MemoryError):
         raise
     except Exception as error:
         raise OpMistake(f"its shape function raised {describe_raised(error)}") from error
-    listed = list(made) if isinstance(made, (tuple, list)) else [made]
-    for found in listed:
+    listed: list[TensorType] = []
+    for found in made if isinstance(made, (tuple, list)) else (made,):
         if not isinstance(found, TensorType):
             raise NodeError(f"its shape function must return TensorType, or a tuple of them; found {found!r}")
+        listed.append(found)
     return listed
 
 
@@ -125,6 +126,6 @@ def _insert(function: ir.OpView) -> str:
     return ir.StringAttr(ir.SymbolTable(owner).insert(function.operation)).value
 
 
-def _results(made: Any) -> Any:
+def _results(made: ir.OpView) -> Converted:
     values = tuple(made.operation.results)
     return values[0] if len(values) == 1 else values

@@ -5,8 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from mirlo.dialects.core.dims import UNKNOWN, Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.kinds import join, kind_of_proto, tensor_kind, tensor_type, without_shapes
+from mirlo.frontends.onnx.loop_iteration import LoopIteration
 from mirlo.frontends.onnx.node import RegionImporter, relax_op, type_of
 from mirlo.frontends.onnx.objects import object_of
 from mirlo.frontends.onnx.values import AnyValue, ObjectValue, TensorValue, constant
@@ -26,23 +26,6 @@ if TYPE_CHECKING:
     import onnx
 
 ATTEMPTS = 8
-
-
-@dataclass(frozen=True)
-class LoopIteration:
-    """One iteration of a loop."""
-
-    make: Callable[[TensorValue, TensorValue, list[AnyValue]], tuple[AnyValue, list[AnyValue], list[AnyValue]]]
-    """Map the iteration number, whether it is wanted, and the carried values to whether to continue, the next
-    carried values, and the scan outputs."""
-    carried: Sequence[onnx.ValueInfoProto] = ()
-    """Declared types of the carried values, if any."""
-    collected: Sequence[onnx.ValueInfoProto] = ()
-    """Declared types of the scan outputs, if any."""
-    backwards: Sequence[bool] = ()
-    """For each scan output, whether its rows are in reverse order of iterations."""
-    graph: onnx.GraphProto | None = None
-    """The body of ONNX's Loop, which may change the sizes of carried tensors; None for other loops."""
 
 
 def iteration_of_graph(body: RegionImporter, graph: onnx.GraphProto, carried: int) -> LoopIteration:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -21,8 +21,8 @@ from mirlo.runtime.names import terminal
 if TYPE_CHECKING:
     import onnx
 
-Source = Any
-"""str | Path | bytes | onnx.ModelProto | LoadedModel; `onnx` is imported late, so its type cannot be named here."""
+Source: TypeAlias = "str | os.PathLike[str] | bytes | onnx.ModelProto | LoadedModel"
+"""What can be opened: a path, the bytes of a file, or a model in memory."""
 
 OLDEST_OPSET, NEWEST_OPSET = 7, 28
 """Versions of the default opset that the converters support."""

@@ -20,6 +20,7 @@ from mirlo.dialects.relax import DIALECT
 from mirlo.frontends.onnx.attributes import Attributes
 from mirlo.frontends.onnx.errors import NodeError, nearest
 from mirlo.frontends.onnx.expansion import Expansion
+from mirlo.frontends.onnx.loop_iteration import LoopIteration
 from mirlo.frontends.onnx.objects import call_host
 from mirlo.frontends.onnx.signature import Signature
 from mirlo.frontends.onnx.values import (
@@ -91,13 +92,13 @@ class NodeImporter(Protocol):
 
     def repeat(
         self,
-        round_: Any,
+        round_: onnx.GraphProto | LoopIteration,
         limit: TensorValue | None,
         going: TensorValue | None,
         carried: Sequence[AnyValue],
         room: Dim | None = None,
     ) -> list[Any]:
-        """Import a graph, or a `loops.Round`, as the body of an scf.while; return its carried values.
+        """Import a graph, or a `LoopIteration`, as the body of an scf.while; return its carried values.
 
         With room for so many iterations, scan outputs and the trip count follow.
         """
@@ -226,7 +227,7 @@ class Node:
             )
         return value.known
 
-    def scalar(self, index: int, default: Any = None) -> Any:
+    def scalar(self, index: int, default: float | None = None) -> Any:
         """Return the single element of a constant input as a Python number."""
         if not self.has(index):
             return default

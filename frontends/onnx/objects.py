@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.relax.base import object_type
@@ -20,7 +19,7 @@ from mirlo.runtime.kinds import Kind
 
 
 def call_host(
-    function: str, values: Sequence[ir.Value | None], results: Sequence[Kind], **options: Any
+    function: str, values: Sequence[ir.Value | None], results: Sequence[Kind], **options: object
 ) -> list[AnyValue]:
     """Call a host function on SSA values; return the results as values of these kinds, without names."""
     types = [tensor_type(kind) for kind in results]

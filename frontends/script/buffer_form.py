@@ -7,7 +7,7 @@ import difflib
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.dims import Dim
@@ -33,6 +33,7 @@ from mirlo.dialects.tir.compute.emit import scalar_type
 from mirlo.dialects.tir.compute.loops import element_of_scalar, emit, held
 from mirlo.dialects.tir.loops import For
 from mirlo.dialects.tir.own_intrinsics import OWN, emit_own
+from mirlo.frontends.script.buffers import ScriptBuffer
 from mirlo.frontends.script.describe import describe, is_number, kind_of
 from mirlo.frontends.script.inline import InlineFunction
 from mirlo.frontends.script.interpreter import Interpreter
@@ -41,6 +42,7 @@ from mirlo.frontends.script.loops import (
     LoopHeader,
     axes_kinds,
     block_name,
+    call_of,
     header,
     is_docstring,
     is_init,
@@ -48,11 +50,15 @@ from mirlo.frontends.script.loops import (
 )
 from mirlo.frontends.script.source import Located
 
+if TYPE_CHECKING:
+    from mirlo.dialects.core.dims import Dim
+    from mirlo.frontends.script.words import Word
+
 SCOPES = ("global", "local", "shared")
 _KINDS = {"grid": "serial", "thread_binding": "bound"}
 
 
-class MemoryBuffer:
+class MemoryBuffer(ScriptBuffer):
     """A buffer in memory."""
 
     def __init__(self, name: str, buffer: Buffer, is_input: bool = False, strides: Sequence[int] | None = None):
@@ -70,11 +76,11 @@ class MemoryBuffer:
         return self.buffer.dtype
 
     @property
-    def strides(self) -> tuple[Any, ...]:
+    def strides(self) -> tuple[Dim, ...]:
         """Return the elements between neighbours in each dim."""
         return tuple(self._strides) if self._strides is not None else contiguous_strides(self.shape)
 
-    def read(self, indices: Sequence[Expr], outside: Any = None) -> Expr:
+    def read(self, indices: Sequence[Expr], outside: float | None = None) -> Expr:
         if outside is None:
             return self.buffer[tuple(indices)]
         sizes = [lift(size, INDEX) for size in self.shape]
@@ -103,7 +109,7 @@ class BufferForm(Interpreter):
             self.statement(node)
         self.names = outer
 
-    def statement(self, node: Any) -> None:
+    def statement(self, node: ast.stmt) -> None:
         with self.source.location(node):
             handler = getattr(self, f"_statement_{type(node).__name__}", None)
             if handler is None:
@@ -112,7 +118,7 @@ class BufferForm(Interpreter):
                 )
             handler(node)
 
-    def read_name(self, value: Any) -> Any:
+    def read_name(self, value: object) -> object:
         return value.get() if isinstance(value, Variable) else value
 
     # Statements
@@ -120,39 +126,40 @@ class BufferForm(Interpreter):
     def _statement_Pass(self, node: ast.Pass) -> None:
         """Read `pass`."""
 
-    def _statement_Expr(self, node: Any) -> None:
+    def _statement_Expr(self, node: ast.Expr) -> None:
         if is_docstring(node):
             return
-        word = word_of(self, node.value)
+        call = node.value
+        if not isinstance(call, ast.Call):
+            raise self.error(node, "this value is not used")
+        word = word_of(self, call)
         if word == "call_extern":
-            self._call_extern(node.value)
+            self._call_extern(call)
         elif word == "call_intrin":
-            self._call_intrin(node.value)
+            self._call_intrin(call)
         elif word == "copy":
-            self._copy(node.value)
+            self._copy(call)
         elif word != "reads":
-            if not isinstance(node.value, ast.Call):
-                raise self.error(node, "this value is not used")
-            self.value(node.value)
+            self.value(call)
 
-    def _statement_Assign(self, node: Any) -> None:
+    def _statement_Assign(self, node: ast.Assign) -> None:
         if len(node.targets) != 1:
             raise self.error(node, "assign to one target at a time: a = b = c is not supported")
         target = node.targets[0]
         if isinstance(target, ast.Subscript):
             self._store(target, self.value(node.value), node.value)
             return
-        word = word_of(self, node.value)
-        if word == "alloc":
+        alloc, axes = (call_of(self, node.value, name) for name in ("alloc", "axes"))
+        if alloc is not None:
             if not isinstance(target, ast.Name):
                 raise self.error(target, "T.alloc makes one buffer: give it one name")
-            self.names[target.id] = self._alloc(target.id, node.value)
+            self.names[target.id] = self._alloc(target.id, alloc)
             return
-        value = self._axes(node.value) if word == "axes" else self.value(node.value)
+        value = self._axes(axes) if axes is not None else self.value(node.value)
         for name, item in self.unpack(target, value):
             self._define(name, item, node)
 
-    def _define(self, name: str, value: Expr, node: Any) -> None:
+    def _define(self, name: str, value: object, node: ast.Assign | ast.AugAssign) -> None:
         """Define a name: a variable if it is assigned more than once, otherwise the current value."""
         present = self.names.get(name)
         if isinstance(present, Variable):
@@ -172,7 +179,7 @@ class BufferForm(Interpreter):
         else:
             self.names[name] = value
 
-    def _statement_AugAssign(self, node: Any) -> None:
+    def _statement_AugAssign(self, node: ast.AugAssign) -> None:
         loaded = ast.copy_location(_as_value(node.target), node.target)
         value = self.value(ast.copy_location(ast.BinOp(loaded, node.op, node.value), node))
         if isinstance(node.target, ast.Subscript):
@@ -183,7 +190,7 @@ class BufferForm(Interpreter):
                     raise self.error(node, f"'{name}' is no variable: give it a value with a type first")
                 self._define(name, item, node)
 
-    def _store(self, target: ast.Subscript, value: Expr | float, node: ast.Subscript) -> None:
+    def _store(self, target: ast.Subscript, value: object, node: Located) -> None:
         buffer = self.value(target.value)
         if not isinstance(buffer, MemoryBuffer):
             raise self.error(target, "only elements of buffers can be stored to")
@@ -269,10 +276,10 @@ class BufferForm(Interpreter):
         self.statements(node.body)
         self.init = outer
 
-    def _axes(self, call: ast.Call) -> Any:
+    def _axes(self, call: ast.Call) -> object:
         """Return the indices of a block; the reduction starts where all reduction indices are 0."""
         letters, arguments = axes_kinds(self, call)
-        values: list[Any] = []
+        values: list[object] = []
         starts = []
         for letter, argument in zip(letters, arguments, strict=True):
             value = self.value(argument)
@@ -294,18 +301,22 @@ class BufferForm(Interpreter):
         given = call.args[2] if len(call.args) == 3 else self.keyword(call, "scope")
         scope = "global" if given is None else self.text(given, "the scope")
         if scope not in SCOPES:
-            raise self.error(given, f"the scope of a buffer is one of {', '.join(SCOPES)}; found '{scope}'")
+            raise self.error(given or call, f"the scope of a buffer is one of {', '.join(SCOPES)}; found '{scope}'")
         if scope == "global":
             return MemoryBuffer(name, self.builder.scratch(shape, element))
-        if not all(isinstance(dim, int) for dim in shape):
+        sizes = [dim for dim in shape if isinstance(dim, int)]
+        if len(sizes) != len(shape):
             raise self.error(call.args[0], f"memory of scope '{scope}' has a size known when the function is made")
-        return MemoryBuffer(name, self.builder.alloca(shape, element, scope))
+        return MemoryBuffer(name, self.builder.alloca(sizes, element, scope))
+
+    def _copied(self, value: object, argument: ast.expr) -> MemoryBuffer:
+        if not isinstance(value, MemoryBuffer):
+            raise self.error(argument, f"T.copy takes two buffers, found {kind_of(value)}")
+        return value
 
     def _copy(self, call: ast.Call) -> None:
-        source, target = self.arguments(call, 2, 2, keywords=("start",))
-        for value, argument in ((source, call.args[0]), (target, call.args[1])):
-            if not isinstance(value, MemoryBuffer):
-                raise self.error(argument, f"T.copy takes two buffers, found {kind_of(value)}")
+        values = self.arguments(call, 2, 2, keywords=("start",))
+        source, target = (self._copied(value, argument) for value, argument in zip(values, call.args, strict=True))
         if source.shape != target.shape or source.dtype is not target.dtype:
             raise self.error(call, f"T.copy takes buffers of one type, found {_typed(source)} and {_typed(target)}")
         if not all(isinstance(dim, int) for dim in source.shape):
@@ -316,14 +327,14 @@ class BufferForm(Interpreter):
         if start is not None and self.value(start):
             made.operation.attributes[START] = ir.UnitAttr.get()
 
-    def call_inline(self, function: InlineFunction, node: Located) -> Any:
+    def call_inline(self, function: InlineFunction, node: ast.Call) -> object:
         outer, self.mutable = self.mutable, _changing(function.tree.body)
         try:
             return super().call_inline(function, node)
         finally:
             self.mutable = outer
 
-    def call_word(self, word: Any, node: Any) -> Expr:
+    def call_word(self, word: Word, node: ast.Call) -> object:
         if word.name == "call_extern":
             return self._call_extern(node)
         if word.name == "call_intrin":
@@ -332,7 +343,7 @@ class BufferForm(Interpreter):
             return self._stride(node)
         return super().call_word(word, node)
 
-    def _call_extern(self, call: ast.Call) -> Any:
+    def _call_extern(self, call: ast.Call) -> Expr | None:
         """Read `T.call_extern("name", x, buffer, dtype="f32")`.
 
         A buffer is passed as a pointer, or as one to an element.
@@ -350,7 +361,7 @@ class BufferForm(Interpreter):
         )
         return None if element is None else held(from_scalar(made.operation.results[0], element), element)
 
-    def _stride(self, call: ast.Call) -> Any:
+    def _stride(self, call: ast.Call) -> Expr:
         """Read `T.stride(buffer, 0)`: the elements between neighbours in a dim."""
         buffer, dim = self.arguments(call, 2, 2)
         if not isinstance(buffer, MemoryBuffer):
@@ -362,7 +373,7 @@ class BufferForm(Interpreter):
             raise self.error(call, f"the stride of dim {dim} of '{buffer.name}' is known at run time only: compute it")
         return constant(stride, INDEX)
 
-    def _operands_of_call(self, given: list[Any], call: ast.Call, word: str) -> list[Any]:
+    def _operands_of_call(self, given: list[object], call: ast.Call, word: str) -> list[ir.Value]:
         operands = []
         for value, argument in zip(given, call.args[1:], strict=True):
             if isinstance(value, MemoryBuffer):
@@ -375,7 +386,7 @@ class BufferForm(Interpreter):
                 raise self.error(argument, f"{word} takes buffers and scalars with a type, found {kind_of(value)}")
         return operands
 
-    def _call_intrin(self, call: ast.Call) -> Any:
+    def _call_intrin(self, call: ast.Call) -> Expr | None:
         """Read `T.call_intrin("vta.dep_pop", x, buffer)`: an intrinsic that a plug-in declares."""
         name, *given = self.arguments(call, 1, keywords=())
         if name not in OWN:
@@ -386,8 +397,9 @@ class BufferForm(Interpreter):
         if len(given) != row.arity:
             raise self.error(call, f"'{name}' takes {row.arity} operands, found {len(given)}")
         for i, kind in enumerate(row.operand_kinds):
-            if is_number(given[i]) and kind != "handle":
-                given[i] = constant(given[i], INDEX if kind == "int" else "f32")
+            value = given[i]
+            if is_number(value) and kind != "handle":
+                given[i] = constant(value, INDEX if kind == "int" else "f32")
         made = emit_own(name, *self._operands_of_call(given, call, "T.call_intrin")).results
         if not len(made):
             return None
@@ -397,7 +409,7 @@ class BufferForm(Interpreter):
         return held(from_scalar(made[0], element), element)
 
 
-def from_scalar(value: Any, element: DType) -> Any:
+def from_scalar(value: ir.Value, element: DType) -> ir.Value:
     """Convert the result of a C function to the scalar type used for computation."""
     return value if element is BOOL else from_storage(value, element) if element is not INDEX else value
 
@@ -406,7 +418,7 @@ def _typed(buffer: MemoryBuffer) -> str:
     return f"{buffer.dtype}[{', '.join(map(str, buffer.shape))}]"
 
 
-def _as_value(target: ast.expr) -> Any:
+def _as_value(target: ast.expr) -> ast.expr:
     if isinstance(target, ast.Subscript):
         return ast.Subscript(target.value, target.slice, ast.Load())
     return ast.Name(target.id, ast.Load()) if isinstance(target, ast.Name) else target
@@ -430,7 +442,7 @@ def _assigned(statements: Sequence[ast.stmt]) -> Counter[str]:
     return found
 
 
-def _NO_VALUES() -> dict[str, Any]:
+def _NO_VALUES() -> dict[str, ir.Attribute]:
     return {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, 0, 0, 0])}
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import ast
-from typing import Any
+from typing import TypeGuard
 
 from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.compute import Expr
+from mirlo.frontends.script.buffers import ScriptBuffer
 from mirlo.frontends.script.inline import InlineFunction
 from mirlo.frontends.script.words import Word
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, (int, float))
 
 
@@ -37,7 +38,7 @@ def describe(node: ast.AST) -> str:
     return _ARTICLES.get(type(node), type(node).__name__)
 
 
-def kind_of(value: Any) -> str:
+def kind_of(value: object) -> str:
     """Return what a value is, for messages."""
     if isinstance(value, bool) or value is None or is_number(value):
         return repr(value)
@@ -51,9 +52,10 @@ def kind_of(value: Any) -> str:
         return str(value)
     if isinstance(value, InlineFunction):
         return f"the inline function '{value.name}'"
-    if hasattr(value, "read"):
+    if isinstance(value, ScriptBuffer):
         return f"the buffer '{value.name}'"
-    if isinstance(getattr(value, "type", None), TensorType):
-        return f"a tensor, {value.type}"
+    found = getattr(value, "type", None)
+    if isinstance(found, TensorType):
+        return f"a tensor, {found}"
     name = getattr(value, "__name__", None)
     return f"'{name}'" if name else f"a value of type {type(value).__name__}"

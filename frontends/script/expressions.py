@@ -11,13 +11,15 @@ import builtins
 import difflib
 import math
 import operator
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
 
 from mirlo.dialects.core.dims import Dim, SymbolicDim
 from mirlo.dialects.core.dtypes import DTYPES, DType
 from mirlo.dialects.tir.compute import BOOL, INDEX, Expr, all_of, constant, lift, select
 from mirlo.dialects.tir.compute import call as call_intrinsic
+from mirlo.frontends.script.buffers import ScriptBuffer
 from mirlo.frontends.script.describe import describe, is_number, kind_of
 from mirlo.frontends.script.errors import ScriptError
 from mirlo.frontends.script.inline import InlineFunction
@@ -44,24 +46,13 @@ _SHORT = {
 """Element types as numpy and TVM call them."""
 
 
-class BufferValue(Protocol):
-    """A buffer as scripts see it."""
-
-    name: str
-
-    @property
-    def shape(self) -> tuple[Dim, ...]: ...
-
-    @property
-    def dtype(self) -> DType: ...
-
-    def read(self, indices: Sequence[Any], outside: Any = None) -> Expr: ...
+T = TypeVar("T")
 
 
 class Expressions:
     """Evaluates expressions; subclasses add calls."""
 
-    def __init__(self, source: ScriptSource, names: dict[str, Any], captured: dict[str, Any]):
+    def __init__(self, source: ScriptSource, names: dict[str, object], captured: dict[str, object]):
         self.source = source
         self.names = names
         self.captured = captured
@@ -71,7 +62,7 @@ class Expressions:
     def error(self, node: Located, problem: str) -> ScriptError:
         return self.source.error(node, problem)
 
-    def _checked(self, node: Located, build: Any) -> Expr:
+    def _checked(self, node: Located, build: Callable[[], T]) -> T:
         try:
             return build()
         except (TypeError, ValueError) as error:
@@ -79,7 +70,7 @@ class Expressions:
 
     # Values
 
-    def value(self, node: Located) -> Any:
+    def value(self, node: Located) -> object:
         """Evaluate an expression."""
         handler = getattr(self, f"_value_{type(node).__name__}", None)
         if handler is None:
@@ -97,7 +88,7 @@ class Expressions:
             raise self.error(node, "a number needs a type: write T.f32(...), for example")
         raise self.error(node, f"expected a scalar, found {kind_of(value)}")
 
-    def lifted(self, value: Expr | float, element: DType, node: Located) -> Expr:
+    def lifted(self, value: object, element: DType, node: Located) -> Expr:
         """Convert a number to a scalar of an element type that represents it."""
         if isinstance(value, Expr):
             return value
@@ -109,7 +100,7 @@ class Expressions:
             raise self.error(node, f"{value} is no {element}: cast what it meets, or write an integer")
         return lift(value, element)
 
-    def stored(self, buffer: BufferValue, value: Expr | float, node: Located) -> Expr:
+    def stored(self, buffer: ScriptBuffer, value: object, node: Located) -> Expr:
         """Convert a value to a buffer's element type; indices become integers."""
         scalar = self.lifted(value, buffer.dtype, node)
         if scalar.dtype is INDEX and buffer.dtype.is_integer:
@@ -144,30 +135,30 @@ class Expressions:
             raise self.error(node, f"expected an element type such as 'f32', found {name!r}{hint}")
         return found
 
-    def shape(self, node: Located) -> tuple[Any, ...]:
+    def shape(self, node: Located) -> tuple[Dim, ...]:
         """Return the dims of a shape: integers, and symbols where the function is made for dynamic dims."""
         value = self.value(node)
         dims = self.flat(value) if isinstance(value, (tuple, list)) else [value]
+        found: list[Dim] = []
         for dim in dims:
-            if isinstance(dim, SymbolicDim):
-                continue
-            if isinstance(dim, bool) or not isinstance(dim, int) or dim < 0:
+            if not isinstance(dim, SymbolicDim) and (isinstance(dim, bool) or not isinstance(dim, int) or dim < 0):
                 raise self.error(node, f"a shape is a tuple of integers, found {kind_of(dim)} in it")
-        return tuple(dims)
+            found.append(dim)
+        return tuple(found)
 
-    def flat(self, value: Any) -> list[Any]:
+    def flat(self, value: object) -> list[object]:
         if isinstance(value, (tuple, list)):
             return [item for member in value for item in self.flat(member)]
         return [value]
 
     # Expressions
 
-    def _value_Constant(self, node: ast.Constant) -> Any:
+    def _value_Constant(self, node: ast.Constant) -> object:
         if isinstance(node.value, (int, float, str)) or node.value is None:
             return node.value
         raise self.error(node, f"{describe(node)} has no meaning in a prim function")
 
-    def _value_Name(self, node: ast.Name) -> Any:
+    def _value_Name(self, node: ast.Name) -> object:
         name = node.id
         for scope in (self.names, self.captured, STATIC_CALLS):
             if name in scope:
@@ -181,34 +172,35 @@ class Expressions:
         hint = f"; did you mean '{near[0]}'?" if near else ""
         raise self.error(node, f"unknown name '{name}'{hint}")
 
-    def read_name(self, value: Any) -> Any:
+    def read_name(self, value: object) -> object:
         """Return the value that a name stands for."""
         return value
 
-    def _value_Attribute(self, node: ast.Attribute) -> Any:
+    def _value_Attribute(self, node: ast.Attribute) -> object:
         owner = self.value(node.value)
         if isinstance(owner, Language):
             try:
                 return getattr(owner, node.attr)
             except AttributeError as error:
                 raise self.error(node, str(error)) from None
-        if node.attr == "shape" and hasattr(owner, "read"):
+        if node.attr == "shape" and isinstance(owner, ScriptBuffer):
             return tuple(owner.shape)
-        if node.attr == "dtype" and isinstance(getattr(owner, "dtype", None), DType):
-            return owner.dtype
+        element = getattr(owner, "dtype", None)
+        if node.attr == "dtype" and isinstance(element, DType):
+            return element
         if owner is math and isinstance(getattr(math, node.attr, None), float):
             return getattr(math, node.attr)
         if isinstance(owner, SymbolicDim):
             return Method(lift(owner, INDEX), node.attr)
-        if isinstance(owner, (Expr, int, float)) or hasattr(owner, "read") or owner is math:
+        if isinstance(owner, (Expr, int, float, ScriptBuffer)) or owner is math:
             return Method(owner, node.attr)
         value = getattr(owner, node.attr, None)
         if is_number(value) or isinstance(value, (str, tuple, InlineFunction, Language)):
             return value
         raise self.error(node, f"{kind_of(owner)} has no attribute '{node.attr}' that a prim function can use")
 
-    def _value_Tuple(self, node: ast.Tuple) -> Any:
-        found: list[Any] = []
+    def _value_Tuple(self, node: ast.Tuple) -> tuple[object, ...]:
+        found: list[object] = []
         for item in node.elts:
             value = self.value(item.value if isinstance(item, ast.Starred) else item)
             if isinstance(item, ast.Starred):
@@ -221,14 +213,14 @@ class Expressions:
 
     _value_List = _value_Tuple
 
-    def _value_BinOp(self, node: ast.BinOp) -> Any:
+    def _value_BinOp(self, node: ast.BinOp) -> object:
         left, right = self.value(node.left), self.value(node.right)
         method, symbol = _OPERATORS.get(type(node.op), ("", ""))
         if not method:
             raise self.error(node, f"operator {describe(node.op)} has no meaning in a prim function")
         return self.binary(node, method, symbol, left, right)
 
-    def binary(self, node: Located, method: str, symbol: str, left: Any, right: Any) -> Expr:
+    def binary(self, node: Located, method: str, symbol: str, left: object, right: object) -> object:
         """Apply an arithmetic operator to two values."""
         if not isinstance(left, Expr) and not isinstance(right, Expr):
             return self._static_binary(node, method, symbol, left, right)
@@ -243,7 +235,7 @@ class Expressions:
             raise self.error(node, f"operator '/' takes floats, found {left.dtype}: use // or cast with .cast('f32')")
         return self._checked(node, lambda: getattr(left, method)(right))
 
-    def _static_binary(self, node: Located, method: str, symbol: str, left: Any, right: Any) -> Any:
+    def _static_binary(self, node: Located, method: str, symbol: str, left: object, right: object) -> object:
         result = NotImplemented
         if isinstance(left, SymbolicDim) or isinstance(right, SymbolicDim):
             operation = _OF_DIMS.get(method)
@@ -252,7 +244,7 @@ class Expressions:
         if is_number(left) and is_number(right) or isinstance(left, (tuple, str)):
             try:
                 result = getattr(left, method)(right)
-                if result is NotImplemented:
+                if result is NotImplemented and is_number(left) and is_number(right):
                     result = getattr(float(left), method)(float(right))
             except ZeroDivisionError:
                 raise self.error(node, f"operator '{symbol}' divides by zero") from None
@@ -262,9 +254,9 @@ class Expressions:
             raise self.error(node, f"operator '{symbol}' has no meaning for {kind_of(left)} and {kind_of(right)}")
         return result
 
-    def matched(self, left: Any, right: Any, node: Located) -> tuple[Expr, Expr]:
+    def matched(self, left: object, right: object, node: Located) -> tuple[Expr, Expr]:
         """Convert two scalars to one type: literals take the other's type, indices combine with integers as indices."""
-        element = left.dtype if isinstance(left, Expr) else right.dtype
+        element = next(x.dtype for x in (left, right) if isinstance(x, Expr))
         a, b = self.lifted(left, element, node), self.lifted(right, element, node)
         if a.dtype is b.dtype:
             return a, b
@@ -272,14 +264,14 @@ class Expressions:
             return a.cast(INDEX), b.cast(INDEX)
         raise self.error(node, f"{a.dtype} meets {b.dtype}: cast one of them, for instance with .cast('{a.dtype}')")
 
-    def _value_UnaryOp(self, node: ast.UnaryOp) -> Any:
+    def _value_UnaryOp(self, node: ast.UnaryOp) -> object:
         value = self.value(node.operand)
         if isinstance(value, SymbolicDim):
             value = lift(value, INDEX)
         if is_number(value):
             if isinstance(node.op, ast.Invert) and not isinstance(value, int):
                 raise self.error(node, f"operator '~' takes integers, found {kind_of(value)}")
-            operations: dict[type, Any] = {
+            operations: dict[type, Callable[[], float]] = {
                 ast.USub: lambda: -value, ast.UAdd: lambda: value, ast.Not: lambda: not value,
                 ast.Invert: lambda: ~int(value),
             }  # fmt: skip
@@ -296,7 +288,7 @@ class Expressions:
             return ~value
         return value
 
-    def _value_BoolOp(self, node: ast.BoolOp) -> Any:
+    def _value_BoolOp(self, node: ast.BoolOp) -> object:
         values = [self.value(item) for item in node.values]
         if all(is_number(v) for v in values):
             return all(values) if isinstance(node.op, ast.And) else any(values)
@@ -306,7 +298,7 @@ class Expressions:
             result = result & term if isinstance(node.op, ast.And) else result | term
         return result
 
-    def condition(self, value: Expr, node: Located) -> Expr:
+    def condition(self, value: object, node: Located) -> Expr:
         """Convert a scalar to a condition."""
         if is_number(value):
             return constant(bool(value), BOOL)
@@ -315,9 +307,9 @@ class Expressions:
             raise self.error(node, f"expected a condition (bool), found {found}: compare it, for instance with != 0")
         return value
 
-    def _value_Compare(self, node: ast.Compare) -> Any:
+    def _value_Compare(self, node: ast.Compare) -> object:
         values = [self.value(item) for item in (node.left, *node.comparators)]
-        results = []
+        results: list[Expr | bool] = []
         for op, left, right in zip(node.ops, values, values[1:], strict=False):
             predicate = _PREDICATES.get(type(op))
             if predicate is None:
@@ -325,20 +317,20 @@ class Expressions:
             if any(isinstance(value, (Expr, SymbolicDim)) for value in (left, right)):
                 left, right = (lift(v, INDEX) if isinstance(v, SymbolicDim) else v for v in (left, right))
                 a, b = self.matched(left, right, node)
-                results.append(self._checked(node, lambda a=a, b=b, p=predicate: a.compare(p, b)))
+                results.append(self._checked(node, partial(a.compare, predicate, b)))
             else:
-                results.append(self._checked(node, lambda a=left, b=right, p=predicate: _static_compare(p, a, b)))
+                results.append(self._checked(node, partial(_static_compare, predicate, left, right)))
         if all(isinstance(r, bool) for r in results):
             return all(results)
         return all_of([constant(r, BOOL) if isinstance(r, bool) else r for r in results])
 
-    def _value_IfExp(self, node: ast.IfExp) -> Expr:
+    def _value_IfExp(self, node: ast.IfExp) -> object:
         condition = self.value(node.test)
         if is_number(condition):
             return self.value(node.body if condition else node.orelse)
         return self.choice(node, condition, self.value(node.body), self.value(node.orelse), node.test)
 
-    def choice(self, node: Located, condition: Expr, yes: Expr, no: Expr, test: Any) -> Any:
+    def choice(self, node: Located, condition: object, yes: object, no: object, test: Located) -> object:
         """Select `yes` or `no` by a condition."""
         if is_number(condition):
             return yes if condition else no
@@ -348,9 +340,9 @@ class Expressions:
         a, b = self.matched(yes, no, node)
         return self._checked(node, lambda: select(chosen, a, b))
 
-    def _value_Subscript(self, node: ast.Subscript) -> Any:
+    def _value_Subscript(self, node: ast.Subscript) -> object:
         owner = self.value(node.value)
-        if hasattr(owner, "read"):
+        if isinstance(owner, ScriptBuffer):
             return self.read(owner, node, self.indices(owner, node.slice, node))
         if isinstance(owner, (tuple, list)):
             if isinstance(node.slice, ast.Slice):
@@ -362,11 +354,11 @@ class Expressions:
             return owner[position]
         raise self.error(node, f"{kind_of(owner)} cannot be indexed")
 
-    def read(self, buffer: Any, node: Located, indices: list[Expr], outside: Any = None) -> Expr:
+    def read(self, buffer: ScriptBuffer, node: Located, indices: list[Expr], outside: float | None = None) -> Expr:
         """Load an element of a buffer."""
         return buffer.read(indices, outside)
 
-    def indices(self, buffer: Any, node: Located, place: Located, padded: bool = False) -> list[Expr]:
+    def indices(self, buffer: ScriptBuffer, node: Located, place: Located, padded: bool = False) -> list[Expr]:
         """Evaluate and check the indices in `buffer[...]`; padded ones may be out of bounds."""
         if isinstance(node, ast.Slice) or (
             isinstance(node, ast.Tuple) and any(isinstance(e, ast.Slice) for e in node.elts)
@@ -395,10 +387,10 @@ class Expressions:
 class Method:
     """A method about to be called."""
 
-    def __init__(self, owner: Any, name: str):
+    def __init__(self, owner: object, name: str):
         self.owner = owner
         self.name = name
 
 
-def _static_compare(predicate: str, left: Any, right: Any) -> bool:
+def _static_compare(predicate: str, left: object, right: object) -> bool:
     return bool(getattr(operator, predicate)(left, right))

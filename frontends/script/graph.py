@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from typing import Any
+from typing import NoReturn
 
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.script.describe import describe, is_number, kind_of
-from mirlo.frontends.script.graph_calls import UNNAMED, GraphCalls
+from mirlo.frontends.script.graph_calls import GraphCalls, Unnamed
 from mirlo.frontends.script.graph_values import Callee, GraphTensor, ScriptFunctions
 from mirlo.frontends.script.loops import is_docstring
 from mirlo.frontends.script.source import Located, ScriptSource
@@ -31,15 +31,15 @@ class GraphInterpreter(GraphCalls):
 
     # Values
 
-    def binary(self, node: Located, method: str, symbol: str, left: Any, right: Any) -> Any:
+    def binary(self, node: Located, method: str, symbol: str, left: object, right: object) -> object:
         if not isinstance(left, GraphTensor) and not isinstance(right, GraphTensor):
             return super().binary(node, method, symbol, left, right)
-        like = left.type if isinstance(left, GraphTensor) else right.type
+        like = next(x.type for x in (left, right) if isinstance(x, GraphTensor))
         a, b = self.as_tensor(left, node, like), self.as_tensor(right, node, like)
         name = _BINARY[symbol]
         return self.make(node, _LOGICAL.get(name, name) if like.dtype.is_bool else name, [a, b])
 
-    def _value_UnaryOp(self, node: ast.UnaryOp) -> Any:
+    def _value_UnaryOp(self, node: ast.UnaryOp) -> object:
         value = self.value(node.operand)
         if not isinstance(value, GraphTensor):
             return super()._value_UnaryOp(node)
@@ -52,7 +52,7 @@ class GraphInterpreter(GraphCalls):
             raise self.error(node, f"operator '{describe(node.op)}' has no meaning for a tensor")
         return self.make(node, name, [value])
 
-    def _value_Compare(self, node: ast.Compare) -> Any:
+    def _value_Compare(self, node: ast.Compare) -> object:
         values = [self.value(item) for item in (node.left, *node.comparators)]
         tensors = [v for v in values if isinstance(v, GraphTensor)]
         if not tensors:
@@ -62,7 +62,7 @@ class GraphInterpreter(GraphCalls):
         a, b = (self.as_tensor(v, node, tensors[0].type) for v in values)
         return self.make(node, _COMPARE[type(node.ops[0])], [a, b])
 
-    def _value_Attribute(self, node: ast.Attribute) -> Word:
+    def _value_Attribute(self, node: ast.Attribute) -> object:
         owner = self.value(node.value)
         if isinstance(owner, GraphTensor):
             if node.attr in ("shape", "dtype"):
@@ -70,7 +70,7 @@ class GraphInterpreter(GraphCalls):
             raise self.error(node, f"a tensor has 'shape' and 'dtype' here, not '{node.attr}': use operators of R")
         return super()._value_Attribute(node)
 
-    def _value_Subscript(self, node: ast.Subscript) -> Any:
+    def _value_Subscript(self, node: ast.Subscript) -> object:
         owner = self.value(node.value)
         if isinstance(owner, GraphTensor):
             raise self.error(node, "a tensor cannot be indexed: use R.strided_slice or R.gather")
@@ -78,12 +78,12 @@ class GraphInterpreter(GraphCalls):
             return self.annotation(node)[0]
         return super()._value_Subscript(node)
 
-    def condition(self, value: Any, node: Located) -> Any:
+    def condition(self, value: object, node: Located) -> NoReturn:
         raise self.error(node, "a tensor has no truth value: use R.where, R.logical_and or R.logical_or")
 
     # Statements
 
-    def statement(self, node: Located) -> None:
+    def statement(self, node: ast.stmt) -> None:
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
             self.names.update(self.unpack(node.targets[0], self.value(node.value)))
         elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
@@ -116,7 +116,7 @@ class GraphInterpreter(GraphCalls):
             self.statement(statement)
 
 
-def read_signature(interpreter: GraphInterpreter, tree: ast.FunctionDef) -> list[tuple[str, TensorType, Any]]:
+def read_signature(interpreter: GraphInterpreter, tree: ast.FunctionDef) -> list[tuple[str, TensorType, str | None]]:
     """Return each parameter's name in the script, type, and name for users."""
     arguments = tree.args
     if arguments.vararg or arguments.kwarg or arguments.kwonlyargs or arguments.defaults:
@@ -128,16 +128,17 @@ def read_signature(interpreter: GraphInterpreter, tree: ast.FunctionDef) -> list
                 argument, f'parameter \'{argument.arg}\' needs a type: R.Tensor[("batch", 128), "f32"]'
             )
         kind, name = interpreter.annotation(argument.annotation)
-        found.append((argument.arg, kind, argument.arg if name is UNNAMED else name))
+        found.append((argument.arg, kind, argument.arg if isinstance(name, Unnamed) else name))
     return found
 
 
 def read_types(
-    tree: Any, source: ScriptSource, captured: dict[str, Any], functions: ScriptFunctions
-) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    tree: ast.FunctionDef, source: ScriptSource, captured: dict[str, object], functions: ScriptFunctions
+) -> tuple[tuple[ir.Type, ...], tuple[ir.Type, ...]]:
     """Return the types of the parameters of a graph, and of the results that its annotation declares."""
     interpreter = GraphInterpreter(source, {}, captured)
     interpreter.functions = functions
+    assert tree.returns is not None
     notes = tree.returns.elts if isinstance(tree.returns, ast.Tuple) else [tree.returns]
     inputs = tuple(kind.to_mlir() for _, kind, _ in read_signature(interpreter, tree))
     return inputs, tuple(interpreter.annotation(note)[0].to_mlir() for note in notes)
@@ -146,7 +147,7 @@ def read_types(
 def build_graph(
     tree: ast.FunctionDef,
     source: ScriptSource,
-    captured: dict[str, Any],
+    captured: dict[str, object],
     functions: ScriptFunctions,
     symbol: str,
     private: bool = False,
@@ -185,11 +186,11 @@ def build_graph(
 
 
 def _result_names(
-    interpreter: GraphInterpreter, tree: ast.FunctionDef, last: Any, tensors: Sequence[GraphTensor]
-) -> list[Any]:
+    interpreter: GraphInterpreter, tree: ast.FunctionDef, last: ast.Return, tensors: Sequence[GraphTensor]
+) -> list[str | None]:
     """Return the users' names of the results: from the annotation, or from the returned variables."""
     returned = last.value.elts if isinstance(last.value, (ast.Tuple, ast.List)) else [last.value]
-    names: list[Any] = [n.id if isinstance(n, ast.Name) else None for n in returned]
+    names: list[str | None] = [n.id if isinstance(n, ast.Name) else None for n in returned]
     names = names if len(names) == len(tensors) and len(set(names)) == len(names) else [None] * len(tensors)
     if tree.returns is None:
         return names
@@ -200,7 +201,7 @@ def _result_names(
         kind, name = interpreter.annotation(note)
         if kind.to_mlir() != tensor.value.type:
             raise interpreter.error(note, f"result #{i} is declared {kind}, but {tensor.type} is returned")
-        names[i] = names[i] if name is UNNAMED else name
+        names[i] = names[i] if isinstance(name, Unnamed) else name
     return names
 
 

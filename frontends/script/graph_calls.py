@@ -5,26 +5,34 @@ from __future__ import annotations
 import ast
 import difflib
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.attributes import Dims, Ints
 from mirlo.dialects.core.dense import dense_attribute
 from mirlo.dialects.core.dims import UNKNOWN
-from mirlo.dialects.core.op import OpError
+from mirlo.dialects.core.op import DialectOp, OpError
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.calls import CallDpsPacked, CallPacked, CallTir
 from mirlo.dialects.relax.constant import Constant
 from mirlo.frontends.script.describe import is_number, kind_of
 from mirlo.frontends.script.errors import ScriptError
-from mirlo.frontends.script.graph_values import Callee, GraphTensor, ScriptFunctions, returned
+from mirlo.frontends.script.graph_values import Callee, GraphResult, GraphTensor, ScriptFunctions, returned
 from mirlo.frontends.script.interpreter import Interpreter
 from mirlo.frontends.script.prim import PrimFunc
 from mirlo.frontends.script.source import Located
 from mirlo.frontends.script.words import MlirText, Word
 
-UNNAMED = object()
+if TYPE_CHECKING:
+    from mirlo.dialects.core.values import ValueDeclaration
+
+
+class Unnamed:
+    """What stands for a name that an annotation does not give."""
+
+
+UNNAMED = Unnamed()
 
 
 class GraphCalls(Interpreter):
@@ -35,7 +43,7 @@ class GraphCalls(Interpreter):
     def tensor(self, node: Located, like: TensorType | None = None) -> GraphTensor:
         return self.as_tensor(self.value(node), node, like)
 
-    def as_tensor(self, value: Any, node: Located, like: TensorType | None = None) -> GraphTensor:
+    def as_tensor(self, value: object, node: Located, like: TensorType | None = None) -> GraphTensor:
         """Convert a value to a tensor; a number becomes a constant with the element type of the other operand."""
         if isinstance(value, GraphTensor):
             return value
@@ -45,7 +53,7 @@ class GraphCalls(Interpreter):
             return self._constant(value, TensorType((), like.dtype))
         raise self.error(node, f"expected a tensor, found {kind_of(value)}")
 
-    def _constant(self, value: Any, kind: TensorType | None) -> GraphTensor:
+    def _constant(self, value: object, kind: TensorType | None) -> GraphTensor:
         import numpy as np
 
         array = np.asarray(value, dtype=kind.dtype.to_numpy() if kind is not None else None)
@@ -63,7 +71,7 @@ class GraphCalls(Interpreter):
             Constant.make(value=dense_attribute(array.reshape(kind.static_shape), kind), result_types=[kind])
         )
 
-    def _value_Call(self, node: ast.Call) -> Any:
+    def _value_Call(self, node: ast.Call) -> object:
         function = self.value(node.func)
         if isinstance(function, Word) and function.language == "R":
             special = getattr(self, f"_call_{function.name}", None)
@@ -74,13 +82,13 @@ class GraphCalls(Interpreter):
             return self._call_graph(function, node)
         return super()._value_Call(node)
 
-    def _operator(self, name: str, node: Any) -> GraphTensor | tuple[GraphTensor, GraphTensor]:
+    def _operator(self, name: str, node: ast.Call) -> GraphResult:
         cls = OPS.get(name)
         if cls is None:
             raise self.error(node, f"R.{name} is no operator")
         fields = {field.name: field for field in cls._operand_layout.fields}
-        given: dict[str, Any] = {}
-        attributes: dict[str, Any] = {}
+        given: dict[str, ast.expr] = {}
+        attributes: dict[str, ast.expr] = {}
         names = list(fields)
         if len(node.args) > len(names):
             takes = f"the tensors {', '.join(names)}" if names else "no tensors"
@@ -91,10 +99,11 @@ class GraphCalls(Interpreter):
         for field, argument in zip(names, node.args, strict=False):
             given[field] = argument
         for keyword in node.keywords:
-            if keyword.arg in fields:
-                given[keyword.arg] = keyword.value
-            elif keyword.arg == "out" or keyword.arg in cls._attributes:
-                attributes[keyword.arg] = keyword.value
+            key = str(keyword.arg)
+            if key in fields:
+                given[key] = keyword.value
+            elif key == "out" or key in cls._attributes:
+                attributes[key] = keyword.value
             else:
                 known = [*(f for f in names if f not in given), *cls._attributes]
                 near = difflib.get_close_matches(str(keyword.arg), known, n=1)
@@ -109,7 +118,9 @@ class GraphCalls(Interpreter):
                 raise self.error(attributes[key], f"R.{name}: attribute '{key}' must be {wanted}, found text '{value}'")
         return self.make(node, name, self._operands(name, fields, given, node), self._types(out), **values)
 
-    def _operands(self, name: str, fields: dict[str, Any], given: dict[str, Any], node: Located) -> list[Any]:
+    def _operands(
+        self, name: str, fields: dict[str, ValueDeclaration], given: dict[str, ast.expr], node: Located
+    ) -> list[GraphTensor | list[GraphTensor] | None]:
         read = {key: self.value(argument) for key, argument in given.items()}
         flat = [t for value in read.values() for t in self.flat(value)]
         like = next((value.type for value in flat if isinstance(value, GraphTensor)), None)
@@ -128,12 +139,12 @@ class GraphCalls(Interpreter):
 
     def make(
         self,
-        node: Any,
+        node: Located,
         name: str,
         operands: Sequence[GraphTensor | list[GraphTensor] | None],
         results: list[TensorType] | None = None,
-        **attributes: Any,
-    ) -> GraphTensor | tuple[GraphTensor, GraphTensor]:
+        **attributes: object,
+    ) -> GraphResult:
         """Make one operator and return its tensor, or a tuple of tensors."""
         values = [[t.value for t in o] if isinstance(o, list) else None if o is None else o.value for o in operands]
         try:
@@ -143,14 +154,14 @@ class GraphCalls(Interpreter):
             raise self.error(node, f"R.{name}: {error}") from None
         return returned(made)
 
-    def _types(self, node: Located) -> list[TensorType] | None:
+    def _types(self, node: ast.expr | None) -> list[TensorType] | None:
         """Return the types in `out=R.Tensor[...]`, or in a tuple of them."""
         if node is None:
             return None
         elements = node.elts if isinstance(node, (ast.Tuple, ast.List)) else [node]
         return [self.annotation(element)[0] for element in elements]
 
-    def annotation(self, node: Located) -> tuple[TensorType, Any]:
+    def annotation(self, node: Located) -> tuple[TensorType, str | Unnamed | None]:
         """Return type and name in `R.Tensor[("batch", 128), "f32", "name"]`."""
         word = self.value(node.value) if isinstance(node, ast.Subscript) else None
         parts = node.slice.elts if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Tuple) else []
@@ -164,9 +175,12 @@ class GraphCalls(Interpreter):
             if isinstance(error, ScriptError):
                 raise
             raise self.error(parts[0], "a shape is a tuple of integers and of text such as 'batch'") from None
-        return found, self.value(parts[2]) if len(parts) == 3 else UNNAMED
+        name = self.value(parts[2]) if len(parts) == 3 else UNNAMED
+        if name is not None and not isinstance(name, (str, Unnamed)):
+            raise self.error(parts[2], f"the name of a tensor is text in quotes, found {kind_of(name)}")
+        return found, name
 
-    def _call_call_tir(self, node: Any) -> GraphTensor | tuple[GraphTensor, GraphTensor]:
+    def _call_call_tir(self, node: ast.Call) -> GraphResult:
         """Read `R.call_tir(function, x, y, out=R.Tensor[...], epsilon=1e-5)`.
 
         `out` is needed if the inputs do not determine it.
@@ -177,7 +191,7 @@ class GraphCalls(Interpreter):
             raise self.error(node, f"R.call_tir takes a prim function first, found {kind_of(template)}")
         tensors = [self.as_tensor(v, n) for v, n in zip(given, node.args[1:], strict=True)]
         out = self._types(self.keyword(node, "out"))
-        attributes = {k.arg: self.value(k.value) for k in node.keywords if k.arg != "out"}
+        attributes = {str(k.arg): self.value(k.value) for k in node.keywords if k.arg != "out"}
         with self.source.location(node):
             symbol, types = self._prim_function(template, tensors, out, attributes, node)
             made = CallTir.build([t.value for t in tensors], result_types=types, callee=symbol)
@@ -185,10 +199,10 @@ class GraphCalls(Interpreter):
 
     def _prim_function(
         self,
-        template: Any,
+        template: PrimFunc | MlirText,
         tensors: Sequence[GraphTensor],
         out: list[TensorType] | None,
-        attributes: dict[str, float],
+        attributes: dict[str, object],
         node: Located,
     ) -> tuple[str, list[TensorType]]:
         if isinstance(template, MlirText):
@@ -205,13 +219,13 @@ class GraphCalls(Interpreter):
             raise self.error(node, f"{error.problem} (declared at {error.place})") from None
         return self.functions.call(template, inputs, out, attributes)
 
-    def _call_call_dps_packed(self, node: Any) -> GraphTensor | tuple[GraphTensor, GraphTensor]:
+    def _call_call_dps_packed(self, node: ast.Call) -> GraphResult:
         return self._packed(node, CallDpsPacked)
 
-    def _call_call_packed(self, node: Any) -> Any:
+    def _call_call_packed(self, node: ast.Call) -> GraphResult:
         return self._packed(node, CallPacked)
 
-    def _packed(self, node: ast.Call, cls: Any) -> GraphTensor | tuple[GraphTensor, GraphTensor]:
+    def _packed(self, node: ast.Call, cls: type[DialectOp]) -> GraphResult:
         name, *given = self.arguments(node, 1, keywords=("out",))
         if not isinstance(name, str):
             raise self.error(node.args[0], f"the name of a run-time function is text in quotes, found {kind_of(name)}")
@@ -251,7 +265,7 @@ class GraphCalls(Interpreter):
         with self.source.location(node):
             return GraphTensor.of(Constant.make(param=self.text(node.args[0], "the name"), result_types=[kind]))
 
-    def _call_graph(self, callee: Callee, node: Any) -> Any:
+    def _call_graph(self, callee: Callee, node: ast.Call) -> GraphResult:
         tensors = [self.as_tensor(v, node) for v in self.arguments(node, len(callee.inputs), len(callee.inputs))]
         for tensor, wanted in zip(tensors, callee.inputs, strict=True):
             if tensor.value.type != wanted:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DType
@@ -12,22 +12,25 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.script.prim import PrimFunc
 from mirlo.frontends.script.words import MlirText
 
+if TYPE_CHECKING:
+    from mirlo.dialects.core.dims import Dim
+
 
 @dataclass(frozen=True, eq=False)
 class GraphTensor:
     """A tensor of the graph."""
 
-    value: Any
+    value: ir.Value
     type: TensorType
 
     @staticmethod
-    def of(value: Any) -> GraphTensor:
+    def of(value: ir.Value) -> GraphTensor:
         found = TensorType.from_mlir(value.type)
         assert found is not None
         return GraphTensor(value, found)
 
     @property
-    def shape(self) -> tuple[Any, ...]:
+    def shape(self) -> tuple[Dim, ...]:
         return self.type.shape
 
     @property
@@ -35,21 +38,25 @@ class GraphTensor:
         return self.type.dtype
 
 
+GraphResult = GraphTensor | tuple[GraphTensor, ...]
+"""What an operator returns: a tensor, or several."""
+
+
 @dataclass(frozen=True)
 class Callee:
     """A function of the module that graphs may call."""
 
     symbol: str
-    inputs: tuple[Any, ...]
-    results: tuple[Any, ...]
+    inputs: tuple[ir.Type, ...]
+    results: tuple[ir.Type, ...]
 
 
 class ScriptFunctions:
     """The functions of a module; prim functions are instantiated by their first call with given types."""
 
-    def __init__(self, module: Any):
+    def __init__(self, module: ir.Module):
         self.module = module
-        self.made: dict[Any, tuple[str, list[TensorType]]] = {}
+        self.made: dict[tuple[object, ...], tuple[str, list[TensorType]]] = {}
         self.graphs: dict[str, Callee] = {}
         self.symbols: dict[MlirText, str] = {}
 
@@ -58,12 +65,12 @@ class ScriptFunctions:
         template: PrimFunc,
         inputs: list[TensorType],
         outputs: list[TensorType] | None,
-        attributes: dict[str, Any],
+        attributes: dict[str, object],
     ) -> tuple[str, list[TensorType]]:
         """Return the symbol of a prim function for these types and attributes, and its output types."""
         bindings = {**template.bind(inputs, outputs), **template.attribute_values(attributes)}
         types = tuple(template.type_of(p, bindings) for p in template.parameters)
-        key = (template, types, tuple(sorted(attributes.items())))
+        key = (template, types, tuple(sorted(attributes.items(), key=lambda item: item[0])))
         if key not in self.made:
             self.made[key] = (self.add(template.build(bindings)), template.output_types(bindings))
         symbol, declared = self.made[key]
@@ -84,12 +91,12 @@ class ScriptFunctions:
             self.symbols[text] = symbol_name(parsed.body.operations[0])
         return self.symbols[text]
 
-    def add(self, function: Any) -> str:
+    def add(self, function: ir.OpView) -> str:
         self.module.body.append(function.operation)
         return ir.StringAttr(ir.SymbolTable(self.module.operation).insert(function.operation)).value
 
 
-def returned(made: ir.OpView) -> Any:
+def returned(made: ir.OpView) -> GraphResult:
     """Return the tensors of an operation: one, or a tuple."""
     tensors = tuple(GraphTensor.of(value) for value in made.operation.results)
     return tensors[0] if len(tensors) == 1 else tensors

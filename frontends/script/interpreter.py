@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 import builtins
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.dialects.tir.compute import BOOL, Expr, abs_, constant, maximum, minimum
 from mirlo.dialects.tir.intrinsics import INTRINSICS
+from mirlo.frontends.script.buffers import ScriptBuffer
 from mirlo.frontends.script.describe import describe, is_number, kind_of
 from mirlo.frontends.script.expressions import STATIC_CALLS, Expressions, Method
 from mirlo.frontends.script.inline import InlineFunction
@@ -23,7 +23,7 @@ class Interpreter(Expressions):
 
     # Calls
 
-    def _value_Call(self, node: ast.Call) -> Any:
+    def _value_Call(self, node: ast.Call) -> object:
         function = self.value(node.func)
         if isinstance(function, Word):
             return self.call_word(function, node)
@@ -31,13 +31,13 @@ class Interpreter(Expressions):
             return self._call_method(function, node)
         if isinstance(function, InlineFunction):
             return self.call_inline(function, node)
-        if function in STATIC_CALLS.values():
+        if callable(function) and function in STATIC_CALLS.values():
             return self._call_static(function, node)
         raise self.error(
             node, f"{kind_of(function)} cannot be called in a prim function: use words of T, or a helper with @T.inline"
         )
 
-    def _call_static(self, function: Any, node: Any) -> float:
+    def _call_static(self, function: Callable[..., object], node: ast.Call) -> object:
         values = self.arguments(node)
         if any(isinstance(v, Expr) for v in values):
             name = function.__name__
@@ -50,7 +50,7 @@ class Interpreter(Expressions):
 
     def arguments(
         self, node: ast.Call, least: int = 0, most: int | None = None, keywords: Sequence[str] = ()
-    ) -> list[Any]:
+    ) -> list[object]:
         """Evaluate the positional arguments of a call and check their number."""
         given = self._value_Tuple(ast.Tuple(elts=node.args))
         count = len(given)
@@ -67,20 +67,20 @@ class Interpreter(Expressions):
     def called(self, node: ast.Call) -> str:
         return ast.unparse(node.func)
 
-    def keyword(self, node: ast.Call, name: str) -> Any:
+    def keyword(self, node: ast.Call, name: str) -> ast.expr | None:
         """Return the syntax of a keyword argument, or None."""
         return next((k.value for k in node.keywords if k.arg == name), None)
 
-    def _call_method(self, method: Method, node: ast.Call) -> Any:
+    def _call_method(self, method: Method, node: ast.Call) -> object:
         owner, name = method.owner, method.name
         if owner is math:
             return self._call_static(_math_function(name, self, node), node)
-        if hasattr(owner, "read") and name == "at":
+        if isinstance(owner, ScriptBuffer) and name == "at":
             outside = self.keyword(node, "outside")
             self.arguments(node, keywords=("outside",))
             number = None if outside is None else self.value(outside)
             if number is not None and not is_number(number):
-                raise self.error(outside, f"'outside' must be a number, found {kind_of(number)}")
+                raise self.error(outside or node, f"'outside' must be a number, found {kind_of(number)}")
             indices = self.indices(owner, ast.Tuple(elts=node.args), node, number is not None)
             return self.read(owner, node, indices, number)
         if name in ("cast", "bitcast") and isinstance(owner, (Expr, int, float)):
@@ -95,7 +95,7 @@ class Interpreter(Expressions):
             node, f"{kind_of(owner)} has no method '{name}'; a scalar has cast and bitcast, a buffer has at"
         )
 
-    def call_word(self, word: Word, node: ast.Call) -> Expr:
+    def call_word(self, word: Word, node: ast.Call) -> object:
         """Evaluate `T.something(...)` as an expression."""
         name = word.name
         if name in ("min", "max", "abs"):
@@ -114,7 +114,7 @@ class Interpreter(Expressions):
             return self._call_op(node)
         raise self.error(node, f"{word} has no meaning as an expression")
 
-    def _call_extreme(self, name: str, node: ast.Call) -> Expr:
+    def _call_extreme(self, name: str, node: ast.Call) -> object:
         values = self.arguments(node, 1 if name == "abs" else 2, 1 if name == "abs" else None)
         if all(is_number(v) for v in values):
             return getattr(builtins, name)(*values)
@@ -122,7 +122,7 @@ class Interpreter(Expressions):
         for value, argument in zip(values, node.args, strict=False):
             if not is_number(value) and not isinstance(value, Expr):
                 raise self.error(argument, f"expected a scalar, found {kind_of(value)}")
-        if name == "abs":
+        if name == "abs" and isinstance(result, Expr):
             return abs_(result)
         for value in values[1:]:
             if is_number(result) and is_number(value):
@@ -153,7 +153,7 @@ class Interpreter(Expressions):
             made.append(scalar)
         return Expr("intrinsic", tuple(made), BOOL if row.result == "bool" else made[0].dtype, name)
 
-    def _call_op(self, node: ast.Call) -> Any:
+    def _call_op(self, node: ast.Call) -> Expr:
         """Read `T.op("arith.cmpi", x, y, dtype="bool", predicate="2 : i64")`: any scalar operation, by name."""
         for argument in node.args[1:]:
             self.scalar(argument)
@@ -167,14 +167,15 @@ class Interpreter(Expressions):
         scalars = tuple(self.scalar(argument) for argument in node.args[1:])
         return Expr("op", scalars, self.element_type(element), (name, attributes))
 
-    def call_inline(self, function: InlineFunction, node: Any) -> Any:
+    def call_inline(self, function: InlineFunction, node: ast.Call) -> object:
         """Inline a helper and return its value."""
         values = self.arguments(node)
         if len(values) != len(function.parameters):
             wanted = f"the arguments {', '.join(function.parameters)}" if function.parameters else "no arguments"
             raise self.error(node, f"'{function.name}' takes {wanted}; found {len(values)}")
         outer = self.source, self.names, self.captured
-        depth = self.names.get("", 0) + 1
+        around = self.names.get("")
+        depth = (around if isinstance(around, int) else 0) + 1
         if depth > 64:
             raise self.error(node, f"'{function.name}' calls itself: inline functions cannot be recursive")
         self.source, self.captured = function.source, function.captured
@@ -184,7 +185,7 @@ class Interpreter(Expressions):
         finally:
             self.source, self.names, self.captured = outer
 
-    def inline_body(self, function: InlineFunction) -> Any:
+    def inline_body(self, function: InlineFunction) -> object:
         """Run the statements of a helper and return its value."""
         *statements, last = function.tree.body
         for statement in statements:
@@ -196,12 +197,12 @@ class Interpreter(Expressions):
         self.statement(last)
         return None
 
-    def statement(self, node: Located) -> None:
+    def statement(self, node: ast.stmt) -> None:
         raise NotImplementedError
 
     # Assignments
 
-    def unpack(self, target: ast.expr, value: Any) -> list[tuple[str, Any]]:
+    def unpack(self, target: ast.expr, value: object) -> list[tuple[str, object]]:
         """Return the names on the left of an assignment, each with its value."""
         if isinstance(target, ast.Name):
             return [(target.id, value)]
@@ -214,7 +215,7 @@ class Interpreter(Expressions):
         raise self.error(target, f"cannot assign to {describe(target)}")
 
 
-def _math_function(name: str, interpreter: Interpreter, node: Located) -> Any:
+def _math_function(name: str, interpreter: Interpreter, node: Located) -> Callable[..., object]:
     found = getattr(math, name, None)
     if not callable(found):
         raise interpreter.error(node, f"module 'math' has no '{name}'")

@@ -7,7 +7,8 @@ outside of a script is an error.
 from __future__ import annotations
 
 import difflib
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.frontends.script.words import (
@@ -21,11 +22,17 @@ from mirlo.frontends.script.words import (
     Word,
 )
 
+if TYPE_CHECKING:
+    from mirlo.frontends.script.inline import InlineFunction
+    from mirlo.frontends.script.prim import PrimFunc
+
 _TIR = (
     *LOOPS, *TYPES, *INTRINSICS, "Buffer", "Out", "block", "axes", "init", "alloc", "select", "max", "min",
     "call_extern", "call_intrin", "copy", "op", "reads", "stride",
 )  # fmt: skip
 _RELAX = ("Tensor", "call_tir", "call_dps_packed", "call_packed", "const", "param", *TYPES)
+
+F = TypeVar("F")
 
 
 class TirLanguage(Language):
@@ -47,13 +54,15 @@ class TirLanguage(Language):
         """Make symbols for numbers that each use provides: `epsilon = T.attrs("epsilon")`."""
         return _symbols(AttributeSymbol, names)
 
-    def inline(self, function: Any) -> Any:
+    def inline(self, function: Callable[..., object]) -> InlineFunction:
         """Decorate a helper that is inlined where prim functions call it."""
         from mirlo.frontends.script.inline import InlineFunction
 
         return InlineFunction.of(function)
 
-    def prim_func(self, function: Any = None, **options: Any) -> Any:
+    def prim_func(
+        self, function: Callable[..., object] | None = None, **options: Any
+    ) -> PrimFunc | Callable[[Callable[..., object]], PrimFunc]:
         """Decorate a prim function, as `@mirlo.prim_func` does."""
         from mirlo.frontends.script.prim import prim_func
 
@@ -79,7 +88,7 @@ class RelaxLanguage(Language):
         near = difflib.get_close_matches(name, [*self._words, *OPS], n=1)
         return f"; did you mean R.{near[0]}?" if near else ""
 
-    def function(self, function: Any = None, **options: Any) -> Any:
+    def function(self, function: F | None = None, **options: object) -> F | Callable[[F], F]:
         """Mark a graph of a module of `@mirlo.script`; it is parsed, never executed."""
         return function if function is not None else lambda f: f
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import overload
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
@@ -25,7 +26,19 @@ from mirlo.frontends.script.words import MlirText
 MAIN = "main"
 
 
-def script(thing: Any = None, *, attrs: dict[str, str] | None = None) -> Any:
+@overload
+def script(thing: Callable[..., object] | type, *, attrs: dict[str, str] | None = None) -> ir.Module: ...
+
+
+@overload
+def script(
+    thing: None = None, *, attrs: dict[str, str] | None = None
+) -> Callable[[Callable[..., object] | type], ir.Module]: ...
+
+
+def script(
+    thing: Callable[..., object] | type | None = None, *, attrs: dict[str, str] | None = None
+) -> ir.Module | Callable[[Callable[..., object] | type], ir.Module]:
     """Make an `ir.Module` of a graph, or of a class of graphs and prim functions.
 
     A function becomes `@main`. A class has `@R.function` graphs, `@T.prim_func` functions, and constants. Everything
@@ -33,7 +46,7 @@ def script(thing: Any = None, *, attrs: dict[str, str] | None = None) -> Any:
     """
     frame = sys._getframe(1)
 
-    def decorate(decorated: Any) -> ir.Module:
+    def decorate(decorated: Callable[..., object] | type) -> ir.Module:
         tree, source = parse_object(decorated)
         outer = captured_names(decorated, tree, frame)
         if isinstance(tree, ast.ClassDef):
@@ -43,11 +56,11 @@ def script(thing: Any = None, *, attrs: dict[str, str] | None = None) -> Any:
     return decorate if thing is None else decorate(thing)
 
 
-def parse_script(text: str, file: str = "<script>", context: Any = None) -> Any:
+def parse_script(text: str, file: str = "<script>", context: ir.Context | None = None) -> ir.Module:
     """Return the `ir.Module` of a script given as text: one class or function of `@mirlo.script`, or prim functions."""
     tree, source = parse_text(text, file)
     body = [n for n in tree.body if not isinstance(n, (ast.Import, ast.ImportFrom)) and not is_docstring(n)]
-    names: dict[str, Any] = {"T": T, "R": R}
+    names: dict[str, object] = {"T": T, "R": R}
     if len(body) == 1 and isinstance(body[0], ast.ClassDef):
         builder = _ModuleBuilder(source, names, context)
         return builder.module(body[0].body, attributes=dict(builder.attributes(_decorator(body[0])[1])))
@@ -66,16 +79,18 @@ def _decorator(tree: ast.FunctionDef | ast.ClassDef) -> tuple[str, ast.Call | No
 class _ModuleBuilder:
     """Builds a module from the definitions in a class or file, in order."""
 
-    def __init__(self, source: ScriptSource, names: dict[str, Any], context: Any = None):
+    def __init__(self, source: ScriptSource, names: dict[str, object], context: ir.Context | None = None):
         self.source = source
         self.names = names
         self.context = context
         self.callees: dict[str, Callee] = {}
         """Graphs that are defined, or announced by their types, by their names in the script."""
-        self.parsed: dict[Any, tuple[ir.Module, list[ir.Operation]]] = {}
+        self.parsed: dict[ast.stmt, tuple[ir.Module, list[ir.Operation]]] = {}
         """What MLIR text defines, and the module that owns it, by the statements that hold the text."""
 
-    def module(self, body: list[ast.stmt], symbol: str | None = None, attributes: dict[str, str] | None = None) -> Any:
+    def module(
+        self, body: list[ast.stmt], symbol: str | None = None, attributes: dict[str, str] | None = None
+    ) -> ir.Module:
         """Build the module; `symbol` names its graph if there is only one."""
         with self.context or make_context(), ir.Location.unknown():
             module = ir.Module.create()
@@ -99,7 +114,7 @@ class _ModuleBuilder:
                 raise ScriptError(f"{self.source.file}: the script makes no valid module: {error}") from error
             return module
 
-    def _check(self, node: Any) -> None:
+    def _check(self, node: ast.stmt) -> None:
         """Refuse statements that would have to be executed."""
         if not isinstance(node, (ast.FunctionDef, ast.Assign, ast.Pass)) and not is_docstring(node):
             what = "a module has graphs (@R.function), prim functions (@T.prim_func) and constants"
@@ -144,20 +159,21 @@ class _ModuleBuilder:
         given = next((k.value for k in call.keywords if k.arg == "name"), None) if call else None
         return str((reader.value(given) if given is not None else None) or symbol or node.name)
 
-    def _constant(self, node: Located) -> Any:
+    def _constant(self, node: Located) -> object:
         reader = Interpreter(self.source, {}, self.names)
         if isinstance(node, ast.Call) and ast.unparse(node.func) in ("T.mlir", "R.mlir") and len(node.args) == 1:
             return MlirText(reader.text(node.args[0], "the IR"))
         return reader.value(node)
 
-    def _prim_func(self, node: Any, call: Any) -> PrimFunc:
+    def _prim_func(self, node: ast.FunctionDef, call: ast.Call | None) -> PrimFunc:
         reader = Interpreter(self.source, {}, {})
         options = {k.arg: reader.value(k.value) for k in call.keywords if k.arg != "attrs"} if call else {}
         attributes = dict(self.attributes(call))
         if options.get("kind"):
             attributes[KIND] = f'"{options["kind"]}"'
         made = parse_prim_func(node, self.source, self.names, attributes, bool(options.get("buffers")))
-        return made.renamed(options["name"]) if options.get("name") else made
+        name = options.get("name")
+        return made.renamed(str(name)) if name else made
 
     def attributes(self, call: ast.Call | None) -> list[tuple[str, str]]:
         """Return `attrs={"tir.kind": '"reduce"'}` of a decorator: attributes as MLIR text."""
@@ -172,7 +188,7 @@ class _ModuleBuilder:
             for key, value in zip(given.keys, given.values, strict=True)
         ]
 
-    def _define(self, node: Located, symbol: str | None) -> None:
+    def _define(self, node: ast.stmt, symbol: str | None) -> None:
         if isinstance(node, ast.FunctionDef):
             known = self.names.get(node.name)
             if isinstance(known, PrimFunc):
@@ -197,9 +213,9 @@ class _ModuleBuilder:
             made.operation.attributes[key] = ir.Attribute.parse(text)
         self.names[node.name] = self.callees[node.name] = self.functions.graphs[name]
 
-    def _announce_texts(self, nodes: dict[Any, MlirText]) -> None:
+    def _announce_texts(self, nodes: dict[ast.stmt, MlirText]) -> None:
         """Parse MLIR text; its graphs and prim functions may be called from now on, also from one another."""
-        errors: dict[Located, ir.MLIRError] = {}
+        errors: dict[ast.stmt, ir.MLIRError] = {}
         for node, text in nodes.items():
             try:
                 self._announce_text(node, text, ir.Module.parse(text.text))
@@ -224,7 +240,9 @@ class _ModuleBuilder:
             own = [op for op in _members(whole) if defined.get(symbol_name(op)) is node]
             self._announce_text(node, nodes[node], whole, own)
 
-    def _announce_text(self, node: Located, text: MlirText, parsed: ir.Module, own: Any = None) -> None:
+    def _announce_text(
+        self, node: ast.stmt, text: MlirText, parsed: ir.Module, own: list[ir.Operation] | None = None
+    ) -> None:
         self.parsed[node] = (parsed, _members(parsed) if own is None else own)
         for op in self.parsed[node][1]:
             name = self.functions.symbols[text] = symbol_name(op)
@@ -232,7 +250,7 @@ class _ModuleBuilder:
                 kind = ir.TypeAttr(op.attributes["function_type"]).value
                 self.functions.graphs[name] = Callee(name, tuple(kind.inputs), tuple(kind.results))
 
-    def _module_attributes(self) -> Any:
+    def _module_attributes(self) -> list[ir.NamedAttribute]:
         """Return the attributes of the module under construction."""
         attributes = self.functions.module.operation.attributes
         return [attributes[i] for i in range(len(attributes))]
@@ -264,7 +282,7 @@ def _defined_names(text: str) -> list[str]:
     )
 
 
-def _declared(name: str, inputs: Any, results: Any) -> str:
+def _declared(name: str, inputs: Iterable[ir.Type], results: Iterable[ir.Type]) -> str:
     return f"func.func private @{name}({', '.join(map(str, inputs))}) -> ({', '.join(map(str, results))})"
 
 

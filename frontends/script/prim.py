@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, NoReturn, overload
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim, SymbolicDim
@@ -24,10 +24,15 @@ from mirlo.frontends.script.source import Located, ScriptSource, captured_names,
 from mirlo.frontends.script.tensor_form import TensorBuffer, TensorForm
 from mirlo.frontends.script.words import AttributeSymbol, DimSymbol, ShapeSymbol, TypeSymbol, Word
 
+if TYPE_CHECKING:
+    from mirlo.dialects.tir.compute.loops import Buffer, LoopBuilder
+
 KIND = "tir.kind"
 KINDS = ("elementwise", "broadcast", "injective", "reduce", "row", "contraction", "opaque")
 _SYMBOLS = (DimSymbol, ShapeSymbol, TypeSymbol, AttributeSymbol)
-Bindings = dict[str, Any]
+ShapePart = int | DimSymbol | ShapeSymbol | ast.expr
+"""A number, a symbol, or an expression of symbols as syntax."""
+Bindings = dict[str, object]
 """Values of a template's symbols at one use: numbers, shapes, element types."""
 
 
@@ -37,8 +42,7 @@ class Parameter:
 
     name: str
     is_output: bool
-    shape: tuple[Any, ...]
-    """Numbers, symbols, and expressions of symbols as syntax."""
+    shape: tuple[ShapePart, ...]
     dtype: DType | TypeSymbol
     node: Located
 
@@ -51,7 +55,7 @@ class PrimFunc:
     parameters: tuple[Parameter, ...]
     tree: ast.FunctionDef = field(repr=False)
     source: ScriptSource = field(repr=False)
-    captured: dict[str, Any] = field(repr=False)
+    captured: dict[str, object] = field(repr=False)
     attributes: dict[str, str] = field(default_factory=dict)
     numbers: tuple[str, ...] = ()
     """The attributes that each use provides (`T.attrs`)."""
@@ -78,7 +82,7 @@ class PrimFunc:
     def renamed(self, name: str) -> PrimFunc:
         return replace(self, name=name)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> NoReturn:
         raise ScriptError(
             f"prim function '{self.name}' is not called from Python: use it with R.call_tir in a @mirlo.script, "
             "with b.call_prim_func in a legalization, or for an ONNX operator"
@@ -108,7 +112,9 @@ class PrimFunc:
         ]  # fmt: skip
         element = parameter.dtype
         if isinstance(element, TypeSymbol):
-            element = self._bound(parameter, element.name, bindings)
+            bound = self._bound(parameter, element.name, bindings)
+            assert isinstance(bound, DType)
+            element = bound
         return TensorType(tuple(shape), element)
 
     def output_types(self, bindings: Bindings) -> list[TensorType]:
@@ -119,13 +125,13 @@ class PrimFunc:
         inputs: Sequence[TensorType],
         outputs: Sequence[TensorType] | None,
         name: str,
-        attributes: Mapping[str, Any] | None = None,
-    ) -> tuple[Any, list[TensorType]]:
+        attributes: Mapping[str, object] | None = None,
+    ) -> tuple[ir.OpView, list[TensorType]]:
         """Return the `func.func` for these types and attributes, outside of any module, and its output types."""
         bindings = {**self.bind(inputs, outputs), **self.attribute_values(attributes or {})}
         return self.build(bindings, name), self.output_types(bindings)
 
-    def attribute_values(self, given: Mapping[str, float]) -> Bindings:
+    def attribute_values(self, given: Mapping[str, object]) -> Bindings:
         """Return the values of the attributes (`T.attrs`), checked for completeness."""
         for name in given:
             if name not in self.numbers:
@@ -144,7 +150,7 @@ class PrimFunc:
 
     def build(
         self, bindings: Bindings, name: str | None = None, strides: Mapping[str, Sequence[int]] = MappingProxyType({})
-    ) -> Any:
+    ) -> ir.OpView:
         """Build the `func.func` for these bindings: in tensor form if it is regular, else in buffer form.
 
         `strides` are those of parameters that are tiles of larger buffers, for `T.stride`.
@@ -194,7 +200,8 @@ class PrimFunc:
                 raise NotRegular(f"no block writes '{buffer.name}'")
             made.append(buffer.tensor)
         builder.loc = self.source.location(self.tree)
-        named = {b.tensor.value: b.name for b in (*buffers, *form.names.values()) if _is_written(b)}
+        known = [b for b in (*buffers, *form.names.values()) if isinstance(b, TensorBuffer)]
+        named = {b.tensor.value: b.name for b in known if b.tensor is not None}
         function = builder.finish(*made)
         block = function.operation.regions[0].blocks[0]
         values = [*block.arguments, *(value for op in block.operations for value in op.operation.results)]
@@ -209,7 +216,7 @@ class PrimFunc:
         function = LoopFunction(name, inputs, outputs, self.source.location(self.tree))
         form = BufferForm(self.source, {}, self.captured)
 
-        def body(loops: Any, *buffers: Any) -> None:
+        def body(loops: LoopBuilder, *buffers: Buffer) -> None:
             named = zip((*self.inputs, *self.outputs), buffers, strict=True)
             memory = {p.name: MemoryBuffer(p.name, buffer, not p.is_output, strides.get(p.name)) for p, buffer in named}
             form.names = {**bindings, **memory}
@@ -229,43 +236,46 @@ class PrimFunc:
         if isinstance(parameter.dtype, TypeSymbol):
             self._set(parameter, parameter.dtype.name, found.dtype, bindings, found)
         shape = parameter.shape
-        whole = [i for i, dim in enumerate(shape) if isinstance(dim, ShapeSymbol)]
+        whole = [(i, dim) for i, dim in enumerate(shape) if isinstance(dim, ShapeSymbol)]
         if not whole and len(shape) != found.rank:
             raise self._misfit(parameter, found, f"it takes rank {len(shape)}")
         if not whole:
             pairs = list(zip(shape, found.shape, strict=True))
         else:
-            at = whole[0]
+            at, symbol = whole[0]
             after = len(shape) - at - 1
             if found.rank < len(shape) - 1:
                 raise self._misfit(parameter, found, f"it takes rank {len(shape) - 1} or more")
-            self._set(parameter, shape[at].name, found.shape[at : found.rank - after], bindings, found)
+            self._set(parameter, symbol.name, found.shape[at : found.rank - after], bindings, found)
             pairs = list(zip(shape[:at], found.shape, strict=False))
             pairs += zip(shape[at + 1 :], found.shape[found.rank - after :], strict=True)
         for dim, size in pairs:
             if isinstance(dim, DimSymbol):
                 self._set(parameter, dim.name, size, bindings, found)
 
-    def _set(self, parameter: Parameter, name: str, value: Any, bindings: Bindings, found: TensorType) -> None:
+    def _set(self, parameter: Parameter, name: str, value: object, bindings: Bindings, found: TensorType) -> None:
         known = bindings.setdefault(name, value)
         if known != value:
             raise self._misfit(
                 parameter, found, f"{name} is {_shown(known)} in another parameter, and {_shown(value)} here"
             )
 
-    def _dims(self, parameter: Parameter, dim: Any, bindings: Bindings) -> Sequence[Dim]:
+    def _dims(self, parameter: Parameter, dim: ShapePart, bindings: Bindings) -> Sequence[Dim]:
         if isinstance(dim, int):
             return (dim,)
         if isinstance(dim, DimSymbol):
-            return (self._bound(parameter, dim.name, bindings),)
+            size = self._bound(parameter, dim.name, bindings)
+            assert isinstance(size, (int, SymbolicDim))
+            return (size,)
         if isinstance(dim, ShapeSymbol):
-            found: Sequence[Dim] = self._bound(parameter, dim.name, bindings)
+            found = self._bound(parameter, dim.name, bindings)
+            assert isinstance(found, tuple)
             return found
         reader = Interpreter(self.source, dict(bindings), _without_symbols(self.captured))
         value = reader.value(dim)
         return (value if isinstance(value, SymbolicDim) else reader.static(dim, f"a dim of '{parameter.name}'"),)
 
-    def _bound(self, parameter: Parameter, name: str, bindings: Bindings) -> Any:
+    def _bound(self, parameter: Parameter, name: str, bindings: Bindings) -> object:
         if name not in bindings:
             raise self.source.error(
                 parameter.node, f"'{name}' in the type of '{parameter.name}' is not known from the inputs: "
@@ -277,7 +287,7 @@ class PrimFunc:
         return self.source.error(parameter.node, f"'{parameter.name}' of '{self.name}' cannot be {found}: {why}")
 
 
-def _without_symbols(captured: dict[str, Any]) -> dict[str, Any]:
+def _without_symbols(captured: dict[str, object]) -> dict[str, object]:
     return {name: value for name, value in captured.items() if not isinstance(value, _SYMBOLS)}
 
 
@@ -286,7 +296,7 @@ def _is_stored_as(found: TensorType, wanted: TensorType) -> bool:
     return found.shape == wanted.shape and found.dtype.storage == wanted.dtype.mlir
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     return str(tuple(value)) if isinstance(value, (tuple, list)) else str(value)
 
 
@@ -298,21 +308,45 @@ def _count(prim: PrimFunc, what: str, parameters: Sequence[Parameter], given: Se
         )
 
 
-def _current_or_new_context() -> Any:
+def _current_or_new_context() -> ir.Context:
     from mirlo.dialects.context import make_context
 
     return ir.Context.current or make_context()
 
 
+@overload
 def prim_func(
-    function: Callable[..., Any] | None = None,
+    function: Callable[..., object],
     *,
     kind: str | None = None,
     buffers: bool = False,
     name: str | None = None,
     attrs: dict[str, str] | None = None,
     _depth: int = 1,
-) -> Any:
+) -> PrimFunc: ...
+
+
+@overload
+def prim_func(
+    function: None = None,
+    *,
+    kind: str | None = None,
+    buffers: bool = False,
+    name: str | None = None,
+    attrs: dict[str, str] | None = None,
+    _depth: int = 1,
+) -> Callable[[Callable[..., object]], PrimFunc]: ...
+
+
+def prim_func(
+    function: Callable[..., object] | None = None,
+    *,
+    kind: str | None = None,
+    buffers: bool = False,
+    name: str | None = None,
+    attrs: dict[str, str] | None = None,
+    _depth: int = 1,
+) -> PrimFunc | Callable[[Callable[..., object]], PrimFunc]:
     """Make a prim function of a Python function, which is parsed and never executed.
 
     `kind` declares its kind for fusion ("elementwise", "reduce", ...) instead of the analysis. `buffers=True` keeps
@@ -324,7 +358,7 @@ def prim_func(
     frame = sys._getframe(_depth)
     attributes = {**(attrs or {}), **({KIND: f'"{kind}"'} if kind else {})}
 
-    def decorate(decorated: Callable[..., Any]) -> PrimFunc:
+    def decorate(decorated: Callable[..., object]) -> PrimFunc:
         tree, source = parse_object(decorated)
         made = parse_prim_func(tree, source, captured_names(decorated, tree, frame), attributes, buffers)
         return made.renamed(name) if name else made
@@ -333,9 +367,9 @@ def prim_func(
 
 
 def parse_prim_func(
-    tree: ast.FunctionDef,
+    tree: ast.stmt,
     source: ScriptSource,
-    captured: dict[str, Any],
+    captured: dict[str, object],
     attributes: dict[str, str],
     buffers: bool = False,
 ) -> PrimFunc:
@@ -370,7 +404,7 @@ def _stored_names(tree: ast.FunctionDef) -> set[str]:
     return {store.value.id for store in stores if isinstance(store.value, ast.Name)}
 
 
-def _parameter(reader: Interpreter, argument: Any) -> Parameter:
+def _parameter(reader: Interpreter, argument: ast.arg) -> Parameter:
     wanted = 'T.Buffer[(M, N), "f32"] or T.Out[(M, N), "f32"]'
     note = argument.annotation
     if isinstance(note, ast.Constant) and isinstance(note.value, str):
@@ -380,7 +414,7 @@ def _parameter(reader: Interpreter, argument: Any) -> Parameter:
         inside = ast.copy_location(ast.Tuple(note.args, ast.Load()), note)
         note = ast.copy_location(ast.Subscript(note.func, inside, ast.Load()), note)
     word = reader.value(note.value) if isinstance(note, ast.Subscript) else None
-    if not isinstance(word, Word) or word.name not in ("Buffer", "Out"):
+    if not isinstance(note, ast.Subscript) or not isinstance(word, Word) or word.name not in ("Buffer", "Out"):
         raise reader.error(note or argument, f"parameter '{argument.arg}' needs a type: {wanted}")
     parts = note.slice.elts if isinstance(note.slice, ast.Tuple) else []
     if len(parts) != 2:
@@ -388,14 +422,15 @@ def _parameter(reader: Interpreter, argument: Any) -> Parameter:
     return Parameter(argument.arg, word.name == "Out", _shape(reader, parts[0]), _element(reader, parts[1]), argument)
 
 
-def _shape(reader: Interpreter, node: Located) -> Any:
+def _shape(reader: Interpreter, node: ast.expr) -> tuple[ShapePart, ...]:
     """Return dims that are numbers or symbols; others stay syntax, evaluated when the symbols are bound."""
     elements = node.elts if isinstance(node, (ast.Tuple, ast.List)) else [node]
-    dims = []
+    dims: list[ShapePart] = []
     for element in elements:
         plain = element.value if isinstance(element, ast.Starred) else element
+        symbol = reader.captured.get(plain.id) if isinstance(plain, ast.Name) else None
         if any(isinstance(n, ast.Name) and isinstance(reader.captured.get(n.id), DimSymbol) for n in ast.walk(plain)):
-            dims.append(reader.captured[plain.id] if isinstance(plain, ast.Name) else plain)
+            dims.append(symbol if isinstance(symbol, DimSymbol) else plain)
             continue
         value = reader.value(plain)
         for dim in reader.flat(value):
@@ -418,7 +453,3 @@ def _element(reader: Interpreter, node: Located) -> DType | TypeSymbol:
 
 _PRINTED = re.compile(r"[xyt]\d+")
 """The names that the printer of scripts gives to buffers."""
-
-
-def _is_written(value: Any) -> bool:
-    return isinstance(value, TensorBuffer) and value.tensor is not None

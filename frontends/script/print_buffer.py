@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.buffers import PARALLEL, START, WORKSPACE
@@ -16,7 +16,7 @@ _ENDS = ("func.return", "scf.yield", "tir.yield")
 _LOOPS = {"serial": "serial", "parallel": "parallel", "vectorized": "vectorized", "unrolled": "unrolled"}
 
 
-def print_buffer_form(function: Any, name: str, inputs: int | None) -> list[str]:
+def print_buffer_form(function: ir.OpView | ir.Operation, name: str, inputs: int | None) -> list[str]:
     """Return the definition without its decorator; `inputs` is the number of read-only parameters, if known."""
     op = function.operation
     entry = op.regions[0].blocks[0]
@@ -33,11 +33,11 @@ def print_buffer_form(function: Any, name: str, inputs: int | None) -> list[str]
     return [f"def {name}({', '.join(parameters)}):", *(INDENT + line for line in body or ["pass"])]
 
 
-def _first_written(function: ir.OpView, arguments: list[Any]) -> int:
+def _first_written(function: ir.Operation | ir.OpView, arguments: Sequence[ir.Value]) -> int:
     """Return the first output: the first parameter that is stored to, at the latest the last one."""
-    written: set[Any] = set()
+    written: set[ir.Value] = set()
 
-    def visit(op: ir.Operation | ir.OpView) -> Any:
+    def visit(op: ir.Operation | ir.OpView) -> ir.WalkResult:
         if op.name == "memref.store" or op.name == "memref.copy":
             written.add(op.operands[1])
         return ir.WalkResult.ADVANCE
@@ -49,11 +49,11 @@ def _first_written(function: ir.OpView, arguments: list[Any]) -> int:
 class _BufferPrinter:
     """Prints the statements of a function; a load is part of its user's statement unless a store intervenes."""
 
-    def __init__(self, workspace: Any):
+    def __init__(self, workspace: ir.Value | None):
         self.workspace = workspace
         self.buffers: dict[ir.Value, str] = {}
         self.scalars = ScalarPrinter(self.leaf)
-        self.pending: list[Any] = []
+        self.pending: list[ir.Value] = []
         self.lines: list[str] = []
         self.counts: dict[str, int] = {}
 
@@ -61,7 +61,7 @@ class _BufferPrinter:
         self.counts[prefix] = self.counts.get(prefix, -1) + 1
         return f"{prefix}{self.counts[prefix]}"
 
-    def allocations(self, entry: Any) -> list[str]:
+    def allocations(self, entry: ir.Block) -> list[str]:
         """Return scratch memory: on the stack, and parts of the workspace by offset."""
         local, views = [], []
         for wrapped in entry.operations:
@@ -90,7 +90,7 @@ class _BufferPrinter:
             return None
         return self.element(op.operands[0], list(op.operands)[1:])
 
-    def element(self, buffer: Any, indices: list[Any]) -> str:
+    def element(self, buffer: ir.Value, indices: list[ir.Value]) -> str:
         return f"{self.buffer(buffer)}[{index_text([self.scalars.text(v, typed=False) for v in indices])}]"
 
     def buffer(self, value: ir.Value) -> str:
@@ -141,7 +141,7 @@ class _BufferPrinter:
             for operand in value.owner.operands:
                 self._forget(operand)
 
-    def flush(self, *used: Any) -> None:
+    def flush(self, *used: ir.Value) -> None:
         """Assign names to pending values that the next statement does not use: they may be used later."""
         for value in used:
             self._forget(value)
@@ -189,7 +189,7 @@ class _BufferPrinter:
         word = "T.parallel_range" if PARALLEL in op.attributes else "range"
         self._nested(op.regions[0].blocks[0], f"{word}({', '.join(listed)})")
 
-    def _nested(self, body: Any, loop: str) -> None:
+    def _nested(self, body: ir.Block, loop: str) -> None:
         name = self.fresh("i")
         self.scalars.names[body.arguments[0]] = name
         self.lines.append(f"for {name} in {loop}:")
@@ -198,8 +198,9 @@ class _BufferPrinter:
     def _indented(self, lines: list[str]) -> None:
         self.lines += [INDENT + line for line in lines or ["pass"]]
 
-    def _print_tir_for(self, op: Any) -> None:
-        view: For = op.opview
+    def _print_tir_for(self, op: ir.Operation) -> None:
+        view = op.opview
+        assert isinstance(view, For)
         bounds = list(op.operands)
         self.flush(*bounds)
         low, high = (self.scalars.text(v, typed=False) for v in bounds)
@@ -246,8 +247,9 @@ class _BufferPrinter:
             call = f"{self.scalars.names[op.results[0]]} = {call}"
         self.lines.append(call)
 
-    def _print_tir_call_extern(self, op: Any) -> None:
-        view: CallExtern = op.opview
+    def _print_tir_call_extern(self, op: ir.Operation) -> None:
+        view = op.opview
+        assert isinstance(view, CallExtern)
         self.flush(*op.operands)
         arguments = [f'"{view.function}"']
         for value in op.operands:

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.attributes import REQUIRED
 from mirlo.dialects.core.dense import read_dense
 from mirlo.dialects.core.dims import SymbolicDim
 from mirlo.dialects.core.dtypes import DType
-from mirlo.dialects.core.op import OpError, infer_results
+from mirlo.dialects.core.op import DialectOp, OpError, infer_results
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
+from mirlo.dialects.relax.constant import Constant
 from mirlo.frontends.script.print_scalar import NotPrintable, quoted
 from mirlo.frontends.script.print_tensor import INDENT, tuple_text
 
+if TYPE_CHECKING:
+    import numpy as np
+
+
 _NAMED = ("relax.call_tir", "relax.call_dps_packed", "relax.call_packed")
 
+NestedNumbers: TypeAlias = "float | np.generic | list[NestedNumbers]"
 
-def tensor_text(mlir_type: ir.Type, name: Any = "") -> str:
+
+def tensor_text(mlir_type: ir.Type, name: str | None = "") -> str:
     """Return `R.Tensor[(2, "n"), "f32"]`, with the user's name as the third part unless it is None."""
     found = TensorType.from_mlir(mlir_type)
     if found is None or found.to_mlir() != mlir_type:
@@ -27,7 +34,7 @@ def tensor_text(mlir_type: ir.Type, name: Any = "") -> str:
     return f'R.Tensor[{dims}, "{found.dtype}"{"" if name == "" else f", {None if name is None else quoted(name)}"}]'
 
 
-def print_graph(function: ir.OpView, name: str, callees: dict[str, str]) -> list[str]:
+def print_graph(function: ir.Operation | ir.OpView, name: str, callees: dict[str, str]) -> list[str]:
     """Return the definition without its decorator; `callees` are the names of symbols in the script."""
     op = function.operation
     entry = op.regions[0].blocks[0]
@@ -50,7 +57,7 @@ def print_graph(function: ir.OpView, name: str, callees: dict[str, str]) -> list
     return [f"def {name}({', '.join(parameters)}) -> {result}:", *(INDENT + line for line in lines)]
 
 
-def _names(op: ir.Operation | ir.OpView, attribute: str, count: int) -> list[Any]:
+def _names(op: ir.Operation | ir.OpView, attribute: str, count: int) -> list[str | None]:
     if attribute not in op.attributes:
         return [None] * count
     names = []
@@ -105,7 +112,7 @@ class _GraphPrinter:
         view = op.opview
         _only(op, tuple(cls._attributes))
         parts: list[str] = []
-        given: list[Any] = []
+        given: list[ir.Value | list[ir.Value] | None] = []
         by_name = False
         for field in cls._operand_layout.fields:
             value = getattr(view, field.name)
@@ -124,7 +131,9 @@ class _GraphPrinter:
             parts.append(out)
         return f"R.{short}({', '.join(parts)})"
 
-    def _inferred(self, cls: Any, given: list[Any], attributes: dict[str, Any]) -> list[Any]:
+    def _inferred(
+        self, cls: type[DialectOp], given: list[ir.Value | list[ir.Value] | None], attributes: dict[str, object]
+    ) -> list[ir.Type]:
         try:
             return [t.to_mlir() for t in infer_results(cls, given, attributes)]
         except OpError:
@@ -143,7 +152,8 @@ def _out_text(types: list[ir.Type]) -> str:
     return f"out={texts[0] if len(texts) == 1 else '(' + ', '.join(texts) + ')'}"
 
 
-def _constant_text(view: Any) -> str:
+def _constant_text(view: ir.OpView) -> str:
+    assert isinstance(view, Constant)
     kind = TensorType.from_mlir(view.output.type)
     if kind is None:
         raise NotPrintable(f"a constant of {view.output.type}")
@@ -158,7 +168,7 @@ def _constant_text(view: Any) -> str:
     return f'R.const({_nested(array.astype(object).tolist())}, "{kind.dtype}")'
 
 
-def _nested(value: Any) -> str:
+def _nested(value: NestedNumbers) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(_nested, value))}]"
     return _number_text(value.item() if hasattr(value, "item") else value)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.block import REDUCE, SPATIAL
-from mirlo.dialects.tir.view import BlockView, PrimView
+from mirlo.dialects.tir.view import BlockView, OperandView, PrimView
 from mirlo.frontends.script.print_scalar import ATOM, NotPrintable, ScalarPrinter, number_text, quoted, scalar_dtype
 
 INDENT = "    "
@@ -32,7 +30,7 @@ def index_text(items: list[str]) -> str:
     return ", ".join(items) if items else "()"
 
 
-def print_tensor_form(function: ir.OpView, name: str) -> list[str]:
+def print_tensor_form(function: ir.Operation | ir.OpView, name: str) -> list[str]:
     """Return the definition without its decorator."""
     view = PrimView(function)
     if view.others or not view.blocks:
@@ -96,7 +94,7 @@ class _BlockPrinter:
         for argument, output in zip(block.accumulators, block.outputs, strict=False):
             self.printer.names[argument] = f"{names[output.value]}[{self.point}]"
 
-    def access(self, operand: Any) -> str:
+    def access(self, operand: OperandView) -> str:
         indices = [affine_text(expr, self.axes)[0] for expr in operand.map.results]
         name = self.names[operand.value]
         if operand.outside is None:
@@ -176,7 +174,7 @@ def _count_uses(value: ir.Value) -> int:
     return sum(1 for _ in value.uses)
 
 
-_AFFINE = {
+_AFFINE: dict[type[ir.AffineExpr], tuple[str, int]] = {
     ir.AffineAddExpr: ("+", 8),
     ir.AffineMulExpr: ("*", 9),
     ir.AffineFloorDivExpr: ("//", 9),
@@ -184,7 +182,7 @@ _AFFINE = {
 }
 
 
-def affine_text(expr: Any, axes: list[str]) -> tuple[str, int]:
+def affine_text(expr: ir.AffineExpr, axes: list[str]) -> tuple[str, int]:
     """Return an affine expression and its precedence."""
     if isinstance(expr, ir.AffineDimExpr):
         return axes[expr.position], ATOM

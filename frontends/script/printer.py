@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import keyword
 import re
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import symbol_name
@@ -30,7 +29,7 @@ _PRINTED_ATTRIBUTES = (
 )
 
 
-def script_of(thing: Any) -> str:
+def script_of(thing: ir.Module | ir.OpView | ir.Operation) -> str:
     """Return a module or a function as script.
 
     Each function is parsed again to verify that it is the same; one that differs, or has operations without script
@@ -46,7 +45,7 @@ def script_of(thing: Any) -> str:
     raise ScriptError(f"script_of takes a module or a function, got '{op.name}'")
 
 
-def _module(op: Any) -> str:
+def _module(op: ir.Operation) -> str:
     members = [o.operation for o in op.regions[0].blocks[0].operations]
     names: dict[str, str] = {}
     for member in members:
@@ -71,11 +70,11 @@ def _identifier(symbol: str, taken: set[str]) -> str:
     return name
 
 
-def _inputs_of(members: list[Any]) -> dict[str, int]:
+def _inputs_of(members: list[ir.Operation]) -> dict[str, int]:
     """Return the number of inputs of prim functions that a graph calls."""
     found: dict[str, int] = {}
 
-    def visit(op: Any) -> Any:
+    def visit(op: ir.Operation) -> ir.WalkResult:
         if op.name == "relax.call_tir":
             found[op.opview.callee] = len(op.operands)
         return ir.WalkResult.ADVANCE
@@ -90,7 +89,7 @@ class _Printer:
         self.names = names
         self.inputs = inputs
 
-    def function(self, op: Any, prefix: str) -> list[str]:
+    def function(self, op: ir.Operation, prefix: str) -> list[str]:
         """Return a definition with its decorator, or MLIR text."""
         symbol = symbol_name(op)
         name = self.names.get(symbol) or _identifier(symbol or "ir", set())
@@ -104,7 +103,7 @@ class _Printer:
         except NotPrintable:
             return _mlir_lines(op, name)
 
-    def _prim(self, op: Any, symbol: str, name: str, prefix: str) -> list[str]:
+    def _prim(self, op: ir.Operation, symbol: str, name: str, prefix: str) -> list[str]:
         tensors = is_tensor_form(op)
         body = print_tensor_form(op, name) if tensors else print_buffer_form(op, name, self.inputs.get(symbol))
         decorator = self._decorator(op, "T.prim_func", symbol, name, () if tensors else ("buffers=True",))
@@ -122,7 +121,7 @@ class _Printer:
                 raise NotPrintable("its script parses to something else")
         return lines
 
-    def _decorator(self, op: Any, word: str, symbol: str, name: str, options: tuple[str, ...] = ()) -> str:
+    def _decorator(self, op: ir.Operation, word: str, symbol: str, name: str, options: tuple[str, ...] = ()) -> str:
         parts = list(options)
         if symbol != name:
             parts.append(f"name={quoted(symbol)}")
@@ -139,7 +138,7 @@ class _Printer:
         return f"@{word}({', '.join(parts)})" if parts else f"@{word}"
 
 
-def _attribute_texts(op: Any, said: tuple[str, ...]) -> list[str]:
+def _attribute_texts(op: ir.Operation, said: tuple[str, ...]) -> list[str]:
     texts = []
     for i in range(len(op.attributes)):
         named = op.attributes[i]
@@ -148,7 +147,7 @@ def _attribute_texts(op: Any, said: tuple[str, ...]) -> list[str]:
     return texts
 
 
-def _mlir_lines(op: Any, name: str) -> list[str]:
+def _mlir_lines(op: ir.Operation, name: str) -> list[str]:
     text = op.get_asm(assume_verified=True, use_local_scope=True)
     if '"""' in text or "\\" in text:
         return [f"{name} = T.mlir({text!r})"]

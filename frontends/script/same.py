@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.attributes import REQUIRED
+from mirlo.dialects.core.attributes import REQUIRED, Attribute
 from mirlo.dialects.tir.view import NAMES
 
 _PURE_DIALECTS = ("arith", "math", "affine", "index")
@@ -15,31 +13,33 @@ _MEMORY = frozenset({"memref.alloca", "memref.alloc"})
 _VIEWS = frozenset({"memref.view", "memref.reinterpret_cast", "memref.subview", "memref.cast"})
 _DEFAULTS = {"fastmath": "#arith.fastmath<none>", "overflowFlags": "#arith.overflow<none>"}
 _LAYOUT = ("operandSegmentSizes", "resultSegmentSizes")
+BlockKey = tuple[tuple[str, ...], tuple[int, ...]]
+"""The types of arguments, and the numbers of what is listed in order."""
 
 
-def same_ir(left: Any, right: Any) -> bool:
+def same_ir(left: ir.OpView | ir.Operation | ir.Module, right: ir.OpView | ir.Operation | ir.Module) -> bool:
     """Return whether two operations, functions or modules are equal up to the order of pure operations."""
-    keys: dict[Any, int] = {}
+    keys: dict[tuple[object, ...], int] = {}
     return _Fingerprint(keys).of(left.operation) == _Fingerprint(keys).of(right.operation)
 
 
 class _Fingerprint:
     """Value numbering in which equal computations get equal numbers; operations with effects are listed in order."""
 
-    def __init__(self, keys: dict[Any, int]):
+    def __init__(self, keys: dict[tuple[object, ...], int]):
         self.keys = keys
-        self.values: dict[Any, Any] = {}
+        self.values: dict[ir.Value, int] = {}
         self.memory = 0
         self.version = 0
         self.depth = 0
 
-    def of(self, op: ir.Operation | ir.OpView) -> Any:
+    def of(self, op: ir.Operation | ir.OpView) -> int:
         return self._key(op, effects=True)
 
-    def _number(self, key: Any) -> int:
+    def _number(self, key: tuple[object, ...]) -> int:
         return self.keys.setdefault(key, len(self.keys))
 
-    def _value(self, value: ir.Value) -> Any:
+    def _value(self, value: ir.Value) -> int:
         found = self.values.get(value)
         if found is None:
             # Memory is numbered at its first use, wherever it is allocated.
@@ -47,7 +47,7 @@ class _Fingerprint:
             found = self.values[value] = self._number(("memory", self.memory, str(value.type)))
         return found
 
-    def _key(self, op: ir.Operation | ir.OpView, effects: bool) -> Any:
+    def _key(self, op: ir.Operation | ir.OpView, effects: bool) -> int:
         operands = tuple(self._value(v) for v in op.operands)
         regions = tuple(self._region(region) for region in op.regions)
         if op.name == "scf.if" and len(regions) == 2 and regions[1] and not any(regions[1][0][1][:-1]):
@@ -55,16 +55,16 @@ class _Fingerprint:
         types = tuple(str(r.type) for r in op.results)
         return self._number((op.name, operands, _attributes(op), types, regions, self.version if effects else -1))
 
-    def _region(self, region: ir.Region) -> tuple[Any, ...]:
+    def _region(self, region: ir.Region) -> tuple[BlockKey, ...]:
         return tuple(self._block(block) for block in region.blocks)
 
-    def _block(self, block: ir.Block) -> tuple[Any, ...]:
+    def _block(self, block: ir.Block) -> BlockKey:
         self.depth += 1
         types = []
         for i, argument in enumerate(block.arguments):
             types.append(str(argument.type))
             self.values[argument] = self._number(("argument", self.depth, i, str(argument.type)))
-        listed: list[Any] = []
+        listed: list[int] = []
         for wrapped in block.operations:
             op = wrapped.operation
             if op.name in _MEMORY:
@@ -108,7 +108,7 @@ def _attributes(op: ir.Operation | ir.OpView) -> tuple[tuple[str, str], ...]:
     return tuple(sorted(found))
 
 
-def _has_default(declared: Any, attribute: ir.Attribute) -> bool:
+def _has_default(declared: Attribute, attribute: ir.Attribute) -> bool:
     """Return whether an attribute has its default value."""
     if declared.default is None or declared.default is REQUIRED or not declared.accepts(attribute):
         return False

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import inspect
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from types import FrameType
 
 from mirlo.dialects.bindings import ir
 from mirlo.frontends.script.errors import ScriptError
@@ -36,13 +36,13 @@ class ScriptSource:
         place = f"{self.file}:{self.first_line + row}:{self.indentation + start + 1}"
         return ScriptError(problem, place, line, start, width)
 
-    def location(self, node: Located) -> Any:
+    def location(self, node: Located) -> ir.Location:
         """Return the location of a node for the IR made from it."""
         column = self.indentation + node.col_offset + 1
         return ir.Location.file(self.file, self.first_line + node.lineno - 1, column)
 
 
-def parse_object(thing: Callable[..., Any] | type) -> tuple[Any, ScriptSource]:
+def parse_object(thing: Callable[..., object] | type) -> tuple[ast.stmt, ScriptSource]:
     """Parse the definition of a function or class."""
     try:
         lines, first = inspect.getsourcelines(thing)
@@ -59,13 +59,13 @@ def parse_object(thing: Callable[..., Any] | type) -> tuple[Any, ScriptSource]:
     return _parse(dedented, source).body[0], source
 
 
-def parse_text(text: str, file: str = "<script>") -> tuple[Any, ScriptSource]:
+def parse_text(text: str, file: str = "<script>") -> tuple[ast.Module, ScriptSource]:
     """Parse a script given as text."""
     source = ScriptSource(file, tuple(text.splitlines()))
     return _parse(text, source), source
 
 
-def _parse(text: str, source: ScriptSource) -> Any:
+def _parse(text: str, source: ScriptSource) -> ast.Module:
     try:
         return ast.parse(text)
     except SyntaxError as error:
@@ -75,20 +75,22 @@ def _parse(text: str, source: ScriptSource) -> Any:
         raise ScriptError(error.msg, place, shown, (error.offset or 1) - 1) from None
 
 
-def names_read(tree: ast.FunctionDef) -> set[str]:
+def names_read(tree: ast.AST) -> set[str]:
     """Return all names in a piece of syntax."""
     return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
 
 
-def captured_names(function: Callable[..., Any], tree: ast.FunctionDef, frame: Any = None) -> dict[str, Any]:
+def captured_names(
+    function: Callable[..., object] | type, tree: ast.AST, frame: FrameType | None = None
+) -> dict[str, object]:
     """Return the current values of names that a function captures.
 
     `frame` is where it is defined: names that only its annotations use are in no closure.
     """
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     scope = getattr(function, "__globals__", None) or getattr(frame, "f_globals", {})
     code = getattr(function, "__code__", None)
-    cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True)) if code else {}
+    cells = dict(zip(code.co_freevars, getattr(function, "__closure__", None) or (), strict=True)) if code else {}
     around = _enclosing(frame)
     for name in names_read(tree):
         if name in cells:
@@ -103,9 +105,9 @@ def captured_names(function: Callable[..., Any], tree: ast.FunctionDef, frame: A
     return found
 
 
-def _enclosing(frame: Any) -> list[Any]:
+def _enclosing(frame: FrameType | None) -> list[Mapping[str, object]]:
     """Return the local names of the functions and classes around a definition."""
-    found = []
+    found: list[Mapping[str, object]] = []
     file = frame.f_code.co_filename if frame is not None else None
     while frame is not None and frame.f_code.co_filename == file and frame.f_locals is not frame.f_globals:
         found.append(frame.f_locals)

@@ -9,21 +9,25 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.core.dims import Dim, SymbolicDim
 from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.compute import Axis, Expr, PrimBuilder, TensorExpr
+from mirlo.frontends.script.buffers import ScriptBuffer
 from mirlo.frontends.script.describe import describe, is_number
 from mirlo.frontends.script.errors import NotRegular
 from mirlo.frontends.script.interpreter import Interpreter
-from mirlo.frontends.script.loops import axes_kinds, block_name, header, is_docstring, is_init, word_of
+from mirlo.frontends.script.loops import axes_kinds, block_name, call_of, header, is_docstring, is_init, word_of
 from mirlo.frontends.script.source import Located
+
+if TYPE_CHECKING:
+    from mirlo.frontends.script.words import Word
 
 
 @dataclass(eq=False)
-class TensorBuffer:
+class TensorBuffer(ScriptBuffer):
     """A buffer as a tensor: defined once a block has written it."""
 
     name: str
@@ -38,7 +42,7 @@ class TensorBuffer:
     def dtype(self) -> DType:
         return self.type.dtype
 
-    def read(self, indices: Sequence[Any], outside: Any = None) -> Expr:
+    def read(self, indices: Sequence[Expr], outside: float | None = None) -> Expr:
         if self.tensor is None:
             raise NotRegular(f"'{self.name}' is read before a block has written it")
         return self.tensor.at(*indices, outside=outside)
@@ -58,7 +62,7 @@ class _Block:
     name: str
     spatial: tuple[LoopVariable, ...]
     reduce: tuple[LoopVariable, ...]
-    init: dict[TensorBuffer, Any]
+    init: dict[TensorBuffer, float]
     current: dict[TensorBuffer, Expr | None]
     reads: list[Expr]
 
@@ -73,73 +77,75 @@ class TensorForm(Interpreter):
         for node in statements:
             self.statement(node)
 
-    def statement(self, node: Located) -> None:
+    def statement(self, node: ast.stmt) -> None:
         if self.block is not None:
             self.in_block(node)
         elif isinstance(node, ast.For):
             self.builder.loc = self.source.location(node)
             self.nest(node)
         elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-            self.names[node.targets[0].id] = self._declared(node)
+            self.names[node.targets[0].id] = self._declared(node.targets[0].id, node.value)
         elif not isinstance(node, ast.Pass) and not is_docstring(node):
             raise NotRegular(f"there is {describe(node)} outside of the loop nests")
 
-    def _declared(self, node: Any) -> Any:
+    def _declared(self, name: str, given: ast.expr) -> object:
         """Return a constant, or a buffer that a block will write."""
-        name = node.targets[0].id
-        if word_of(self, node.value) != "alloc":
-            value = self.value(node.value)
+        call = call_of(self, given, "alloc")
+        if call is None:
+            value = self.value(given)
             if isinstance(value, Expr):
                 raise NotRegular(f"the scalar '{name}' is computed outside of the loop nests")
             return value
-        call = node.value
         if len(call.args) != 2 or call.keywords:
             raise NotRegular(f"buffer '{name}' has a scope")
         return TensorBuffer(name, TensorType(self.shape(call.args[0]), self.element_type(call.args[1])))
 
     # A loop nest
 
-    def nest(self, node: Any) -> None:
+    def nest(self, node: ast.For) -> None:
         variables: list[LoopVariable] = []
         while True:
             variables += self._loops(node)
             if len(node.body) != 1 or not isinstance(node.body[0], ast.For):
                 break
             node = node.body[0]
-        name = block_name(self, node.body[0]) if len(node.body) == 1 else None
-        if name is not None:
-            self._explicit_block(name or "block", node.body[0].body, variables)
+        only = node.body[0]
+        name = block_name(self, only) if len(node.body) == 1 else None
+        if name is not None and isinstance(only, ast.With):
+            self._explicit_block(name or "block", only.body, variables)
         else:
             self._plain_nest(node.body, variables)
 
-    def _loops(self, node: Any) -> list[LoopVariable]:
+    def _loops(self, node: ast.For) -> list[LoopVariable]:
         """Bind the names of one `for` and return its indices."""
         loop = header(self, node)
         if loop.kind not in ("grid", "serial", "range") or loop.step != 1 or any(low != 0 for low in loop.lower):
             raise NotRegular(f"there is a loop of kind T.{loop.kind} that requires an order or a part")
-        if not all(isinstance(extent, (int, SymbolicDim)) for extent in loop.upper):
+        made = [LoopVariable(extent) for extent in loop.upper if isinstance(extent, (int, SymbolicDim))]
+        if len(made) != len(loop.upper):
             raise NotRegular("a bound of a loop is computed")
-        made = [LoopVariable(extent) for extent in loop.upper]
         self._bind(node.target, tuple(made) if loop.as_tuple or len(made) != 1 else made[0])
         return made
 
-    def _bind(self, target: ast.expr, value: Any) -> None:
+    def _bind(self, target: ast.expr, value: object) -> None:
         for name, item in self.unpack(target, value):
             self.names[name] = item
 
-    def _explicit_block(self, name: str, body: Sequence[Any], variables: list[LoopVariable]) -> None:
+    def _explicit_block(self, name: str, body: Sequence[ast.stmt], variables: list[LoopVariable]) -> None:
         spatial: list[LoopVariable] = []
         reduce: list[LoopVariable] = []
-        bound: list[tuple[Any, Any]] = []
+        bound: list[tuple[ast.expr, object]] = []
         rest = list(body)
-        while rest and isinstance(rest[0], ast.Assign) and word_of(self, rest[0].value) == "axes":
-            node = rest.pop(0)
-            letters, arguments = axes_kinds(self, node.value)
-            values: list[Any] = []
+        while (
+            rest and isinstance(node := rest[0], ast.Assign) and (axes := call_of(self, node.value, "axes")) is not None
+        ):
+            rest.pop(0)
+            letters, arguments = axes_kinds(self, axes)
+            values: list[object] = []
             for letter, argument in zip(letters, arguments, strict=True):
                 value = self._loop_variables(argument)
                 values.append(value)
-                (spatial if letter == "S" else reduce).extend(self.flat(value))
+                (spatial if letter == "S" else reduce).extend(self._flat_variables(value))
             bound.append((node.targets[0], values[0] if len(values) == 1 else tuple(values)))
         if len({*spatial, *reduce}) != len(variables) or len(spatial) + len(reduce) != len(variables):
             raise NotRegular(f"the axes of block '{name}' are not its loops, each once")
@@ -147,33 +153,40 @@ class TensorForm(Interpreter):
             self._bind(target, value)
         self._run(name, tuple(spatial), tuple(reduce), rest)
 
-    def _loop_variables(self, node: Located) -> Any:
+    def _flat_variables(self, value: object) -> list[LoopVariable]:
+        return [variable for variable in self.flat(value) if isinstance(variable, LoopVariable)]
+
+    def _loop_variables(self, node: Located) -> object:
         value = self.value(node) if isinstance(node, ast.Name) else None
         if value is None or not all(isinstance(v, LoopVariable) for v in self.flat(value)):
             raise NotRegular("an axis of a block is no loop variable")
         return value
 
-    def _plain_nest(self, body: Sequence[Any], variables: list[LoopVariable]) -> None:
+    def _plain_nest(self, body: Sequence[ast.stmt], variables: list[LoopVariable]) -> None:
         """Read a nest without a block: `out[i, j] = ...`, or an initial value and an inner nest that adds to it."""
-        stores: list[Any] = [n for n in body if isinstance(n, ast.Assign) and isinstance(n.targets[0], ast.Subscript)]
+        targets = [n.targets[0] for n in body if isinstance(n, ast.Assign)]
+        stores = [target for target in targets if isinstance(target, ast.Subscript)]
         if not stores:
             raise NotRegular("a loop nest stores nothing, or not in its innermost loop")
-        buffer = self.value(stores[0].targets[0].value)
-        spatial = self.flat(self._stored_at(stores[0].targets[0].slice))
+        buffer = self.value(stores[0].value)
+        spatial = self._flat_variables(self._stored_at(stores[0].slice))
         if not isinstance(buffer, TensorBuffer) or set(spatial) != set(variables) or len(spatial) != len(variables):
             raise NotRegular("a nest does not store one element for each point")
-        if isinstance(body[-1], ast.For):
-            self._start_and_nest(buffer, body, tuple(spatial))
+        last = body[-1]
+        if isinstance(last, ast.For):
+            self._start_and_nest(buffer, body, last, tuple(spatial))
         else:
             self._run(buffer.name, tuple(spatial), (), body)
 
-    def _stored_at(self, node: Located) -> Any:
+    def _stored_at(self, node: Located) -> object:
         if isinstance(node, ast.Tuple):
             return tuple(self._loop_variables(e.value if isinstance(e, ast.Starred) else e) for e in node.elts)
         return self._loop_variables(node)
 
-    def _start_and_nest(self, buffer: TensorBuffer, body: Sequence[Any], spatial: tuple[LoopVariable, ...]) -> None:
-        start, node = body[0], body[-1]
+    def _start_and_nest(
+        self, buffer: TensorBuffer, body: Sequence[ast.stmt], node: ast.For, spatial: tuple[LoopVariable, ...]
+    ) -> None:
+        start = body[0]
         number = self.value(start.value) if len(body) == 2 and isinstance(start, ast.Assign) else None
         if not is_number(number):
             raise NotRegular("a nest does more than to set a start value and to add to it")
@@ -189,7 +202,7 @@ class TensorForm(Interpreter):
 
     def _run(
         self, name: str, spatial: tuple[LoopVariable, ...], reduce: tuple[LoopVariable, ...], body: Sequence[ast.stmt],
-        init: dict[TensorBuffer, Any] | None = None,
+        init: dict[TensorBuffer, float] | None = None,
     ) -> None:  # fmt: skip
         axes: dict[LoopVariable, Expr] = {v: Axis(i) for i, v in enumerate((*spatial, *reduce))}
         outer = dict(self.names)
@@ -205,17 +218,17 @@ class TensorForm(Interpreter):
             self.block = None
             self.names = outer
 
-    def _with_axes(self, value: Any, axes: dict[LoopVariable, Expr]) -> Any:
+    def _with_axes(self, value: object, axes: dict[LoopVariable, Expr]) -> object:
         if isinstance(value, tuple) and any(isinstance(v, LoopVariable) for v in value):
             return tuple(self._with_axes(v, axes) for v in value)
         return axes.get(value, value) if isinstance(value, LoopVariable) else value
 
-    def in_block(self, node: Any) -> None:
+    def in_block(self, node: ast.stmt) -> None:
         """Read a statement at one point of the domain."""
         assert self.block is not None
         if is_docstring(node) or isinstance(node, ast.Pass):
             return
-        if is_init(self, node):
+        if isinstance(node, ast.With) and is_init(self, node):
             self._init(node)
         elif isinstance(node, ast.Assign) and len(node.targets) == 1:
             self._assign(node, node.targets[0])
@@ -231,7 +244,7 @@ class TensorForm(Interpreter):
         else:
             raise NotRegular(f"there is {describe(node)} in a block")
 
-    def _assign(self, node: Any, target: Any) -> None:
+    def _assign(self, node: ast.Assign, target: ast.expr) -> None:
         if isinstance(target, ast.Subscript):
             self._store(target, self.value(node.value), node.value)
             return
@@ -239,11 +252,10 @@ class TensorForm(Interpreter):
             raise NotRegular("a block has axes or buffers after its first statement")
         self._bind(target, self.value(node.value))
 
-    def _init(self, node: Any) -> None:
+    def _init(self, node: ast.With) -> None:
         assert self.block is not None
         for statement in node.body:
-            target = statement.targets[0] if isinstance(statement, ast.Assign) else None
-            if not isinstance(target, ast.Subscript):
+            if not isinstance(statement, ast.Assign) or not isinstance(target := statement.targets[0], ast.Subscript):
                 raise NotRegular("the start of a reduction is more than a number")
             buffer = self._target(target)
             number = self.value(statement.value)
@@ -274,7 +286,7 @@ class TensorForm(Interpreter):
         if [i.data if i.op == "axis" else None for i in indices] != list(range(len(self.block.spatial))):
             raise NotRegular(f"'{buffer.name}' is written at other places than the block's own")
 
-    def _store(self, target: Any, value: Any, node: Any) -> None:
+    def _store(self, target: ast.Subscript, value: object, node: Located) -> None:
         assert self.block is not None
         buffer = self._target(target)
         scalar = self.stored(buffer, value, node)
@@ -282,12 +294,12 @@ class TensorForm(Interpreter):
             raise NotRegular(f"the reduction to '{buffer.name}' has no T.init")
         self.block.current[buffer] = scalar
 
-    def call_word(self, word: Any, node: Any) -> Any:
+    def call_word(self, word: Word, node: ast.Call) -> object:
         if word.name == "call_extern":
             raise NotRegular("it calls a C function")
         return super().call_word(word, node)
 
-    def read(self, buffer: Any, node: Located, indices: list[Expr], outside: Any = None) -> Expr:
+    def read(self, buffer: ScriptBuffer, node: Located, indices: list[Expr], outside: float | None = None) -> Expr:
         if self.block is None:
             raise NotRegular("an element is read outside of the loop nests")
         if buffer in self.block.current:
@@ -315,6 +327,6 @@ class TensorForm(Interpreter):
             buffer.tensor = tensor
 
 
-def _loaded(target: ast.Subscript) -> Any:
+def _loaded(target: ast.Subscript) -> ast.Subscript:
     """Return the element that a store updates, as a value."""
     return ast.copy_location(ast.Subscript(target.value, target.slice, ast.Load()), target)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,10 +32,10 @@ class Word:
     def __enter__(self) -> Any:
         return self()
 
-    def __exit__(self, *error: Any) -> None:
+    def __exit__(self, *error: object) -> None:
         return None
 
-    def __getitem__(self, what: Any) -> Any:
+    def __getitem__(self, what: object) -> Word:
         """Support annotations, which Python evaluates and the parser reads from the source."""
         return self
 
@@ -45,7 +46,7 @@ class DimSymbol:
 
     name: str
 
-    def _refuse(self, *_: object) -> Any:
+    def _refuse(self, *_: object) -> DimSymbol:
         return self
 
     # Python evaluates annotations such as T.Buffer[(M // 4, 2 * N), "f32"], so any arithmetic must work.
@@ -59,7 +60,7 @@ class ShapeSymbol:
 
     name: str
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[ShapeSymbol]:
         yield self
 
 

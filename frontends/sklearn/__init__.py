@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mirlo.frontends.foreign import ConvertedModel, ExampleInputs
 
 
 class _SklearnFrontend:
     """Opens fitted estimators, transformers and pipelines."""
 
-    def convert(self, model: Any, example: ExampleInputs) -> ConvertedModel:
+    def convert(self, model: object, example: ExampleInputs) -> ConvertedModel:
         """Convert an estimator."""
         from mirlo.frontends.sklearn.convert import convert_estimator
 

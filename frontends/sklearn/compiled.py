@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from mirlo.frontends.foreign import FrontendError
+from mirlo.frontends.foreign import CompiledModel, FrontendError, InputSpec
+
+if TYPE_CHECKING:
+    import os
+
+    import pandas
 
 METHODS = ("predict", "predict_proba", "decision_function", "transform", "score_samples")
 """Methods of estimators from rows of data to arrays."""
 TOLERANCE = 1e-3
 """Relative difference within which an output is the result of a method: f32 against f64."""
+
+
+Rows: TypeAlias = "np.ndarray | pandas.DataFrame"
 
 
 class CompiledEstimator:
@@ -23,9 +31,9 @@ class CompiledEstimator:
     `executable` is the compiled model, `estimator` the original.
     """
 
-    predict: Callable[[Any], np.ndarray]
+    predict: Callable[[Rows], np.ndarray]
 
-    def __init__(self, executable: Any, estimator: Any, rows: Any) -> None:
+    def __init__(self, executable: CompiledModel, estimator: object, rows: Rows) -> None:
         self.executable = executable
         self.estimator = estimator
         found = self._outputs(rows)
@@ -42,7 +50,7 @@ class CompiledEstimator:
                     "rows of the example; its converter does not support how it is set up"
                 )
 
-    def save(self, path: Any) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
         """Write the compiled model to a `.mirlo` file."""
         self.executable.save(path)
 
@@ -55,11 +63,11 @@ class CompiledEstimator:
     def __repr__(self) -> str:
         return f"<CompiledEstimator of {type(self.estimator).__name__}: {self.executable!r}>"
 
-    def _outputs(self, rows: Any) -> list[np.ndarray]:
+    def _outputs(self, rows: Rows) -> list[np.ndarray]:
         results = self.executable(*self._inputs(rows))
         return [np.asarray(array) for array in (results if isinstance(results, tuple) else (results,))]
 
-    def _inputs(self, rows: Any) -> list[Any]:
+    def _inputs(self, rows: Rows) -> list[np.ndarray]:
         """Return the arrays for the inputs: all data, or a column each."""
         specs = self.executable.inputs
         if hasattr(rows, "columns"):
@@ -67,10 +75,10 @@ class CompiledEstimator:
             return [_typed(column, spec) for column, spec in zip(columns, specs, strict=True)]
         return [_typed(np.asarray(rows), specs[0])]
 
-    def _method(self, index: int, expected: np.ndarray) -> Callable[[Any], np.ndarray]:
+    def _method(self, index: int, expected: np.ndarray) -> Callable[[Rows], np.ndarray]:
         rest, dtype = expected.shape[1:], expected.dtype
 
-        def compute(rows: Any) -> np.ndarray:
+        def compute(rows: Rows) -> np.ndarray:
             result = self._outputs(rows)[index]
             if not rest and result.ndim == 2 and result.shape[1] == 2:
                 result = result[:, 1]
@@ -79,7 +87,7 @@ class CompiledEstimator:
         return compute
 
 
-def _result(estimator: Any, name: str, rows: Any) -> np.ndarray | None:
+def _result(estimator: object, name: str, rows: Rows) -> np.ndarray | None:
     """Return what a method of the estimator gives for the example; None if it has no such method.
 
     Some estimators were fitted to f64 and refuse f32.
@@ -95,11 +103,12 @@ def _result(estimator: Any, name: str, rows: Any) -> np.ndarray | None:
         return np.asarray(method(rows.astype(np.float64)))
 
 
-def _typed(array: np.ndarray, spec: Any) -> np.ndarray:
+def _typed(array: np.ndarray, spec: InputSpec) -> np.ndarray:
     """Return an array in the type of an input of numbers."""
     from mirlo.runtime.dtypes import ELEMENT_TYPES, numpy_dtype
 
-    name = getattr(spec, "dtype", None) or spec.kind.name
+    kind = getattr(spec, "kind", None)
+    name = getattr(spec, "dtype", None) or str(kind and kind.name)
     return np.ascontiguousarray(array, numpy_dtype(name)) if name in ELEMENT_TYPES else array
 
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Container
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mirlo.frontends.foreign import ConvertedModel, ExampleInputs, FrontendError, require_package
-from mirlo.frontends.sklearn.compiled import CompiledEstimator
+from mirlo.frontends.sklearn.compiled import CompiledEstimator, Rows
 from mirlo.frontends.sklearn.libraries import register_libraries
+
+if TYPE_CHECKING:
+    import onnx
 
 MAX_MESSAGE = 300
 """Characters of a converter's message that are shown."""
@@ -20,7 +24,7 @@ class SklearnImportError(FrontendError):
     """An estimator that cannot be converted."""
 
 
-def convert_estimator(model: Any, example: ExampleInputs) -> ConvertedModel:
+def convert_estimator(model: object, example: ExampleInputs) -> ConvertedModel:
     """Convert an estimator; the example is rows of its data, whose type decides the type of the computation."""
     if example.kwargs or example.dynamic_shapes is not None or example.args is None or len(example.args) != 1:
         raise SklearnImportError("an estimator needs rows of its data as an example: mirlo.compile(estimator, X[:1])")
@@ -35,7 +39,7 @@ def convert_estimator(model: Any, example: ExampleInputs) -> ConvertedModel:
     return ConvertedModel(proto, lambda executable: CompiledEstimator(executable, model, rows))
 
 
-def _to_onnx(model: Any, rows: Any) -> Any:
+def _to_onnx(model: object, rows: Rows) -> onnx.ModelProto:
     """Return the ONNX model: in f64 where the data is, unless the converter has no such form."""
     if isinstance(rows, np.ndarray) and rows.dtype == np.float64:
         try:
@@ -50,12 +54,12 @@ def _to_onnx(model: Any, rows: Any) -> Any:
     return _converted(model, rows)
 
 
-def _converted(model: Any, rows: Any) -> Any:
+def _converted(model: object, rows: Rows) -> onnx.ModelProto:
     import onnx
     import skl2onnx
     from sklearn.base import is_classifier
 
-    wanted: dict[str, Any] = {}
+    wanted: dict[str, bool] = {}
     if is_classifier(model):
         wanted["zipmap"] = False
         if not hasattr(model, "predict_proba"):
@@ -75,7 +79,7 @@ def _converted(model: Any, rows: Any) -> Any:
     return made
 
 
-def _known_options(model: Any) -> Container[str]:
+def _known_options(model: object) -> Container[str]:
     """Return the names of the options that the converter of an estimator has."""
     from skl2onnx._supported_operators import sklearn_operator_name_map
     from skl2onnx.common._registration import get_converter
@@ -84,12 +88,12 @@ def _known_options(model: Any) -> Container[str]:
     return (get_converter(alias).get_allowed_options() or ()) if alias is not None else ()
 
 
-def _opsets(skl2onnx: Any) -> dict[str, int]:
+def _opsets(skl2onnx: ModuleType) -> dict[str, int]:
     """Return the operator sets to convert to: tree ensembles of the newest set are not made for all estimators."""
     return {"": min(skl2onnx.get_latest_tested_opset_version(), 21), "ai.onnx.ml": 3}
 
 
-def _describe(rows: Any) -> str:
+def _describe(rows: object) -> str:
     shape = getattr(rows, "shape", None)
     return f"a {type(rows).__name__}" + (f" of shape {tuple(shape)}" if shape is not None else "")
 

@@ -6,7 +6,6 @@ import importlib
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from mirlo.frontends.foreign import require_package
 
@@ -32,7 +31,7 @@ _CONVERTERS = (
 )
 
 
-def register_libraries(model: Any) -> None:
+def register_libraries(model: object) -> None:
     """Register the converters of the libraries whose estimators a model consists of."""
     used = set(_libraries_in(model, set()))
     for converter in _CONVERTERS:
@@ -40,7 +39,7 @@ def register_libraries(model: Any) -> None:
             _register(converter)
 
 
-def _libraries_in(value: Any, seen: set[int]) -> Iterator[str]:
+def _libraries_in(value: object, seen: set[int]) -> Iterator[str]:
     """Yield the packages of an estimator and of those among its parameters."""
     if id(value) in seen:
         return

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -96,7 +95,7 @@ class StablehloOperation(OperationView):
 
     # Constants and sizes
 
-    def scalar(self, index: int) -> Any:
+    def scalar(self, index: int) -> np.generic | None:
         """Return the element of an operand if all its elements are one known number, else None."""
         found = self.operands[index].array
         if found is None:

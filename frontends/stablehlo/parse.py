@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mirlo.dialects.bindings import ir, stablehlo
 from mirlo.frontends.stablehlo.detect import is_portable
 from mirlo.frontends.stablehlo.errors import StablehloImportError
@@ -16,7 +14,7 @@ def parse(content: bytes | str, name: str) -> ir.Module:
     extension.register_dialect(context)
     problems: list[str] = []
 
-    def note(found: Any) -> bool:
+    def note(found: ir.Diagnostic) -> bool:
         problems.append(str(found.message))
         return True
 

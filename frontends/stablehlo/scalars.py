@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from mirlo.dialects.bindings import ir
 from mirlo.frontends.stablehlo.enumerations import enumeration
+
+Scalar = np.generic | float
 
 
 class Unknown(Exception):
@@ -14,20 +19,20 @@ class Unknown(Exception):
 
 
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
-    "EQ": lambda a, b: a == b,
-    "NE": lambda a, b: a != b,
-    "LT": lambda a, b: a < b,
-    "LE": lambda a, b: a <= b,
-    "GT": lambda a, b: a > b,
-    "GE": lambda a, b: a >= b,
+    "EQ": operator.eq,
+    "NE": operator.ne,
+    "LT": operator.lt,
+    "LE": operator.le,
+    "GT": operator.gt,
+    "GE": operator.ge,
 }
 
 
 def evaluate_region(
-    operations: Sequence[ir.Operation], arguments: Sequence[ir.Value], numbers: Sequence[Any]
-) -> list[Any]:
+    operations: Sequence[ir.Operation], arguments: Sequence[ir.Value], numbers: Sequence[Scalar]
+) -> list[Scalar]:
     """Return what a region of comparisons, logic and choices returns for numbers."""
-    known: dict[ir.Value, Any] = {}
+    known: dict[ir.Value, Scalar] = {}
     known.update(zip(arguments, numbers, strict=True))
     for op in operations:
         given = [known[value] for value in op.operands]
@@ -35,7 +40,7 @@ def evaluate_region(
         if name == "return":
             return given
         if name == "compare":
-            made: Any = _COMPARE[enumeration(op, "comparison_direction")](*given)
+            made: Scalar = _COMPARE[enumeration(op, "comparison_direction")](*given)
         elif name in ("and", "or"):
             made = all(given) if name == "and" else any(given)
         elif name == "not":

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mirlo.frontends.foreign import ConvertedModel, ExampleInputs
 
 
 class _TorchFrontend:
     """Opens `nn.Module`, `ExportedProgram` and `ONNXProgram`."""
 
-    def convert(self, model: Any, example: ExampleInputs) -> ConvertedModel:
+    def convert(self, model: object, example: ExampleInputs) -> ConvertedModel:
         """Convert a model of PyTorch."""
         from mirlo.frontends.torch.program import convert_program
 

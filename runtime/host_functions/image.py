@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from typing import Any
 
 import numpy as np
 
@@ -22,7 +21,7 @@ def decode(encoded: np.ndarray, *, pixel_format: str) -> np.ndarray:
     if pixel_format == "BGR":
         return np.ascontiguousarray(pixels[..., ::-1])
     if pixel_format == "Grayscale":
-        sums: Any = sum(pixels[..., i].astype(np.uint32) * weight for i, weight in enumerate(_WEIGHTS))
+        sums = pixels.astype(np.uint32) @ np.array(_WEIGHTS, np.uint32)
         gray: np.ndarray = ((sums + 0x8000) >> 16).astype(np.uint8)[..., None]
         return gray
     return pixels

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import repeat
-from typing import Any
 
 import numpy as np
 
@@ -47,15 +46,15 @@ def _in_order(labels: tuple[int | str, ...]) -> tuple[tuple[int | str, ...], lis
 
 
 @host_function("mirlo.map.vector")
-def vector(values: dict[int | str, Any], *, vocabulary: Sequence[int | str], dtype: str) -> Any:
+def vector(values: dict[int | str, float | str], *, vocabulary: Sequence[int | str], dtype: str) -> np.ndarray:
     """Return the values of some keys as a row; zero or the empty string where a key is missing."""
-    missing: Any = "" if dtype == STRING else 0
+    missing: float | str = "" if dtype == STRING else 0
     row = [values.get(key, missing) for key in vocabulary]
     return np.array([row], object if dtype == STRING else numpy_dtype(dtype))
 
 
 @host_function("mirlo.map.cast")
-def cast(values: dict[int, Any], *, dtype: str, length: int | None) -> Any:
+def cast(values: dict[int, float | str], *, dtype: str, length: int | None) -> np.ndarray:
     """Return the values as a row, by ascending keys; with a length, each at the place that is its key.
 
     Places without a key hold 0, or the text "0.f", as ONNX Runtime fills them. Keys behind the last place are left out.
@@ -72,7 +71,7 @@ def cast(values: dict[int, Any], *, dtype: str, length: int | None) -> Any:
     return row
 
 
-def _scalar(value: Any, dtype: str) -> Any:
+def _scalar(value: float | str, dtype: str) -> float | str:
     """Cast a string or a float as C++ does: integers lose their fraction, texts of floats have six digits behind it."""
     if dtype == STRING:
         return value if isinstance(value, str) else f"{float(value):f}"

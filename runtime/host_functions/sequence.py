@@ -2,41 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
 from mirlo.runtime.host import host_function
 
+T = TypeVar("T")
+
 
 @host_function("mirlo.sequence.construct")
-def construct(*items: tuple[np.ndarray, ...]) -> tuple[Any, ...]:
+def construct(*items: T) -> tuple[T, ...]:
     return tuple(items)
 
 
 @host_function("mirlo.sequence.extended")
-def extended(items: tuple[np.ndarray, ...], *more: Any) -> tuple[Any, ...]:
+def extended(items: tuple[T, ...], *more: T) -> tuple[T, ...]:
     return (*items, *more)
 
 
 @host_function("mirlo.sequence.length")
-def length(items: tuple[Any, ...]) -> Any:
+def length(items: tuple[object, ...]) -> np.ndarray:
     return np.array(len(items), np.int64)
 
 
 @host_function("mirlo.sequence.at")
-def at(items: tuple[Any, ...], position: Any) -> Any:
+def at(items: tuple[T, ...], position: np.ndarray) -> T:
     return items[_normalize_position(position, len(items), len(items) - 1)]
 
 
 @host_function("mirlo.sequence.insert")
-def insert(items: tuple[Any, ...], item: Any, position: Any = None) -> tuple[Any, ...]:
+def insert(items: tuple[T, ...], item: T, position: np.ndarray | None = None) -> tuple[T, ...]:
     place = len(items) if position is None else _normalize_position(position, len(items), len(items))
     return (*items[:place], item, *items[place:])
 
 
 @host_function("mirlo.sequence.erase")
-def erase(items: tuple[np.ndarray, ...], position: np.ndarray | None = None) -> tuple[Any, ...]:
+def erase(items: tuple[T, ...], position: np.ndarray | None = None) -> tuple[T, ...]:
     if not items:
         raise ValueError("the sequence is empty: there is nothing to erase")
     place = len(items) - 1 if position is None else _normalize_position(position, len(items), len(items) - 1)
@@ -44,7 +46,7 @@ def erase(items: tuple[np.ndarray, ...], position: np.ndarray | None = None) -> 
 
 
 @host_function("mirlo.sequence.split")
-def split(x: Any, sizes: Any = None, *, axis: int, keepdims: bool) -> tuple[Any, ...]:
+def split(x: np.ndarray, sizes: np.ndarray | None = None, *, axis: int, keepdims: bool) -> tuple[np.ndarray, ...]:
     """Split a tensor into parts of the given sizes, of one given size, or of one element."""
     extent = x.shape[axis]
     if sizes is None or sizes.ndim == 0:
@@ -87,7 +89,7 @@ def nothing() -> None:
 
 
 @host_function("mirlo.sequence.same")
-def same(value: np.ndarray) -> Any:
+def same(value: T) -> T:
     return value
 
 

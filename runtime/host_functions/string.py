@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 
-def _each(function: Callable[..., Any], *arrays: np.ndarray, dtype: npt.DTypeLike = object) -> np.ndarray:
+def _each(function: Callable[..., object], *arrays: np.ndarray, dtype: npt.DTypeLike = object) -> np.ndarray:
     """Return the elementwise function, with broadcasting."""
     views = np.broadcast_arrays(*arrays)
     made = np.empty(views[0].shape, dtype)

@@ -107,7 +107,7 @@ def _collide(one: Access, other: Access) -> bool:
 class PlacedModel(Protocol):
     """A model on its device."""
 
-    def call(self, tensors: Pointers | None, params: Pointers, arena: int, stamps: int | None) -> None:
+    def call(self, tensors: Pointers | None, params: Pointers | None, arena: int, stamps: int | None) -> None:
         """Run the entry function."""
 
 
@@ -135,6 +135,6 @@ class WhenCalled(Generic[M]):
         """Return whether there was a call."""
         return self._model is not None
 
-    def __call__(self, tensors: Pointers | None, params: Pointers, arena: int, stamps: int | None) -> None:
+    def __call__(self, tensors: Pointers | None, params: Pointers | None, arena: int, stamps: int | None) -> None:
         """Run the entry function, with the signature of compiled CPU code."""
         self.model.call(tensors, params, arena, stamps)

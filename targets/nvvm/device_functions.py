@@ -56,7 +56,7 @@ def on_gpu(
     """Make a loader's result from functions of a GPU, a stream and the addresses of tensors."""
     problems: dict[str, str] = {}
 
-    def made(name: str, function: Callable[[Gpu, int, Sequence[int]], None]) -> object:
+    def made(name: str, function: Callable[[Gpu, int, Sequence[int]], None]) -> Callable[..., int]:
         def call(tensors: ctypes._Pointer[ctypes._Pointer[DLTensor]], count: int) -> int:
             place = getattr(_now, "place", None)
             if place is None:

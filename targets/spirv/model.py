@@ -67,9 +67,9 @@ class VulkanModel:
                 f"{self.device.limits.minStorageBufferOffsetAlignment} bytes; memory is planned for 64"
             )
 
-    def call(self, tensors: Pointers | None, params: Pointers, arena: int, stamps: int | None) -> None:
+    def call(self, tensors: Pointers | None, params: Pointers | None, arena: int, stamps: int | None) -> None:
         """Run the entry function on arrays of addresses, with the signature of compiled CPU code."""
-        if tensors is None:
+        if tensors is None or params is None:
             self.frames.measure(arena)
             return
         inputs, outputs = len(self.artifact.inputs), len(self.artifact.outputs)

@@ -14,9 +14,12 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from mirlo.tools.bench.kernels import RooflineTable
 
 
 def main() -> None:
@@ -41,7 +44,7 @@ class Child:
 
     def load(
         self, engine: str, model: str, threads: int, shapes: Mapping[str, list[int]], cache: str | None, **own: str
-    ) -> dict[str, Any]:
+    ) -> dict[str, float | str]:
         start = time.perf_counter()
         module = importlib.import_module(f"mirlo.tools.bench.engines.{engine}")
         imported = time.perf_counter() - start
@@ -85,13 +88,13 @@ class Child:
     def memory(self) -> dict[str, int]:
         return {"peak": peak(children=False), "now": resident()}
 
-    def kernels(self, threads: int, rounds: int) -> dict[str, Any]:
+    def kernels(self, threads: int, rounds: int) -> RooflineTable:
         """Measure Mirlo's kernels and the limits of the machine, interleaved."""
         from mirlo.tools.bench.kernels import kernel_rows
 
         return kernel_rows(self.model.executable, self.model.inputs, threads, rounds)
 
-    def code(self) -> dict[str, Any]:
+    def code(self) -> dict[str, dict[str, dict[str, str]]]:
         """Return the code of Mirlo's kernels."""
         return {"kernels": self.model.code()}
 

@@ -7,7 +7,7 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
@@ -78,7 +78,31 @@ def _seconds(function: Callable[[], None]) -> float:
     return time.perf_counter() - start
 
 
-def kernel_rows(executable: Executable, inputs: Mapping[str, np.ndarray], threads: int, rounds: int) -> dict[str, Any]:
+class RooflineRow(TypedDict):
+    """A kernel of the table of `mirlo bench`."""
+
+    kernel: str
+    kind: str
+    source: str
+    flops: int
+    bytes: int
+    microseconds: float
+    least: float
+    """Microseconds that the limits of the machine allow."""
+
+
+class RooflineTable(TypedDict, total=False):
+    """The kernels, and the limits of the machine."""
+
+    kernels: list[RooflineRow]
+    gflops: float
+    gbytes: dict[str, float]
+    buffers: list[dict[str, int]]
+    code: dict[str, dict[str, str]]
+    """By kernel, its code in several forms, where it was asked for."""
+
+
+def kernel_rows(executable: Executable, inputs: Mapping[str, np.ndarray], threads: int, rounds: int) -> RooflineTable:
     """Return the rows of `mirlo bench`'s table of kernels, and the limits, as JSON."""
     machine = RooflineMeasurement(min(threads, available_cores()) if supported() else 1)
     machine.measure()
@@ -89,7 +113,7 @@ def kernel_rows(executable: Executable, inputs: Mapping[str, np.ndarray], thread
         machine.measure(SIZES if turn % 4 == 0 else SIZES[:-2])
         times.append([row.microseconds for row in executable.profile(*arrays, repeats=3)])
     limits = machine.limits()
-    rows = []
+    rows: list[RooflineRow] = []
     for index, info in enumerate(executable.artifact.kernels):
         microseconds = statistics.median(found[index] for found in times)
         least = limits.seconds(info.flops, info.bytes) * 1e6

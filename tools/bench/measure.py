@@ -10,12 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 
 from mirlo.runtime.errors import MirloError
 from mirlo.tools.bench.processes import EngineError, Process, Spinner
+
+if TYPE_CHECKING:
+    from mirlo.tools.bench.kernels import RooflineTable
 
 SLICE_SECONDS = 0.03
 """Approximate duration of consecutive runs of one engine before the next engine runs."""
@@ -89,7 +92,7 @@ class ModelRow:
     engines: list[EngineRow]
     missing: dict[str, str]
     """Requested engines that could not be measured, with the reasons."""
-    kernels: dict[str, Any] | None = None
+    kernels: RooflineTable | None = None
     """The kernels and the machine's limits (see `kernels.kernel_rows`)."""
     gap: float = 0.0
     """Milliseconds between calls."""
@@ -122,7 +125,7 @@ def measure(model: Path, settings: MeasurementOptions, threads: int, tell: Calla
         if settings.kernels:
             tell(f"{title}: kernels")
             started[MIRLO].process.go_on()
-            measured = dict(started[MIRLO].process.ask("kernels", threads=threads, rounds=5))
+            measured: RooflineTable = started[MIRLO].process.ask("kernels", threads=threads, rounds=5)
             if settings.code:
                 tell(f"{title}: code of the kernels")
                 measured["code"] = started[MIRLO].process.ask("code")["kernels"]
@@ -135,36 +138,55 @@ def model_name(model: Path) -> str:
     return re.sub(r"-[0-9a-f]{12}$", "", model.stem)
 
 
+class LoadedEngine(TypedDict):
+    """What the process of an engine says of a model that it compiled."""
+
+    version: str
+    seconds: float
+    imported: float
+    before: int
+    peak: int
+
+
+class MemoryFacts(TypedDict):
+    """Bytes of weights and of the arena."""
+
+    weights: int
+    arena: int
+
+
 @dataclass
 class _Started:
     process: Process
-    loaded: dict[str, Any]
+    loaded: LoadedEngine
     seconds: float
     """Time of a run when it was first measured."""
 
 
 def _start(
     model: Path, settings: MeasurementOptions, threads: int, folder: Path, stack: ExitStack, tell: Callable[[str], None]
-) -> tuple[dict[str, _Started], dict[str, str], float | None, dict[str, Any]]:
+) -> tuple[dict[str, _Started], dict[str, str], float | None, MemoryFacts]:
     """Start the engines: compile the model and run it once."""
     started: dict[str, _Started] = {}
     missing: dict[str, str] = {}
     inputs, cache = folder / "inputs.npz", folder / "cache"
     sizes = {name: [dim if isinstance(dim, int) else settings.dims.get(dim, 1) for dim in shape]
              for name, shape in settings.shapes.items()}  # fmt: skip
-    facts: dict[str, Any] = {}
+    facts: MemoryFacts = {"weights": 0, "arena": 0}
     warm = None
     for name in (MIRLO, *settings.against):
         tell(f"{model_name(model)}, {_threads(threads)}: compiling with {name}")
         own = name == MIRLO
         try:
             process = stack.enter_context(Process(name, settings.pythons.get(name), threads))
-            given: Mapping[str, Any] = {key: list(value) for key, value in settings.shapes.items()} if own else sizes
-            order: dict[str, Any] = {"engine": name, "model": str(model), "threads": threads, "shapes": given}
+            given: Mapping[str, list[int | str] | list[int]] = (
+                {key: list(value) for key, value in settings.shapes.items()} if own else sizes
+            )
+            order: dict[str, object] = {"engine": name, "model": str(model), "threads": threads, "shapes": given}
             order |= {"target": settings.target} if own and settings.target is not None else {}
-            loaded = dict(process.ask("load", **order, cache=None))
+            loaded: LoadedEngine = process.ask("load", **order, cache=None)
             if own:
-                facts = dict(process.ask("make_inputs", seed=settings.seed, path=str(inputs), dims=settings.dims))
+                facts = process.ask("make_inputs", seed=settings.seed, path=str(inputs), dims=settings.dims)
                 warm = _warm(order, cache)
             seconds = process.ask("bind", inputs=str(inputs), outputs=str(folder / f"{name}.npz"))["seconds"]
         except EngineError as error:
@@ -177,7 +199,7 @@ def _start(
     return started, missing, warm, facts
 
 
-def _warm(order: Mapping[str, Any], cache: Path) -> float:
+def _warm(order: Mapping[str, object], cache: Path) -> float:
     """Return the compile time of a process that finds a filled cache."""
     seconds = 0.0
     for _ in range(2):

@@ -10,7 +10,6 @@ import ctypes
 import platform
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -103,7 +102,7 @@ out:
 """
     run = _runner(text, np.array([array.ctypes.data for array in arrays], np.uintp), threads, threads)
 
-    def copy(keep: Any = arrays) -> None:
+    def copy(keep: object = arrays) -> None:
         run()
 
     return copy
@@ -121,10 +120,10 @@ def _runner(text: str, arguments: np.ndarray, chunks: int, threads: int) -> Call
     text += f"define void @run(ptr %arguments) {{\n{call}\n  ret void\n}}\n"
     text += f'attributes #0 = {{ "target-features"="{features}" }}\n'
     engine = compile_llvm(text)
-    function: Any = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(engine.get_function_address("run"))
+    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(engine.get_function_address("run"))
     address = arguments.ctypes.data
 
-    def run(keep: Any = (engine, arguments)) -> None:
+    def run(keep: object = (engine, arguments)) -> None:
         function(address)
 
     return run

@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.runtime.errors import MirloError
 from mirlo.tools.bench import drawing
 from mirlo.tools.bench.drawing import BOTTOM, COLORS, HEIGHT, LEFT, RIGHT, TOP, WIDTH
 from mirlo.tools.bench.measure import ModelRow
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 class PlotError(MirloError):
@@ -125,7 +128,7 @@ def write_png(rows: Sequence[ModelRow], path: Path) -> None:
     pyplot.close(figure)
 
 
-def _draw(row: ModelRow, axis: Any) -> None:
+def _draw(row: ModelRow, axis: Axes) -> None:
     assert row.kernels is not None
     points, peak = _points(row), float(row.kernels["gflops"])
     low, high = _decades([p[0] for p in points] + [0.1, 100])

@@ -11,7 +11,7 @@ import types
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from mirlo.runtime import system
 from mirlo.runtime.errors import MirloError
@@ -45,7 +45,7 @@ class Process:
     python: str | None = None
     """The interpreter; None for this one."""
     threads: int = 1
-    answer: dict[str, Any] = field(default_factory=dict)
+    answer: dict[str, object] = field(default_factory=dict)
     """The last response."""
 
     def __post_init__(self) -> None:
@@ -54,24 +54,26 @@ class Process:
             _compile_sources()
         path = sys.path if self.python is None else None
         command = [self.python or sys.executable, "-c", _START, json.dumps([path, str(ROOT)])]
-        self._popen: Any = subprocess.Popen(
+        self._popen = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             env={**os.environ, **dict.fromkeys(_THREADS, str(self.threads))}, start_new_session=True,
         )  # fmt: skip
-        self._errors = _Tail(self._popen.stderr)
+        stdin, stdout, stderr = self._popen.stdin, self._popen.stdout, self._popen.stderr
+        assert stdin is not None and stdout is not None and stderr is not None
+        self._requests, self._answers, self._errors = stdin, stdout, _Tail(stderr)
 
-    def ask(self, do: str, **arguments: Any) -> dict[str, Any]:
+    def ask(self, do: str, **arguments: object) -> Any:
         """Send a request and wait for the response."""
         try:
-            self._popen.stdin.write(json.dumps({"do": do, **arguments}) + "\n")
-            self._popen.stdin.flush()
-            line = self._popen.stdout.readline()
+            self._requests.write(json.dumps({"do": do, **arguments}) + "\n")
+            self._requests.flush()
+            line = self._answers.readline()
         except OSError:
             line = ""
         if not line:
             code = self._popen.wait()
             raise EngineError(f"{self._title}: its process ended with code {code}{self._errors.text()}")
-        answer: dict[str, Any] = json.loads(line)
+        answer = json.loads(line)
         if not answer.pop("ok"):
             raise EngineError(f"{self._title}: {answer['error']}")
         self.answer = answer
@@ -89,7 +91,7 @@ class Process:
         """End the process."""
         self.go_on()
         with contextlib.suppress(OSError):
-            self._popen.stdin.close()
+            self._requests.close()
         try:
             self._popen.wait(timeout=10)
         except subprocess.TimeoutExpired:
@@ -121,11 +123,11 @@ class Spinner:
 class _Tail:
     """The end of a process's output, read continuously, so that the process never blocks on a full pipe."""
 
-    def __init__(self, stream: Any) -> None:
+    def __init__(self, stream: IO[str]) -> None:
         import threading
         from collections import deque
 
-        self._lines: Any = deque(maxlen=8)
+        self._lines: deque[str] = deque(maxlen=8)
         self._thread = threading.Thread(target=lambda: self._lines.extend(stream), daemon=True)
         self._thread.start()
 

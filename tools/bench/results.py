@@ -8,11 +8,15 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.tools.bench.engines import ENGINES
+from mirlo.tools.bench.kernels import RooflineRow
 from mirlo.tools.bench.measure import MIRLO, EngineRow, ModelRow
 from mirlo.tools.cli.tables import columns
+
+if TYPE_CHECKING:
+    from mirlo.tools.bench.kernels import RooflineTable
 
 
 @dataclass
@@ -46,7 +50,7 @@ class Results:
         found = [row.ratio for row in rows if row is not None]
         return math.exp(sum(map(math.log, found)) / len(found)) if found else None
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         others = [name for name in self.engines if name != MIRLO]
         return {
             "date": self.date,
@@ -157,7 +161,7 @@ def cost_table(results: Results) -> list[tuple[str, ...]]:
 def kernel_lines(row: ModelRow, count: int) -> Iterator[str]:
     """Yield the slowest kernels with the fractions of the machine's limits."""
     assert row.kernels is not None
-    rows: Sequence[dict[str, Any]] = row.kernels["kernels"]
+    rows: Sequence[RooflineRow] = row.kernels["kernels"]
     total = sum(kernel["microseconds"] for kernel in rows) or 1.0
     least = sum(min(kernel["least"], kernel["microseconds"]) for kernel in rows)
     bandwidth = row.kernels["gbytes"]
@@ -179,7 +183,7 @@ def kernel_lines(row: ModelRow, count: int) -> Iterator[str]:
         yield f"and {len(rest)} more, {share:.1%}"
 
 
-def kernel_cells(kernel: dict[str, Any], machine: dict[str, Any], total: float) -> tuple[str, ...]:
+def kernel_cells(kernel: RooflineRow, machine: RooflineTable, total: float) -> tuple[str, ...]:
     """Return name, kind, time, share, and the achieved fractions of the limits."""
     from mirlo.tools.bench.kernels import RooflineLimits
 

@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
 
 from mirlo.tools.bench import drawing
 from mirlo.tools.bench.drawing import BOTTOM, LEFT, RIGHT, TOP, WIDTH
+from mirlo.tools.bench.kernels import RooflineRow
 from mirlo.tools.bench.measure import ModelRow
 
 BAR_HEIGHT = 60
@@ -71,7 +71,7 @@ def write_trace(rows: Sequence[ModelRow], path: Path) -> None:
     path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ms"}) + "\n", encoding="utf-8")
 
 
-def _events(row: ModelRow, number: int) -> Iterator[dict[str, Any]]:
+def _events(row: ModelRow, number: int) -> Iterator[dict[str, object]]:
     """Yield the name of a model's row and its kernels; times are microseconds."""
     kernels = _kernels(row)
     name = f"{row.model}, {row.threads} thread{'s' if row.threads > 1 else ''}"
@@ -84,24 +84,23 @@ def _events(row: ModelRow, number: int) -> Iterator[dict[str, Any]]:
         }  # fmt: skip
 
 
-def _kernels(row: ModelRow) -> list[dict[str, Any]]:
+def _kernels(row: ModelRow) -> list[RooflineRow]:
     assert row.kernels is not None
-    found: list[dict[str, Any]] = row.kernels["kernels"]
-    return found
+    return row.kernels["kernels"]
 
 
-def _starts(kernels: Sequence[dict[str, Any]]) -> list[float]:
+def _starts(kernels: Sequence[RooflineRow]) -> list[float]:
     """Return when each kernel starts, and when the last one ends."""
     return list(accumulate((kernel["microseconds"] for kernel in kernels), initial=0.0))
 
 
-def _kind(kernel: dict[str, Any]) -> str:
+def _kind(kernel: RooflineRow) -> str:
     return kernel["kind"] or "other"
 
 
-def _kinds(kernels: Sequence[dict[str, Any]]) -> list[str]:
+def _kinds(kernels: Sequence[RooflineRow]) -> list[str]:
     return list(dict.fromkeys(map(_kind, kernels)))
 
 
-def _text(kernel: dict[str, float | str]) -> str:
+def _text(kernel: RooflineRow) -> str:
     return f"{kernel['kernel']}: {kernel['microseconds']:.1f} us, {_kind(kernel)} ({kernel['source']})"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mirlo.frontends.onnx.graph import read_names
-from mirlo.tools.bisect.compare import Tolerance, difference, wrong_elements
+from mirlo.tools.bisect.compare import ModelValue, Tolerance, difference, wrong_elements
 from mirlo.tools.bisect.nodes import DepartingNode
 from mirlo.tools.bisect.oracles import Oracle, OracleError
 from mirlo.tools.bisect.submodel import cut
@@ -37,7 +37,7 @@ class Amplified:
 def amplified(
     model: onnx.ModelProto,
     found: DepartingNode,
-    values: Mapping[str, np.ndarray],
+    values: Mapping[str, ModelValue],
     settings: TrialOptions,
     oracle: Oracle,
 ) -> Amplified | None:
@@ -56,7 +56,7 @@ def amplified(
     if upstream.departs is not None or not inputs:
         return None
     alone = cut(model, [found.node], outputs, values)
-    near: dict[str, list[Any]] = {name: [] for name in outputs}
+    near: dict[str, list[ModelValue]] = {name: [] for name in outputs}
     for feeds in _roundings({name: values[name] for name in inputs}, upstream.values):
         try:
             results = oracle(alone.model, alone.feeds | feeds, outputs)
@@ -70,19 +70,21 @@ def amplified(
     return _beginning(model, found, values, settings)
 
 
-def _roundings(expected: Mapping[str, np.ndarray], computed: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _roundings(
+    expected: Mapping[str, ModelValue], computed: Mapping[str, ModelValue]
+) -> Iterator[dict[str, ModelValue]]:
     """Yield candidate inputs: as computed by compiled code, and the oracle's values rounded up and down."""
     yield {name: computed[name] for name in expected}
     rng = np.random.default_rng(0)
     for pattern in range(2 + RANDOM_ROUNDINGS):
         made = {}
         for name, array in expected.items():
-            direction = (1, -1)[pattern] if pattern < 2 else rng.choice((-1, 1), np.shape(array))
+            direction = (1, -1)[pattern] if pattern < 2 else rng.choice((-1, 1), np.asarray(array).shape)
             made[name] = _rounded(array, computed[name], direction)
         yield made
 
 
-def _rounded(expected: np.ndarray | Mapping[str, np.ndarray], computed: Any, direction: Any) -> Any:
+def _rounded(expected: ModelValue, computed: ModelValue, direction: np.ndarray | int) -> ModelValue:
     """Move floats by the distance of the computed ones, at least to the next float; return others as computed."""
     import ml_dtypes
 
@@ -99,13 +101,13 @@ def _rounded(expected: np.ndarray | Mapping[str, np.ndarray], computed: Any, dir
         return (wide + direction * distance).astype(array.dtype)
 
 
-def _explains(near: list[Any], found: Any, expected: Any, tolerance: Tolerance) -> bool:
+def _explains(near: list[ModelValue], found: ModelValue, expected: ModelValue, tolerance: Tolerance) -> bool:
     """Return whether each departing element departs for rounded inputs too, or is between their results."""
     wrong = wrong_elements(found, expected, tolerance)
     if wrong is None:
         return False
     arrays = [np.asarray(array) for array in near]
-    if any(array.shape != np.shape(expected) for array in arrays):  # even the shape depends on rounding
+    if any(array.shape != np.asarray(expected).shape for array in arrays):  # even the shape depends on rounding
         return True
     departs = np.zeros(wrong.shape, bool)
     for array in arrays:
@@ -117,7 +119,7 @@ def _explains(near: list[Any], found: Any, expected: Any, tolerance: Tolerance) 
 
 
 def _beginning(
-    model: onnx.ModelProto, found: DepartingNode, values: Mapping[str, np.ndarray], settings: TrialOptions
+    model: onnx.ModelProto, found: DepartingNode, values: Mapping[str, ModelValue], settings: TrialOptions
 ) -> Amplified:
     """Return the first node of the part whose result is not bit-identical to the oracle's."""
     before = found.part.nodes[:-1]

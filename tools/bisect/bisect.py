@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,6 +17,11 @@ from mirlo.tools.bisect.oracles import ORACLES
 from mirlo.tools.bisect.passes import Culprit, failing_pass, first_departing_pass
 from mirlo.tools.bisect.submodel import cut, in_order
 from mirlo.tools.bisect.trial import Trial, TrialOptions, try_submodel
+
+if TYPE_CHECKING:
+    import onnx
+
+    from mirlo.tools.bisect.compare import ModelValue
 
 
 class BisectError(MirloError):
@@ -55,7 +60,13 @@ class Rounding:
 
 
 def bisect(
-    model: Any, feeds: Mapping[str, Any], *, against: str, settings: TrialOptions, bundle: Path, tell: Tell
+    model: onnx.ModelProto,
+    feeds: Mapping[str, np.ndarray],
+    *,
+    against: str,
+    settings: TrialOptions,
+    bundle: Path,
+    tell: Tell,
 ) -> Departure | Rounding | None:
     """Return the first node whose result departs from the oracle's for these inputs; None if there is none.
 
@@ -91,16 +102,16 @@ def bisect(
     return _departure(ordered, found, culprit, values, settings, against, bundle)
 
 
-def _rounding(model: Any, found: Amplified) -> Rounding:
+def _rounding(model: onnx.ModelProto, found: Amplified) -> Rounding:
     node, began = model.graph.node[found.node], model.graph.node[found.began]
     return Rounding(node.name, node.op_type, began.name, found.how)
 
 
 def _departure(
-    model: Any,
+    model: onnx.ModelProto,
     found: DepartingNode,
     culprit: Culprit,
-    values: Mapping[str, Any],
+    values: Mapping[str, ModelValue],
     settings: TrialOptions,
     against: str,
     bundle: Path,
@@ -121,7 +132,7 @@ def _departure(
     )  # fmt: skip
 
 
-def load_with_weights(path: str) -> Any:
+def load_with_weights(path: str) -> onnx.ModelProto:
     """Load a model with all its weights in memory."""
     import onnx
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from mirlo.tools.bisect.oracles import Oracle
 from mirlo.tools.bisect.passes import Culprit
 from mirlo.tools.bisect.submodel import Submodel
 from mirlo.tools.bisect.trial import TrialOptions, try_submodel
+
+if TYPE_CHECKING:
+    from mirlo.tools.bisect.compare import ModelValue
 
 PACKAGES = ("mirlo", "torch-mlir", "llvmlite", "onnx", "onnxruntime", "numpy")
 
@@ -37,11 +40,11 @@ class BundleError(MirloError):
 def write_bundle(
     folder: Path,
     part: Submodel,
-    expected: Mapping[str, Any],
+    expected: Mapping[str, ModelValue],
     culprit: Culprit,
     settings: TrialOptions,
     against: str,
-    facts: Mapping[str, Any],
+    facts: Mapping[str, object],
 ) -> str:
     """Write the submodel, its inputs, the expected outputs and the IR around the pass.
 
@@ -108,7 +111,7 @@ def _prepare(folder: Path) -> None:
         raise BundleError(f"cannot write to '{folder}': {error.strerror or error}") from error
 
 
-def _arrays(folder: Path, what: str, arrays: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _arrays(folder: Path, what: str, arrays: Mapping[str, ModelValue]) -> list[tuple[str, str]]:
     """Write tensors to files; sequences and strings have no file format."""
     found = _paths(what, arrays)
     for name, path in found:
@@ -116,7 +119,7 @@ def _arrays(folder: Path, what: str, arrays: Mapping[str, Any]) -> list[tuple[st
     return found
 
 
-def _paths(what: str, arrays: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _paths(what: str, arrays: Mapping[str, ModelValue]) -> list[tuple[str, str]]:
     found = []
     for index, (name, array) in enumerate(arrays.items()):
         if isinstance(array, (list, tuple)) or array is None or np.asarray(array).dtype.kind in "OSU":
@@ -125,7 +128,9 @@ def _paths(what: str, arrays: Mapping[str, Any]) -> list[tuple[str, str]]:
     return found
 
 
-def _ir(folder: Path, part: Submodel, expected: Mapping[str, Any], culprit: Culprit, settings: TrialOptions) -> None:
+def _ir(
+    folder: Path, part: Submodel, expected: Mapping[str, ModelValue], culprit: Culprit, settings: TrialOptions
+) -> None:
     """Write the IR before and after the pass, or of all stages if no single pass is to blame.
 
     Where a pass fails, the last stage that was written is the IR before it.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 
+ModelValue: TypeAlias = "np.ndarray | list[ModelValue] | tuple[ModelValue, ...] | None"
+"""A value of a model: a tensor, a sequence, or an optional value that is absent."""
 _EPSILON_FACTOR = 2000
 """Default tolerance in units of rounding: f32 allows 2.4e-4; f16 cannot be closer than its own spacing."""
 
@@ -18,7 +20,7 @@ class Tolerance:
     rtol: float | None = None
     atol: float | None = None
 
-    def of(self, dtype: Any) -> tuple[float, float]:
+    def of(self, dtype: np.dtype) -> tuple[float, float]:
         """Return the tolerances for arrays of an element type."""
         import ml_dtypes
 
@@ -35,7 +37,7 @@ def tolerance_of(epsilon: float) -> float:
     return min(_EPSILON_FACTOR * epsilon, max(4 * epsilon, 1e-3))
 
 
-def difference(found: Any, expected: Any, tolerance: Tolerance) -> str | None:
+def difference(found: ModelValue, expected: ModelValue, tolerance: Tolerance) -> str | None:
     """Return the difference between two results as text; None if they agree."""
     if expected is None or found is None or isinstance(expected, (list, tuple)):
         return _of_objects(found, expected, tolerance)
@@ -56,20 +58,20 @@ def difference(found: Any, expected: Any, tolerance: Tolerance) -> str | None:
     return _worst(wrong, found, expected)
 
 
-def wrong_elements(found: Any, expected: Any, tolerance: Tolerance) -> Any:
+def wrong_elements(found: ModelValue, expected: ModelValue, tolerance: Tolerance) -> np.ndarray | None:
     """Return which elements differ, as an array of bool; None where it is no array of that type and shape."""
     if expected is None or found is None or isinstance(expected, (list, tuple)):
         return None
     found, expected = np.asarray(found), np.asarray(expected)
     if found.dtype != expected.dtype or found.shape != expected.shape:
         return None
-    return found != expected if found.dtype.kind in "OSU" else _wrong(found, expected, tolerance)
+    return np.asarray(found != expected) if found.dtype.kind in "OSU" else _wrong(found, expected, tolerance)
 
 
-def _wrong(found: np.ndarray, expected: np.ndarray, tolerance: Tolerance) -> np.ndarray | np.generic:
+def _wrong(found: np.ndarray, expected: np.ndarray, tolerance: Tolerance) -> np.ndarray:
     rtol, atol = tolerance.of(expected.dtype)
     if not rtol and not atol and expected.dtype.kind in "biu":
-        return found != expected
+        return np.asarray(found != expected)
     kind = np.complex128 if expected.dtype.kind == "c" else np.float64
     left, right = found.astype(kind), expected.astype(kind)
     finite = np.isfinite(right)
@@ -77,10 +79,10 @@ def _wrong(found: np.ndarray, expected: np.ndarray, tolerance: Tolerance) -> np.
     same = (left == right) | (np.isnan(left) & np.isnan(right))
     with np.errstate(invalid="ignore"):
         near = np.isfinite(left) & finite & (np.abs(left - right) <= rtol * np.abs(right) + atol * scale)
-    return ~(same | near)
+    return np.asarray(~(same | near))
 
 
-def _of_objects(found: np.ndarray, expected: np.ndarray, tolerance: Tolerance) -> str | None:
+def _of_objects(found: ModelValue, expected: ModelValue, tolerance: Tolerance) -> str | None:
     if expected is None or found is None:
         return None if found is expected else f"{found}, expected {expected}"
     if not isinstance(found, (list, tuple)) or len(found) != len(expected):
@@ -92,7 +94,7 @@ def _of_objects(found: np.ndarray, expected: np.ndarray, tolerance: Tolerance) -
     return None
 
 
-def _worst(wrong: Any, found: Any, expected: Any) -> str:
+def _worst(wrong: np.ndarray, found: np.ndarray, expected: np.ndarray) -> str:
     """Return the number of wrong elements and the worst one as text."""
     places = np.argwhere(wrong)
     with np.errstate(invalid="ignore", over="ignore"):

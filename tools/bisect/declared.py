@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,47 +10,49 @@ import numpy as np
 from mirlo.dialects.context import graph_operations
 
 if TYPE_CHECKING:
-    from mirlo.tools.bisect.compare import Tolerance
+    from mirlo.dialects.core.op import DialectOp
 
 
-def declared_operators() -> list[Any]:
+def declared_operators() -> list[type[DialectOp]]:
     """Return the classes with a meaning and a name in a domain that is not ONNX's own."""
     found = graph_operations().values()
     return [cls for cls in found if cls.ONNX is not None and cls.ONNX.domain and cls.meaning is not None]
 
 
-def evaluated_operators() -> list[Any]:
+def evaluated_operators() -> list[type]:
     """Return their implementations for `ReferenceEvaluator(new_ops=...)`."""
     from onnx.reference.op_run import OpRun
 
     return [_endless_loop(), *(_evaluated(cls, OpRun) for cls in declared_operators())]
 
 
-def _endless_loop() -> Any:
+def _endless_loop() -> type:
     """Return `Loop` without a condition as ONNX defines it, always true; onnx 1.23's runs no iteration."""
     from onnx.reference.ops.op_loop import Loop
 
-    def run(self: Any, limit: Any, condition: Any, *carried: Any, **context: Any) -> Any:
+    def run(self: Loop, limit: object, condition: object, *carried: object, **context: object) -> Sequence[object]:
         return Loop._run(self, limit, np.array(True) if condition is None else condition, *carried, **context)
 
     return type("Loop", (Loop,), {"op_domain": "", "_run": run})
 
 
-def _evaluated(cls: Any, base: Any) -> Any:
-    names = {onnx: own for own, onnx in cls.ONNX.attributes}
+def _evaluated(cls: type[DialectOp], base: type) -> type:
+    named, meaning = cls.ONNX, cls.meaning
+    assert named is not None and meaning is not None
+    names = {onnx: own for own, onnx in named.attributes}
     defaults = {name: declared.default for name, declared in cls._attributes.items()}
 
-    def run(self: Tolerance, *inputs: Any, **attributes: Any) -> tuple[np.ndarray, ...]:
+    def run(self: object, *inputs: np.ndarray, **attributes: Any) -> tuple[np.ndarray, ...]:
         given = {names.get(name, name): value for name, value in attributes.items()}
         given = {name: cls._attributes[name].normalize(value) for name, value in given.items()}
-        rest, operands = list(inputs), list[Any]()
+        rest, operands = list(inputs), list[np.ndarray | list[np.ndarray] | None]()
         for field in cls._operand_layout.fields:
             operands.append(rest if field.kind == "variadic" else rest.pop(0) if rest else None)
-        made = cls.meaning(*operands, **{**defaults, **given})
+        made = meaning(*operands, **{**defaults, **given})
         results = made if isinstance(made, tuple) else (made,)
         kind = inputs[0].dtype if inputs else None
         return tuple(
             r.astype(kind) if kind is not None and r.dtype.kind == "f" else r for r in map(np.asarray, results)
         )
 
-    return type(cls.ONNX.operator, (base,), {"op_domain": cls.ONNX.domain, "_run": run})
+    return type(named.operator, (base,), {"op_domain": named.domain, "_run": run})

@@ -10,8 +10,9 @@ from mirlo.tools.bisect.submodel import Submodel, ancestors, cut, live_after
 from mirlo.tools.bisect.trial import Trial, TrialOptions, try_submodel
 
 if TYPE_CHECKING:
-    import numpy as np
     import onnx
+
+    from mirlo.tools.bisect.compare import ModelValue
 
 Tell = Callable[[str], None]
 
@@ -30,7 +31,7 @@ class DepartingNode:
 
 def first_departing_node(
     model: onnx.ModelProto,
-    values: Mapping[str, np.ndarray],
+    values: Mapping[str, ModelValue],
     settings: TrialOptions,
     whole: Trial,
     tell: Tell,
@@ -54,7 +55,7 @@ def first_departing_node(
     return _smallest(model, DepartingNode(high, part, trial), values, settings, start, tell)
 
 
-def stretch(model: onnx.ModelProto, start: int, last: int, values: Mapping[str, np.ndarray]) -> Submodel:
+def stretch(model: onnx.ModelProto, start: int, last: int, values: Mapping[str, ModelValue]) -> Submodel:
     """Return the nodes in a range, and all of their values that later nodes or the model's outputs read."""
     made = {name for node in model.graph.node[start : last + 1] for name in node.output}
     return cut(model, range(start, last + 1), [name for name in live_after(model, last) if name in made], values)
@@ -63,7 +64,7 @@ def stretch(model: onnx.ModelProto, start: int, last: int, values: Mapping[str, 
 def _smallest(
     model: onnx.ModelProto,
     found: DepartingNode,
-    values: Mapping[str, np.ndarray],
+    values: Mapping[str, ModelValue],
     settings: TrialOptions,
     start: int,
     tell: Tell,
@@ -89,7 +90,7 @@ def _without(
     model: onnx.ModelProto,
     found: DepartingNode,
     outputs: Sequence[str],
-    values: Mapping[str, np.ndarray],
+    values: Mapping[str, ModelValue],
     settings: TrialOptions,
     budget: int,
     tell: Tell,
@@ -111,7 +112,7 @@ def _try(
     model: onnx.ModelProto,
     nodes: Sequence[int],
     outputs: Sequence[str],
-    values: Mapping[str, np.ndarray],
+    values: Mapping[str, ModelValue],
     settings: TrialOptions,
 ) -> tuple[Submodel, Trial]:
     part = cut(model, nodes, outputs, values)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.runtime.errors import MirloError
+from mirlo.tools.bisect.compare import ModelValue
 from mirlo.tools.bisect.declared import evaluated_operators
 
 if TYPE_CHECKING:
     import numpy as np
     import onnx
 
-Values = dict[str, Any]
-Oracle = Callable[[Any, Mapping[str, Any], Sequence[str]], Values]
+
+Values = dict[str, ModelValue]
+Oracle = Callable[["onnx.ModelProto", Mapping[str, ModelValue], Sequence[str]], Values]
 """Computes the values with these names of a ModelProto for arrays by input name."""
 
 
@@ -21,7 +23,7 @@ class OracleError(MirloError):
     """An oracle that cannot compute the model."""
 
 
-def reference(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray], names: Sequence[str]) -> Values:
+def reference(model: onnx.ModelProto, feeds: Mapping[str, ModelValue], names: Sequence[str]) -> Values:
     """Compute values with the reference evaluator of the `onnx` package: slow, in numpy, by the specification."""
     from onnx.reference import ReferenceEvaluator
 
@@ -35,7 +37,7 @@ def reference(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray], names: Se
     return {name: values[name] for name in names if name in values}
 
 
-def onnxruntime(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray], names: Sequence[str]) -> Values:
+def onnxruntime(model: onnx.ModelProto, feeds: Mapping[str, ModelValue], names: Sequence[str]) -> Values:
     """Compute values with ONNX Runtime on the CPU, without its optimizations."""
     import onnx
 
@@ -57,7 +59,7 @@ def onnxruntime(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray], names: 
         raise OracleError(f"ONNX Runtime cannot run the model: {_short(error)}; try --against reference") from error
 
 
-def either(model: Any, feeds: Mapping[str, Any], names: Sequence[str]) -> Values:
+def either(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray], names: Sequence[str]) -> Values:
     """Compute values node by node with ONNX Runtime, and with the reference evaluator where that fails."""
     import onnx
     from onnx import helper, numpy_helper

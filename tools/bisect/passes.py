@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.pipeline import Pipeline
 from mirlo.tools.bisect.nodes import Tell
 from mirlo.tools.bisect.submodel import Submodel
 from mirlo.tools.bisect.trial import Trial, TrialOptions, try_submodel
+
+if TYPE_CHECKING:
+    from mirlo.tools.bisect.compare import ModelValue
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,9 @@ class Culprit:
     """Whether compilation fails there, or the process dies: `name` may then also be another step, such as `emit`."""
 
 
-def first_departing_pass(part: Submodel, expected: Mapping[str, Any], settings: TrialOptions, tell: Tell) -> Culprit:
+def first_departing_pass(
+    part: Submodel, expected: Mapping[str, ModelValue], settings: TrialOptions, tell: Tell
+) -> Culprit:
     """Return the pass that makes a submodel depart; the submodel must depart."""
     steps = pipeline_steps(settings)
     optional = [i for i in range(len(steps)) if _works_without(steps, {i}, part, expected, settings)]
@@ -65,7 +70,7 @@ def _departing_rule(
     chosen: Sequence[int],
     trial: Trial,
     part: Submodel,
-    expected: Mapping[str, Any],
+    expected: Mapping[str, ModelValue],
     settings: TrialOptions,
     tell: Tell,
 ) -> Culprit:
@@ -112,13 +117,17 @@ def _text(steps: Sequence[str], chosen: Sequence[int]) -> str:
 
 
 def _try(
-    steps: Sequence[str], chosen: Sequence[int], part: Submodel, expected: Mapping[str, Any], settings: TrialOptions
+    steps: Sequence[str],
+    chosen: Sequence[int],
+    part: Submodel,
+    expected: Mapping[str, ModelValue],
+    settings: TrialOptions,
 ) -> Trial:
     return try_submodel(part, expected, replace(settings, pipeline=_text(steps, chosen)))
 
 
 def _works_without(
-    steps: Sequence[str], dropped: set[int], part: Submodel, expected: Mapping[str, Any], settings: TrialOptions
+    steps: Sequence[str], dropped: set[int], part: Submodel, expected: Mapping[str, ModelValue], settings: TrialOptions
 ) -> bool:
     """Return whether compilation succeeds without these passes, with right or wrong results."""
     chosen = [i for i in range(len(steps)) if i not in dropped]
@@ -126,7 +135,11 @@ def _works_without(
 
 
 def _omit_passes(
-    steps: Sequence[str], optional: Sequence[int], part: Submodel, expected: Mapping[str, Any], settings: TrialOptions
+    steps: Sequence[str],
+    optional: Sequence[int],
+    part: Submodel,
+    expected: Mapping[str, ModelValue],
+    settings: TrialOptions,
 ) -> set[int]:
     """Return as many optional passes as can be omitted together: some are needed if others are missing."""
     if _works_without(steps, set(optional), part, expected, settings):

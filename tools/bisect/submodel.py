@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mirlo.frontends.onnx.graph import read_names
+from mirlo.tools.bisect.compare import ModelValue
 
 if TYPE_CHECKING:
     import onnx
 
-Values = Mapping[str, Any]
+
+Values = Mapping[str, ModelValue]
 
 
 @dataclass(frozen=True)
@@ -21,13 +23,13 @@ class Submodel:
     """A model cut out of another one, and its inputs."""
 
     model: onnx.ModelProto
-    feeds: dict[str, np.ndarray]
+    feeds: dict[str, ModelValue]
     outputs: tuple[str, ...]
     nodes: tuple[int, ...]
     """Indices of its nodes in the whole model."""
 
 
-def cut(model: Any, nodes: Sequence[int], outputs: Sequence[str], values: Values) -> Submodel:
+def cut(model: onnx.ModelProto, nodes: Sequence[int], outputs: Sequence[str], values: Values) -> Submodel:
     """Return the submodel of these nodes; what they read from others becomes an input of its value's shape."""
     import onnx
     from onnx import helper
@@ -61,7 +63,7 @@ def _shell(model: onnx.ModelProto) -> onnx.ModelProto:
     return shell
 
 
-def type_of(value: np.ndarray) -> onnx.TypeProto:
+def type_of(value: ModelValue) -> onnx.TypeProto:
     """Return the ONNX type of an array, or of a sequence of them."""
     from onnx import helper
 
@@ -95,7 +97,7 @@ def live_after(model: onnx.ModelProto, last: int) -> list[str]:
     return [name for name in made if name in later]
 
 
-def in_order(model: Any) -> Any:
+def in_order(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return the model with its nodes in topological order, without those that no output needs."""
     import onnx
 

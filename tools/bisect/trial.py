@@ -8,13 +8,18 @@ import time
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.passes.rules import INTRINSIC, LEGALIZE, SCHEDULE, Rule, observed_rules, refused_rules
 from mirlo.runtime import system
 from mirlo.runtime.errors import MirloError, NoDevice, NotForThisMachine
-from mirlo.tools.bisect.compare import Tolerance, difference
+from mirlo.tools.bisect.compare import ModelValue, Tolerance, difference
 from mirlo.tools.bisect.submodel import Submodel
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+    from mirlo.driver.request import GivenSchedule, RuleFunction
 
 TIMEOUT = 300.0
 """Seconds after which a compilation or a run counts as hanging."""
@@ -34,10 +39,10 @@ class TrialOptions:
     timeout: float = TIMEOUT
     plugins: tuple[str, ...] = ()
     """The loaded plug-ins, which a replay must load again."""
-    legalize: Mapping[str, Any] | None = None
+    legalize: Mapping[str, RuleFunction] | None = None
     """Rules as for `mirlo.compile`; like the next two, no replay has them."""
-    intrinsics: Mapping[str, Any] | None = None
-    schedules: Mapping[str, Any] | None = None
+    intrinsics: Mapping[str, RuleFunction] | None = None
+    schedules: Mapping[str, GivenSchedule] | None = None
     """Schedules by kernel, where a part of the model has a kernel of that name."""
     without: frozenset[str] = frozenset()
     """Rules that must decline, as `Trial.rules` has them."""
@@ -51,7 +56,7 @@ class Trial:
     """A description; None if all values are as expected."""
     failed: bool = False
     """Whether compilation failed or the process crashed, so that there are no values to compare."""
-    values: dict[str, Any] = field(default_factory=dict)
+    values: dict[str, ModelValue] = field(default_factory=dict)
     step: str = ""
     """Where compilation failed: a pass, `import`, `emit`, `load` or `run`."""
     rules: tuple[str, ...] = ()
@@ -65,7 +70,7 @@ class CannotRun(MirloError):
 
 
 def try_submodel(
-    part: Submodel, expected: Mapping[str, Any], settings: TrialOptions, save_ir: str | None = None
+    part: Submodel, expected: Mapping[str, ModelValue], settings: TrialOptions, save_ir: str | None = None
 ) -> Trial:
     """Compile a submodel, run it, and compare."""
     context = system.process_context()
@@ -102,7 +107,7 @@ class _Heard:
     """The rules that accepted, each with the step in which it did first."""
     running: str = ""
     """The rule that has not returned."""
-    answer: tuple[str | None, dict[str, Any]] | None = None
+    answer: tuple[str | None, dict[str, ModelValue]] | None = None
     unable: str | None = None
     """Why this machine cannot run the model."""
 
@@ -123,7 +128,7 @@ class _Heard:
         else:
             self.answer = content
 
-    def listen(self, receiver: Any, seconds: float) -> bool:
+    def listen(self, receiver: Connection, seconds: float) -> bool:
         """Read messages until the child ends; return whether it did in time."""
         end = time.monotonic() + seconds
         while True:
@@ -144,9 +149,9 @@ class _Heard:
 class _RuleReport:
     """Sends the rules that run to the parent process."""
 
-    sender: Any
+    sender: Connection
 
-    def __call__(self, rule: Rule, arguments: tuple[Any, ...], accepted: bool | None) -> None:
+    def __call__(self, rule: Rule, arguments: tuple[object, ...], accepted: bool | None) -> None:
         text = "" if accepted is False else rule_text(rule, arguments)
         self.sender.send(("accepted" if accepted else "running", text))
 
@@ -165,7 +170,7 @@ def rule_text(rule: Rule, arguments: tuple[Any, ...]) -> str:
     return f"{subject}: {rule.name} ({short_position(rule)})"
 
 
-def _compute(sender: Any, part: Submodel, settings: TrialOptions, save_ir: str | None) -> None:
+def _compute(sender: Connection, part: Submodel, settings: TrialOptions, save_ir: str | None) -> None:
     """Send the steps, the rules, and the values or the error from the child process."""
     from mirlo.driver.compile import compile as compile_model
     from mirlo.runtime.unloaded import UnloadedModel
@@ -189,7 +194,7 @@ def _compute(sender: Any, part: Submodel, settings: TrialOptions, save_ir: str |
         if isinstance(executable, UnloadedModel):
             sender.send(("unable", executable.reason))
             return
-        answer: tuple[str | None, dict[str, Any]] = (None, executable.run(part.feeds))
+        answer: tuple[str | None, dict[str, ModelValue]] = (None, executable.run(part.feeds))
     except (NotForThisMachine, NoDevice) as error:
         sender.send(("unable", str(error)))
         return

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from mirlo.dialects.core.types import TensorType
+    from mirlo.tools.bisect.passes import Culprit
 
 
 def execute(arguments: Arguments) -> None:
@@ -64,7 +66,7 @@ def execute(arguments: Arguments) -> None:
     raise CommandError(f"{arguments.model} departs from {arguments.against}")
 
 
-def _culprit(culprit: Any) -> list[str]:
+def _culprit(culprit: Culprit) -> list[str]:
     if culprit.failed:
         lines = [f"it fails in {_step_text(culprit.name)}"]
     elif culprit.name is not None:
@@ -76,16 +78,16 @@ def _culprit(culprit: Any) -> list[str]:
     return lines + ["rules at work:", *(f"  {rule}" for rule in culprit.rules)] if culprit.rules else lines
 
 
-def _step_text(name: str) -> str:
+def _step_text(name: str | None) -> str:
     """Return what a step is called in a sentence."""
     others = {
         "": "the start of the compilation", "import": "the import", "emit": "code generation, after all passes",
         "load": "loading the code", "run": "the call of the compiled model",
     }  # fmt: skip
-    return others.get(name, f"pass {name}")
+    return others.get(name or "", f"pass {name}")
 
 
-def _inputs(arguments: Arguments, given: dict[str, Any]) -> dict[str, np.ndarray]:
+def _inputs(arguments: Arguments, given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return the given arrays, and random ones for the other inputs."""
     import numpy as np
 
@@ -96,7 +98,9 @@ def _inputs(arguments: Arguments, given: dict[str, Any]) -> dict[str, np.ndarray
     from mirlo.runtime.kinds import Kind
 
     loaded = models.load(arguments.model)
-    inputs = graph_inputs(loaded.proto.graph, {**arguments.shapes, **given})
+    inputs = graph_inputs(
+        loaded.proto.graph, {**arguments.shapes, **{name: array.shape for name, array in given.items()}}
+    )
     unknown = set(given) - {value.name for value in inputs}
     if unknown:
         names = ", ".join(value.name for value in inputs) or "none"

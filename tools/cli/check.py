@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError
@@ -91,7 +91,7 @@ def text_lines(check: ModelCheck, refused: list[LegalizationRecord], target: str
         yield f"every node can be compiled for target '{target}'"
 
 
-def as_json(check: ModelCheck, refused: list[LegalizationRecord], target: str) -> dict[str, Any]:
+def as_json(check: ModelCheck, refused: list[LegalizationRecord], target: str) -> dict[str, object]:
     """Return the result as JSON."""
     return {
         "model": check.model,

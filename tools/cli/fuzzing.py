@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError
@@ -20,6 +20,28 @@ from mirlo.tools.fuzz.modes import MODES
 
 CRASHED, DISPUTED = "crashed", "disputed"
 BAD = ("wrong", "failed", "unsafe", CRASHED)
+
+
+class SeedFinding(TypedDict):
+    """A seed that shows something."""
+
+    seed: int
+    state: str
+    what: str
+
+
+class FuzzReport(TypedDict):
+    """What `--json` prints."""
+
+    subject: str
+    first_seed: int
+    count: int
+    states: dict[str, int]
+    seconds: float
+    longest: float
+    used: dict[str, int]
+    found: list[SeedFinding]
+    disputed: list[SeedFinding]
 
 
 def execute(arguments: Arguments) -> None:
@@ -40,24 +62,28 @@ def execute(arguments: Arguments) -> None:
 
         Targets.parse(arguments.target)
     job = mode.job(arguments.target, arguments.threads)
-    found: list[dict[str, Any]] = []
-    disputed: list[dict[str, Any]] = []
+    found: list[SeedFinding] = []
+    disputed: list[SeedFinding] = []
     counts: Counter[str] = Counter()
     used: Counter[str] = Counter()
     longest, start = 0.0, time.monotonic()
     outcomes = run_jobs(job, seeds, arguments.processes, arguments.timeout, mode.memory, seconds)
     with closing(outcomes), Progress(f"fuzzing {arguments.subject}", arguments.verbose) as progress:
         for outcome in outcomes:
-            state = CRASHED if outcome.crash else outcome.result.state
+            state = CRASHED if outcome.result is None else outcome.result.state
             counts[state] += 1
             longest = max(longest, outcome.seconds)
             if outcome.result is not None:
-                used.update(getattr(outcome.result, "operators", ()) or [outcome.result.mutation])
+                used.update(getattr(outcome.result, "operators", ()) or [getattr(outcome.result, "mutation", "")])
             if state in (*BAD, DISPUTED):
-                entry = {"seed": outcome.seed, "state": state, "what": outcome.crash or outcome.result.text}
+                entry: SeedFinding = {
+                    "seed": outcome.seed,
+                    "state": state,
+                    "what": outcome.crash or (outcome.result.text if outcome.result else ""),
+                }
                 (disputed if state == DISPUTED else found).append(entry)
             progress(f"{counts.total()} so far: {', '.join(f'{n} {s}' for s, n in counts.items())}")
-    report = {
+    report: FuzzReport = {
         "subject": arguments.subject, "first_seed": arguments.seed, "count": counts.total(), "states": dict(counts),
         "seconds": round(time.monotonic() - start, 1), "longest": round(longest, 2), "used": dict(used.most_common()),
         "found": found, "disputed": disputed,
@@ -71,7 +97,7 @@ def execute(arguments: Arguments) -> None:
         raise CommandError(f"{sum(counts[state] for state in BAD)} of {counts.total()} seeds show a bug")
 
 
-def _lines(report: dict[str, Any]) -> Iterator[str]:
+def _lines(report: FuzzReport) -> Iterator[str]:
     mode = MODES[report["subject"]]
     meanings = {**mode.states, CRASHED: "the process ended, or gave no result in time"}
     yield (

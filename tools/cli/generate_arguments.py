@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 from argparse import _SubParsersAction
 from collections.abc import Callable
-from typing import Any
 
 from mirlo.tools.cli.measuring import add_cache_flags
-from mirlo.tools.cli.values import add_kv_cache_dtype, add_target, natural, positive
+from mirlo.tools.cli.values import AddCommand, add_kv_cache_dtype, add_target, natural, positive
 
-_SEARCH: tuple[tuple[str, Callable[[str], Any], str], ...] = (
+_SEARCH: tuple[tuple[str, Callable[[str], float], str], ...] = (
     ("max-new-tokens", positive, "end an answer after so many tokens (default: the search options of the folder)"),
     ("temperature", float, "draw tokens at random; more than 1 is more random, 0 takes the most probable ones"),
     ("top-k", natural, "draw from so many most probable tokens"),
@@ -27,10 +26,8 @@ _SEARCH: tuple[tuple[str, Callable[[str], Any], str], ...] = (
 SEARCH_NAMES = tuple(name.replace("-", "_") for name, _, _ in _SEARCH)
 """Fields of `SearchOptions` that have a flag."""
 
-Add = Callable[[Any, str, str], argparse.ArgumentParser]
 
-
-def add_generate(commands: _SubParsersAction[argparse.ArgumentParser], add: Add) -> None:
+def add_generate(commands: _SubParsersAction[argparse.ArgumentParser], add: AddCommand) -> None:
     """Add the commands `generate` and `chat`."""
     generate = add(commands, "generate", "let a language model continue a text")
     _add_folder(generate)

@@ -13,6 +13,7 @@ from mirlo.tools.cli.progress import Progress
 
 if TYPE_CHECKING:
     from mirlo.generate import Generator, LanguageModel
+    from mirlo.generate.prompt import Prompt
 
 ADAPTER = "adapter"
 """The name of the only adapter of a command."""
@@ -87,7 +88,7 @@ def _generate(model: LanguageModel, arguments: Arguments) -> None:
     print(generator.timing, file=sys.stderr)
 
 
-def _show(generator: Generator, prompt: Any) -> str:
+def _show(generator: Generator, prompt: Prompt) -> str:
     """Print what follows a prompt as it comes; return it."""
     made = []
     for text in generator.stream(prompt):

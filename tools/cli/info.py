@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError
@@ -104,7 +104,7 @@ def _parameters(graph: onnx.GraphProto) -> tuple[int, int]:
     return len(graph.initializer), size
 
 
-def _dim(dim: Any) -> int | str:
+def _dim(dim: object) -> int | str:
     return dim if isinstance(dim, int) else str(dim)
 
 

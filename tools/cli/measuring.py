@@ -5,17 +5,15 @@ from __future__ import annotations
 import argparse
 from argparse import ArgumentParser, _ArgumentGroup, _SubParsersAction
 from collections.abc import Callable
-from typing import Any
 
-from mirlo.tools.cli.values import add_dims, add_shape, add_target
+from mirlo.tools.cli.values import AddCommand, add_dims, add_shape, add_target
 
-Add = Callable[[Any, str, str], argparse.ArgumentParser]
 MAX_GAP_MS = 60_000.0
 """The longest gap between calls."""
 _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
-def add_cache(commands: _SubParsersAction[argparse.ArgumentParser], add: Add) -> None:
+def add_cache(commands: _SubParsersAction[argparse.ArgumentParser], add: AddCommand) -> None:
     """Add the arguments of `mirlo cache`."""
     parser = add(commands, "cache", "look at the cache of compiled kernels and models, and keep it small")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
@@ -33,7 +31,7 @@ def add_cache(commands: _SubParsersAction[argparse.ArgumentParser], add: Add) ->
 
 
 def add_bench(
-    commands: _SubParsersAction[argparse.ArgumentParser], add: Add, positive: Callable[[str], int]
+    commands: _SubParsersAction[argparse.ArgumentParser], add: AddCommand, positive: Callable[[str], int]
 ) -> argparse.ArgumentParser:
     """Add the arguments of `mirlo bench`."""
     parser = add(commands, "bench", "time models beside other engines, and their kernels beside the machine's limits")

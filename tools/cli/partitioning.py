@@ -15,6 +15,7 @@ from mirlo.tools.cli.progress import Progress
 
 if TYPE_CHECKING:
     from mirlo.driver.place.survey import Survey
+    from mirlo.tools.place.as_json import PlacementReport
 
 FORMS = (".html", ".json", ".txt")
 
@@ -116,7 +117,7 @@ def _written(form: str, survey: Survey, title: str) -> str:
     return "\n".join(report(survey, attempts=True)) + "\n"
 
 
-def _compare(arguments: Arguments, expected: dict[str, object], survey: Survey) -> None:
+def _compare(arguments: Arguments, expected: PlacementReport, survey: Survey) -> None:
     from mirlo.tools.place.as_json import as_json
     from mirlo.tools.place.expect import differences, shown
 

@@ -36,7 +36,7 @@ class LineError(MirloError, ValueError):
 class _Job:
     """A request and what its lines are called."""
 
-    name: Any
+    name: str | int
     request: Request
 
 
@@ -93,7 +93,7 @@ class PromptLines:
 
     def _add(self, number: int, line: bytes) -> None:
         """Add the request of a line; an error becomes a line of its own."""
-        name: Any = number
+        name: object = number
         try:
             given = _parsed(line)
             name = given.pop("id", number)
@@ -138,12 +138,12 @@ class PromptLines:
             _write({"id": job.name, **text, "reason": request.reason, **counts})
         self._jobs = [job for job in self._jobs if not job.request.is_done]
 
-    def _fail(self, name: Any, message: str) -> None:
+    def _fail(self, name: str | int, message: str) -> None:
         self.is_failed = True
         _write({"id": name, "error": message})
 
 
-def _write(line: Mapping[str, Any]) -> None:
+def _write(line: Mapping[str, object]) -> None:
     sys.stdout.write(f"{json.dumps(line)}\n")
     sys.stdout.flush()
 

@@ -6,7 +6,7 @@ import statistics
 import sys
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.runtime.errors import MirloError
 from mirlo.tools.cli.arguments import Arguments
@@ -30,9 +30,11 @@ def execute(arguments: Arguments) -> None:
     require_file(arguments.model)
     # Read first: a missing file should not cost a compilation.
     given = {name: read_array(path, name) for name, path in arguments.input}
-    executable: Any = _executable(arguments)
+    executable: Executable | Program = _executable(arguments)
+    from mirlo.runtime.program import Program
+
     sys.stdout.flush()
-    if not hasattr(executable, "artifact"):  # a program of several
+    if isinstance(executable, Program):
         from mirlo.tools.cli.run_program import run_program
 
         run_program(executable, given, arguments)

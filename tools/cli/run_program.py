@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError
@@ -14,6 +14,7 @@ from mirlo.tools.cli.tables import columns
 if TYPE_CHECKING:
     import numpy as np
 
+    from mirlo.runtime.compiled_program import Port
     from mirlo.runtime.program import Program
 
 SHOWN = 60
@@ -67,7 +68,7 @@ def _inputs(program: Program, given: Mapping[str, np.ndarray], arguments: Argume
     return {name: values[name] for name in ports}
 
 
-def _print(title: str, ports: Any, values: Mapping[str, Any]) -> None:
+def _print(title: str, ports: Sequence[Port], values: Mapping[str, object]) -> None:
     rows = [(f"{title}:", "", "")]
     for port in ports:
         text = " ".join(str(values[port.name]).split())

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import argparse
 from argparse import _SubParsersAction
-from collections.abc import Callable
-from typing import Any
 
 from mirlo.tools.cli.measuring import add_cache_flags
-from mirlo.tools.cli.values import add_cost, add_input, add_model, add_shapes, add_target, natural, positive
+from mirlo.tools.cli.values import AddCommand, add_cost, add_input, add_model, add_shapes, add_target, natural, positive
 from mirlo.tools.fuzz.modes import MODES
 
-Add = Callable[[Any, str, str], argparse.ArgumentParser]
-"""Adds a command: its name, its purpose."""
 
-
-def add_searches(commands: _SubParsersAction[argparse.ArgumentParser], add: Add) -> None:
+def add_searches(commands: _SubParsersAction[argparse.ArgumentParser], add: AddCommand) -> None:
     """Add the arguments of `mirlo bisect`, `mirlo fuzz`, `mirlo tune`, `mirlo partition`."""
     _add_bisect(commands, add)
     _add_fuzz(commands, add)
@@ -23,7 +18,7 @@ def add_searches(commands: _SubParsersAction[argparse.ArgumentParser], add: Add)
     _add_partition(commands, add)
 
 
-def _add_bisect(commands: _SubParsersAction[argparse.ArgumentParser], add: Add) -> None:
+def _add_bisect(commands: _SubParsersAction[argparse.ArgumentParser], add: AddCommand) -> None:
     parser = add(commands, "bisect", "find the first node and the first pass whose result departs from an oracle's")
     parser.add_argument("model", metavar="MODEL.onnx", help="the model")
     parser.add_argument(
@@ -45,7 +40,7 @@ def _add_bisect(commands: _SubParsersAction[argparse.ArgumentParser], add: Add) 
     add_shapes(parser)
 
 
-def _add_fuzz(commands: _SubParsersAction[argparse.ArgumentParser], add: Add) -> None:
+def _add_fuzz(commands: _SubParsersAction[argparse.ArgumentParser], add: AddCommand) -> None:
     parser = add(commands, "fuzz", "try random models against the oracles, or hostile input")
     subjects = "; ".join(f"{name}: {mode.doc}" for name, mode in MODES.items())
     parser.add_argument("subject", choices=tuple(MODES), help=subjects)
@@ -61,7 +56,7 @@ def _add_fuzz(commands: _SubParsersAction[argparse.ArgumentParser], add: Add) ->
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-def _add_tune(commands: _SubParsersAction[argparse.ArgumentParser], add: Add) -> None:
+def _add_tune(commands: _SubParsersAction[argparse.ArgumentParser], add: AddCommand) -> None:
     parser = add(commands, "tune", "search for faster kernels of a model; compilations use what is found")
     parser.add_argument("model", metavar="MODEL", nargs="?", help="an ONNX model, or IR; none: print what was found")
     parser.add_argument("--seconds", metavar="S", type=positive, default=60, help="time to spend (default: 60)")
@@ -73,7 +68,7 @@ def _add_tune(commands: _SubParsersAction[argparse.ArgumentParser], add: Add) ->
     add_shapes(parser)
 
 
-def _add_partition(commands: _SubParsersAction[argparse.ArgumentParser], add: Add) -> None:
+def _add_partition(commands: _SubParsersAction[argparse.ArgumentParser], add: AddCommand) -> None:
     parser = add(commands, "partition", "tell which parts of a model go to which target, and why; makes no code")
     add_model(parser, "MODEL", "an ONNX model, or IR")
     add_target(parser, required=True)

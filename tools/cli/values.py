@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from argparse import ArgumentParser, _ArgumentGroup
+from argparse import ArgumentParser, _ArgumentGroup, _SubParsersAction
+from collections.abc import Callable
 
 Shapes = dict[str, tuple[int | str, ...]]
+
+AddCommand = Callable[["_SubParsersAction[ArgumentParser]", str, str], ArgumentParser]
+"""Adds a command: its name, its purpose."""
 
 
 def add_input(parser: ArgumentParser) -> None:

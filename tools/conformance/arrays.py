@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -12,12 +11,12 @@ from mirlo.tools.conformance.case import ANY, NUMERIC_TYPES, TABLE, Draw, Operat
 from mirlo.tools.conformance.derived import expected
 
 
-def _moves(name: str, **attributes: Any) -> None:
+def _moves(name: str, **attributes: object) -> None:
     """Add a case of an operator that moves the elements of x, of shape (4, 6, 8), as its class says."""
 
     def make(draw: Draw) -> OperatorCase:
         x = draw.array(4, 6, 8)
-        return case(x, expected=expected(OPS[name], [x], attributes), **attributes)
+        return OperatorCase((x,), attributes, expected(OPS[name], [x], attributes))
 
     TABLE.add(name, ANY, make)
 
@@ -134,7 +133,7 @@ def _gather_nd(draw: Draw) -> OperatorCase:
     return case(x, points, expected=wide(x)[points[:, 0], points[:, 1]])
 
 
-def _scatter(reduction: str, combine: Any) -> Callable[[Draw], OperatorCase]:
+def _scatter(reduction: str, combine: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Callable[[Draw], OperatorCase]:
     def make(draw: Draw) -> OperatorCase:
         x, updates = draw.array(5, 9), draw.array(3, 9)
         indices = np.stack([draw.random.permutation(5)[:3] for _ in range(9)], 1)
@@ -147,9 +146,10 @@ def _scatter(reduction: str, combine: Any) -> Callable[[Draw], OperatorCase]:
     return make
 
 
-for _how, _combine in {
+_COMBINE: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "none": lambda old, new: new, "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum
-}.items():  # fmt: skip
+}  # fmt: skip
+for _how, _combine in _COMBINE.items():
     TABLE.add("scatter_elements", NUMERIC_TYPES, _scatter(_how, _combine))
 
 

@@ -6,7 +6,6 @@ import contextlib
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -26,12 +25,15 @@ TOLERANCE = {"f64": 1e-11, "f32": 2e-5, "f16": 4e-3, "bf16": 3e-2}
 Maker = Callable[["Draw"], "OperatorCase"]
 
 
+Operand = np.ndarray | list[np.ndarray] | None
+
+
 @dataclass(frozen=True)
 class OperatorCase:
     """Operands (None for an absent one, a list for a variadic one), attributes, and the expected results."""
 
-    operands: tuple[Any, ...]
-    attributes: dict[str, Any]
+    operands: tuple[Operand, ...]
+    attributes: dict[str, object]
     expected: tuple[np.ndarray, ...]
     tolerance: float = 0.0
     """The error that is allowed where it is more than `TOLERANCE` says."""
@@ -44,7 +46,7 @@ class OperatorCase:
 
 
 def case(
-    *operands: Any, expected: np.ndarray | tuple[np.ndarray, ...], tolerance: float = 0.0, **attributes: Any
+    *operands: Operand, expected: np.ndarray | tuple[np.ndarray, ...], tolerance: float = 0.0, **attributes: object
 ) -> OperatorCase:
     """Return `case(x, axis=1, expected=...)`; one array, or a tuple of them, is expected."""
     wanted = expected if isinstance(expected, tuple) else (expected,)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import graph_operations
 from mirlo.dialects.core.attributes import REQUIRED
 from mirlo.dialects.core.dtypes import dtype
@@ -17,7 +16,10 @@ from mirlo.dialects.core.traits import Trait
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.core.values import ValueDeclaration
 from mirlo.dialects.relax.reduce import Reduce
-from mirlo.tools.conformance.case import COLUMNS, TABLE, Draw, OperatorCase, case, wide
+from mirlo.tools.conformance.case import COLUMNS, TABLE, Draw, Operand, OperatorCase, wide
+
+if TYPE_CHECKING:
+    from mirlo.dialects.core.op import DialectOp
 
 SHAPES: tuple[tuple[int, ...], ...] = ((5, 37), (8, 16), (16, 12), (16,), (2, 8, 16), (1, 8, 16, 4), ())
 """Shapes that are tried for the operands of an operator that is not elementwise."""
@@ -27,10 +29,13 @@ BROADCAST = {1: ((3, 37),), 2: ((3, 1, 37), (5, 37)), 3: ((3, 1), (3, 37), (37,)
 """Shapes of elementwise operators, by their number of operands."""
 
 
-def expected(cls: Any, operands: Sequence[Any], attributes: dict[str, Any]) -> tuple[np.ndarray, ...]:
+def expected(
+    cls: type[DialectOp], operands: Sequence[Operand], attributes: dict[str, object]
+) -> tuple[np.ndarray, ...]:
     """Return what an operator's `meaning` makes of operands, in the widest types."""
     given = {name: declared.default for name, declared in cls._attributes.items()} | attributes
     given = {name: cls._attributes[name].normalize(v) if v is not None else None for name, v in given.items()}
+    assert cls.meaning is not None
     with np.errstate(all="ignore"):
         made = cls.meaning(*([wide(x) for x in o] if isinstance(o, list) else _wide(o) for o in operands), **given)
     if made is None:
@@ -60,7 +65,7 @@ def derive_cases() -> None:
                 TABLE.add(name, kinds, _maker(cls, **other))
 
 
-def _choices(cls: Any) -> Iterator[dict[str, Any]]:
+def _choices(cls: type[DialectOp]) -> Iterator[dict[str, object]]:
     """Return the other values of attributes that are one of several."""
     for name, declared in cls._attributes.items():
         for value in declared.choices or ():
@@ -68,18 +73,20 @@ def _choices(cls: Any) -> Iterator[dict[str, Any]]:
                 yield {name: value}
 
 
-def _fields(cls: Any) -> list[ValueDeclaration]:
+def _fields(cls: type[DialectOp]) -> list[ValueDeclaration]:
     """Return the operands that a case gives: all but optional ones."""
     return [field for field in cls._operand_layout.fields if field.kind != "optional"]
 
 
-def _shapes(cls: Any, kind: str, tile: int) -> tuple[tuple[int, ...], ...] | None:
+def _shapes(cls: type[DialectOp], kind: str, tile: int) -> tuple[tuple[int, ...], ...] | None:
     """Return shapes of operands that the operator's inference accepts for an element type."""
     count = len(_fields(cls))
     defaults = {name: declared.default for name, declared in cls._attributes.items()}
     tried: list[tuple[tuple[int, ...], ...]] = (
         [BROADCAST[count]] if Trait.ELEMENTWISE in cls.TRAITS and count in BROADCAST else []
     )
+    infer = getattr(cls, "infer", None)
+    assert infer is not None
     searched = itertools.product(SHAPES, repeat=count) if count <= MAX_SEARCHED else ()
     for shapes in (*tried, *searched):
         rounded = tuple(tuple(_multiple(size, tile) for size in shape) for shape in shapes)
@@ -89,7 +96,7 @@ def _shapes(cls: Any, kind: str, tile: int) -> tuple[tuple[int, ...], ...] | Non
             for f in cls._operand_layout.fields
         ]
         try:
-            made = cls.infer(*operands, **defaults)
+            made = infer(*operands, **defaults)
         except (OpError, ValueError, TypeError, IndexError):
             continue
         results = made if isinstance(made, tuple) else (made,)
@@ -102,7 +109,7 @@ def _multiple(size: int, tile: int) -> int:
     return size if size == 1 else -(-size // tile) * tile
 
 
-def _maker(cls: Any, **attributes: Any) -> Callable[[Draw], OperatorCase]:
+def _maker(cls: type[DialectOp], **attributes: object) -> Callable[[Draw], OperatorCase]:
     def make(draw: Draw) -> OperatorCase:
         shapes = _shapes(cls, draw.kind.name, draw.tile)
         if shapes is None:
@@ -120,7 +127,7 @@ def _maker(cls: Any, **attributes: Any) -> Callable[[Draw], OperatorCase]:
         if draw.is_float and results[0].dtype == np.bool_ and len(arrays) == 1:
             arrays[0].reshape(-1)[:3] = [np.nan, np.inf, -np.inf]
             results = expected(cls, operands, attributes)
-        return case(*operands, expected=results, **attributes)
+        return OperatorCase(tuple(operands), attributes, results)
 
     return make
 
@@ -130,13 +137,13 @@ def _array(draw: Draw, shape: tuple[int, ...], low: float, high: float) -> np.nd
     return made if shape else made.reshape(())
 
 
-def _add_reductions(name: str, cls: type[ir.OpView]) -> None:
+def _add_reductions(name: str, cls: type[Reduce]) -> None:
     """Add reductions of a last axis, of several, and of all."""
     for axes in ((-1,), (0, 1), None):
         TABLE.add(name, _reduced_kinds(cls), _reduction(cls, axes))
 
 
-def _reduced_kinds(cls: Any) -> tuple[str, ...]:
+def _reduced_kinds(cls: type[Reduce]) -> tuple[str, ...]:
     """Return the types that the reduction accepts and stays in: the mean of integers is no integer."""
     kinds = []
     for kind in COLUMNS:
@@ -147,10 +154,10 @@ def _reduced_kinds(cls: Any) -> tuple[str, ...]:
     return tuple(kinds)
 
 
-def _reduction(cls: type[ir.OpView], axes: tuple[int, ...] | None) -> Callable[[Draw], OperatorCase]:
+def _reduction(cls: type[Reduce], axes: tuple[int, ...] | None) -> Callable[[Draw], OperatorCase]:
     def make(draw: Draw) -> OperatorCase:
         x = draw.array(2, 3, 5) if draw.kind.is_bool else draw.nonzero(2, 3, 5, high=1.5)
-        attributes: dict[str, Any] = {"axes": axes, "keepdims": axes is not None}
-        return case(x, **attributes, expected=expected(cls, [x], attributes))
+        attributes: dict[str, object] = {"axes": axes, "keepdims": axes is not None}
+        return OperatorCase((x,), attributes, expected(cls, [x], attributes))
 
     return make

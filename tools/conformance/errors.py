@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from mirlo.passes.lower.formats import FORMATS
 
-Array = Any
+Array = np.ndarray
 WIDE = np.longdouble
 
 

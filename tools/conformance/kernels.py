@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -45,7 +44,7 @@ def kernel_program(steps: Sequence[str], made: OperatorCase) -> TestProgram:
     symbol = "kernel_" + "_".join(steps)
     types = [tensor_type(array) for array in made.arrays]
 
-    def emit(values: list[ir.Value]) -> list[Any]:
+    def emit(values: list[ir.Value]) -> list[ir.Value]:
         prim = PrimBuilder(symbol, types, ir.Location.unknown())
         current, *weights = prim.inputs
         rest = iter(weights)
@@ -57,16 +56,16 @@ def kernel_program(steps: Sequence[str], made: OperatorCase) -> TestProgram:
     return TestProgram(symbol, made.arrays, emit)
 
 
-def _product(p: Any, x: TensorExpr, weights: Any) -> TensorExpr:
+def _product(p: PrimBuilder, x: TensorExpr, weights: Iterator[TensorExpr]) -> TensorExpr:
     w = next(weights)
     return p.reduce("add", (x.shape[0], w.shape[1]), (w.shape[0],), lambda i, j, k: x[i, k] * w[k, j])
 
 
-def _map(p: Any, x: TensorExpr, weights: Any) -> TensorExpr:
+def _map(p: PrimBuilder, x: TensorExpr, weights: Iterator[TensorExpr]) -> TensorExpr:
     return p.compute(x.shape, lambda i, j: maximum(x[i, j], 0.0))
 
 
-def _rows(p: Any, x: TensorExpr, weights: Any) -> TensorExpr:
+def _rows(p: PrimBuilder, x: TensorExpr, weights: Iterator[TensorExpr]) -> TensorExpr:
     rows, columns = x.shape
     top = p.reduce("max", (rows,), (columns,), lambda i, j: x[i, j])
     raised = p.compute((rows, columns), lambda i, j: exp(x[i, j] - top[i]))
@@ -74,7 +73,11 @@ def _rows(p: Any, x: TensorExpr, weights: Any) -> TensorExpr:
     return p.compute((rows, columns), lambda i, j: raised[i, j] / total[i])
 
 
-_STEPS: dict[str, Callable[[Any, TensorExpr, Any], TensorExpr]] = {"product": _product, "map": _map, "rows": _rows}
+_STEPS: dict[str, Callable[[PrimBuilder, TensorExpr, Iterator[TensorExpr]], TensorExpr]] = {
+    "product": _product,
+    "map": _map,
+    "rows": _rows,
+}
 
 _ON_VECTORS = """
 func.func private @{symbol}({parameters}, %out: {memref}) attributes {{tir.prim_func}} {{
@@ -115,7 +118,7 @@ def vector_program(name: str, arrays: Sequence[np.ndarray], lanes: int = 8) -> T
         operands=", ".join(f"%v{i}" for i in count), types=", ".join([words["vector"]] * len(cut)),
     )  # fmt: skip
 
-    def emit(values: list[ir.Value]) -> list[Any]:
+    def emit(values: list[ir.Value]) -> list[ir.Value]:
         parsed = ir.Module.parse(text)
         _append(parsed.body.operations[0].operation.clone())
         return [CallTir.make(values, result_types=[TensorType((size,), found)], callee=symbol)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from mirlo.tools.conformance.case import COLUMNS
 from mirlo.tools.conformance.check import DECLINED, FAILED, OK, WRONG, Matrix, MatrixEntry, SupportVerdict
@@ -87,7 +86,7 @@ def _table(entries: list[MatrixEntry]) -> Iterator[str]:
         yield f"| `{entry.name}` | {' | '.join(cells)} |"
 
 
-def as_json(matrix: Matrix) -> dict[str, Any]:
+def as_json(matrix: Matrix) -> dict[str, object]:
     """Return the matrix as JSON."""
     return {
         "target": matrix.target,

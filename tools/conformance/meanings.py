@@ -8,14 +8,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from mirlo.tools.conformance import special
-from mirlo.tools.conformance.errors import WIDE
-
-Array = Any
+from mirlo.tools.conformance.errors import WIDE, Array
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -100,14 +99,14 @@ def _conv_transpose(draw: Draw) -> OperatorCase:
     return case(x, weight, None, strides=[2, 2], expected=convolved(spread, flipped, 1, 2))
 
 
-_POOL: dict[str, Any] = {"kernel": [3, 3], "strides": [2, 2], "padding": [1] * 4}
+_POOL: dict[str, object] = {"kernel": [3, 3], "strides": [2, 2], "padding": [1] * 4}
 
 
 @operator("max_pool", kinds=NUMERIC_TYPES)
 def _max_pool(draw: Draw) -> OperatorCase:
     x = draw.array(2, 3, 9, 8)
     least = np.iinfo(np.int64).min if not draw.is_float else -np.inf
-    return case(x, **_POOL, expected=windows(wide(x), 3, 2, 1, least).max((-1, -2)))
+    return OperatorCase((x,), _POOL, (windows(wide(x), 3, 2, 1, least).max((-1, -2)),))
 
 
 @operator("max_pool_with_indices")
@@ -125,13 +124,13 @@ def _max_pool_with_indices(draw: Draw) -> OperatorCase:
 def _avg_pool(draw: Draw) -> OperatorCase:
     x = draw.array(2, 3, 9, 8)
     count = windows(np.ones(x.shape), 3, 2, 1).sum((-1, -2))
-    return case(x, **_POOL, expected=windows(wide(x), 3, 2, 1).sum((-1, -2)) / count)
+    return OperatorCase((x,), _POOL, (windows(wide(x), 3, 2, 1).sum((-1, -2)) / count,))
 
 
 @operator("lp_pool")
 def _lp_pool(draw: Draw) -> OperatorCase:
     x = draw.array(2, 3, 9, 8)
-    return case(x, **_POOL, expected=np.sqrt((windows(wide(x), 3, 2, 1) ** 2).sum((-1, -2))))
+    return OperatorCase((x,), _POOL, (np.sqrt((windows(wide(x), 3, 2, 1) ** 2).sum((-1, -2))),))
 
 
 def normal(x: np.ndarray, axes: tuple[int, ...], epsilon: float = 1e-5) -> np.ndarray:

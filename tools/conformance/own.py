@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -58,7 +57,7 @@ def _judged(row: OwnIntrinsic, kind: str, arrays: Sequence[np.ndarray], outcome:
     (got,) = outcome.results
     assert row.meaning is not None
     wide = [array.astype(WIDE) if array.dtype.kind not in "iu" else array for array in arrays]
-    expected: Any = np.asarray(row.meaning(*wide))
+    expected: np.ndarray = np.asarray(row.meaning(*wide))
     if row.result == "bool" or kind not in FORMATS:
         count = int((got != expected.astype(got.dtype)).sum())
         return f"{count} of {got.size} results differ" if count else 0.0

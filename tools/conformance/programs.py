@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -30,10 +30,13 @@ from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.errors import MirloError
 from mirlo.tools.conformance.case import OperatorCase
 
+if TYPE_CHECKING:
+    from mirlo.dialects.core.op import DialectOp
+
 BATCH = 40
 """Programs in one module."""
 
-Emit = Callable[[list[Any]], list[Any]]
+Emit = Callable[[list[ir.Value]], list[ir.Value]]
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ class ProgramOutcome:
     """The rules that declined, likewise."""
 
 
-def operator_class(name: str) -> Any:
+def operator_class(name: str) -> type[DialectOp]:
     """Return the class of an operator: of relax, or by its full name one of a plug-in."""
     if name in OPS:
         return OPS[name]
@@ -69,7 +72,7 @@ def operator_program(operator: str, case: OperatorCase, constants: bool = False)
     """Return a program of one operator; with `constants`, all operands but the first are known when it is compiled."""
     arrays = case.arrays[:1] if constants else case.arrays
 
-    def emit(values: list[ir.Value]) -> list[Any]:
+    def emit(values: list[ir.Value]) -> list[ir.Value]:
         known = [_constant(array) for array in case.arrays[len(arrays) :]]
         rest = iter([*values, *known])
         given = [
@@ -90,7 +93,7 @@ def intrinsic_program(name: str, arrays: Sequence[np.ndarray]) -> TestProgram:
     """Return a prim function that applies an intrinsic to each element."""
     symbol = "kernel_" + "_".join([name.replace(".", "_"), *(str(array.dtype) for array in arrays)])
 
-    def emit(values: list[ir.Value]) -> list[Any]:
+    def emit(values: list[ir.Value]) -> list[ir.Value]:
         types = [tensor_type(array) for array in arrays]
         prim = PrimBuilder(symbol, types, ir.Location.unknown())
         output = prim.compute(types[0].static_shape, lambda i: call(name, *(x[i] for x in prim.inputs)), name=name)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from mirlo.dialects.core.dtypes import dtype
 from mirlo.passes.lower.formats import FORMATS
+from mirlo.tools.conformance.errors import Array
 from mirlo.tools.conformance.meanings import Meaning
-
-Array = Any
 
 _SPECIAL = (0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.0, -2.0, 2.5, 3.0, 10.0, 100.0, np.inf, -np.inf, np.nan)
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
-from mirlo.tools.conformance.errors import WIDE
+from mirlo.tools.conformance.errors import WIDE, Array
 
-Array = Any
 PI = WIDE("3.14159265358979323846264338327950288")
 _BERNOULLI = [
     WIDE(a) / WIDE(b)
@@ -125,7 +124,7 @@ def erfinv(x: Array) -> Array:
     return np.copysign(found, x)
 
 
-def _mean(y: Array, function: Any) -> Array:
+def _mean(y: Array, function: Callable[[Array, np.longdouble], Array]) -> Array:
     """Return the mean of an even, periodic function f(y, angle) over all angles, for y up to the last of `_POINTS`."""
     values, place = np.unique(y, return_inverse=True)
     found, least = np.zeros_like(values), -1
@@ -152,7 +151,7 @@ def _hankel(x: Array, order: int) -> tuple[Array, Array]:
     return p, q
 
 
-def _bessel(order: int) -> Any:
+def _bessel(order: int) -> Callable[[Array], Array]:
     def function(x: Array) -> Array:
         y = np.abs(x)
         near = np.where(y <= _ASYMPTOTIC, y, 0)
@@ -169,7 +168,7 @@ def _bessel(order: int) -> Any:
     return function
 
 
-def _modified(order: int, scaled: bool) -> Any:
+def _modified(order: int, scaled: bool) -> Callable[[Array], Array]:
     def function(x: Array) -> Array:
         y = np.abs(x)
         near = np.where((y >= 1) & (y <= _ASYMPTOTIC), y, 1)

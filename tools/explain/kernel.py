@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import symbol_name
@@ -13,6 +13,7 @@ from mirlo.driver.code import UnknownKernel
 from mirlo.driver.save_code import texts_by_form
 from mirlo.passes.instrumentation import Instrument
 from mirlo.passes.kernel_nodes import kernel_calls, node_labels
+from mirlo.passes.pipeline_parser import Step
 from mirlo.passes.targets import CompileOptions, Target
 from mirlo.runtime.nearest import nearest
 
@@ -45,11 +46,11 @@ class FollowedKernel(Instrument):
     """The prim functions before they are fused, with the nodes of their calls."""
     stages: list[KernelStage] = field(default_factory=list)
 
-    def begin_stage(self, op: ir.Operation | ir.OpView, remaining: Sequence[Any]) -> None:
+    def begin_stage(self, op: ir.Operation | ir.OpView, remaining: Sequence[Step]) -> None:
         if not self.operators:
             self.operators = _operators(op.operation)
 
-    def after_pass(self, step: Any, op: ir.OpView) -> None:
+    def after_pass(self, step: Step, op: ir.OpView) -> None:
         module = op.operation
         while module.parent is not None:
             module = module.parent.operation
@@ -93,7 +94,7 @@ class FollowedKernel(Instrument):
 def _operators(module: ir.Operation) -> list[tuple[list[str], str]]:
     found: list[tuple[list[str], str]] = []
 
-    def visit(op: ir.Operation) -> Any:
+    def visit(op: ir.Operation) -> ir.WalkResult:
         if op.name not in ("builtin.module", "func.func", "func.return", "relax.constant"):
             found.append((node_labels(op.location), _text(op)))
         return ir.WalkResult.ADVANCE
@@ -126,7 +127,7 @@ def _of_kernel(module: ir.Operation, name: str) -> list[ir.Operation]:
 def _launched(function: ir.Operation) -> set[str]:
     names: set[str] = set()
 
-    def visit(op: ir.Operation) -> Any:
+    def visit(op: ir.Operation) -> ir.WalkResult:
         if op.name == "gpu.launch_func":
             names.add(ir.SymbolRefAttr(op.attributes["kernel"]).value[0])
         return ir.WalkResult.ADVANCE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import symbol_name
@@ -14,7 +14,7 @@ from mirlo.driver.bind_strategies import bind_strategies
 from mirlo.driver.build import build
 from mirlo.driver.given import check_used, give, node_watch
 from mirlo.driver.models import open_model, require_sizes
-from mirlo.driver.strategies import StrategyRecord
+from mirlo.driver.strategies import Measured, StrategyRecord
 from mirlo.driver.tune.database import open_database
 from mirlo.passes.byoc.records import Placement
 from mirlo.passes.instrumentation import Instrument
@@ -25,10 +25,14 @@ from mirlo.passes.lower.parallel import ParallelRecord
 from mirlo.passes.memory.plan import MemoryRecord
 from mirlo.passes.pass_failed import PassFailed
 from mirlo.passes.pipeline import Pipeline
+from mirlo.passes.pipeline_parser import Step
 from mirlo.passes.registry import PassError
 from mirlo.passes.schedule.schedule import ScheduleRecord
 from mirlo.passes.schedule.tuned import TUNING, TuningRecord
 from mirlo.tools.explain.kernel import FollowedKernel, KernelStage
+
+if TYPE_CHECKING:
+    from mirlo.driver.request import GivenSchedule, RuleFunction, Strategies
 
 
 @dataclass
@@ -87,10 +91,10 @@ def explain_model(
     *,
     threads: int = 1,
     shapes: Mapping[str, Sequence[int | str] | None] | None = None,
-    legalize: Mapping[str, Any] | None = None,
-    intrinsics: Mapping[str, Any] | None = None,
-    strategies: Any = None,
-    schedules: Mapping[str, Any] | None = None,
+    legalize: Mapping[str, RuleFunction] | None = None,
+    intrinsics: Mapping[str, RuleFunction] | None = None,
+    strategies: Strategies | Measured | str | None = None,
+    schedules: Mapping[str, GivenSchedule] | None = None,
     tune: bool = True,
     kernel: str | None = None,
 ) -> Explanation:
@@ -138,7 +142,7 @@ class _Watch(Instrument):
     intrinsics: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
 
     def note_nodes(self, module: ir.Module) -> None:
-        def visit(op: ir.Operation) -> Any:
+        def visit(op: ir.Operation) -> ir.WalkResult:
             if op.name not in ("builtin.module", "func.func", "func.return", "relax.constant"):
                 self.nodes += node_labels(op.location)
             return ir.WalkResult.ADVANCE
@@ -146,7 +150,7 @@ class _Watch(Instrument):
         module.operation.walk(visit)
         self.nodes = list(dict.fromkeys(self.nodes))
 
-    def before_pass(self, step: Any, op: ir.OpView) -> None:
+    def before_pass(self, step: Step, op: ir.OpView) -> None:
         if step.name != "lower-intrinsics" or op.operation.name != "builtin.module":
             return
         for function in op.operation.opview.body.operations:
@@ -158,7 +162,7 @@ class _Watch(Instrument):
 def _intrinsics(function: ir.Operation) -> list[tuple[str, str]]:
     found: dict[tuple[str, str], None] = {}
 
-    def visit(op: ir.Operation) -> Any:
+    def visit(op: ir.Operation) -> ir.WalkResult:
         if op.name.startswith("tir.") and op.name[4:] in INTRINSICS:
             found[op.name[4:], str(op.operands[0].type)] = None
         return ir.WalkResult.ADVANCE
@@ -168,7 +172,7 @@ def _intrinsics(function: ir.Operation) -> list[tuple[str, str]]:
 
 
 def _assemble(
-    target: str, watch: _Watch, notes: Sequence[Any], calls: Sequence[tuple[str, list[str]]], failure: str | None
+    target: str, watch: _Watch, notes: Sequence[object], calls: Sequence[tuple[str, list[str]]], failure: str | None
 ) -> Explanation:
     nodes = {name: ExplainedNode(name) for name in watch.nodes}
     kernels: dict[str, ExplainedKernel] = {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 from mirlo.passes.legalize.conversion import LegalizationRecord
 from mirlo.passes.rules import Attempt, Rule
@@ -49,7 +48,7 @@ def text_lines(explanation: Explanation) -> Iterator[str]:
         yield f"memory of @{record.function}: {_size_text(record.arena)}, at least {bytes_text(record.bound)} needed"
 
 
-def _size_text(size: Any) -> str:
+def _size_text(size: object) -> str:
     """Format a size in bytes, which may depend on symbols."""
     return bytes_text(size) if isinstance(size, int) else f"{size} bytes"
 
@@ -112,7 +111,7 @@ def _declined(attempts: Iterable[Attempt], indent: str) -> Iterator[str]:
     return (f"{indent}declined: {attempt}" for attempt in attempts)
 
 
-def as_json(explanation: Explanation) -> dict[str, Any]:
+def as_json(explanation: Explanation) -> dict[str, object]:
     """Return the same facts as JSON."""
     return {
         "target": explanation.target,
@@ -135,7 +134,7 @@ def as_json(explanation: Explanation) -> dict[str, Any]:
     }
 
 
-def _operator_json(record: LegalizationRecord) -> dict[str, Any]:
+def _operator_json(record: LegalizationRecord) -> dict[str, object]:
     return {
         "operator": record.operator,
         "rule": rule_json(record.rule) if record.rule is not None else None,
@@ -145,7 +144,7 @@ def _operator_json(record: LegalizationRecord) -> dict[str, Any]:
     }
 
 
-def _kernel_json(kernel: ExplainedKernel) -> dict[str, Any]:
+def _kernel_json(kernel: ExplainedKernel) -> dict[str, object]:
     schedule, parallel = kernel.schedule, kernel.parallel
     return {
         "name": kernel.name,
@@ -174,7 +173,7 @@ def _kernel_json(kernel: ExplainedKernel) -> dict[str, Any]:
     }
 
 
-def _declined_json(attempts: Iterable[Attempt]) -> list[dict[str, str | dict[str, int | str]]]:
+def _declined_json(attempts: Iterable[Attempt]) -> list[dict[str, object]]:
     return [
         {
             "rule": rule_json(attempt.rule),
@@ -185,5 +184,5 @@ def _declined_json(attempts: Iterable[Attempt]) -> list[dict[str, str | dict[str
     ]
 
 
-def _as_json(value: Any) -> Any:
+def _as_json(value: object) -> str | float | None:
     return value if isinstance(value, (bool, int, float, str, type(None))) else str(value)

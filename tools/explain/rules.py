@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from mirlo.passes.rules import INTRINSIC, LEGALIZE, SCHEDULE, Rule
 from mirlo.runtime.errors import MirloError
@@ -101,13 +100,13 @@ def chain_lines(chain: RuleChain) -> list[str]:
     return [f"{chain.name} on {way}: {chain.what}, tried in this order", *columns(rows)]
 
 
-def chain_json(chain: RuleChain) -> dict[str, Any]:
+def chain_json(chain: RuleChain) -> dict[str, object]:
     """Return a chain as JSON."""
     rules = [rule_json(rule) for rule in chain.rules]
     return {"name": chain.name, "rules_for": chain.what, "chain": list(chain.targets), "rules": rules}
 
 
-def rule_json(rule: Rule) -> dict[str, Any]:
+def rule_json(rule: Rule) -> dict[str, object]:
     file, _, line = rule.place.rpartition(":")
     return {
         "name": rule.name, "target": rule.target, "priority": rule.priority,

@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from mirlo.runtime.names import file_name, shell_word
-from mirlo.tools.bisect.compare import Tolerance, difference, tolerance_of
+from mirlo.tools.bisect.compare import ModelValue, Tolerance, difference, tolerance_of
 from mirlo.tools.bisect.oracles import OracleError, either, onnxruntime, reference
 from mirlo.tools.fuzz.graphs import RandomGraph, random_graph
-
-if TYPE_CHECKING:
-    import numpy as np
 
 RIGHT, WRONG, REFUSED, DISPUTED, FAILED = "right", "wrong", "refused", "disputed", "failed"
 STATES = {
@@ -71,7 +67,7 @@ def _judge(graph: RandomGraph, target: str, threads: int) -> tuple[str, str]:
 
 
 def _departs(
-    name: str, found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray], graph: RandomGraph
+    name: str, found: Mapping[str, ModelValue], expected: Mapping[str, ModelValue], graph: RandomGraph
 ) -> str | None:
     return difference(found[name], expected[name], Tolerance(tolerance_of(graph.epsilons[name])))
 

@@ -10,19 +10,22 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mirlo.runtime import system
-from mirlo.tools.bisect.compare import Tolerance, difference
+from mirlo.tools.bisect.compare import ModelValue, Tolerance, difference
 from mirlo.tools.bisect.oracles import Oracle, OracleError, onnxruntime, reference
 from mirlo.tools.fuzz.differential import FAILED, REFUSED, RIGHT, WRONG, GraphVerdict
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
+    import numpy.typing as npt
     import onnx
+
+    from mirlo.runtime.executable import Executable
 
 COMPUTED, UNWRITTEN = "computed", "an element of the result is not written"
 STATES = {
@@ -45,10 +48,10 @@ class EmptyCase:
 
     shapes: tuple[Shape, ...]
     """Of tensors; a letter is a dim that may be 0."""
-    attributes: Mapping[str, Any] = field(default_factory=dict)
+    attributes: Mapping[str, object] = field(default_factory=dict)
     constants: tuple[np.ndarray | None, ...] = ()
     """The inputs behind the tensors; None for one that is left out."""
-    dtypes: tuple[Any, ...] = FLOATS
+    dtypes: tuple[npt.DTypeLike, ...] = FLOATS
     outputs: int = 1
     integers: tuple[int, ...] = ()
     """Tensors that are int64 whatever the others are: labels, places."""
@@ -160,7 +163,7 @@ class SizedCase:
     """A case with sizes."""
 
     name: str
-    dtype: Any
+    dtype: npt.DTypeLike
     sizes: Mapping[str, int]
     is_dynamic: bool
     seed: int = 0
@@ -264,7 +267,7 @@ def judge_nodes(nodes: list[SizedCase], target: str = "llvm") -> GraphVerdict:
     return GraphVerdict(state)
 
 
-def _unwritten(function: Any, feeds: Mapping[str, np.ndarray], found: Mapping[str, np.ndarray]) -> str:
+def _unwritten(function: Executable, feeds: Mapping[str, np.ndarray], found: Mapping[str, np.ndarray]) -> str:
     """Return the name of an output whose bytes are those that its memory had before."""
     results = []
     for garbage in (0x5A, 0xA5):
@@ -280,8 +283,8 @@ def _unwritten(function: Any, feeds: Mapping[str, np.ndarray], found: Mapping[st
 
 
 def _run_onnxruntime_in_child(
-    model: onnx.ModelProto, feeds: Mapping[str, np.ndarray], names: Sequence[str]
-) -> dict[str, np.ndarray]:
+    model: onnx.ModelProto, feeds: Mapping[str, ModelValue], names: Sequence[str]
+) -> dict[str, ModelValue]:
     """Ask ONNX Runtime in a process of its own: some of its operators end the process over empty axes."""
     context = system.process_context()
     receiver, sender = context.Pipe(duplex=False)
@@ -289,7 +292,7 @@ def _run_onnxruntime_in_child(
     process.start()
     sender.close()
     try:
-        found: dict[str, np.ndarray] | None = receiver.recv()
+        found: dict[str, ModelValue] | None = receiver.recv()
     except EOFError:
         found = None
     finally:
@@ -299,7 +302,7 @@ def _run_onnxruntime_in_child(
     return found
 
 
-def _send(sender: Connection, model: onnx.ModelProto, feeds: Mapping[str, np.ndarray], names: Sequence[str]) -> None:
+def _send(sender: Connection, model: onnx.ModelProto, feeds: Mapping[str, ModelValue], names: Sequence[str]) -> None:
     system.silence(2)
     try:
         sender.send(onnxruntime(model, feeds, names))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -172,10 +172,11 @@ def _info(value: GraphValue, is_open: bool = False) -> onnx.ValueInfoProto:
     return helper.make_tensor_value_info(value.name, helper.np_dtype_to_tensor_dtype(value.dtype), shape)
 
 
-def _to_model(graph: Any) -> onnx.ModelProto:
+def _to_model(graph: onnx.GraphProto) -> onnx.ModelProto:
     from onnx import helper
 
-    domains = {cls.ONNX.domain: cls.ONNX.since for cls in declared_operators()}
+    named = [cls.ONNX for cls in declared_operators()]
+    domains = {name.domain: name.since for name in named if name is not None}
     used = sorted({node.domain for node in graph.node if node.domain in domains})
     imports = [helper.make_opsetid("", OPSET), *(helper.make_opsetid(name, domains[name]) for name in used)]
     return helper.make_model(graph, opset_imports=imports, ir_version=10)

@@ -22,13 +22,15 @@ from mirlo.runtime.artifact import MODEL_FILE
 if TYPE_CHECKING:
     import onnx
 
+    from mirlo.runtime.fields import Json
+
 ACCEPTED, REFUSED, FAILED = "accepted", "refused", "failed"
 STATES = {
     ACCEPTED: "the file loads: what was changed does not matter to it",
     REFUSED: "an error that tells what is wrong",
     FAILED: "an error that is not the user's: a bug",
 }
-_ODD: tuple[Any, ...] = (
+_ODD: tuple[Json, ...] = (
     None, True, False, -1, 0, 1, 2, 3, 4096, 2**31, 2**32 + 1, 2**62, 2**63 - 1, 2**64, -(2**63), 1e300, 0.5, "", "x",
     "\ud800", "\x1b[2J", "a\nb", "\0", "a" * 5000, "f32", "f64", "u2", "llvm", "program", "specialized", "onnxruntime",
     [], {}, [[]], [{}], [None], {"": None}, [2**62], ["n", "m"], [1] * 65, [-1],
@@ -90,7 +92,7 @@ def hostile_file(seed: int) -> tuple[bytes, str, bool]:
     header = json.loads(data[64 : 64 + header_bytes])
     places = [place for place in _json_paths(header) if place]
     place = places[int(rng.integers(len(places)))]
-    holder: Any = header
+    holder = header
     for key in place[:-1]:
         holder = holder[key]
     value = _changed(holder[place[-1]], rng)
@@ -104,13 +106,13 @@ def hostile_file(seed: int) -> tuple[bytes, str, bool]:
     return _signed(data, header, header_bytes, code_bytes, resealed), what, resealed
 
 
-def _changed(old: Any, rng: np.random.Generator) -> Any:
+def _changed(old: Json, rng: np.random.Generator) -> Json:
     if isinstance(old, int) and not isinstance(old, bool) and rng.random() < 0.5:
         return old + int(rng.integers(-3, 4)) if rng.random() < 0.5 else old * int(rng.integers(0, 1 << 20))
     return _ODD[int(rng.integers(len(_ODD)))]
 
 
-def _json_paths(value: Any, place: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+def _json_paths(value: Json, place: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return [place, *(p for key, item in items for p in _json_paths(item, (*place, key)))]
 

@@ -6,7 +6,11 @@ import importlib
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from mirlo.tools.fuzz.workers import SeedVerdict
 
 MEMORY = 8 << 30
 """Address space, in bytes, of a process that reads hostile input."""
@@ -29,13 +33,13 @@ class Mode(NamedTuple):
     takes_target: bool = False
     """Whether `judge` takes `target` and `threads`."""
 
-    def load(self) -> Any:
+    def load(self) -> ModuleType:
         """Return the module."""
         return importlib.import_module(self.module)
 
-    def job(self, target: str | None, threads: int | None) -> Callable[[int], Any]:
+    def job(self, target: str | None, threads: int | None) -> Callable[[int], SeedVerdict]:
         """Return the function of a seed."""
-        judge: Callable[..., Any] = self.load().judge
+        judge: Callable[..., SeedVerdict] = self.load().judge
         return partial(judge, target=target or "llvm", threads=threads or 1) if self.takes_target else judge
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -232,7 +232,10 @@ def _bytes(model: onnx.ModelProto) -> bytes:
     return content
 
 
-def _pick(items: Sequence[Any], rng: np.random.Generator) -> Any:
+T = TypeVar("T")
+
+
+def _pick(items: Sequence[T], rng: np.random.Generator) -> T:
     return items[int(rng.integers(len(items)))]
 
 

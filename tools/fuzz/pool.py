@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -58,11 +58,14 @@ class NodeDraft:
 
     operator: str
     inputs: tuple[GraphValue | None, ...]
-    attributes: dict[str, Any] = field(default_factory=dict)
+    attributes: Mapping[str, object] = field(default_factory=dict)
     outputs: int = 1
     is_exact: bool = False
     """Whether the results are exact where the inputs are."""
     domain: str = ""
+
+
+T = TypeVar("T")
 
 
 class ValuePool:
@@ -82,7 +85,7 @@ class ValuePool:
     def chance(self, probability: float) -> bool:
         return bool(self.rng.random() < probability)
 
-    def choice(self, items: Sequence[Any]) -> Any:
+    def choice(self, items: Sequence[T]) -> T:
         return items[int(self.rng.integers(len(items)))]
 
     def number(self, low: int, high: int) -> int:

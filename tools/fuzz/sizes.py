@@ -7,11 +7,11 @@ so that a process compiles few models.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,6 +21,8 @@ from mirlo.tools.fuzz.differential import FAILED, REFUSED, RIGHT, WRONG, GraphVe
 
 if TYPE_CHECKING:
     import onnx
+
+    from mirlo.runtime.executable import Executable
 
 COMPUTED = "computed"
 STATES = {
@@ -51,7 +53,7 @@ class SizeCase:
     feeds: Mapping[str, np.ndarray]
     hostile: tuple[str, ...] = ("s",)
     """Inputs whose elements are sizes, places or counts."""
-    attributes: Mapping[str, Any] = field(default_factory=dict)
+    attributes: Mapping[str, object] = field(default_factory=dict)
     outputs: int = 1
     names: tuple[str, ...] = ()
     """The inputs of the node in order, where some are left out."""
@@ -121,7 +123,7 @@ CASES: dict[str, SizeCase] = {
     "CumSum": SizeCase({"x": X, "s": _int(1)}),
     "Upsample": SizeCase({"x": IMAGE, "s": np.array([1, 1, 2, 2], np.float32)}, opset=9),
 }  # fmt: skip
-DIMS: dict[str, tuple[tuple[tuple[str | int, ...], ...], dict[str, Any]]] = {
+DIMS: dict[str, tuple[tuple[tuple[str | int, ...], ...], dict[str, object]]] = {
     "Gemm": ((("n", "k"), ("m", "k")), {"transB": 1}),
     "MatMul": ((("n", "k"), ("k", "m")), {}),
     "Add": ((("n", 1, "k"), (1, "m", "k")), {}),
@@ -238,7 +240,7 @@ def model_of_dims(name: str) -> onnx.ModelProto:
 def _model(
     nodes: list[onnx.NodeProto],
     feeds: Mapping[str, np.ndarray],
-    shapes: Mapping[str, Any],
+    shapes: Mapping[str, Sequence[int | str]],
     outputs: list[str],
     opset: int,
 ) -> onnx.ModelProto:
@@ -251,10 +253,11 @@ def _model(
 
 
 @lru_cache(maxsize=4)
-def _compiled(content: bytes) -> Any:
+def _compiled(content: bytes) -> Executable:
     from mirlo.driver.compile import compile as compile_model
 
-    return compile_model(content, jobs=1, cache=False)
+    made: Executable = compile_model(content, jobs=1, cache=False)
+    return made
 
 
 def judge(seed: int) -> GraphVerdict:

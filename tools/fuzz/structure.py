@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from google.protobuf.message import DecodeError
@@ -85,7 +85,8 @@ def _model(rng: np.random.Generator) -> onnx.ModelProto:
     """Return a model with a subgraph of each kind, a function, a dynamic dim, weights."""
     from onnx import TensorProto, helper, numpy_helper
 
-    dim: int | str = _pick((2, "n"), rng)
+    dims: tuple[int | str, ...] = (2, "n")
+    dim = _pick(dims, rng)
     f32 = TensorProto.FLOAT
 
     def value(name: str, kind: int = f32, shape: Sequence[int | str] | None = (dim, 4)) -> onnx.ValueInfoProto:
@@ -126,7 +127,10 @@ def _model(rng: np.random.Generator) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=opsets, ir_version=10, functions=[function])
 
 
-def _pick(items: Sequence[Any], rng: np.random.Generator) -> Any:
+T = TypeVar("T")
+
+
+def _pick(items: Sequence[T], rng: np.random.Generator) -> T:
     return items[int(rng.integers(len(items)))]
 
 

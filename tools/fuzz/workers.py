@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from multiprocessing.connection import wait
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 from mirlo.runtime import system
 
@@ -18,19 +18,29 @@ BATCH = 100
 """Jobs of one process, before a new one takes over: what leaks does not add up."""
 
 
+class SeedVerdict(Protocol):
+    """What became of the input of a seed."""
+
+    @property
+    def state(self) -> str: ...
+
+    @property
+    def text(self) -> str: ...
+
+
 @dataclass(frozen=True)
 class JobOutcome:
     """What a job gave."""
 
     seed: int
-    result: Any
+    result: SeedVerdict | None
     crash: str | None = None
     """How the process ended, where the job brought it down."""
     seconds: float = 0.0
 
 
 def run_jobs(
-    job: Callable[[int], Any],
+    job: Callable[[int], SeedVerdict],
     seeds: Iterable[int],
     processes: int,
     timeout: float,
@@ -51,7 +61,7 @@ def run_jobs(
 
 def _outcomes(
     workers: list[_Worker],
-    job: Callable[[int], Any],
+    job: Callable[[int], SeedVerdict],
     seeds: Iterable[int],
     processes: int,
     timeout: float,
@@ -87,7 +97,7 @@ def _outcomes(
 class _Worker:
     """A process, with those that its jobs start: no daemon, which could start none, and a group of its own."""
 
-    def __init__(self, job: Callable[[int], Any], seeds: list[int], memory: int | None) -> None:
+    def __init__(self, job: Callable[[int], SeedVerdict], seeds: list[int], memory: int | None) -> None:
         context = system.process_context()
         self.left = seeds
         self.pipe, sender = context.Pipe(duplex=False)
@@ -131,7 +141,7 @@ class _Worker:
         self.is_done = True
 
 
-def _work(job: Callable[[int], Any], seeds: list[int], sender: Connection, memory: int | None) -> None:
+def _work(job: Callable[[int], SeedVerdict], seeds: list[int], sender: Connection, memory: int | None) -> None:
     system.lead_group()
     system.silence(2)
     if memory is not None:

@@ -4,14 +4,65 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from typing import Any
+from typing import TypedDict
 
 from mirlo.driver.place.survey import Share, Survey
 from mirlo.passes.byoc.records import AttemptRecord, NodeRecord
 
 VERSION = 1
 _POSITION = re.compile(r":(\d+:\d+)$")
+
+
+AttemptReport = TypedDict(
+    "AttemptReport",
+    {
+        "pattern": str, "depth": int, "matched": bool, "reason": str, "predicate": str, "lost_to": str, "at": str,
+        "from": str,
+    },
+    total=False,
+)  # fmt: skip
+"""A pattern that was tried at a node; `from` is its root where that is another node."""
+
+
+class NodeReport(TypedDict, total=False):
+    """A node, and who took it; `function` is there if the model has several."""
+
+    id: int
+    name: str
+    operator: str
+    operands: list[str]
+    results: list[str]
+    reads: list[int]
+    flops: int | None
+    bytes: int | None
+    target: str
+    pattern: str
+    composite: str
+    region: str
+    why_not: dict[str, str]
+    tried: list[AttemptReport]
+    function: str
+
+
+class TotalsReport(TypedDict):
+    """Sums of the whole model, and by target."""
+
+    operators: int
+    flops: int | None
+    bytes: int | None
+    targets: dict[str, dict[str, float]]
+
+
+class PlacementReport(TypedDict):
+    """What `mirlo partition --report` writes."""
+
+    version: int
+    targets: list[str]
+    placement: dict[str, str]
+    totals: TotalsReport
+    regions: list[dict[str, int | str | None]]
+    not_merged: list[dict[str, str]]
+    nodes: list[NodeReport]
 
 
 def label(node: NodeRecord) -> str:
@@ -22,7 +73,7 @@ def label(node: NodeRecord) -> str:
     return f"at {position.group(1)}" if position is not None else f"number {node.id}"
 
 
-def as_json(survey: Survey) -> dict[str, Any]:
+def as_json(survey: Survey) -> PlacementReport:
     """Return the survey as dictionaries, lists, strings and numbers."""
     placement = survey.placement
     whole, decision = survey.total.flops, survey.decision
@@ -50,7 +101,7 @@ def as_json(survey: Survey) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def dumped(found: Mapping[str, Any]) -> str:
+def dumped(found: PlacementReport) -> str:
     """Format a file: sorted, one line per value."""
     return json.dumps(found, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
@@ -63,10 +114,10 @@ def _share(share: Share, whole: int | None) -> dict[str, float]:
     return found
 
 
-def _node(survey: Survey, node: NodeRecord, tell_function: bool) -> dict[str, Any]:
+def _node(survey: Survey, node: NodeRecord, tell_function: bool) -> NodeReport:
     placement = survey.placement
     taken, region = placement.owner(node.id), placement.region_of(node.id)
-    found: dict[str, Any] = {
+    found: NodeReport = {
         "id": node.id, "name": label(node), "operator": node.operator, "operands": list(node.operands),
         "results": list(node.results), "reads": list(node.reads), "flops": node.flops, "bytes": node.bytes,
         "target": survey.target_of(node.id) or "nobody",
@@ -76,17 +127,20 @@ def _node(survey: Survey, node: NodeRecord, tell_function: bool) -> dict[str, An
         "why_not": {t: why for t in placement.targets if (why := placement.why_not(node.id, t))},
         "tried": [_attempt(survey, attempt, node.id) for attempt in placement.about(node.id)],
     }  # fmt: skip
-    return {**found, "function": node.function} if tell_function else found
+    if tell_function:
+        found["function"] = node.function
+    return found
 
 
-def _attempt(survey: Survey, attempt: AttemptRecord, node: int) -> dict[str, int | str]:
+def _attempt(survey: Survey, attempt: AttemptRecord, node: int) -> AttemptReport:
     nodes = survey.placement.nodes
-    found: dict[str, Any] = {"pattern": f"{attempt.target}.{attempt.pattern}", "depth": attempt.depth}
+    found: AttemptReport = {"pattern": f"{attempt.target}.{attempt.pattern}", "depth": attempt.depth}
     if attempt.root != node:
         found["from"] = label(nodes[attempt.root])
     if attempt.accepted:
-        return {**found, "matched": True}
-    found |= {"matched": False, "reason": attempt.reason}
+        found["matched"] = True
+        return found
+    found["matched"], found["reason"] = False, attempt.reason
     if attempt.predicate:
         found["predicate"] = attempt.predicate
     if attempt.lost_to:

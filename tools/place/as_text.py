@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from mirlo.driver.place.survey import Share, Survey
 from mirlo.tools.cli.tables import bytes_text, columns
-from mirlo.tools.place.as_json import as_json
+from mirlo.tools.place.as_json import NodeReport, as_json
 from mirlo.tools.place.decision_text import decision_lines
 
 TITLES = (
@@ -73,7 +72,7 @@ def nodes(survey: Survey, attempts: bool = False, name: str | None = None) -> It
                 yield f"      not on {target}: {why}"
 
 
-def _is_called(node: dict[str, Any], name: str) -> bool:
+def _is_called(node: NodeReport, name: str) -> bool:
     return name in (node["name"], *node["name"].split("/"), node["operator"], str(node["id"]))
 
 
@@ -81,7 +80,7 @@ def _quoted(name: str) -> str:
     return name if name.startswith(("at ", "number ")) else f'"{name}"'
 
 
-def _attempts(node: dict[str, Any]) -> Iterator[str]:
+def _attempts(node: NodeReport) -> Iterator[str]:
     for attempt in node["tried"]:
         start = f" from {_quoted(attempt['from'])}" if "from" in attempt else ""
         head = f"{attempt['pattern']}{start}"

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from mirlo.passes.files import FileError
-from mirlo.tools.place.as_json import VERSION
+from mirlo.tools.place.as_json import VERSION, NodeReport, PlacementReport
 
 SHOWN = 30
 """Differences that are told; the rest is counted."""
 Key = tuple[str, str, int]
 
 
-def read_expected(path: str | Path) -> dict[str, Any]:
+def read_expected(path: str | Path) -> PlacementReport:
     """Read what an earlier `--report FILE.json` wrote."""
     try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
+        found: PlacementReport = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise FileError(f"cannot read '{path}': {error.strerror or error}") from error
     except ValueError as error:
@@ -31,7 +30,7 @@ def read_expected(path: str | Path) -> dict[str, Any]:
     return found
 
 
-def differences(expected: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
+def differences(expected: PlacementReport, found: PlacementReport) -> list[str]:
     """Return a line for each difference: first the targets of nodes, then totals, then all others."""
     lines = [*_targets(expected, found), *_nodes(expected, found), *_totals(expected, found)]
     if not lines:
@@ -46,15 +45,15 @@ def shown(lines: Sequence[str]) -> str:
     return "\n".join([*(f"  {line}" for line in lines[:SHOWN]), *more])
 
 
-def _targets(expected: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[str]:
+def _targets(expected: PlacementReport, found: PlacementReport) -> Iterator[str]:
     if expected["targets"] != found["targets"]:
         yield f"targets: expected {', '.join(expected['targets'])}; found {', '.join(found['targets'])}"
 
 
-def _keyed(nodes: Sequence[Mapping[str, Any]]) -> dict[Key, Mapping[str, Any]]:
+def _keyed(nodes: Sequence[NodeReport]) -> dict[Key, NodeReport]:
     """Return nodes by name and operator: their ids change when one is added before them."""
     count: Counter[tuple[str, str]] = Counter()
-    keyed: dict[Key, Mapping[str, Any]] = {}
+    keyed: dict[Key, NodeReport] = {}
     for node in nodes:
         name, operator = node["name"], node["operator"]
         keyed[name, operator, count[name, operator]] = node
@@ -62,7 +61,7 @@ def _keyed(nodes: Sequence[Mapping[str, Any]]) -> dict[Key, Mapping[str, Any]]:
     return keyed
 
 
-def _nodes(expected: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[str]:
+def _nodes(expected: PlacementReport, found: PlacementReport) -> Iterator[str]:
     old, new = _keyed(expected["nodes"]), _keyed(found["nodes"])
     for key, node in new.items():
         if key not in old:
@@ -79,20 +78,20 @@ def _nodes(expected: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[st
     )
 
 
-def _title(node: Mapping[str, Any]) -> str:
+def _title(node: NodeReport) -> str:
     return f'{node["operator"]} "{node["name"]}"'
 
 
-def _assigned_target(node: Mapping[str, Any]) -> str:
+def _assigned_target(node: NodeReport) -> str:
     return f"{node['target']}.{node['pattern']}" if node["pattern"] else str(node["target"])
 
 
-def _totals(expected: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[str]:
+def _totals(expected: PlacementReport, found: PlacementReport) -> Iterator[str]:
     yield from _values("totals", expected["totals"], found["totals"])
     yield from _values("regions", len(expected.get("regions", ())), len(found["regions"]))
 
 
-def _values(path: str, expected: Any, found: Any) -> Iterator[str]:
+def _values(path: str, expected: object, found: object) -> Iterator[str]:
     """Yield every value that differs, by its path in the file."""
     if isinstance(expected, dict) and isinstance(found, dict):
         for key in sorted({*expected, *found}):
@@ -104,7 +103,7 @@ def _values(path: str, expected: Any, found: Any) -> Iterator[str]:
         yield f"{path}: expected {_short(expected)}, found {_short(found)}"
 
 
-def _short(value: float) -> str:
+def _short(value: object) -> str:
     if isinstance(value, list):
         return f"{len(value)} entries"
     return "nothing" if value is None else json.dumps(value, ensure_ascii=False)

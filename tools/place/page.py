@@ -5,16 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, TypedDict
 
 from mirlo.driver.place.decision import Decision
 from mirlo.driver.place.survey import Survey
 from mirlo.runtime.names import html, html_json
-from mirlo.tools.place.as_json import as_json, label
+from mirlo.tools.place.as_json import NodeReport, as_json, label
 from mirlo.tools.place.as_text import TITLES, amount, cells
 from mirlo.tools.place.decision_text import TITLES as decision_titles
 from mirlo.tools.place.decision_text import candidate_rows
 from mirlo.tools.place.layout import Box, draw
+
+if TYPE_CHECKING:
+    from mirlo.passes.byoc.records import CompositeRecord, RegionRecord
 
 LEVELS = ("regions", "composites", "operators")
 MAX_BOXES = 1500
@@ -22,6 +25,15 @@ MAX_BOXES = 1500
 CHARACTER = 6.7
 LONGEST = 34
 """Characters of a line in a box."""
+
+
+class LevelDrawing(TypedDict):
+    """The boxes and edges of a drawing, as the page reads them."""
+
+    width: int
+    height: int
+    boxes: list[list[float | str | list[int]]]
+    edges: list[list[float]]
 
 
 def page(survey: Survey, title: str) -> str:
@@ -46,7 +58,7 @@ def page(survey: Survey, title: str) -> str:
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found.group(1)], _own("page.html"))
 
 
-def _costs(decision: Decision | None) -> dict[str, Any] | None:
+def _costs(decision: Decision | None) -> dict[str, object] | None:
     """Return the alternatives that were compared."""
     if decision is None:
         return None
@@ -54,21 +66,21 @@ def _costs(decision: Decision | None) -> dict[str, Any] | None:
     return {"title": f"alternatives by {decision.how} cost", "titles": decision_titles, "rows": rows}
 
 
-def _first(levels: Mapping[str, Any]) -> str:
+def _first(levels: Mapping[str, LevelDrawing]) -> str:
     return "composites" if len(levels["composites"]["boxes"]) <= MAX_BOXES else "regions"
 
 
-def _displayed_node(node: dict[str, Any]) -> dict[str, Any]:
+def _displayed_node(node: NodeReport) -> dict[str, object]:
     """Return what the page shows of a node, numbers formatted."""
     return {**node, "flops": amount(node["flops"])}
 
 
-def _level(survey: Survey, name: str) -> dict[str, Any]:
+def _level(survey: Survey, name: str) -> LevelDrawing:
     """Return a drawing: of operators, of composites and the operators outside them, or of regions and those."""
-    owner: dict[str, Callable[[int], Any]] = {
+    owner: dict[str, Callable[[int], RegionRecord | CompositeRecord | None]] = {
         "regions": survey.placement.region_of, "composites": survey.placement.owner, "operators": lambda _: None,
     }  # fmt: skip
-    groups: dict[Any, list[int]] = {}
+    groups: dict[int | str, list[int]] = {}
     for node in survey.placement.nodes:
         group = owner[name](node.id)
         groups.setdefault(node.id if group is None else group.function, []).append(node.id)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -117,15 +116,16 @@ def _normalized(node: Node, query: ir.Value, key: ir.Value) -> tuple[ir.Value, i
 
 
 def projected(node: Node, heads: int, kv_heads: int) -> tuple[ir.Value, ir.Value, ir.Value]:
-    parts: list[Any] = [node.optional(i) for i in range(3)]
-    if parts[1] is None:
+    given = [node.optional(i) for i in range(3)]
+    parts = [part for part in given if part is not None]
+    if given[1] is None:
         width = node.type(0).shape[-1]
         if not isinstance(width, int) or width % (heads + 2 * kv_heads):
             raise NodeError(f"input #0 must hold queries, keys and values of all heads, got {node.type(0)}")
         size = width // (heads + 2 * kv_heads)
         parts = list(node.emit("split", node[0], axis=2, sizes=[heads * size, kv_heads * size, kv_heads * size]))
     counts = ((heads, "num_heads"), (kv_heads, "kv_num_heads"), (kv_heads, "kv_num_heads"))
-    query, key, value = (split_heads(node, x, *given) for x, given in zip(parts, counts, strict=True))
+    query, key, value = (split_heads(node, x, *count) for x, count in zip(parts, counts, strict=True))
     return query, key, value
 
 

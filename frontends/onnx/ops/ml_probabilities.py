@@ -12,7 +12,7 @@ from itertools import combinations
 import numpy as np
 
 from mirlo.dialects.bindings import ir
-from mirlo.frontends.onnx.loops import LoopIteration
+from mirlo.frontends.onnx.loop_iteration import LoopIteration
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.runtime_sizes import as_value
 from mirlo.frontends.onnx.values import AnyValue, TensorValue, constant

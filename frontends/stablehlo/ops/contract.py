@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from mirlo.dialects.bindings import ir, stablehlo
 from mirlo.dialects.core import dims as D
@@ -140,7 +139,12 @@ def _convolved(op: StablehloOperation, low: Sequence[int], high: Sequence[int]) 
 
 
 def _grouped(
-    op: StablehloOperation, x: Tensor, kernel: Tensor, words: dict[str, Any], groups: int, channels_last: bool
+    op: StablehloOperation,
+    x: Tensor,
+    kernel: Tensor,
+    words: Mapping[str, object],
+    groups: int,
+    channels_last: bool,
 ) -> Tensor:
     """Return the convolution; with batch groups, each part of the batch has its own filters."""
     if groups == 1:

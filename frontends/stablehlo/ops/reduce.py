@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -56,7 +55,7 @@ def _is_identity(kind: str, start: Tensor) -> bool:
         return bool(number == 0)
     if kind in ("mul", "and"):
         return bool(number == 1)
-    limits: Any = None if dtype.is_float else np.iinfo(dtype.to_numpy())
+    limits: np.iinfo | None = None if dtype.is_float else np.iinfo(dtype.to_numpy())
     if kind == "max":
         return bool(number == (-np.inf if limits is None else limits.min))
     return bool(number == (np.inf if limits is None else limits.max))
@@ -217,7 +216,7 @@ def _pooled(
     moved = op.permuted(x, order)
     outer, inner = moved.shape[: len(rest)], moved.shape[len(rest) :]
     value = moved if channels_last else op.emit("reshape", moved, shape=(1, D.product(outer), *inner))
-    words: dict[str, Any] = {
+    words: dict[str, object] = {
         "kernel": [window[i] for i in axes],
         "strides": [strides[i] for i in axes],
         "padding": [*(low[i] for i in axes), *(high[i] for i in axes)],
@@ -227,7 +226,7 @@ def _pooled(
         made = op.emit("max_pool", value, **words)
     else:
         made = op.emit("avg_pool", value, count_include_pad=True, **words)
-        elements = float(np.prod(words["kernel"]))
+        elements = float(np.prod([window[i] for i in axes]))
         made = op.emit("multiply", made, op.constant(elements, x.type.dtype))
     if channels_last:
         return op.tensor(made)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.stablehlo.operation import StablehloOperation
 from mirlo.frontends.stablehlo.regions import sort_keys
@@ -38,8 +38,7 @@ def _taken(op: StablehloOperation, x: Tensor, order: Tensor, axis: int) -> Tenso
 @converter("chlo.top_k")
 def top_k(op: StablehloOperation) -> Sequence[Tensor]:
     """Convert `top_k` along the last axis."""
-    held: Any = op.op.attributes
-    if op.has("composite_attributes"):
-        held = held["composite_attributes"]
-    values, places = op.emit("topk", op.operands[0], k=int(held["k"].value))
+    attributes = op.op.attributes
+    held = ir.DictAttr(attributes["composite_attributes"]) if op.has("composite_attributes") else attributes
+    values, places = op.emit("topk", op.operands[0], k=ir.IntegerAttr(held["k"]).value)
     return [op.tensor(values), op.tensor(op.emit("cast", places, dtype=op.declared(1).dtype))]

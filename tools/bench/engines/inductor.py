@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import onnx
@@ -19,7 +18,7 @@ NEWEST = 17
 class InductorModel:
     """A compiled module."""
 
-    def __init__(self, module: Any, inputs: list[str], outputs: list[str]) -> None:
+    def __init__(self, module: torch.nn.Module, inputs: list[str], outputs: list[str]) -> None:
         self.module, self._inputs, self._outputs = module, inputs, outputs
         self.version = str(torch.__version__)
 
@@ -58,7 +57,7 @@ def load(model: str, threads: int, shapes: Mapping[str, Sequence[int]], cache: s
     return made
 
 
-def _with_constant_shapes(module: Any) -> Any:
+def _with_constant_shapes(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
     """Make constant shapes of reshapes explicit: otherwise the compiler sees a data-dependent shape."""
     graph = module.graph
     for node in list(graph.nodes):
@@ -77,7 +76,7 @@ def _with_constant_shapes(module: Any) -> Any:
     return module
 
 
-def _zeros(value: Any, shapes: Mapping[str, Sequence[int]]) -> np.ndarray:
+def _zeros(value: onnx.ValueInfoProto, shapes: Mapping[str, Sequence[int]]) -> np.ndarray:
     tensor = value.type.tensor_type
     shape = shapes.get(value.name) or [dim.dim_value for dim in tensor.shape.dim]
     return np.zeros(list(shape), onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type))

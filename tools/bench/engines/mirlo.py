@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mirlo.driver.compile import compile as compile_model
 from mirlo.driver.request import CompileRequest
 
+if TYPE_CHECKING:
+    from mirlo.runtime.executable import Executable
+
 
 class MirloModel:
     """A compiled model."""
 
-    def __init__(self, executable: Any, version: str, request: CompileRequest) -> None:
+    def __init__(self, executable: Executable, version: str, request: CompileRequest) -> None:
         self.executable = executable
         self.version = version
         self._request = request

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import onnxruntime
@@ -12,7 +11,7 @@ import onnxruntime
 class OnnxRuntimeModel:
     """A session."""
 
-    def __init__(self, session: Any) -> None:
+    def __init__(self, session: onnxruntime.InferenceSession) -> None:
         self.session = session
         self.version = onnxruntime.__version__
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import openvino
@@ -12,7 +11,7 @@ import openvino
 class OpenVinoModel:
     """A compiled model and one request."""
 
-    def __init__(self, compiled: Any) -> None:
+    def __init__(self, compiled: openvino.CompiledModel) -> None:
         self.compiled = compiled
         self.request = compiled.create_infer_request()
         self.version = openvino.__version__

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import onnx
@@ -16,7 +15,14 @@ from tvm.relax.frontend.onnx import from_onnx
 class TvmModel:
     """A virtual machine with the compiled model."""
 
-    def __init__(self, machine: Any, device: Any, inputs: list[str], outputs: list[str], version: str) -> None:
+    def __init__(
+        self,
+        machine: tvm.relax.VirtualMachine,
+        device: tvm.runtime.Device,
+        inputs: list[str],
+        outputs: list[str],
+        version: str,
+    ) -> None:
         self.machine, self.device, self._inputs, self._outputs, self.version = machine, device, inputs, outputs, version
 
     def bind(self, inputs: Mapping[str, np.ndarray]) -> None:

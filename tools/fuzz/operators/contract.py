@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 
@@ -30,7 +30,7 @@ def gemm(pool: ValuePool) -> NodeDraft:
     n = pool.choice(pool.dims)
     y = pool.of_shape((n, k) if trans_b else (k, n), x.dtype)
     bias = pool.of_shape(pool.choice(((n,), (1, n), (m, n), (m, 1), ())), x.dtype) if pool.chance(0.6) else None
-    attributes: dict[str, Any] = {"transA": trans_a, "transB": trans_b}
+    attributes: dict[str, object] = {"transA": trans_a, "transB": trans_b}
     if pool.chance(0.3):
         attributes |= {"alpha": 0.5, "beta": 0.25}
     return NodeDraft("Gemm", (x, y) if bias is None else (x, y, bias), attributes)
@@ -45,11 +45,23 @@ def einsum(pool: ValuePool) -> NodeDraft:
     return NodeDraft("Einsum", tuple(inputs), {"equation": equation})
 
 
-def _window(pool: ValuePool, spatial: tuple[int, ...], dilated: bool = True) -> dict[str, Any] | None:
+class WindowAttributes(TypedDict, total=False):
+    """The attributes of a window of ONNX."""
+
+    kernel_shape: list[int]
+    strides: list[int]
+    dilations: list[int]
+    pads: list[int]
+    auto_pad: str
+    count_include_pad: int
+    group: int
+
+
+def _window(pool: ValuePool, spatial: tuple[int, ...], dilated: bool = True) -> WindowAttributes | None:
     """Draw the attributes of a window over these dims."""
     kernel = [pool.number(1, min(5, dim + 1)) for dim in spatial]
     dilations = [pool.choice((1, 1, 2)) if dilated else 1 for _ in spatial]
-    attributes: dict[str, Any] = {"kernel_shape": kernel, "strides": [pool.choice((1, 1, 2, 3)) for _ in spatial]}
+    attributes: WindowAttributes = {"kernel_shape": kernel, "strides": [pool.choice((1, 1, 2, 3)) for _ in spatial]}
     if dilated:
         attributes["dilations"] = dilations
     reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
@@ -66,7 +78,7 @@ def _window(pool: ValuePool, spatial: tuple[int, ...], dilated: bool = True) -> 
     return attributes if all(r <= dim for r, dim in zip(reach, padded, strict=True)) else None
 
 
-def _overlaps_input(attributes: dict[str, Any], axis: int, dim: int) -> bool:
+def _overlaps_input(attributes: WindowAttributes, axis: int, dim: int) -> bool:
     """Return whether each window overlaps the input, whose size is `dim` along this axis."""
     kernel, stride = attributes["kernel_shape"][axis], attributes["strides"][axis]
     if "pads" not in attributes:

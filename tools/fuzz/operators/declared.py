@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mirlo.dialects.core.attributes import REQUIRED, Float, Int
+from mirlo.dialects.core.attributes import REQUIRED, Attribute, Float, Int
 from mirlo.dialects.core.errors import OpError
 from mirlo.dialects.core.traits import Trait
 from mirlo.dialects.core.types import TensorType
 from mirlo.tools.bisect.declared import declared_operators
 from mirlo.tools.fuzz.pool import GraphValue, NodeDraft, ValuePool
 
+if TYPE_CHECKING:
+    from mirlo.dialects.core.op import DialectOp
+
 WEIGHT = 4.0
 """As often as all unary operators of ONNX: there are few, and they are what the user is after."""
 
 
-def declared_planners() -> list[tuple[float, Any]]:
+def declared_planners() -> list[tuple[float, Callable[[ValuePool], NodeDraft | None]]]:
     """Return a planner for each operator of a plug-in that can be drawn."""
     return [(WEIGHT, partial(plan, cls)) for cls in declared_operators()]
 
 
-def plan(cls: Any, pool: ValuePool) -> NodeDraft | None:
+def plan(cls: type[DialectOp], pool: ValuePool) -> NodeDraft | None:
     """Plan a node on values that the operator's inference accepts, or None."""
+    named, infer = cls.ONNX, getattr(cls, "infer", None)
+    assert named is not None and infer is not None
     inputs: list[GraphValue | None] = []
-    types: list[Any] = []
+    types: list[TensorType | list[TensorType] | None] = []
     for field in cls._operand_layout.fields:
         if field.kind == "optional":
             inputs.append(None)
@@ -42,16 +48,16 @@ def plan(cls: Any, pool: ValuePool) -> NodeDraft | None:
     if any(value is REQUIRED for value in attributes.values()):
         return None
     try:
-        made = cls.infer(*types, **attributes)
+        made = infer(*types, **attributes)
     except (OpError, ValueError, IndexError, TypeError):
         return None
-    names = dict(cls.ONNX.attributes)
+    names = dict(named.attributes)
     given = {names.get(name, name): _plain(v) for name, v in attributes.items() if v is not None}
     count = len(made) if isinstance(made, tuple) else 1
-    return NodeDraft(cls.ONNX.operator, tuple(inputs), given, count, domain=cls.ONNX.domain)
+    return NodeDraft(named.operator, tuple(inputs), given, count, domain=named.domain)
 
 
-def _attribute(declared: Any, pool: ValuePool) -> Any:
+def _attribute(declared: Attribute, pool: ValuePool) -> object:
     """Return the default, or now and then another value of the same kind."""
     if declared.choices:
         return pool.choice(tuple(declared.choices))
@@ -62,5 +68,5 @@ def _attribute(declared: Any, pool: ValuePool) -> Any:
     return declared.default
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     return int(value) if isinstance(value, bool) else value

@@ -209,7 +209,10 @@ def resize(pool: ValuePool) -> NodeDraft | None:
     if np.prod(sizes) > MAX_ELEMENTS or 1 in sizes[2:]:
         return None
     mode = pool.choice(("nearest", "linear"))
-    attributes = {"mode": mode, "coordinate_transformation_mode": pool.choice(("half_pixel", "asymmetric"))}
+    attributes: dict[str, object] = {
+        "mode": mode,
+        "coordinate_transformation_mode": pool.choice(("half_pixel", "asymmetric")),
+    }
     if mode == "nearest":
         # What lies half-way between two elements depends on a rounding error.
         attributes |= {"coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}

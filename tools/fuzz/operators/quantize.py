@@ -7,12 +7,14 @@ import numpy as np
 from mirlo.tools.fuzz.operators import plans
 from mirlo.tools.fuzz.pool import NodeDraft, ValuePool
 
+INTEGERS: tuple[type[np.int8] | type[np.uint8], ...] = (np.int8, np.uint8)
+
 
 @plans()
 def quantize(pool: ValuePool) -> NodeDraft:
     """Quantize by a power of two, so that no rounding error decides what is rounded."""
     x = pool.floats(exact=True, dtype=np.float32)
-    kind = pool.choice((np.int8, np.uint8))
+    kind = pool.choice(INTEGERS)
     scale, zero = pool.constant(np.float32(0.0625)), pool.constant(kind(pool.number(0, 20)))
     return NodeDraft("QuantizeLinear", (x, scale, zero), is_exact=True)
 
@@ -40,7 +42,7 @@ def product_of_integers(pool: ValuePool) -> NodeDraft:
 def quantized_product(pool: ValuePool) -> NodeDraft:
     """Dequantize by powers of two."""
     m, k, n = (pool.choice((1, 2, 5, 8, 17)) for _ in range(3))
-    kind = pool.choice((np.int8, np.uint8))
+    kind = pool.choice(INTEGERS)
     inputs = []
     for shape in ((m, k), (k, n)):
         inputs += [pool.of_shape(shape, kind), pool.constant(np.float32(0.25)), pool.constant(kind(pool.number(0, 3)))]

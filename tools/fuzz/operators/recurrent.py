@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from mirlo.tools.fuzz.operators import plans
@@ -21,7 +19,7 @@ def recurrent(pool: ValuePool) -> NodeDraft:
     weights = [pool.of_shape((1, gates * hidden, size), np.float32) for size in (width, hidden)]
     bias = pool.of_shape((1, 2 * gates * hidden), np.float32) if pool.chance(0.6) else None
     state = pool.of_shape((1, batch, hidden), np.float32) if pool.chance(0.4) else None
-    attributes: dict[str, Any] = {"hidden_size": hidden}
+    attributes: dict[str, object] = {"hidden_size": hidden}
     if operator == "GRU" and pool.chance(0.5):
         attributes["linear_before_reset"] = 1
     return NodeDraft(operator, (x, *weights, bias, None, state), attributes, outputs=2)
