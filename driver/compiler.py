@@ -146,6 +146,7 @@ class Compiler:
             assert target.emit is not None  # `_host_of` checks it
             artifact = replace(target.emit(module, replace(self.options, prepared=prepared)), externals=externals)
         session.params.align(spec.name for spec in artifact.params)
+        session.params.hold(spec.name for spec in artifact.params)
         return replace(artifact, metadata={**artifact.metadata, **_memory_plan(session), **_placement(session)})
 
     def _pipeline(self, module: ir.Module) -> Pipeline:

@@ -104,9 +104,16 @@ class LanguageModel:
 
 
 def load(
-    folder: str | os.PathLike[str], *, adapters: Mapping[str, str | os.PathLike[str]] | None = None, **options: Any
+    folder: str | os.PathLike[str],
+    *,
+    adapters: Mapping[str, str | os.PathLike[str]] | None = None,
+    mapped: bool = False,
+    **options: Any,
 ) -> LanguageModel:
     """Compile the language model of a folder; `options` are those of `mirlo.compile`.
+
+    Weights of a model that is in the cache are copied to memory, in huge pages, from which cores read them faster. With
+    `mapped` they stay in the file, which takes the least memory, and processes share it.
 
     `adapters` are files of LoRA adapters by names that generators choose them by: `.onnx_adapter`, or `.safetensors`.
     Their tensors are inputs of the model, so all adapters share its code and its weights.
@@ -121,4 +128,4 @@ def load(
         raise ModelFolderError(
             f"{config.model}: the model works on sequences or strings, which generation cannot drive: export a decoder"
         )
-    return LanguageModel(config, compiled, files)
+    return LanguageModel(config, compiled if mapped else compiled.resident(), files)

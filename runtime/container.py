@@ -71,6 +71,16 @@ class StoredTensor:
         return math.prod(self.shape) * ELEMENT_TYPES[self.dtype].bytes
 
 
+def release(array: np.ndarray) -> None:
+    """Let the system take the memory of an array that is mapped from a file; it is read again when it is used."""
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    if isinstance(base, system.FileMapping) and array.flags.c_contiguous:
+        start = array.ctypes.data - np.frombuffer(base, np.uint8, 1).ctypes.data
+        system.release_pages(base, start, start + array.nbytes)
+
+
 class MappedFile:
     """A file mapped into memory for reading; its arrays keep the mapping alive."""
 

@@ -121,6 +121,18 @@ class Executable(KernelCodeOwner):
         """Return a weight by its name in `artifact.params`; it must not be written."""
         return self._store.get(name)
 
+    def resident(self) -> Executable:
+        """Return the model with all weights in memory of this process, in huge pages where the system has them.
+
+        Weights of a loaded file are mapped otherwise: they take no time to load and processes share them, but cores
+        read them more slowly, which language models feel.
+        """
+        if self.artifact.externals or self._code.device_arena:
+            return self
+        store = self._store.copy()
+        store.hold([spec.name for spec in self.artifact.params], with_mapped=True)
+        return Executable(self.artifact, store)
+
     @property
     def externals(self) -> LoadedExternals:
         """Return the loaded external modules."""

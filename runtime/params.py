@@ -18,11 +18,13 @@ from mirlo.runtime.container import (
     empty_aligned,
     has_magic,
     read_file,
+    release,
     write_file,
 )
 from mirlo.runtime.dtypes import ELEMENT_TYPES, element_type_of
 from mirlo.runtime.errors import ParameterError
 from mirlo.runtime.files import resolved
+from mirlo.runtime.huge_pages import PAGE, empty_together
 from mirlo.runtime.locks import make_lock
 from mirlo.runtime.nearest import nearest
 
@@ -225,6 +227,22 @@ class ParameterStore:
             held[...] = array
             held.flags.writeable = False
             self._entries[name] = replace(entry, array=held, file=None, later=None)
+
+    def hold(self, names: Iterable[str], with_mapped: bool = False, least: int = 1 << 15) -> None:
+        """Copy arrays of `least` bytes or more next to each other into huge pages; those of files if `with_mapped`."""
+        entries = {name: self._entry(name) for name in names}
+        chosen = [
+            name for name, entry in entries.items() if entry.nbytes >= least and (with_mapped or entry.source is None)
+        ]
+        if sum(entries[name].nbytes for name in chosen) < PAGE:
+            return
+        kinds = [(array.dtype, array.shape) for array in (entries[name].view() for name in chosen)]
+        for name, held in zip(chosen, empty_together(kinds), strict=True):
+            array = self._entries[name].view()
+            held[...] = array
+            held.flags.writeable = False
+            release(array)
+            self._entries[name] = replace(entries.pop(name), array=held, file=None, later=None)
 
     def copy(self) -> ParameterStore:
         """Return another store with the same arrays.

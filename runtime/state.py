@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from mirlo.runtime.artifact import TensorSpec
-from mirlo.runtime.container import empty_aligned
 from mirlo.runtime.dtypes import numpy_dtype
 from mirlo.runtime.errors import InputError, OutOfMemoryError
+from mirlo.runtime.huge_pages import empty_together
 from mirlo.runtime.recurrent import RecurrentStates, require_states
 from mirlo.runtime.update import UpdatingCall
 
@@ -200,15 +200,17 @@ class CacheState:
 
 def new_arrays(specs: Iterable[TensorSpec], rows: int, batch: int) -> dict[str, np.ndarray]:
     """Return caches with room for so many rows of each sequence, by the names of the inputs."""
-    made = {}
+    kinds = {}
     for spec in specs:
         shape = [dim if isinstance(dim, int) else batch for dim in spec.shape]
         shape[AXIS] = rows
-        try:
-            made[spec.name] = empty_aligned(numpy_dtype(spec.dtype), tuple(shape))
-        except OutOfMemoryError as error:
-            raise OutOfMemoryError(f"state: there is no memory for {rows} rows of {spec}: {error}") from None
-        made[spec.name][...] = 0  # rows that are not valid are hidden, which NaN would survive
+        kinds[spec.name] = numpy_dtype(spec.dtype), tuple(shape)
+    try:
+        made = dict(zip(kinds, empty_together(list(kinds.values())), strict=True))
+    except OutOfMemoryError as error:
+        raise OutOfMemoryError(f"state: there is no memory for {rows} rows of the caches: {error}") from None
+    for array in made.values():
+        array[...] = 0  # rows that are not valid are hidden, which NaN would survive
     return made
 
 

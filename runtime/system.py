@@ -7,6 +7,7 @@ something, the function says what happens instead.
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 import sys
 import warnings
@@ -189,11 +190,30 @@ def available_cores() -> int:
     return len(cores()) or os.cpu_count() or 1
 
 
+class FileMapping(mmap.mmap):
+    """The bytes of a file in memory."""
+
+
 def map_file(file: BinaryIO, size: int) -> Any:
     """Return the bytes of an open file, mapped for reading; an empty file cannot be mapped."""
-    import mmap
+    return FileMapping(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
 
-    return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
+
+def release_pages(mapping: FileMapping, start: int, stop: int) -> None:
+    """Let the system take the whole pages of a range, which it reads again when they are used, if it can be told."""
+    first, last = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE, stop // mmap.PAGESIZE * mmap.PAGESIZE
+    if sys.platform == "linux" and last > first:
+        mapping.madvise(mmap.MADV_DONTNEED, first, last - first)
+
+
+def map_memory(nbytes: int) -> Any:
+    """Return new memory, in huge pages if the system has them."""
+    if sys.platform == "linux":
+        # What is shared, Python's default, has small pages.
+        memory = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        memory.madvise(mmap.MADV_HUGEPAGE)
+        return memory
+    return mmap.mmap(-1, nbytes)
 
 
 def positional_read() -> Callable[[int, int, int], bytes] | None:

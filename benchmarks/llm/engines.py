@@ -41,7 +41,7 @@ class Mirlo:
 
     def __init__(self, config: DecoderConfig, path: Path, threads: int, **options: Any) -> None:
         self.config = config
-        self.executable = mirlo.compile(str(path), threads=threads, **options)
+        self.executable = mirlo.compile(str(path), threads=threads, **options).resident()
 
     def call(self, tokens: int, past: int, batch: int) -> Step:
         arrays = feed(self.config, tokens, past, batch)

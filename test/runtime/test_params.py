@@ -263,6 +263,31 @@ def test_arrays_are_moved_to_cache_lines(tmp_path) -> None:
     assert large.get("mapped").ctypes.data % 64 == 1
 
 
+@pytest.mark.parametrize("with_mapped", (False, True))
+def test_arrays_are_held_side_by_side(tmp_path, with_mapped: bool) -> None:
+    """Arrays of files stay mapped unless they are asked for; small arrays stay where they are."""
+    random = np.random.default_rng(0)
+    values = {f"w{i}": random.integers(0, 256, 800_001, dtype=np.uint8) for i in range(6)}
+    np.concatenate(list(values.values())[:3]).tofile(tmp_path / "weights")
+    store = ParameterStore()
+    for i, (name, array) in enumerate(values.items()):
+        if i < 3:
+            store.add_range(name, tmp_path / "weights", i * array.size, "u8", array.shape)
+        else:
+            store.add_deferred(name, "u8", array.shape, lambda array=array: array)
+    store.add("small", np.arange(9))
+    before = {name: store.get(name).ctypes.data for name in store}
+    store.hold(store.names(), with_mapped)
+    moved = [name for name in store if store.get(name).ctypes.data != before[name]]
+    assert moved == (list(values) if with_mapped else ["w3", "w4", "w5"])
+    for name, array in values.items():
+        assert np.array_equal(store.get(name), array) and not store.get(name).flags.writeable
+    addresses = [store.get(name).ctypes.data for name in moved]
+    assert addresses == sorted(addresses) and not any(address % 64 for address in addresses)
+    assert addresses[-1] - addresses[0] < len(moved) * 800_200
+    assert store.source("w0") is not None
+
+
 def test_arrays_that_are_computed_later():
     store, made = ParameterStore(), []
 

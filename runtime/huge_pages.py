@@ -1,0 +1,54 @@
+"""Arrays next to each other in huge pages, which a core reads faster than small ones: by 1.2 to 1.8 times.
+
+An allocator gives huge pages to large arrays only, and the ends of these are in small pages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from mirlo.runtime import system
+from mirlo.runtime.container import ALIGNMENT, empty_aligned
+from mirlo.runtime.memory import LARGE, require_available
+
+PAGE = 1 << 21
+"""Bytes of a huge page, and the least for which blocks are worth it."""
+BLOCK = 1 << 28
+"""Most bytes of a block of several arrays: it is in memory until none of them is used."""
+
+Kind = tuple[np.dtype, tuple[int, ...]]
+
+
+def empty_together(kinds: Sequence[Kind]) -> Iterable[np.ndarray]:
+    """Yield new arrays of these types, aligned to cache lines, in blocks that are allocated when they are reached."""
+    first = 0
+    while first < len(kinds):
+        total, stop = _bytes(kinds[first]), first + 1
+        while stop < len(kinds) and total + _bytes(kinds[stop]) <= BLOCK:
+            total, stop = total + _bytes(kinds[stop]), stop + 1
+        yield from _block(kinds[first:stop], total)
+        first = stop
+
+
+def _block(kinds: Sequence[Kind], total: int) -> Iterable[np.ndarray]:
+    if total < PAGE:
+        yield from (empty_aligned(*kind) for kind in kinds)
+        return
+    if total >= LARGE:
+        require_available(total)
+    memory = system.map_memory(total + PAGE)
+    block = np.frombuffer(memory, np.uint8)
+    at = -block.ctypes.data % PAGE
+    for dtype, shape in kinds:
+        count = int(np.prod(shape, dtype=np.int64))
+        yield block[at : at + count * dtype.itemsize].view(dtype).reshape(shape)
+        at += _bytes((dtype, shape))
+
+
+def _bytes(kind: Kind) -> int:
+    """Return the bytes of an array, up to where the next one begins; vectors may read behind its last element."""
+    dtype, shape = kind
+    nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT + ALIGNMENT
