@@ -99,6 +99,7 @@ def main() -> None:
         "--peers", nargs="*", choices=PEERS, default=list(PEERS), help="default: all that are installed"
     )
     parser.add_argument("--activations", help="how activations are represented (default: as the model says)")
+    parser.add_argument("--prompts", action="store_true", help="leave steps of one token out")
     parser.add_argument("--steps", action="store_true", help="leave the loop and requests that run together out")
     parser.add_argument("--serving", action="store_true", help="measure only requests that run together")
     parser.add_argument("--memory", type=int, metavar="TOKENS", help="measure only memory, over so many tokens")
@@ -129,6 +130,7 @@ def _report_steps(arguments: argparse.Namespace, config: DecoderConfig, path: Pa
     peers = load_peers(arguments.peers, config, path, arguments.threads)
     read = reader(weights_of_a_token(ours.executable))
     cases = [case for case in CASES if case[0] + case[1] <= min(config.positions, arguments.longest)]
+    cases = [case for case in cases if case[0] > 1 or not arguments.prompts]
     report({"mirlo": ours, "reading": _Reading(read), **peers}, cases, arguments.threads, arguments.repeat)
 
 
