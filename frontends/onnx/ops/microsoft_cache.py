@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
@@ -12,7 +14,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
-from mirlo.frontends.onnx.ops.attention import split_heads
+from mirlo.frontends.onnx.ops.attention import bound_of, split_heads
 from mirlo.frontends.onnx.ops.microsoft_kv_cache import SCALES, cache_formats
 from mirlo.frontends.onnx.ops.microsoft_window import WindowCache
 from mirlo.frontends.onnx.registry import converter
@@ -84,7 +86,9 @@ def _in_cache(node: Node, query: ir.Value, key: ir.Value, value: ir.Value, place
     seen = _seen(node, places, column)
     query = of_keys.scaled(node, query)
     read = of_keys.decoded(node, first_rows(node, key, keys)), of_values.decoded(node, first_rows(node, value, keys))
-    result, scores = attended(node, query, *read, seen, node.optional(BIAS))
+    # No sequence is longer than the keys, so these bounds hide nothing that is seen; kernels skip what they hide.
+    bounds = bound_of(node.attr.bool("causal", 1), node.has(PAST_KEY), query)
+    result, scores = attended(node, query, *read, seen, node.optional(BIAS), bounds)
     return of_values.scaled(node, result), scores, key, value
 
 
@@ -142,9 +146,18 @@ def token_positions(node: Node, last: ir.Value, length: Dim) -> TokenPositions:
 
 
 def attended(
-    node: Node, query: ir.Value, key: ir.Value, value: ir.Value, seen: ir.Value, bias: ir.Value | None
+    node: Node,
+    query: ir.Value,
+    key: ir.Value,
+    value: ir.Value,
+    seen: ir.Value,
+    bias: ir.Value | None,
+    bounds: Mapping[str, bool] = MappingProxyType({}),
 ) -> tuple[ir.Value, ir.Value | None]:
-    """Attend; with scores as output by products and a softmax over the scores."""
+    """Attend; with scores as output by products and a softmax over the scores.
+
+    `bounds` are attributes of attention that hide nothing else than `seen` does.
+    """
     scale, cap = node.attr.float("scale", 0.0), node.attr.float("softcap", 0.0)
     is_smooth, output = node.attr.int("smooth_softmax", 0) == 1, node.attr.int("qk_output", 0)
     if cap < 0:
@@ -163,7 +176,7 @@ def attended(
         sinks = node.emit("full", shape=(heads,), value=0.0, dtype=kind.dtype)
     if output:
         return _with_scores(node, query, key, value, (seen, mask, bias), sinks)
-    options = {"scale": scale or None, "softcap": cap or None}
+    options = {"scale": scale or None, "softcap": cap or None, **bounds}
     if sinks is None:
         return node.emit("attention", query, key, value, mask, **options), None
     return node.emit("attention_with_sinks", query, key, value, sinks, mask, **options), None
