@@ -73,7 +73,7 @@ class StoredTensor:
 
 def release(array: np.ndarray) -> None:
     """Let the system take the memory of an array that is mapped from a file; it is read again when it is used."""
-    base: Any = array
+    base: object = array
     while isinstance(base, np.ndarray):
         base = base.base
     if isinstance(base, system.FileMapping) and array.flags.c_contiguous:

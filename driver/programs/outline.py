@@ -58,7 +58,7 @@ class ProgramOutliner:
             with ir.InsertionPoint(self.module.body):
                 function = func.FuncOp("main", types)
             entry = function.add_entry_block()
-            self._env = dict(zip(self.inputs, entry.arguments, strict=True))
+            self._env: dict[ir.Value, ir.Value] = dict(zip(self.inputs, entry.arguments, strict=True))
             with ir.InsertionPoint(entry):
                 for op in operations:
                     self._copy(op)

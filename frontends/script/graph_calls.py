@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import difflib
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.attributes import Dims, Ints
@@ -143,7 +143,7 @@ class GraphCalls(Interpreter):
         name: str,
         operands: Sequence[GraphTensor | list[GraphTensor] | None],
         results: list[TensorType] | None = None,
-        **attributes: object,
+        **attributes: Any,
     ) -> GraphResult:
         """Make one operator and return its tensor, or a tuple of tensors."""
         values = [[t.value for t in o] if isinstance(o, list) else None if o is None else o.value for o in operands]
@@ -168,7 +168,7 @@ class GraphCalls(Interpreter):
         if not isinstance(word, Word) or str(word) != "R.Tensor" or len(parts) not in (2, 3):
             raise self.error(node, 'expected a type such as R.Tensor[("batch", 128), "f32"]')
         shape = self.value(parts[0])
-        dims = list(shape) if isinstance(shape, (tuple, list)) else [shape]
+        dims: list[Any] = list(shape) if isinstance(shape, (tuple, list)) else [shape]
         try:
             found = TensorType.of(dims, self.element_type(parts[1]))
         except (TypeError, ValueError) as error:
