@@ -29,7 +29,7 @@ import warnings
 from functools import cache
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.installed import offered
@@ -63,6 +63,9 @@ ROOT_ANCHOR = "builtin.module"
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _REGISTERS = re.compile(rb"^@(?:\w+\.)*register_pass\b", re.MULTILINE)
 _MENTIONS = re.compile(rb"""\bname\b[^\n]*=\s*['"]([a-z][a-z0-9-]*)['"]""")
+
+Default = TypeVar("Default")
+"""The type of an option: that of the field."""
 
 
 class PassError(MirloError):
@@ -103,7 +106,7 @@ class Pass:
         return f"{self.name}{print_options(self)}"
 
 
-def option(default: float | str | tuple[int, ...] | None, help: str) -> Any:
+def option(default: Default, help: str) -> Default:
     """Declare a field of a pass as an option, with its default and one line of help."""
     return dataclasses.field(default=default, metadata={"help": help})
 

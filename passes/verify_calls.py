@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -45,7 +44,7 @@ class VerifyCalls(Pass):
             raise PassError(problem, location)
 
 
-Problem = tuple[Any, str]
+Problem = tuple[ir.Location, str]
 
 
 def _in_module(module: ir.Operation) -> Iterator[Problem]:
@@ -147,7 +146,7 @@ def _in_body(function: ir.Operation, symbols: dict[str, ir.Operation]) -> Iterat
     found: list[Problem] = []
     in_prim = is_prim_func(function)
 
-    def visit(op: ir.Operation) -> Any:
+    def visit(op: ir.Operation) -> ir.WalkResult:
         if in_prim and op.name.startswith("relax."):
             what = _described("function", function)
             found.append((op.location, f"'{op.name}' is an operator of the graph and cannot be in prim {what}"))
@@ -208,20 +207,20 @@ def _call_external(op: ir.Operation, symbols: dict[str, ir.Operation]) -> str | 
     )
 
 
-_CALLS: dict[str, Callable[[Any, dict[str, Any]], str | None]] = {
+_CALLS: dict[str, Callable[[ir.Operation, dict[str, ir.Operation]], str | None]] = {
     "relax.call_tir": _call_tir,
     "relax.call_external": _call_external,
 }
 
 
-def _hint(name: str, symbols: dict[str, ir.Operation], fits: Callable[[Any], bool]) -> str:
+def _hint(name: str, symbols: dict[str, ir.Operation], fits: Callable[[ir.Operation], bool]) -> str:
     candidates = [known for known, op in symbols.items() if fits(op)]
     near = difflib.get_close_matches(name, candidates, n=1)
     return f"; did you mean '@{near[0]}'?" if near else ""
 
 
 def _mismatch(
-    name: str, op: ir.Operation, inputs: list[ir.Type], results: list[ir.Type], fits: Callable[[Any, Any], bool]
+    name: str, op: ir.Operation, inputs: list[ir.Type], results: list[ir.Type], fits: Callable[[ir.Type, ir.Type], bool]
 ) -> str | None:
     """Return how the operands and results of a call differ from those of its function, or None."""
     sides = (("operands", op.operands, inputs), ("results", op.results, results))
@@ -235,7 +234,7 @@ def _mismatch(
     return None
 
 
-def _is_stored_as(given: ir.RankedTensorType, declared: ir.Type) -> bool:
+def _is_stored_as(given: ir.Type, declared: ir.Type) -> bool:
     """Return whether a relax tensor may be passed to a parameter of this type; an unknown dim there takes any size."""
     tensor = TensorType.from_mlir(given)
     if tensor is None or not isinstance(declared, (ir.RankedTensorType, ir.MemRefType)):

@@ -245,7 +245,7 @@ class Symbol(Attribute):
 
 
 class Raw(Attribute):
-    """Any MLIR attribute, passed through unchanged."""
+    """An MLIR attribute of one class, passed through unchanged."""
 
     def __init__(self, kind: str, default: object = REQUIRED, doc: str = ""):
         super().__init__(default, doc)

@@ -133,7 +133,7 @@ class IndexExpr:
             found |= term.inner.variables() if isinstance(term, FloorDiv) else {term}
         return found
 
-    def replace(self, values: Mapping[Any, IndexExpr]) -> IndexExpr:
+    def replace(self, values: Mapping[str, IndexExpr]) -> IndexExpr:
         """Replace these variables; others stay."""
         return self.substitute(lambda name: values[name] if name in values else loop_index(name))
 

@@ -169,8 +169,7 @@ class DialectOp(ir.OpView):
     @classmethod
     def make(cls, *given: ir.Value | Sequence[ir.Value] | None, **kwargs: Any) -> Any:
         """Create the operation like `build`, and return its result value, or a tuple unless there is exactly one."""
-        made = cls.build(*given, **kwargs).operation.results
-        return made[0] if len(made) == 1 else tuple(made)
+        return values_of(cls.build(*given, **kwargs))
 
     @classmethod
     def flops(cls, operands: Sequence[TensorType], results: Sequence[TensorType], **attributes: Any) -> int:
@@ -189,6 +188,12 @@ class DialectOp(ir.OpView):
     def operand_types(self) -> list[OperandType]:
         """Return the `TensorType` of each declared operand: None for an absent one, a list for a variadic one."""
         return [_types_of(getattr(self, field.name)) for field in self._operand_layout.fields]
+
+
+def values_of(op: ir.Operation | ir.OpView) -> Any:
+    """Return the result of an operation, or a tuple unless there is exactly one."""
+    made = op.operation.results
+    return made[0] if len(made) == 1 else tuple(made)
 
 
 def class_of(op: ir.Operation | ir.OpView) -> type[DialectOp]:

@@ -6,6 +6,7 @@ import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import SupportsIndex
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -24,7 +25,7 @@ class TensorType:
     dtype: DType
 
     @staticmethod
-    def of(shape: Iterable[Dim | str], element: str | DType) -> TensorType:
+    def of(shape: Iterable[object], element: str | DType) -> TensorType:
         """Create a type from a shape whose dims may also be text (`"batch"`, `"2*batch + 1"`, `"?"`)."""
         return TensorType(tuple(map(as_dim, shape)), dtype(element))
 
@@ -79,11 +80,15 @@ class TensorType:
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
 
 
-def as_dim(dim: Dim | str) -> Dim:
-    """Return a dim from an integer of any type, from its text, or from a dim."""
+def as_dim(dim: object) -> Dim:
+    """Return a dim from an integer of any type, from its text, or from a dim; raise TypeError for anything else."""
     if isinstance(dim, str):
         return D.parse(dim)
-    return dim if isinstance(dim, D.SymbolicDim) else operator.index(dim)
+    if isinstance(dim, D.SymbolicDim):
+        return dim
+    if isinstance(dim, (int, SupportsIndex)):
+        return operator.index(dim)
+    raise TypeError(f"'{type(dim).__name__}' object cannot be interpreted as an integer")
 
 
 def _dim_of(attribute: ir.Attribute) -> Dim:

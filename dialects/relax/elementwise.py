@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -75,7 +74,7 @@ class ElementwiseOp:
 
     kinds: tuple[str, ...]
     """The element kinds that it accepts."""
-    meaning: Callable[..., Any]
+    meaning: Callable[..., object]
     onnx: OnnxName | str | None = None
     precision: Precision = Precision.F32
     scalar: Callable[..., Expr] | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -60,8 +60,8 @@ class Reduce(ReadsEachElement):
         return x.with_shape([dim for i, dim in enumerate(x.shape) if i not in reduced])
 
 
-def _norm(x: Array, **axes: Any) -> Array:
-    return np.sqrt(np.sum(x * x, **axes))
+def _norm(x: Array, *, axis: tuple[int, ...] | None, keepdims: bool) -> Array:
+    return np.sqrt(np.sum(x * x, axis=axis, keepdims=keepdims))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 MAX_NAMED = 4
 """The number of expected alternatives that a reason lists."""
@@ -160,7 +159,7 @@ class Placement:
         listed = [f"{target}.{p.name} has it only before {join_alternatives(p.ends)}" for p in found[:3]]
         return f"{'; '.join(listed)}, and none that is free follows"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Return dictionaries, lists, strings and numbers only."""
         return asdict(self)
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.op import DialectOp
+from mirlo.dialects.core.op import DialectOp, values_of
 from mirlo.dialects.core.surgery import blocks, enclosing, erase_dead
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.calls import CallTir
@@ -129,7 +129,7 @@ class MatchBuilder(Rewriter):
         with ir.InsertionPoint(self.behind), self.op.location:
             built = operator.build(*map(_plain, values), **attributes).operation
         self.made.append(built)
-        return built.results[0] if len(built.results) == 1 else tuple(built.results)
+        return values_of(built)
 
     def call_prim_func(
         self,

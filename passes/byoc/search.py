@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.byoc.graph import BlockGraph, BlockNode, BlockValue
@@ -108,7 +107,7 @@ class Search:
     hopeless: set[tuple[int, int, tuple[tuple[str, int], ...]]] = field(default_factory=set)
     """Parts of patterns that cannot match a value under the bound labels."""
     steps: int = 0
-    answers: dict[object, Any] = field(default_factory=dict)
+    answers: dict[object, Sequence[int] | Decline] = field(default_factory=dict)
     """Facts about nodes computed in this search, for patterns that use them more than once."""
 
     def goes_on(self, state: State, value: BlockValue) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -33,10 +33,20 @@ class Rewriter:
         self.given = given
         """Data that the pass provides to its rules."""
 
-    def emit(self, operator: type[DialectOp], *values: ir.Value | list[ir.Value] | None, **attributes: object) -> Any:
+    def emit(
+        self, operator: type[DialectOp], *values: ir.Value | list[ir.Value] | None, **attributes: object
+    ) -> ir.Value:
         """Emit an operator and return its result value."""
         with ir.InsertionPoint(self.op), self.op.location:
-            return operator.make(*values, **attributes)
+            made: ir.Value = operator.make(*values, **attributes)
+            return made
+
+    def emit_all(
+        self, operator: type[DialectOp], *values: ir.Value | list[ir.Value] | None, **attributes: object
+    ) -> list[ir.Value]:
+        """Emit an operator of several results and return them."""
+        with ir.InsertionPoint(self.op), self.op.location:
+            return list(operator.make(*values, **attributes))
 
     def constant(self, array: np.ndarray, kind: TensorType, name: str = "constant") -> ir.Value:
         """Emit a constant."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.op import DialectOp
+from mirlo.dialects.core.op import DialectOp, values_of
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.calls import CallDpsPacked, CallTir
 from mirlo.dialects.tir.compute import Expr, ExprLike, LoopFunction, PrimBuilder, TensorExpr, constant
@@ -207,20 +207,21 @@ class LegalizeBuilder:
         key = (template, tuple(outputs), tuple(sorted(attributes.items())))
         return self._call(current, types, build, key)
 
-    def emit(self, operator: type[DialectOp], *values: Operands, **attributes: object) -> Any:
+    def emit(self, operator: type[DialectOp], *values: Operands, **attributes: object) -> ir.Value:
         """Emit another relax operator, which is legalized in turn."""
         self.created.append(operator.OPERATION_NAME)
         with self.ip, self.loc:
-            return operator.make(*(self._now(v) for v in values), **attributes)
+            made: ir.Value = operator.make(*(self._now(v) for v in values), **attributes)
+            return made
 
-    def call_packed(self, function: str, *values: ir.Value, results: Sequence[TensorType] | None = None) -> Any:
+    def call_packed(self, function: str, *values: ir.Value, results: Sequence[TensorType] | None = None) -> ir.Value:
         """Call a run-time function by name with the values and then the results, which it writes."""
         given = [self.value(v) for v in values]
         outputs = [tensor_type(v) for v in self.op.operation.results] if results is None else list(results)
         self.created.append(f'"{function}"')
         with self.ip, self.loc:
-            made = CallDpsPacked.build(given, result_types=outputs, function=function).operation.results
-        return made[0] if len(made) == 1 else tuple(made)
+            made: ir.Value = values_of(CallDpsPacked.build(given, result_types=outputs, function=function))
+        return made
 
     def _now(self, value: Operands) -> Operands:
         if isinstance(value, (list, tuple)):
@@ -236,15 +237,15 @@ class LegalizeBuilder:
         types: Sequence[TensorType],
         build: Callable[[], tuple[ir.OpView, list[TensorType]]],
         presence: tuple[object, ...],
-    ) -> Any:
+    ) -> ir.Value:
         """Emit a call of the function that `build` creates, or of the one created for an equal operator."""
         key = (self._key, self._calls, tuple(types), presence)
         self._calls += 1
         shared = self._shared(self._prims.known.setdefault(key, []), build)
         self.created.append(f"@{shared.symbol}")
         with self.ip, self.loc:
-            made = CallTir.build(given, result_types=shared.outputs, callee=shared.symbol).operation.results
-        return made[0] if len(made) == 1 else tuple(made)
+            made: ir.Value = values_of(CallTir.build(given, result_types=shared.outputs, callee=shared.symbol))
+        return made
 
     def _shared(
         self, known: list[SharedFunction], build: Callable[[], tuple[ir.OpView, list[TensorType]]]

@@ -140,7 +140,10 @@ class Lowering:
     """One run over an operation and all nested ones."""
 
     def __init__(
-        self, targets: tuple[str, ...], custom: Given | None = None, options: Mapping[str, Any] = MappingProxyType({})
+        self,
+        targets: tuple[str, ...],
+        custom: Given | None = None,
+        options: Mapping[str, Any] = MappingProxyType({}),
     ):
         load_default_rules()
         self.targets = targets

@@ -67,7 +67,7 @@ class ValueBuilder:
         self._constants = {} if constants is None else constants
 
     @property
-    def constants(self) -> dict[Any, Any]:
+    def constants(self) -> dict[tuple[str, tuple[int, ...] | None, int | bytes], ir.Value]:
         """Return the constants emitted so far, for a builder that continues at the same position."""
         return self._constants
 

@@ -158,7 +158,11 @@ class PlannedFunction:
             memref.CopyOp(source, target)
             return
         count = self.size(D.product(dims))
-        for_loop(0, count, 1, lambda i: memref.StoreOp(memref.LoadOp(source, [i]).result, target, [i]))
+
+        def element(i: ir.Value) -> None:
+            memref.StoreOp(memref.LoadOp(source, [i]).result, target, [i])
+
+        for_loop(0, count, 1, element)
 
     @property
     def _given_record(self) -> ir.Value:

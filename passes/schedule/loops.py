@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from operator import le, lt
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import affine, ir, memref, scf
 from mirlo.dialects.core import dims as D
@@ -35,7 +35,7 @@ def for_loop(
     lower: Dim | ir.Value,
     upper: ir.Value | Dim,
     step: int,
-    body: Callable[..., Any],
+    body: Callable[..., Sequence[ir.Value] | None],
     carried: Sequence[ir.Value] = (),
     parallel: bool = False,
     rolled: bool = False,
@@ -53,14 +53,14 @@ def for_loop(
         keep_rolled(loop.operation)
     with ir.InsertionPoint(loop.body):
         following = body(loop.induction_variable, *list(loop.inner_iter_args))
-        scf.YieldOp(list(following) if carried else [])
+        scf.YieldOp(list(following or ()) if carried else [])
     return list(loop.results)
 
 
 def if_any(
     lower: Dim | ir.Value,
     upper: ir.Value | Dim,
-    body: Callable[..., Any],
+    body: Callable[..., Sequence[ir.Value] | None],
     carried: Sequence[ir.Value] = (),
 ) -> list[ir.Value]:
     """Emit what `for_loop` does in at most one iteration, as an `scf.if`, which takes LLVM less time than a loop."""
@@ -69,7 +69,7 @@ def if_any(
     branch = scf.IfOp(compare("lt", low, high), [value.type for value in carried], has_else=bool(carried))
     with ir.InsertionPoint(branch.then_block):
         following = body(low, *carried)
-        scf.YieldOp(list(following) if carried else [])
+        scf.YieldOp(list(following or ()) if carried else [])
     if carried:
         with ir.InsertionPoint(branch.else_block):
             scf.YieldOp(list(carried))

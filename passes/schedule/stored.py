@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, MutableMapping
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -49,7 +48,7 @@ def calls_of(module: ir.Operation | ir.OpView) -> dict[str, list[ir.Operation]]:
     return found
 
 
-def store(site: ir.Operation, stored: Stored, session: Session, known: MutableMapping[Any, str]) -> ir.Operation:
+def store(site: ir.Operation, stored: Stored, session: Session, known: dict[object, str]) -> ir.Operation:
     """Pass the constant in its new order at a call; return the constant that was passed before."""
     old = site.operands[stored.argument]
     kind = TensorType.from_mlir(old.type)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from mirlo.dialects.bindings import arith, ir, memref
 from mirlo.passes.schedule.loops import for_loop
 from mirlo.targets.gpu.host_values import constant_of
@@ -19,9 +21,13 @@ def hoist_copies(work: list[ir.Operation]) -> list[ir.Operation]:
                 total = extents[0]
                 for extent in extents[1:]:
                     total = arith.MulIOp(total, extent).result
-                for_loop(0, total, 1, lambda i, a=source, b=target: memref.StoreOp(memref.LoadOp(a, [i]), b, [i]))
+                for_loop(0, total, 1, partial(_copy_element, source, target))
         left.pop(0).erase()
     return left
+
+
+def _copy_element(source: ir.Value, target: ir.Value, i: ir.Value) -> None:
+    memref.StoreOp(memref.LoadOp(source, [i]), target, [i])
 
 
 def _match_copy_loops(op: ir.Operation | ir.OpView) -> tuple[ir.Value, ir.Value, list[ir.Value]] | None:

@@ -44,7 +44,7 @@ class PackWeights(Pass):
     def run(self, op: ir.OpView, session: Session) -> None:
         machine = find_machine(self.machine or session.options.get("machine"))
         calls = calls_of(op)
-        packed: dict[tuple[str, Order], str] = {}
+        packed: dict[object, str] = {}
         release = ConstantReleaser(op, session)
         for function in prim_functions(op):
             if not is_tensor_form(function):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
@@ -96,13 +96,14 @@ class TableReader:
         self.axis = axis
         self.table = table
         self.affine = table.affine
-        self.indices: Any = None if self.affine else next(given)
-        self.weights: Any = next(given) if table.taps > 1 else None
+        self.indices = None if self.affine else next(given)
+        self.weights = next(given) if table.taps > 1 else None
         self.outside = next(given) if table.outside.any() else None
 
     def index(self, i: Expr, tap: Expr | int) -> Expr:
         if self.affine is None:
             # The compiler computed the table: its indices are inside.
+            assert self.indices is not None
             return self.indices.at(i, tap).cast(INDEX)
         factor, offset, divisor = self.affine
         scaled = i * factor + offset
@@ -110,14 +111,15 @@ class TableReader:
 
     def interpolated(self, p: PrimBuilder, x: TensorExpr) -> TensorExpr:
         """Return x with this axis resized."""
-        shape = list(x.shape)
+        shape, weights = list(x.shape), self.weights
+        assert weights is not None, "several elements have weights"
         shape[self.axis] = len(self.table.indices)
 
         def term(axes: Sequence[Expr], tap: Expr | int) -> Expr:
             i = axes[self.axis]
             value = x.at(*axes[: self.axis], self.index(i, tap), *axes[self.axis + 1 :])
             value = wide(value) if value.dtype.is_float else value.cast("f32")
-            return value * self.weights.at(i, tap).cast(value.dtype)
+            return value * weights.at(i, tap).cast(value.dtype)
 
         taps, rank = self.table.taps, x.rank
         if taps > MOST_UNROLLED:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -19,7 +18,7 @@ from mirlo.dialects.tir.view import BlockView, OperandView
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.attention_mask import Bound, Scaling, bounds_of, float_constant, scaling_of
 from mirlo.passes.schedule.blocks.combine import Reducer, reducer_of
-from mirlo.passes.schedule.blocks.contraction.body import ProductInput, match_multiply_add
+from mirlo.passes.schedule.blocks.contraction.body import MultiplyAdd, ProductInput, match_multiply_add
 from mirlo.passes.schedule.blocks.group import BlockGroup, opaque_of_group
 from mirlo.passes.schedule.blocks.space import BlockInstance
 
@@ -161,10 +160,11 @@ class _Finder:
         sums = [b for b in self.group.blocks if b.is_reduction]
         if len(sums) != REDUCTIONS:
             return decline("not two products and a softmax", reductions=len(sums))
-        products = [match_multiply_add(block) for block in (sums[0], sums[3])]
-        for product in products:
-            if isinstance(product, Decline):
-                return product
+        scored, weighted = (match_multiply_add(block) for block in (sums[0], sums[3]))
+        if isinstance(scored, Decline):
+            return scored
+        if isinstance(weighted, Decline):
+            return weighted
         starts = (0.0, float("-inf"), 0.0, 0.0)
         for block, start in zip(sums, starts, strict=True):
             if [float(value.value) for value in block.init if value is not None] != [start]:
@@ -180,9 +180,9 @@ class _Finder:
             if not isinstance(extent, int):
                 return decline(f"the size of {name} is known at run time only", size=str(extent))
         self.key_loop, self.size_loop, self.value_loop = rank - 1, rank, rank + 1
-        return self._parse(products)
+        return self._parse((scored, weighted))
 
-    def _parse(self, products: Sequence[Any]) -> AttentionBlocks | Decline:
+    def _parse(self, products: Sequence[MultiplyAdd]) -> AttentionBlocks | Decline:
         scores = next(self.blocks)
         row = list(range(self.key_loop))
         self.loops[scores.outputs[0].value] = [*row, self.key_loop]

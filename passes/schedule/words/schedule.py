@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.types import TensorType
@@ -16,7 +16,7 @@ from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.passes.schedule.words import blocks, loops
 from mirlo.passes.schedule.words.rfactor import rfactor
 from mirlo.passes.schedule.words.show import show
-from mirlo.passes.schedule.words.tensorize import TensorIntrin
+from mirlo.passes.schedule.words.tensorize import PrimScript, TensorIntrin
 from mirlo.passes.schedule.words.trace import PrimitiveCallRecord, Trace
 from mirlo.passes.schedule.words.tree import (
     BOUND,
@@ -34,11 +34,12 @@ from mirlo.passes.schedule.words.tree import (
 )
 from mirlo.runtime.nearest import nearest
 
+Made = TypeVar("Made")
 INTRINSICS: dict[str, TensorIntrin] = {}
 """Tensor intrinsics by name."""
 
 
-def tensor_intrin(name: str, means: Any, does: Any) -> TensorIntrin:
+def tensor_intrin(name: str, means: PrimScript, does: PrimScript) -> TensorIntrin:
     """Register a hardware instruction under a name, for `Schedule.tensorize`.
 
     `means` and `does` are `@mirlo.prim_func`s with the same parameters, of static shapes. `means` is the
@@ -57,7 +58,7 @@ def _place_of(function: object) -> tuple[object, object]:
     return getattr(getattr(function, "source", None), "file", None), getattr(function, "name", None)
 
 
-def _require_blocks(function: ir.OpView, made: ir.OpView, types: Sequence[TensorType]) -> None:
+def _require_blocks(function: PrimScript, made: ir.OpView, types: Sequence[TensorType]) -> None:
     if not is_tensor_form(made):
         reason = function.why_loops(*types) or "it is loops over buffers"
         raise ScheduleError(f"'{function.name}' is not made of blocks, which words are about: {reason}")
@@ -83,7 +84,7 @@ class Schedule:
         return show(self._root)
 
     @staticmethod
-    def of(function: Any, *types: Any, **attributes: Any) -> Schedule:
+    def of(function: PrimScript, *types: TensorType, **attributes: float) -> Schedule:
         """Return the schedule of a `@mirlo.prim_func` for inputs of these types, for inspection and replay."""
         from mirlo.dialects.bindings import ir
         from mirlo.dialects.context import make_context
@@ -309,7 +310,7 @@ class Schedule:
 
     # Internals
 
-    def _record(self, word: str, arguments: tuple[Any, ...], made: Sequence[str] | None) -> Any:
+    def _record(self, word: str, arguments: tuple[object, ...], made: Made) -> Made:
         if self.applied:
             raise ScheduleError(f"{word}: rule '{self.applied[0].arguments[0]}' schedules the whole function")
         # `tile` records the split and reorder that it calls.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Protocol
 
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.index_expr import IndexExpr, contiguous_strides, loop_index
 from mirlo.dialects.core.surgery import attributes_of
+from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.own_intrinsics import OWN
 from mirlo.dialects.tir.scalars import create, emit_constant
@@ -30,6 +32,37 @@ from mirlo.passes.schedule.words.tree import (
 CALL = "tir.call_extern"
 
 
+class ScriptParameter(Protocol):
+    """A parameter of a prim function in script."""
+
+    @property
+    def name(self) -> str: ...
+
+
+class PrimScript(Protocol):
+    """A `@mirlo.prim_func`."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def parameters(self) -> Sequence[ScriptParameter]: ...
+
+    def build(
+        self, symbols: Mapping[str, int], name: str, strides: Mapping[str, Sequence[int]] | None = None
+    ) -> ir.OpView: ...
+
+    def specialize(
+        self,
+        inputs: Sequence[TensorType],
+        outputs: Sequence[TensorType] | None,
+        name: str,
+        attributes: Mapping[str, float] | None = None,
+    ) -> tuple[ir.OpView, list[TensorType]]: ...
+
+    def why_loops(self, *inputs: TensorType) -> str | None: ...
+
+
 @dataclass(frozen=True, eq=False)
 class TensorIntrin:
     """The description and implementation of a hardware instruction.
@@ -40,8 +73,8 @@ class TensorIntrin:
     """
 
     name: str
-    means: Any = field(repr=False)
-    does: Any = field(repr=False)
+    means: PrimScript = field(repr=False)
+    does: PrimScript = field(repr=False)
 
     def match(self, means: ir.OpView, loop: Loop) -> dict[int, BufferTile]:
         """Match each parameter of `means` to a tile of a buffer."""
@@ -158,7 +191,9 @@ class BoundIntrin:
             does = self.intrinsic.does.build({}, f"{self.name}_does", strides)
             module.body.append(does.operation)
         entry = does.operation.regions[0].blocks[0]
-        arguments = {argument: given[i] for i, argument in enumerate(entry.arguments) if i in given}
+        arguments: dict[ir.Value, _Argument] = {
+            argument: given[i] for i, argument in enumerate(entry.arguments) if i in given
+        }
         _clone_block(self.name, entry, arguments, {})
 
 

@@ -306,8 +306,7 @@ class _Converter:
     def _quantized(self, product: Product, x: Any) -> list[Any]:
         layout = product.layout
         op = OPS["quantize_rows"]
-        made = self.b.emit(op, x, block=layout.sub, digits=product.digits, offset=-layout.middle)
-        return list(made)
+        return self.b.emit_all(op, x, block=layout.sub, digits=product.digits, offset=-layout.middle)
 
     def _floats(self, product: Product, x: ir.Value) -> list[ir.Value]:
         """Return the rows in sub-blocks, and the sums of these if there are zero points."""
