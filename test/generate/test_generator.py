@@ -300,6 +300,11 @@ def test_states_of_a_fixed_size(models: dict[str, LanguageModel]) -> None:
         model.engine(slots=2)
 
 
+def test_mapped_weights_change_nothing(tmp_path: Path, models: dict[str, LanguageModel]) -> None:
+    mapped = generate.load(write_genai(tmp_path), activations="exact", mapped=True)
+    assert without_end(mapped, prompt_of(7), 9) == without_end(models["f32"], prompt_of(7), 9)
+
+
 def test_narrow_caches_need_caches_in_place(tmp_path: Path) -> None:
     with pytest.raises(Exception, match="no f32 input is a cache that grows in place"):
         generate.load(write_plain(tmp_path), kv_cache_dtype="bf16")
