@@ -8,30 +8,45 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.driver.torch_backend.graph import compile_graph
 from mirlo.driver.torch_backend.options import BackendOptions
 from mirlo.runtime.errors import MirloError
 
+if TYPE_CHECKING:
+    import torch
+
+GraphFunction = Callable[..., object]
+"""A graph that is called with its inputs, as PyTorch passes them."""
+RunGraph = Callable[[Sequence["torch.Tensor | torch.SymInt"]], object]
+
 
 def mirlo_backend(
-    graph: Any, example_inputs: Sequence[Any], *, options: Mapping[str, Any] | None = None, mode: str | None = None
-) -> Callable[..., Any]:
+    graph: torch.fx.GraphModule,
+    example_inputs: Sequence[torch.Tensor | torch.SymInt],
+    *,
+    options: Mapping[str, object] | None = None,
+    mode: str | None = None,
+) -> GraphFunction:
     """Compile a graph that TorchDynamo captured."""
     from torch._dynamo.backends.common import aot_autograd
 
     settings = BackendOptions.parse(options, mode)
 
-    def compile_inference(functional: Any, fake_inputs: Sequence[Any]) -> Any:
+    def compile_inference(
+        functional: torch.fx.GraphModule, fake_inputs: Sequence[torch.Tensor | torch.SymInt]
+    ) -> GraphFunction:
         frozen = _frozen_inputs(functional, example_inputs)
         return _boxed(_Inference(functional, fake_inputs, frozen, settings))
 
-    def run_training(functional: Any, fake_inputs: Sequence[Any]) -> Any:
+    def run_training(
+        functional: torch.fx.GraphModule, fake_inputs: Sequence[torch.Tensor | torch.SymInt]
+    ) -> GraphFunction:
         _warn_of_training()
         return _boxed(functional)
 
-    compiled: Callable[..., Any] = aot_autograd(
+    compiled: GraphFunction = aot_autograd(
         fw_compiler=run_training,
         bw_compiler=lambda functional, fake_inputs: _boxed(functional),
         inference_compiler=compile_inference,
@@ -46,21 +61,25 @@ class _Inference:
     """
 
     def __init__(
-        self, functional: Any, fake_inputs: Sequence[Any], frozen: dict[int, Any], settings: BackendOptions
+        self,
+        functional: torch.fx.GraphModule,
+        fake_inputs: Sequence[torch.Tensor | torch.SymInt],
+        frozen: dict[int, torch.Tensor],
+        settings: BackendOptions,
     ) -> None:
         self._functional, self._fake_inputs, self._settings = functional, fake_inputs, settings
         self._frozen = frozen
         self._versions: list[tuple[int, int]] = []
-        self._run: Callable[[Sequence[Any]], Any] | None = None
+        self._run: RunGraph | None = None
 
-    def __call__(self, *inputs: Any) -> Any:
+    def __call__(self, *inputs: torch.Tensor | torch.SymInt) -> object:
         if self._run is None or not (self._settings.frozen or self._is_current(inputs)):
             self._frozen = {index: inputs[index] for index in self._frozen}
             self._versions = [(tensor._version, tensor.data_ptr()) for tensor in self._frozen.values()]
             self._run = self._compiled()
         return self._run(inputs)
 
-    def _is_current(self, inputs: Sequence[Any]) -> bool:
+    def _is_current(self, inputs: Sequence[torch.Tensor | torch.SymInt]) -> bool:
         """Return whether the weights are those that the graph was compiled with."""
         for (index, tensor), (version, address) in zip(self._frozen.items(), self._versions, strict=True):
             given = inputs[index]
@@ -68,7 +87,7 @@ class _Inference:
                 return False
         return True
 
-    def _compiled(self) -> Callable[[Sequence[Any]], Any]:
+    def _compiled(self) -> RunGraph:
         """Return the function that runs the graph: compiled, or as it is where it cannot be compiled."""
         try:
             return compile_graph(self._functional, self._fake_inputs, self._frozen, self._settings.compile_arguments())
@@ -79,7 +98,9 @@ class _Inference:
             return lambda inputs: self._functional(*inputs)
 
 
-def _frozen_inputs(functional: Any, real_inputs: Sequence[Any]) -> dict[int, Any]:
+def _frozen_inputs(
+    functional: torch.fx.GraphModule, real_inputs: Sequence[torch.Tensor | torch.SymInt]
+) -> dict[int, torch.Tensor]:
     """Return the inputs that are weights of modules and are not written, by their position."""
     import torch
     from torch._guards import TracingContext
@@ -98,16 +119,17 @@ def _frozen_inputs(functional: Any, real_inputs: Sequence[Any]) -> dict[int, Any
     return found
 
 
-def _is_fake(tensor: Any) -> bool:
+def _is_fake(tensor: object) -> bool:
     from torch._subclasses.fake_tensor import FakeTensor
 
     return isinstance(tensor, FakeTensor)
 
 
-def _boxed(run: Callable[..., Any]) -> Any:
+def _boxed(run: GraphFunction) -> GraphFunction:
     from functorch.compile import make_boxed_func
 
-    return make_boxed_func(run)
+    boxed: GraphFunction = make_boxed_func(run)
+    return boxed
 
 
 _warned = False

@@ -6,33 +6,39 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.driver.compile import compile
-from mirlo.frontends.foreign import ExampleInputs, FrontendError
+from mirlo.frontends.foreign import CompiledModel, ExampleInputs, FrontendError
 from mirlo.frontends.torch.program import convert_program
 from mirlo.frontends.torch.tensors import to_array, to_tensor
 from mirlo.runtime.errors import MirloError
+
+if TYPE_CHECKING:
+    import torch
 
 
 @dataclass(frozen=True)
 class CompiledGraph:
     """The executable of a graph, called with the inputs of the graph."""
 
-    executable: Any
+    executable: CompiledModel
     inputs: tuple[int, ...]
     """The positions of the inputs that the executable takes, in its order."""
-    finish: Callable[[list[Any]], list[Any]]
+    finish: Callable[[list[torch.Tensor]], list[object]]
     """Takes the executable's results, and returns the graph's."""
 
-    def __call__(self, inputs: Sequence[Any]) -> list[Any]:
+    def __call__(self, inputs: Sequence[torch.Tensor | torch.SymInt]) -> list[object]:
         """Run the graph."""
         results = self.executable(*[to_array(inputs[index]) for index in self.inputs])
         return self.finish([to_tensor(array) for array in (results if isinstance(results, tuple) else (results,))])
 
 
 def compile_graph(
-    graph: Any, fake_inputs: Sequence[Any], frozen: Mapping[int, Any], arguments: Mapping[str, Any]
+    graph: torch.fx.GraphModule,
+    fake_inputs: Sequence[torch.Tensor | torch.SymInt],
+    frozen: Mapping[int, torch.Tensor],
+    arguments: Mapping[str, Any],
 ) -> CompiledGraph:
     """Compile a graph, with the inputs `frozen` as constants."""
     # In a thread of its own: PyTorch keeps the modes under which a graph runs by thread, and export must have none.
@@ -41,7 +47,10 @@ def compile_graph(
 
 
 def _compile_graph(
-    graph: Any, fake_inputs: Sequence[Any], frozen: Mapping[int, Any], arguments: Mapping[str, Any]
+    graph: torch.fx.GraphModule,
+    fake_inputs: Sequence[torch.Tensor | torch.SymInt],
+    frozen: Mapping[int, torch.Tensor],
+    arguments: Mapping[str, Any],
 ) -> CompiledGraph:
     import torch
 
@@ -60,7 +69,12 @@ def _compile_graph(
 class _Program:
     """A graph made ready for export: weights are attributes, and sizes are those of tensors."""
 
-    def __init__(self, graph: Any, fake_inputs: Sequence[Any], frozen: Mapping[int, Any]) -> None:
+    def __init__(
+        self,
+        graph: torch.fx.GraphModule,
+        fake_inputs: Sequence[torch.Tensor | torch.SymInt],
+        frozen: Mapping[int, torch.Tensor],
+    ) -> None:
         import copy
 
         import torch
@@ -98,7 +112,7 @@ class _Program:
             rows.append(dict.fromkeys(dims, torch.export.Dim.DYNAMIC) or None)
         return ExampleInputs(tuple(tensors), {}, tuple(rows))
 
-    def finish(self, tensors: list[Any]) -> list[Any]:
+    def finish(self, tensors: list[torch.Tensor]) -> list[object]:
         """Return the graph's results: tensors of the executable, sizes among them, and constants."""
         rest = iter(tensors)
         made = []
@@ -110,14 +124,14 @@ class _Program:
                 made.append(tensor if kind == "tensor" else tensor.item())
         return made
 
-    def _replace_by_weight(self, node: Any, index: int, tensor: Any) -> None:
+    def _replace_by_weight(self, node: torch.fx.Node, index: int, tensor: torch.Tensor) -> None:
         name = f"weight_{index}"
         self.module.register_buffer(name, tensor.detach())
         with self.module.graph.inserting_before(node):
             node.replace_all_uses_with(self.module.graph.get_attr(name))
         self.module.graph.erase_node(node)
 
-    def _replace_size(self, node: Any, value: Any) -> None:
+    def _replace_size(self, node: torch.fx.Node, value: object) -> None:
         """Replace an input that is a size by the size of a tensor's dim."""
         import torch
 
@@ -135,15 +149,15 @@ class _Program:
                     return
         raise FrontendError(f"the graph takes the number '{node.name}', which is the size of no tensor")
 
-    def _last_placeholder(self) -> Any:
+    def _last_placeholder(self) -> torch.fx.Node:
         return [node for node in self.module.graph.nodes if node.op in ("placeholder", "get_attr")][-1]
 
-    def _take_results(self) -> list[tuple[str, Any]]:
+    def _take_results(self) -> list[tuple[str, object]]:
         """Return what each result is, and leave only the computed ones in the graph."""
         import torch
 
         output = next(node for node in self.module.graph.nodes if node.op == "output")
-        rows: list[tuple[str, Any]] = []
+        rows: list[tuple[str, object]] = []
         kept = []
         for value in output.args[0]:
             if not isinstance(value, torch.fx.Node):
@@ -156,7 +170,7 @@ class _Program:
         return rows
 
 
-def _hint(dim: Any) -> int:
+def _hint(dim: torch.SymInt | int) -> int:
     """Return a size for a dim: 0 and 1 would be taken for sizes of their own."""
     if isinstance(dim, int):
         return dim

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.attributes import Dims, Ints
 from mirlo.dialects.core.dense import dense_attribute
+from mirlo.dialects.core.dim_algebra import SymbolicDim
 from mirlo.dialects.core.dims import UNKNOWN
 from mirlo.dialects.core.op import DialectOp, OpError
 from mirlo.dialects.core.types import TensorType
@@ -149,7 +150,7 @@ class GraphCalls(Interpreter):
         values = [[t.value for t in o] if isinstance(o, list) else None if o is None else o.value for o in operands]
         try:
             with self.source.location(node):
-                made = OPS[name].build(*values, result_types=results, **attributes)
+                made = OPS[name].build(*values, result_types=results, loc=None, ip=None, **attributes)
         except (OpError, TypeError, ValueError) as error:
             raise self.error(node, f"R.{name}: {error}") from None
         return returned(made)
@@ -168,8 +169,11 @@ class GraphCalls(Interpreter):
         if not isinstance(word, Word) or str(word) != "R.Tensor" or len(parts) not in (2, 3):
             raise self.error(node, 'expected a type such as R.Tensor[("batch", 128), "f32"]')
         shape = self.value(parts[0])
-        dims: list[Any] = list(shape) if isinstance(shape, (tuple, list)) else [shape]
+        listed = list(shape) if isinstance(shape, (tuple, list)) else [shape]
+        dims = [dim for dim in listed if isinstance(dim, (int, str, SymbolicDim))]
         try:
+            if len(dims) != len(listed):
+                raise TypeError
             found = TensorType.of(dims, self.element_type(parts[1]))
         except (TypeError, ValueError) as error:
             if isinstance(error, ScriptError):

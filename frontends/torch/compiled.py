@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.frontends.torch.frozen import FrozenWeights
 from mirlo.frontends.torch.signature import TENSOR, ModuleSignature
 from mirlo.frontends.torch.tensors import to_array, to_tensor
+
+if TYPE_CHECKING:
+    from mirlo.frontends.foreign import CompiledModel
 
 
 class CompiledModule:
@@ -16,7 +19,9 @@ class CompiledModule:
     else is the executable's: call it with arrays, `run`, `profile`, `save`.
     """
 
-    def __init__(self, executable: Any, signature: ModuleSignature | None, frozen: FrozenWeights | None) -> None:
+    def __init__(
+        self, executable: CompiledModel, signature: ModuleSignature | None, frozen: FrozenWeights | None
+    ) -> None:
         self.executable = executable
         self._signature = signature
         self._frozen = frozen
@@ -55,7 +60,7 @@ class CompiledModule:
             self._frozen.require()
 
 
-def _array(value: Any) -> Any:
+def _array(value: object) -> object:
     return to_array(value) if hasattr(value, "detach") else value
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from mirlo.frontends.torch.errors import UnsupportedAten
 from mirlo.frontends.torch.graph import target_name
@@ -33,13 +34,13 @@ def decomposed(program: torch.export.ExportedProgram) -> torch.export.ExportedPr
     return program
 
 
-def _must_be_traced(program: torch.export.ExportedProgram, targets: set[Any]) -> bool:
+def _must_be_traced(program: torch.export.ExportedProgram, targets: set[torch._ops.OpOverload]) -> bool:
     """Return whether a program has operators that write, or regions with `torch.autocast`: tracing replaces them."""
     regions = (target_name(node.target) for node in program.graph.nodes if node.op == "call_function")
     return any(target._schema.is_mutable for target in targets) or "higher_order.wrap_with_autocast" in regions
 
 
-def _targets(program: torch.export.ExportedProgram) -> set[Any]:
+def _targets(program: torch.export.ExportedProgram) -> set[torch._ops.OpOverload]:
     """Return the operators of a program and of the graphs in it."""
     modules = [module for module in program.graph_module.modules() if hasattr(module, "graph")]
     return {
@@ -48,7 +49,7 @@ def _targets(program: torch.export.ExportedProgram) -> set[Any]:
     }  # fmt: skip
 
 
-def _table(missing: set[Any]) -> dict[Any, Any]:
+def _table(missing: set[torch._ops.OpOverload]) -> dict[torch._ops.OpOverload, Callable[..., object]]:
     """Return PyTorch's decompositions, if any applies, of all operators without a converter."""
     if not missing:
         return {}

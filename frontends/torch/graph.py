@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, TypeGuard
 
 from mirlo.dialects.core.dims import Dim, UndecidedDim, symbols_of
 from mirlo.dialects.core.op import OpError
@@ -31,7 +31,7 @@ class GraphImport(GraphImporter):
         super().__init__(name, store)
         self.sizes = SizeReader()
 
-    def graph(self, graph: torch.fx.GraphModule, operands: Sequence[Any]) -> list[Any]:
+    def graph(self, graph: torch.fx.GraphModule, operands: Sequence[object]) -> list[object]:
         """Import a graph that an operator holds, for these arguments; return its results."""
         module = graph if hasattr(graph, "graph") else None
         if module is None:
@@ -41,7 +41,7 @@ class GraphImport(GraphImporter):
             raise UnsupportedOperation(f"calls a graph of {len(placeholders)} arguments with {len(operands)}")
         return self.run(module, dict(zip(placeholders, operands, strict=True)))
 
-    def run(self, module: torch.fx.GraphModule, values: dict[torch.fx.Node, Any]) -> list[Any]:
+    def run(self, module: torch.fx.GraphModule, values: dict[torch.fx.Node, object]) -> list[object]:
         """Import the nodes of a module's graph; `values` holds those of its placeholders."""
         for node in module.graph.nodes:
             if node.op == "output":
@@ -53,7 +53,7 @@ class GraphImport(GraphImporter):
                 values[node] = self._converted(node, values)
         raise UnsupportedOperation("has a graph without an output")
 
-    def _argument(self, item: Any, values: Mapping[torch.fx.Node, Any]) -> Any:
+    def _argument(self, item: object, values: Mapping[torch.fx.Node, object]) -> object:
         """Return an argument of a node: values in place of nodes, sizes as dims."""
         if isinstance(item, (list, tuple)):
             return [self._argument(each, values) for each in item]
@@ -61,7 +61,7 @@ class GraphImport(GraphImporter):
             return values[item]
         return item
 
-    def _converted(self, node: torch.fx.Node, values: Mapping[torch.fx.Node, Any]) -> Any:
+    def _converted(self, node: torch.fx.Node, values: Mapping[torch.fx.Node, object]) -> object:
         name = target_name(node.target)
         operands = [each for each in (*node.args, *node.kwargs.values()) if _is_node(each)]
         try:
@@ -69,7 +69,9 @@ class GraphImport(GraphImporter):
             if size is not None:
                 return size
             if name == "_operator.getitem":
-                return values[node.args[0]][node.args[1]]
+                held = values[node.args[0]]
+                assert isinstance(held, (list, tuple)), held
+                return held[node.args[1]]
             convert = CONVERTERS.get(name)
             if convert is None:
                 raise UnsupportedOperation(reason_of(name))
@@ -105,9 +107,11 @@ class GraphImport(GraphImporter):
             raise UnsupportedOperation(f"computes with '{unknown[0]}', a number in the data that no operator gives")
         return size
 
-    def _arguments(self, node: torch.fx.Node, values: Mapping[torch.fx.Node, Any]) -> tuple[list[Any], dict[str, Any]]:
+    def _arguments(
+        self, node: torch.fx.Node, values: Mapping[torch.fx.Node, object]
+    ) -> tuple[list[object], dict[str, object]]:
         """Return the arguments of an operator: the positional ones with their defaults, the others if given."""
-        args = list(self._argument(node.args, values))
+        args = [self._argument(each, values) for each in node.args]
         kwargs = {key: self._argument(value, values) for key, value in node.kwargs.items()}
         schema = getattr(node.target, "_schema", None)
         if schema is not None:
@@ -120,14 +124,14 @@ class GraphImport(GraphImporter):
                 kwargs.pop(name, None)
         return args, {key: value for key, value in kwargs.items() if value is not None}
 
-    def _as_declared(self, op: AtenOperation, declared: Any, made: Any) -> Any:
+    def _as_declared(self, op: AtenOperation, declared: object, made: object) -> object:
         """Return results with the types that PyTorch found: check those, and record their dims."""
         if isinstance(declared, (list, tuple)):
-            found = list(made)
+            found = list(made) if isinstance(made, (list, tuple)) else [made]
             if len(found) != len(declared):
                 raise UnsupportedOperation(f"has {len(declared)} results, its conversion gives {len(found)}")
             return [self._as_declared(op, one, other) for one, other in zip(declared, found, strict=True)]
-        if not hasattr(declared, "shape") or made is None:
+        if not hasattr(declared, "shape") or not hasattr(declared, "dtype") or made is None:
             return made
         assert isinstance(made, Tensor), made
         from mirlo.frontends.torch.promotion import element_type
@@ -179,7 +183,7 @@ class GraphImport(GraphImporter):
         return Tensor(type_, self.compact(x))
 
 
-def require_arguments(convert: Converter, op: AtenOperation, args: list[Any], kwargs: dict[str, Any]) -> None:
+def require_arguments(convert: Converter, op: AtenOperation, args: list[object], kwargs: dict[str, object]) -> None:
     """Refuse arguments that a converter does not take."""
     try:
         inspect.signature(convert).bind(op, *args, **kwargs)
@@ -202,7 +206,7 @@ def _is_node(item: object) -> TypeGuard[torch.fx.Node]:
     return type(item).__name__ == "Node" and hasattr(item, "op")
 
 
-def _attribute(module: torch.fx.GraphModule, path: str) -> Any:
+def _attribute(module: torch.fx.GraphModule, path: str) -> torch.nn.Module:
     found = module
     for part in path.split("."):
         found = getattr(found, part)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.context import make_context
@@ -20,11 +20,15 @@ from mirlo.frontends.torch.registry import load_converters
 from mirlo.frontends.torch.tensors import to_array
 from mirlo.runtime.params import ParameterStore
 
+if TYPE_CHECKING:
+    import torch
+    from torch.export.graph_signature import InputSpec
+
 INLINE_ELEMENTS = 16
 """Larger tensors of the module are kept in the parameter store."""
 
 
-def import_exported(program: Any, name: str = "program") -> tuple[ir.Module, ParameterStore]:
+def import_exported(program: torch.export.ExportedProgram, name: str = "program") -> tuple[ir.Module, ParameterStore]:
     """Import an `ExportedProgram` that is `decomposed`, and writes neither its inputs nor its buffers.
 
     Raises `UnsupportedAten`, which names the operator that has no converter and the user's line.
@@ -38,7 +42,7 @@ def import_exported(program: Any, name: str = "program") -> tuple[ir.Module, Par
     return module, store
 
 
-def _build_main(program: Any, name: str, store: ParameterStore) -> None:
+def _build_main(program: torch.export.ExportedProgram, name: str, store: ParameterStore) -> None:
     from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 
     signature, body = program.graph_signature, GraphImport(name, store)
@@ -53,7 +57,7 @@ def _build_main(program: Any, name: str, store: ParameterStore) -> None:
     function = func.FuncOp("main", ([found.to_mlir() for _, found in inputs], []))
     block = function.add_entry_block()
     with body.inside(block):
-        values: dict[Any, Any] = {
+        values: dict[torch.fx.Node, object] = {
             node: body.tensor(value) for (node, _), value in zip(inputs, block.arguments, strict=True)
         }
         constants = _Weights(program, body)
@@ -84,7 +88,7 @@ def _build_main(program: Any, name: str, store: ParameterStore) -> None:
         function.attributes["res_attrs"] = ir.ArrayAttr.get([_named(each) for each in _unique(names)])
 
 
-def _input_type(body: GraphImport, node: Any, name: str) -> TensorType:
+def _input_type(body: GraphImport, node: torch.fx.Node, name: str) -> TensorType:
     import torch
 
     value = node.meta.get("val")
@@ -99,11 +103,11 @@ def _input_type(body: GraphImport, node: Any, name: str) -> TensorType:
 class _Weights:
     """The tensors of a module as constants; those that share memory are one."""
 
-    def __init__(self, program: Any, body: GraphImport) -> None:
+    def __init__(self, program: torch.export.ExportedProgram, body: GraphImport) -> None:
         self._program, self._body = program, body
-        self._made: dict[Any, Tensor] = {}
+        self._made: dict[tuple[object, ...], Tensor] = {}
 
-    def value(self, spec: Any, node: Any) -> Tensor:
+    def value(self, spec: InputSpec, node: torch.fx.Node) -> Tensor:
         """Return the constant for an input that is a parameter, a buffer or a constant of the module."""
         import torch
         from torch._subclasses.fake_tensor import FakeTensor
@@ -122,7 +126,7 @@ class _Weights:
             self._made[key] = self._constant(spec.target, held, node)
         return self._made[key]
 
-    def _constant(self, name: str, held: Any, node: Any) -> Tensor:
+    def _constant(self, name: str, held: torch.Tensor, node: torch.fx.Node) -> Tensor:
         if held.device.type != "cpu":
             raise TorchImportError(f"the tensor '{name}' is on {held.device}: move the module to the CPU")
         type_ = TensorType(tuple(held.shape), element_type(held.dtype))
@@ -134,7 +138,7 @@ class _Weights:
         return Tensor(type_, made, made=made, block=self._body.blocks[0])
 
 
-def _require_ranges(program: Any, body: GraphImport) -> None:
+def _require_ranges(program: torch.export.ExportedProgram, body: GraphImport) -> None:
     """Check in the call the ranges of sizes that the user declared, or that a condition of the code implies.
 
     A least size of 2 is the default of dynamic dims; smaller ones are computed as the larger ones are.
@@ -153,7 +157,7 @@ def _require_ranges(program: Any, body: GraphImport) -> None:
             body.require_nonnegative([most - dim], f"a size of at most {most} ('{symbol.name}')")
 
 
-def _result(body: GraphImport, value: Any) -> Tensor:
+def _result(body: GraphImport, value: object) -> Tensor:
     """Return a result as a tensor; sizes are tensors of i64."""
     if isinstance(value, Tensor):
         return value

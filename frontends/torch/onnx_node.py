@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
@@ -14,9 +14,14 @@ from mirlo.frontends.onnx import loops
 from mirlo.frontends.onnx.attributes import Attributes
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, RegionImporter
-from mirlo.frontends.onnx.values import AnyValue, TensorValue
+from mirlo.frontends.onnx.values import AnyValue, Converted, TensorValue
 from mirlo.frontends.tensor import Tensor, of_array
 from mirlo.frontends.torch.operation import AtenOperation
+
+if TYPE_CHECKING:
+    import onnx
+
+    from mirlo.frontends.onnx.loop_iteration import LoopIteration
 
 
 class _Body:
@@ -54,14 +59,21 @@ class _Body:
             yield
 
     def repeat(
-        self, round_: Any, limit: TensorValue | None, going: TensorValue | None, carried: Sequence[AnyValue],
+        self,
+        round_: LoopIteration | onnx.GraphProto,
+        limit: TensorValue | None,
+        going: TensorValue | None,
+        carried: Sequence[AnyValue],
         room: Dim | None = None,
-    ) -> list[Any]:  # fmt: skip
+    ) -> list[Any]:
         return loops.repeat(cast(RegionImporter, self), round_, limit, going, carried, room)
 
 
 def onnx_layer(
-    op: AtenOperation, convert: Callable[[Node], Any], inputs: Sequence[Tensor | None], **attributes: Any
+    op: AtenOperation,
+    convert: Callable[[Node], Converted],
+    inputs: Sequence[Tensor | None],
+    **attributes: object,
 ) -> list[Tensor]:
     """Apply a converter of ONNX to these inputs; return its outputs."""
     from onnx import helper
@@ -70,6 +82,8 @@ def onnx_layer(
     entries = [helper.make_attribute(name, value) for name, value in attributes.items()]
     node = Node(convert.__name__, 22, given, ["y"], Attributes(entries), None, cast(RegionImporter, _Body(op.body)))
     try:
-        return [op.tensor(value) for value in convert(node)]
+        made = convert(node)
     except NodeError as problem:
         raise UnsupportedOperation(str(problem)) from None
+    assert isinstance(made, (list, tuple)), made
+    return [op.tensor(value) for value in made]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mirlo.frontends.onnx.model import LoadedModel, load_shared
 
 if TYPE_CHECKING:
+    import onnx_ir
     import torch
 
 LARGE = 1024
@@ -20,7 +21,7 @@ def shared_model(program: torch.onnx.ONNXProgram) -> LoadedModel:
     import onnx_ir
 
     model = program.model
-    shared: dict[str, tuple[Any, np.ndarray]] = {}
+    shared: dict[str, tuple[onnx_ir.TensorProtocol, np.ndarray]] = {}
     for name, value in model.graph.initializers.items():
         tensor = value.const_value
         if tensor is not None and tensor.nbytes >= LARGE and tensor.dtype.bitwidth >= 8:

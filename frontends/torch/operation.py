@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -39,7 +39,7 @@ class GraphImporter(GraphBuilder, ABC):
     sizes: SizeReader
 
     @abstractmethod
-    def graph(self, graph: torch.fx.GraphModule, operands: Sequence[Any]) -> list[Any]:
+    def graph(self, graph: torch.fx.GraphModule, operands: Sequence[object]) -> list[object]:
         """Import a graph that an operator holds, for these arguments; return its results."""
 
     @abstractmethod
@@ -113,7 +113,7 @@ class AtenOperation(OperationView):
             return self.constant(np.array(x & ((1 << wanted.bits) - 1), np.uint64), wanted)
         return self.constant(x, wanted)
 
-    def apply(self, name: str, *operands: Operand, **attributes: Any) -> Tensor:
+    def apply(self, name: str, *operands: Operand, **attributes: object) -> Tensor:
         """Make an elementwise operator on tensors and numbers; numbers get the type of the first tensor."""
         kind = next(operand.type.dtype for operand in operands if isinstance(operand, Tensor))
         given = [x if isinstance(x, Tensor) else self.operand(x, kind) for x in operands]
@@ -132,7 +132,7 @@ class AtenOperation(OperationView):
         """Return 16-bit floats as f32, in which PyTorch computes with them."""
         return self.cast(x, "f32") if x.type.dtype.is_float and x.type.dtype.bits < 32 else x
 
-    def elementwise(self, name: str, *operands: Tensor, **attributes: Any) -> Tensor:
+    def elementwise(self, name: str, *operands: Tensor, **attributes: object) -> Tensor:
         """Make an elementwise operator; dims of operands that PyTorch found equal are compared in the call."""
         return super().elementwise(name, *self._with_equal_dims(operands), **attributes)
 

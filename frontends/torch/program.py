@@ -7,9 +7,9 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from mirlo.frontends.foreign import ConvertedModel, ExampleInputs, ImportedModule, require_package
+from mirlo.frontends.foreign import CompiledModel, ConvertedModel, ExampleInputs, ImportedModule, require_package
 from mirlo.frontends.torch.compiled import CompiledModule
 from mirlo.frontends.torch.decompose import decomposed
 from mirlo.frontends.torch.errors import TorchImportError, UnsupportedAten
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import torch
 
 
-def convert_program(model: Any, example: ExampleInputs) -> ConvertedModel:
+def convert_program(model: object, example: ExampleInputs) -> ConvertedModel:
     """Convert an `nn.Module`, an `ExportedProgram` or an `ONNXProgram`."""
     import torch
 
@@ -63,7 +63,7 @@ def _convert_exported(program: torch.export.ExportedProgram) -> ConvertedModel:
         raise TorchImportError(f"{reason}; through ONNX: {problem}") from problem
 
 
-def _wrapper(program: torch.export.ExportedProgram) -> Callable[[Any], CompiledModule]:
+def _wrapper(program: torch.export.ExportedProgram) -> Callable[[CompiledModel], CompiledModule]:
     """Return what wraps the executable of a program."""
     signature = ModuleSignature.of(program)
     held = {**dict(program.named_parameters()), **dict(program.named_buffers()), **program.constants}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from mirlo.dialects.core.dtypes import DType, dtype
 from mirlo.frontends.builder import UnsupportedOperation
@@ -12,7 +11,7 @@ from mirlo.frontends.tensor import Tensor
 _CATEGORIES = ("bool", "int", "float")
 
 
-def element_type(value: Any) -> DType:
+def element_type(value: object) -> DType:
     """Return an element type of PyTorch as Mirlo's."""
     name = str(value).removeprefix("torch.")
     found = _NAMES.get(name)
@@ -30,7 +29,7 @@ _NAMES = {
 }  # fmt: skip
 
 
-def promoted(operands: Sequence[Any]) -> DType:
+def promoted(operands: Sequence[object]) -> DType:
     """Return the type of tensors and numbers together: dims weigh more than none, and those more than numbers.
 
     What weighs less counts only where it is of a higher category: floats are above integers, integers above bools.
@@ -52,7 +51,7 @@ def promoted(operands: Sequence[Any]) -> DType:
     return result
 
 
-def _of_number(number: Any) -> DType:
+def _of_number(number: object) -> DType:
     if isinstance(number, bool):
         return dtype("bool")
     return dtype("f32" if isinstance(number, float) else "i64")

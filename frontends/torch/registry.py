@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from mirlo.dialects.core.installed import import_modules
 
-Converter = Callable[..., Any]
+Converter = Callable[..., object]
 """Takes an `AtenOperation` and the operator's arguments, and returns a tensor or a sequence of tensors.
 
 Arguments that the schema lists before `*` come by position, with their defaults; others by name, if they are given.

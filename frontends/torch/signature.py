@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.frontends.foreign import FrontendError
 
 if TYPE_CHECKING:
     import torch
+    from torch.utils import _pytree as pytree
 
 
 @dataclass(frozen=True)
 class ModuleSignature:
     """The structure of a module's arguments and results."""
 
-    arguments: Any
+    arguments: pytree.TreeSpec
     """The `TreeSpec` of `(args, kwargs)`."""
-    constants: tuple[Any, ...]
+    constants: tuple[object, ...]
     """By leaf of the arguments: `TENSOR`, or the value that was compiled in."""
-    results: Any
+    results: pytree.TreeSpec
     """The `TreeSpec` of the result."""
-    outputs: tuple[Any, ...]
+    outputs: tuple[object, ...]
     """By leaf of the result: `TENSOR` for the next output of the model, or a constant."""
 
     @staticmethod
@@ -53,7 +54,7 @@ class ModuleSignature:
         )
         return ModuleSignature(program.call_spec.in_spec, constants, program.call_spec.out_spec, outputs)
 
-    def tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[torch.Tensor]:
+    def tensors(self, args: tuple[object, ...], kwargs: dict[str, object]) -> list[torch.Tensor]:
         """Return the tensors among the arguments of a call; others must be what the model was compiled with."""
         from torch.utils import _pytree as pytree
 
@@ -71,7 +72,7 @@ class ModuleSignature:
                 raise FrontendError(f"argument {index}: the model was compiled with {constant!r}, found {leaf!r}")
         return made
 
-    def result(self, tensors: list[torch.Tensor]) -> Any:
+    def result(self, tensors: list[torch.Tensor]) -> object:
         """Return the result of `forward` that consists of these tensors."""
         from torch.utils import _pytree as pytree
 

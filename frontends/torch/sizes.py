@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
@@ -19,11 +19,30 @@ LARGEST_PART = 1 << 12
 """Largest numerator and denominator of a factor of sizes: products with sizes are exact floats."""
 
 
+class SizeExpression(Protocol):
+    """What is read of an expression of sympy."""
+
+    args: Sequence[SizeExpression]
+    is_Integer: bool
+    is_Symbol: bool
+    is_Float: bool
+    is_Mul: bool
+    name: str
+    """Of a symbol."""
+    base: SizeExpression
+    exp: SizeExpression
+    """Of a power."""
+
+    def __int__(self) -> int: ...
+
+    def __float__(self) -> float: ...
+
+
 class SizeReader:
     """Reads sizes; an expression that the shape inference of relax has written in another way keeps that form."""
 
     def __init__(self) -> None:
-        self._known: dict[Any, Dim] = {}
+        self._known: dict[SizeExpression, Dim] = {}
 
     def learn(self, size: torch.SymInt | int, dim: Dim) -> None:
         """Record the dim of a tensor that has this size."""
@@ -45,14 +64,14 @@ class SizeReader:
         """Return sizes as dims."""
         return tuple(map(self.dim, sizes))
 
-    def of_expression(self, expression: Any) -> Dim:
+    def of_expression(self, expression: SizeExpression) -> Dim:
         """Return an expression of sympy as a dim."""
         if expression.is_Integer:
             return int(expression)
         found = self._known.get(expression)
         return self._read(expression) if found is None else found
 
-    def differences(self, condition: Any) -> list[Dim]:
+    def differences(self, condition: SizeExpression) -> list[Dim]:
         """Return sizes that are not negative exactly if a condition holds."""
         kind = type(condition).__name__
         if kind == "And":
@@ -62,7 +81,7 @@ class SizeReader:
         left, right = map(self.of_expression, condition.args)
         return _RELATIONS[kind](left, right)
 
-    def _read(self, expression: Any) -> Dim:
+    def _read(self, expression: SizeExpression) -> Dim:
         if expression.is_Symbol:
             return D.symbol(expression.name)
         kind = type(expression).__name__
@@ -75,7 +94,7 @@ class SizeReader:
             raise UnsupportedOperation(f"has a size that is '{expression}', which has no equivalent")
         return reduce(function, map(self.of_expression, expression.args))
 
-    def _scaled(self, expression: Any) -> Dim:
+    def _scaled(self, expression: SizeExpression) -> Dim:
         """Return a size times a float, rounded down: exact where the float is a fraction of few bits."""
         floats = [part for part in expression.args[0].args if part.is_Float]
         sizes = [part.args[0] for part in expression.args[0].args if type(part).__name__ == "ToFloat"]

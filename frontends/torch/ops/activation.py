@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mirlo.frontends.tensor import Tensor
 from mirlo.frontends.torch.operation import AtenOperation, Operand
 from mirlo.frontends.torch.registry import converter
@@ -83,7 +81,7 @@ def log_sigmoid(op: AtenOperation, x: Tensor) -> Tensor:
 
 
 @converter("aten.threshold.default")
-def threshold(op: AtenOperation, x: Tensor, limit: Any, value: Operand) -> Tensor:
+def threshold(op: AtenOperation, x: Tensor, limit: Operand, value: Operand) -> Tensor:
     return op.choose(op.apply("less_equal", *op.promoted(x, limit)), value, x, op.dtype)
 
 
@@ -105,7 +103,7 @@ def glu(op: AtenOperation, x: Tensor, axis: int = -1) -> Tensor:
 
 
 @converter("aten.hardshrink.default", "aten.softshrink.default")
-def shrink(op: AtenOperation, x: Tensor, limit: Any = 0.5) -> Tensor:
+def shrink(op: AtenOperation, x: Tensor, limit: float = 0.5) -> Tensor:
     """Convert the shrinks, which keep NaN."""
     bound = float(limit)
     inside = op.apply("logical_and", op.apply("less_equal", x, bound), op.apply("greater_equal", x, -bound))

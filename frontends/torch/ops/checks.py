@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.frontends.torch.operation import AtenOperation
 from mirlo.frontends.torch.registry import converter
+
+if TYPE_CHECKING:
+    from mirlo.frontends.tensor import Tensor
 
 
 @converter(
@@ -24,7 +27,7 @@ def assert_scalar(op: AtenOperation, *_: object) -> None:
 
 
 @converter("aten._assert_async.msg")
-def assert_async(op: AtenOperation, flag: Any, message: str) -> None:
+def assert_async(op: AtenOperation, flag: Tensor, message: str) -> None:
     """Check a condition on data in the call."""
     sign = op.choose(op.cast(flag, "bool"), 1, -1, op.cast(flag, "i64").type.dtype)
     op.body.require_values(op.emit("reshape", sign, shape=(1,)), 1, message)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from mirlo.dialects.core import dims as D
 from mirlo.frontends.builder import UnsupportedOperation
@@ -70,7 +69,7 @@ def addbmm(op: AtenOperation, bias: Tensor, x: Tensor, y: Tensor, *, beta: Opera
     return op.cast(made, op.dtype)
 
 
-def _scaled(op: AtenOperation, x: Tensor, factor: Any) -> Tensor:
+def _scaled(op: AtenOperation, x: Tensor, factor: Operand) -> Tensor:
     return x if factor == 1 else op.apply("multiply", x, op.operand(factor, x.type.dtype))
 
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.tensor import Tensor
-from mirlo.frontends.torch.operation import AtenOperation, Operand
+from mirlo.frontends.torch.operation import AtenOperation
 from mirlo.frontends.torch.registry import converter
 
 if TYPE_CHECKING:
@@ -22,14 +22,14 @@ MAX_UNROLLED_STEPS = 128
 
 @converter("higher_order.cond")
 def cond(
-    op: AtenOperation, flag: Tensor | bool, then: GraphModule, otherwise: GraphModule, operands: Sequence[Any] = ()
+    op: AtenOperation, flag: Tensor | bool, then: GraphModule, otherwise: GraphModule, operands: Sequence[object] = ()
 ) -> list[Tensor]:
     if not isinstance(flag, Tensor):
         raise UnsupportedOperation("has a condition on sizes")
     types = [op.type_of(value) for value in op.node.meta["val"]]
     condition = op.body.full(op.reshaped(op.cast(flag, "bool"), ()))
 
-    def branch(graph: GraphModule) -> Any:
+    def branch(graph: GraphModule) -> Callable[[], list[Tensor]]:
         return lambda: [
             _with_bound_dims(op, _as_tensor(op, value), found)
             for value, found in zip(op.body.graph(graph, operands), types, strict=True)
@@ -47,14 +47,18 @@ def _with_bound_dims(op: AtenOperation, x: Tensor, declared: TensorType) -> Tens
 
 
 @converter("higher_order.wrap_with_set_grad_enabled")
-def set_grad_enabled(op: AtenOperation, enabled: bool, graph: GraphModule, *operands: Any) -> list[Any]:
+def set_grad_enabled(op: AtenOperation, enabled: bool, graph: GraphModule, *operands: object) -> list[object]:
     """Convert the operators of `torch.no_grad()` and its like: nothing here has gradients."""
     return op.body.graph(graph, operands)
 
 
 @converter("higher_order.while_loop")
 def while_loop(
-    op: AtenOperation, condition: GraphModule, body: GraphModule, carried: Sequence[Any], additional: Sequence[Any] = ()
+    op: AtenOperation,
+    condition: GraphModule,
+    body: GraphModule,
+    carried: Sequence[Tensor],
+    additional: Sequence[object] = (),
 ) -> list[Tensor]:
     if not all(isinstance(value, Tensor) for value in carried):
         raise UnsupportedOperation("carries numbers or sizes: carry tensors")
@@ -75,7 +79,7 @@ def scan(
     combine: GraphModule,
     init: Sequence[Tensor],
     xs: Sequence[Tensor],
-    additional: Sequence[Any] = (),
+    additional: Sequence[object] = (),
 ) -> list[Tensor]:  # fmt: skip
     """Convert `scan`: what is carried at the end, and the rows of all steps."""
     if not xs or not all(isinstance(value, Tensor) for value in (*init, *xs)):
@@ -83,14 +87,14 @@ def scan(
     length, count = xs[0].shape[0], len(init)
     rows = [op.type_of(value) for value in op.node.meta["val"][count:]]
 
-    def step(at: Any, carried: Sequence[Tensor]) -> list[Tensor]:
+    def step(at: Tensor | int, carried: Sequence[Tensor]) -> list[Tensor]:
         slices = [row_at(op, x, at) for x in xs]
         return [_as_tensor(op, value) for value in op.body.graph(combine, [*carried, *slices, *additional])]
 
     return scanned(op, step, list(init), rows, length)
 
 
-Step = Callable[[Any, Sequence[Tensor]], list[Tensor]]
+Step = Callable[[Tensor | int, Sequence[Tensor]], list[Tensor]]
 """Takes the position of a step and what is carried; returns what is carried on, then the rows of the step."""
 
 
@@ -131,14 +135,14 @@ def _looped(op: AtenOperation, step: Step, init: list[Tensor], rows: Sequence[Te
     return results
 
 
-def row_at(op: AtenOperation, x: Tensor, at: Any) -> Tensor:
+def row_at(op: AtenOperation, x: Tensor, at: Tensor | int) -> Tensor:
     """Return a row, at a position that is a number or a tensor."""
     if isinstance(at, int):
         return op.reshaped(op.sliced(x, 0, at, 1), x.shape[1:])
     return op.tensor(op.emit("gather", x, at, axis=0))
 
 
-def _as_tensor(op: AtenOperation, value: Operand) -> Tensor:
+def _as_tensor(op: AtenOperation, value: object) -> Tensor:
     if isinstance(value, Tensor):
         return value
     raise UnsupportedOperation(f"has a graph whose result is {value!r}: expected a tensor")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from mirlo.dialects.core.dims import Dim
@@ -58,7 +56,7 @@ def full(op: AtenOperation, _: object, value: Operand, **ignored: object) -> Ten
 
 
 @converter("aten.new_full.default")
-def new_full(op: AtenOperation, _: Tensor, size: Any, value: Operand, **ignored: object) -> Tensor:
+def new_full(op: AtenOperation, _: Tensor, size: object, value: Operand, **ignored: object) -> Tensor:
     return _filled(op, value)
 
 
@@ -102,16 +100,17 @@ def arange_from(op: AtenOperation, start: Dim, end: Dim, **ignored: object) -> T
 
 
 @converter("aten.arange.start_step")
-def arange(op: AtenOperation, start: Dim, end: Dim, step: Any = 1, **ignored: object) -> Tensor:
+def arange(op: AtenOperation, start: Dim, end: Dim, step: float = 1, **ignored: object) -> Tensor:
     return _range(op, start, step)
 
 
-def _range(op: AtenOperation, start: Dim, step: Any) -> Tensor:
+def _range(op: AtenOperation, start: Dim, step: float) -> Tensor:
     """Return start + i * step, computed in f64 or i64, as PyTorch does."""
     found = TensorType(op.shape, op.dtype)
     (size,) = found.shape
-    if isinstance(size, int) and size <= MAX_TABLE and all(isinstance(each, (int, float)) for each in (start, step)):
-        array = start + np.arange(size) * step
+    number = start if isinstance(start, (int, float)) and isinstance(step, (int, float)) else None
+    if isinstance(size, int) and size <= MAX_TABLE and number is not None:
+        array = number + np.arange(size) * step
         return op.constant(array, found.dtype, found.shape)
     wide = "f64" if found.dtype.is_float else "i64"
     at = op.positions(TensorType.of((size,), "i64"), 0)
@@ -142,7 +141,7 @@ def tri_indices(op: AtenOperation, rows: int, cols: int, offset: int = 0, **igno
 @converter(
     "aten.dropout.default", "aten.feature_dropout.default", "aten.alpha_dropout.default", "aten.native_dropout.default"
 )
-def dropout(op: AtenOperation, x: Tensor, p: float, train: bool | None) -> Any:
+def dropout(op: AtenOperation, x: Tensor, p: float, train: bool | None) -> Tensor | list[Tensor]:
     if train and p:
         raise UnsupportedOperation("drops elements, as in training: call eval() of its module")
     if "native" not in op.name:

@@ -65,7 +65,7 @@ REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min", "add": 
 @converter("aten.scatter.src", "aten.scatter.value", "aten.scatter.reduce", "aten.scatter.value_reduce",
            "aten.scatter_add.default")  # fmt: skip
 def scatter(
-    op: AtenOperation, x: Tensor, axis: int, indices: Tensor, source: Any, *, reduce: str | None = None
+    op: AtenOperation, x: Tensor, axis: int, indices: Tensor, source: Operand, *, reduce: str | None = None
 ) -> Tensor:
     kind = "add" if "scatter_add" in op.name else REDUCTIONS[reduce] if reduce else "none"
     return _scattered(op, x, axis, indices, source, kind)
@@ -90,7 +90,7 @@ def scatter_reduce(
     return op.cast(op.apply("divide" if op.dtype.is_float else "floor_divide", total, counts), op.dtype)
 
 
-def _identity(op: AtenOperation, reduce: str, x: Tensor) -> Any:
+def _identity(op: AtenOperation, reduce: str, x: Tensor) -> Operand:
     import numpy as np
 
     kind = x.type.dtype
@@ -104,7 +104,7 @@ def _identity(op: AtenOperation, reduce: str, x: Tensor) -> Any:
     return int(limits.min if reduce == "amax" else limits.max)
 
 
-def _scattered(op: AtenOperation, x: Tensor, axis: int, indices: Tensor, source: Any, kind: str) -> Tensor:
+def _scattered(op: AtenOperation, x: Tensor, axis: int, indices: Tensor, source: Operand, kind: str) -> Tensor:
     """Return x with updates at positions along an axis, combined in f32 if they are 16-bit floats."""
     if 0 in indices.shape:
         return x
@@ -307,7 +307,7 @@ def argsort(
 
 @converter("aten.topk.default")
 def topk(
-    op: AtenOperation, x: Tensor, k: Any, axis: int = -1, largest: bool = True, ordered: bool = True
+    op: AtenOperation, x: Tensor, k: Dim, axis: int = -1, largest: bool = True, ordered: bool = True
 ) -> list[Tensor]:
     """Convert `topk`, for which NaN is the largest."""
     if not x.type.rank:
@@ -329,7 +329,7 @@ def one_hot(op: AtenOperation, x: Tensor, classes: int = -1) -> Tensor:
 
 
 @converter("aten.kthvalue.default")
-def kthvalue(op: AtenOperation, x: Tensor, k: Any, axis: int = -1, keepdim: bool = False) -> list[Tensor]:
+def kthvalue(op: AtenOperation, x: Tensor, k: Dim, axis: int = -1, keepdim: bool = False) -> list[Tensor]:
     return _ranked(op, x, op.operand(k - 1, "i64"), axis, keepdim)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
@@ -37,7 +36,7 @@ def log_softmax(op: AtenOperation, x: Tensor, axis: int, *_: object, **ignored: 
 
 @converter("aten.layer_norm.default")
 def layer_norm(
-    op: AtenOperation, x: Tensor, normalized: Sequence[Any], weight: Tensor | None = None, bias: Tensor | None = None,
+    op: AtenOperation, x: Tensor, normalized: Sequence[Dim], weight: Tensor | None = None, bias: Tensor | None = None,
     epsilon: float = 1e-5, *_: object,
 ) -> Tensor:  # fmt: skip
     return _layer_norm(op, x, len(normalized), weight, bias, epsilon)
@@ -58,7 +57,7 @@ def _layer_norm(
 
 @converter("aten.native_layer_norm.default")
 def native_layer_norm(
-    op: AtenOperation, x: Tensor, normalized: Sequence[Any], weight: Tensor | None, bias: Tensor | None, epsilon: float
+    op: AtenOperation, x: Tensor, normalized: Sequence[Dim], weight: Tensor | None, bias: Tensor | None, epsilon: float
 ) -> list[Tensor]:
     made = _layer_norm(op, x, len(normalized), weight, bias, epsilon)
     axes = list(range(x.type.rank - len(normalized), x.type.rank))
@@ -76,8 +75,8 @@ def _statistics(op: AtenOperation, x: Tensor, axes: list[int], epsilon: float, k
 
 @converter("aten.rms_norm.default", "aten._fused_rms_norm.default")
 def rms_norm(
-    op: AtenOperation, x: Tensor, normalized: Sequence[Any], weight: Tensor | None = None, epsilon: float | None = None
-) -> Any:
+    op: AtenOperation, x: Tensor, normalized: Sequence[Dim], weight: Tensor | None = None, epsilon: float | None = None
+) -> Tensor | list[Tensor]:
     if epsilon is None:
         epsilon = {"f64": 2.220446049250313e-16}.get(op.wide(x).type.dtype.name, 1.1920928955078125e-07)
     axis = x.type.rank - len(normalized)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from mirlo.dialects.core import dims as D
@@ -33,7 +31,7 @@ def max_pool(
 
 def _max_words(
     op: AtenOperation, count: int, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool
-) -> dict[str, Any]:
+) -> dict[str, object]:
     sizes = each_axis(kernel, count)
     strides = sizes if stride is None or stride == [] or stride == () else each_axis(stride, count)
     return {

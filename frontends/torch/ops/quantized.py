@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from mirlo.dialects.core.dtypes import DType
@@ -19,7 +17,7 @@ _OPS = "quantized_decomposed"
 
 @converter(f"{_OPS}.quantize_per_tensor.default", f"{_OPS}.quantize_per_tensor.tensor")
 def quantize_per_tensor(
-    op: AtenOperation, x: Tensor, scale: Any, zero: Any, least: int, most: int, *_: object, **ignored: object
+    op: AtenOperation, x: Tensor, scale: Operand, zero: Operand, least: int, most: int, *_: object, **ignored: object
 ) -> Tensor:
     return _quantized(op, x, _scalar(op, scale, x.type.dtype), _scalar(op, zero, op.dtype), 0, least, most)
 
@@ -44,7 +42,9 @@ def _quantized(op: AtenOperation, x: Tensor, scale: Tensor, zero: Tensor, axis: 
 
 
 @converter(f"{_OPS}.dequantize_per_tensor.default", f"{_OPS}.dequantize_per_tensor.tensor")
-def dequantize_per_tensor(op: AtenOperation, x: Tensor, scale: Any, zero: Any, *_: object, **ignored: object) -> Tensor:
+def dequantize_per_tensor(
+    op: AtenOperation, x: Tensor, scale: Operand, zero: Operand, *_: object, **ignored: object
+) -> Tensor:
     kind = x.type.dtype
     return _dequantized(op, x, _scalar(op, scale, op.dtype), _scalar(op, zero, kind), 0)
 
@@ -86,7 +86,7 @@ def convert_element_type(op: AtenOperation, x: Tensor, _: object) -> Tensor:
 
 
 @converter(f"{_OPS}.choose_qparams.tensor", f"{_OPS}.choose_qparams_symmetric.tensor")
-def choose_qparams(op: AtenOperation, x: Tensor, least: int, most: int, epsilon: float, kind: Any) -> list[Tensor]:
+def choose_qparams(op: AtenOperation, x: Tensor, least: int, most: int, epsilon: float, kind: object) -> list[Tensor]:
     """Convert the choice of a scale and a zero point for all elements, whose range includes 0."""
     low, high = _range_with_zero(op, x, list(range(x.type.rank)))
     if "symmetric" in op.name:

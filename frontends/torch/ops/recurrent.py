@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.onnx.ops import recurrent as onnx
@@ -20,8 +19,8 @@ GATES = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2), "rnn_tanh": (0,), "rnn_relu": (
 
 @converter("aten.lstm.input", "aten.gru.input", "aten.rnn_tanh.input", "aten.rnn_relu.input")
 def recurrent(
-    op: AtenOperation, x: Tensor, states: Any, params: Sequence[Tensor], has_biases: bool, layers: int, dropout: float,
-    train: bool, bidirectional: bool, batch_first: bool,
+    op: AtenOperation, x: Tensor, states: Sequence[Tensor] | Tensor, params: Sequence[Tensor], has_biases: bool,
+    layers: int, dropout: float, train: bool, bidirectional: bool, batch_first: bool,
 ) -> list[Tensor]:  # fmt: skip
     """Convert the layers of a recurrent network: the sequence, and the last states of all layers."""
     if train and dropout:
@@ -31,7 +30,7 @@ def recurrent(
     is_projected = len(params) != layers * directions * parts
     if is_projected:
         parts += 1
-    starts = list(states) if isinstance(states, (list, tuple)) else [states]
+    starts = [states] if isinstance(states, Tensor) else list(states)
     sequence = op.permuted(x, [1, 0, 2]) if batch_first else x
     last: list[list[Tensor]] = [[] for _ in starts]
     for layer in range(layers):
@@ -65,7 +64,7 @@ def _layer(
         both = [op.emit("concat", [_reordered(op, kind, row[index]) for index in (2, 3)], axis=0) for row in rows]
         bias = op.tensor(op.emit("stack", both, axis=0))
     hidden = op.fixed(rows[0][1].shape[1], "a size of states")
-    words: dict[str, Any] = {
+    words: dict[str, object] = {
         "hidden_size": hidden, "direction": "bidirectional" if len(rows) == 2 else "forward",
     }  # fmt: skip
     if kind == "gru":
@@ -103,7 +102,7 @@ def _projected_layer(
 def _projected_step(op: AtenOperation, projected: Tensor, recurrent: Tensor, matrix: Tensor) -> Step:
     size = op.fixed(recurrent.shape[0], "a number of gates") // 4
 
-    def step(at: Any, carried: Sequence[Tensor]) -> list[Tensor]:
+    def step(at: Tensor | int, carried: Sequence[Tensor]) -> list[Tensor]:
         hidden, cell = carried
         gates = op.apply("add", row_at(op, projected, at), product(op, hidden, recurrent, transposed=True))
         parts = [op.sliced(gates, 1, size * gate, size) for gate in range(4)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -100,8 +99,8 @@ def any_(op: AtenOperation, x: Tensor, axes: Axes = None, keepdim: bool = False)
     "aten.var.correction", "aten.std.correction", "aten.var.dim", "aten.std.dim", "aten.var.default", "aten.std.default"
 )
 def var(
-    op: AtenOperation, x: Tensor, axes: Axes = None, given: Any = None, keep: bool = False, *, correction: Any = None,
-    keepdim: bool = False,
+    op: AtenOperation, x: Tensor, axes: Axes = None, given: float | bool | None = None, keep: bool = False, *,
+    correction: float | None = None, keepdim: bool = False,
 ) -> Tensor:  # fmt: skip
     made, _ = _spreads(op, x, axes, given, keep, correction, keepdim)
     return op.cast(made, op.dtype)
@@ -110,14 +109,20 @@ def var(
 @converter("aten.var_mean.correction", "aten.std_mean.correction", "aten.var_mean.dim", "aten.std_mean.dim",
            "aten.var_mean.default", "aten.std_mean.default")  # fmt: skip
 def var_mean(
-    op: AtenOperation, x: Tensor, axes: Axes = None, given: Any = None, keep: bool = False, *, correction: Any = None,
-    keepdim: bool = False,
+    op: AtenOperation, x: Tensor, axes: Axes = None, given: float | bool | None = None, keep: bool = False, *,
+    correction: float | None = None, keepdim: bool = False,
 ) -> list[Tensor]:  # fmt: skip
     return [op.cast(each, x.type.dtype) for each in _spreads(op, x, axes, given, keep, correction, keepdim)]
 
 
 def _spreads(
-    op: AtenOperation, x: Tensor, axes: Axes, given: Any, keep: bool, correction: Any, keepdim: bool
+    op: AtenOperation,
+    x: Tensor,
+    axes: Axes,
+    given: float | bool | None,
+    keep: bool,
+    correction: float | None,
+    keepdim: bool,
 ) -> tuple[Tensor, Tensor]:
     """Return the variance, or the standard deviation, and the mean, by the arguments of an overload."""
     overload = op.name.rpartition(".")[2]
@@ -178,7 +183,7 @@ def count_nonzero(op: AtenOperation, x: Tensor, axes: Axes = None) -> Tensor:
 
 @converter("aten.linalg_vector_norm.default")
 def vector_norm(
-    op: AtenOperation, x: Tensor, order: Any = 2, axes: Axes = None, keepdim: bool = False, **ignored: object
+    op: AtenOperation, x: Tensor, order: float = 2, axes: Axes = None, keepdim: bool = False, **ignored: object
 ) -> Tensor:
     return op.cast(_norm(op, op.wide(op.cast(x, op.dtype)), order, axes, keepdim), op.dtype)
 
@@ -197,7 +202,7 @@ def pdist(op: AtenOperation, x: Tensor, order: float = 2.0) -> Tensor:
     return op.cast(_norm(op, op.apply("subtract", one, other), order, [1], False), op.dtype)
 
 
-def _norm(op: AtenOperation, y: Tensor, order: Any, axes: Axes, keepdim: bool) -> Tensor:
+def _norm(op: AtenOperation, y: Tensor, order: float, axes: Axes, keepdim: bool) -> Tensor:
     kind = y.type.dtype
     size = op.apply("abs", y)
     if order == 0:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
@@ -51,24 +50,24 @@ def _run_time_scales(op: AtenOperation, pairs: Sequence[tuple[float, Dim, Dim]])
 
 
 @converter("aten.upsample_nearest1d.vec", "aten.upsample_nearest2d.vec", "aten.upsample_nearest3d.vec")
-def nearest_vec(op: AtenOperation, x: Tensor, size: Any, factors: Any) -> Tensor:
+def nearest_vec(op: AtenOperation, x: Tensor, size: object, factors: Sequence[float] | None) -> Tensor:
     return _resized(op, x, "nearest", False, list(factors or ()))
 
 
 @converter("aten.upsample_nearest1d.default", "aten.upsample_nearest2d.default", "aten.upsample_nearest3d.default")
-def nearest(op: AtenOperation, x: Tensor, size: Any, *factors: Any) -> Tensor:
+def nearest(op: AtenOperation, x: Tensor, size: object, *factors: float | None) -> Tensor:
     return _resized(op, x, "nearest", False, list(factors))
 
 
 @converter("aten.upsample_linear1d.vec", "aten.upsample_bilinear2d.vec", "aten.upsample_trilinear3d.vec",
            "aten.upsample_bicubic2d.vec")  # fmt: skip
-def linear_vec(op: AtenOperation, x: Tensor, size: Any, align: bool, factors: Any) -> Tensor:
+def linear_vec(op: AtenOperation, x: Tensor, size: object, align: bool, factors: Sequence[float] | None) -> Tensor:
     return _resized(op, x, "cubic" if "cubic" in op.name else "linear", bool(align), list(factors or ()))
 
 
 @converter("aten.upsample_linear1d.default", "aten.upsample_bilinear2d.default", "aten.upsample_trilinear3d.default",
            "aten.upsample_bicubic2d.default")  # fmt: skip
-def linear(op: AtenOperation, x: Tensor, size: Any, align: bool, *factors: Any) -> Tensor:
+def linear(op: AtenOperation, x: Tensor, size: object, align: bool, *factors: float | None) -> Tensor:
     return _resized(op, x, "cubic" if "cubic" in op.name else "linear", bool(align), list(factors))
 
 

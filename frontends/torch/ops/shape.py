@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -63,7 +62,7 @@ def matrix_transpose(op: AtenOperation, x: Tensor) -> Tensor:
 
 
 @converter("aten.movedim.int", "aten.movedim.intlist")
-def movedim(op: AtenOperation, x: Tensor, source: Any, target: Any) -> Tensor:
+def movedim(op: AtenOperation, x: Tensor, source: Ints, target: Ints) -> Tensor:
     rank = x.type.rank
     given, wanted = ([axis % rank for axis in ([a] if isinstance(a, int) else a)] for a in (source, target))
     rest = iter(axis for axis in range(rank) if axis not in given)
@@ -175,7 +174,7 @@ def flip(op: AtenOperation, x: Tensor, axes: Sequence[int] | None = None) -> Ten
 
 
 @converter("aten.roll.default")
-def roll(op: AtenOperation, x: Tensor, shifts: Ints, axes: Any = ()) -> Tensor:
+def roll(op: AtenOperation, x: Tensor, shifts: Ints, axes: Ints = ()) -> Tensor:
     shifts = [shifts] if isinstance(shifts, int) else list(shifts)
     axes = [axes] if isinstance(axes, int) else list(axes)
     if not axes:
