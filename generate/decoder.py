@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -119,7 +119,7 @@ class CompiledDecoder:
         logits = state.run(made, new.tokens.shape[1])[self.config.names.logits]
         return logits if logits.dtype == np.float32 else logits.astype(np.float32)
 
-    def _maker(self, spec: TensorSpec) -> Any:
+    def _maker(self, spec: TensorSpec) -> Callable[[PaddedTokens, Caches], np.ndarray]:
         """Return the function that computes an input from the new tokens and the state."""
         names, kind = self.config.names, numpy_dtype(spec.dtype)
         makers = {

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mirlo.generate.errors import GenerationError, ModelFolderError
 from mirlo.generate.json_file import MAX_BYTES, read_bytes
 from mirlo.generate.tokenizer import INSTALL
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher
 
 FORMS = ("json_schema", "regex", "lark")
 
@@ -27,10 +30,10 @@ class Grammar:
             from llguidance import LLMatcher, LLTokenizer
         except ImportError:
             raise GenerationError(f"{form}: forms of answers need the package 'llguidance': {INSTALL}") from None
-        self._matcher: Any = LLMatcher
+        self._matcher = LLMatcher
         content = read_bytes(tokenizer, MAX_BYTES).decode("utf-8", "replace")
         try:
-            self._tokens: Any = LLTokenizer(content, n_vocab=vocabulary, eos_token=self._ends)
+            self._tokens = LLTokenizer(content, n_vocab=vocabulary, eos_token=self._ends)
         except BaseException as error:  # panics of the package are no `Exception`
             if isinstance(error, (KeyboardInterrupt, SystemExit)):
                 raise
@@ -52,7 +55,7 @@ class Grammar:
         made = self._matcher.grammar_from_regex if self.form == "regex" else self._matcher.grammar_from_lark
         return str(made(text))
 
-    def matcher(self) -> Any:
+    def matcher(self) -> LLMatcher:
         """Return a matcher at the start of an answer."""
         return self._matcher(self._tokens, self._grammar, log_level=0)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from mirlo.runtime.container import FileKind, read_file, write_file
 from mirlo.runtime.errors import ArtifactError, ParameterError
 from mirlo.runtime.external import ExternalArtifact
 from mirlo.runtime.facts import check_facts
-from mirlo.runtime.fields import Fields
+from mirlo.runtime.fields import Fields, Json
 from mirlo.runtime.names import is_printable, terminal
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.seal import seal, split
@@ -158,10 +158,10 @@ def save(path: str | os.PathLike[str], artifact: Artifact, store: ParameterStore
     write_file(path, MODEL_FILE, header, code, [(name, store.get(name)) for name in names])
 
 
-def _header(path: str | os.PathLike[str], header: dict[str, Any]) -> dict[str, Any]:
+def _header(path: str | os.PathLike[str], header: Mapping[str, object]) -> dict[str, Json]:
     """Return the header as a reader of the file parses it."""
     try:
-        found: dict[str, Any] = json.loads(json.dumps(header))
+        found: dict[str, Json] = json.loads(json.dumps(header))
     except (TypeError, ValueError) as failure:
         what = f"the header of the {MODEL_FILE.noun} cannot be written as JSON"
         raise ArtifactError(f"{os.fspath(path)}: {what}: {failure}") from None
@@ -238,14 +238,14 @@ def _params(header: Fields, store: ParameterStore) -> tuple[TensorSpec, ...]:
     return tuple(specs)
 
 
-def with_externals(artifact: Artifact) -> tuple[dict[str, Any], bytes]:
+def with_externals(artifact: Artifact) -> tuple[dict[str, object], bytes]:
     """Return an artifact's code and that of its external artifacts, and the header fields to split them."""
     rows = [_external_row(external) for external in artifact.externals]
     code = b"".join([artifact.code, *(external.data for external in artifact.externals)])
     return {"externals": rows, "code_bytes": len(artifact.code)}, code
 
 
-def _external_row(external: ExternalArtifact) -> dict[str, Any]:
+def _external_row(external: ExternalArtifact) -> dict[str, object]:
     return {
         "target": external.target,
         "format": external.format,

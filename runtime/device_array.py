@@ -92,7 +92,7 @@ class DeviceArray:
         max_version: tuple[int, int] | None = None,
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
-    ) -> Any:
+    ) -> object:
         """Return a DLPack capsule; work on the consumer's `stream` waits until the array is written."""
         if dl_device is not None and tuple(dl_device) != self.memory.device:
             raise BufferError(f"the array is on {self.device}, not on DLPack device {tuple(dl_device)}: use numpy()")
@@ -107,7 +107,7 @@ class DeviceArray:
         return capsule_of(self.memory.address, self.memory.device, self.shape, self._element, self, versioned)
 
     @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
+    def __cuda_array_interface__(self) -> dict[str, object]:
         if self.dtype.isbuiltin != 1:
             raise AttributeError(f"CUDA's array interface has no {self._element.name}: take the array by DLPack")
         return {
@@ -166,7 +166,7 @@ def view_of(value: Any, stream: int) -> DeviceView:
     return DeviceView(address, device, element_of(tensor).name, shape, contiguous, read_only, (owner, value))
 
 
-def _view_of_interface(interface: dict[str, Any], owner: Any) -> DeviceView:
+def _view_of_interface(interface: dict[str, Any], owner: object) -> DeviceView:
     dtype = np.dtype(interface["typestr"])
     element = element_type_of(dtype)
     if element is None or not dtype.isnative:

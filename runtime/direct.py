@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Sequence, Set
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -198,15 +198,18 @@ def _text(numpy_functions: dict[str, int]) -> str:
     return re.sub(r"\b[A-Z_]{4,}\b", lambda word: str(numbers[word.group()]), template)
 
 
+T = TypeVar("T")
+
+
 def _is_known_layout() -> bool:
     """Return whether the fields of an array are at the expected offsets, checked on a known array."""
     array = np.arange(6, dtype=np.int32).reshape(2, 3)[:, ::2]
     content = b"content"
 
-    def at(base: int, offset: int, kind: Any) -> Any:
+    def at(base: int, offset: int, kind: type[ctypes._SimpleCData[T]]) -> T:
         return kind.from_address(base + offset).value
 
-    def field(name: str, kind: Any) -> Any:
+    def field(name: str, kind: type[ctypes._SimpleCData[T]]) -> T:
         return at(id(array), _HEADER + _FIELDS[name], kind)
 
     word = ctypes.c_void_p
@@ -216,7 +219,7 @@ def _is_known_layout() -> bool:
         at(id(array), _HEADER - 8, word) == id(np.ndarray)
         and field("DATA", word) == array.ctypes.data
         and field("RANK", ctypes.c_int) == 2
-        and [at(field("DIMS", word), 8 * i, ctypes.c_int64) for i in range(2)] == [2, 2]
+        and [at(field("DIMS", word) or 0, 8 * i, ctypes.c_int64) for i in range(2)] == [2, 2]
         and field("DTYPE", word) == id(array.dtype)
         and field("FLAGS", ctypes.c_int) == array.flags.num
         and ctypes.string_at(id(content) + bytes.__basicsize__ - 1, len(content)) == content

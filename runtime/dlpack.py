@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -56,6 +56,14 @@ class DLPackError(ValueError):
     """A DLPack tensor that cannot be converted to an array; the message says why."""
 
 
+class DLPackProducer(Protocol):
+    """An array of another library, as DLPack passes it."""
+
+    def __dlpack__(self, **how: Any) -> object: ...
+
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+
 def array_of_tensor(tensor: DLTensor, owner: object = None, read_only: bool = False) -> np.ndarray:
     """Return an array over the memory of a tensor; it keeps `owner` alive."""
     if tensor.device.device_type not in _CPU_DEVICES:
@@ -84,7 +92,7 @@ def element_of(tensor: DLTensor) -> ArrayDType:
     return element
 
 
-def from_dlpack(value: Any) -> np.ndarray:
+def from_dlpack(value: DLPackProducer) -> np.ndarray:
     """Return an array over the memory of an object with `__dlpack__`, of any element type (numpy's own lacks bf16)."""
     device, _ = value.__dlpack_device__()
     if device not in _CPU_DEVICES:
@@ -98,7 +106,7 @@ def is_on_cpu(device: int) -> bool:
     return device in _CPU_DEVICES
 
 
-def tensor_of(value: Any, **how: Any) -> tuple[DLTensor, Any, bool]:
+def tensor_of(value: DLPackProducer, **how: object) -> tuple[DLTensor, object, bool]:
     """Return the tensor of `__dlpack__`, its owner, and whether it is read-only.
 
     `how` is passed on: for example `stream` for memory on a GPU.

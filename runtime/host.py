@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from mirlo.runtime.errors import PackedFunctionError
 from mirlo.runtime.nearest import nearest
 
 _F = TypeVar("_F", bound=Callable[..., object])
-_FUNCTIONS: dict[str, Callable[..., Any]] = {}
+_FUNCTIONS: dict[str, Callable[..., object]] = {}
 _MAKES_NEW: set[str] = set()
 
 _RESERVED_PREFIX = "mirlo."
@@ -50,7 +50,7 @@ def makes_new(name: str) -> bool:
     return name in _MAKES_NEW
 
 
-def resolve_host(names: Sequence[str], user: str) -> dict[str, Callable[..., Any]]:
+def resolve_host(names: Sequence[str], user: str) -> dict[str, Callable[..., object]]:
     """Return the functions of these names; the error of a missing one names its user."""
     for name in names:
         family = name.removeprefix(_RESERVED_PREFIX).partition(".")[0]

@@ -27,7 +27,7 @@ def make_lock() -> threading.Lock:
     return lock
 
 
-def make_recursive_lock() -> Any:
+def make_recursive_lock() -> threading.RLock:
     """Return a recursive lock that is free in the child of a fork."""
     lock = threading.RLock()
     _renewed.add(lock)
@@ -78,7 +78,7 @@ class _UncutWork:
             self._taken.llvmlite = None
 
 
-def _llvmlite_lock() -> Any:
+def _llvmlite_lock() -> threading.Lock | None:
     """Return the lock that llvmlite holds in each call of LLVM; None if it is not imported."""
     wrapper = getattr(getattr(sys.modules.get("llvmlite.binding.ffi"), "lib", None), "_lock", None)
     return getattr(wrapper, "_lock", None)

@@ -25,7 +25,7 @@ CPackedFunction = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.POINTER(D
 
 C_FUNCTION: Any = CPackedFunction.__mro__[1]
 """The class of all function pointers of ctypes, whatever types they declare."""
-_F = TypeVar("_F", bound=Callable[..., Any])
+_F = TypeVar("_F", bound=Callable[..., object])
 _FUNCTIONS: dict[str, ctypes._CFunctionType] = {}
 _state = threading.local()
 
@@ -115,7 +115,7 @@ def raise_first(
 
 
 def _callback(name: str, function: Callable[..., object]) -> ctypes._CFunctionType:
-    def call(tensors: Any, count: int) -> int:
+    def call(tensors: ctypes._Pointer[ctypes._Pointer[DLTensor]], count: int) -> int:
         try:
             function(*(array_of_tensor(tensors[index].contents) for index in range(count)))
         except BaseException as error:

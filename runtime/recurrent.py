@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -60,7 +59,9 @@ def _zeros(spec: TensorSpec, batch: int) -> np.ndarray:
     return made
 
 
-def require_states(states: Mapping[str, str], inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> None:
+def require_states(
+    states: Mapping[str, str], inputs: Mapping[str, TensorSpec], outputs: Mapping[str, TensorSpec]
+) -> None:
     """Raise an error unless outputs are the next values of inputs of the same type."""
     for source, output in states.items():
         if source not in inputs or output not in outputs:

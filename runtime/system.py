@@ -194,7 +194,7 @@ class FileMapping(mmap.mmap):
     """The bytes of a file in memory."""
 
 
-def map_file(file: BinaryIO, size: int) -> Any:
+def map_file(file: BinaryIO, size: int) -> FileMapping | bytes:
     """Return the bytes of an open file, mapped for reading; an empty file cannot be mapped."""
     return FileMapping(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
 
@@ -206,7 +206,7 @@ def release_pages(mapping: FileMapping, start: int, stop: int) -> None:
         mapping.madvise(mmap.MADV_DONTNEED, first, last - first)
 
 
-def map_memory(nbytes: int) -> Any:
+def map_memory(nbytes: int) -> mmap.mmap:
     """Return new memory, in huge pages if the system has them."""
     if sys.platform == "linux":
         # What is shared, Python's default, has small pages.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import graph_operations
@@ -66,11 +65,12 @@ def convert(node: Node, cls: type[DialectOp]) -> Converted:
     return node.emit(cls, *operands, **given)
 
 
-def _read(node: Node, name: str, declared: A.Attribute) -> Any:
+def _read(node: Node, name: str, declared: A.Attribute) -> object:
     """Return an attribute; a default is rounded to f32, as all floats of ONNX."""
     default = () if declared.default is REQUIRED else (declared.default,)
     if isinstance(declared, A.Str) and declared.choices:
-        return node.attr.choice(name, (default or ("",))[0], tuple(declared.choices))
+        first = default[0] if default else ""
+        return node.attr.choice(name, first if first is None else str(first), tuple(map(str, declared.choices)))
     reader = next((reader for kind, reader in _READERS if isinstance(declared, kind)), "")
     if reader:
         return getattr(node.attr, reader)(name, *default)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any
 
 import numpy as np
 
@@ -78,7 +77,7 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
     return register
 
 
-def emit(name: str, *operands: ir.Value, **attributes: Any) -> ir.Value:
+def emit(name: str, *operands: ir.Value, **attributes: object) -> ir.Value:
     return relax_op(name).make(*operands, **attributes)
 
 

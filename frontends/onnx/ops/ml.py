@@ -104,9 +104,9 @@ def one_hot_encoder(node: Node) -> Converted:
         keys = node.attr.strs("cats_strings")
         places, count = indices_of_strings(node, keys), len(keys)
     else:
-        keys = np.array(node.attr.ints("cats_int64s"), np.int64)
-        count = len(keys)
-        places = indices_of_values(node, node.emit("cast", node[0], dtype="i64"), keys)
+        numbers = np.array(node.attr.ints("cats_int64s"), np.int64)
+        count = len(numbers)
+        places = indices_of_values(node, node.emit("cast", node[0], dtype="i64"), numbers)
     inside = node.emit("expand_dims", places, axes=[-1])
     return node.emit("cast", node.emit("equal", inside, node.constant(np.arange(count), "i64")), dtype="f32")
 

@@ -331,7 +331,8 @@ def _votes(
     """Return the weights of leaves [leaves, targets], and which of them are given."""
     trees, ids, targets = (node.attr.ints(f"{kind}_{name}") for name in ("treeids", "nodeids", "ids"))
     given = numbers_of(node, f"{kind}_weights")
-    _same_length(len(ids), **{f"{kind}_treeids": trees, f"{kind}_ids": targets, f"{kind}_weights": given})
+    columns: dict[str, Sized] = {f"{kind}_treeids": trees, f"{kind}_ids": targets, f"{kind}_weights": given}
+    _same_length(len(ids), **columns)
     _require_range(f"{kind}_ids", targets, count)
     weights, votes = np.zeros((max(leaves, 1), count), given.dtype), np.zeros((max(leaves, 1), count), bool)
     combine = {"MIN": min, "MAX": max}.get(aggregate, operator.add)

@@ -13,7 +13,7 @@ from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.values import Converted
 
 
-def pool_attributes(node: Node, channels_last: bool = False) -> dict[str, bool | str | tuple[int, ...]]:
+def pool_attributes(node: Node, channels_last: bool = False) -> dict[str, object]:
     """Return the attributes of relax's pooling operators."""
     x = node.type(0)
     kernel = kernel_shape(node)
@@ -66,7 +66,7 @@ def lp_pool(node: Node) -> Converted:
     return node.emit("lp_pool", node[0], p=node.attr.int("p", 2), **pool_attributes(node))
 
 
-def _padded(node: Node, x: ir.Value, value: float) -> tuple[ir.Value, dict[str, bool | str | tuple[int, ...]]]:
+def _padded(node: Node, x: ir.Value, value: float) -> tuple[ir.Value, dict[str, object]]:
     """Return the operand with 'auto_pad' padding of dynamic size, and the attributes of windows over it."""
     kernel = kernel_shape(node)
     attributes = {"kernel": kernel, "ceil_mode": node.attr.bool("ceil_mode", 0), **windows_inside(node)}

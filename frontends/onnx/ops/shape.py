@@ -270,7 +270,8 @@ def _equal_splits(size: Dim, count: int, may_differ: bool) -> list[Dim]:
 def slice_arguments(node: Node) -> tuple[Sequence[Dim], Sequence[Dim], list[int], list[int]]:
     """Return starts, ends, axes and steps: attributes before opset 10, inputs since."""
     if node.opset < 10:
-        starts, ends = node.attr.ints("starts"), node.attr.ints("ends")
+        starts: list[Dim] = [*node.attr.ints("starts")]
+        ends: list[Dim] = [*node.attr.ints("ends")]
         axes = node.attr.ints("axes", None) or list(range(len(starts)))
         steps = [1] * len(starts)
     else:

@@ -74,11 +74,11 @@ def padding(
     if auto_pad == "VALID":
         return (0,) * (2 * count)
     upper = auto_pad == "SAME_UPPER"
-    pads = [
+    padding = [
         same_padding(size, window, stride, dilation, upper)
         for size, window, stride, dilation in zip(spatial, kernel, strides, dilations, strict=True)
     ]
-    known = [pad for i in range(2) for pad in (each[i] for each in pads) if isinstance(pad, int)]
+    known = [pad for i in range(2) for pad in (each[i] for each in padding) if isinstance(pad, int)]
     if len(known) < 2 * count:
         raise NodeError(
             f"attribute 'auto_pad' = '{auto_pad}' with strides {list(strides)} needs known sizes, but the spatial dims "
