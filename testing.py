@@ -52,13 +52,13 @@ RTOL = 1e-4
 
 def runs_as_numpy(
     model: object,
-    function: Callable[..., Any],
+    function: Callable[..., object],
     *arrays: np.ndarray,
     target: str = "llvm",
     rtol: float = RTOL,
     atol: float = 1e-5,
     **options: Any,
-) -> Any:
+) -> Executable:
     """Compile a model for a target, compare its results with a function's on arrays, and return the executable.
 
     The model is anything that `mirlo.compile` takes, or MLIR text. Without arrays, random inputs are drawn. Options go
@@ -77,7 +77,7 @@ def runs_as_onnxruntime(
     rtol: float = RTOL,
     atol: float = 1e-5,
     **options: Any,
-) -> Any:
+) -> Executable:
     """Compile an ONNX model for a target, compare all outputs with ONNX Runtime's, and return the executable."""
     import onnx
     import onnxruntime

@@ -249,7 +249,7 @@ class OperationView:
         """Return a vector of sizes."""
         return known(TensorType.of((len(values),), dtype), tuple(values))
 
-    def elementwise(self, name: str, *operands: Tensor, **attributes: Any) -> Tensor:
+    def elementwise(self, name: str, *operands: Tensor, **attributes: object) -> Tensor:
         """Make an elementwise operator of relax, without expanding any operand; bools have operators of their own."""
         if name in OF_BOOLS and operands[0].type.dtype.is_bool:
             name = OF_BOOLS[name]

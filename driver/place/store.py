@@ -7,7 +7,6 @@ import os
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from mirlo.runtime.errors import MirloError
 
@@ -39,12 +38,12 @@ class PlacementStore:
         except OSError as error:
             raise PlacementStoreError(f"cannot write '{self.path}': {error.strerror or error}") from error
 
-    def _read(self) -> dict[str, dict[str, Any]]:
+    def _read(self) -> dict[str, dict[str, object]]:
         if not self.path.exists():
             return {}
         try:
             found = json.loads(self.path.read_text(encoding="utf-8"))
-            entries: dict[str, dict[str, Any]] = found["entries"] if found["version"] == VERSION else {}
+            entries: dict[str, dict[str, object]] = found["entries"] if found["version"] == VERSION else {}
             if not all(isinstance(entry, dict) for entry in entries.values()):
                 raise TypeError("its entries are not objects")
         except OSError as error:

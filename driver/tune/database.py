@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from mirlo.runtime.errors import MirloError
 
@@ -85,7 +85,15 @@ class Database:
             raise DatabaseError(f"'{self.path}' is no database of 'mirlo tune': {error}; delete it") from error
 
 
-def _entry(found: Any) -> TuningEntry:
+class _StoredEntry(TypedDict):
+    values: dict[str, int]
+    ratio: float
+    microseconds: float
+    function: str
+    trials: int
+
+
+def _entry(found: _StoredEntry) -> TuningEntry:
     values = {str(name): int(value) for name, value in found["values"].items()}
     return TuningEntry(
         values, float(found["ratio"]), float(found["microseconds"]), str(found["function"]), int(found["trials"])

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.driver.tune.measure import ChoiceTiming, time_choices
 from mirlo.driver.tune.tasks import TuningTask
 from mirlo.runtime.errors import MirloError
+
+if TYPE_CHECKING:
+    import ray
 
 
 class FleetError(MirloError):
@@ -26,7 +29,7 @@ class Fleet:
     address: str = "local"
     resource: str | None = None
     cpus: float = 1.0
-    _remote: Any = field(default=None, init=False, repr=False)
+    _remote: ray.remote_function.RemoteFunction | None = field(default=None, init=False, repr=False)
 
     def ratios(self, task: TuningTask, choices: Sequence[dict[str, int]], target: str, threads: int) -> ChoiceTiming:
         """Return times measured by an idle worker."""
@@ -35,7 +38,7 @@ class Fleet:
         found: ChoiceTiming = ray.get(self._timer().remote(task, list(choices), target, threads))
         return found
 
-    def _timer(self) -> Any:
+    def _timer(self) -> ray.remote_function.RemoteFunction:
         if self._remote is not None:
             return self._remote
         try:

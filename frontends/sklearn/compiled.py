@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -54,7 +54,7 @@ class CompiledEstimator:
         """Write the compiled model to a `.mirlo` file."""
         self.executable.save(path)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> NoReturn:
         if name in METHODS and hasattr(self.__dict__.get("estimator"), name):
             kind = type(self.estimator).__name__
             raise AttributeError(f"the compiled model has no output for {name} of {kind}; call estimator.{name}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -22,7 +21,7 @@ from mirlo.tools.conformance.case import (
     wide,
 )
 
-choose: Any = np.where
+choose: Callable[..., np.ndarray] = np.where
 
 
 @operator("where", kinds=ANY)

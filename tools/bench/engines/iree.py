@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import iree.compiler as compiler
 import iree.runtime as runtime
@@ -24,7 +23,7 @@ FLAGS = [
 class IreeModel:
     """A loaded module."""
 
-    def __init__(self, function: Any, device: Any, inputs: list[str], outputs: list[str]) -> None:
+    def __init__(self, function: Callable[..., object], device: object, inputs: list[str], outputs: list[str]) -> None:
         self.function, self.device, self._inputs, self._outputs = function, device, inputs, outputs
         self.version = version("iree-base-compiler")
 
