@@ -38,7 +38,7 @@ class Session:
     ):
         self._params = params
         self.notes: list[object] = [] if notes is None else notes
-        self.options: dict[str, Any] = {} if options is None else options
+        self.options = {} if options is None else options
         self.report = report
         self.watching: Sequence[Any] = ()
         """The instruments of the run that observe nested passes."""

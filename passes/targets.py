@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.core.installed import offered
 from mirlo.passes.figures import Figures
@@ -90,10 +90,10 @@ class Target:
     fingerprint: Callable[[str], str] | None = None
     """Returns the properties of the machine that code depends on, as text, for the options in braces; without it
     compiled models are not cached."""
-    space: Callable[[Any, Any], list[dict[str, int]]] | None = None
+    space: Callable[[ir.Operation | ir.OpView, CompileOptions], list[dict[str, int]]] | None = None
     """Returns the search space of a prim function in tensor form, likeliest candidates first: values by name, which
     its rules read from `tir.tuned`."""
-    expected: Callable[[Any, Mapping[str, int], CompileOptions], float | None] | None = None
+    expected: Callable[[ir.Operation | ir.OpView, Mapping[str, int], CompileOptions], float | None] | None = None
     """Returns the expected time of a prim function for a candidate, in any unit; None if it is unknown.
 
     `mirlo tune` measures candidates that are expected to be fast first, and skips those expected to be slow.

@@ -128,10 +128,7 @@ class IndexExpr:
 
     def variables(self) -> set[Any]:
         """Return the variables that it depends on."""
-        found = set[Any]()
-        for term in self.terms:
-            found |= term.inner.variables() if isinstance(term, FloorDiv) else {term}
-        return found
+        return set().union(*(t.inner.variables() if isinstance(t, FloorDiv) else (t,) for t in self.terms))
 
     def replace(self, values: Mapping[str, IndexExpr]) -> IndexExpr:
         """Replace these variables; others stay."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from mirlo.dialects.core.attributes import Bool, Dims, Float
 from mirlo.dialects.core.dims import Dim
@@ -111,9 +110,13 @@ class AttentionWithSinks(RelaxOp, name="attention_with_sinks"):
         value: TensorType,
         sinks: TensorType,
         mask: TensorType | None,
-        **attributes: Any,
+        *,
+        scale: float | None,
+        causal: bool,
+        at_end: bool,
+        softcap: float | None,
     ) -> TensorType:
-        found = Attention.infer(query, key, value, mask, **attributes)
+        found = Attention.infer(query, key, value, mask, scale=scale, causal=causal, at_end=at_end, softcap=softcap)
         same_dtype("query and sinks", query, sinks)
         require_rank(sinks, 1, "sinks [heads]")
         require_equal_dims(query.shape[1], sinks.shape[0], f"the heads of query {query} and sinks {sinks}")

@@ -82,13 +82,13 @@ class SizeEmitter:
         index = ir.IndexType.get()
         if isinstance(dim, int):
             return emit_constant(dim, index)
-        total: ir.Value | None = None
+        total: Value | None = None
         for atoms, factor in dim.terms:
             is_plain = factor == 1 and len(atoms) > 0
-            term = self._atom(atoms[0]) if is_plain else self.emit(factor)
+            term = Value(self._atom(atoms[0]) if is_plain else self.emit(factor))
             for atom in atoms[is_plain:]:
-                term = create("arith.muli", index, term, self._atom(atom))
-            total = term if total is None else create("arith.addi", index, total, term)
+                term = term * self._atom(atom)
+            total = term if total is None else total + term
         assert total is not None, "a dim has terms"
         return total
 
@@ -111,7 +111,7 @@ class SizeEmitter:
         quotient = create("arith.floordivsi", index, a, b)
         if function == "floordiv":
             return quotient
-        return create("arith.subi", index, a, create("arith.muli", index, quotient, b))
+        return Value(a) - quotient * b
 
 
 def sizes_in(function: ir.OpView) -> list[ir.Operation]:
@@ -175,8 +175,7 @@ def buffer_indices(shape: Sequence[Dim], indices: Sequence[ir.Value]) -> list[ir
     """Return the buffer indices of an element of a tensor: its indices, or one linear index if unbounded."""
     if all(isinstance(dim, int) for dim in shape):
         return list(indices)
-    index = ir.IndexType.get()
-    place = indices[0]
+    place = Value(indices[0])
     for dim, value in zip(shape[1:], indices[1:], strict=True):
-        place = create("arith.addi", index, create("arith.muli", index, place, size_of(dim)), value)
+        place = place * size_of(dim) + value
     return [place]

@@ -125,11 +125,12 @@ class MatchBuilder(Rewriter):
         self.behind = next_operation(root)
         self.made: list[ir.Operation] = []
 
-    def emit(self, operator: type[DialectOp], *values: Any, **attributes: Any) -> Any:
+    def emit(self, operator: type[DialectOp], *values: Any, **attributes: Any) -> ir.Value:
         with ir.InsertionPoint(self.behind), self.op.location:
             built = operator.build(*map(_plain, values), **attributes).operation
         self.made.append(built)
-        return values_of(built)
+        made: ir.Value = values_of(built)
+        return made
 
     def call_prim_func(
         self,
@@ -138,7 +139,7 @@ class MatchBuilder(Rewriter):
         results: Sequence[TensorType] | None = None,
         name: str | None = None,
         **attributes: float,
-    ) -> Any:
+    ) -> ir.Value:
         """Call a hand-written prim function (`@mirlo.prim_func`) for these values and attributes.
 
         Its symbols are bound to the dims of the values and of the results: those of the match's root unless `results`

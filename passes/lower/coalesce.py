@@ -67,8 +67,7 @@ def _fuse_loops(
             (outer, outer_range, create("arith.divui", kind, made.induction_variable, count)),
             (inner, inner_range, create("arith.remui", kind, made.induction_variable, count)),
         ):
-            scaled = create("arith.muli", kind, part, index(steps.step))
-            place = create("arith.addi", kind, scaled, index(steps.start))
+            place = part * index(steps.step) + index(steps.start)
             loop.regions[0].blocks[0].arguments[0].replace_all_uses_with(place)
     for loop in (outer, inner):
         for op in [op.operation for op in loop.regions[0].blocks[0].operations]:

@@ -8,7 +8,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DTYPES, DType
 from mirlo.dialects.tir.compute.expr import BOOL, INDEX, Expr
 from mirlo.dialects.tir.intrinsics import emit as emit_intrinsic
-from mirlo.dialects.tir.scalars import compare, create, emit_constant
+from mirlo.dialects.tir.scalars import Value, compare, create, emit_constant
 
 _FLOAT_OPS = {"add": "addf", "sub": "subf", "mul": "mulf", "div": "divf", "max": "maximumf", "min": "minimumf"}
 _CONTRACTED = ("addf", "subf", "mulf")
@@ -91,14 +91,14 @@ class BodyEmitter:
         if expr.dtype.is_float:
             return self._float_mod(a, b)
         quotient = create("arith.floordivsi", a.type, a, b)
-        return create("arith.subi", a.type, a, create("arith.muli", a.type, quotient, b))
+        return Value(a) - quotient * b
 
     def _float_mod(self, a: ir.Value, b: ir.Value) -> ir.Value:
         """Emit a remainder, exact for large quotients, numpy's for infinities; a zero has the divisor's sign."""
         i1, zero = ir.IntegerType.get_signless(1), emit_constant(0.0, a.type)
         rest = emit_intrinsic("fmod", a, b)
         crosses = create("arith.xori", i1, compare("lt", rest, zero), compare("lt", b, zero))
-        moved = create("arith.select", a.type, crosses, create("arith.addf", a.type, rest, b), rest)
+        moved = create("arith.select", a.type, crosses, Value(rest) + b, rest)
         return create("arith.select", a.type, compare("eq", rest, zero), emit_intrinsic("copysign", zero, b), moved)
 
     def _emit_neg(self, expr: Expr, a: ir.Value) -> ir.Value:

@@ -9,7 +9,7 @@ from mirlo.dialects.bindings import ir, memref, scf
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.tir.compute.emit import create, emit_constant
-from mirlo.dialects.tir.scalars import compare
+from mirlo.dialects.tir.scalars import Value, compare
 from mirlo.passes.schedule.loops import attribute_constant, index
 from mirlo.passes.schedule.vectors import is_vector, lane_mask, mask_of, splat
 
@@ -83,17 +83,15 @@ def read_computed(
     scalars = [(v, stride) for v, stride in computed if not is_vector(v)]
     vectors = [(v, stride) for v, stride in computed if is_vector(v)]
     step = 0 if point.axis is None else where.coefficient(point.axis)
-    base = index(0) if step is None else point.first(where)
+    base = index(0) if step is None else Value(point.first(where))
     for value, stride in scalars:
-        scaled = value if stride == 1 else create("arith.muli", value.type, value, index(stride))
-        base = create("arith.addi", base.type, base, scaled)
+        base = base + (value if stride == 1 else Value(value) * index(stride))
     mask = lane_mask(lanes, point.active) if point.active < lanes else None
     if not vectors and step is not None:
         return memref.LoadOp(buffer, [base]).result if step == 0 else _read_steps(point, buffer, base, step, mask, None)
-    offsets = point.index(where) if step is None else _offsets(step, lanes)
+    offsets = Value(point.index(where) if step is None else _offsets(step, lanes))
     for value, stride in vectors:
-        scaled = value if stride == 1 else create("arith.muli", value.type, value, splat(index(stride), lanes))
-        offsets = create("arith.addi", offsets.type, offsets, scaled)
+        offsets = offsets + (value if stride == 1 else Value(value) * splat(index(stride), lanes))
     return _gather(point, buffer, base, offsets, mask, None)
 
 

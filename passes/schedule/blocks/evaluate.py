@@ -10,6 +10,7 @@ from mirlo.dialects.bindings import affine, ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr, contiguous_strides, loop_index, number
 from mirlo.dialects.core.types import dims_of
+from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.affine import to_affine
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.view import OperandView
@@ -190,15 +191,14 @@ class Iteration:
             return self.first(expression)
         if step is not None:
             return access.steps(self.first(expression), step, self.lanes)
-        total = splat(self.first(number(expression.constant)), self.lanes)
+        total = Value(splat(self.first(number(expression.constant)), self.lanes))
         for term, coefficient in expression.terms.items():
             if isinstance(term, int):
                 part = self.index(IndexExpr({term: 1}))
             else:
                 inner = splat(self.index(term.inner), self.lanes)
                 part = create("arith.floordivsi", inner.type, inner, splat(index(term.divisor), self.lanes))
-            scaled = create("arith.muli", total.type, splat(part, self.lanes), splat(index(coefficient), self.lanes))
-            total = create("arith.addi", total.type, total, scaled)
+            total = total + Value(splat(part, self.lanes)) * splat(index(coefficient), self.lanes)
         return total
 
     def first(self, expression: IndexExpr) -> ir.Value:
@@ -218,14 +218,14 @@ class Iteration:
     def _sum(self, expression: IndexExpr) -> ir.Value:
         """Emit the index of the first lane if strides or divisors are dynamic."""
         kind = ir.IndexType.get()
-        total: ir.Value | None = None if expression.constant == 0 else index(expression.constant)
+        total: Value | None = None if expression.constant == 0 else index(expression.constant)
         for term, coefficient in expression.terms.items():
             if isinstance(term, int):
                 part = self.indices[term]
             else:
                 part = create("arith.floordivsi", kind, self.first(term.inner), index(term.divisor))
-            scaled = part if coefficient == 1 else create("arith.muli", kind, part, index(coefficient))
-            total = scaled if total is None else create("arith.addi", kind, total, scaled)
+            scaled = Value(part) if coefficient == 1 else Value(part) * index(coefficient)
+            total = scaled if total is None else total + scaled
         assert total is not None, "an expression that is not constant has terms"
         return total
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import FloorDiv, IndexExpr, Remainder
-from mirlo.dialects.tir.scalars import create, emit_constant
+from mirlo.dialects.tir.scalars import Value, create, emit_constant
 
 
 def emit_index(index: IndexExpr, values: Mapping[str, ir.Value]) -> ir.Value:
@@ -16,13 +16,13 @@ def emit_index(index: IndexExpr, values: Mapping[str, ir.Value]) -> ir.Value:
     terms, constant = index.terms_with_remainders()
     total = None
     for atom, count in terms:
-        value = _emit_division(atom, values) if isinstance(atom, (FloorDiv, Remainder)) else values[str(atom)]
+        value = _emit_division(atom, values) if isinstance(atom, (FloorDiv, Remainder)) else Value(values[str(atom)])
         if count != 1:
-            value = create("arith.muli", kind, value, emit_constant(_number(count), kind))
-        total = value if total is None else create("arith.addi", kind, total, value)
+            value = value * _number(count)
+        total = value if total is None else total + value
     if total is None:
         return emit_constant(_number(constant), kind)
-    return create("arith.addi", kind, total, emit_constant(_number(constant), kind)) if constant else total
+    return total + _number(constant) if constant else total
 
 
 def _number(value: Dim) -> int:
@@ -30,9 +30,9 @@ def _number(value: Dim) -> int:
     return value
 
 
-def _emit_division(atom: FloorDiv | Remainder, values: Mapping[str, ir.Value]) -> ir.Value:
+def _emit_division(atom: FloorDiv | Remainder, values: Mapping[str, ir.Value]) -> Value:
     kind = ir.IndexType.get()
-    value, divisor = emit_index(atom.inner, values), emit_constant(_number(atom.divisor), kind)
+    value, divisor = Value(emit_index(atom.inner, values)), emit_constant(_number(atom.divisor), kind)
     terms, constant = atom.inner.terms_with_remainders()
     may_be_negative = constant < 0 or any(count < 0 for _, count in terms)
     if isinstance(atom, FloorDiv):
@@ -40,4 +40,4 @@ def _emit_division(atom: FloorDiv | Remainder, values: Mapping[str, ir.Value]) -
     if not may_be_negative:
         return create("arith.remui", kind, value, divisor)
     quotient = create("arith.floordivsi", kind, value, divisor)
-    return create("arith.subi", kind, value, create("arith.muli", kind, quotient, divisor))
+    return value - quotient * divisor

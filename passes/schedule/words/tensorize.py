@@ -12,7 +12,7 @@ from mirlo.dialects.core.surgery import attributes_of
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.own_intrinsics import OWN
-from mirlo.dialects.tir.scalars import create, emit_constant
+from mirlo.dialects.tir.scalars import Value, create
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.schedule.words.index import emit_index
 from mirlo.passes.schedule.words.memory import Placed
@@ -209,7 +209,7 @@ class _Argument:
     def at(self, indices: list[ir.Value]) -> list[ir.Value]:
         found = list(self.origin)
         for dim, index in zip(self.dims, indices, strict=True):
-            found[dim] = create("arith.addi", ir.IndexType.get(), found[dim], index)
+            found[dim] = Value(found[dim]) + index
         return found
 
     @property
@@ -224,12 +224,11 @@ class _Argument:
 
     def pointer(self) -> ir.Value:
         """Emit the address of the first element."""
-        kind, place = ir.IndexType.get(), memref.ExtractAlignedPointerAsIndexOp(self.buffer).result
+        place = Value(memref.ExtractAlignedPointerAsIndexOp(self.buffer).result)
         size = element_bytes(self.buffer.type.element_type)
         for index, stride in zip(self.origin, self._all_strides, strict=True):
-            step = create("arith.muli", kind, index, emit_constant(stride * size, kind))
-            place = create("arith.addi", kind, place, step)
-        address = create("arith.index_cast", ir.IntegerType.get_signless(64), place)
+            place = place + Value(index) * (stride * size)
+        address = place.cast(ir.IntegerType.get_signless(64))
         return create("llvm.inttoptr", ir.Type.parse("!llvm.ptr"), address)
 
 
