@@ -82,7 +82,8 @@ class GraphBuilder:
         assert found is not None
         if found.shape == tensor.shape:
             return value
-        return OPS["expand"].make(value, shape=tensor.shape)
+        expanded: ir.Value = OPS["expand"].make(value, shape=tensor.shape)
+        return expanded
 
     def _of_sizes(self, sizes: tuple[Dim, ...], type_: TensorType) -> ir.Value:
         if all(isinstance(size, int) for size in sizes):
@@ -90,18 +91,21 @@ class GraphBuilder:
         made = OPS["dims_tensor"].make(dims=sizes)
         if type_.dtype.name != "i64":
             made = OPS["cast"].make(made, dtype=type_.dtype)
-        return made if type_.rank == 1 else OPS["reshape"].make(made, shape=type_.shape)
+        reshaped: ir.Value = made if type_.rank == 1 else OPS["reshape"].make(made, shape=type_.shape)
+        return reshaped
 
     def _constant(self, array: np.ndarray | None, type_: TensorType) -> ir.Value:
         assert array is not None
         held = TensorType(array.shape, type_.dtype)
         given = np.asarray(array).astype(type_.dtype.to_numpy(), copy=False)
         if given.size <= INLINE_ELEMENTS:
-            return OPS["constant"].make(value=dense_attribute(given, held), result_types=[held])
+            inline: ir.Value = OPS["constant"].make(value=dense_attribute(given, held), result_types=[held])
+            return inline
         key = id(array)
         if key not in self._constants:
             self._constants[key] = array, self.store.add_unique("constant", given)
-        return OPS["constant"].make(param=self._constants[key][1], result_types=[held])
+        made: ir.Value = OPS["constant"].make(param=self._constants[key][1], result_types=[held])
+        return made
 
     def elementwise(self, name: str, operands: Sequence[Tensor], attributes: Mapping[str, object]) -> Tensor:
         """Make an elementwise operator on tensors that broadcast, without expanding any."""

@@ -61,7 +61,7 @@ class SessionOptions:
     """The options of a session, with the names that ONNX Runtime gives them.
 
     `intra_op_num_threads` (0: all cores of this process) and `graph_optimization_level` apply, and
-    `add_free_dimension_override_by_name` fixes a dynamic dim. Any other option must have its default value.
+    `add_free_dimension_override_by_name` fixes a dynamic dim. Every other option must have its default value.
     """
 
     intra_op_num_threads: int

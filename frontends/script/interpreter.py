@@ -219,4 +219,5 @@ def _math_function(name: str, interpreter: Interpreter, node: Located) -> Callab
     found = getattr(math, name, None)
     if not callable(found):
         raise interpreter.error(node, f"module 'math' has no '{name}'")
-    return found
+    function: Callable[..., object] = found
+    return function

@@ -52,7 +52,8 @@ class TirLanguage(Language):
 
     def attrs(self, *names: str) -> AttributeSymbol:
         """Make symbols for numbers that each use provides: `epsilon = T.attrs("epsilon")`."""
-        return _symbols(AttributeSymbol, names)
+        made: AttributeSymbol = _symbols(AttributeSymbol, names)
+        return made
 
     def inline(self, function: Callable[..., object]) -> InlineFunction:
         """Decorate a helper that is inlined where prim functions call it."""

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
-
-import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.frontends.stablehlo.enumerations import enumeration
-
-Scalar = np.generic | float
 
 
 class Unknown(Exception):
     """An operation that is not evaluated."""
 
 
-_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+_COMPARE: dict[str, Callable[[float, float], bool]] = {
     "EQ": operator.eq,
     "NE": operator.ne,
     "LT": operator.lt,
@@ -29,10 +24,10 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def evaluate_region(
-    operations: Sequence[ir.Operation], arguments: Sequence[ir.Value], numbers: Sequence[Scalar]
-) -> list[Scalar]:
+    operations: Sequence[ir.Operation], arguments: Sequence[ir.Value], numbers: Sequence[float]
+) -> list[float]:
     """Return what a region of comparisons, logic and choices returns for numbers."""
-    known: dict[ir.Value, Scalar] = {}
+    known: dict[ir.Value, float] = {}
     known.update(zip(arguments, numbers, strict=True))
     for op in operations:
         given = [known[value] for value in op.operands]
@@ -40,7 +35,7 @@ def evaluate_region(
         if name == "return":
             return given
         if name == "compare":
-            made: Scalar = _COMPARE[enumeration(op, "comparison_direction")](*given)
+            made: float = _COMPARE[enumeration(op, "comparison_direction")](*given)
         elif name in ("and", "or"):
             made = all(given) if name == "and" else any(given)
         elif name == "not":

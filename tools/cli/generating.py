@@ -54,20 +54,21 @@ def _check_prompt(arguments: Arguments) -> None:
         raise GenerationError('--chat: prompts of a file are messages where they say so: {"messages": [...]}')
 
 
-def _given(arguments: Arguments) -> dict[str, Any]:
+def _given(arguments: Arguments) -> dict[str, object]:
     """Return the search options that flags give."""
-    given: dict[str, Any] = {name: getattr(arguments, name) for name in SEARCH_NAMES}
+    given = {name: getattr(arguments, name) for name in SEARCH_NAMES}
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _changes(given: Mapping[str, Any]) -> dict[str, Any]:
+def _changes(given: Mapping[str, object]) -> dict[str, object]:
     """Return changes to the search options of a folder: a temperature asks for random tokens."""
     return {"do_sample": True, **given} if given.get("temperature") else dict(given)
 
 
 def _generator(model: LanguageModel, arguments: Arguments) -> Generator:
     adapter = ADAPTER if arguments.adapter else None
-    return model.generator(stop=arguments.stop, adapter=adapter, **_changes(_given(arguments)))
+    changes: dict[str, Any] = _changes(_given(arguments))
+    return model.generator(stop=arguments.stop, adapter=adapter, **changes)
 
 
 def _answer_lines(model: LanguageModel, arguments: Arguments) -> None:

@@ -25,7 +25,7 @@ BLOCK = 1 << 16
 SOURCES = ("prompt", "messages", "tokens")
 """What a line gives the prompt as: a text, messages of a conversation, or tokens."""
 OTHERS = ("stop", "json_schema", "regex", "lark")
-Changes = Callable[[Mapping[str, Any]], dict[str, Any]]
+Changes = Callable[[Mapping[str, object]], dict[str, object]]
 
 
 class LineError(MirloError, ValueError):
@@ -49,7 +49,7 @@ class PromptLines:
         slots: int,
         stop: list[str],
         adapter: str | None,
-        options: Mapping[str, Any],
+        options: Mapping[str, object],
         changes: Changes,
     ) -> None:
         """Take the options that lines do not give; `changes` makes search options of what flags or lines give."""
@@ -103,7 +103,7 @@ class PromptLines:
         except MirloError as error:
             self._fail(name if isinstance(name, (str, int)) else number, f"line {number}: {error}")
 
-    def _request(self, given: dict[str, Any]) -> Request:
+    def _request(self, given: dict[str, object]) -> Request:
         sources = [key for key in SOURCES if key in given]
         if len(sources) != 1:
             raise LineError(f"expected one of {', '.join(SOURCES)}, found {' and '.join(sources) or 'none'}")
@@ -114,7 +114,8 @@ class PromptLines:
             raise LineError(f"'stop': expected texts, found {stop!r:.40}")
         forms = {key: given.pop(key) for key in OTHERS if key in given}
         prompt = self._model.chat_tokens(value) if sources[0] == "messages" else value
-        return self._engine.add(prompt, stops, adapter=self._adapter, **forms, **self._changes(self._options | given))
+        options: dict[str, Any] = {**forms, **self._changes(self._options | given)}
+        return self._engine.add(prompt, stops, adapter=self._adapter, **options)
 
     def _report(self, is_streamed: bool) -> None:
         """Write what has come."""
@@ -148,7 +149,7 @@ def _write(line: Mapping[str, object]) -> None:
     sys.stdout.flush()
 
 
-def _parsed(line: bytes) -> dict[str, Any]:
+def _parsed(line: bytes) -> dict[str, object]:
     """Return the object of a line; a text alone is a prompt."""
     try:
         found = json.loads(line)
@@ -161,7 +162,7 @@ def _parsed(line: bytes) -> dict[str, Any]:
     return found
 
 
-def _checked(source: str, value: Any) -> Any:
+def _checked(source: str, value: object) -> Any:
     """Return what a prompt is given as, if it is of the right type."""
     if not isinstance(value, str if source == "prompt" else list):
         expected = "a text" if source == "prompt" else "a list"

@@ -12,7 +12,7 @@ import tempfile
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -117,7 +117,7 @@ def _json_paths(value: Json, place: tuple[str | int, ...] = ()) -> list[tuple[st
     return [place, *(p for key, item in items for p in _json_paths(item, (*place, key)))]
 
 
-def _signed(data: bytes, header: dict[str, Any], header_bytes: int, code_bytes: int, resealed: bool) -> bytes:
+def _signed(data: bytes, header: object, header_bytes: int, code_bytes: int, resealed: bool) -> bytes:
     """Return the file with another header; sizes and checksum fit, and the signature if one is wanted and possible."""
     code_start = container.aligned(64 + header_bytes)
     code = data[code_start : code_start + code_bytes]
@@ -125,7 +125,7 @@ def _signed(data: bytes, header: dict[str, Any], header_bytes: int, code_bytes: 
     text = json.dumps(header).encode()
     if resealed:
         try:
-            rows = [(row["name"], row["dtype"], tuple(row["shape"])) for row in header["tensors"]]
+            rows = [(row["name"], row["dtype"], tuple(row["shape"])) for row in json.loads(text)["tensors"]]
             code = seal.split(code)[0] + seal.seal(json.loads(text), rows)
         except (KeyError, TypeError):
             pass

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -137,7 +136,7 @@ def label_encoder(node: Node) -> Converted:
     else:
         places = indices_of_values(node, node[0], keys.astype(node.type(0).dtype.to_numpy()))
     if values.dtype == object:
-        return select_strings(node, places, list(values), _default(node, values))
+        return select_strings(node, places, list(values), str(_default(node, values)))
     return select_values(node, places, values, _default(node, values))
 
 
@@ -160,7 +159,7 @@ def _keys_or_values(node: Node, what: str) -> np.ndarray:
             raise NodeError(f"attribute '{what}_{other}' is not supported")
 
 
-def _default(node: Node, values: np.ndarray) -> Any:
+def _default(node: Node, values: np.ndarray) -> float | str | np.generic:
     """Return the default for values that are not among the keys; defaults of other types have no effect."""
     node.attr.ignore("default_float", "default_int64", "default_string")
     if "default_tensor" in node.attr:
@@ -190,7 +189,7 @@ def indices_of_values(node: Node, x: ir.Value, keys: np.ndarray) -> ir.Value:
     return node.emit("gather", node.constant(places, "i64"), found, axis=0)
 
 
-def select_values(node: Node, places: ir.Value, values: np.ndarray, default: float) -> ir.Value:
+def select_values(node: Node, places: ir.Value, values: np.ndarray, default: float | str | np.generic) -> ir.Value:
     table = np.concatenate([values, np.array([default], values.dtype)])
     return node.emit("gather", node.constant(table), places, axis=0)
 

@@ -170,7 +170,7 @@ def concat_from_sequence(node: Node) -> Converted:
     return node.host("mirlo.sequence.concat", node.object(0), results=[kind], axis=axis, new_axis=new_axis)
 
 
-# Optional values. Any other value counts as one that is present.
+# Optional values. Each other value counts as one that is present.
 
 
 @converter("Optional")
