@@ -97,7 +97,7 @@ def _aliases(main: ir.Operation) -> dict[str, str]:
     }
 
 
-def calls_of(main: Any) -> list[ir.Operation]:
+def calls_of(main: ir.Operation) -> list[ir.Operation]:
     """Return the operations with a row in a profile: calls, and control flow as a whole."""
     operations = [op.operation for op in main.regions[0].blocks[0].operations]
     return [op for op in operations if _is_kernel_call(op) or op.name in REGIONS]

@@ -17,7 +17,7 @@ from typing import TypeGuard, TypeVar
 
 from mirlo.passes.byoc.graph import BlockValue
 from mirlo.passes.byoc.predicates import value_has_dtype, value_has_rank, value_has_shape
-from mirlo.passes.byoc.search import Predicate, Search, State
+from mirlo.passes.byoc.search import Match, Predicate, Search, State
 from mirlo.passes.rules import Decline
 
 P = TypeVar("P", bound="Pattern")
@@ -309,3 +309,9 @@ class MaybeAbsent(Pattern):
 
     def __str__(self) -> str:
         return f"[{self.present}]"
+
+
+MatchCheck = Callable[[Match], bool | Decline]
+"""Returns True, or a reason to reject a match of a whole pattern."""
+PatternTuple = tuple[str, Pattern] | tuple[str, Pattern, MatchCheck]
+"""The name of a composite, its pattern, and a check."""

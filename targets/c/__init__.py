@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from mirlo.passes.code_forms import CodeForm
+from mirlo.passes.code_forms import CodeForm, KernelText
 from mirlo.passes.figures import Figures
 from mirlo.passes.targets import CompileOptions, Target
 
@@ -25,7 +26,7 @@ def _emit(module: ir.Module, options: CompileOptions) -> Artifact:
     return emit(module, options)
 
 
-def _code(module: ir.Module, options: CompileOptions) -> Any:
+def _code(module: ir.Module, options: CompileOptions) -> Sequence[KernelText]:
     from mirlo.targets.c.artifact import kernel_code
 
     return kernel_code(module, options)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.byoc.codegen import generator_of
@@ -14,6 +14,8 @@ from mirlo.runtime.loaders import llvm_host
 from mirlo.targets.c.compiler import compile_object, find_compiler
 from mirlo.targets.c.model import ENTRY, HEAD, print_model
 from mirlo.targets.planned import add_polls, add_ticks, find_main, kernel_rows, run_time_facts, signature_of
+
+if TYPE_CHECKING:
 
 SOURCE = "source"
 """The form of code, and the loader, of C source."""
@@ -35,7 +37,10 @@ def emit(module: ir.Module, options: CompileOptions) -> Artifact:
     if options.form == SOURCE:
         code, metadata = text.encode(), {"triple": "any", "features": []}
     else:
-        chosen: Any = generator_of("c", options.target_options)
+        from mirlo.targets.c.generator import CGenerator
+
+        chosen = generator_of("c", options.target_options)
+        assert isinstance(chosen, CGenerator)
         exported = f"void {LOADED_ENTRY}(void **tensors, void **params, void *arena, uint64_t *profile) {{"
         whole = f"{HEAD}\n{text}\n{exported}\n  {ENTRY}(tensors, params, arena, profile);\n}}\n"
         code = compile_object(whole, find_compiler(chosen.compiler), chosen.flags)

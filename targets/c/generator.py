@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.types import TensorType
 from mirlo.passes.byoc.codegen import Artifact, CodeGenerator, ExternalModule, option
 from mirlo.passes.byoc.operators import is_op
+from mirlo.passes.byoc.pattern import PatternTuple
 from mirlo.passes.figures import Figures
 from mirlo.passes.legalize.legalize import operator_names
 from mirlo.passes.rules import Decline, decline
@@ -33,7 +34,7 @@ class CGenerator(CodeGenerator):
     flags: tuple[str, ...] = option((), "further flags for the compiler")
     source_only: bool = option(False, "write the source, compile nothing")
 
-    def patterns(self) -> Sequence[Any]:
+    def patterns(self) -> Sequence[PatternTuple]:
         """Make each operator a composite of its own; merging joins them into regions."""
         names = sorted({*operator_names(), *VIEWS})
         return [(name.removeprefix("relax."), is_op(name).where(accepts, "c.accepts")) for name in names]
@@ -53,7 +54,7 @@ class CGenerator(CodeGenerator):
 
         source = PartsSource(module)
         text = source.text()
-        metadata: dict[str, Any] = {"source": text, "header": source.header(), "symbols": source.symbols}
+        metadata: dict[str, object] = {"source": text, "header": source.header(), "symbols": source.symbols}
         if self.source_only:
             return Artifact("c", module.names, b"", source.params, metadata)
         data = compile_shared(text, find_compiler(self.compiler), self.flags)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -69,12 +68,12 @@ DEFINITIONS = {
 """The types, and the functions between them and float or double, by name."""
 
 
-def is_half(kind: Any) -> bool:
+def is_half(kind: ir.Type) -> bool:
     """Return whether a type is f16 or bf16."""
     return str(kind) in HALVES
 
 
-def half_bits(value: float, kind: Any) -> int:
+def half_bits(value: float, kind: ir.Type) -> int:
     """Return the bits of a number as f16 or bf16."""
     if str(kind) == "f16":
         return int(np.float16(value).view(np.uint16))
@@ -85,7 +84,7 @@ def half_bits(value: float, kind: Any) -> int:
 
 @dataclass(frozen=True)
 class _TypedValue:
-    type: Any
+    type: ir.Type
 
 
 class WidenedOperation:
@@ -105,11 +104,11 @@ def computes_halves(op: ir.Operation) -> bool:
     return op.name not in _MOVED and any(is_half(value.type) for value in (*op.operands, *op.results))
 
 
-def widened(text: str, kind: Any) -> str:
+def widened(text: str, kind: ir.Type) -> str:
     """Return an operand as float, if it is f16 or bf16."""
     return f"{kind}_value({text})" if is_half(kind) else text
 
 
-def rounded(text: str, kind: Any) -> str:
+def rounded(text: str, kind: ir.Type) -> str:
     """Return a result in its type."""
     return f"{kind}_of({text})" if is_half(kind) else text

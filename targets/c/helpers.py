@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.targets.c.halves import DEFINITIONS
 from mirlo.targets.c.printer import bare
-from mirlo.targets.c.scalars import EXPRESSIONS, Expression, c_scalar
+from mirlo.targets.c.scalars import EXPRESSIONS, Expression, ScalarOperation, c_scalar
 
 _SIGNATURE = "static inline {type} {name}({type} a, {type} b) {{\n  {body}\n}}\n"
 _LARGER = "return (a {sign} b) | (a != a) ? a : b; /* NaN if one of them is */"
@@ -53,7 +52,7 @@ def helpers_of(text: str) -> str:
 
 
 def _index_call(function: str, otherwise: Expression) -> Expression:
-    def text(op: Any, at: list[str]) -> str:
+    def text(op: ScalarOperation, at: list[str]) -> str:
         if isinstance(op.results[0].type, ir.IndexType):
             return f"{function}({bare(at[0])}, {bare(at[1])})"
         return otherwise(op, at)
@@ -62,7 +61,7 @@ def _index_call(function: str, otherwise: Expression) -> Expression:
 
 
 def _count_call(function: str) -> Expression:
-    def text(op: Any, at: list[str]) -> str:
+    def text(op: ScalarOperation, at: list[str]) -> str:
         kind = op.results[0].type
         return f"{function}((u{c_scalar(kind)}){at[0]}, {kind.width})"
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.passes.rules import INTRINSIC, Decline, decline
 
 if TYPE_CHECKING:
     from mirlo.dialects.bindings import ir
+    from mirlo.passes.lower.num import Num
+    from mirlo.passes.lower.values import ValueBuilder
 
 FUNCTIONS = {
     **{name: name for name in (
@@ -25,14 +27,14 @@ MATH = {_CALLED.format(f"{name}{suffix}"): f"{name}{suffix}" for name in FUNCTIO
 _SUFFIXES = {"f32": "f", "f64": ""}
 
 
-def call_math(op: ir.OpView, b: Any) -> Any | Decline:
+def call_math(op: ir.OpView, b: ValueBuilder) -> Num | Decline:
     """Lower to a call of the function in math.h."""
     if op.dtype not in _SUFFIXES or op.is_vector:
         return decline("math.h has scalars of f32 and f64", dtype=op.dtype)
     return _called(op, b, FUNCTIONS[op.name], *op.nums)
 
 
-def sigmoid(op: ir.OpView, b: Any) -> Any | Decline:
+def sigmoid(op: ir.OpView, b: ValueBuilder) -> Num | Decline:
     """Lower to an exponential of math.h, which is shorter than the default rule's and needs no fused products."""
     if op.dtype not in _SUFFIXES or op.is_vector:
         return decline("math.h has scalars of f32 and f64", dtype=op.dtype)
@@ -42,8 +44,9 @@ def sigmoid(op: ir.OpView, b: Any) -> Any | Decline:
     return b.select(is_negative, small, 1.0) / (small + 1.0)
 
 
-def _called(op: ir.OpView, b: Any, function: str, *values: Any) -> Any:
-    return b.call_extern(_CALLED.format(f"{function}{_SUFFIXES[op.dtype]}"), op.dtype, *values)
+def _called(op: ir.OpView, b: ValueBuilder, function: str, *values: Num) -> Num:
+    made: Num = b.call_extern(_CALLED.format(f"{function}{_SUFFIXES[op.dtype]}"), op.dtype, *values)
+    return made
 
 
 INTRINSIC.table({**dict.fromkeys(FUNCTIONS, call_math), "sigmoid": sigmoid}, target="c")

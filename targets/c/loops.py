@@ -7,7 +7,7 @@ is printed, one statement an operation.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir, passmanager
 from mirlo.dialects.core.dims import Dim
@@ -141,7 +141,7 @@ class FunctionPrinter(Printer):
         text = f"{made.declaration} {{\n" + "".join(f"{line}\n" for line in self.used_lines()) + "}\n"
         return replace(made, text=text)
 
-    def _buffer(self, number: int, argument: Any, buffers: int, results: int, only: str) -> CParameter:
+    def _buffer(self, number: int, argument: ir.BlockArgument, buffers: int, results: int, only: str) -> CParameter:
         kind = self.element(argument.type)
         # A function written over buffers does not say which are outputs: those that it stores to.
         is_output = number >= buffers - results if results else is_stored(argument)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import count
-from typing import Any
 
 from mirlo.dialects.bindings import ir, passmanager
 from mirlo.dialects.core.dense import read_dense
@@ -23,7 +23,7 @@ from mirlo.targets.c.calls import packed_text, run_time_texts
 from mirlo.targets.c.halves import is_half
 from mirlo.targets.c.helpers import HELPED, HELPED_WRAPPING, helpers_of
 from mirlo.targets.c.loops import FunctionPrinter
-from mirlo.targets.c.printer import STATEMENTS, Printer, uses
+from mirlo.targets.c.printer import Printer, uses
 from mirlo.targets.c.scalars import ScalarError, c_scalar, constant_value
 from mirlo.targets.planned import find_main
 
@@ -35,7 +35,6 @@ NUMBERS_PER_LINE = 12
 SIZES_COMMENT = (
     "/* Checks the dims of the inputs in the call record, and computes the sizes that follow from them. */\n"
 )
-_HELPED: Any = {"expressions": HELPED, "wrapping": HELPED_WRAPPING}
 
 
 @dataclass(frozen=True)
@@ -109,9 +108,11 @@ class _ModelPrinter:
             texts.append(printed.comment + printed.text)
             kernels.append(_kernel_text(functions[symbol_name(op)], symbol_name(op), printed))
         if sizes is not None:
-            printer = _HostPrinter(functions=functions, constants=constants, **_HELPED)
+            printer = _HostPrinter(
+                functions=functions, constants=constants, expressions=HELPED, wrapping=HELPED_WRAPPING
+            )
             texts.append(_printed(printer, sizes, self._sizes))
-        host = _HostPrinter(functions=functions, constants=constants, **_HELPED)
+        host = _HostPrinter(functions=functions, constants=constants, expressions=HELPED, wrapping=HELPED_WRAPPING)
         texts.append(_printed(host, main, self._main))
         kernels.insert(0, KernelText(f"{prefix}model_run", name, texts[-1].encode()))
         externs.update(dict.fromkeys(host.externs.values()))
@@ -120,11 +121,17 @@ class _ModelPrinter:
             tuple(externs), tuple(run_time), tuple(texts), tuple(kernels), sizes is not None, TICK in operations
         )
 
-    def _kernel(self, op: ir.Operation, functions: Mapping[str, str]) -> Any:
+    def _kernel(self, op: ir.Operation, functions: Mapping[str, str]) -> _Printed:
         name = symbol_name(op)
         try:
             made = FunctionPrinter(
-                functions=functions, restrict=True, stored="y", read="x", scratch="int8_t *", **_HELPED
+                functions=functions,
+                restrict=True,
+                stored="y",
+                read="x",
+                scratch="int8_t *",
+                expressions=HELPED,
+                wrapping=HELPED_WRAPPING,
             ).run(op, functions[name], 0)
         except ScalarError as error:
             raise PassError(f"kernel '{name}' has no C text: {error}", op.location) from None
@@ -165,9 +172,10 @@ class _HostPrinter(Printer):
     constants: Mapping[str, str] = field(default_factory=dict)
     """The C names of the module's constants."""
 
-    @property
-    def statements(self) -> Mapping[str, Callable[[Any, ir.Operation], None]]:
-        return _STATEMENTS
+    @cached_property
+    def statements(self) -> Mapping[str, Callable[[ir.Operation], None]]:
+        """See `Printer`."""
+        return {**super().statements, "func.call": self.host_call, "memref.get_global": self.get_global}
 
     def host_call(self, op: ir.Operation) -> None:
         callee = ir.FlatSymbolRefAttr(op.attributes["callee"]).value
@@ -197,14 +205,7 @@ class _HostPrinter(Printer):
         return self.names[value] if isinstance(value.type, ir.MemRefType) else super().argument(value)
 
 
-_STATEMENTS: dict[str, Callable[[Any, ir.Operation], None]] = {
-    **STATEMENTS,
-    "func.call": _HostPrinter.host_call,
-    "memref.get_global": _HostPrinter.get_global,
-}
-
-
-def _printed(printer: _HostPrinter, function: ir.Operation, body: Callable[[Any, ir.Operation], str]) -> str:
+def _printed(printer: _HostPrinter, function: ir.Operation, body: Callable[[_HostPrinter, ir.Operation], str]) -> str:
     try:
         head = body(printer, function)
     except ScalarError as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.buffers import buffer_bytes
@@ -40,10 +40,23 @@ class Printer:
     count: int = 0
     loops: int = 0
 
-    @property
-    def statements(self) -> Mapping[str, Callable[[Any, ir.Operation], None]]:
+    @cached_property
+    def statements(self) -> Mapping[str, Callable[[ir.Operation], None]]:
         """Return what prints operations that are no expressions, by name."""
-        return STATEMENTS
+        return {
+            "scf.for": self._for,
+            "scf.if": self._if,
+            "scf.while": self._while,
+            "memref.load": self._load,
+            "memref.store": self._store,
+            "memref.view": self._view,
+            "memref.alloca": self._alloca,
+            "memref.copy": self._copy,
+            "memref.reinterpret_cast": self._alias,
+            "memref.cast": self._alias,
+            "memref.extract_aligned_pointer_as_index": self._pointer,
+            "func.call": self._call,
+        }
 
     # ------------------------------------------------------------------------------------------------- statements
 
@@ -66,7 +79,7 @@ class Printer:
     def _operation(self, op: ir.Operation) -> None:
         statement = self.statements.get(op.name)
         if statement is not None:
-            statement(self, op)
+            statement(op)
             return
         if op.name == "arith.constant":
             self.names[op.results[0]] = constant_text(op)
@@ -196,14 +209,14 @@ class Printer:
 
     # ----------------------------------------------------------------------------------------------------- memory
 
-    def element(self, kind: Any) -> str:
+    def element(self, kind: ir.Type) -> str:
         if not isinstance(kind, ir.MemRefType) or not isinstance(kind.layout, ir.AffineMapAttr):
             raise ScalarError(f"it has a parameter of type {kind}")
         if isinstance(kind.element_type, ir.VectorType) or not _is_contiguous(kind):
             raise ScalarError(f"it has a buffer of type {kind}: schedule it for scalars in rows")
         return c_scalar(kind.element_type)
 
-    def _place(self, buffer: Any, indices: Sequence[ir.Value]) -> str:
+    def _place(self, buffer: ir.Value, indices: Sequence[ir.Value]) -> str:
         """Return the expression of an element."""
         self.element(buffer.type)
         at = ""
@@ -277,23 +290,7 @@ class Printer:
             self.line(f"{text};")
 
 
-STATEMENTS: dict[str, Callable[[Any, ir.Operation], None]] = {
-    "scf.for": Printer._for,
-    "scf.if": Printer._if,
-    "scf.while": Printer._while,
-    "memref.load": Printer._load,
-    "memref.store": Printer._store,
-    "memref.view": Printer._view,
-    "memref.alloca": Printer._alloca,
-    "memref.copy": Printer._copy,
-    "memref.reinterpret_cast": Printer._alias,
-    "memref.cast": Printer._alias,
-    "memref.extract_aligned_pointer_as_index": Printer._pointer,
-    "func.call": Printer._call,
-}
-
-
-def _is_contiguous(kind: Any) -> bool:
+def _is_contiguous(kind: ir.MemRefType) -> bool:
     strides, offset = kind.get_strides_and_offset()
     expected: list[int] = []
     size = 1

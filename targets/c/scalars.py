@@ -4,13 +4,38 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from mirlo.dialects.bindings import ir
 from mirlo.targets.c.halves import HALVES, half_bits, is_half
 
-Expression = Callable[[Any, list[str]], str]
+
+class TypedValue(Protocol):
+    """An operand or a result of a scalar operation."""
+
+    @property
+    def type(self) -> ir.Type:
+        """Return its type."""
+
+
+class ScalarOperation(Protocol):
+    """What expressions read of an operation."""
+
+    @property
+    def attributes(self) -> ir.OpAttributeMap:
+        """Return its attributes."""
+
+    @property
+    def operands(self) -> Sequence[TypedValue]:
+        """Return its operands."""
+
+    @property
+    def results(self) -> Sequence[TypedValue]:
+        """Return its results."""
+
+
+Expression = Callable[[ScalarOperation, list[str]], str]
 """The C expression of an operation, given those of its operands: variables, constants or parenthesized text."""
 
 
@@ -22,7 +47,7 @@ _FLOATS = {"f32": "float", "f64": "double"}
 _INTEGERS = {1: "bool", 8: "int8_t", 16: "int16_t", 32: "int32_t", 64: "int64_t", 128: "int128_t"}
 
 
-def c_scalar(kind: Any) -> str:
+def c_scalar(kind: ir.Type) -> str:
     """Return the C type of a scalar; integers are signed."""
     if isinstance(kind, ir.IndexType):
         return "int64_t"
@@ -36,12 +61,12 @@ def c_scalar(kind: Any) -> str:
     return found
 
 
-def _unsigned(kind: Any) -> str:
+def _unsigned(kind: ir.Type) -> str:
     found = c_scalar(kind)
     return found if found == "bool" else f"u{found}"
 
 
-def _bits(kind: Any) -> int:
+def _bits(kind: ir.Type) -> int:
     return 64 if isinstance(kind, ir.IndexType) else int(kind.width)
 
 
@@ -54,7 +79,7 @@ def constant_text(op: ir.Operation | ir.OpView) -> str:
     return constant_value((ir.FloatAttr if is_float else ir.IntegerAttr)(attribute).value, kind)
 
 
-def constant_value(value: Any, kind: Any) -> str:
+def constant_value(value: float, kind: ir.Type) -> str:
     """Return the C constant of a number of a type."""
     if is_half(kind):
         return f"({c_scalar(kind)}){{{half_bits(value, kind)}}}"
@@ -90,7 +115,7 @@ def _infix(sign: str) -> Expression:
 def _wrapping(sign: str) -> Expression:
     """Return sums and products that wrap around; C's signed ones may not."""
 
-    def text(op: Any, at: list[str]) -> str:
+    def text(op: ScalarOperation, at: list[str]) -> str:
         kind = op.results[0].type
         if isinstance(kind, ir.IndexType):
             return f"{at[0]} {sign} {at[1]}"
@@ -108,71 +133,71 @@ def _wrapping_index(sign: str) -> Expression:
 
 
 def _as_unsigned(sign: str) -> Expression:
-    def text(op: Any, at: list[str]) -> str:
+    def text(op: ScalarOperation, at: list[str]) -> str:
         kind = op.results[0].type
         return f"({c_scalar(kind)})(({_unsigned(kind)}){at[0]} {sign} ({_unsigned(kind)}){at[1]})"
 
     return text
 
 
-def _shift_left(op: ir.OpView, at: list[str]) -> str:
+def _shift_left(op: ScalarOperation, at: list[str]) -> str:
     kind = op.results[0].type
     wide = _unsigned(kind) if _bits(kind) >= 32 else "uint32_t"
     return f"({c_scalar(kind)})(({wide}){at[0]} << {_amount(kind, at[1])})"
 
 
-def _amount(kind: Any, text: str) -> str:
+def _amount(kind: ir.Type, text: str) -> str:
     """Return the bits to shift by: C has no shifts by the width and more, whose results rules do not use."""
     return text if text.isdigit() else f"({text} & {max(_bits(kind), 32) - 1})"
 
 
-def _shift_right(op: Any, at: list[str]) -> str:
+def _shift_right(op: ScalarOperation, at: list[str]) -> str:
     return f"{at[0]} >> {_amount(op.results[0].type, at[1])}"
 
 
-def _shift_right_unsigned(op: Any, at: list[str]) -> str:
+def _shift_right_unsigned(op: ScalarOperation, at: list[str]) -> str:
     kind = op.results[0].type
     return f"({c_scalar(kind)})(({_unsigned(kind)}){at[0]} >> {_amount(kind, at[1])})"
 
 
-def _cast(op: ir.OpView, at: list[str]) -> str:
+def _cast(op: ScalarOperation, at: list[str]) -> str:
     return f"({c_scalar(op.results[0].type)}){at[0]}"
 
 
-def _from_unsigned(op: ir.OpView, at: list[str]) -> str:
+def _from_unsigned(op: ScalarOperation, at: list[str]) -> str:
     return f"({c_scalar(op.results[0].type)})({_unsigned(op.operands[0].type)}){at[0]}"
 
 
-def _to_unsigned(op: ir.OpView, at: list[str]) -> str:
+def _to_unsigned(op: ScalarOperation, at: list[str]) -> str:
     kind = op.results[0].type
     return f"({c_scalar(kind)})({_unsigned(kind)}){at[0]}"
 
 
-def _truncate(op: ir.OpView, at: list[str]) -> str:
+def _truncate(op: ScalarOperation, at: list[str]) -> str:
     kind = op.results[0].type
     return f"({at[0]} & 1) != 0" if _bits(kind) == 1 else f"({c_scalar(kind)}){at[0]}"
 
 
-def _extend_signed(op: ir.OpView, at: list[str]) -> str:
+def _extend_signed(op: ScalarOperation, at: list[str]) -> str:
     if _bits(op.operands[0].type) == 1:
         return f"({c_scalar(op.results[0].type)})-(int){at[0]}"
     return _cast(op, at)
 
 
-def _bitcast(op: ir.OpView, at: list[str]) -> str:
+def _bitcast(op: ScalarOperation, at: list[str]) -> str:
     source, kind = c_scalar(op.operands[0].type), c_scalar(op.results[0].type)
     return f"((union {{ {source} from; {kind} to; }}){{{at[0]}}}).to"
 
 
 def _pick(sign: str) -> Expression:
-    def text(op: Any, at: list[str]) -> str:
+    def text(op: ScalarOperation, at: list[str]) -> str:
         return f"{at[0]} {sign} {at[1]} ? {at[0]} : {at[1]}"
 
     return text
 
 
 def _pick_unsigned(sign: str) -> Expression:
-    def text(op: Any, at: list[str]) -> str:
+    def text(op: ScalarOperation, at: list[str]) -> str:
         kind = _unsigned(op.results[0].type)
         return f"({kind}){at[0]} {sign} ({kind}){at[1]} ? {at[0]} : {at[1]}"
 
@@ -182,7 +207,7 @@ def _pick_unsigned(sign: str) -> Expression:
 def _extreme(sign: str, zero: str) -> Expression:
     """Return a minimum or maximum of which NaN is the result if an operand is one; -0 is less than 0."""
 
-    def text(op: Any, at: list[str]) -> str:
+    def text(op: ScalarOperation, at: list[str]) -> str:
         a, b = at
         order = f"{a} {sign} {b} || ({a} == {b} && {'!' if zero == 'max' else ''}signbit({a}))"
         return f"{a} != {a} ? {a} : {b} != {b} ? {b} : {order} ? {a} : {b}"
@@ -194,7 +219,7 @@ def _number(name: str) -> Expression:
     return lambda op, at: f"{name}{_suffix(op)}({at[0]}, {at[1]})"
 
 
-def _suffix(op: ir.OpView) -> str:
+def _suffix(op: ScalarOperation) -> str:
     return "f" if c_scalar(op.results[0].type) == "float" else ""
 
 
@@ -202,7 +227,7 @@ _SIGNED = ("==", "!=", "<", "<=", ">", ">=")
 _ORDERED = {1: "==", 2: ">", 3: ">=", 4: "<", 5: "<="}
 
 
-def _compare_integers(op: ir.OpView, at: list[str]) -> str:
+def _compare_integers(op: ScalarOperation, at: list[str]) -> str:
     predicate = ir.IntegerAttr(op.attributes["predicate"]).value
     kind = op.operands[0].type
     if predicate < 6:
@@ -215,7 +240,7 @@ def _compare_integers(op: ir.OpView, at: list[str]) -> str:
     return f"({unsigned}){at[0]} {_SIGNED[predicate - 4]} ({unsigned}){at[1]}"
 
 
-def _compare_floats(op: ir.OpView, at: list[str]) -> str:
+def _compare_floats(op: ScalarOperation, at: list[str]) -> str:
     predicate, (a, b) = ir.IntegerAttr(op.attributes["predicate"]).value, at
     unordered = f"{a} != {a} || {b} != {b}"
     if predicate in (0, 15):
@@ -233,31 +258,31 @@ def _compare_floats(op: ir.OpView, at: list[str]) -> str:
     return f"{unordered} || {a} {_ORDERED[predicate - 7]} {b}"
 
 
-def _floor_divide(op: ir.OpView, at: list[str]) -> str:
+def _floor_divide(op: ScalarOperation, at: list[str]) -> str:
     a, b = at
     return f"{a} / {b} - ({a} % {b} != 0 && ({a} < 0) != ({b} < 0))"
 
 
-def _ceil_divide(op: ir.OpView, at: list[str]) -> str:
+def _ceil_divide(op: ScalarOperation, at: list[str]) -> str:
     a, b = at
     return f"{a} / {b} + ({a} % {b} != 0 && ({a} < 0) == ({b} < 0))"
 
 
-def _count_bits(op: ir.OpView, at: list[str]) -> str:
+def _count_bits(op: ScalarOperation, at: list[str]) -> str:
     return f"__builtin_popcountll(({_unsigned(op.results[0].type)}){at[0]})"
 
 
-def _leading_zeros(op: ir.OpView, at: list[str]) -> str:
+def _leading_zeros(op: ScalarOperation, at: list[str]) -> str:
     bits, kind = _bits(op.results[0].type), _unsigned(op.results[0].type)
     return f"{at[0]} ? __builtin_clzll(({kind}){at[0]}) - {64 - bits} : {bits}"
 
 
-def _trailing_zeros(op: ir.OpView, at: list[str]) -> str:
+def _trailing_zeros(op: ScalarOperation, at: list[str]) -> str:
     bits, kind = _bits(op.results[0].type), _unsigned(op.results[0].type)
     return f"{at[0]} ? __builtin_ctzll(({kind}){at[0]}) : {bits}"
 
 
-def _pointer(op: ir.OpView, at: list[str]) -> str:
+def _pointer(op: ScalarOperation, at: list[str]) -> str:
     return f"(void *)(intptr_t){at[0]}"
 
 

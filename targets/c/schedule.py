@@ -16,11 +16,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import le, lt
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import arith, ir, scf
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.affine import read_map
 from mirlo.dialects.tir.view import BlockView, OperandView
 from mirlo.passes.rules import Decline, decline, schedule
@@ -87,8 +88,7 @@ def accumulator_tiles(kernel: Kernel, context: ScheduleContext) -> ir.OpView | D
             done = i + 1 + len(epilogue)
 
     sizes = [found.tile for found in tiled.values()]
-    made: ir.OpView = buffers.build(body, {"rule": "accumulator_tiles", "tiles": sizes})
-    return made
+    return buffers.build(body, {"rule": "accumulator_tiles", "tiles": sizes})
 
 
 def _tiled(block: BlockView) -> TiledBlock | None:
@@ -152,7 +152,7 @@ def _epilogue(block: BlockView, following: Sequence[BlockView], returned: Sequen
     return (after,)
 
 
-def _is_identity(map_: Any, axes: Sequence[int], domain: Sequence[Dim]) -> bool:
+def _is_identity(map_: ir.AffineMap, axes: Sequence[int], domain: Sequence[Dim]) -> bool:
     """Return whether the results of a map are these axes, in order; an axis of extent 1 may be written as 0."""
     return len(map_.results) == len(axes) and all(
         expr.position == axis if isinstance(expr, ir.AffineDimExpr) else domain[axis] == 1 and _is_zero(expr)
@@ -160,7 +160,7 @@ def _is_identity(map_: Any, axes: Sequence[int], domain: Sequence[Dim]) -> bool:
     )
 
 
-def _is_zero(expr: Any) -> bool:
+def _is_zero(expr: ir.AffineExpr) -> bool:
     return isinstance(expr, ir.AffineConstantExpr) and bool(expr.value == 0)
 
 
@@ -171,14 +171,15 @@ class _Tiles:
         self.tiled, self.block, self.axis = tiled, tiled.block, tiled.axis
         self.inputs = [buffers.buffer(operand.value) for operand in self.block.inputs]
         self.buffers = buffers
-        start: Any = self.block.init[0]
+        start = self.block.init[0]
+        assert start is not None
         self.start = start
         self.inner = self._inner_axis()
-        self.sums: Any = buffers.scratch([tiled.tile], start.type)
+        self.sums = buffers.scratch([tiled.tile], start.type)
 
     def _inner_axis(self) -> int | None:
         """Return the last axis of the reduction that no test for edges depends on, a long one if there is one."""
-        tested: set[Any] = set()
+        tested: set[int] = set()
         for operand in self.block.inputs:
             if operand.outside is None:
                 continue
@@ -198,7 +199,7 @@ class _Tiles:
         """
         block, tile = self.block, self.tiled.tile
         rows = [i for i in block.spatial if i != self.axis]
-        fixed: set[Any] = set()
+        fixed: set[int] = set()
         for number, operand in enumerate(block.inputs):
             if self._is_along(number):
                 fixed = fixed.union(*(value.variables() for value in read_map(operand.map, block.domain)))
@@ -206,7 +207,7 @@ class _Tiles:
         extent: Dim = block.domain[self.axis]
         full = extent // tile * tile
 
-        def columns(at: Mapping[int, Any], j: ir.Value, count: int) -> None:
+        def columns(at: Mapping[int, ir.Value], j: ir.Value, count: int) -> None:
             extents = [block.domain[i] for i in inner]
             nest(extents, lambda values: self._tile({**at, **dict(zip(inner, values, strict=True))}, j, count))
 
@@ -219,7 +220,7 @@ class _Tiles:
 
         nest([block.domain[i] for i in outer], tiles)
 
-    def _tile(self, at: Mapping[int, Any], first: ir.Value, count: int) -> None:
+    def _tile(self, at: Mapping[int, ir.Value], first: ir.Value, count: int) -> None:
         """Emit `count` elements of the result from one on."""
         shape = [self.tiled.tile]
 
@@ -232,7 +233,7 @@ class _Tiles:
         nest(extents, lambda k: self._add({**at, **dict(zip(outer, k, strict=True)), self.axis: first}, first, count))
         for_loop(0, count, 1, lambda t: self._store({**at, self.axis: _sum(first, t)}, load(self.sums, shape, [t])))
 
-    def _add(self, values: Mapping[int, Any], first: ir.Value, count: int) -> None:
+    def _add(self, values: Mapping[int, ir.Value], first: ir.Value, count: int) -> None:
         """Add the terms of the innermost loop of the reduction to all accumulators."""
         inside = self._all_inside(values)
         if inside is None:
@@ -244,7 +245,7 @@ class _Tiles:
                 self._add_steps(values, first, count, checked)
                 scf.YieldOp([])
 
-    def _add_steps(self, values: Mapping[int, Any], first: ir.Value, count: int, checked: bool) -> None:
+    def _add_steps(self, values: Mapping[int, ir.Value], first: ir.Value, count: int, checked: bool) -> None:
         """Emit the innermost loop of the reduction, several steps at a time."""
         inner = self.inner
         if inner is None:
@@ -265,7 +266,7 @@ class _Tiles:
         if unrolled != extent:
             for_loop(unrolled, extent, 1, one)
 
-    def _add_points(self, points: Sequence[Mapping[int, Any]], first: ir.Value, count: int, checked: bool) -> None:
+    def _add_points(self, points: Sequence[Mapping[int, ir.Value]], first: ir.Value, count: int, checked: bool) -> None:
         """Emit the loop over the accumulators that adds these points; where `checked`, none is beyond the edges."""
         block, shape = self.block, [self.tiled.tile]
         along = [self._is_along(i) for i in range(len(block.inputs))]
@@ -289,14 +290,14 @@ class _Tiles:
         operand = self.block.inputs[number]
         return any(self.axis in value.variables() for value in read_map(operand.map, self.block.domain))
 
-    def _read(self, number: int, values: Mapping[int, Any], checked: bool) -> ir.Value:
+    def _read(self, number: int, values: Mapping[int, ir.Value], checked: bool) -> ir.Value:
         operand, buffer = self.block.inputs[number], self.inputs[number]
         indices = [values[i] for i in range(self.block.rank)]
         if checked:
             return load(buffer, operand.shape, apply_map(operand.map, indices))
         return read_operand(operand, buffer, indices, self.block.domain)
 
-    def _all_inside(self, values: Mapping[int, Any]) -> Any:
+    def _all_inside(self, values: Mapping[int, ir.Value]) -> ir.Value | None:
         """Emit whether all operands with edges are read inside of them; None if that is certain."""
         condition = None
         filler = index(0)  # no test depends on the innermost axis
@@ -310,7 +311,7 @@ class _Tiles:
                 condition = test if condition is None else arith.AndIOp(condition, test).result
         return condition
 
-    def _store(self, at: Mapping[int, Any], value: ir.Value) -> None:
+    def _store(self, at: Mapping[int, ir.Value], value: ir.Value) -> None:
         """Store an element of the result, or what the elementwise blocks make of it."""
         block = self.block
         if not self.tiled.epilogue:
@@ -332,5 +333,5 @@ class _Tiles:
             store(made, self.buffers.buffer(output.value), output.shape, apply_map(output.map, indices))
 
 
-def _sum(a: Any, b: Any) -> Any:
-    return arith.AddIOp(a, b).result
+def _sum(a: ir.Value, b: ir.Value) -> ir.Value:
+    return Value(a) + b

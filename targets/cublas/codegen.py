@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from mirlo.passes.byoc.codegen import Artifact, CodeGenerator, ExternalModule, option
+from mirlo.passes.byoc.pattern import PatternTuple
 from mirlo.passes.byoc.view import Step
 from mirlo.passes.figures import Figures
 from mirlo.targets.cublas.patterns import is_along_columns
@@ -39,7 +39,7 @@ class CuBlas(CodeGenerator):
 
         return CUBLAS.version_text()
 
-    def patterns(self) -> Sequence[Any]:
+    def patterns(self) -> Sequence[PatternTuple]:
         """Return the patterns in the order in which they are tried."""
         from mirlo.targets.cublas.patterns import patterns
 

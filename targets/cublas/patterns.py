@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 from mirlo.dialects.core.types import TensorType
 from mirlo.passes.byoc.operators import is_op, wildcard
-from mirlo.passes.byoc.pattern import Pattern
+from mirlo.passes.byoc.pattern import MatchCheck, Pattern
 from mirlo.passes.byoc.search import Match
 from mirlo.passes.rules import Decline, decline
 from mirlo.targets.cublas.plan import BYTES, FLOATS8, RESULTS
@@ -17,7 +15,7 @@ SMALLEST = 16
 """Rows and columns below which a kernel of a model's own, fused with what is around, is as fast."""
 
 
-def patterns(f8: bool = False) -> list[tuple[str, Pattern, Callable[[Match], Any]]]:
+def patterns(f8: bool = False) -> list[tuple[str, Pattern, MatchCheck]]:
     """Return the patterns, longest first; `f8` is whether products of 8-bit floats are supported."""
     product = is_op("relax.matmul")(wildcard(), wildcard()).named("matmul")
     biased = is_op("relax.add")(product, wildcard().named("bias"))
@@ -33,7 +31,7 @@ def patterns(f8: bool = False) -> list[tuple[str, Pattern, Callable[[Match], Any
         (f"{name}_{short}", _activated(body, f"relax.{short}")) for name, body in rows for short in ("relu", "gelu")
     ]
 
-    def check(match: Match) -> Any:
+    def check(match: Match) -> bool | Decline:
         return product_check(match, f8)
 
     return [(name, pattern, check) for name, pattern in (*made, *rows)]
@@ -81,7 +79,7 @@ def _epilogue(match: Match, left: TensorType, result: TensorType) -> bool | Decl
     return True
 
 
-def _types(left: TensorType, right: TensorType, result: TensorType, f8: bool) -> Any:
+def _types(left: TensorType, right: TensorType, result: TensorType, f8: bool) -> Decline | None:
     """Return why the library does not take tensors of these types, or None."""
     names = [kind.dtype.name for kind in (left, right, result)]
     if names[0] in FLOATS8 and names[1] in FLOATS8:
@@ -96,7 +94,7 @@ def _types(left: TensorType, right: TensorType, result: TensorType, f8: bool) ->
     return None
 
 
-def _shapes(left: TensorType, right: TensorType, result: TensorType, turned: tuple[bool, ...]) -> Any:
+def _shapes(left: TensorType, right: TensorType, result: TensorType, turned: tuple[bool, ...]) -> Decline | None:
     """Return why the library does not take tensors of these shapes, or None."""
     if left.rank < 2 or right.rank < 2:
         return decline("an operand is a vector: Mirlo's own kernels are as fast")

@@ -7,8 +7,8 @@ copies are part of the matched patterns.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import TensorType
 from mirlo.passes.byoc.operators import is_op, maybe, wildcard
 from mirlo.passes.byoc.pattern import Pattern
@@ -27,18 +27,20 @@ HEADS_FIRST = (0, 2, 1, 3)
 def attention_patterns() -> list[tuple[str, Pattern]]:
     """Return the patterns of attention, first those with the copies around it."""
 
-    def turned(x: Any) -> Any:
-        return is_op("relax.permute").has_attr(axes=HEADS_FIRST)(x)
+    def turned(x: Pattern) -> Pattern:
+        made: Pattern = is_op("relax.permute").has_attr(axes=HEADS_FIRST)(x)
+        return made
 
-    def made() -> Any:
+    def made() -> Pattern:
         query, key, value = (wildcard().optional(turned) for _ in range(3))
         operands = {"query": query, "key": key, "value": value, "mask": maybe(wildcard())}
-        return is_op("relax.attention").where(check, "what the library takes")(**operands)
+        attention: Pattern = is_op("relax.attention").where(check, "what the library takes")(**operands)
+        return attention
 
     return [("attention_turned", turned(made())), ("attention", made())]
 
 
-def check(op: Any) -> Any:
+def check(op: ir.OpView) -> bool | Decline:
     """Decline attention that the library does not compute."""
     query, key, value = (kind_of(x) for x in (op.query, op.key, op.value))
     if not all(x.is_static for x in (query, key, value)):
@@ -70,7 +72,7 @@ def _bound(causal: bool, at_end: bool, queries: int, keys: int) -> int | None | 
     return bound
 
 
-def _mask_check(mask: TensorType, query: TensorType, key: TensorType, bound: int | None) -> Any:
+def _mask_check(mask: TensorType, query: TensorType, key: TensorType, bound: int | None) -> bool | Decline:
     if not mask.is_static:
         return decline("the library needs a mask of static size")
     if mask.dtype != query.dtype:

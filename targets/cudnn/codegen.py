@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from mirlo.passes.byoc.codegen import Artifact, CodeGenerator, ExternalModule, option
+from mirlo.passes.byoc.pattern import PatternTuple
 from mirlo.passes.byoc.view import Step
 from mirlo.passes.figures import Figures
 from mirlo.runtime.errors import MirloError
@@ -44,7 +44,7 @@ class CuDnn(CodeGenerator):
 
         return CUDNN.version_text()
 
-    def patterns(self) -> Sequence[Any]:
+    def patterns(self) -> Sequence[PatternTuple]:
         """Return the patterns in order of priority."""
         from mirlo.targets.cudnn.attention import attention_patterns
         from mirlo.targets.cudnn.patterns import patterns

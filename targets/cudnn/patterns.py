@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 from mirlo.passes.byoc.helpers import conv_bias_activation
 from mirlo.passes.byoc.operators import is_op, wildcard
-from mirlo.passes.byoc.pattern import Pattern
+from mirlo.passes.byoc.pattern import MatchCheck, Pattern
 from mirlo.passes.byoc.search import Match
-from mirlo.passes.rules import decline
+from mirlo.passes.rules import Decline, decline
 from mirlo.targets.cudnn.plan import DTYPES
 
 
-def patterns() -> list[tuple[str, Pattern, Callable[[Match], Any]]]:
+def patterns() -> list[tuple[str, Pattern, MatchCheck]]:
     """Return the patterns, the longest first."""
 
     def added() -> Pattern:
@@ -29,7 +27,7 @@ def patterns() -> list[tuple[str, Pattern, Callable[[Match], Any]]]:
     ]
 
 
-def check(match: Match) -> Any:
+def check(match: Match) -> bool | Decline:
     """Decline a match that the library does not compute."""
     node = match.nodes[0]
     x, weight, result = match["x"].type, match["weight"].type, node.type

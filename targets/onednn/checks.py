@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
 
 from mirlo.dialects.core.dim_algebra import SymbolicDim
+from mirlo.dialects.core.dims import Dim
 from mirlo.passes.byoc.graph import BlockNode, BlockValue
 from mirlo.passes.byoc.search import Match
 from mirlo.passes.rules import Decline, decline
 from mirlo.targets.onednn.post_ops import BINARY
 
-Check = Callable[[BlockNode], Any]
+Check = Callable[[BlockNode], bool | Decline]
 MAX_RANK = 6
 MAX_OPERANDS = 1 << 16
 
@@ -88,12 +88,12 @@ def any_match(node: BlockNode) -> bool:
     return True
 
 
-def convolution(node: BlockNode) -> Any:
+def convolution(node: BlockNode) -> bool | Decline:
     """Check a convolution: windows in one to three dims, weights of a static shape."""
     return _first_no(_fixed_weight(node), lambda: _window_rank(node))
 
 
-def deconvolution(node: BlockNode) -> Any:
+def deconvolution(node: BlockNode) -> bool | Decline:
     """Check a deconvolution: windows in one to three dims, no negative padding at the end."""
     extra, padding = node.attribute("output_padding"), node.attribute("padding")
     if extra and any(extra):
@@ -103,13 +103,13 @@ def deconvolution(node: BlockNode) -> Any:
     return _first_no(_fixed_weight(node), lambda: _window_rank(node))
 
 
-def _fixed_weight(node: BlockNode) -> Any:
+def _fixed_weight(node: BlockNode) -> bool | Decline:
     weight = node.operands[1]
     found = _open_axes(weight, range(len(_shape(weight))))
     return decline("the weight has dims that only a call knows", found=", ".join(found)) if found else True
 
 
-def matmul(node: BlockNode) -> Any:
+def matmul(node: BlockNode) -> bool | Decline:
     """Check a product: of matrices, not of vectors."""
     ranks = [_shape(value) for value in node.operands[:2]]
     if any(len(shape) < 2 for shape in ranks):
@@ -117,7 +117,7 @@ def matmul(node: BlockNode) -> Any:
     return True
 
 
-def attention(node: BlockNode) -> Any:
+def attention(node: BlockNode) -> bool | Decline:
     """Check an attention: as many heads for keys as for queries, and an additive mask."""
     query, key = _shape(node.operands[0]), _shape(node.operands[1])
     if query[1] != key[1]:
@@ -132,13 +132,13 @@ def attention(node: BlockNode) -> Any:
     return True
 
 
-def instance_norm(node: BlockNode) -> Any:
+def instance_norm(node: BlockNode) -> bool | Decline:
     """Check an instance normalization: the number of channels is fixed."""
     found = _open_axes(node.operands[0], [1])
     return decline("the number of channels is only known to a call", found=found[0]) if found else True
 
 
-def pool(node: BlockNode) -> Any:
+def pool(node: BlockNode) -> bool | Decline:
     """Check a pooling: the library must count padding as the operator does."""
     if node.name == "relax.avg_pool" and node.attribute("ceil_mode") and node.attribute("count_include_pad"):
         return decline("with ceil_mode, windows reach beyond the padding that count_include_pad counts")
@@ -147,7 +147,7 @@ def pool(node: BlockNode) -> Any:
     return _window_rank(node)
 
 
-def layer_norm(node: BlockNode) -> Any:
+def layer_norm(node: BlockNode) -> bool | Decline:
     """Check a normalization: one scale for each normalized element."""
     shape, axis = _shape(node.operands[0]), node.attribute("axis")
     for name in ("scale", "bias"):
@@ -157,13 +157,13 @@ def layer_norm(node: BlockNode) -> Any:
     return True
 
 
-def lrn(node: BlockNode) -> Any:
+def lrn(node: BlockNode) -> bool | Decline:
     """Check an LRN: windows of channels around the middle one."""
     size = node.attribute("size")
     return True if size % 2 else decline("a window of an even number of channels has no middle", size=size)
 
 
-def binary(node: BlockNode) -> Any:
+def binary(node: BlockNode) -> bool | Decline:
     """Check a binary operator: one operand has the shape of the result, the other one broadcasts."""
     result = _shape(node.results[0])
     shapes = [_shape(value) for value in node.operands]
@@ -176,7 +176,7 @@ def binary(node: BlockNode) -> Any:
     return True
 
 
-def reduction(node: BlockNode) -> Any:
+def reduction(node: BlockNode) -> bool | Decline:
     """Check a reduction: of the last axes."""
     rank = len(_shape(node.operands[0]))
     axes = node.attribute("axes")
@@ -186,7 +186,7 @@ def reduction(node: BlockNode) -> Any:
     return True
 
 
-def strided_slice(node: BlockNode) -> Any:
+def strided_slice(node: BlockNode) -> bool | Decline:
     """Check a slice: it goes forwards, along static dims."""
     steps = node.attribute("strides")
     if any(step < 1 for step in steps):
@@ -195,7 +195,7 @@ def strided_slice(node: BlockNode) -> Any:
     return decline("a slice of a dim that only a call knows", found=", ".join(found)) if found else True
 
 
-def pick(node: BlockNode) -> Any:
+def pick(node: BlockNode) -> bool | Decline:
     """Check a gather: one slice at a constant index."""
     indices = node.operands[1]
     count = indices.type
@@ -205,7 +205,7 @@ def pick(node: BlockNode) -> Any:
     return decline("a slice of a dim that only a call knows", found=", ".join(found)) if found else True
 
 
-def view(node: BlockNode) -> Any:
+def view(node: BlockNode) -> bool | Decline:
     """Check a split: parts of static size."""
     if node.name != "relax.split":
         return True
@@ -213,7 +213,7 @@ def view(node: BlockNode) -> Any:
     return decline("parts of dynamic size", found=", ".join(found)) if found else True
 
 
-def _window_rank(node: BlockNode) -> Any:
+def _window_rank(node: BlockNode) -> bool | Decline:
     rank = len(_shape(node.operands[0]))
     return True if 3 <= rank <= 5 else decline("windows of 1 to 3 dims are known", rank=rank)
 
@@ -252,11 +252,11 @@ def _tensors(node: BlockNode, operands: int = MAX_OPERANDS) -> bool | Decline:
     return True
 
 
-def _first_no(said: bool | Decline, more: Callable[[], Any]) -> bool | Decline:
+def _first_no(said: bool | Decline, more: Callable[[], bool | Decline]) -> bool | Decline:
     return more() if said is True else said
 
 
-def _shape(value: BlockValue) -> tuple[Any, ...]:
+def _shape(value: BlockValue) -> tuple[Dim, ...]:
     assert value.type is not None
     return tuple(value.type.shape)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.passes.byoc.codegen import Artifact, CodeGenerator, ExternalModule, option
 from mirlo.passes.figures import Figures
@@ -15,6 +15,9 @@ from mirlo.targets.onednn.native.library import load_library
 from mirlo.targets.onednn.plan import OneDnnPlan, PrimitiveRegion, write
 from mirlo.targets.onednn.sizes import undetermined
 from mirlo.targets.onednn.translate import translate
+
+if TYPE_CHECKING:
+    from mirlo.passes.byoc.pattern import PatternTuple
 
 FORMAT = "onednn"
 
@@ -36,7 +39,7 @@ class OneDnn(CodeGenerator):
         if self.fpmath not in api.FPMATH:
             raise TargetError(f"target 'onednn': fpmath is one of {', '.join(api.FPMATH)}, found '{self.fpmath}'")
 
-    def patterns(self) -> Sequence[Any]:
+    def patterns(self) -> Sequence[PatternTuple]:
         """Return the patterns in the order in which they are tried."""
         from mirlo.targets.onednn.patterns import patterns
 

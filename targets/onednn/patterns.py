@@ -6,16 +6,14 @@ result before it is stored, or where it has no such implementation, right after.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from mirlo.dialects.context import graph_operations
 from mirlo.dialects.core.traits import Trait
 from mirlo.passes.byoc.helpers import repeat
 from mirlo.passes.byoc.operators import is_op, wildcard
-from mirlo.passes.byoc.pattern import Pattern
-from mirlo.passes.byoc.search import Match
+from mirlo.passes.byoc.pattern import MatchCheck, Pattern
 from mirlo.targets.onednn import checks
 from mirlo.targets.onednn.post_ops import BINARY, ELTWISE
 
@@ -65,7 +63,7 @@ def rows() -> list[PatternRow]:
     ]
 
 
-def patterns() -> list[tuple[str, Pattern, Callable[[Match], Any]]]:
+def patterns() -> list[tuple[str, Pattern, MatchCheck]]:
     """Return the patterns of all rows; light operators are taken beside heavy ones only."""
     listed = rows()
     heavy = frozenset(name for row in listed if not row.is_light for name in row.operators)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.targets.onednn.native.compiled import RegionReport
 from mirlo.targets.onednn.native.program import OneDnnProgram
@@ -13,6 +13,6 @@ if TYPE_CHECKING:
 
 def reports(executable: Executable) -> dict[str, RegionReport]:
     """Return, by region, the steps with the library's name for each, and the memory that they take."""
-    loaded: Any = executable.externals.loaded
+    loaded = executable.externals.loaded
     programs = [made.keep for made in loaded if isinstance(made.keep, OneDnnProgram)]
     return {name: report for program in programs for name, report in program.reports.items()}

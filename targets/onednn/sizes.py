@@ -90,7 +90,7 @@ def undetermined(given: Iterable[str], wanted: Iterable[str]) -> set[str]:
     """Return the symbols of `wanted` dims that `given` ones do not determine."""
     listed = list(given)
     names = sorted({name for text in listed for name in symbols(text)})
-    # Any sizes show it; different primes make no two products equal.
+    # Arbitrary sizes show it; different primes make no two products equal.
     trial = dict(zip(names, _primes(len(names)), strict=True))
     known = solve((text, evaluate(text, trial)) for text in listed)
     return {name for text in wanted for name in symbols(text)} - known.keys()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.types import TensorType
 from mirlo.passes.byoc.codegen import Artifact, CodeGenerator, ExternalModule, option
 from mirlo.passes.byoc.operators import is_op
+from mirlo.passes.byoc.pattern import PatternTuple
 from mirlo.passes.byoc.read_external import node_of
 from mirlo.passes.figures import Figures
 from mirlo.passes.rules import Decline, decline
@@ -39,7 +40,7 @@ class OnnxGenerator(CodeGenerator):
             if "=" not in text:
                 raise ValueError(f"provider-options: expected NAME=VALUE, found '{text}'")
 
-    def patterns(self) -> Sequence[Any]:
+    def patterns(self) -> Sequence[PatternTuple]:
         """Make each operator that ONNX has a composite of its own; merging joins them into regions."""
         if not self.source_only:
             onnxruntime()

@@ -7,13 +7,16 @@ Tensors are passed without copies; a provider on another device copies them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mirlo.runtime.errors import ArtifactError
 from mirlo.runtime.external import ExternalArtifact, ExternalFunctions, LoadContext
 from mirlo.targets.onnx.provider import open_session, session_options
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
 
 
 def load(artifact: ExternalArtifact, context: LoadContext) -> ExternalFunctions:
@@ -38,7 +41,7 @@ def load(artifact: ExternalArtifact, context: LoadContext) -> ExternalFunctions:
     return ExternalFunctions(functions, keep=keep)
 
 
-def _function(session: Any) -> Callable[[], None]:
+def _function(session: InferenceSession) -> Callable[[], None]:
     """Return the callback for generated code: inputs, then outputs, which are written in place."""
     inputs = [spec.name for spec in session.get_inputs()]
     outputs = [spec.name for spec in session.get_outputs()]

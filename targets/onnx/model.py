@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -69,7 +69,7 @@ def _output_names(graph: ExportGraph, function: ExternalFunction) -> list[str]:
     return names
 
 
-def node_model(node: ExternalNode) -> onnx.ModelProto:
+def node_model(node: ExternalNode) -> onnx.ModelProto | Decline:
     """Return a model of one operator on inputs of its types, or a decline."""
     graph = ExportGraph()
     made = export_node(graph, node)
@@ -79,7 +79,7 @@ def node_model(node: ExternalNode) -> onnx.ModelProto:
     return _model(graph, "one", inputs, node.outputs, [value.name for value in node.outputs])
 
 
-def export_node(graph: ExportGraph, node: ExternalNode) -> Any:
+def export_node(graph: ExportGraph, node: ExternalNode) -> Decline | None:
     """Add an operator to a graph, with its results under their names in the view, or decline."""
     exporter = load_exporters().get(node.op)
     if exporter is None:
@@ -96,7 +96,7 @@ def export_node(graph: ExportGraph, node: ExternalNode) -> Any:
     for added in graph.nodes[before:]:
         added.input[:] = [made.get(name, name) for name in added.input]
         added.output[:] = [made.get(name, name) for name in added.output]
-    return True
+    return None
 
 
 def _initializer(value: ExternalValue, array: np.ndarray) -> onnx.TensorProto:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from mirlo.runtime.errors import MirloError
 
 if TYPE_CHECKING:
     from types import ModuleType
+
+    from onnxruntime import InferenceSession, OrtValue, SessionOptions
 
 SILENT = 4
 """ONNX Runtime's severity of fatal errors; other errors are raised and reported by Mirlo."""
@@ -46,7 +48,7 @@ def require_provider(provider: str) -> str:
     )
 
 
-def session_options(threads: int, weights: Mapping[str, np.ndarray]) -> tuple[Any, list[Any]]:
+def session_options(threads: int, weights: Mapping[str, np.ndarray]) -> tuple[SessionOptions, list[OrtValue]]:
     """Return session options and the weights that must outlive the session because they are not copied."""
     runtime = onnxruntime()
     options = runtime.SessionOptions()
@@ -55,16 +57,19 @@ def session_options(threads: int, weights: Mapping[str, np.ndarray]) -> tuple[An
     options.log_severity_level = SILENT
     # Threads that spin after a call would take cores from the rest of the model.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    held: list[Any] = [runtime.OrtValue.ortvalue_from_numpy(array) for array in weights.values()]
+    held: list[OrtValue] = [runtime.OrtValue.ortvalue_from_numpy(array) for array in weights.values()]
     if held:
         options.add_external_initializers(list(weights), held)
     return options, held
 
 
-def open_session(model: bytes, options: Any, provider: str, provider_options: Mapping[str, str]) -> Any:
+def open_session(
+    model: bytes, options: SessionOptions, provider: str, provider_options: Mapping[str, str]
+) -> InferenceSession:
     """Open a session on a provider; ONNX Runtime runs unsupported nodes on the CPU."""
-    chosen: list[Any] = [(require_provider(provider), dict(provider_options))]
-    if chosen[0][0] != "CPUExecutionProvider":
+    own = require_provider(provider)
+    chosen: list[str | tuple[str, dict[str, str]]] = [(own, dict(provider_options))]
+    if own != "CPUExecutionProvider":
         chosen.append("CPUExecutionProvider")
     return onnxruntime().InferenceSession(model, options, providers=chosen)
 

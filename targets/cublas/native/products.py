@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from ctypes import c_void_p
-from typing import Any
 
 from mirlo.targets.cublas.native import library as lt
 from mirlo.targets.cublas.native.library import CUBLAS, Algorithm, CuBlasError
@@ -20,6 +19,9 @@ WORKSPACE = 32 << 20
 """Bytes of scratch memory that algorithms may use."""
 MAX_ALIGNMENT = 256
 _ACTIVATIONS = {"": 0, "relu": lt.RELU, "gelu": lt.GELU}
+
+CtypesScalar = ctypes.c_int32 | ctypes.c_uint32 | ctypes.c_int64 | ctypes.c_uint64 | ctypes.c_void_p
+"""The value of a descriptor's attribute."""
 
 
 class ProductCall:
@@ -47,7 +49,7 @@ class ProductCall:
             kinds[0], (m, k) if product.transposed_a else (k, m), 0 if product.shared_a else m * k
         )
         self.result = self._matrix(kinds[2], (n, m), m * n)
-        number: Any = {lt.F64: ctypes.c_double, lt.I32: ctypes.c_int32}.get(scale, ctypes.c_float)
+        number = ctypes.c_double if scale == lt.F64 else ctypes.c_int32 if scale == lt.I32 else ctypes.c_float
         self._one, self._of_added = number(1), number(product.added is not None)
         self._algorithms: dict[tuple[int, ...], Algorithm] = {}
 
@@ -57,7 +59,7 @@ class ProductCall:
         bits = _ACTIVATIONS[self.product.activation] | (lt.BIAS if self.product.bias is not None else 0)
         return bits or lt.DEFAULT
 
-    def _set(self, what: str, descriptor: c_void_p, attribute: int, value: Any) -> None:
+    def _set(self, what: str, descriptor: c_void_p, attribute: int, value: CtypesScalar) -> None:
         change = getattr(self._library, f"cublasLt{what}SetAttribute")
         CUBLAS.check(
             change(descriptor, attribute, ctypes.byref(value), ctypes.c_size_t(ctypes.sizeof(value))), "describing"

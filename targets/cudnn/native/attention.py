@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from ctypes import c_float
-from typing import Any
 
 from mirlo.targets.cudnn.native import library as dnn
 from mirlo.targets.cudnn.native.backend import BOOLEAN, INT32, BackendTensor, Execution, Operation, OperationGraph
@@ -125,13 +124,13 @@ class _Graph:
             BackendTensor(Y, (batch, heads, queries, step.v_shape[3]), tuple(step.y_strides), self.kind),
         ]
         self.operations: list[Operation] = []
-        self.numbers: dict[int, c_float] = {}
+        self.numbers: dict[int, c_float | ctypes.c_int32] = {}
         if step.mask is not None and step.mask_shape is not None:
             self.tensors.append(BackendTensor(MASK, tuple(step.mask_shape), contiguous(step.mask_shape), self.kind))
         self.number(SCALE, dnn.F32, ctypes.c_float(step.scale))
         self._next = QUERIES
 
-    def number(self, which: int, kind: int, value: Any) -> None:
+    def number(self, which: int, kind: int, value: c_float | ctypes.c_int32) -> None:
         """Add a scalar in CPU memory."""
         self.tensors.append(BackendTensor(which, (1,) * 4, (1,) * 4, kind, is_host=True))
         self.numbers[which] = value

@@ -9,15 +9,13 @@ import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import c_float, c_void_p
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.targets.cudnn.native import library as dnn
 from mirlo.targets.cudnn.native.library import CUDNN, CuDnnError, version
 
 if TYPE_CHECKING:
-    import onnx
-
-    from mirlo.passes.byoc.graph import BlockGraph
+    pass
 
 INT32, BOOLEAN = 4, 11
 """Element types in addition to those in `library`."""
@@ -77,8 +75,18 @@ class OperationGraph:
 
     tensors: tuple[BackendTensor, ...]
     operations: tuple[Operation, ...]
-    numbers: Mapping[int, c_float]
+    numbers: Mapping[int, c_float | ctypes.c_int32]
     """The values of the CPU scalars as ctypes objects."""
+
+
+CtypesValue = (
+    ctypes.c_void_p
+    | ctypes.c_int
+    | ctypes.c_int64
+    | ctypes.c_bool
+    | ctypes.Array[ctypes.c_int64]
+    | ctypes.Array[ctypes.c_void_p]
+)
 
 
 class Descriptors:
@@ -89,7 +97,7 @@ class Descriptors:
         self._library = CUDNN.load()
         self._made: list[c_void_p] = []
 
-    def make(self, kind: int, *attributes: tuple[int, int, Any]) -> c_void_p:
+    def make(self, kind: int, *attributes: tuple[int, int, CtypesValue]) -> c_void_p:
         """Return a descriptor with attributes: number, type, and a ctypes value or array."""
         made = self.new(kind)
         for number, form, value in attributes:
@@ -105,7 +113,7 @@ class Descriptors:
         self._made.append(made)
         return made
 
-    def get(self, descriptor: Any, number: int, form: int, value: Any) -> int:
+    def get(self, descriptor: c_void_p, number: int, form: int, value: CtypesValue) -> int:
         """Read an attribute into a ctypes value or array; returns its number of elements."""
         count, room = ctypes.c_int64(), len(value) if isinstance(value, ctypes.Array) else 1
         self._do(
@@ -113,13 +121,13 @@ class Descriptors:
         )
         return count.value
 
-    def count(self, descriptor: Any, number: int, form: int) -> int:
+    def count(self, descriptor: c_void_p, number: int, form: int) -> int:
         """Return the number of elements of an attribute."""
         count = ctypes.c_int64()
         self._do("GetAttribute", descriptor, number, form, ctypes.c_int64(0), ctypes.byref(count), None)
         return count.value
 
-    def _do(self, name: str, *given: Any) -> None:
+    def _do(self, name: str, *given: object) -> None:
         CUDNN.check(getattr(self._library, f"cudnnBackend{name}")(*given), self._what)
 
     def release(self) -> None:
@@ -217,7 +225,7 @@ class Execution:
         why = f" ({refused[-1]})" if refused else ""
         raise CuDnnError(f"cuDNN {version()} has no engine for {self._what}{why}")
 
-    def _engines(self, graph: BlockGraph | onnx.GraphProto, mode: int) -> list[c_void_p]:
+    def _engines(self, graph: c_void_p, mode: int) -> list[c_void_p]:
         made = self._made
         rules = made.make(
             HEURISTICS, (HEURISTICS_MODE, MODE, ctypes.c_int(mode)), (HEURISTICS_GRAPH, DESCRIPTOR, graph)
@@ -245,13 +253,13 @@ class Execution:
         self._made.release()
 
 
-def _value(handle: Any) -> int | None:
+def _value(handle: c_void_p | int | None) -> int | None:
     return handle.value if isinstance(handle, ctypes.c_void_p) else handle
 
 
-def _longs(values: Sequence[int]) -> Any:
+def _longs(values: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
     return (ctypes.c_int64 * len(values))(*values)
 
 
-def _pointers(descriptors: Sequence[c_void_p]) -> Any:
+def _pointers(descriptors: Sequence[c_void_p]) -> ctypes.Array[ctypes.c_void_p]:
     return (ctypes.c_void_p * len(descriptors))(*(made.value for made in descriptors))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from ctypes import c_void_p
-from typing import Any
 
 import numpy as np
 
@@ -48,7 +47,7 @@ class ConvolutionCall:
         self._one, self._zero, self._of_added = number(1), number(0), number(step.added is not None)
         self._chosen: dict[int, tuple[int, int]] = {}
 
-    def _do(self, name: str, *given: Any) -> None:
+    def _do(self, name: str, *given: object) -> None:
         step = self.step
         CUDNN.check(
             getattr(self._library, f"cudnn{name}")(*given), f"convolving {step.x_shape} with {step.weight_shape}"
@@ -134,5 +133,5 @@ class ConvolutionCall:
         self._made.clear()
 
 
-def _ints(values: Sequence[int]) -> Any:
+def _ints(values: Sequence[int]) -> ctypes.Array[ctypes.c_int]:
     return (ctypes.c_int * len(values))(*values)

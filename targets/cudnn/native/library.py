@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any
 
 from mirlo.targets.nvvm.library_loading import NvidiaLibrary
 
@@ -39,7 +38,7 @@ class CuDnnError(Exception):
     """The library is missing or returned an error."""
 
 
-def _why(library: Any) -> str:
+def _why(library: ctypes.CDLL) -> str:
     """Return the library's message for its last error, if the version provides one."""
     if not hasattr(library, "cudnnGetLastErrorString"):
         return ""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable, Sequence
 from ctypes import POINTER, c_float, c_int, c_int32, c_int64, c_size_t, c_uint, c_void_p
 from functools import cache
-from typing import Any
 
 from mirlo.targets.onednn.native.library import OneDnnError, load_library
 
@@ -62,7 +62,7 @@ class ExecArg(ctypes.Structure):
 _OUT = POINTER(c_void_p)
 _DIMS = POINTER(c_int64)
 _P = c_void_p
-_PROTOTYPES: dict[str, list[Any]] = {
+_PROTOTYPES: dict[str, list[type]] = {
     "dnnl_engine_create": [_OUT, c_int, c_size_t],
     "dnnl_stream_create": [_OUT, _P, c_uint],
     "dnnl_stream_destroy": [_P],
@@ -109,7 +109,7 @@ _PROTOTYPES: dict[str, list[Any]] = {
 
 
 @cache
-def functions() -> dict[str, Any]:
+def functions() -> dict[str, Callable[..., int]]:
     """Return the typed functions that return a status, by name without `dnnl_`."""
     handle = load_library().handle
     table = {}
@@ -121,7 +121,7 @@ def functions() -> dict[str, Any]:
 
 
 @cache
-def typed_library() -> Any:
+def typed_library() -> ctypes.CDLL:
     """Return the library, with types for the functions that do not return a status."""
     handle = load_library().handle
     handle.dnnl_memory_desc_get_size.argtypes, handle.dnnl_memory_desc_get_size.restype = [_P], c_size_t
@@ -140,7 +140,7 @@ class Refused(OneDnnError):
         self.status = status
 
 
-def call(name: str, *arguments: Any) -> None:
+def call(name: str, *arguments: object) -> None:
     """Call a function; a status other than success is an error."""
     status = functions()[name](*arguments)
     if status:
@@ -160,7 +160,7 @@ class Owned:
             self.pointer = 0
 
 
-def create_object(create: str, destroy: str, *arguments: Any) -> Owned:
+def create_object(create: str, destroy: str, *arguments: object) -> Owned:
     """Create an object: the function's first parameter receives it."""
     out = c_void_p()
     call(create, ctypes.byref(out), *arguments)
@@ -168,7 +168,7 @@ def create_object(create: str, destroy: str, *arguments: Any) -> Owned:
     return Owned(out.value, destroy)
 
 
-def dims(values: Any) -> Any:
+def dims(values: Sequence[int]) -> ctypes.Array[c_int64]:
     """Return an array of dims for a call."""
     return (c_int64 * len(values))(*values)
 

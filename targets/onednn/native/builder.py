@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -215,7 +214,7 @@ def attributes(post_ops: api.Owned | None = None) -> api.Owned:
     return made
 
 
-def primitive_desc(kind: str, *arguments: Any) -> api.Owned:
+def primitive_desc(kind: str, *arguments: object) -> api.Owned:
     """Create a primitive descriptor of the library."""
     return api.create_object(f"{kind}_primitive_desc_create", "primitive_desc_destroy", *arguments)
 
@@ -245,6 +244,7 @@ def reorder_now(source: PrimitiveValue, target: PrimitiveValue) -> None:
     primitive = api.create_object("primitive_create", "primitive_destroy", descriptor.pointer)
     scratchpad = aligned(bytes_of_primitive(descriptor.pointer, api.QUERY_SCRATCHPAD))
     engine = api.engine()
+    assert source.storage.array is not None and target.storage.array is not None
     places = [
         (api.SRC, source.desc.pointer, source.storage.array.ctypes.data + source.offset),
         (api.DST, target.desc.pointer, target.storage.array.ctypes.data),

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -64,7 +63,7 @@ class Compiled:
             builders = [_built(function, memories) for function in functions]
         arenas = [plan_arena(builder.storages) for builder in builders]
         scratchpad = max((step.scratchpad for b in builders for step in b.steps), default=0)
-        self._keep: list[Any] = []
+        self._keep: list[object] = []
         self.tables: dict[str, list[CallTable]] = {b.function.name: [] for b in builders}
         """By function, a table for each context."""
         for _ in range(contexts):
@@ -90,6 +89,7 @@ class Compiled:
                 storage = value.storage
                 data: int | None = None
                 if storage.kind == "constant":
+                    assert storage.array is not None
                     data = storage.array.ctypes.data + value.offset
                 elif storage.kind == "arena":
                     data = context.arena.ctypes.data + storage.offset + value.offset

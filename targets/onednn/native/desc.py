@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from mirlo.targets.onednn.native import api
 from mirlo.targets.onednn.native.library import OneDnnError
@@ -14,7 +13,7 @@ from mirlo.targets.onednn.native.library import OneDnnError
 class Desc:
     """A layout of a shape; one that is `any` is the library's to choose."""
 
-    def __init__(self, owned: Any, shape: Sequence[int], dtype: str) -> None:
+    def __init__(self, owned: api.Owned, shape: Sequence[int], dtype: str) -> None:
         self._owned = owned
         self.shape = tuple(shape)
         self.dtype = dtype

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 from collections import deque
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from mirlo.runtime.dlpack import DLTensor
 from mirlo.runtime.system import available_cores
 from mirlo.targets.onednn.native.builder import Memories
 from mirlo.targets.onednn.native.compiled import Compiled, RegionReport
-from mirlo.targets.onednn.native.trampoline import Miss, Trampoline, key_array, native_table
+from mirlo.targets.onednn.native.trampoline import Miss, Trampoline, _State, _Table, key_array, native_table
 from mirlo.targets.onednn.plan import OneDnnPlan, PrimitiveRegion
 
 MAX_CONTEXTS = 8
@@ -46,7 +45,7 @@ class OneDnnProgram:
             else:
                 state = self._trampoline.add_open(function.name, count, function.open_dims, opened.callback)
                 opened.state = state
-        self.functions: dict[str, Any] = self._trampoline.bind()
+        self.functions = self._trampoline.bind()
         """By name, `int fn(DLTensor** tensors, int64_t count)`."""
 
     @property
@@ -67,14 +66,14 @@ class OpenFunction:
         self.function = function
         self.failure = ""
         self.report: RegionReport | None = None
-        self.state: Any = None
+        self.state: _State | None = None
         self.callback = Miss(self._miss)
         self._memories = memories
         self._threads = threads
-        self._known: deque[tuple[Any, Any, Compiled]] = deque(maxlen=CACHED_FUNCTIONS)
+        self._known: deque[tuple[ctypes.Array[ctypes.c_int64], _Table, Compiled]] = deque(maxlen=CACHED_FUNCTIONS)
         """Sizes, table and what it is made of; calls take turns, so that what is dropped is not in use."""
 
-    def _miss(self, tensors: Any) -> int | None:
+    def _miss(self, tensors: int) -> int | None:
         """Build the table for new sizes when native code calls; return its address, or None."""
         try:
             shapes = ctypes.cast(tensors, ctypes.POINTER(ctypes.POINTER(DLTensor)))
@@ -85,6 +84,7 @@ class OpenFunction:
             self.failure = str(problem) or type(problem).__name__
             return None
         self._known.append((key_array(values), table, compiled))
+        assert self.state is not None
         self.state.set_entries([(keys, table) for keys, table, _ in self._known])
         self.report = compiled.reports[self.function.name]
         return ctypes.addressof(table)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -23,7 +22,7 @@ class Storage:
     bytes: int
     boundary: int = -1
     """Which array of the call it is."""
-    array: Any = None
+    array: np.ndarray | None = None
     """The array of a constant."""
     first: int = HUGE
     last: int = -1

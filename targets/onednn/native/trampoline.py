@@ -11,7 +11,6 @@ import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from mirlo.runtime.loaders import compile_llvm
 from mirlo.runtime.system import after_fork
@@ -77,7 +76,7 @@ class _State(ctypes.Structure):
         ("miss", Miss),
     ]
 
-    def set_entries(self, entries: Sequence[tuple[Any, Any]]) -> None:
+    def set_entries(self, entries: Sequence[tuple[ctypes.Array[ctypes.c_int64], _Table]]) -> None:
         """Set the known tables, each with its sizes."""
         array = (_Entry * len(entries))(*[_Entry(sizes, ctypes.pointer(table)) for sizes, table in entries])
         self.entries, self.nentries = array, len(array)
@@ -96,7 +95,7 @@ class Trampoline:
         self._shared = _Shared()
         self._states: dict[str, _State] = {}
         self._engine = compile_llvm(_text(threads, contexts, self._shared))
-        self._thunks: Any = None
+        self._thunks: object = None
         _alive.add(self)
 
     def add(self, name: str, tensors: int, tables: Sequence[CallTable]) -> None:
@@ -105,13 +104,13 @@ class Trampoline:
         array = (ctypes.POINTER(_Table) * len(pointers))(*pointers)
         self._states[name] = _State(tensors=tensors, tables=array)
 
-    def add_open(self, name: str, tensors: int, dims: Sequence[tuple[int, int, str]], miss: Any) -> _State:
+    def add_open(self, name: str, tensors: int, dims: Sequence[tuple[int, int, str]], miss: object) -> _State:
         """Add a function whose tables are made when they are needed."""
         axes = (_Axis * len(dims))(*[_Axis(tensor, axis) for tensor, axis, _ in dims])
         self._states[name] = _State(tensors=tensors, naxes=len(axes), axes=axes, miss=miss)
         return self._states[name]
 
-    def bind(self) -> dict[str, Any]:
+    def bind(self) -> dict[str, object]:
         """Return the functions that were added, by name."""
         entry = self._engine.get_function_address("entry")
         functions, self._thunks = bind_state({name: (entry, state) for name, state in self._states.items()})
@@ -134,14 +133,14 @@ def _after_fork() -> None:
 after_fork(_after_fork)
 
 
-def native_table(table: CallTable) -> Any:
+def native_table(table: CallTable) -> _Table:
     """Write the table to memory that native code reads."""
     bound = (_Bound * len(table.boundary))(*[_Bound(*row) for row in table.boundary])
     steps = (_Step * len(table.steps))(*[_Step(*row) for row in table.steps])
     return _Table(table.stream, len(bound), bound, len(steps), steps)
 
 
-def key_array(values: Sequence[int]) -> Any:
+def key_array(values: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:
     """Write sizes to memory."""
     return (ctypes.c_int64 * len(values))(*values)
 

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, partial
-from typing import Any
 
 import numpy as np
 
 from mirlo.dialects.context import graph_operations
 from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.traits import OnnxName
-from mirlo.passes.byoc.view import ExternalNode, ExternalValue
-from mirlo.passes.rules import decline
+from mirlo.passes.byoc.view import ExternalNode
+from mirlo.passes.rules import Decline, decline
 from mirlo.targets.onnx.dtypes import code_of
 from mirlo.targets.onnx.export.graph import OPSET, ExportGraph
 
-Exporter = Callable[[ExportGraph, ExternalNode], Any]
+Exporter = Callable[[ExportGraph, ExternalNode], Sequence[str] | Decline]
 """A function that adds the operator's nodes to the graph and returns the names of the results in order, or a
 decline."""
 EXPORTERS: dict[str, Exporter] = {}
@@ -48,7 +47,7 @@ def load_exporters() -> dict[str, Exporter]:
     return {name: partial(export_by_name, onnx) for name, onnx in named.items()} | EXPORTERS
 
 
-def export_by_name(onnx: OnnxName, g: ExportGraph, node: ExternalNode) -> Any:
+def export_by_name(onnx: OnnxName, g: ExportGraph, node: ExternalNode) -> Sequence[str] | Decline:
     """Export an operator as the one of ONNX that its class names, with the same operands and attributes."""
     if not onnx.domain and onnx.since > OPSET:
         return decline("the models are of an older opset", opset=OPSET, since=onnx.since)
@@ -58,11 +57,10 @@ def export_by_name(onnx: OnnxName, g: ExportGraph, node: ExternalNode) -> Any:
         lost = {n: v for n, v in given.items() if isinstance(v, float) and float(np.float32(v)) != v}
         if lost:
             return decline("ONNX's attributes are f32", **lost)
-    made = g.add(onnx, node.inputs, len(node.outputs), **given)
-    return [made] if isinstance(made, str) else made
+    return g.add_all(onnx, node.inputs, len(node.outputs), **given)
 
 
-def _plain(value: ExternalValue | str) -> Any:
+def _plain(value: object) -> object:
     """Return an attribute as ONNX stores it."""
     if isinstance(value, DType):
         return code_of(value)

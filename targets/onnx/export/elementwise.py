@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
 
 from mirlo.passes.byoc.view import ExternalNode
-from mirlo.passes.rules import decline
+from mirlo.passes.rules import Decline, decline
 from mirlo.targets.onnx.export import exports
 from mirlo.targets.onnx.export.graph import ExportGraph
 
 
 @exports("divide")
-def divide(g: ExportGraph, node: ExternalNode) -> Any:
+def divide(g: ExportGraph, node: ExternalNode) -> Sequence[str] | Decline:
     if node.output.type.dtype.kind == "int":
         return decline("providers differ in how they round quotients of signed integers")
     return [g.add("Div", node.inputs)]
@@ -56,7 +56,7 @@ def trunc(g: ExportGraph, node: ExternalNode) -> list[str]:
 
 
 @exports("floor_divide")
-def floor_divide(g: ExportGraph, node: ExternalNode) -> Any:
+def floor_divide(g: ExportGraph, node: ExternalNode) -> Sequence[str] | Decline:
     if not node.output.type.dtype.is_float:
         return decline("ONNX divides integers towards zero")
     return [g.add("Floor", [g.add("Div", node.inputs)])]
@@ -78,7 +78,7 @@ def fmod(g: ExportGraph, node: ExternalNode) -> list[str]:
 
 
 @exports("shift_left", "shift_right")
-def shift(g: ExportGraph, node: ExternalNode) -> Any:
+def shift(g: ExportGraph, node: ExternalNode) -> Sequence[str] | Decline:
     if not node.output.type.dtype.is_unsigned:
         return decline("ONNX shifts unsigned integers only")
     return [g.add("BitShift", node.inputs, direction=node.op.removeprefix("relax.shift_").upper())]
@@ -90,7 +90,7 @@ def silu(g: ExportGraph, node: ExternalNode) -> list[str]:
 
 
 @exports("shrink")
-def shrink(g: ExportGraph, node: ExternalNode) -> Any:
+def shrink(g: ExportGraph, node: ExternalNode) -> Sequence[str] | Decline:
     if node["x"].type.dtype.name in ("f32", "f16"):
         return [g.add("Shrink", [node["x"]], lambd=node["lambd"], bias=node["bias"])]
     return decline("ONNX Runtime shrinks in f32", x=str(node["x"].type))
@@ -111,14 +111,14 @@ def gelu(g: ExportGraph, node: ExternalNode) -> list[str]:
 
 
 @exports("hard_swish")
-def hard_swish(g: ExportGraph, node: ExternalNode) -> Any:
+def hard_swish(g: ExportGraph, node: ExternalNode) -> Sequence[str] | Decline:
     if node["x"].type.dtype.name == "f64":
         return decline("ONNX's hard swish has f32 in it")
     return [g.add("HardSwish", [node["x"]])]
 
 
 @exports("clip")
-def clip(g: ExportGraph, node: ExternalNode) -> Any:
+def clip(g: ExportGraph, node: ExternalNode) -> Sequence[str] | Decline:
     kind = node["x"].type.dtype
     if not kind.is_float and any(v is not None and v != int(v) for v in (node["min"], node["max"])):
         return decline("bounds of integers must be integers", min=node["min"], max=node["max"])

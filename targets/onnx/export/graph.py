@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from mirlo.passes.byoc.view import ExternalValue
 from mirlo.targets.onnx.dtypes import code_of
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     import onnx
 
 OPSET = 18
@@ -39,14 +40,14 @@ class ExportGraph:
         self.count += 1
         return f"{hint}%{self.count}"
 
-    def add(
-        self,
-        operator: str | OnnxName,
-        inputs: Sequence[ExternalValue | str | None],
-        outputs: int = 1,
-        **attributes: Any,
-    ) -> Any:
-        """Add a node, of ONNX's own domain or another; returns the name of its result, or a list of names."""
+    def add(self, operator: str | OnnxName, inputs: Sequence[ExternalValue | str | None], **attributes: object) -> str:
+        """Add a node, of ONNX's own domain or another; return the name of its result."""
+        return self.add_all(operator, inputs, 1, **attributes)[0]
+
+    def add_all(
+        self, operator: str | OnnxName, inputs: Sequence[ExternalValue | str | None], outputs: int, **attributes: object
+    ) -> list[str]:
+        """Add a node with so many results; return their names."""
         from onnx import helper
 
         called = OnnxName(operator) if isinstance(operator, str) else operator
@@ -59,9 +60,9 @@ class ExportGraph:
         self.nodes.append(helper.make_node(called.operator, names, made, name=fresh, domain=called.domain, **given))
         if called.domain:
             self.domains[called.domain] = max(called.since, self.domains.get(called.domain, 1))
-        return made[0] if outputs == 1 else made
+        return made
 
-    def array(self, array: Any) -> str:
+    def array(self, array: npt.ArrayLike) -> str:
         """Add a constant."""
         from onnx import numpy_helper
 
@@ -74,13 +75,13 @@ class ExportGraph:
         """Add a vector of i64."""
         return self.array(np.array(numbers, np.int64))
 
-    def scalar(self, number: Any, dtype: DType) -> str:
+    def scalar(self, number: npt.ArrayLike, dtype: DType) -> str:
         """Add a scalar of an element type."""
         return self.array(np.array(number, dtype.to_numpy()))
 
     def cast(self, value: ExternalValue | str, dtype: DType) -> str:
         """Add a cast to an element type."""
-        return str(self.add("Cast", [value], to=code_of(dtype)))
+        return self.add("Cast", [value], to=code_of(dtype))
 
 
 def _name(value: ExternalValue | str | None) -> str:

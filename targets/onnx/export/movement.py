@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from mirlo.dialects.core.dtypes import DType
 from mirlo.passes.byoc.view import ExternalNode
-from mirlo.passes.rules import decline
+from mirlo.passes.rules import Decline, decline
 from mirlo.targets.onnx.export import exports
 from mirlo.targets.onnx.export.graph import ExportGraph, reshape_shape
+
+if TYPE_CHECKING:
+    import numpy as np
 
 INT32_END = 2**31 - 2
 
 
 @exports("reshape")
-def reshape(g: ExportGraph, node: ExternalNode) -> Any:
+def reshape(g: ExportGraph, node: ExternalNode) -> Sequence[str] | Decline:
     shape = reshape_shape(node.output.type.shape)
     if shape is None:
         return decline("a reshape can leave one dim open", shape=str(node.output.type))
@@ -27,7 +32,7 @@ def permute(g: ExportGraph, node: ExternalNode) -> list[str]:
 
 
 @exports("expand")
-def expand(g: ExportGraph, node: ExternalNode) -> Any:
+def expand(g: ExportGraph, node: ExternalNode) -> Sequence[str] | Decline:
     if not node.output.type.is_static:
         return decline("the shape to expand to must be numbers", shape=str(node.output.type))
     return [g.add("Expand", [node["x"], g.ints(node.output.type.static_shape)])]
@@ -62,7 +67,7 @@ def strided_slice(g: ExportGraph, node: ExternalNode) -> list[str]:
 
 
 @exports("pad")
-def pad(g: ExportGraph, node: ExternalNode) -> Any:
+def pad(g: ExportGraph, node: ExternalNode) -> Sequence[str] | Decline:
     if node["mode"] == "wrap":
         return decline("pads wrap around since operator set 19 only")
     value = g.scalar(node["value"], node["x"].type.dtype) if node["mode"] == "constant" else None
@@ -82,12 +87,11 @@ def stack(g: ExportGraph, node: ExternalNode) -> list[str]:
 
 
 @exports("split")
-def split(g: ExportGraph, node: ExternalNode) -> Any:
+def split(g: ExportGraph, node: ExternalNode) -> Sequence[str] | Decline:
     sizes = [dim for dim in node["sizes"] if isinstance(dim, int)]
     if len(sizes) != len(node["sizes"]):
         return decline("the sizes of a split must be numbers", sizes=str(node["sizes"]))
-    made = g.add("Split", [node["x"], g.ints(sizes)], outputs=len(sizes), axis=node["axis"])
-    return [made] if len(sizes) == 1 else made
+    return g.add_all("Split", [node["x"], g.ints(sizes)], len(sizes), axis=node["axis"])
 
 
 @exports("depth_to_space")
@@ -105,7 +109,7 @@ def tri(g: ExportGraph, node: ExternalNode) -> list[str]:
     return [g.add("Trilu", [node["x"], g.array(_i64(node["k"]))], upper=int(node["upper"]))]
 
 
-def _i64(number: int) -> Any:
+def _i64(number: int) -> np.ndarray:
     import numpy as np
 
     return np.array(number, np.int64)
@@ -128,7 +132,7 @@ def gather_nd(g: ExportGraph, node: ExternalNode) -> list[str]:
 
 
 @exports("scatter_elements")
-def scatter_elements(g: ExportGraph, node: ExternalNode) -> Any:
+def scatter_elements(g: ExportGraph, node: ExternalNode) -> Sequence[str] | Decline:
     if node["x"].type.dtype.name == "f16":
         # Creating a session succeeds all the same: the missing kernel shows at run time only.
         return decline("ONNX Runtime does not scatter f16 on the CPU")
@@ -148,7 +152,7 @@ def one_hot(g: ExportGraph, node: ExternalNode) -> list[str]:
     return [g.add("OneHot", [node["indices"], depth, node["values"]], axis=node["axis"])]
 
 
-def _dtype(name: str) -> Any:
+def _dtype(name: str) -> DType:
     from mirlo.dialects.core.dtypes import dtype
 
     return dtype(name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from mirlo.targets.onnx.export.graph import ExportGraph, reshape_shape
 
 
 @exports("matmul")
-def matmul(g: ExportGraph, node: ExternalNode) -> Any:
+def matmul(g: ExportGraph, node: ExternalNode) -> Sequence[str] | Decline:
     sides = [_transposed(g, node[name], node[f"transpose_{name}"]) for name in ("lhs", "rhs")]
     wide, given = node["out_dtype"], node["lhs"].type.dtype
     if wide is None or wide is given:
@@ -27,7 +27,7 @@ def _transposed(g: ExportGraph, value: ExternalValue, swap: bool) -> ExternalVal
     if not swap:
         return value
     order = list(range(value.type.rank))
-    return str(g.add("Transpose", [value], perm=[*order[:-2], order[-1], order[-2]]))
+    return g.add("Transpose", [value], perm=[*order[:-2], order[-1], order[-2]])
 
 
 @exports("einsum")
@@ -35,7 +35,7 @@ def einsum(g: ExportGraph, node: ExternalNode) -> list[str]:
     return [g.add("Einsum", node["xs"], equation=node["equation"])]
 
 
-def _window(node: ExternalNode) -> dict[str, Any]:
+def _window(node: ExternalNode) -> dict[str, object]:
     """Return the attributes that convolutions and pools share, with defaults for absent ones."""
     return {
         "strides": node["strides"] or None, "pads": node["padding"] or None, "dilations": node["dilations"] or None,
@@ -50,7 +50,7 @@ def _require_layout(node: ExternalNode) -> Decline | None:
 
 
 @exports("conv")
-def conv(g: ExportGraph, node: ExternalNode) -> Any:
+def conv(g: ExportGraph, node: ExternalNode) -> Sequence[str] | Decline:
     if node["out_dtype"] is not None and node["out_dtype"] is not node["x"].type.dtype:
         return decline("ONNX convolves in the operands' own type", wanted=node["out_dtype"].name)
     inputs = [node["x"], node["weight"], node["bias"]]
@@ -58,14 +58,14 @@ def conv(g: ExportGraph, node: ExternalNode) -> Any:
 
 
 @exports("conv_transpose")
-def conv_transpose(g: ExportGraph, node: ExternalNode) -> Any:
+def conv_transpose(g: ExportGraph, node: ExternalNode) -> Sequence[str] | Decline:
     inputs, more = [node["x"], node["weight"], node["bias"]], node["output_padding"] or None
     attributes = {**_window(node), "group": node["groups"], "output_padding": more}
     return _require_layout(node) or [g.add("ConvTranspose", inputs, **attributes)]
 
 
 @exports("max_pool", "avg_pool", "lp_pool", "max_pool_with_indices")
-def pool(g: ExportGraph, node: ExternalNode) -> Any:
+def pool(g: ExportGraph, node: ExternalNode) -> Sequence[str] | Decline:
     operator = {"relax.avg_pool": "AveragePool", "relax.lp_pool": "LpPool"}.get(node.op, "MaxPool")
     attributes = {**_window(node), "kernel_shape": node["kernel"], "ceil_mode": int(node["ceil_mode"])}
     if operator == "AveragePool":
@@ -76,12 +76,12 @@ def pool(g: ExportGraph, node: ExternalNode) -> Any:
     if operator == "LpPool":
         attributes["p"] = node["p"]
     if len(node.outputs) == 2:
-        return list(g.add(operator, [node["x"]], outputs=2, storage_order=node["storage_order"], **attributes))
+        return g.add_all(operator, [node["x"]], 2, storage_order=node["storage_order"], **attributes)
     return _require_layout(node) or [g.add(operator, [node["x"]], **attributes)]
 
 
 @exports("resize")
-def resize(g: ExportGraph, node: ExternalNode) -> Any:
+def resize(g: ExportGraph, node: ExternalNode) -> Sequence[str] | Decline:
     attributes = {
         "mode": node["mode"], "coordinate_transformation_mode": node["coordinates"], "nearest_mode": node["nearest"],
         "cubic_coeff_a": node["cubic_coeff"], "exclude_outside": int(node["exclude_outside"]),
@@ -97,7 +97,7 @@ def resize(g: ExportGraph, node: ExternalNode) -> Any:
 
 
 @exports("grid_sample")
-def grid_sample(g: ExportGraph, node: ExternalNode) -> Any:
+def grid_sample(g: ExportGraph, node: ExternalNode) -> Sequence[str] | Decline:
     mode = {"linear": "bilinear", "cubic": "bicubic"}.get(node["mode"], node["mode"])
     attributes = {"mode": mode, "padding_mode": node["padding_mode"], "align_corners": int(node["align_corners"])}
     if node["x"].type.rank != 4:
@@ -106,7 +106,7 @@ def grid_sample(g: ExportGraph, node: ExternalNode) -> Any:
 
 
 @exports("attention")
-def attention(g: ExportGraph, node: ExternalNode) -> Any:
+def attention(g: ExportGraph, node: ExternalNode) -> Sequence[str] | Decline:
     """Export attention as its parts; providers fuse it again."""
     query, key, value, mask = (node[name] for name in ("query", "key", "value", "mask"))
     kind = query.type.dtype
@@ -142,7 +142,7 @@ def attention(g: ExportGraph, node: ExternalNode) -> Any:
 
 
 @exports("quantize", "dequantize")
-def quantize(g: ExportGraph, node: ExternalNode) -> Any:
+def quantize(g: ExportGraph, node: ExternalNode) -> Sequence[str] | Decline:
     if node["block"]:
         return decline("blocks have scales since operator set 21 only", block=node["block"])
     down = node.op == "relax.quantize"
@@ -159,7 +159,7 @@ def quantize(g: ExportGraph, node: ExternalNode) -> Any:
     return [g.add(operator, [node["x"], node["scale"], zero], axis=axis)]
 
 
-def _zeros(g: ExportGraph, scale: ExternalValue, quantized: ExternalValue) -> Any:
+def _zeros(g: ExportGraph, scale: ExternalValue, quantized: ExternalValue) -> str | Decline:
     """Return the zero point, which determines the quantized type."""
     shape = reshape_shape(scale.type.shape)
     if shape is None or -1 in shape:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from mirlo.passes.byoc.view import ExternalNode
-from mirlo.passes.rules import decline
+from mirlo.passes.rules import Decline, decline
 from mirlo.targets.onnx.export import exports
 from mirlo.targets.onnx.export.graph import ExportGraph
 
 
 @exports("layer_norm")
-def layer_norm(g: ExportGraph, node: ExternalNode) -> Any:
+def layer_norm(g: ExportGraph, node: ExternalNode) -> Sequence[str] | Decline:
     x, scale, axis = node["x"], node["scale"], node["axis"] % node["x"].type.rank
     normalized = x.type.shape[axis:]
     if not all(isinstance(dim, int) for dim in normalized):
@@ -36,7 +36,7 @@ def rms_norm(g: ExportGraph, node: ExternalNode) -> list[str]:
 
 
 @exports("batch_norm")
-def batch_norm(g: ExportGraph, node: ExternalNode) -> Any:
+def batch_norm(g: ExportGraph, node: ExternalNode) -> Sequence[str] | Decline:
     if node["axis"] % node["x"].type.rank != 1:
         return decline("ONNX normalizes along axis 1", axis=node["axis"])
     return [g.add("BatchNormalization", node.inputs, epsilon=node["epsilon"])]
@@ -48,7 +48,7 @@ def instance_norm(g: ExportGraph, node: ExternalNode) -> list[str]:
 
 
 @exports("group_norm")
-def group_norm(g: ExportGraph, node: ExternalNode) -> Any:
+def group_norm(g: ExportGraph, node: ExternalNode) -> Sequence[str] | Decline:
     """Export groups as channels of an instance normalization, then apply scale and bias per channel."""
     x, groups, kind = node["x"], node["groups"], node["x"].type.dtype
     ones, zeros = (g.array(np.full(groups, number, kind.to_numpy())) for number in (1, 0))

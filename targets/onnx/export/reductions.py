@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
 from mirlo.passes.byoc.view import ExternalNode
-from mirlo.passes.rules import decline
+from mirlo.passes.rules import Decline, decline
 from mirlo.targets.onnx.export import exports
 from mirlo.targets.onnx.export.graph import ExportGraph
 
@@ -24,7 +24,7 @@ def _axes(g: ExportGraph, node: ExternalNode) -> str | None:
 
 
 @exports(*REDUCTIONS)
-def reduce(g: ExportGraph, node: ExternalNode) -> Any:
+def reduce(g: ExportGraph, node: ExternalNode) -> Sequence[str] | Decline:
     if node["x"].type.dtype.is_bool:
         return _of_bools(g, node, REDUCTIONS[node.op.removeprefix("relax.")])
     if node["axes"] == ():
@@ -34,11 +34,11 @@ def reduce(g: ExportGraph, node: ExternalNode) -> Any:
 
 
 @exports("reduce_any", "reduce_all")
-def reduce_bools(g: ExportGraph, node: ExternalNode) -> Any:
+def reduce_bools(g: ExportGraph, node: ExternalNode) -> Sequence[str] | Decline:
     return _of_bools(g, node, "ReduceMax" if node.op == "relax.reduce_any" else "ReduceMin")
 
 
-def _of_bools(g: ExportGraph, node: ExternalNode, operator: str) -> Any:
+def _of_bools(g: ExportGraph, node: ExternalNode, operator: str) -> Sequence[str] | Decline:
     from mirlo.dialects.core.dtypes import dtype
 
     if node["axes"] == ():
@@ -64,7 +64,7 @@ def cumsum(g: ExportGraph, node: ExternalNode) -> list[str]:
 @exports("topk")
 def topk(g: ExportGraph, node: ExternalNode) -> list[str]:
     attributes = {name: int(node[name]) for name in ("axis", "largest", "sorted")}
-    return list(g.add("TopK", [node["x"], g.ints([node["k"]])], outputs=2, **attributes))
+    return g.add_all("TopK", [node["x"], g.ints([node["k"]])], 2, **attributes)
 
 
 @exports("softmax", "log_softmax", "hardmax")
