@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from mirlo.dialects.bindings import ir
 from mirlo.passes.byoc.codegen import generator_of
 from mirlo.passes.code_forms import KernelText
@@ -14,8 +12,6 @@ from mirlo.runtime.loaders import llvm_host
 from mirlo.targets.c.compiler import compile_object, find_compiler
 from mirlo.targets.c.model import ENTRY, HEAD, print_model
 from mirlo.targets.planned import add_polls, add_ticks, find_main, kernel_rows, run_time_facts, signature_of
-
-if TYPE_CHECKING:
 
 SOURCE = "source"
 """The form of code, and the loader, of C source."""
