@@ -23,7 +23,7 @@ from mirlo.passes.schedule.loops import index
 from mirlo.runtime.artifact import KernelInfo, TensorSpec
 
 
-def find_main(module: ir.Module) -> ir.Operation:
+def find_main(module: ir.Module | ir.OpView) -> ir.Operation:
     """Return the function that is compiled; raise an error if the module is not planned."""
     for op in module.body.operations:
         if op.operation.name == "func.func" and not is_prim_func(op) and op.operation.regions[0].blocks:
@@ -73,7 +73,7 @@ def signature_of(main: ir.Operation) -> ModelSignature:
     }
 
 
-def run_time_facts(main: ir.Operation, module: ir.Module) -> dict[str, Any]:
+def run_time_facts(main: ir.Operation, module: ir.Module | ir.OpView) -> dict[str, Any]:
     """Return the metadata of an artifact about dynamic sizes, run-time functions and aliases."""
     facts: dict[str, bool | list[str]] = {
         key.removeprefix("relax."): [ir.StringAttr(text).value for text in ir.ArrayAttr(main.attributes[key])]
@@ -112,7 +112,7 @@ def _is_kernel_call(op: ir.Operation) -> bool:
     )
 
 
-def kernel_rows(main: ir.Operation, module: ir.Module) -> list[KernelInfo]:
+def kernel_rows(main: ir.Operation, module: ir.Module | ir.OpView) -> list[KernelInfo]:
     """Return a row per call, for profiles."""
     functions = {symbol_name(f): f.operation for f in module.body.operations}
     found = []
@@ -138,7 +138,7 @@ def _bytes(kind: ir.Type) -> int:
     return buffer_bytes(kind) if isinstance(kind, ir.MemRefType) and list(kind.shape) != [UNBOUNDED] else 0
 
 
-def add_ticks(main: ir.Operation, module: ir.Module, kernels: int) -> None:
+def add_ticks(main: ir.Operation, module: ir.Module | ir.OpView, kernels: int) -> None:
     """Let main record ticks before the first call and after each, in a profile that is its last argument."""
     if not kernels:
         return
@@ -163,7 +163,7 @@ def add_ticks(main: ir.Operation, module: ir.Module, kernels: int) -> None:
                 _tick(profile, slot + 1)
 
 
-def add_polls(module: ir.Module) -> bool:
+def add_polls(module: ir.Module | ir.OpView) -> bool:
     """Let loops of unknown length ask after each iteration whether the call is to end; return whether there are any."""
     functions = [op.operation for op in module.body.operations if op.operation.name == "func.func"]
     loops = [loop for function in functions if not is_prim_func(function) for loop in _unbounded_loops(function)]

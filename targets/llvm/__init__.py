@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from mirlo.passes.code_forms import CodeForm
+from mirlo.passes.code_forms import CodeForm, KernelText
 from mirlo.passes.figures import Figures
 from mirlo.passes.targets import CompileOptions, Target
 
@@ -38,7 +38,7 @@ def _to_dialect(options: CompileOptions | None = None) -> str:
     )
 
 
-def _code(module: ir.Module, options: CompileOptions) -> Any:
+def _code(module: ir.Module, options: CompileOptions) -> Sequence[KernelText]:
     from mirlo.targets.llvm.emit import kernel_code
 
     return kernel_code(module, options)

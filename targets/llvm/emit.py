@@ -32,7 +32,7 @@ from mirlo.targets.planned import (
 )
 
 
-def emit(module: Any, options: CompileOptions) -> Artifact:
+def emit(module: ir.Module, options: CompileOptions) -> Artifact:
     """Compile a module that went through the target's pipeline. The module is consumed.
 
     Kernels in the cache are not compiled again; up to `jobs` processes (None: as many as useful) compile the others.
@@ -80,7 +80,7 @@ class PreparedModule:
     entry: EntryInterface
 
 
-def prepare_module(module: Any) -> PreparedModule:
+def prepare_module(module: ir.Module | ir.OpView) -> PreparedModule:
     """Add what a planned module needs to be called, drop what does not affect code, and return its interface."""
     main = find_main(module)
     signature = signature_of(main)
@@ -101,7 +101,7 @@ def loadable_on(processor: Processor) -> dict[str, list[str] | str]:
     return {"triple": processor.triple, "features": list(processor.features)}
 
 
-def _drop_argument_facts(module: ir.Module) -> None:
+def _drop_argument_facts(module: ir.Module | ir.OpView) -> None:
     """Drop the names and types of the user's tensors, which do not affect the code: models then share cached code."""
     for op in module.body.operations:
         attributes = op.operation.attributes

@@ -57,7 +57,7 @@ def round_once(module: ir.Module, kinds: Sequence[str]) -> None:
                 _replace(op, b.emit("arith.truncf", kind, _odd_f32(b, x)))
 
 
-def _expand_conversion(op: Any, kinds: Sequence[str]) -> None:
+def _expand_conversion(op: ir.Operation, kinds: Sequence[str]) -> None:
     b, (x,) = _builder(op)
     kind = _element(op.results[0])
     with ir.InsertionPoint(op), op.location:
@@ -71,7 +71,7 @@ def _expand_conversion(op: Any, kinds: Sequence[str]) -> None:
             op.attributes["fastmath"] = ir.Attribute.parse("#arith.fastmath<none>")
 
 
-def _builder(op: Any) -> tuple[ValueBuilder, list[Num]]:
+def _builder(op: ir.Operation) -> tuple[ValueBuilder, list[Num]]:
     kind = op.results[0].type
     b = ValueBuilder(tuple(kind.shape) if isinstance(kind, ir.VectorType) else None)
     return b, [b.num(operand) for operand in op.operands]
@@ -82,7 +82,7 @@ def _element(value: ir.Value) -> str:
     return str(kind.element_type if isinstance(kind, ir.VectorType) else kind)
 
 
-def _replace(op: Any, made: Num) -> None:
+def _replace(op: ir.Operation, made: Num) -> None:
     op.results[0].replace_all_uses_with(made.value)
     op.erase()
 
@@ -132,10 +132,10 @@ def _odd_f32(b: ValueBuilder, x: Num) -> Num:
 def move_as_integers(module: ir.Module, kinds: Sequence[str]) -> None:
     """Replace these types in a module of the LLVM dialect, without arithmetic on them, by i16."""
     mover = _Mover(kinds)
-    operations: list[Any] = []
+    operations: list[ir.Operation] = []
 
-    def visit(operation: ir.Operation | ir.OpView) -> Any:
-        operations.append(operation)
+    def visit(operation: ir.Operation | ir.OpView) -> ir.WalkResult:
+        operations.append(operation.operation)
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(visit)
@@ -170,7 +170,7 @@ class _Mover:
         # contains no names.
         return ir.Type.parse(self.names.sub("i16", text))
 
-    def attribute(self, attribute: ir.Attribute) -> Any | None:
+    def attribute(self, attribute: ir.Attribute) -> ir.Attribute | None:
         """Return the attribute with i16 in place of the types; None if it contains none."""
         if isinstance(attribute, ir.TypeAttr):
             text = str(attribute.value)

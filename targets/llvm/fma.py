@@ -9,14 +9,13 @@ few kernels do. bf16 is computed in f32, as LLVM does where there are instructio
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.lower.calls import find
 from mirlo.passes.lower.values import Num, ValueBuilder
 
 
-def expand_fma(root: Any, kinds: Collection[str]) -> None:
+def expand_fma(root: ir.Module | ir.OpView, kinds: Collection[str]) -> None:
     """Replace every `math.fma` of these element types that code can compute without a function call."""
     if not kinds:
         return

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.targets.llvm.cpus import ARM, BASE, CPUS, RISCV, USED, WASM, X86, Cpu, arch_of
 from mirlo.targets.llvm.machine import PRESETS, Machine, MachineError
@@ -92,7 +92,7 @@ def threads_of(options: CompileOptions | None) -> int:
     return parse_options(getattr(options, "target_options", "")).threads or int(getattr(options, "threads", 1))
 
 
-def machine_for(options: Any) -> Machine:
+def machine_for(options: CompileOptions | tuple[str, ...] | None) -> Machine:
     """Return the machine that the options of a compilation describe."""
     return parse_options(getattr(options, "target_options", "")).machine
 

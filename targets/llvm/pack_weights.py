@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -137,7 +137,7 @@ class Panels:
         return shape if order.group == 1 else (*shape[:-2], shape[-2] // order.group, order.width, order.group)
 
     @property
-    def map(self) -> Any:
+    def map(self) -> ir.AffineMap:
         exprs, order = list(self.operand.map.results), self.order
         cut, width = exprs[order.columns], ir.AffineExpr.get_constant(order.width)
         panel, column = ir.AffineExpr.get_floor_div(cut, width), ir.AffineExpr.get_mod(cut, width)

@@ -17,7 +17,6 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from mirlo.passes.registry import PassError
 from mirlo.runtime.locks import make_lock
@@ -48,18 +47,20 @@ class CompileTask:
 class _Process:
     """A worker process, used by one thread at a time."""
 
-    popen: Any
-    lock: Any = field(default_factory=make_lock)
+    popen: subprocess.Popen[bytes]
+    lock: threading.Lock = field(default_factory=make_lock)
 
     def tell(self, task: CompileTask, settings: CodeSettings) -> None:
         """Send a task; `answer` returns the results in the same order."""
         try:
+            assert self.popen.stdin is not None
             send(self.popen.stdin, (task.text, settings, task.entry))
         except OSError:
             raise self._ended(task) from None
 
     def answer(self, task: CompileTask) -> bytes:
         try:
+            assert self.popen.stdout is not None
             content, problem = receive(self.popen.stdout)
         except (OSError, EOFError):
             raise self._ended(task) from None

@@ -6,14 +6,13 @@ LLVM otherwise calls a function of the C library for each lane, of which some li
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.lower.calls import find_all
 from mirlo.passes.lower.values import Num, ValueBuilder
 
 
-def expand_rounding(root: Any) -> None:
+def expand_rounding(root: ir.Module | ir.OpView) -> None:
     """Replace every rounding of f32 and f64 to an integer."""
     for name, found in find_all(root, *_OF).items():
         for op in found:

@@ -8,7 +8,7 @@ unroll factor in vectors, and the elements of a vector.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.surgery import enclosing
@@ -55,7 +55,7 @@ F32_BYTES = 4
 """Bytes of the elements that lanes are offered for: half of a vector, and two."""
 
 
-def space(function: Any, options: Any = None) -> list[dict[str, int]]:
+def space(function: ir.Operation | ir.OpView, options: CompileOptions | None = None) -> list[dict[str, int]]:
     """Return the tuning space of a prim function in tensor form, or of a convolution; empty if there are no choices."""
     from mirlo.targets.llvm.schedule.blocked import plan_blocked
 
@@ -118,7 +118,7 @@ def _product_plan(view: PrimView, machine: Machine) -> RegisterTilePlan | Declin
     return plan_of(view.blocks, frozenset(view.returned), machine, _constants(view))
 
 
-def _constants(view: PrimView) -> list[Any]:
+def _constants(view: PrimView) -> list[ir.Value]:
     """Return the parameters for which every call in the module passes a constant."""
     sites = calls_of(enclosing(view.op, "builtin.module")).get(view.name, [])
     constant = [all(is_constant(site.operands[i]) for site in sites) for i in range(len(view.arguments))]

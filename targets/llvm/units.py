@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from mirlo.dialects.bindings import PACKAGE, ir
 from mirlo.dialects.core.symbols import symbol_name
@@ -65,7 +64,9 @@ class Unit:
     """The operations in the text of a kernel."""
 
 
-def split(module: Any, entry: EntryInterface, settings: CodeSettings, apart: bool | None = None) -> list[Unit]:
+def split(
+    module: ir.Module | ir.OpView, entry: EntryInterface, settings: CodeSettings, apart: bool | None = None
+) -> list[Unit]:
     """Return the units of a module: the one with `main` first, then each kernel once.
 
     Small kernels share a unit; with `apart` none do, with `apart=False` all kernels are in one.

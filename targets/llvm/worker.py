@@ -12,21 +12,21 @@ import pickle
 import queue
 import struct
 import threading
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 IDLE_SECONDS = 60.0
 """Seconds without a task after which the process ends."""
 LENGTH = struct.Struct("<Q")
 
 
-def send(stream: BinaryIO, message: Any) -> None:
+def send(stream: IO[bytes], message: object) -> None:
     """Write one message."""
     content = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
     stream.write(LENGTH.pack(len(content)) + content)
     stream.flush()
 
 
-def receive(stream: BinaryIO) -> Any:
+def receive(stream: IO[bytes]) -> Any:
     """Read one message; raise EOFError at the end of the stream."""
     head = _exactly(stream, LENGTH.size)
     if not head:
@@ -38,7 +38,7 @@ def receive(stream: BinaryIO) -> Any:
     return pickle.loads(content)
 
 
-def _exactly(stream: BinaryIO, size: int) -> bytes:
+def _exactly(stream: IO[bytes], size: int) -> bytes:
     """Read `size` bytes, or fewer at the end of the stream."""
     # One read of a pipe returns what it holds at the moment, which is less than a large message.
     content = bytearray()
@@ -82,7 +82,7 @@ def main() -> None:
         send(answers, answer)
 
 
-def _read_all(stream: BinaryIO, coming: queue.SimpleQueue[Any]) -> None:
+def _read_all(stream: IO[bytes], coming: queue.SimpleQueue[Any]) -> None:
     """Put each task into a queue, then None."""
     try:
         while True:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.passes.lower.expansions.flatten import is_flat, lower_flattened
+from mirlo.passes.lower.num import Num
 from mirlo.passes.lower.values import ValueBuilder
-from mirlo.passes.rules import decline, intrinsic
+from mirlo.passes.rules import Decline, decline, intrinsic
 
 if TYPE_CHECKING:
     from mirlo.passes.lower.intrinsics import IntrinsicCall
@@ -20,7 +21,7 @@ NATIVE = {
 
 
 @intrinsic(*NATIVE, target="llvm")
-def saturating(op: IntrinsicCall, b: ValueBuilder) -> Any:
+def saturating(op: IntrinsicCall, b: ValueBuilder) -> Num | Decline:
     """Lower to one instruction, on scalars and one-dimensional vectors."""
     if op.dtype == "index":
         return decline("has no form on index", dtype=op.dtype)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.lower.values import Num, ValueBuilder
@@ -31,7 +30,7 @@ def can_scale(b: ValueBuilder, kind: str, machine: Machine) -> bool:
 def scale_by_power(b: ValueBuilder, x: Num, whole: Num) -> Num:
     """Emit x · 2^whole, rounded once; underflow and overflow cost nothing extra."""
 
-    def call(x: ir.Value, whole: ir.Value) -> Any:
+    def call(x: ir.Value, whole: ir.Value) -> ir.Value:
         return _call("scalef", x, [whole, x, *_every_lane(x)])
 
     return _by_register(b, call, x, whole)
@@ -40,7 +39,7 @@ def scale_by_power(b: ValueBuilder, x: Num, whole: Num) -> Num:
 def limited_size(b: ValueBuilder, x: Num, limit: float) -> Num:
     """Emit x if |x| is at most the limit, else the limit with the sign of x; for NaN, the limit."""
 
-    def call(x: ir.Value, bound: ir.Value) -> Any:
+    def call(x: ir.Value, bound: ir.Value) -> ir.Value:
         control = _constant(ir.IntegerAttr.get(ir.IntegerType.get_signless(32), _SMALLER_WITH_SIGN_OF_FIRST))
         return _call("range", x, [bound, control, x, *_every_lane(x)])
 
@@ -50,7 +49,7 @@ def limited_size(b: ValueBuilder, x: Num, limit: float) -> Num:
 def fraction_to_nearest(b: ValueBuilder, x: Num) -> Num:
     """Emit x minus the nearest integer (halves: the even one); 0 for infinities."""
 
-    def call(x: ir.Value) -> Any:
+    def call(x: ir.Value) -> ir.Value:
         control = _constant(ir.IntegerAttr.get(ir.IntegerType.get_signless(32), _TO_EVEN_QUIETLY))
         return _call("reduce", x, [control, x, *_every_lane(x)])
 

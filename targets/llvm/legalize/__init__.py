@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
+from mirlo.dialects.bindings import ir
 from mirlo.passes.legalize.attention import fused_attention
-from mirlo.passes.rules import legalize
+from mirlo.passes.rules import Decline, legalize
 from mirlo.targets.llvm.legalize import joins, sorting, trees
+
+if TYPE_CHECKING:
+    from mirlo.passes.legalize.builder import LegalizeBuilder
 
 __all__ = ["attention", "joins", "sorting", "trees"]
 
 
 @legalize("relax.attention", "relax.attention_with_sinks", target="llvm", name="fused")
-def attention(op: Any, b: Any) -> Any:
+def attention(op: ir.OpView, b: LegalizeBuilder) -> ir.Value | Decline:
     """Legalize to one prim function, which the schedule `blocked` computes a block of rows at a time."""
     return fused_attention(op, b)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir, vector
 from mirlo.dialects.core import dims as D
@@ -74,7 +74,7 @@ def _copy(source: ir.Value, read: ir.Value, target: ir.Value, written: ir.Value,
     """Copy contiguous elements, as many as vectors have that fill a cache line at a time."""
     element = source.type.element_type
 
-    def step(starts: Sequence[int], width: int, active: int, carried: list[Any]) -> list[Any]:
+    def step(starts: Sequence[int | ir.Value], width: int, active: int, carried: list[ir.Value]) -> list[ir.Value]:
         kind = ir.VectorType.get([width], element)
         loaded = [create("vector.load", kind, source, plus(read, at)) for at in starts]
         for at, value in zip(starts, loaded, strict=True):

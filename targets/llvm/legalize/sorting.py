@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
@@ -39,7 +39,7 @@ def sort(op: ir.OpView, b: LegalizeBuilder) -> ir.Value | Decline:
         rows = _Rows(loops, size, element.bits)
         for at in loops.nest([*shape[:axis], *shape[axis + 1 :]], parallel=True):
 
-            def place(i: Expr, at: Sequence[Any] = at) -> list[Any]:
+            def place(i: Expr, at: Sequence[Expr] = at) -> list[Expr]:
                 return [*at[:axis], i, *at[axis:]]
 
             rows.clear()

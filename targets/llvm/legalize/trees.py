@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
@@ -46,11 +46,11 @@ class _Kernel:
     op: ir.OpView
     loops: LoopBuilder
     x: Buffer
-    thresholds: Any
+    thresholds: Buffer
     nodes: Buffer
     roots: Buffer
     weights: Buffer
-    output: Any
+    output: Buffer
 
     def add_groups_of_rows(self, rows: Dim, trees: int) -> None:
         """Compute all rows, each tree for several rows at a time."""

@@ -12,7 +12,6 @@ import dataclasses
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
 
 from mirlo.dialects.bindings import ir, scf
 from mirlo.dialects.core import dims as D
@@ -29,7 +28,7 @@ from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup
-from mirlo.passes.schedule.buffers import BufferFunction
+from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts
 from mirlo.passes.schedule.loops import index
 from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
 from mirlo.targets.llvm.machine import Machine
@@ -152,11 +151,11 @@ class _Mover:
 
     plan: RegisterTilePlan
     row_axis: LoopAxis | None
-    local: Collection[Any]
+    local: Collection[ir.Value]
     kept_rows: Mapping[ir.Value, Dim]
     """Elements per row of each value of a block, if a block's rows do not begin at the first stored row."""
 
-    def form(self, value: Any, form: IndexExpr) -> IndexExpr:
+    def form(self, value: ir.Value, form: IndexExpr) -> IndexExpr:
         if value not in self.local:
             return self.outside(form)
         rows = set() if self.row_axis is None else {self.row_axis.id}
@@ -265,7 +264,7 @@ def blocked(kernel: Kernel, context: ScheduleContext) -> ir.OpView | Decline:
         return plan
     single = _plan_one_row(kernel, plan, threads, group.machine)
     buffers = BufferFunction(kernel.view)
-    facts: dict[str, Any] = {"rule": "blocked", **plan.describe()}
+    facts: ScheduleFacts = {"rule": "blocked", **plan.describe()}
     if single is None:
         choices = {BLOCK_ROWS: plan.block} if isinstance(plan.block, int) else {}
         return buffers.build(lambda: plan.emit(TensorBuffers(buffers)), facts, choices)

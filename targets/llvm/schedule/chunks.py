@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import overload
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
@@ -21,7 +21,7 @@ TRAPPING = tuple(
 _HEAVY = 12
 """The cost of an intrinsic, in plain operations."""
 
-Step = Callable[[Sequence[Any], int, int, list[Any]], list[Any]]
+Step = Callable[[Sequence[int | ir.Value], int, int, list[ir.Value]], list[ir.Value]]
 """Takes the start of each of some vectors (an integer or a value), their lanes, the active lanes, and the values
 carried from vector to vector; returns the carried values."""
 
@@ -38,17 +38,20 @@ class OpenChunks:
     def has_narrow_tail(self) -> bool:
         return self.lanes > 1 and self.extent // self.lanes * self.lanes != self.extent
 
-    def emit(self, step: Step, carried: list[Any], parallel: bool = False, limit: Any = None) -> list[Any]:
+    def emit(
+        self, step: Step, carried: list[ir.Value], parallel: bool = False, limit: ir.Value | None = None
+    ) -> list[ir.Value]:
         """Emit all vectors of the loop, or those before a limit."""
-        lanes, at = self.lanes, 0
+        lanes = self.lanes
+        at: Dim = 0
         widths = [(lanes, self.unroll)] + [(lanes >> i, 1) for i in range(lanes.bit_length())]
         for width, count in widths:
             together = width * count
-            end: Any = self.extent // together * together
+            end = self.extent // together * together
             if end == at:
                 continue
 
-            def whole(first: ir.Value, *held: ir.Value, width: int = width, count: int = count) -> list[Any]:
+            def whole(first: ir.Value, *held: ir.Value, width: int = width, count: int = count) -> list[ir.Value]:
                 return step([plus(first, u * width) for u in range(count)], width, width, list(held))
 
             stop = end if limit is None else create("arith.minsi", limit.type, limit, index(end))
@@ -81,11 +84,11 @@ class Chunks:
         """Return whether some vectors of the tail have fewer lanes."""
         return any(lanes != self.lanes for _, lanes, _ in self.rest)
 
-    def emit(self, step: Step, carried: list[Any], parallel: bool = False) -> list[Any]:
+    def emit(self, step: Step, carried: list[ir.Value], parallel: bool = False) -> list[ir.Value]:
         """Emit all vectors of the loop."""
         lanes, unroll = self.lanes, self.unroll
 
-        def whole(first: int | ir.Value, held: list[ir.Value]) -> list[Any]:
+        def whole(first: int | ir.Value, held: list[ir.Value]) -> list[ir.Value]:
             return step([plus(first, u * lanes) for u in range(unroll)], lanes, lanes, held)
 
         if self.main == lanes * unroll:
@@ -117,14 +120,26 @@ class Chunks:
         return carried
 
 
-def plus(start: Any, by: Any) -> Any:
+@overload
+def plus(start: int, by: int) -> int: ...
+
+
+@overload
+def plus(start: ir.Value, by: int | ir.Value) -> ir.Value: ...
+
+
+@overload
+def plus(start: int, by: ir.Value) -> ir.Value: ...
+
+
+def plus(start: int | ir.Value, by: int | ir.Value) -> int | ir.Value:
     """Return the sum of two indices, each an integer or a value."""
     if isinstance(start, int) and isinstance(by, int):
         return start + by
-    if isinstance(start, int):
-        start, by = by, start
-    if isinstance(by, int):
-        return create("arith.addi", start.type, start, index(by)) if by else start
+    if isinstance(start, int) or isinstance(by, int):
+        value, number = (by, start) if isinstance(start, int) else (start, by)
+        assert isinstance(value, ir.Value) and isinstance(number, int)
+        return create("arith.addi", value.type, value, index(number)) if number else value
     return create("arith.addi", start.type, start, by)
 
 

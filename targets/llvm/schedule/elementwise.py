@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import Decline, deciding, decline, schedule
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
@@ -167,7 +168,7 @@ def _fits(group: BlockGroup) -> Decline | None:
 
 def _require_elementwise(space: Space, group: BlockGroup) -> Decline | None:
     """Decline values of the group that are read at other elements than they are computed at."""
-    outputs: dict[ir.Value, tuple[Any, ...]] = {}
+    outputs: dict[ir.Value, tuple[IndexExpr, ...]] = {}
     for place in space.places:
         for operand in place.block.inputs:
             if operand.value in outputs and place.dims(operand) != outputs[operand.value]:

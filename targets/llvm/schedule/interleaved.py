@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.schedule.blocks.access import shuffle
@@ -107,7 +106,7 @@ class InterleavedSweep:
                     first = start.first(place.flat(output, slot.strides))
                     self._store(interleave(planes), slot.buffer, first, active * self.channels)
 
-    def _store(self, vectors: Sequence[ir.Value], buffer: Any, first: ir.Value, elements: int) -> None:
+    def _store(self, vectors: Sequence[ir.Value], buffer: ir.Value, first: ir.Value, elements: int) -> None:
         for i, vector in enumerate(vectors):
             left = elements - i * self.lanes
             position = plus(first, i * self.lanes)

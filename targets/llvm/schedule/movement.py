@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from mirlo.dialects.bindings import ir, scf
 from mirlo.dialects.core.value import Value
@@ -230,7 +229,9 @@ class TransposedSweep:
         elements = create("arith.divui", kind, address, index(element_bytes(buffer.type.element_type)))
         return create("arith.remui", kind, elements, index(self.rows))
 
-    def _tile(self, indices: list[ir.Value], rows: tuple[int, int], columns: tuple[int, int]) -> None:
+    def _tile(
+        self, indices: list[ir.Value], rows: tuple[int | ir.Value, int], columns: tuple[int | ir.Value, int]
+    ) -> None:
         """Emit one tile: (start, count) along the loop across, and along the last."""
         lines: dict[ir.Value, list[ir.Value]] = {}
         for place, argument in self.arguments:
@@ -297,7 +298,7 @@ def transpose_tile(lines: Sequence[ir.Value], columns: int) -> list[ir.Value]:
         square[first : first + part] = group
     # Of the i-th line of each group: its parts p are adjacent in result p * part + i.
     even, odd = (_alternate_lanes(columns, rows, part, which) for which in (0, 1))
-    result: list[Any] = [None] * rows
+    result: dict[int, ir.Value] = {}
     for i in range(part):
         column = square[i::part]
         for _ in range((rows // part).bit_length() - 1):
@@ -305,7 +306,7 @@ def transpose_tile(lines: Sequence[ir.Value], columns: int) -> list[ir.Value]:
             column = halves + [shuffle(a, b, odd) for a, b in zip(column[::2], column[1::2], strict=True)]
         for p, value in enumerate(column):
             result[p * part + i] = value
-    return result
+    return [result[row] for row in range(rows)]
 
 
 def _concatenate(lines: Sequence[ir.Value]) -> ir.Value:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import lcm
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -19,7 +18,7 @@ from mirlo.dialects.tir.buffers import SHARED
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.loops import for_loop, index
-from mirlo.targets.llvm.schedule.contraction.code import Code
+from mirlo.targets.llvm.schedule.contraction.code import Code, LoopIndex
 from mirlo.targets.llvm.schedule.contraction.cursors import TileCursors
 from mirlo.targets.llvm.schedule.contraction.open_tiles import OpenTiles, open_tiles
 from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector
@@ -49,7 +48,7 @@ class OpenBlockedPlan(BlockedPlan):
         # The same block of all heads first: causal blocks take longer, the later their rows.
         tasks = D.ceildiv(self.extent, self.block) * heads
 
-        def task(number: Any, slot: Any) -> None:
+        def task(number: ir.Value, slot: ir.Value) -> None:
             block, head = (create(f"arith.{name}ui", number.type, number, index(heads)) for name in ("div", "rem"))
             start = code.scaled(block, self.block)
             left = create("arith.subi", start.type, index(self.extent), start)
@@ -87,7 +86,7 @@ class OpenBlockKernel(BlockKernel):
         super().__init__(part, memory, order)
         self.tiles_now: list[OpenTiles] = []
 
-    def run_block(self, indices: Mapping[Any, Any], start: ir.Value, count: ir.Value, kept: ir.Value) -> None:
+    def run_block(self, indices: Mapping[Dim, LoopIndex], start: ir.Value, count: ir.Value, kept: ir.Value) -> None:
         """Emit `count` rows from `start` on; `kept` is the first of the rows that are stored."""
         if self.part.row_axis is not None:
             self.tiles_now = open_tiles(count, self.plan.tile_rows)

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import lcm, prod
-from typing import Any
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.dims import Dim, static_dim
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.loops import for_loop
-from mirlo.targets.llvm.schedule.contraction.code import Code
+from mirlo.targets.llvm.schedule.contraction.code import Code, LoopIndex
 from mirlo.targets.llvm.schedule.contraction.cursors import TileCursors
 from mirlo.targets.llvm.schedule.contraction.kernel import ContractionEmitter
 from mirlo.targets.llvm.schedule.contraction.plan import RegisterTilePlan
@@ -42,17 +41,17 @@ class BlockedPlan:
     first: RowBlockContraction
     rows: VectorRowsPlan
     last: RowBlockContraction
-    loops: tuple[tuple[Any, Any], ...]
+    loops: tuple[tuple[Dim, Dim], ...]
     """The shared loops outside of the blocks: their steps in rows, and their extents."""
-    extent: Any
+    extent: Dim
     """Rows within these loops. All sizes are static, except in plans for dynamic sizes."""
-    block: Any
-    local: tuple[Any, ...]
+    block: Dim
+    local: tuple[ir.Value, ...]
     """Values that are stored for one block only."""
-    weights: Any
-    width: Any
+    weights: ir.Value
+    width: Dim
     """Columns of the weights."""
-    limit: tuple[int, Any] | None = None
+    limit: tuple[int, Dim] | None = None
     """Row r needs no column from `limit[0] * r + limit[1]` on: the mask hides it."""
 
     def emit(self, memory: TensorBuffers) -> None:
@@ -70,9 +69,9 @@ class BlockedPlan:
 
         def blocks(head: ir.Value) -> None:
             indices = self._indices(head, code)
-            parts = spans(self.extent, self.block)
+            parts = spans(static_dim(self.extent), static_dim(self.block))
 
-            def one(start: ir.Value | int, part: int) -> None:
+            def one(start: LoopIndex, part: int) -> None:
                 count = parts[part].size
                 needed = self._needed(code, start, count, step)
                 first.limit, last.tiles.limits = needed, {axis.id: needed for axis in self.last.plan.reduce}
@@ -102,7 +101,7 @@ class BlockedPlan:
             **({} if self.limit is None else {"hidden": True}),
         }
 
-    def _needed(self, code: Code, start: Any, count: ir.Value | int, step: int) -> ir.Value | None:
+    def _needed(self, code: Code, start: LoopIndex, count: LoopIndex, step: int) -> ir.Value | None:
         """Return the number of columns that a block of rows needs, in whole steps; None if it needs all."""
         if self.limit is None:
             return None
@@ -111,20 +110,22 @@ class BlockedPlan:
             needed = max(-(-(scale * (start + count - 1) + beyond) // step), 1) * step
             return None if needed >= self.width else code.index(needed)
         index = ir.IndexType.get()
+        assert isinstance(start, ir.Value)
         if isinstance(count, int):
             last = code.add(code.scaled(start, scale), code.index(scale * (count - 1) + beyond + step - 1))
         else:
+            assert isinstance(count, ir.Value)
             last = code.add(code.scaled(code.add(start, count), scale), code.index(beyond - scale + step - 1))
         steps = create("arith.maxsi", index, create("arith.floordivsi", index, last, code.index(step)), code.index(1))
         return create("arith.minsi", index, code.scaled(steps, step), code.index(self.width))
 
-    def _indices(self, head: Any, code: Code) -> dict[int, Any]:
+    def _indices(self, head: LoopIndex, code: Code) -> dict[Dim, LoopIndex]:
         """Return the index of each shared loop, by its step, from a linear index over all of them."""
-        found: dict[int, Any] = {}
+        found: dict[Dim, LoopIndex] = {}
         below: Dim = 1
         index = ir.IndexType.get()
         for i, (stride, extent) in reversed(list(enumerate(self.loops))):
-            if isinstance(head, int):
+            if not isinstance(head, ir.Value):
                 found[stride] = head // below % extent
             else:
                 value = head if below == 1 else create("arith.divui", index, head, code.index(below))
@@ -155,16 +156,16 @@ class BlockKernel(ContractionEmitter):
         self.part = part
         self.order = order
         self.rows_now = 1
-        self.limit: Any = None
+        self.limit: ir.Value | None = None
         """The end of the columns for these rows, an index; None for all."""
         self.prepare()
 
-    def run(self, indices: Mapping[int, ir.Value], start: ir.Value | int, count: int) -> None:
+    def run(self, indices: Mapping[Dim, LoopIndex], start: LoopIndex, count: int) -> None:
         """Emit `count` rows from `start` on; `indices` are those of the shared loops."""
         self.rows_now = count
         self._panels(self._places(indices, start), False)
 
-    def _places(self, indices: Mapping[Any, Any], start: ir.Value | int) -> TileCursors:
+    def _places(self, indices: Mapping[Dim, LoopIndex], start: LoopIndex) -> TileCursors:
         """Return the position of the first row of a block."""
         places = TileCursors.start(self.code, self.plan)
         for axis, stride in self.part.outer.values():
@@ -181,8 +182,8 @@ class BlockKernel(ContractionEmitter):
         """Return the steps of the loops that an axis is fused of, from its step to its end."""
         return self.order[self.order.index(low) : self.order.index(high)]
 
-    def _times(self, value: ir.Value, factor: Dim) -> Any:
-        return value * factor if isinstance(value, int) else self.code.scaled(value, factor)
+    def _times(self, value: LoopIndex, factor: Dim) -> LoopIndex:
+        return self.code.scaled(value, factor) if isinstance(value, ir.Value) else value * factor
 
     def _panels(self, places: TileCursors, parallel: bool, columns: int | None = None) -> None:
         if self.limit is None:

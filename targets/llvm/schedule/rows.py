@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.rules import Decline, schedule
@@ -90,7 +90,7 @@ def plan_rows(group: BlockGroup) -> VectorRowsPlan | Decline:
 
 
 @schedule("any", target="llvm", priority=40, choices=LOOP_CHOICES)
-def rows(kernel: Kernel, context: ScheduleContext) -> Any:
+def rows(kernel: Kernel, context: ScheduleContext) -> ir.OpView | Decline:
     """Schedule softmax, normalizations and reductions along the innermost axis row by row, in vectors."""
     group = function_group(kernel, context)
     if isinstance(group, Decline):

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, TensorBuffers
@@ -116,7 +115,7 @@ class RunsSweep:
         """Emit the loops at the insertion point."""
         self._level([])
 
-    def _level(self, indices: list[Any]) -> None:
+    def _level(self, indices: list[ir.Value]) -> None:
         if len(indices) < self.last - 2:
             extent = self.space.extents[len(indices)]
             for_loop(0, extent, 1, lambda i: self._level([*indices, i]), parallel=True)
@@ -127,7 +126,7 @@ class RunsSweep:
             for near_range, near_step in ((0, whole_near), self.runs.near), ((whole_near, near), 1):
                 self._part(indices, (*far_range, far_step), (*near_range, near_step))
 
-    def _part(self, indices: list[Any], far: tuple[int, int, int], near: tuple[int, int, int]) -> None:
+    def _part(self, indices: list[ir.Value], far: tuple[int, int, int], near: tuple[int, int, int]) -> None:
         if far[0] == far[1] or near[0] == near[1]:
             return
 
@@ -136,7 +135,7 @@ class RunsSweep:
 
         for_loop(*far, along, parallel=True)
 
-    def _block(self, indices: list[Any], far: tuple[ir.Value, int], near: tuple[ir.Value, int]) -> None:
+    def _block(self, indices: list[ir.Value], far: tuple[ir.Value, int], near: tuple[ir.Value, int]) -> None:
         for n in range(near[1]):
             for f in range(far[1]):
                 self._run([*indices, plus(far[0], f), plus(near[0], n)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import BlockView, PrimView
@@ -33,6 +33,9 @@ from mirlo.targets.llvm.schedule.rows import VectorRowsPlan, plan_rows
 from mirlo.targets.llvm.schedule.window import WindowPlan, plan_window
 from mirlo.targets.llvm.tuned_machine import CONTRACTION_CHOICES, ELEMENTWISE_CHOICES, LOOP_CHOICES, with_choices
 
+if TYPE_CHECKING:
+    pass
+
 PLANNERS = (plan_elementwise, plan_rows, plan_window)
 SCALAR = "scalar_nest"
 _LONGEST = 16
@@ -60,7 +63,8 @@ _NAMES = {
 }
 
 
-RULES: dict[str, tuple[Callable[[BlockGroup], Any], tuple[RuleChoice, ...]]] = {
+ChosenStage = VectorContractionPlan | ElementwisePlan | VectorRowsPlan | WindowPlan
+RULES: dict[str, tuple[Callable[[BlockGroup], ChosenStage | Decline], tuple[RuleChoice, ...]]] = {
     "contraction": (plan_contraction, CONTRACTION_CHOICES),
     "elementwise": (plan_elementwise, ELEMENTWISE_CHOICES),
     "rows": (plan_rows, LOOP_CHOICES),

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create
@@ -107,7 +106,9 @@ class Sweep:
         together = chunks(self.space.extents[self.last], self.lanes, self.unroll, self.masked)
         return together.lanes * together.unroll
 
-    def emit(self, indices: Sequence[ir.Value], parallel: bool = False, limit: Any = None) -> dict[Any, Any]:
+    def emit(
+        self, indices: Sequence[ir.Value], parallel: bool = False, limit: ir.Value | None = None
+    ) -> dict[ir.Value, ir.Value]:
         """Emit the iteration `indices` of the outer loops; return the resulting scalars, by tensor value.
 
         `limit`, a multiple of `step` or the extent, ends the last loop early.
@@ -192,7 +193,7 @@ class _Vectors:
         self.sweep = sweep
         self.space = space
         self.frame = sweep.frame(space, sweep.last)
-        self.limit: Any = None
+        self.limit: ir.Value | None = None
         self.chunks = chunks(space.extents[sweep.last], sweep.lanes, sweep.unroll, sweep.masked)
 
     def begin(self) -> list[ir.Value]:
@@ -203,12 +204,12 @@ class _Vectors:
             carried += scalars if self.chunks.has_narrow_tail else []
         return carried
 
-    def emit(self, indices: list[ir.Value], carried: list[Any], parallel: bool) -> list[Any]:
+    def emit(self, indices: list[ir.Value], carried: list[ir.Value], parallel: bool) -> list[ir.Value]:
         outer = Iteration(self.frame, [*indices, None])
         for place in self.space.places:
             outer.run(place, skip=self.frame.varying(place))
 
-        def step(starts: Sequence[int | ir.Value], lanes: int, active: int, held: list[ir.Value]) -> list[Any]:
+        def step(starts: Sequence[int | ir.Value], lanes: int, active: int, held: list[ir.Value]) -> list[ir.Value]:
             for slot, start in enumerate(starts):
                 point = Iteration(self.frame, [*indices, start], lanes, active, outer)
                 self.sweep.run(self.space, point)
@@ -258,7 +259,7 @@ class _Vectors:
         return results
 
 
-def _only_active(reducer: Reducer, values: list[ir.Value], point: Iteration) -> list[Any]:
+def _only_active(reducer: Reducer, values: list[ir.Value], point: Iteration) -> list[ir.Value]:
     """Replace inactive lanes by the identity of the reduction."""
     if point.active == point.lanes:
         return values

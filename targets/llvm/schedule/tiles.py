@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from mirlo.dialects.bindings import ir, scf
 from mirlo.dialects.tir.buffers import ALIGNMENT
@@ -34,7 +33,7 @@ _CROWDED = 2
 _LOW_TILES = 8
 """Consecutive tiles of few rows."""
 
-Tile = Callable[[tuple[Any, int], tuple[Any, int]], None]
+Tile = Callable[[tuple[int | ir.Value, int], tuple[int | ir.Value, int]], None]
 """Emits the tile with these (start, count) along the first loop and along the second."""
 
 
@@ -61,7 +60,7 @@ class Cut:
         left = self.extent % self.size
         return None if self.beyond is not None or not left else (self.main, left)
 
-    def whole_tile(self, start: int | ir.Value, upper: int, emit: Callable[[Any], None]) -> None:
+    def whole_tile(self, start: int | ir.Value, upper: int, emit: Callable[[int | ir.Value], None]) -> None:
         """Emit the tile at `start`, shifted for alignment, if it exists. All starts are below `upper`."""
         if self.beyond is not None:
             shifted = create("arith.subi", index(0).type, _value(start), self.beyond)
@@ -150,14 +149,14 @@ def _block(
     blocks: TileOrder,
     row: int | ir.Value,
     column: int | ir.Value,
-    whole: Callable[[ir.Value, ir.Value], None],
+    whole: Callable[[int | ir.Value, int | ir.Value], None],
 ) -> None:
     """Emit one block, along its diagonals."""
 
     def part(at: int | ir.Value, rows: int, to: int | ir.Value, columns: int) -> None:
         _loop(rows, first.size, lambda r: _loop(columns, second.size, lambda c: whole(plus(at, r), plus(to, c))))
 
-    def step(diagonal: ir.Value, along: ir.Value) -> None:
+    def step(diagonal: int | ir.Value, along: int | ir.Value) -> None:
         across = plus(diagonal, along)
         if not isinstance(across, int):
             across = create("arith.remui", across.type, across, index(blocks.first))
@@ -169,7 +168,7 @@ def _block(
         part(row, blocks.first, column, blocks.second)
 
 
-def _loop(extent: int, step: int, body: Callable[[Any], None], parallel: bool = False) -> None:
+def _loop(extent: int, step: int, body: Callable[[int | ir.Value], None], parallel: bool = False) -> None:
     """Emit a loop from 0 to a multiple of a step; the body alone for a single step."""
     if extent == step:
         body(0)
@@ -188,5 +187,5 @@ def _round_up(number: int, step: int) -> int:
     return -(-number // step) * step
 
 
-def _value(number: Any) -> ir.Value:
+def _value(number: int | ir.Value) -> ir.Value:
     return index(number) if isinstance(number, int) else number

@@ -6,12 +6,13 @@ results while they are in registers. The loops are cut at the edges of padding; 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import Decline, deciding, decline, schedule
 from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, TensorBuffers
@@ -130,7 +131,7 @@ class _VectorEmitter:
         for place in self.epilogue:
             before.run(place, skip=self.frame.varying(place))
 
-        def step(starts: Sequence[int | ir.Value], lanes: int, active: int, carried: list[Any]) -> list[Any]:
+        def step(starts: Sequence[int | ir.Value], lanes: int, active: int, carried: list[ir.Value]) -> list[ir.Value]:
             self._vectors(indices, starts, lanes, active, before)
             return carried
 
@@ -144,10 +145,10 @@ class _VectorEmitter:
         begin = [attribute_constant(attribute) for attribute in block.init]
         begin = [splat(value, lanes) for value in begin] if lanes > 1 else begin
 
-        def step(at: list[int | ir.Value], totals: list[ir.Value]) -> list[Any]:
+        def step(at: list[int | ir.Value], totals: list[ir.Value]) -> list[ir.Value]:
             shared = Iteration(self.frame, [*indices, None, *at])
             shared.run(self.reduction, skip=self.frame.varying(self.reduction))
-            following: list[Any] = []
+            following: list[ir.Value] = []
             for u, start in enumerate(starts):
                 held = totals[u * len(begin) : (u + 1) * len(begin)]
                 given = dict(zip(block.accumulators, held, strict=True))
@@ -162,7 +163,12 @@ class _VectorEmitter:
             mine = totals[u * len(begin) : (u + 1) * len(begin)]
             self._finish([*indices, start], mine, lanes, active, before)
 
-    def _reduce(self, step: Any, done: list[int | ir.Value], totals: list[ir.Value]) -> list[ir.Value]:
+    def _reduce(
+        self,
+        step: Callable[[list[int | ir.Value], list[ir.Value]], list[ir.Value]],
+        done: list[int | ir.Value],
+        totals: list[ir.Value],
+    ) -> list[ir.Value]:
         if len(done) == len(self.reduce_extents):
             return step(done, totals)
         extent = self.reduce_extents[len(done)]
@@ -223,7 +229,7 @@ def plan_window(group: BlockGroup) -> WindowPlan | Decline:
     places = [placed(first, [position[i] for i in range(first.rank)], extents)]
     places += [placed(block, range(block.rank), extents) for block in group.blocks[1:]]
     space = Space(extents, tuple(places))
-    made: dict[ir.Value, Any] = {}
+    made: dict[ir.Value, tuple[IndexExpr, ...]] = {}
     for place in space.drop_units().places:
         for operand in place.block.inputs:
             if operand.value in made and place.dims(operand) != made[operand.value]:

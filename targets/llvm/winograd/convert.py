@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
@@ -130,7 +130,7 @@ class _Functions:
     def __init__(self, module: ir.OpView):
         self.body = module.operation.regions[0].blocks[0]
         self.symbols = ir.SymbolTable(module.operation)
-        self.known: dict[Any, str] = {}
+        self.known: dict[tuple[Callable[[Tiling, ir.Location], ir.OpView], Tiling], str] = {}
 
     def call(
         self,
@@ -140,7 +140,7 @@ class _Functions:
         out: tuple[Dim, ...],
         kind: FusionKind,
         b: Rewriter,
-    ) -> Any:
+    ) -> ir.Value:
         key = (make, tiling)
         if key not in self.known:
             function = make(tiling, b.op.location)

@@ -144,7 +144,7 @@ def _samples(block: BlockView, rows: int) -> Iterator[list[int]]:
 
 def evaluate(block: BlockView, indices: Sequence[np.ndarray]) -> np.ndarray | None:
     """Evaluate what a body adds to its accumulator at these indices if it reads 1; None if unknown."""
-    env: dict[Any, Any] = dict(zip(block.index_arguments, indices, strict=True))
+    env: dict[ir.Value, object] = dict(zip(block.index_arguments, indices, strict=True))
     env.update({argument: 1.0 for argument in block.input_arguments})
     env.update({argument: 0.0 for argument in block.accumulators})
     for op in block.body_ops:

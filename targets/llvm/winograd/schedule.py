@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir, scf
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.dims import Dim, SymbolicDim
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.tir.scalars import Value, compare, create
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import Decline, decline, schedule
@@ -17,7 +18,7 @@ from mirlo.passes.schedule.blocks.group import BlockGroup, opaque_of_group, plac
 from mirlo.passes.schedule.blocks.space import BlockInstance, Space
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.vectors import splat
-from mirlo.targets.llvm.schedule.contraction.code import Code
+from mirlo.targets.llvm.schedule.contraction.code import Code, LoopIndex
 from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span
 from mirlo.targets.llvm.schedule.group import function_group
 from mirlo.targets.llvm.winograd.functions import (
@@ -28,7 +29,7 @@ from mirlo.targets.llvm.winograd.functions import (
     input_function,
     output_function,
 )
-from mirlo.targets.llvm.winograd.matrices import INPUT, OUTPUT, Operations, multiply
+from mirlo.targets.llvm.winograd.matrices import INPUT, OUTPUT, Matrix, Operations, multiply
 
 if TYPE_CHECKING:
     from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
@@ -103,7 +104,7 @@ def _place_blocks(group: BlockGroup) -> list[BlockInstance] | Decline:
         if block.is_reduction or block.domain != domain:
             return decline("a block that follows is over other elements", block=block.name)
         places.append(placed(block, range(4), extents))
-    made: dict[ir.Value, Any] = {}
+    made: dict[ir.Value, tuple[IndexExpr, ...]] = {}
     for place in Space(extents, tuple(places)).drop_units().places:
         for operand in place.block.inputs:
             if operand.value in made and place.dims(operand) != made[operand.value]:
@@ -129,7 +130,7 @@ def _constant(expr: ir.AffineExpr) -> int:
 def _operations(lanes: int, code: Code) -> Operations:
     kind = ir.VectorType.get([lanes], ir.F32Type.get())
 
-    def number(value: float) -> Any:
+    def number(value: float) -> ir.Value:
         return code.splat_constant(lanes, ir.FloatAttr.get(ir.F32Type.get(), value))
 
     return Operations(
@@ -140,7 +141,7 @@ def _operations(lanes: int, code: Code) -> Operations:
     )
 
 
-def _transform(matrix: Any, tile: list[list[ir.Value]], ops: Operations) -> list[list[ir.Value]]:
+def _transform(matrix: Matrix, tile: list[list[ir.Value]], ops: Operations) -> list[list[ir.Value]]:
     """Emit matrix @ tile @ matrix^T."""
     columns = [multiply(matrix, list(column), ops) for column in zip(*tile, strict=True)]
     return [multiply(matrix, list(row), ops) for row in zip(*columns, strict=True)]
@@ -163,27 +164,27 @@ class _Arithmetic:
 
     code: Code
 
-    def value(self, a: int | ir.Value) -> Any:
-        return self.code.index(a) if isinstance(a, (int, SymbolicDim)) else a
+    def value(self, a: LoopIndex) -> ir.Value:
+        return a if isinstance(a, ir.Value) else self.code.index(a)
 
-    def add(self, a: ir.Value, b: Any) -> Any:
-        if isinstance(a, (int, SymbolicDim)) and isinstance(b, (int, SymbolicDim)):
+    def add(self, a: LoopIndex, b: LoopIndex) -> LoopIndex:
+        if not isinstance(a, ir.Value) and not isinstance(b, ir.Value):
             return a + b
         if (isinstance(a, int) and a == 0) or (isinstance(b, int) and b == 0):
             return b if isinstance(a, int) else a
         return create("arith.addi", ir.IndexType.get(), self.value(a), self.value(b))
 
-    def times(self, a: ir.Value, factor: Dim) -> Any:
-        return a * factor if isinstance(a, int) else self.code.scaled(a, factor)
+    def times(self, a: LoopIndex, factor: Dim) -> LoopIndex:
+        return self.code.scaled(a, factor) if isinstance(a, ir.Value) else a * factor
 
-    def divide(self, a: ir.Value, divisor: Dim) -> tuple[Any, Any]:
+    def divide(self, a: LoopIndex, divisor: Dim) -> tuple[LoopIndex, LoopIndex]:
         """Return quotient and remainder."""
-        if isinstance(a, int):
+        if not isinstance(a, ir.Value):
             return a // divisor, a % divisor
         quotient = Value(a).divide_unsigned(self.code.index(divisor))
         return quotient, Value(a).remainder_unsigned(self.code.index(divisor))
 
-    def inside(self, a: ir.Value, size: Dim) -> Any:
+    def inside(self, a: LoopIndex, size: Dim) -> Value:
         """Return 0 <= a < size: one unsigned comparison."""
         return compare("ult", self.value(a), self.code.index(size))
 
@@ -265,7 +266,7 @@ class _InputEmitter(_Emitter):
 
         _when(edges, within, beyond)
 
-    def _load(self, position: ir.Value) -> ir.Value:
+    def _load(self, position: LoopIndex) -> ir.Value:
         return self.code.load_vector(self.source, self.index.value(position), self.piece)
 
     def _walk(self, number: ir.Value, read: Callable[[Any, tuple[int, int]], Any]) -> None:

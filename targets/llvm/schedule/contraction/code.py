@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from mirlo.dialects.bindings import ir, memref, scf
 from mirlo.dialects.core import dims as D
@@ -19,6 +18,9 @@ from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.loops import PARALLEL, if_any, keep_rolled
 from mirlo.targets.llvm.schedule.contraction.tiles import LINE_BYTES, ColumnVector, Span
 
+LoopIndex = Dim | ir.Value
+"""An index: a dim, or a value that is computed at run time."""
+
 
 class Code:
     """A function under construction. Constants, masks and flat buffers are emitted once, at its start."""
@@ -26,11 +28,11 @@ class Code:
     def __init__(self, memory: TensorBuffers):
         self.memory = memory
         self.buffers = memory.buffers
-        self._constants: dict[Dim, Any] = {}
+        self._constants: dict[Dim, ir.Value] = {}
         self._masks: dict[tuple[int, Dim], ir.Value] = {}
         self._zeros: dict[tuple[ir.VectorType, ir.Attribute], ir.Value] = {}
 
-    def index(self, value: Dim) -> Any:
+    def index(self, value: Dim) -> ir.Value:
         if value not in self._constants:
             kind = ir.IndexType.get()
             if not isinstance(value, int):
@@ -40,7 +42,7 @@ class Code:
             self._constants[value] = self._first("arith.constant", kind, value=ir.IntegerAttr.get(kind, value))
         return self._constants[value]
 
-    def mask(self, piece: ColumnVector) -> Any:
+    def mask(self, piece: ColumnVector) -> ir.Value:
         key = (piece.lanes, piece.active)
         if key not in self._masks:
             kind = ir.VectorType.get([piece.lanes], ir.IntegerType.get_signless(1))
@@ -53,7 +55,7 @@ class Code:
             self._masks[key] = self._first("arith.constant", kind, value=lanes)
         return self._masks[key]
 
-    def splat_constant(self, lanes: int, attribute: Any) -> ir.Value:
+    def splat_constant(self, lanes: int, attribute: ir.Attribute) -> ir.Value:
         """Return a vector constant with this value in all lanes."""
         kind = ir.VectorType.get([lanes], attribute.type)
         key = (kind, attribute)
@@ -78,10 +80,10 @@ class Code:
         with ir.InsertionPoint.at_block_begin(self.buffers.entry), self.buffers.location:
             return create(name, result, **attributes)
 
-    def load(self, buffer: Any, position: ir.Value) -> ir.Value:
+    def load(self, buffer: ir.Value, position: ir.Value) -> ir.Value:
         return create("memref.load", buffer.type.element_type, buffer, position)
 
-    def prefetch(self, buffer: Any, position: ir.Value, elements: int = 1) -> None:
+    def prefetch(self, buffer: ir.Value, position: ir.Value, elements: int = 1) -> None:
         """Prefetch the cache lines of some elements, which may be out of bounds.
 
         A single line goes to the L2 cache, for later; several lines are needed soon.
@@ -135,10 +137,10 @@ class Code:
     def loop(
         self,
         span: Span,
-        body: Callable[..., Sequence[Any] | None],
+        body: Callable[..., Sequence[ir.Value] | None],
         carried: Sequence[ir.Value] = (),
         parallel: bool = False,
-    ) -> list[Any]:
+    ) -> list[ir.Value]:
         """Loop over the tiles of a span: `body(i, *carried)` with the loop's index, or an integer for a single tile."""
         if D.is_certain(lambda: 0 < span.stop - span.start <= span.size):
             return list(body(span.start, *carried) or ())
@@ -155,7 +157,7 @@ class Code:
         return list(loop.results)
 
     def loop_with_tail(
-        self, parts: Sequence[Span], body: Callable[[Any, int], None], parallel: bool, apart: bool = False
+        self, parts: Sequence[Span], body: Callable[[LoopIndex, int], None], parallel: bool, apart: bool = False
     ) -> None:
         """Loop over the tiles of some spans, of which the second may be a smaller last tile: `body(i, which span)`.
 
@@ -188,10 +190,10 @@ class Code:
             scf.YieldOp(list(body(loop.induction_variable, *list(loop.inner_iter_args))))
         return list(loop.results)
 
-    def add(self, a: ir.Value, b: Any) -> Any:
+    def add(self, a: ir.Value, b: ir.Value) -> Value:
         return create("arith.addi", a.type, a, b)
 
-    def scaled(self, value: ir.Value, factor: Dim) -> Any:
+    def scaled(self, value: ir.Value, factor: Dim) -> ir.Value:
         return value if factor == 1 else create("arith.muli", value.type, value, self.index(factor))
 
 
@@ -202,13 +204,13 @@ class Cursor:
     code: Code
     form: IndexExpr
     base: ir.Value | None = None
-    offset: Any = 0
+    offset: Dim = 0
 
     @staticmethod
     def start(code: Code, form: IndexExpr) -> Cursor:
         return Cursor(code, form, None, form.constant)
 
-    def advance(self, axis: LoopAxis, value: int | ir.Value) -> Cursor:
+    def advance(self, axis: LoopAxis, value: LoopIndex) -> Cursor:
         """Substitute a value, an integer or an index, for an axis."""
         stride = self.form.stride(axis)
         if stride == 0:
@@ -222,7 +224,7 @@ class Cursor:
     def shift(self, amount: Dim) -> Cursor:
         return Cursor(self.code, self.form, self.base, self.offset + amount) if amount else self
 
-    def position(self, extra: Dim = 0) -> Any:
+    def position(self, extra: Dim = 0) -> ir.Value:
         """Emit the position, `extra` elements further."""
         offset = self.offset + extra
         if self.base is None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
-from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
+from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor, LoopIndex
 from mirlo.targets.llvm.schedule.contraction.plan import RegisterTilePlan
 from mirlo.targets.llvm.schedule.contraction.stream import next_panel
 
@@ -37,7 +36,7 @@ class TileCursors:
             tuple(tuple(map(move, group)) for group in self.indices),
         )  # fmt: skip
 
-    def advance(self, axis: LoopAxis, value: Any) -> TileCursors:
+    def advance(self, axis: LoopAxis, value: LoopIndex) -> TileCursors:
         """Substitute a value, an integer or an index, for an axis."""
         return self.map(lambda cursor: cursor.advance(axis, value))
 
@@ -64,7 +63,7 @@ class TileCursors:
 class Buffers:
     """The flat buffers that a tile reads and writes."""
 
-    rows: Any
+    rows: ir.Value
     columns: ir.Value
     writes: list[ir.Value]
     reads: list[list[ir.Value | None]]

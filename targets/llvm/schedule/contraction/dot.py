@@ -6,8 +6,6 @@ times a transposed matrix, a matrix times a vector, a single dot product.
 
 from __future__ import annotations
 
-from typing import Any
-
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.body import emit_init
@@ -73,7 +71,7 @@ class DotTiles(Tiles):
         """Add a vector of products to each accumulator; a partial vector is padded with zeros."""
         row_stride, lane_axis = self.row_stride(rows), self.plan.lane_axis
         left_stride, right_stride = rows.form.stride(lane_axis), columns.form.stride(lane_axis)
-        left: dict[int, Any] = {}
+        left: dict[int, ir.Value] = {}
         right: dict[int, ir.Value] = {}
         following = []
         for i, total in enumerate(sums):

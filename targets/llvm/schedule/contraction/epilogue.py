@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.buffers import buffer_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.body import convert_accumulator, count_operations
@@ -33,7 +32,7 @@ class Epilogue:
         """Emit the epilogue of a tile whose accumulators are in registers, row by row."""
         axis = self.plan.row_axis
         if axis is None or rows == 1 or self.operations * len(sums) <= ROLLED_FROM:
-            seen: dict[tuple[ir.Value, ir.Value | None, int, int], ir.Value] = {}
+            seen: dict[tuple[ir.Value, ir.Value | None, Dim, int], ir.Value] = {}
             for r in range(rows):
                 here = places if axis is None else places.advance(axis, r)
                 for p, piece in enumerate(cut):
@@ -63,10 +62,10 @@ class Epilogue:
         """
         plan = self.plan
         axis = plan.row_axis
-        seen: set[Any] = set()
+        seen: set[ir.Value] = set()
         for s, cursors in enumerate(places.reads):
             for cursor, buffer in zip(cursors, self.buffers.reads[s], strict=True):
-                if cursor is None or buffer in seen or not self._comes_late(cursor, buffer):
+                if cursor is None or buffer is None or buffer in seen or not self._comes_late(cursor, buffer):
                     continue
                 seen.add(buffer)
                 for r in range(rows):
@@ -74,7 +73,7 @@ class Epilogue:
                     for piece in cut:
                         self.code.prefetch(buffer, here.position(piece.offset))
 
-    def _comes_late(self, cursor: Cursor, buffer: Any) -> bool:
+    def _comes_late(self, cursor: Cursor, buffer: ir.Value) -> bool:
         """Return whether an operand is read once, vector by vector, from beyond the L2 cache."""
         plan, axis = self.plan, self.plan.row_axis
         if cursor.form.stride(plan.lane_axis) != 1 or (axis is not None and cursor.form.stride(axis) == 0):
@@ -84,7 +83,11 @@ class Epilogue:
         return buffer_bytes(buffer.type) > plan.machine.l2_bytes // 2 and plan.depth >= MIN_K_TO_PREFETCH
 
     def store_results(
-        self, places: TileCursors, piece: ColumnVector, total: ir.Value, seen: dict[Any, ir.Value]
+        self,
+        places: TileCursors,
+        piece: ColumnVector,
+        total: ir.Value,
+        seen: dict[tuple[ir.Value, ir.Value | None, Dim, int], ir.Value],
     ) -> None:
         """Emit the elementwise blocks and stores of one vector of accumulators; `seen` caches loads."""
         contraction = self.plan.contraction
@@ -102,11 +105,13 @@ class Epilogue:
                 elif read is None:
                     env[argument] = self.code.buffers.buffer(operand.value)
                 else:
-                    env[argument] = self._read(self.buffers.reads[s][i], read, piece, seen)
+                    buffer = self.buffers.reads[s][i]
+                    assert buffer is not None
+                    env[argument] = self._read(buffer, read, piece, seen)
             made = vector_body(stage.block, env, piece.lanes)
             values.update(zip((output.value for output in stage.block.outputs), made, strict=True))
-        for (value, _), buffer, cursor in zip(contraction.writes, self.buffers.writes, places.writes, strict=True):
-            self.code.store_vector(splat(values[value], piece.lanes), buffer, cursor.position(piece.offset), piece)
+        for (value, _), target, cursor in zip(contraction.writes, self.buffers.writes, places.writes, strict=True):
+            self.code.store_vector(splat(values[value], piece.lanes), target, cursor.position(piece.offset), piece)
 
     def _index(self, cursor: Cursor, piece: ColumnVector) -> ir.Value:
         """Emit the index of an epilogue block's axis: one for the vector, or one per lane."""
@@ -120,7 +125,13 @@ class Epilogue:
         scaled = create("arith.muli", steps.type, steps, splat(self.code.index(stride), piece.lanes))
         return create("arith.addi", steps.type, splat(first, piece.lanes), scaled)
 
-    def _read(self, buffer: Any, cursor: Cursor, piece: ColumnVector, seen: dict[Any, Any]) -> ir.Value:
+    def _read(
+        self,
+        buffer: ir.Value,
+        cursor: Cursor,
+        piece: ColumnVector,
+        seen: dict[tuple[ir.Value, ir.Value | None, Dim, int], ir.Value],
+    ) -> ir.Value:
         stride = cursor.form.stride(self.plan.lane_axis)
         key = (buffer, cursor.base, cursor.offset + piece.offset * stride, piece.lanes if stride else 0)
         if key not in seen:

@@ -7,8 +7,6 @@ instructions that multiply matrices it is 64 bits: two rows and two columns make
 
 from __future__ import annotations
 
-from typing import Any
-
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.body import emit_init
@@ -203,7 +201,7 @@ def prepared_rows(code: Code, group: DotGroup, value: ir.Value) -> ir.Value:
     return flipped(code, value) if group.flips else value
 
 
-def widened_bytes(value: ir.Value, is_unsigned: bool) -> Any:
+def widened_bytes(value: ir.Value, is_unsigned: bool) -> ir.Value:
     """Extend int8 to int16."""
     kind = ir.VectorType.get(list(value.type.shape), ir.IntegerType.get_signless(16))
     return create("arith.extui" if is_unsigned else "arith.extsi", kind, value)
@@ -276,7 +274,7 @@ class GroupedPanelCopy(PanelCopy):
         elements = axis.extent * size - ((size - self.group.tail) if self.group.tail else 0)
         columns = piece.active if isinstance(piece.active, int) else piece.lanes
 
-        def square(k: Any, count: int, active: int) -> None:
+        def square(k: int | ir.Value, count: int, active: int) -> None:
             at, to = read.advance(axis, k), write.advance(axis, k)
             lines = [
                 self.code.load_vector(self.source, at.position(c * self.stride), ColumnVector(0, lanes, active))

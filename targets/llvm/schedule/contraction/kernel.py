@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from math import prod
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr
-from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.buffers import buffer_bytes
 from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.lower.parallel import PRIVATE_BYTES
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.targets.llvm.schedule.contraction.choices import count_of
-from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
+from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor, LoopIndex
 from mirlo.targets.llvm.schedule.contraction.cursors import Buffers, TileCursors
 from mirlo.targets.llvm.schedule.contraction.dot import DotTiles
 from mirlo.targets.llvm.schedule.contraction.grouped import GroupedPanelCopy, GroupedTiles, MatrixTiles, prepared_rows
@@ -59,7 +58,7 @@ class ContractionEmitter:
         value, access = self.plan.contraction.writes[0]
         held = self.code.scratch(prod(access.shape), self.plan.contraction.product.accumulate_type)
 
-        def part(k: Any) -> None:
+        def part(k: LoopIndex) -> None:
             self.tiles.part = KBlock(axis.id, size, held, self._is_zero(k), is_last=False)
             self._row_blocks(self._from(start, axis, k))
 
@@ -67,7 +66,7 @@ class ContractionEmitter:
         self.tiles.part = KBlock(axis.id, axis.extent - last, held, False, is_last=True)
         self._row_blocks(self._from(start, axis, last))
 
-    def _from(self, start: TileCursors, axis: LoopAxis, k: Any) -> TileCursors:
+    def _from(self, start: TileCursors, axis: LoopAxis, k: LoopIndex) -> TileCursors:
         """Return the cursors for a K block; prefetches of the next panel are for the same block."""
         places = start.advance(axis, k)
         if start.ahead is None or places.ahead is None:
@@ -80,10 +79,11 @@ class ContractionEmitter:
         base = whole.base if ahead.base is None else self.code.add(ahead.base, whole.base)
         return replace(places, ahead=replace(ahead, base=base))
 
-    def _is_zero(self, value: Any) -> Any:
+    def _is_zero(self, value: LoopIndex) -> bool | ir.Value:
         """Return whether an index is 0: a bool, or a value."""
         if isinstance(value, int):
             return value == 0
+        assert isinstance(value, ir.Value)
         return compare("eq", value, self.code.index(0))
 
     def _row_blocks(self, places: TileCursors) -> None:
@@ -94,7 +94,7 @@ class ContractionEmitter:
             return
         parts = spans(axis.extent, size)
 
-        def block(i: Any, number: int) -> None:
+        def block(i: LoopIndex, number: int) -> None:
             self.rows = parts[number].size
             self._all(places.advance(axis, i))
             self.rows = None
@@ -113,7 +113,7 @@ class ContractionEmitter:
         """Allocate all memory that is needed, outside of all loops."""
         plan, code = self.plan, self.code
         source = self._side(plan.columns)
-        self.panel: Any = None
+        self.panel: ir.Value | None = None
         if plan.packing is not None:
             columns, most = plan.lane_axis.extent, plan.tile_columns
             # Only less than a whole panel is divided here: a long axis would have as many vectors as elements allow.
@@ -175,7 +175,7 @@ class ContractionEmitter:
         if side.is_converted and group is not None and group.widens:
             kind = ir.IntegerType.get_signless(16)
 
-        def convert(element: Value, lanes: int) -> ir.Value:
+        def convert(element: ir.Value, lanes: int) -> ir.Value:
             if not side.is_converted:
                 return element
             return (
@@ -187,7 +187,9 @@ class ContractionEmitter:
         lanes *= 1 if group is None else group.size
         return PaddedCopy(self.code, side, lanes, self.plan.machine.masked, convert, kind).emit()
 
-    def _nest(self, axes: list[LoopAxis], places: TileCursors, inside: Any, parallel: bool) -> None:
+    def _nest(
+        self, axes: list[LoopAxis], places: TileCursors, inside: Callable[[TileCursors, bool], None], parallel: bool
+    ) -> None:
         """Emit loops over these axes, the outermost parallel if allowed; `inside(places, parallel)`."""
         if not axes:
             inside(places, parallel)
@@ -198,7 +200,7 @@ class ContractionEmitter:
         if ragged is not None and axis.id == ragged.outer:
             parts = [Span(0, axis.extent - 1, 1), Span(axis.extent - 1, axis.extent, 1)]
 
-        def one(i: ir.Value, number: int) -> None:
+        def one(i: LoopIndex, number: int) -> None:
             if number == 0:
                 self._nest(inner, places.advance(axis, i), inside, parallel and isinstance(i, int))
             else:
@@ -214,7 +216,7 @@ class ContractionEmitter:
             return
         parts = spans(extent, self.plan.tile_columns)
 
-        def panel(i: int | ir.Value, number: int) -> None:
+        def panel(i: LoopIndex, number: int) -> None:
             cut = self.plan.cut(parts[number].size)
             self._panel(places.advance(self.plan.lane_axis, i), cut, parallel and isinstance(i, int))
 
@@ -238,9 +240,10 @@ class ContractionEmitter:
         plan = self.plan
         if plan.packing is not None:
 
-            def convert(element: Value, lanes: int) -> ir.Value:
+            def convert(element: ir.Value, lanes: int) -> ir.Value:
                 return converted(plan, plan.columns, element, lanes)
 
+            assert self.panel is not None
             copy = PanelCopy if plan.group is None else GroupedPanelCopy
             copy(self.code, plan, self.source, self.panel, convert).emit(places.columns, cut)
             width = sum(piece.lanes for piece in cut) * (1 if plan.group is None else plan.group.size)
@@ -260,7 +263,7 @@ class ContractionEmitter:
             return
         parts = self.row_spans()
 
-        def tile(i: int | ir.Value, number: int) -> None:
+        def tile(i: LoopIndex, number: int) -> None:
             span, is_edge = parts[number]
             first = span.start if is_edge and isinstance(span.start, int) else None
             self.tiles.emit(places.advance(axis, i), Extent(span.size, cut, first))
@@ -310,10 +313,10 @@ def summary(plan: RegisterTilePlan) -> dict[str, int | list[int] | str]:
     }
 
 
-def _order(plan: RegisterTilePlan) -> dict[str, Any]:
+def _order(plan: RegisterTilePlan) -> dict[str, int | bool | str]:
     """Return the order of the loops, if it is not the default one."""
     loops = plan.order_of_loops
-    found: dict[str, Any] = {}
+    found: dict[str, int | bool | str] = {}
     if loops.row_block:
         found["row_block"] = loops.row_block
     if loops.depth_axis is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from mirlo.dialects.bindings import ir, scf
 from mirlo.dialects.tir.compute.emit import create, emit_constant
@@ -33,7 +32,7 @@ class OpenTiles:
     is_single: bool = False
     """Whether there is at most one tile of this size."""
 
-    def loop(self, body: Callable[[Any], None], parallel: bool) -> None:
+    def loop(self, body: Callable[[ir.Value], None], parallel: bool) -> None:
         """Emit a loop: `body(first row)` for each tile."""
         if self.is_single:
             if_any(self.first, self.stop, lambda i: body(self._within(i)))

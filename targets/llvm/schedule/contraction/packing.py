@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
@@ -71,7 +69,7 @@ class PanelCopy:
             if whole != 0:
                 self.code.loop(Span(0, whole, piece.lanes), lambda k: square(k, piece.lanes))
 
-            def line(k: Any) -> None:
+            def line(k: int | ir.Value) -> None:
                 position = read.advance(axis, k).position()
                 values = self.code.load_lanes(self.source, position, self.stride, piece)
                 self._store(values, write.advance(axis, k), 0, piece)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import prod
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
-from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
+from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor, LoopIndex
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand
 from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span, column_vectors
 
@@ -19,7 +18,7 @@ COPY_VECTORS = 4
 """Vectors per iteration of a copy loop."""
 
 
-Convert = Callable[[Any, int], Any]
+Convert = Callable[[ir.Value, int], ir.Value]
 """Converts a vector of elements, with this many lanes, to the stored type."""
 
 
@@ -43,7 +42,7 @@ class PaddedCopy:
         sizes = zip(self.shape, self.source_shape, self.before, strict=True)
         self.padded = [size != old or before > 0 for size, old, before in sizes]
 
-    def emit(self) -> Any:
+    def emit(self) -> ir.Value:
         """Emit the copy; return its buffer."""
         self._dim(0, self._start(), self._start())
         return self.target
@@ -68,7 +67,7 @@ class PaddedCopy:
         elif held != 0:
             below = target.shift(first * inner_target)
 
-            def row(i: int | ir.Value) -> None:
+            def row(i: LoopIndex) -> None:
                 self._dim(dim + 1, _moved(source, i, inner_source), _moved(below, i, inner_target))
 
             self.code.loop(Span(0, held, 1), row, parallel=source.base is None)
@@ -76,7 +75,7 @@ class PaddedCopy:
             self._fill(target.shift((first + held) * inner_target), rest * inner_target)
 
     def _copy(self, source: Cursor, target: Cursor, count: Dim) -> None:
-        def move(extra: int | ir.Value, piece: ColumnVector) -> None:
+        def move(extra: LoopIndex, piece: ColumnVector) -> None:
             s, t = _moved(source, extra), _moved(target, extra)
             value = self.code.load_vector(self.source, s.position(piece.offset), piece)
             self.code.store_vector(self.convert(value, piece.lanes), self.target, t.position(piece.offset), piece)
@@ -84,18 +83,19 @@ class PaddedCopy:
         self._run(count, move)
 
     def _fill(self, target: Cursor, count: Dim) -> None:
-        def write(extra: int | ir.Value, piece: ColumnVector) -> None:
+        def write(extra: LoopIndex, piece: ColumnVector) -> None:
+            assert self.outside is not None
             value = self.convert(self.code.splat_constant(piece.lanes, self.outside), piece.lanes)
             self.code.store_vector(value, self.target, _moved(target, extra).position(piece.offset), piece)
 
         self._run(count, write)
 
-    def _run(self, count: Dim, each: Any) -> None:
+    def _run(self, count: Dim, each: Callable[[LoopIndex, ColumnVector], None]) -> None:
         """Emit `each(start, piece)` for vectors that cover `count` elements."""
         step = self.lanes * COPY_VECTORS
-        whole: Any = count // step * step
+        whole = count // step * step
 
-        def several(start: int | ir.Value) -> None:
+        def several(start: LoopIndex) -> None:
             for piece in column_vectors(step, self.lanes, self.masked):
                 each(start, piece)
 
@@ -110,7 +110,7 @@ class PaddedCopy:
             each(whole, piece)
 
 
-def _moved(cursor: Cursor, value: int | ir.Value, stride: Dim = 1) -> Cursor:
+def _moved(cursor: Cursor, value: LoopIndex, stride: Dim = 1) -> Cursor:
     """Return a cursor moved by `value * stride`, the value an integer or an index."""
     walk = LoopAxis(-1, 1, False)
     return Cursor(cursor.code, IndexExpr({walk.id: stride}), cursor.base, cursor.offset).advance(walk, value)

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from math import prod
-from typing import Any
 
 from mirlo.dialects.bindings import ir, scf
 from mirlo.dialects.tir.compute.emit import create
@@ -38,9 +37,9 @@ class KBlock:
 
     axis: int
     extent: int
-    held: Any
+    held: ir.Value
     """The partial sums, with the layout of the first output."""
-    is_first: Any
+    is_first: bool | ir.Value
     """A bool, or a value that is computed at run time."""
     is_last: bool
 
@@ -87,7 +86,7 @@ class Tiles:
         else:
             self.epilogue.finish(places, extent.rows, extent.cut, sums)
 
-    def _held(self, places: TileCursors, extent: Extent) -> Iterator[tuple[Any, ColumnVector]]:
+    def _held(self, places: TileCursors, extent: Extent) -> Iterator[tuple[ir.Value, ColumnVector]]:
         """Yield the positions of a tile's partial sums in their buffer."""
         axis, first = self.plan.row_axis, places.writes[0]
         for r in range(extent.rows):
@@ -95,10 +94,10 @@ class Tiles:
             for piece in extent.cut:
                 yield here.position(piece.offset), piece
 
-    def _continued(self, part: KBlock, places: TileCursors, sums: list[ir.Value], extent: Extent) -> list[Any]:
+    def _continued(self, part: KBlock, places: TileCursors, sums: list[ir.Value], extent: Extent) -> list[ir.Value]:
         """Return the initial accumulators of a K block."""
 
-        def loaded() -> list[Any]:
+        def loaded() -> list[ir.Value]:
             return [self.code.load_vector(part.held, *place) for place in self._held(places, extent)]
 
         if isinstance(part.is_first, bool):
@@ -120,7 +119,7 @@ class Tiles:
             return sums
         axis, *inner = axes
 
-        def body(i: ir.Value, *held: ir.Value) -> list[Any]:
+        def body(i: ir.Value, *held: ir.Value) -> list[ir.Value]:
             return self._reduce(inner, places.advance(axis, i), list(held), extent)
 
         for window, start in zip(self.plan.guards, places.guards, strict=True):
@@ -235,7 +234,7 @@ class Tiles:
 
     def read(
         self, side: ContractionOperand, buffer: ir.Value, at: Cursor, shift: int, stride: int, piece: ColumnVector
-    ) -> Any:
+    ) -> ir.Value:
         """Load and convert an operand: a vector along the lanes, or one element if it does not depend on them."""
         position = at.position(shift + piece.offset * stride)
         if side is self.plan.columns and stride == 1 and self.whole_columns:
