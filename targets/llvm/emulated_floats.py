@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir, passmanager
 from mirlo.dialects.core.dense import read_dense
@@ -160,7 +160,7 @@ class _Mover:
         # 'f16' is also the end of 'bf16'.
         self.names = re.compile("|".join("(?<!b)f16(?!\\d)" if kind == "f16" else f"{kind}(?!\\d)" for kind in kinds))
 
-    def retype(self, value: Any) -> None:
+    def retype(self, value: ir.Value) -> None:
         text = str(value.type)
         if self.names.search(text):
             value.set_type(self._integers(text))
@@ -188,5 +188,5 @@ class _Mover:
         return None
 
 
-def _bits(elements: Any, shape: Sequence[int], kind: str) -> np.ndarray:
+def _bits(elements: ir.Attribute, shape: Sequence[int], kind: str) -> np.ndarray:
     return read_dense(elements, TensorType.of(tuple(shape), kind)).view("int16")

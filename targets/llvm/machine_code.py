@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir, llvm
 from mirlo.passes.registry import PassError
@@ -21,6 +21,8 @@ from mirlo.targets.llvm_text import readable_by_older
 
 if TYPE_CHECKING:
     from types import ModuleType
+
+    from llvmlite.binding import ModuleRef, TargetMachine
 
 OBJECT, ASSEMBLY, LLVM_IR, DIALECT = FORMS = ("obj", "asm", "llvm-ir", "llvm-dialect")
 """The forms of code."""
@@ -53,7 +55,7 @@ def to_llvm_ir(module: ir.Module) -> str:
     return readable_by_older(llvm.translate_module_to_llvmir(module.operation))
 
 
-def optimized(text: str, settings: CodeSettings) -> Any:
+def optimized(text: str, settings: CodeSettings) -> ModuleRef:
     """Parse LLVM IR and optimize it; return llvmlite's module."""
     binding, processor, opt_level = llvmlite(), settings.processor, settings.opt_level
     machine = target_machine(processor, opt_level)
@@ -67,14 +69,14 @@ def optimized(text: str, settings: CodeSettings) -> Any:
     return module
 
 
-def _parsed(text: str, processor: Processor, machine: Any) -> Any:
+def _parsed(text: str, processor: Processor, machine: TargetMachine) -> ModuleRef:
     # A context of its own, which is freed with the module: the global one keeps every type and constant.
     module = llvmlite().parse_assembly(text, llvmlite().create_context())
     module.triple, module.data_layout = processor.triple, str(machine.target_data)
     return module
 
 
-def emit(module: Any, settings: CodeSettings) -> bytes:
+def emit(module: ModuleRef, settings: CodeSettings) -> bytes:
     """Return the code of llvmlite's module in the form of the settings."""
     if settings.form == LLVM_IR:
         return str(module).encode()
@@ -83,7 +85,7 @@ def emit(module: Any, settings: CodeSettings) -> bytes:
 
 
 @cache
-def target_machine(processor: Processor, opt_level: int) -> Any:
+def target_machine(processor: Processor, opt_level: int) -> TargetMachine:
     """Return LLVM's back end for a processor."""
     target = llvmlite().Target.from_triple(processor.triple)
     return target.create_target_machine(

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import static_dim
 from mirlo.dialects.core.surgery import enclosing
 from mirlo.dialects.tir.view import PrimView
 from mirlo.passes.graph.constants import is_constant
@@ -70,8 +71,9 @@ def space(function: ir.Operation | ir.OpView, options: CompileOptions | None = N
         return _of_products(plan, machine, threads_of(options))
     blocked = plan_blocked(view, BlockGroup(tuple(view.blocks), frozenset(view.returned), machine))
     if not isinstance(blocked, Decline):
-        rows = {min(count, blocked.extent) for count in BLOCKS} - {blocked.block}
-        return [{BLOCK: count} for count in sorted(rows, key=lambda count: abs(count - blocked.block))]
+        extent, block = static_dim(blocked.extent), static_dim(blocked.block)
+        rows = {min(count, extent) for count in BLOCKS} - {block}
+        return [{BLOCK: count} for count in sorted(rows, key=lambda count: abs(count - block))]
     own = machine.lanes(F32_BYTES)
     return [{UNROLL: count} for count in UNROLLS] + [{LANES: count} for count in (own // 2, 2 * own)]
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -159,7 +158,7 @@ def library_name(text: str) -> str:
     return name
 
 
-def padded(weights: Sequence[Weight], total: int) -> Any:
+def padded(weights: Sequence[Weight], total: int) -> Iterator[bytes | memoryview]:
     """Yield the bytes of the weights in order, with zeros between and after them."""
     at = 0
     for weight in weights:

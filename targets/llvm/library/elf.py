@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 _MACHINES = {"x86_64": (62, 0), "aarch64": (183, 0), "riscv64": (243, 0x5)}
 """Number of the machine and flags of the header; RISC-V's are compressed code and f64 in registers."""
@@ -19,7 +18,7 @@ def can_write(triple: str) -> bool:
     return parts[0] in _MACHINES and not {"windows", "darwin", "macosx", "apple", "w64"} & set(parts)
 
 
-def write_data(path: Path, arch: str, symbol: str, content: Iterable[Any], size: int) -> None:
+def write_data(path: Path, arch: str, symbol: str, content: Iterable[bytes | memoryview], size: int) -> None:
     """Write an object file that defines a hidden symbol: `size` bytes on a multiple of 64, written in parts."""
     is_x86 = arch == "x86_64"
     # Sections of this name are beyond 2 GiB of the code where it is necessary.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from mirlo.runtime import archive
 from mirlo.runtime.artifact import Artifact
@@ -15,6 +15,9 @@ from mirlo.targets.llvm.library.descriptor import descriptor
 from mirlo.targets.llvm.library.elf import write_data
 from mirlo.targets.llvm.machine_code import OBJECT, CodeSettings, emit, llvmlite, optimized
 from mirlo.targets.llvm.processor import Processor
+
+if TYPE_CHECKING:
+    from llvmlite.binding import ModuleRef
 
 
 def processor_of(artifact: Artifact) -> Processor:
@@ -28,7 +31,7 @@ def is_ir(artifact: Artifact) -> bool:
     return all(name.endswith(".ll") for name, _ in archive.unpack(artifact.code))
 
 
-def linked_units(artifact: Artifact, more: Sequence[str] = (), keep: Sequence[str] = ()) -> Any:
+def linked_units(artifact: Artifact, more: Sequence[str] = (), keep: Sequence[str] = ()) -> ModuleRef:
     """Return llvmlite's module of all units of LLVM IR and more texts; only the symbols in `keep` stay visible."""
     binding = llvmlite()
     context = binding.create_context()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -22,7 +21,7 @@ def vector(kind: ir.Type, lanes: int = COLUMNS) -> ir.Type:
     return ir.VectorType.get([lanes], kind)
 
 
-def f32() -> Any:
+def f32() -> ir.Type:
     return ir.F32Type.get()
 
 
@@ -30,11 +29,11 @@ def integer(bits: int) -> ir.Type:
     return ir.IntegerType.get_signless(bits)
 
 
-def index(value: Dim) -> Any:
+def index(value: Dim) -> ir.Value:
     return size_of(value)
 
 
-def add(a: Any, b: Any) -> Any:
+def add(a: ir.Value, b: ir.Value) -> Value:
     return create("arith.addi", a.type, a, b)
 
 
@@ -42,11 +41,11 @@ def offset(a: ir.Value, by: int) -> ir.Value:
     return add(a, index(by)) if by else a
 
 
-def times(a: Any, b: Any) -> ir.Value:
+def times(a: ir.Value, b: ir.Value) -> Value:
     return create("arith.muli", a.type, a, b)
 
 
-def equals(a: Any, b: Any) -> Any:
+def equals(a: ir.Value, b: ir.Value) -> ir.Value:
     return compare("eq", a, b)
 
 
@@ -55,9 +54,9 @@ def smaller(a: ir.Value, b: ir.Value) -> Value:
 
 
 def loop(
-    low: ir.Value, high: ir.Value, body: Callable[..., Sequence[Any] | None], carried: Sequence[ir.Value] = (),
+    low: ir.Value, high: ir.Value, body: Callable[..., Sequence[ir.Value] | None], carried: Sequence[ir.Value] = (),
     step: int = 1, parallel: bool = False,
-) -> list[Any]:  # fmt: skip
+) -> list[ir.Value]:  # fmt: skip
     """Emit a loop: `body(i, *carried)` returns the next carried values. Return the final ones."""
     made = scf.ForOp(low, high, index(step), list(carried))
     if parallel:
@@ -82,7 +81,7 @@ def splat(value: ir.Value, lanes: int = COLUMNS) -> Value:
     return create("vector.broadcast", vector(value.type, lanes), value)
 
 
-def constant(number: float, kind: Any, lanes: int = COLUMNS) -> Any:
+def constant(number: float, kind: ir.Type, lanes: int = COLUMNS) -> Value:
     """Emit a vector with a number in all lanes."""
     is_float = isinstance(kind, (ir.F32Type, ir.BF16Type, ir.F16Type))
     attribute = ir.FloatAttr.get(kind, number) if is_float else ir.IntegerAttr.get(kind, int(number))
@@ -96,26 +95,26 @@ def bitcast(value: ir.Value, kind: ir.Type) -> Value:
     return create("vector.bitcast", vector(kind, lanes), value)
 
 
-def load(buffer: Any, position: ir.Value) -> ir.Value:
+def load(buffer: ir.Value, position: ir.Value) -> ir.Value:
     return create("memref.load", buffer.type.element_type, buffer, position)
 
 
-def load_vector(buffer: Any, position: ir.Value, lanes: int) -> Value:
+def load_vector(buffer: ir.Value, position: ir.Value, lanes: int) -> Value:
     return create("vector.load", vector(buffer.type.element_type, lanes), buffer, position)
 
 
-def store_vector(value: ir.Value, buffer: Any, position: ir.Value) -> None:
+def store_vector(value: ir.Value, buffer: ir.Value, position: ir.Value) -> None:
     ir.Operation.create("vector.store", operands=[value, buffer, position])
 
 
-def load_word(buffer: ir.Value, position: Value) -> Any:
+def load_word(buffer: ir.Value, position: ir.Value) -> Value:
     """Load four adjacent bytes as an i32 in all lanes."""
     word = bitcast(load_vector(buffer, position, 4), integer(32))
     scalar = create("vector.extract", integer(32), word, static_position=ir.DenseI64ArrayAttr.get([0]))
     return splat(scalar)
 
 
-def fused(a: Any, b: ir.Value, c: Any) -> Value:
+def fused(a: ir.Value, b: ir.Value, c: ir.Value) -> Value:
     """Emit a * b + c, rounded once."""
     return create("vector.fma", c.type, a, b, c)
 
@@ -142,7 +141,7 @@ def load_floats(buffer: ir.Value, position: ir.Value, kind: str) -> Value:
     return bitcast(both("shli", bits, constant(16, integer(32))), f32())
 
 
-def prefetch(buffer: Any, position: ir.Value, lines: range, last: int) -> None:
+def prefetch(buffer: ir.Value, position: ir.Value, lines: range, last: int) -> None:
     """Prefetch some cache lines after a position, which may be beyond the last one."""
     inside = smaller(position, index(max(0, last)))
     for line in lines:
@@ -161,7 +160,7 @@ class Dots:
     def supports(machine: Machine, bits: int) -> bool:
         return machine.vector_bytes >= 32 and ("u8xi8" in machine.dots or ("i16" in machine.dots and bits <= 4))
 
-    def add(self, total: Any, weights: Any, activations: Any) -> Any:
+    def add(self, total: ir.Value, weights: ir.Value, activations: ir.Value) -> ir.Value:
         """Add products of <64 x i8> weights and <16 x i32> words of activations."""
         signed = bitcast(activations, integer(8))
         lanes = min(COLUMNS, self.machine.vector_bytes // 4)
@@ -178,14 +177,14 @@ class Dots:
             made = create("vector.shuffle", kind, made, part, mask=mask)
         return made
 
-    def _add(self, total: ir.Value, weights: ir.Value, signed: Any) -> Any:
+    def _add(self, total: ir.Value, weights: ir.Value, signed: ir.Value) -> ir.Value:
         if self.accumulates:
             return call_dot("vpdpbusd", total, weights, signed)
         pairs = call_dot("vpmaddubsw", total, weights, signed)
         return call_dot("vpmaddwd", total, pairs, constant(1, integer(16), pairs.type.shape[0]))
 
 
-def _lanes(value: ir.Value, at: int, count: int) -> Any:
+def _lanes(value: ir.Value, at: int, count: int) -> ir.Value:
     """Return adjacent lanes of a vector."""
     kind = vector(value.type.element_type, count)
     return create("vector.shuffle", kind, value, value, mask=ir.DenseI64ArrayAttr.get(list(range(at, at + count))))
@@ -197,14 +196,14 @@ class Decoder:
     def __init__(self, machine: Machine, bits: int):
         self.bits = bits
         self.middle = 1 << (bits - 1)
-        self.table: Any = None
+        self.table: ir.Value | None = None
         if machine.avx512 and bits <= 4:
             numbers = (np.arange(16) % (1 << bits) - self.middle).astype(np.float32)
             self.table = create(
                 "arith.constant", vector(f32()), value=ir.DenseElementsAttr.get(numbers, type=vector(f32()))
             )
 
-    def value(self, words: Any, shift: int) -> Any:
+    def value(self, words: ir.Value, shift: int) -> ir.Value:
         """Return the value of the bits from `shift` on of each lane of <16 x i32>."""
         if shift:
             words = both("shrui", words, constant(shift, integer(32)))
@@ -214,5 +213,5 @@ class Decoder:
         return to_float(both("subi", masked, constant(self.middle, integer(32))))
 
 
-def number(value: int) -> Any:
+def number(value: int) -> Value:
     return emit_constant(value, integer(32))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -51,7 +51,7 @@ class NbitsRecord:
 class PackedWeights:
     """Constant weights of a few bits, [columns, rows of K], with a scale for each block."""
 
-    values: Any
+    values: ir.Value
     """The integers: a constant, or `unpack` of one."""
     dtype: str
     """Element type of the weights."""
@@ -100,7 +100,7 @@ class PackNbits(Pass):
             )
         wanted = self.activations or session.options.get(REQUESTED) or ""
         functions = _Functions(op, machine)
-        panels: dict[Any, Any] = {}
+        panels: dict[Hashable, ir.Value] = {}
         for function in op.operation.regions[0].blocks[0].operations:
             for block in reversed(blocks(function)):
                 for matmul in [o.operation for o in block.operations if o.operation.name == "relax.matmul"]:
@@ -108,7 +108,7 @@ class PackNbits(Pass):
                 erase_dead(block, is_pure_relax)
 
     def _convert(
-        self, op: ir.Operation, session: Session, functions: _Functions, wanted: str, panels: dict[Any, Any]
+        self, op: ir.Operation, session: Session, functions: _Functions, wanted: str, panels: dict[Hashable, ir.Value]
     ) -> None:
         matmul, location = op.opview, op.location
         found = match_weights(matmul, session)
@@ -181,7 +181,7 @@ def _source(value: ir.Value) -> ir.Value:
     return value if unpack is None else unpack.x
 
 
-def _zeros(op: ir.OpView, session: Session) -> Any:
+def _zeros(op: ir.OpView, session: Session) -> ir.Value | int | Decline:
     """Return the zero points of a dequantization: a number, or a constant."""
     if op.zero_point is None:
         return 0
@@ -240,7 +240,7 @@ class _Functions:
         self.symbols = ir.SymbolTable(module.operation)
         self.known: dict[Product, str] = {}
 
-    def name_of(self, product: Product, location: ir.Location | None) -> str:
+    def name_of(self, product: Product, location: ir.Location) -> str:
         if product not in self.known:
             function = product_function(product, self.machine, location)
             function.operation.attributes[KIND] = ir.StringAttr.get(FusionKind.OPAQUE.label)
@@ -253,7 +253,12 @@ class _Converter:
     """Rewrites one product."""
 
     def __init__(
-        self, matmul: ir.OpView, weights: PackedWeights, b: Rewriter, functions: _Functions, panels: dict[Any, Any]
+        self,
+        matmul: ir.OpView,
+        weights: PackedWeights,
+        b: Rewriter,
+        functions: _Functions,
+        panels: dict[Hashable, ir.Value],
     ):
         self.matmul, self.weights, self.b, self.functions, self.panels = matmul, weights, b, functions, panels
 
@@ -303,7 +308,7 @@ class _Converter:
         made = b.emit(OPS["reshape"], call.operation.results[0], shape=result.shape)
         return made if result.dtype.name == "f32" else b.emit(OPS["cast"], made, dtype=result.dtype)
 
-    def _quantized(self, product: Product, x: Any) -> list[Any]:
+    def _quantized(self, product: Product, x: ir.Value) -> list[ir.Value]:
         layout = product.layout
         op = OPS["quantize_rows"]
         return self.b.emit_all(op, x, block=layout.sub, digits=product.digits, offset=-layout.middle)
@@ -368,7 +373,7 @@ def _fits_f16(scales: np.ndarray) -> bool:
         return bool((scales.astype(np.float16).astype(np.float32) == scales).all())
 
 
-def _key(value: Any) -> Any:
+def _key(value: ir.Value | int) -> Hashable:
     """Return a key of a constant, packed or not, or of a number."""
     if isinstance(value, int):
         return value

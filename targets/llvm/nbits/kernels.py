@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
@@ -16,7 +15,6 @@ from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute import Buffer, LoopBuilder, LoopFunction
-from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.dialects.tir.scalars import compare, create
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.nbits import code as C
@@ -67,7 +65,7 @@ class Product:
         return TensorType((self.count * self.layout.columns,), DTYPES["f32"])
 
 
-def product_function(product: Product, machine: Machine, loc: Any) -> ir.OpView:
+def product_function(product: Product, machine: Machine, loc: ir.Location) -> ir.OpView:
     """Build the kernel, in buffer form."""
     layout = product.layout
     name = f"matmul_u{layout.bits}_{f'i8x{product.digits}' if product.digits else 'f32'}"
@@ -91,11 +89,11 @@ def product_function(product: Product, machine: Machine, loc: Any) -> ir.OpView:
 class SubBlock:
     """A sub-block of K in a panel that is being read."""
 
-    weights: Any
+    weights: ir.Value
     """Position of its first byte."""
-    scale: Any
+    scale: ir.Value
     zero: ir.Value
-    number: Any
+    number: ir.Value
     """Its number along K."""
     is_last: bool
     """Whether no other sub-block of its scale block follows."""
@@ -105,7 +103,13 @@ class ProductKernel:
     """What kernels share: the walk over a panel, stores of results."""
 
     def __init__(
-        self, product: Product, machine: Machine, activations: Sequence[Any], panels: Any, out: Any, loops: LoopBuilder
+        self,
+        product: Product,
+        machine: Machine,
+        activations: Sequence[ir.Value],
+        panels: ir.Value,
+        out: ir.Value,
+        loops: LoopBuilder,
     ):
         self.product, self.layout, self.machine = product, product.layout, machine
         self.activations, self.panels, self.out, self.loops = list(activations), panels, out, loops
@@ -114,15 +118,15 @@ class ProductKernel:
     # The walk over a panel
 
     def walk(
-        self, panel: Any, visit: Callable[..., Sequence[ir.Value]], carried: Sequence[Value], ahead: int = 1
-    ) -> list[Any]:
+        self, panel: ir.Value, visit: Callable[..., Sequence[ir.Value]], carried: Sequence[ir.Value], ahead: int = 1
+    ) -> list[ir.Value]:
         """Visit the sub-blocks of a panel: `visit(sub_block, *carried)`; prefetch those of `ahead` adjacent panels."""
         layout = self.layout
         per_group = layout.group * layout.subs_per_block
         whole, rest = divmod(layout.sub_blocks, per_group)
         start = C.times(panel, C.index(layout.panel_bytes))
 
-        def group(i: ir.Value, *held: Value, count: int = per_group) -> Sequence[ir.Value]:
+        def group(i: ir.Value, *held: ir.Value, count: int = per_group) -> Sequence[ir.Value]:
             at = C.add(start, C.times(i, C.index(layout.group_bytes)))
             first = C.times(i, C.index(per_group))
             return self._group(at, first, count, visit, list(held), ahead)
@@ -178,7 +182,7 @@ class ProductKernel:
 
     # Results
 
-    def store(self, value: Any, row: Any, panel: Any, shift: int = 0) -> None:
+    def store(self, value: ir.Value, row: ir.Value, panel: ir.Value, shift: int = 0) -> None:
         """Store the columns of a panel, or those that exist."""
         columns = self.layout.columns
         first = C.offset(C.times(panel, C.index(COLUMNS)), shift * COLUMNS)
@@ -201,7 +205,7 @@ class ProductKernel:
     def one_row(self) -> None:
         """Emit the kernel for one row: each panel is read once, from memory."""
 
-        def panel(p: int | PrimBuilder | str) -> None:
+        def panel(p: ir.Value) -> None:
             start = C.constant(0.0, C.f32())
             total = self.walk(p, self.add_one_row, [start])[0]
             self.store(total, C.index(0), p)
@@ -214,14 +218,14 @@ class ProductKernel:
         accumulators = self.loops.alloca((ROWS * PAIR * COLUMNS,), DTYPES["f32"], "local").value
         scratch = self.scratch()
 
-        def pair(p: int | PrimBuilder | str) -> None:
+        def pair(p: ir.Value) -> None:
             def tile(top: ir.Value) -> None:
                 left = create("arith.subi", top.type, self.rows, top)
                 count = C.smaller(left, C.index(ROWS))
                 zero = C.constant(0.0, C.f32())
                 self.each_row(count, lambda row: self.put(accumulators, row, [zero] * PAIR))
 
-                def visit(sub: SubBlock) -> Sequence[Any]:
+                def visit(sub: SubBlock) -> Sequence[ir.Value]:
                     self.add_rows(sub, top, count, accumulators, scratch)
                     return ()
 
@@ -238,21 +242,21 @@ class ProductKernel:
         used = -(-self.layout.columns // (PAIR * COLUMNS)) * PAIR
         C.loop(C.index(0), C.index(used), pair, step=PAIR, parallel=True)
 
-    def scratch(self) -> Any:
+    def scratch(self) -> ir.Value | None:
         """Return scratch memory of a tile."""
         return None
 
-    def each_row(self, count: Value, body: Callable[[Any], None]) -> None:
+    def each_row(self, count: ir.Value, body: Callable[[ir.Value], None]) -> None:
         def one(row: ir.Value) -> None:
             body(row)
 
         C.loop(C.index(0), count, one)
 
-    def get(self, accumulators: Any, row: Any) -> list[Any]:
+    def get(self, accumulators: ir.Value, row: ir.Value) -> list[ir.Value]:
         at = C.times(row, C.index(PAIR * COLUMNS))
         return [C.load_vector(accumulators, C.offset(at, i * COLUMNS), COLUMNS) for i in range(PAIR)]
 
-    def put(self, accumulators: Any, row: Any, values: Sequence[Any]) -> None:
+    def put(self, accumulators: ir.Value, row: ir.Value, values: Sequence[ir.Value]) -> None:
         at = C.times(row, C.index(PAIR * COLUMNS))
         for i, value in enumerate(values):
             C.store_vector(value, accumulators, C.offset(at, i * COLUMNS))
@@ -261,22 +265,32 @@ class ProductKernel:
         """Return the number of a row among those of all sub-blocks."""
         return C.add(C.times(sub.number, self.rows), row)
 
-    def add_one_row(self, sub: SubBlock, total: Value) -> Sequence[ir.Value]:
+    def add_one_row(self, sub: SubBlock, total: ir.Value) -> Sequence[ir.Value]:
         raise NotImplementedError
 
-    def add_rows(self, sub: SubBlock, top: ir.Value, count: Value, accumulators: ir.Value, scratch: ir.Value) -> None:
+    def add_rows(
+        self, sub: SubBlock, top: ir.Value, count: ir.Value, accumulators: ir.Value, scratch: ir.Value | None
+    ) -> None:
         raise NotImplementedError
 
 
 class QuantizedKernel(ProductKernel):
     """Rows of int8, whose products with a sub-block are summed as integers."""
 
-    def __init__(self, *arguments: Any):
-        super().__init__(*arguments)
+    def __init__(
+        self,
+        product: Product,
+        machine: Machine,
+        activations: Sequence[ir.Value],
+        panels: ir.Value,
+        out: ir.Value,
+        loops: LoopBuilder,
+    ):
+        super().__init__(product, machine, activations, panels, out, loops)
         self.codes, self.scales, self.sums = self.activations
         self.dots = C.Dots(self.machine)
 
-    def add_one_row(self, sub: SubBlock, total: Value) -> Sequence[ir.Value]:
+    def add_one_row(self, sub: SubBlock, total: ir.Value) -> Sequence[ir.Value]:
         layout, digits = self.layout, range(self.product.digits)
         vectors, fields = layout.vectors, layout.fields
         row = self.row_of(sub, C.index(0))
@@ -302,9 +316,11 @@ class QuantizedKernel(ProductKernel):
         zeros = self.zero(sub) if layout.zero else None
         return [C.fused(self.combined(whole, zeros, row), scale, total)]
 
-    def add_rows(self, sub: SubBlock, top: ir.Value, count: Value, accumulators: ir.Value, scratch: ir.Value) -> None:
+    def add_rows(
+        self, sub: SubBlock, top: ir.Value, count: ir.Value, accumulators: ir.Value, scratch: ir.Value | None
+    ) -> None:
         layout, digits = self.layout, range(self.product.digits)
-        weights: list[list[Any]] = [[] for _ in range(PAIR)]
+        weights: list[list[ir.Value]] = [[] for _ in range(PAIR)]
         for panel in range(PAIR):
             words = [self.words(sub, j, panel) for j in range(layout.vectors)]
             weights[panel] = [self.field(word, f, in_place=False) for f in range(layout.fields) for word in words]
@@ -329,18 +345,18 @@ class QuantizedKernel(ProductKernel):
 
         self.each_row(count, one)
 
-    def digit(self, digit: int, position: ir.Value, each: int) -> Any:
+    def digit(self, digit: int, position: ir.Value, each: int) -> ir.Value:
         """Return the position of a digit: those of all rows are together."""
         if not digit:
             return position
         plane = C.times(self.rows, C.index(digit * self.layout.sub_blocks * each))
         return C.add(position, plane)
 
-    def start(self, digit: int, row: Any) -> Any:
+    def start(self, digit: int, row: ir.Value) -> ir.Value:
         """Return what the middle of the range takes off, in all lanes."""
         return C.splat(C.load(self.sums, self.digit(digit, row, 1)))
 
-    def field(self, words: ir.Value, field: int, in_place: bool) -> Any:
+    def field(self, words: ir.Value, field: int, in_place: bool) -> ir.Value:
         """Return a field of each byte as <64 x i8>, shifted to the lowest bits unless it stays in place."""
         bits = self.layout.bits
         if bits == 8:
@@ -353,7 +369,7 @@ class QuantizedKernel(ProductKernel):
         signed = mask - 256 if mask > 127 else mask
         return C.both("andi", C.bitcast(words, C.integer(8)), C.constant(signed, C.integer(8), 64))
 
-    def combined(self, sums: Sequence[Any], zeros: Any, row: ir.Value) -> Any:
+    def combined(self, sums: Sequence[ir.Value], zeros: ir.Value | None, row: ir.Value) -> ir.Value:
         """Return the sum of the products of all digits as floats, less those with the zero points."""
         value = C.to_float(sums[-1])
         for part in reversed(sums[:-1]):
@@ -370,13 +386,21 @@ class QuantizedKernel(ProductKernel):
 class FloatKernel(ProductKernel):
     """Rows of f32; weights are converted in registers, or for many rows to scratch memory."""
 
-    def __init__(self, *arguments: Any):
-        super().__init__(*arguments)
+    def __init__(
+        self,
+        product: Product,
+        machine: Machine,
+        activations: Sequence[ir.Value],
+        panels: ir.Value,
+        out: ir.Value,
+        loops: LoopBuilder,
+    ):
+        super().__init__(product, machine, activations, panels, out, loops)
         self.floats = self.activations[0]
         self.sums = self.activations[1] if self.layout.zero else None
         self.decoder = C.Decoder(self.machine, self.layout.bits)
 
-    def values(self, sub: SubBlock, panel: int = 0) -> list[tuple[int, Any]]:
+    def values(self, sub: SubBlock, panel: int = 0) -> list[tuple[int, ir.Value]]:
         """Return the rows of K of a sub-block and the weights of each, as floats relative to the middle."""
         layout, found = self.layout, []
         for j in range(layout.vectors):
@@ -387,7 +411,7 @@ class FloatKernel(ProductKernel):
                     found.append((row, self.decoder.value(words, 8 * i + layout.bits * field)))
         return found
 
-    def add_one_row(self, sub: SubBlock, total: Value) -> Sequence[ir.Value]:
+    def add_one_row(self, sub: SubBlock, total: ir.Value) -> Sequence[ir.Value]:
         row = self.row_of(sub, C.index(0))
         at = C.times(row, C.index(self.layout.sub))
         zero = C.constant(0.0, C.f32())
@@ -405,8 +429,11 @@ class FloatKernel(ProductKernel):
         elements = self.layout.sub * PAIR * COLUMNS
         return self.loops.alloca((elements,), DTYPES["f32"], "local").value
 
-    def add_rows(self, sub: SubBlock, top: ir.Value, count: Value, accumulators: ir.Value, scratch: ir.Value) -> None:
+    def add_rows(
+        self, sub: SubBlock, top: ir.Value, count: ir.Value, accumulators: ir.Value, scratch: ir.Value | None
+    ) -> None:
         layout, width = self.layout, PAIR * COLUMNS
+        assert scratch is not None
         for panel in range(PAIR):
             scale = self.scale(sub, panel)
             zeros = self.zero(sub, panel) if layout.zero else None
@@ -415,11 +442,11 @@ class FloatKernel(ProductKernel):
                 at = C.index(k * width + panel * COLUMNS)
                 C.store_vector(C.both("mulf", value, scale), scratch, at)
 
-        def rows(first: Any, size: int) -> None:
+        def rows(first: ir.Value, size: int) -> None:
             totals = [total for i in range(size) for total in self.get(accumulators, C.offset(first, i))]
             own = [C.times(self.row_of(sub, C.add(top, C.offset(first, i))), C.index(layout.sub)) for i in range(size)]
 
-            def step(k: Any, *held: Any) -> Sequence[Any]:
+            def step(k: ir.Value, *held: ir.Value) -> Sequence[ir.Value]:
                 sums = list(held)
                 for unrolled in range(4):
                     at = C.offset(C.times(k, C.index(width)), unrolled * width)

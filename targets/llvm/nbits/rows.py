@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute import Buffer, LoopBuilder
 from mirlo.dialects.tir.scalars import compare, create
 from mirlo.passes.legalize.helpers import tensor_type
-from mirlo.passes.rules import decline, legalize
+from mirlo.passes.rules import Decline, decline, legalize
 from mirlo.targets.llvm.nbits import code as C
 from mirlo.targets.llvm.nbits.layout import COLUMNS
+
+if TYPE_CHECKING:
+    from mirlo.passes.legalize.builder import LegalizeBuilder
 
 INFINITY = float("inf")
 
 
 @legalize("relax.quantize_rows", target="llvm", name="vectors")
-def quantize_rows(op: ir.OpView, b: Any) -> Any:
+def quantize_rows(op: ir.OpView, b: LegalizeBuilder) -> ir.Value | Decline:
     """Quantize whole blocks, each of them in registers."""
     kind, block = tensor_type(op.x), op.block
     rows, depth = kind.shape
@@ -37,7 +41,7 @@ def quantize_rows(op: ir.OpView, b: Any) -> Any:
     return b.call_loops(body, op.x, results=shapes)
 
 
-def _flat(buffer: Buffer) -> Any:
+def _flat(buffer: Buffer) -> ir.Value:
     """Return the buffer with one dim."""
     value = buffer.value
     shape = list(value.type.shape)
@@ -52,7 +56,7 @@ def _flat(buffer: Buffer) -> Any:
 
 
 def _block(
-    op: ir.OpView, flat: list[Any], row: ir.Value, k: ir.Value, count: ir.Value | int, depth: int, blocks: int
+    op: ir.OpView, flat: Sequence[ir.Value], row: ir.Value, k: ir.Value, count: ir.Value, depth: int, blocks: int
 ) -> None:
     x, codes, scales, sums = flat
     block, digits = op.block, op.digits
@@ -70,7 +74,7 @@ def _block(
     inverse = C.splat(C.both("divf", _float(unit), top))
     finite = create("vector.broadcast", C.vector(C.integer(1)), is_finite)
     zero = C.constant(0.0, C.f32())
-    totals: list[Any] = [None] * digits
+    totals: list[ir.Value | None] = [None] * digits
     for i, part in enumerate(parts):
         whole = create("math.roundeven", part.type, C.both("mulf", part, inverse))
         rest = create("arith.fptosi", C.vector(C.integer(32)), create("arith.select", zero.type, finite, whole, zero))
@@ -84,14 +88,16 @@ def _block(
             plane = C.times(count, C.index(digit * blocks * block))
             to = C.add(C.add(plane, C.times(place, C.index(block))), C.index(i * COLUMNS))
             C.store_vector(narrow, codes, to)
-            totals[digit] = low if totals[digit] is None else C.add(totals[digit], low)
+            before = totals[digit]
+            totals[digit] = low if before is None else C.add(before, low)
     for digit, total in enumerate(totals):
+        assert total is not None
         summed = create("vector.reduction", C.integer(32), total, kind=ir.Attribute.parse("#vector.kind<add>"))
         scaled = C.times(summed, C.number(op.offset))
         _store(scaled, sums, C.add(C.times(count, C.index(digit * blocks)), place))
 
 
-def _float(value: float) -> Any:
+def _float(value: float) -> ir.Value:
     return create("arith.constant", C.f32(), value=ir.FloatAttr.get(C.f32(), value))
 
 

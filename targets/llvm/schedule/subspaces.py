@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
+from mirlo.dialects.core.dims import Dim, static_dim
 from mirlo.dialects.core.index_expr import IndexExpr, loop_index
 from mirlo.passes.schedule.blocks.index_arithmetic import EXTREMES
 from mirlo.passes.schedule.blocks.space import BlockInstance, Space
@@ -80,7 +80,7 @@ def _cuts(space: Space, axis: int, stop: int) -> set[int]:
             if not all(isinstance(space.extents[a], int) for a in rest.variables()):
                 continue
             for bound in rest.range(space.extents):
-                found.update(_crossing(bound, step, threshold) for threshold in thresholds)
+                found.update(_crossing(bound, step, static_dim(threshold)) for threshold in thresholds)
     return {cut for cut in found if 0 < cut < space.extents[axis]}
 
 
@@ -90,9 +90,9 @@ def _crossing(constant: int, step: int, threshold: int) -> int:
     return -(-distance // step) if step > 0 else (distance // step) + 1
 
 
-def _conditions(place: BlockInstance) -> list[tuple[IndexExpr, Sequence[Any]]]:
+def _conditions(place: BlockInstance) -> list[tuple[IndexExpr, Sequence[Dim]]]:
     """Return expressions, and the values at which a condition on them changes."""
-    found: list[tuple[IndexExpr, Sequence[Any]]] = []
+    found: list[tuple[IndexExpr, Sequence[Dim]]] = []
     for operand in place.needed_inputs:
         found += [(dim, (0, size)) for dim, size in place.outside_tests(operand)]
     for op in place.block.body_ops:

@@ -7,7 +7,7 @@ the channels, becomes m by m results, A^T p A.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -53,13 +53,13 @@ def transformed_weight(weight: np.ndarray, m: int) -> np.ndarray:
     return made.reshape(-1, *weight.shape[2:])
 
 
-def multiply(matrix: Matrix, vectors: Sequence[Any], ops: Operations) -> list[Any]:
+def multiply(matrix: Matrix, vectors: Sequence[ir.Value], ops: Operations) -> list[ir.Value]:
     """Multiply the matrix by a column of vectors. Rows that differ only in signs share partial sums."""
-    made: list[Any] = [None] * len(matrix)
+    made: dict[int, ir.Value] = {}
     for i, row in enumerate(matrix):
-        if made[i] is not None:
+        if i in made:
             continue
-        twin = next((k for k in range(i + 1, len(matrix)) if made[k] is None and _are_twins(row, matrix[k])), None)
+        twin = next((k for k in range(i + 1, len(matrix)) if k not in made and _are_twins(row, matrix[k])), None)
         if twin is None:
             made[i] = _combine(row, vectors, ops)
             continue
@@ -67,7 +67,7 @@ def multiply(matrix: Matrix, vectors: Sequence[Any], ops: Operations) -> list[An
         other = tuple(a if a != b else 0 for a, b in zip(row, matrix[twin], strict=True))
         common, turned = _combine(same, vectors, ops), _combine(other, vectors, ops)
         made[i], made[twin] = ops.add(common, turned), ops.subtract(common, turned)
-    return made
+    return [made[i] for i in range(len(matrix))]
 
 
 class Operations:
@@ -75,10 +75,10 @@ class Operations:
 
     def __init__(
         self,
-        add: Callable[[Any, Any], Any],
-        subtract: Callable[[Any, Any], Any],
-        scale: Callable[[Any, float], Any],
-        fused: Callable[[Any, float, Any], Any],
+        add: Callable[[ir.Value, ir.Value], ir.Value],
+        subtract: Callable[[ir.Value, ir.Value], ir.Value],
+        scale: Callable[[ir.Value, float], ir.Value],
+        fused: Callable[[ir.Value, float, ir.Value], ir.Value],
     ):
         self.add = add
         self.subtract = subtract

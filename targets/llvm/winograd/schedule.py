@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir, scf
 from mirlo.dialects.core import dims as D
@@ -202,7 +202,7 @@ class _Emitter:
         self.index = _Arithmetic(code)
         self.piece = ColumnVector(0, lanes, lanes)
 
-    def tiles(self, tile: Callable[[Any, Any, Any, Any], None]) -> None:
+    def tiles(self, tile: Callable[[LoopIndex, LoopIndex, LoopIndex, LoopIndex], None]) -> None:
         """Emit `tile(number, n, th, tw)` for each tile."""
         batch, high, wide = self.tiling.tiles
 
@@ -213,7 +213,7 @@ class _Emitter:
 
         self.code.loop(Span(0, batch * high, 1), row, parallel=True)
 
-    def channels(self, count: int, step: Callable[[Any], None]) -> None:
+    def channels(self, count: int, step: Callable[[LoopIndex], None]) -> None:
         self.code.loop(Span(0, count, self.lanes), step)
 
 
@@ -228,7 +228,7 @@ class _InputEmitter(_Emitter):
         self.ops = _operations(self.lanes, self.code)
         self.tiles(self._tile)
 
-    def _tile(self, number: ir.Value, n: ir.Value, th: ir.Value, tw: ir.Value) -> None:
+    def _tile(self, number: LoopIndex, n: LoopIndex, th: LoopIndex, tw: LoopIndex) -> None:
         tiling, index = self.tiling, self.index
         height, width = tiling.size
         top = index.add(index.times(th, tiling.m), -tiling.pad[0])
@@ -240,7 +240,7 @@ class _InputEmitter(_Emitter):
             index.inside(left, D.maximum(width - tiling.alpha + 1, 0)),
         )
 
-        def position(r: int, s: int) -> Any:
+        def position(r: int, s: int) -> LoopIndex:
             pixel = index.add(index.times(index.add(index.times(n, height), rows[r]), width), columns[s])
             return index.times(pixel, tiling.channels)
 
@@ -258,7 +258,7 @@ class _InputEmitter(_Emitter):
             kind, start = ir.IndexType.get(), self.code.index(0)
             places = {at: create("arith.select", kind, there[at], index.value(position(*at)), start) for at in every}
 
-            def read(c: ir.Value, at: tuple[int, int]) -> ir.Value:
+            def read(c: LoopIndex, at: tuple[int, int]) -> ir.Value:
                 loaded = self._load(index.add(places[at], c))
                 return create("arith.select", loaded.type, there[at], loaded, zero)
 
@@ -269,13 +269,13 @@ class _InputEmitter(_Emitter):
     def _load(self, position: LoopIndex) -> ir.Value:
         return self.code.load_vector(self.source, self.index.value(position), self.piece)
 
-    def _walk(self, number: ir.Value, read: Callable[[Any, tuple[int, int]], Any]) -> None:
+    def _walk(self, number: LoopIndex, read: Callable[[LoopIndex, tuple[int, int]], ir.Value]) -> None:
         """Transform a tile, vector by vector; `read` loads its elements."""
         tiling, index, size = self.tiling, self.index, range(self.tiling.alpha)
         first = index.times(number, tiling.channels)
         plane = tiling.count * tiling.channels
 
-        def step(c: ir.Value) -> None:
+        def step(c: LoopIndex) -> None:
             made = _transform(INPUT[tiling.m], [[read(c, (r, s)) for s in size] for r in size], self.ops)
             base = index.add(first, c)
             for i in size:
@@ -308,7 +308,7 @@ class _OutputEmitter(_Emitter):
         self.ops = _operations(self.lanes, self.code)
         self.tiles(self._tile)
 
-    def _tile(self, number: ir.Value, n: ir.Value, th: ir.Value, tw: ir.Value) -> None:
+    def _tile(self, number: LoopIndex, n: LoopIndex, th: LoopIndex, tw: LoopIndex) -> None:
         tiling, index = self.tiling, self.index
         first = index.times(number, tiling.out_channels)
         plane = tiling.count * tiling.out_channels
@@ -317,7 +317,7 @@ class _OutputEmitter(_Emitter):
         columns = [index.add(index.times(tw, tiling.m), q) for q in range(tiling.m)]
         ragged = [tiling.out[d] % tiling.m != 0 for d in (0, 1)]
 
-        def step(c: ir.Value) -> None:
+        def step(c: LoopIndex) -> None:
             base = index.add(first, c)
             tile = [
                 [
@@ -348,7 +348,7 @@ class _OutputEmitter(_Emitter):
 
         self.channels(tiling.out_channels, step)
 
-    def _finish(self, indices: list[ir.Value], total: Any) -> None:
+    def _finish(self, indices: list[ir.Value], total: ir.Value) -> None:
         """Emit the epilogue on one vector of results, and its stores."""
         output = self.reduction.block.outputs[0]
         point = Iteration(self.frame, [*indices, None, None], self.lanes, self.lanes, None, {output.value: total})

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -110,7 +110,7 @@ class Trampoline:
         self._states[name] = _State(tensors=tensors, naxes=len(axes), axes=axes, miss=miss)
         return self._states[name]
 
-    def bind(self) -> dict[str, object]:
+    def bind(self) -> Mapping[str, Callable[..., object]]:
         """Return the functions that were added, by name."""
         entry = self._engine.get_function_address("entry")
         functions, self._thunks = bind_state({name: (entry, state) for name, state in self._states.items()})
