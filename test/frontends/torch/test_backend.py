@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch", reason="needs PyTorch: make test-doors")
 pytest.importorskip("onnxscript", reason="needs onnxscript: make test-doors")
 
 from mirlo.driver.torch_backend import graph as graphs  # noqa: E402
+from mirlo.passes.registry import PassError, find_pass  # noqa: E402
 
 STRICT = {"strict": True, "cache": False}
 
@@ -155,6 +156,26 @@ def test_unsupported_operators_run_eagerly_and_are_named() -> None:
         torch._dynamo.reset()
         with pytest.raises(Exception, match="linalg_eig"):
             torch.compile(unsupported, backend="mirlo", options=STRICT)(x)
+
+
+@pytest.mark.parametrize("name", ["plan-memory", "schedule", "no pass"])
+def test_graphs_that_a_pass_refuses_run_eagerly(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if name == "no pass":
+        monkeypatch.setattr(graphs, "compile", _refused)
+    else:
+        monkeypatch.setattr(find_pass(name), "run", _refused)
+    x = torch.ones(3, 5)
+    with torch.no_grad():
+        with pytest.warns(UserWarning, match="a graph runs eagerly: .*sizes overflow"):
+            compiled = torch.compile(lambda x: (x @ x.T).relu(), backend="mirlo", options={"cache": False})
+            torch.testing.assert_close(compiled(x), torch.full((3, 3), 5.0))
+        torch._dynamo.reset()
+        with pytest.raises(Exception, match="sizes overflow"):
+            torch.compile(lambda x: (x @ x.T).relu(), backend="mirlo", options=STRICT)(x)
+
+
+def _refused(*_: Any, **ignored: Any) -> Any:
+    raise PassError("sizes overflow")
 
 
 @pytest.mark.parametrize(
