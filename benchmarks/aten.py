@@ -338,6 +338,16 @@ def _run_child(entry: Any, types: Sequence[str], most: int, writer: int) -> None
     os._exit(0)
 
 
+def _load() -> None:
+    """Load what child processes need, once for all of them."""
+    import torch
+
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    (entry,) = entries(("t",))
+    check(entry, torch.float32, 1)
+
+
 Rows = dict[str, dict[str, Outcome]]
 """By operator and element type."""
 
@@ -416,6 +426,7 @@ def main() -> None:
     types, (part, parts) = given.types.split(","), map(int, given.part.split("/"))
     print(f"torch {torch.__version__}", flush=True)
     start = time.perf_counter()
+    _load()
     for entry in entries(given.operators)[part::parts]:
         for kind, made in run(entry, types, given.most).items():
             row = [name_of(entry), kind, made.right, made.wrong, made.refused, made.failed]
