@@ -1,4 +1,4 @@
-"""Models of flax: Mirlo beside `jax.jit` on one thread, by latency, difference and the time of the first call.
+"""Models of flax and of plain jax: Mirlo beside `jax.jit`, one thread: latency, difference, time of the first call.
 
 python -m benchmarks.jax_models [MODEL ...]        # needs jax and flax
 """
@@ -9,6 +9,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ CALLS = 30
 
 def models() -> dict[str, tuple[Any, np.ndarray]]:
     """Return modules of flax, each with an input."""
-    return {**image_models(), **sequence_models()}
+    return {**image_models(), **sequence_models(), **plain_models()}
 
 
 def image_models() -> dict[str, tuple[Any, np.ndarray]]:
@@ -121,6 +122,121 @@ def sequence_models() -> dict[str, tuple[Any, np.ndarray]]:
         "language model": (LanguageModel(), random.integers(0, 1000, (2, 33)).astype(np.int32)),
         "lstm": (Recurrent(), random.standard_normal((2, 20, 16), dtype=np.float32)),
     }
+
+
+@dataclass(frozen=True)
+class PlainModel:
+    """A model of functions of jax, with the methods of a module of flax."""
+
+    shapes: dict[str, tuple[int, ...]]
+    """Of the parameters."""
+    function: Callable[[dict[str, Any], Any], Any]
+
+    def init(self, key: Any, _: Any) -> dict[str, Any]:
+        """Return random parameters."""
+        import jax
+
+        keys = jax.random.split(key, len(self.shapes))
+        return {
+            name: jax.random.normal(each, shape) / np.sqrt(shape[-2] if len(shape) > 1 else 1)
+            for each, (name, shape) in zip(keys, self.shapes.items(), strict=True)
+        }
+
+    def apply(self, params: dict[str, Any], x: Any) -> Any:
+        """Return the result for an array."""
+        return self.function(params, x)
+
+
+def plain_models() -> dict[str, tuple[Any, np.ndarray]]:
+    """Return models that are written with jax alone: loops over layers, scans, routing, transposed convolutions."""
+    random = np.random.default_rng(0)
+
+    def normal(*shape: int) -> np.ndarray:
+        return random.standard_normal(shape, dtype=np.float32)
+
+    mixer = PlainModel({"rows": (4, 64, 64), "columns": (4, 96, 96), "out": (96, 10)}, _mixer)
+    gru = PlainModel({"input": (16, 96), "state": (32, 96), "out": (32, 16)}, _gru)
+    filtered = PlainModel({"decay": (64,), "input": (32, 64), "gate": (32, 64), "out": (64, 32)}, _state_space)
+    experts = PlainModel({"router": (32, 4), "up": (4, 32, 64), "down": (4, 64, 32)}, _experts)
+    decoder = PlainModel({"encode": (3, 3, 3, 16), "decode": (3, 3, 16, 3)}, _autoencoder)
+    stacked = PlainModel({"qkv": (4, 64, 192), "out": (4, 64, 64), "up": (4, 64, 128), "down": (4, 128, 64)}, _stacked)
+    return {
+        "mixer": (mixer, normal(2, 64, 96)),
+        "gru": (gru, normal(2, 30, 16)),
+        "state space": (filtered, normal(2, 50, 32)),
+        "experts": (experts, normal(40, 32)),
+        "autoencoder": (decoder, normal(1, 16, 16, 3)),
+        "stacked transformer": (stacked, normal(2, 24, 64)),
+    }
+
+
+def _normalized(x: Any) -> Any:
+    return (x - x.mean(-1, keepdims=True)) / (x.var(-1, keepdims=True) + 1e-5) ** 0.5
+
+
+def _mixer(params: dict[str, Any], x: Any) -> Any:
+    import jax
+
+    for layer in range(4):
+        x = x + jax.nn.gelu(_normalized(x).swapaxes(1, 2) @ params["rows"][layer]).swapaxes(1, 2)
+        x = x + jax.nn.gelu(_normalized(x) @ params["columns"][layer])
+    return jax.nn.softmax(x.mean(1) @ params["out"])
+
+
+def _gru(params: dict[str, Any], x: Any) -> Any:
+    import jax
+    import jax.numpy as jnp
+
+    def step(state: Any, row: Any) -> Any:
+        update, reset, new = jnp.split(row @ params["input"], 3, -1)
+        from_state = jnp.split(state @ params["state"], 3, -1)
+        update, reset = jax.nn.sigmoid(update + from_state[0]), jax.nn.sigmoid(reset + from_state[1])
+        state = update * state + (1 - update) * jnp.tanh(new + reset * from_state[2])
+        return state, state @ params["out"]
+
+    _, rows = jax.lax.scan(step, jnp.zeros((x.shape[0], 32)), x.swapaxes(0, 1))
+    return rows.swapaxes(0, 1)
+
+
+def _state_space(params: dict[str, Any], x: Any) -> Any:
+    import jax
+    import jax.numpy as jnp
+
+    decay = jnp.broadcast_to(jax.nn.sigmoid(params["decay"]), (*x.shape[:2], 64))
+    pairs = decay, x @ params["input"]
+    _, states = jax.lax.associative_scan(lambda a, b: (a[0] * b[0], b[0] * a[1] + b[1]), pairs, axis=1)
+    return (states * jax.nn.silu(x @ params["gate"])) @ params["out"]
+
+
+def _experts(params: dict[str, Any], x: Any) -> Any:
+    import jax
+    import jax.numpy as jnp
+
+    weights, chosen = jax.lax.top_k(jax.nn.softmax(x @ params["router"]), 2)
+    hidden = jax.nn.relu(jnp.einsum("td,edh->teh", x, params["up"]))
+    made = jnp.einsum("teh,ehd->ted", hidden, params["down"])
+    return (jnp.take_along_axis(made, chosen[..., None], 1) * weights[..., None]).sum(1)
+
+
+def _autoencoder(params: dict[str, Any], x: Any) -> Any:
+    import jax
+
+    dims = ("NHWC", "HWIO", "NHWC")
+    hidden = jax.nn.relu(jax.lax.conv_general_dilated(x, params["encode"], (2, 2), "SAME", dimension_numbers=dims))
+    return jax.nn.sigmoid(jax.lax.conv_transpose(hidden, params["decode"], (2, 2), "SAME", dimension_numbers=dims))
+
+
+def _stacked(params: dict[str, Any], x: Any) -> Any:
+    import jax
+    import jax.numpy as jnp
+
+    def layer(x: Any, weights: dict[str, Any]) -> Any:
+        query, key, value = jnp.split(_normalized(x) @ weights["qkv"], 3, -1)
+        scores = query @ key.swapaxes(1, 2) / 8 + jnp.triu(jnp.full((x.shape[1],) * 2, -1e9), 1)
+        x = x + jax.nn.softmax(scores) @ value @ weights["out"]
+        return x + jax.nn.gelu(_normalized(x) @ weights["up"]) @ weights["down"], None
+
+    return jax.lax.scan(layer, x, params)[0]
 
 
 def compare(model: Any, array: np.ndarray) -> tuple[float, float, float, float, float]:

@@ -1,4 +1,4 @@
-"""Models of flax agree with `jax.jit`."""
+"""Models of flax and of plain jax agree with `jax.jit`."""
 
 from __future__ import annotations
 
