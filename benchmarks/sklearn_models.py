@@ -165,7 +165,7 @@ def _row(name: str, calls: dict[str, Call], x: np.ndarray) -> str:
     wanted = np.asarray(calls["scikit-learn"](x), np.float64)
     found = np.asarray(calls["Mirlo"](x), np.float64)
     # A value of the data that is a threshold may fall on either side.
-    error = np.quantile(np.abs(found - wanted), 0.999) / np.abs(wanted).max()
+    error = np.quantile(np.abs(found - wanted), 0.999) / max(np.abs(wanted).max(), 1e-30)
     times = dict(zip(calls, least(list(calls.values()), x), strict=True))
     cells = [f"{times[column]:,.1f}" if column in times else "" for column in COLUMNS]
     ratios = [f"{times['Mirlo'] / times[column]:.2f}" for column in ("scikit-learn", "ONNX Runtime")]
