@@ -76,6 +76,8 @@ def release(array: np.ndarray) -> None:
     base: object = array
     while isinstance(base, np.ndarray):
         base = base.base
+    if isinstance(base, memoryview):
+        base = base.obj
     if isinstance(base, system.FileMapping) and array.flags.c_contiguous:
         start = array.ctypes.data - np.frombuffer(base, np.uint8, 1).ctypes.data
         system.release_pages(base, start, start + array.nbytes)

@@ -46,9 +46,12 @@ class Mirlo:
     def call(self, tokens: int, past: int, batch: int) -> Step:
         arrays = feed(self.config, tokens, past, batch)
         outputs = {name: output for output, name in self.executable.aliases.items()}
-        call = self.executable.updating(with_room(arrays, tokens), outputs)
-        assert call is not None
+        caches = with_room(arrays, tokens)
         others = {name: array for name, array in arrays.items() if name not in outputs}
+        call = self.executable.updating(caches, outputs)
+        if call is None:  # sizes depend on data, as with experts
+            given, out = {**others, **caches}, {output: caches[name] for name, output in outputs.items()}
+            return lambda: self.executable.run(given, out=out)["logits"]
         return lambda: call.run(others)["logits"]
 
 

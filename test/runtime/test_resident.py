@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import mirlo
+from mirlo.runtime.params import ParameterStore
 
 
 def test_resident_weights(tmp_path: Path) -> None:
@@ -28,3 +30,25 @@ def test_resident_weights(tmp_path: Path) -> None:
     addresses = sorted(resident.weight(name).ctypes.data for name in names)
     assert addresses[-1] - addresses[0] <= sum(resident.weight(name).nbytes + 128 for name in names[:-1])
     assert not any(np.shares_memory(resident.weight(name), mapped.weight(name)) for name in names)
+
+
+def test_what_is_copied_leaves_memory(tmp_path: Path) -> None:
+    """The pages of a mapped file do not stay beside their copies."""
+    if not Path("/proc/self/status").exists():
+        pytest.skip("the system does not say what is in memory")
+
+    def mapped_kib() -> int:
+        lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("RssFile"))
+
+    size, count = 4 << 20, 12
+    np.ones(size * count, np.uint8).tofile(tmp_path / "weights")
+    store = ParameterStore()
+    for i in range(count):
+        store.add_range(f"w{i}", tmp_path / "weights", i * size, "u8", [size])
+    before = mapped_kib()
+    assert all(int(store.get(name)[::4096].sum()) == size // 4096 for name in store)
+    assert mapped_kib() - before > 0.9 * size * count / 1024
+    store.hold(store.names(), with_mapped=True)
+    assert mapped_kib() - before < 0.1 * size * count / 1024
+    assert all(store.get(name).all() for name in store)
