@@ -15,6 +15,7 @@ from mirlo.driver.programs.detect import needs_program
 from mirlo.driver.request import CompileFunction, CompileRequest, Strategies
 from mirlo.driver.save_code import save_code
 from mirlo.driver.stages import PipelineProgress, ReleaseWeights, SaveStages
+from mirlo.driver.tables import find_tables
 from mirlo.passes.byoc.artifacts import detach_artifacts
 from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.code_forms import KernelText
@@ -46,6 +47,8 @@ class Compiler:
         self.model: OpenedModel
         self.kernel_names: set[str] = set()
         """The kernels that `list_kernels` met."""
+        self.tables: set[str] = set()
+        """Parameters of which calls read some rows."""
 
     def run(self) -> tuple[Artifact | CompiledProgram, Session]:
         """Compile the model: its artifact, or those of a program of several parts."""
@@ -135,6 +138,7 @@ class Compiler:
         pipeline = self._pipeline(module)
         with module.context, ir.Location.unknown():
             inline_calls(module.operation)
+            self.tables = find_tables(module)
             # Whoever saves stages looks for the pass that did it.
             pipeline.run(module, session, self._instruments(folder, prepared), trusting=folder is None)
 
@@ -147,7 +151,9 @@ class Compiler:
             artifact = replace(target.emit(module, replace(self.options, prepared=prepared)), externals=externals)
         session.params.align(spec.name for spec in artifact.params)
         session.params.hold(spec.name for spec in artifact.params)
-        return replace(artifact, metadata={**artifact.metadata, **_memory_plan(session), **_placement(session)})
+        tables = sorted(self.tables & {spec.name for spec in artifact.params})
+        found = {**artifact.metadata, **({"tables": tables} if tables else {})}
+        return replace(artifact, metadata={**found, **_memory_plan(session), **_placement(session)})
 
     def _pipeline(self, module: ir.Module) -> Pipeline:
         """Return the passes: the requested ones, those that the file names, or the target's with what comes first."""

@@ -122,15 +122,17 @@ class Executable(KernelCodeOwner):
         return self._store.get(name)
 
     def resident(self) -> Executable:
-        """Return the model with all weights in memory of this process, in huge pages where the system has them.
+        """Return the model with its weights in memory of this process, in huge pages where the system has them.
 
         Weights of a loaded file are mapped otherwise: they take no time to load and processes share them, but cores
-        read them more slowly, which language models feel.
+        read them more slowly, which language models feel. Tables of which calls read some rows stay mapped.
         """
         if self.artifact.externals or self._code.device_arena:
             return self
         store = self._store.copy()
-        store.hold([spec.name for spec in self.artifact.params], with_mapped=True)
+        tables = self.artifact.metadata.get("tables")
+        mapped = {str(name) for name in tables} if isinstance(tables, list) else set()
+        store.hold([spec.name for spec in self.artifact.params if spec.name not in mapped], with_mapped=True)
         return Executable(self.artifact, store)
 
     @property
