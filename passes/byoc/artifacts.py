@@ -116,7 +116,7 @@ def _text(entry: dict[str, ir.Attribute], name: str, default: str | None = None)
         return default
     if not isinstance(entry[name], ir.StringAttr):
         raise ArtifactFormError(f"has a '{name}' that is not a string")
-    return entry[name].value
+    return str(entry[name].value)
 
 
 def _texts(entry: dict[str, ir.Attribute], name: str) -> tuple[str, ...]:

@@ -144,7 +144,8 @@ def permuted_for(value: ir.Value, axes: Axes, reader: ir.Operation, session: Ses
     """Return a value permuted before its reader; reuses an existing permute or cancels an inverse one."""
     made_by = marked_permute(value)
     if made_by is not None and list(made_by.axes) == inverse(axes):
-        return made_by.x
+        made: ir.Value = made_by.x
+        return made
     return find_permute(value, axes, reader) or permuted(value, axes, Rewriter(reader, session))
 
 

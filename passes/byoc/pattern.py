@@ -134,7 +134,7 @@ class Pattern:
         if known is None:
             own = {self.label} if self.label is not None else set()
             known = vars(self)["_labels"] = tuple(sorted(own.union(*(part.labels for part in self.parts()))))
-        return known  # type: ignore[no-any-return]
+        return known
 
     def ways(self, value: BlockValue, state: State, search: Search) -> Iterator[State]:
         raise NotImplementedError

@@ -157,7 +157,7 @@ def _access(
 ) -> ExternalAccess:
     index = None
     if operand.map is not None:
-        index = tuple(read_affine(expr, places, extents) for expr in operand.map.results)  # type: ignore[arg-type]
+        index = tuple(read_affine(expr, places, extents) for expr in operand.map.results)
     return ExternalAccess(names[operand.value], _type(operand.value), index, _number(operand.outside))
 
 

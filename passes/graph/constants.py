@@ -65,7 +65,8 @@ def emit_deferred_constant(
     element = element_type_of(kind.dtype.to_numpy())
     assert element is not None
     param = session.params.add_deferred(name, element.name, kind.static_shape, make, loose)
-    return Constant.make(param=param, result_types=[kind])
+    made: ir.Value = Constant.make(param=param, result_types=[kind])
+    return made
 
 
 def emit_constant(array: np.ndarray, kind: TensorType, session: Session, name: str) -> ir.Value:
@@ -74,8 +75,10 @@ def emit_constant(array: np.ndarray, kind: TensorType, session: Session, name: s
         return emit_deferred_constant(lambda: array, kind, session, name, array)
     array = np.ascontiguousarray(array).reshape(kind.static_shape)
     if array.size <= INLINE_ELEMENTS:
-        return Constant.make(value=dense_attribute(array, kind), result_types=[kind])
-    return Constant.make(param=session.params.add_unique(name, array), result_types=[kind])
+        made: ir.Value = Constant.make(value=dense_attribute(array, kind), result_types=[kind])
+        return made
+    stored: ir.Value = Constant.make(param=session.params.add_unique(name, array), result_types=[kind])
+    return stored
 
 
 def _is_transposed(array: np.ndarray) -> bool:

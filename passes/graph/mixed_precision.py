@@ -221,13 +221,17 @@ class _Converter:
         wide = self._wide(mask)
         with _after(wide):
             lowest = np.full((), LOWEST[self.dtype.name], np.float32)
-            return OPS["maximum"].make(wide, emit_constant(lowest, TensorType.of((), "f32"), self.session, "lowest"))
+            made: ir.Value = OPS["maximum"].make(
+                wide, emit_constant(lowest, TensorType.of((), "f32"), self.session, "lowest")
+            )
+            return made
 
 
 def _cast(value: ir.Value, dtype: DType) -> ir.Value:
     location = ir.Location.unknown() if isinstance(value.owner, ir.Block) else value.owner.location
     with _after(value), location:
-        return OPS["cast"].make(value, dtype=dtype)
+        made: ir.Value = OPS["cast"].make(value, dtype=dtype)
+        return made
 
 
 def _after(value: ir.Value) -> ir.InsertionPoint:

@@ -81,7 +81,7 @@ def _lower_for(op: ir.Operation) -> bool:
     if unroll:
         _unroll(loop, view)
     erase_op(op)
-    return unroll
+    return bool(unroll)
 
 
 def _unroll(loop: ir.OpView, view: ir.OpView) -> None:

@@ -164,7 +164,8 @@ class ValueBuilder:
         return Num(self, made, kind)
 
     def _call_scalar(self, function: str, kind: str, operands: list[ir.Value]) -> ir.Value:
-        return CallExtern.make(operands, result_types=[ir.Type.parse(kind)], function=function, pure=True)
+        made: ir.Value = CallExtern.make(operands, result_types=[ir.Type.parse(kind)], function=function, pure=True)
+        return made
 
     def constant(self, kind: str, number: float | int) -> Num:
         """Return a constant in every lane. An integer is taken modulo its width: bit patterns may be unsigned."""

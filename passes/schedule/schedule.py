@@ -176,7 +176,8 @@ class SchedulePrims(Pass):
         if self.explain:
             declined = "".join(f"\n  {attempt}" for attempt in attempts)
             session.remark(f"'@{name}' is scheduled by {rule.name}{declined}", location)
-        return made
+        found: ir.OpView = made
+        return found
 
     def _files(self) -> dict[str, str]:
         return dict(entry.split("=", 1) for entry in self.given.split(";") if "=" in entry)

@@ -65,7 +65,8 @@ def store(site: ir.Operation, stored: Stored, session: Session, known: dict[obje
             new = Constant.make(param=known[key], result_types=[kind])
     site.operands[stored.argument] = new
     _count_runs(site)
-    return old.owner
+    made: ir.Operation = old.owner
+    return made
 
 
 def retype(view: PrimView, stored: Stored) -> None:

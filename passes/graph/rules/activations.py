@@ -104,7 +104,8 @@ def _shifted_clip(value: ir.Value, b: Rewriter) -> ir.Value | None:
         return None
     for x, number in ((total.lhs, total.rhs), (total.rhs, total.lhs)):
         if b.splat(number) == 3 and x.type == value.type:
-            return x
+            made: ir.Value = x
+            return made
     return None
 
 
@@ -119,11 +120,13 @@ def _logistic(value: ir.Value, b: Rewriter) -> ir.Value | None:
             continue
         negated = defining(exponential.x, "relax.negative")
         if negated is not None:
-            return negated.x
+            made: ir.Value = negated.x
+            return made
         product = defining(exponential.x, "relax.multiply")
         for x, number in ((product.lhs, product.rhs), (product.rhs, product.lhs)) if product is not None else ():
             if b.splat(number) == -1:
-                return x
+                operand: ir.Value = x
+                return operand
     return None
 
 

@@ -48,7 +48,8 @@ def small_power(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
         return decline("the exponent is no single number for all elements")
     x, is_float = op.lhs, kind_of(op.lhs).dtype.is_float
     if exponent == 1:
-        return x
+        made: ir.Value = x
+        return made
     if exponent == 2:
         return b.emit(OPS["square"], x)
     if exponent == 3:
@@ -71,7 +72,8 @@ def constant_condition(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
         return decline("the condition differs between elements")
     if chosen.type != op.output.type:
         return decline("the chosen operand is broadcast")
-    return chosen
+    made: ir.Value = chosen
+    return made
 
 
 @simplify("relax.cast")
@@ -81,7 +83,7 @@ def identity_cast(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
 
 
 @simplify("relax.cast")
-def widened_and_back(op: ir.OpView, b: Rewriter) -> Decline:
+def widened_and_back(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     """Remove a cast to a wider float and back."""
     inner = defining(op.x, "relax.cast")
     if inner is None or inner.x.type != op.output.type:
@@ -89,4 +91,5 @@ def widened_and_back(op: ir.OpView, b: Rewriter) -> Decline:
     narrow, wide = kind_of(inner.x).dtype, kind_of(op.x).dtype
     if (narrow.name, wide.name) not in _HOLDS:
         return decline("the intermediate type does not represent all values", narrow=narrow.name, wide=wide.name)
-    return inner.x
+    made: ir.Value = inner.x
+    return made

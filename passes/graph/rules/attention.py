@@ -110,7 +110,8 @@ def _weights(value: ir.Value, b: Rewriter) -> ir.Value | Decline | Decline:
     rank = kind_of(value).rank
     if softmax.axis % rank != rank - 1:
         return decline("the softmax is not along the last axis", axis=softmax.axis)
-    return softmax.x
+    made: ir.Value = softmax.x
+    return made
 
 
 def _scores(value: ir.Value, b: Rewriter) -> _Scores | Decline:

@@ -124,7 +124,8 @@ def cancel(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
         return decline("the operand is no layout permute")
     axes = [inner.axes[axis] for axis in op.axes]
     if axes == list(range(len(axes))):
-        return inner.x
+        made: ir.Value = inner.x
+        return made
     if MARK in op.operation.attributes:
         return permuted(inner.x, axes, b)
     return b.emit(OPS["permute"], inner.x, axes=axes)

@@ -174,10 +174,12 @@ def _squared(value: ir.Value, b: Rewriter) -> ir.Value | None:
     """Return the value of which this is the square."""
     power = defining(value, "relax.power")
     if power is not None and b.splat(power.rhs) == 2 and power.lhs.type == power.output.type:
-        return power.lhs
+        made: ir.Value = power.lhs
+        return made
     square = defining(value, "relax.square")
     if square is not None:
-        return square.x
+        squared: ir.Value = square.x
+        return squared
     product = defining(value, "relax.multiply")
     return product.lhs if product is not None and _same(product.lhs, product.rhs) else None
 

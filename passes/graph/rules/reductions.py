@@ -38,7 +38,8 @@ def bound_without_effect(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     bound = -math.inf if op.operation.name == "relax.maximum" else math.inf
     for x, number in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
         if x.type == op.output.type and b.splat(number) == bound:
-            return x
+            made: ir.Value = x
+            return made
     return decline("no operand is an infinite bound")
 
 

@@ -34,7 +34,8 @@ def attention(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
 
     def scale() -> ExprLike:
         if op.scale is not None:
-            return op.scale
+            made: float = op.scale
+            return made
         return 1.0 / math.sqrt(size) if isinstance(size, int) else rsqrt(constant(size, "f32"))
 
     past = context - length if op.at_end else 0

@@ -70,7 +70,8 @@ def unpack(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
             *outer, last = axes
             byte = x.at(*outer, last // count).cast("i32")
             shifted = byte >> ((last % count).cast("i32") * bits)
-            return shifted.cast("i8").cast(op.dtype)
+            made: Expr = shifted.cast("i8").cast(op.dtype)
+            return made
 
         return p.compute(shape_of(op.output), element, name="unpack")
 

@@ -36,7 +36,8 @@ def _down(b: ValueBuilder, y: Num) -> tuple[Num, Num]:
 
 
 def _distance_to_integer(b: ValueBuilder, x: Num) -> Num:
-    return x - b.call("roundeven", x)
+    made: Num = x - b.call("roundeven", x)
+    return made
 
 
 def _lgamma_of_positive(b: ValueBuilder, y: Num) -> Num:

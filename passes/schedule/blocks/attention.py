@@ -19,7 +19,7 @@ from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.attention_mask import Bound, Scaling, bounds_of, float_constant, scaling_of
 from mirlo.passes.schedule.blocks.combine import Reducer, reducer_of
 from mirlo.passes.schedule.blocks.contraction.body import MultiplyAdd, ProductInput, match_multiply_add
-from mirlo.passes.schedule.blocks.group import BlockGroup, opaque_of_group
+from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, opaque_of_group
 from mirlo.passes.schedule.blocks.space import BlockInstance
 
 REDUCTIONS = 4
@@ -42,7 +42,7 @@ class Read:
 class AttentionBlocks:
     """The blocks of an attention; loops are numbered as in `extents`."""
 
-    group: BlockGroup
+    group: BlockGroup[LaneModel]
     extents: tuple[Dim, ...]
     """Extents of the loops: rows, then keys, head size, value size; the two sizes are static."""
     query: Read
@@ -124,7 +124,8 @@ class AttentionBlocks:
     @property
     def sum_type(self) -> ir.F32Type:
         """Return the type of the accumulators."""
-        return self.scores.type.element_type
+        made: ir.F32Type = self.scores.type.element_type
+        return made
 
 
 def cannot_be_attention(blocks: Sequence[BlockView]) -> Decline | None:
@@ -133,7 +134,7 @@ def cannot_be_attention(blocks: Sequence[BlockView]) -> Decline | None:
     return decline("not two products and a softmax", reductions=reductions) if reductions < REDUCTIONS else None
 
 
-def find_attention(group: BlockGroup) -> AttentionBlocks | Decline:
+def find_attention(group: BlockGroup[LaneModel]) -> AttentionBlocks | Decline:
     """Match the parts of an attention in a group of blocks."""
     refusal = opaque_of_group(group)
     if refusal is not None:
@@ -142,7 +143,7 @@ def find_attention(group: BlockGroup) -> AttentionBlocks | Decline:
 
 
 class _Finder:
-    def __init__(self, group: BlockGroup):
+    def __init__(self, group: BlockGroup[LaneModel]):
         self.group = group
         self.blocks = iter(group.blocks)
         self.extents: tuple[Dim, ...] = ()

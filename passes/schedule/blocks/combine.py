@@ -163,7 +163,7 @@ def _is_accumulated(value: ir.Value, accumulator: ir.Value, is_bool: bool) -> bo
     if isinstance(value.owner, ir.Block) or value.owner.operation.name != "arith.cmpi":
         return False
     comparison = value.owner.operation
-    return comparison.operands[0] == accumulator and comparison.attributes["predicate"].value == 1
+    return bool(comparison.operands[0] == accumulator and comparison.attributes["predicate"].value == 1)
 
 
 def _depends(block: BlockView, value: ir.Value, accumulators: Sequence[ir.Value]) -> bool:

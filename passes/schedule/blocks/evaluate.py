@@ -93,7 +93,7 @@ class LoopNestState:
             return False
         expression = place.linear(value)
         if expression is not None:
-            return expression.coefficient(axis) != 0
+            return bool(expression.coefficient(axis) != 0)
         operand = place.argument_operands.get(value)
         if operand is not None:
             return operand.map is not None and self._operand_varies(place, operand, axis)
@@ -172,7 +172,8 @@ class Iteration:
             return self._index_value(expression, value.type)
         op = owner.operation
         if op.name == "arith.select" and place.known(op.operands[0]) is not None:
-            return self.find(place.arguments_of(op)[0])
+            made: ir.Value = self.find(place.arguments_of(op)[0])
+            return made
         if op.name == "tensor.extract":
             return self._extract(place, op)
         return vector_op(op, [self.find(v) for v in op.operands], self.lanes)[0]
@@ -208,7 +209,8 @@ class Iteration:
             return index(expression.constant)
         axes = sorted(expression.variables())
         if len(axes) == 1 and expression == loop_index(axes[0]):
-            return self.indices[axes[0]]
+            made: ir.Value = self.indices[axes[0]]
+            return made
         if not expression.is_numeric:
             return self._sum(expression)
         positions = {axis: i for i, axis in enumerate(axes)}
@@ -252,9 +254,11 @@ class Iteration:
         if operand.value in self.frame.held:
             return self.frame.held[operand.value]
         if operand.value in self.frame.made:
-            return self.find(self.frame.made[operand.value][1])
+            made: ir.Value = self.find(self.frame.made[operand.value][1])
+            return made
         if operand.value in self.frame.reduced:
-            return self.find(operand.value)
+            found: ir.Value = self.find(operand.value)
+            return found
         if operand.outside is not None and place.always_outside(operand):
             return create("arith.constant", operand.element_type, value=operand.outside)
         slot = self.frame.slot(operand.value)

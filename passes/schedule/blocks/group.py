@@ -21,17 +21,17 @@ class LaneModel(Protocol):
         """Return how many elements of this size a vector has."""
 
 
-Model = TypeVar("Model", bound=LaneModel)
+Model_co = TypeVar("Model_co", bound=LaneModel, covariant=True)
 
 
 @dataclass(frozen=True)
-class BlockGroup(Generic[Model]):
+class BlockGroup(Generic[Model_co]):
     """Consecutive blocks of a prim function."""
 
     blocks: tuple[BlockView, ...]
     kept: frozenset[ir.Value]
     """Values with users outside of the group: the function's caller, or a later group."""
-    machine: Model
+    machine: Model_co
     """The machine model of the target."""
 
     @property
@@ -57,7 +57,7 @@ def unfit(view: PrimView) -> Decline | None:
     return None
 
 
-def opaque_of_group(group: BlockGroup) -> Decline | None:
+def opaque_of_group(group: BlockGroup[LaneModel]) -> Decline | None:
     """Decline bodies that extract elements of a value that the same group computes, or that pad it."""
     made = group.made
     for block in group.blocks:

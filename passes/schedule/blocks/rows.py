@@ -20,7 +20,7 @@ from mirlo.dialects.tir.view import BlockView, OperandView
 from mirlo.passes.rules import Decline, deciding, decline
 from mirlo.passes.schedule.blocks.combine import Reducer, reducer_of
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
-from mirlo.passes.schedule.blocks.group import BlockGroup, opaque_of_group, placed
+from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, opaque_of_group, placed
 from mirlo.passes.schedule.blocks.lanes import fitting, widest_bytes
 from mirlo.passes.schedule.blocks.space import BlockInstance, Space, merge_all
 
@@ -43,7 +43,7 @@ class Walk:
 class RowGroup:
     """The loops of a group of row operations."""
 
-    group: BlockGroup
+    group: BlockGroup[Any]
     rows: tuple[Any, ...]
     walks: list[Walk]
 
@@ -143,7 +143,7 @@ def _output_dims(walk: Walk, value: ir.Value) -> tuple[IndexExpr, ...] | None:
 
 
 @deciding
-def find_rows(group: BlockGroup) -> RowGroup | Decline:
+def find_rows(group: BlockGroup[LaneModel]) -> RowGroup | Decline:
     """Match the row operations of a group of blocks."""
     if not any(block.is_reduction for block in group.blocks):
         return decline("no block reduces")
@@ -164,7 +164,7 @@ def find_rows(group: BlockGroup) -> RowGroup | Decline:
     return _merge_rows(RowGroup(group, rows, walks))
 
 
-def _row_axes(group: BlockGroup) -> int:
+def _row_axes(group: BlockGroup[LaneModel]) -> int:
     """Return the number of leading row axes: spatial, the same in all blocks, and never combined with other axes."""
     first = group.blocks[0]
     count = min(len(block.spatial) for block in group.blocks)
@@ -183,7 +183,7 @@ def _row_axes(group: BlockGroup) -> int:
     return count
 
 
-def _add(walks: list[Walk], block: BlockView, rows: int, group: BlockGroup) -> Decline | None:
+def _add(walks: list[Walk], block: BlockView, rows: int, group: BlockGroup[LaneModel]) -> Decline | None:
     """Add a block to the last loop, or to a new one."""
     own = [i for i in range(rows, block.rank) if block.domain[i] != 1]
     kinds = {block.axes[i] for i in own}
@@ -235,7 +235,7 @@ def _standing(block: BlockView) -> BlockInstance:
     return placed(block, [i if size != 1 else None for i, size in enumerate(block.domain)], block.domain)
 
 
-def _place_walk(walk: Walk, rows: tuple[Dim, ...], group: BlockGroup) -> Decline | None:
+def _place_walk(walk: Walk, rows: tuple[Dim, ...], group: BlockGroup[LaneModel]) -> Decline | None:
     extents = (*rows, *walk.own)
     places = []
     for i, block in enumerate(walk.blocks):
@@ -270,7 +270,7 @@ def _ordered(space: Space, start: int) -> Space:
     return space.order([*range(start), *(start + i for i in order)])
 
 
-def _require_profitable(walk: Walk, space: Space, start: int, group: BlockGroup) -> Decline | None:
+def _require_profitable(walk: Walk, space: Space, start: int, group: BlockGroup[LaneModel]) -> Decline | None:
     """Decline vector reductions with a stride, and groups of nothing but reductions that are too short."""
     axis, extent = len(space.extents) - 1, space.extents[-1]
     rows = D.estimate_dim(D.product(space.extents[:start]))

@@ -267,7 +267,8 @@ class Space:
             if a == axis:
                 return outer
             if a == axis + 1:
-                return merged - outer * inner
+                made: IndexExpr = merged - outer * inner
+                return made
             return loop_index(a if a < axis else a - 1)
 
         made = self.substitute(by, extents)

@@ -130,7 +130,7 @@ def _combining(leaf: BlockLeaf) -> str:
 def _identity(op: str, kind: ir.Type) -> float | int | None:
     if op in ("arith.maxsi", "arith.minsi"):
         limit = 1 << (kind.width - 1)
-        return -limit if op == "arith.maxsi" else limit - 1
+        return int(-limit if op == "arith.maxsi" else limit - 1)
     return _IDENTITIES.get(op)
 
 

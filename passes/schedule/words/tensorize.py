@@ -276,7 +276,8 @@ def _outer(index: IndexExpr, names: dict[str, str]) -> set[str]:
 def _renamed(parts: tuple[IndexExpr, IndexExpr] | None, names: dict[str, str]) -> IndexExpr:
     assert parts is not None
     inside = parts[1] - parts[1].constant
-    return inside.replace({ours: loop_index(theirs) for ours, theirs in names.items()})
+    made: IndexExpr = inside.replace({ours: loop_index(theirs) for ours, theirs in names.items()})
+    return made
 
 
 def _require_same_body(name: str, pattern: BlockLeaf, leaf: BlockLeaf) -> None:
