@@ -14,6 +14,7 @@ from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.errors import ArtifactError, MirloError, NotForThisMachine
 from mirlo.runtime.locks import UNCUT
 from mirlo.runtime.object_symbols import BadObject, symbols_of
+from mirlo.runtime.system import scalable_vector_bits
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -240,7 +241,10 @@ def _llvm() -> ModuleType:
 
 @cache
 def _host_features() -> frozenset[str]:
-    return frozenset(name for name, present in _llvm().get_host_cpu_features().items() if present)
+    """Return the features of this processor by LLVM's names, and `sve256` for scalable vectors of 256 bits."""
+    found = {name for name, present in _llvm().get_host_cpu_features().items() if present}
+    bits = scalable_vector_bits()
+    return frozenset(found | {f"sve{bits}"} if bits else found)
 
 
 register_loader("llvm", load_llvm)

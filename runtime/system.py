@@ -194,6 +194,17 @@ class FileMapping(mmap.mmap):
     """The bytes of a file in memory."""
 
 
+def scalable_vector_bits() -> int:
+    """Return the length of a process's vectors of SVE; 0 where there are none."""
+    if sys.platform != "linux" or os.uname().machine != "aarch64":
+        return 0
+    import ctypes
+
+    get_length, length_mask = 51, 0xFFFF  # PR_SVE_GET_VL, PR_SVE_VL_LEN_MASK
+    found: int = ctypes.CDLL(None).prctl(get_length, 0, 0, 0, 0)
+    return 8 * (found & length_mask) if found >= 0 else 0
+
+
 def map_file(file: BinaryIO, size: int) -> FileMapping | bytes:
     """Return the bytes of an open file, mapped for reading; an empty file cannot be mapped."""
     return FileMapping(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
@@ -241,18 +252,26 @@ def close_library(handle: int) -> None:
 
 
 def user_cache() -> Path:
-    """Return the folder for caches of this user, or one for temporary files where the user has no home."""
+    """Return the folder for caches of this user; where there is none and none can be made, one for temporary files."""
     try:
-        if sys.platform == "win32":
-            return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "mirlo"
-        if sys.platform == "darwin":
-            return Path.home() / "Library" / "Caches" / "mirlo"
-        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mirlo"
-    except RuntimeError:
-        # In containers there may be no HOME and a user unknown to the system.
-        import tempfile
+        folder = _usual_cache()
+        # In containers there may be no HOME and a user unknown to the system, or a home that is read-only.
+        parent = next((each for each in (folder, *folder.parents) if each.exists()), None)
+        if folder == parent or (parent is not None and os.access(parent, os.W_OK | os.X_OK)):
+            return folder
+    except (RuntimeError, OSError):
+        pass
+    import tempfile
 
-        return Path(tempfile.gettempdir()) / f"mirlo-{_user()}"
+    return Path(tempfile.gettempdir()) / f"mirlo-{_user()}"
+
+
+def _usual_cache() -> Path:
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "mirlo"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "mirlo"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mirlo"
 
 
 def _user() -> str:

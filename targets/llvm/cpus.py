@@ -87,6 +87,7 @@ _TABLE: tuple[tuple[str, str, frozenset[str], int, int], ...] = (
     ("neoverse-n2", ARM, _ARM86, 64 * KIB, 1 * MIB),
     ("neoverse-v1", ARM, _ARM86, 64 * KIB, 1 * MIB),
     ("neoverse-v2", ARM, _ARM86, 64 * KIB, 2 * MIB),
+    ("a64fx", ARM, frozenset({"fullfp16", "sve512"}), 64 * KIB, 8 * MIB),
     ("apple-m1", ARM, _ARM82, 128 * KIB, 4 * MIB),
     ("apple-m2", ARM, _ARM86, 128 * KIB, 4 * MIB),
     ("generic-rv64", RISCV, frozenset({"m", "a", "f", "d", "c"}), 32 * KIB, 512 * KIB),
@@ -94,11 +95,18 @@ _TABLE: tuple[tuple[str, str, frozenset[str], int, int], ...] = (
     ("spacemit-x60", RISCV, _RVV | {"zvl256b"}, 32 * KIB, 512 * KIB),
 )
 
+SVE = {"sve256": 256, "sve512": 512}
+"""Scalable vectors of exactly so many bits, by the names of features; LLVM's feature is `sve`.
+
+Code for a length runs on processors of that length only. It pays from 512 bits: Neoverse V1 multiplies two vectors of
+256 bits in a cycle, or four of 128, for which there are dot products as well.
+"""
+
 CPUS: dict[str, Cpu] = {row[0]: Cpu(*row) for row in _TABLE}
 
 USED: dict[str, frozenset[str]] = {
     X86: frozenset().union(*(cpu.features for cpu in CPUS.values() if cpu.arch == X86)) | {"avxneconvert"},
-    ARM: frozenset().union(*(cpu.features for cpu in CPUS.values() if cpu.arch == ARM)),
+    ARM: frozenset().union(*(cpu.features for cpu in CPUS.values() if cpu.arch == ARM)) | set(SVE),
     RISCV: frozenset().union(*(cpu.features for cpu in CPUS.values() if cpu.arch == RISCV)),
     WASM: frozenset({"simd128", "relaxed-simd"}),
 }

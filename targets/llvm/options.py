@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mirlo.targets.llvm.cpus import ARM, BASE, CPUS, RISCV, USED, WASM, X86, Cpu, arch_of
+from mirlo.targets.llvm.cpus import ARM, BASE, CPUS, RISCV, SVE, USED, WASM, X86, Cpu, arch_of
 from mirlo.targets.llvm.machine import PRESETS, Machine, MachineError
 from mirlo.targets.llvm.processor import Processor, host_processor
 
@@ -129,6 +129,8 @@ def host_machine() -> Machine:
 def machine_of(processor: Processor, model: Cpu | None = None) -> Machine:
     """Return the machine of a processor: its vectors, and the caches of a model."""
     base = replace(PRESETS[_preset(processor)], name=processor.cpu, dots=_dots(processor))
+    if processor.sve_bits:
+        base = replace(base, vector_bytes=processor.sve_bits // 8, dots=())
     if processor.arch == RISCV:
         base = replace(base, vector_bytes=max(16, _riscv_bits(processor) // 8))
     if model is None:
@@ -233,6 +235,10 @@ def _with_features(processor: Processor, changes: Iterable[str]) -> Processor:
                 f"{', '.join(sorted(known))}"
             )
         features = features | {name} if change[0] == "+" else features - {name}
+    if len(features & set(SVE)) > 1:
+        raise MachineError(
+            f"option features of target 'llvm': vectors have one length, found {', '.join(sorted(features & set(SVE)))}"
+        )
     return replace(processor, features=tuple(sorted(features)))
 
 

@@ -95,5 +95,17 @@ def lower_to_llvm(module: ir.Module, processor: Processor, verify: bool = True) 
     manager.enable_verifier(verify)
     manager.run(module.operation)
     annotate_branches(module)
+    if processor.sve_bits:
+        fix_vector_length(module, processor.sve_bits)
     if emulated:
         move_as_integers(module, emulated)
+
+
+def fix_vector_length(module: ir.Module, bits: int) -> None:
+    """Let LLVM compute vectors that are longer than 128 bits in scalable ones of this length."""
+    count = bits // 128
+    with module.context:
+        length = ir.Attribute.parse(f"#llvm.vscale_range<minRange = {count} : i32, maxRange = {count} : i32>")
+    for op in module.body.operations:
+        if op.operation.name == "llvm.func":
+            op.operation.attributes["vscale_range"] = length

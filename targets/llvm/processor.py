@@ -6,7 +6,8 @@ import platform
 from dataclasses import dataclass
 from functools import cache
 
-from mirlo.targets.llvm.cpus import ARM, BASE, RISCV, USED, WASM, X86, arch_of
+from mirlo.runtime.system import scalable_vector_bits
+from mirlo.targets.llvm.cpus import ARM, BASE, RISCV, SVE, USED, WASM, X86, arch_of
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,12 @@ class Processor:
     @property
     def llvm_features(self) -> str:
         """Return the features as LLVM takes them."""
-        return ",".join(f"+{name}" for name in self.features)
+        return ",".join("+sve" if name in SVE else f"+{name}" for name in self.features)
+
+    @property
+    def sve_bits(self) -> int:
+        """Return the length of scalable vectors; 0 where code does not use any."""
+        return next((bits for name, bits in SVE.items() if self.has(name)), 0)
 
     def has(self, *features: str) -> bool:
         """Return whether code may use all of these features."""
@@ -99,4 +105,6 @@ def host_processor() -> Processor:
 
     used = USED[arch_of(platform.machine())]
     features = sorted(name for name, present in host_features().items() if present and name in used)
+    if scalable_vector_bits() == SVE["sve512"]:
+        features.append("sve512")
     return Processor(llvm.get_process_triple(), llvm.get_host_cpu_name(), tuple(features))

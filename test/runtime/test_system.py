@@ -58,7 +58,19 @@ def test_folders_of_users(
         monkeypatch.setenv(variable, value)
     monkeypatch.setattr(Path, "home", lambda: HOME)
     monkeypatch.setattr(sys, "platform", name)
+    asked: list[Any] = []
+    monkeypatch.setattr(os, "access", lambda path, mode: asked.append(path) or True)
     assert system.user_cache() == expected
+    assert asked, "whether it can be made"
+
+
+def test_homes_that_are_read_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != tmp_path)
+    assert system.user_cache().name == f"mirlo-{os.getuid()}"
+    (tmp_path / "caches" / "mirlo").mkdir(parents=True)
+    assert system.user_cache() == tmp_path / "caches" / "mirlo", "what is there can be read"
 
 
 @pytest.mark.usefixtures("windows")

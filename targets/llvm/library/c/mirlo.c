@@ -37,6 +37,7 @@
 #endif
 #if defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
+#include <sys/prctl.h>
 #endif
 
 #define ALIGNMENT 64
@@ -144,6 +145,10 @@ static int has_feature(const char *name, size_t length) {
     {"dotprod", AT_HWCAP, 20}, {"fullfp16", AT_HWCAP, 10}, {"bf16", AT_HWCAP2, 14}, {"i8mm", AT_HWCAP2, 13},
   };
   size_t i;
+  if (length == 6 && (!memcmp(name, "sve256", length) || !memcmp(name, "sve512", length))) {
+    int found = getauxval(AT_HWCAP) >> 22 & 1 ? prctl(51 /* PR_SVE_GET_VL */, 0, 0, 0, 0) : -1;
+    return found >= 0 && (found & 0xffff) * 8 == (name[3] == '2' ? 256 : 512);
+  }
   for (i = 0; i < sizeof table / sizeof *table; ++i) {
     if (strlen(table[i].name) == length && !memcmp(table[i].name, name, length)) return getauxval(table[i].kind) >> table[i].bit & 1;
   }
