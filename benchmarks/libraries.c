@@ -8,7 +8,7 @@
 
 static double now(void) {
   struct timespec at;
-  clock_gettime(CLOCK_MONOTONIC, &at);
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &at); /* other programs do not count */
   return (double)at.tv_sec * 1e6 + (double)at.tv_nsec / 1e3;
 }
 

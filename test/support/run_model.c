@@ -1,5 +1,6 @@
 /* Reads the inputs of a model from a file (dims, then data, of each), runs it, writes the outputs the same way.
- * run_model INPUTS OUTPUTS THREADS CALLS [WEIGHTS]; linked with -DMODEL=mirlo_model_NAME, or given -DLIBRARY and -DNAME. */
+ * run_model INPUTS OUTPUTS THREADS CALLS [WEIGHTS]; linked with -DMODEL=mirlo_model_NAME, or given -DLIBRARY and -DNAME.
+ * With -DOWN_THREADS models run on threads of this program, whose synchronization ThreadSanitizer sees, and not on the pool. */
 #include "mirlo.h"
 
 #include <pthread.h>
@@ -54,6 +55,33 @@ static int row_sums(DLTensor **tensors, int64_t count) {
   }
   return 0;
 }
+
+#ifdef OWN_THREADS
+typedef struct {
+  void (*function)(void *, int32_t, int32_t);
+  void *arguments;
+  int32_t first, step, chunks;
+} share;
+
+static void *run_share(void *given) {
+  const share *own = given;
+  for (int32_t i = own->first; i < own->chunks; i += own->step) own->function(own->arguments, i, own->chunks);
+  return NULL;
+}
+
+static void run_parallel(void (*function)(void *, int32_t, int32_t), void *arguments, int32_t chunks, int32_t threads) {
+  share shares[16];
+  pthread_t made[16];
+  int32_t count = threads < 16 ? threads : 16;
+  for (int32_t i = 0; i < count; ++i) {
+    share own = {function, arguments, i, count, chunks};
+    shares[i] = own;
+    if (i) pthread_create(&made[i], NULL, run_share, &shares[i]);
+  }
+  run_share(&shares[0]);
+  for (int32_t i = 1; i < count; ++i) pthread_join(made[i], NULL);
+}
+#endif
 
 static void require(int holds, const char *what) {
   if (holds) return;
@@ -144,6 +172,9 @@ int main(int count, char **arguments) {
   mirlo_function functions[] = {{"test.row_sums", row_sums}};
   options.functions = functions;
   options.function_count = 1;
+#ifdef OWN_THREADS
+  options.parallel = run_parallel;
+#endif
   options.weights_path = count > 5 ? arguments[5] : NULL;
 #ifdef MODEL
   int status = mirlo_create(&MODEL, &options, &model, error, sizeof error);

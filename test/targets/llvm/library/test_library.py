@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
-from c_compiler import needs_c_compiler
+from c_compiler import needs_c_compiler, sanitizer_flags
 from emulated_machines import MACHINES
 from libraries import calls_rows, check_row_sums, make_program
 from library_models import MODELS, RNG, compiler, dynamic_model, f16_model, require_same
@@ -26,13 +26,15 @@ import mirlo
 from mirlo import R
 from mirlo.driver.code import compile_code, kernel_listings
 from mirlo.driver.request import CompileRequest
-from mirlo.passes.targets import TargetError
+from mirlo.passes.options import quote
+from mirlo.passes.targets import CompileOptions, TargetError
 from mirlo.runtime.artifact import load
 from mirlo.runtime.unloaded import UnloadedModel
 from mirlo.targets.llvm.cpus import CPUS, X86
 from mirlo.targets.llvm.library.build import link_model
 from mirlo.targets.llvm.library.description import LibraryError, describe
 from mirlo.targets.llvm.library.sources import RUN_TIME, model_header, run_time_files
+from mirlo.targets.llvm.pipeline import compile_pipeline
 from mirlo.targets.llvm.processor import host_processor
 
 pytestmark = needs_c_compiler
@@ -63,15 +65,7 @@ def test_reduced_models(cpu: str, name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
 def test_sanitizers_find_nothing(sanitizer: str, tmp_path: Path) -> None:
-    flags = [f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all"]
-    probe = tmp_path / "probe.c"
-    probe.write_text("int main(void) { return 0; }\n")
-    command = [compiler(), *flags, str(probe), "-o", str(tmp_path / "probe")]
-    if (
-        subprocess.run(command, capture_output=True, check=False).returncode
-        or subprocess.run([str(tmp_path / "probe")], capture_output=True, check=False).returncode
-    ):
-        pytest.skip(f"the C compiler has no working -fsanitize={sanitizer}")
+    flags = sanitizer_flags(compiler(), sanitizer, tmp_path / "probe")
     for name in ("dynamic", "late", "int8"):
         make, inputs = MODELS[name]
         folder = tmp_path / name
@@ -321,11 +315,17 @@ def test_programs_on_other_machines(machine: str, name: str, tmp_path: Path) -> 
 @pytest.mark.parametrize("name", ["mobilenetv2", "resnet50", "bert_base", "gpt2", "vit_base"])
 def test_reduced_models_on_an_emulated_aarch64(name: str, tmp_path: Path) -> None:
     path = reduced(name, tmp_path)
-    executable = mirlo.compile(path, threads=2, cache=False)
+    # Which convolutions Winograd's algorithm computes, and in which tiles, follows from the machine: ResNet-50 differs
+    # by 1.4e-6 where two machines choose differently, each as near to f64, and by nothing where they choose alike.
+    described = emulated_aarch64.TARGET.removeprefix("llvm{").removesuffix("}")
+    pipeline = compile_pipeline(CompileOptions(threads=2)).replace(
+        "winograd,", f"winograd{{machine={quote(described)}}},"
+    )
+    executable = mirlo.compile(path, pipeline=pipeline, threads=2, cache=False)
     inputs = executable.random_inputs(0)
     program = make_program(
         path, tmp_path, emulated_aarch64.COMPILER, emulated_aarch64.TARGET, threads=2, flags=["-static"],
         runner=[emulated_aarch64.EMULATOR], weights="embed",
     )  # fmt: skip
     for found, wanted in zip(program.run(inputs, 1, 1), executable.run(inputs).values(), strict=True):
-        assert np.abs(found - wanted).max() <= 3e-6 * np.abs(wanted).max()
+        assert np.abs(found - wanted).max() <= 1e-6 * np.abs(wanted).max()

@@ -13,27 +13,16 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from c_compiler import needs_c_compiler
+from c_compiler import needs_c_compiler, sanitizer_flags
 from emulated_machines import SYSTEMS
 from libraries import make_program
 from library_models import MODELS, RNG, compiler, dynamic_model, require_same
 from onnx_models import F32, make_model, node
+from reduced_models import reduced
 
 import mirlo
 
 pytestmark = needs_c_compiler
-
-
-def _needs_sanitizer(flags: list[str], folder: Path) -> None:
-    folder.mkdir(exist_ok=True)
-    probe = folder / "probe.cpp"
-    probe.write_text("int main() { return 0; }\n")
-    command = [_cpp(), *flags, str(probe), "-o", str(folder / "probe")]
-    if (
-        subprocess.run(command, capture_output=True, check=False).returncode
-        or subprocess.run([str(folder / "probe")], capture_output=True, check=False).returncode
-    ):
-        pytest.skip(f"the C++ compiler has no working {flags[0]}")
 
 
 def _cpp() -> str:
@@ -45,8 +34,7 @@ def _cpp() -> str:
 
 @pytest.mark.parametrize("sanitizer", ["", "address,undefined", "thread"])
 def test_threads_of_cpp(sanitizer: str, tmp_path: Path) -> None:
-    flags = [f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all"] if sanitizer else []
-    _needs_sanitizer(flags, tmp_path / "probe") if sanitizer else _cpp()
+    flags = sanitizer_flags(_cpp(), sanitizer, tmp_path / "probe") if sanitizer else []
     make_program(dynamic_model(), tmp_path, compiler(), threads=2)
     source = Path(__file__).parents[3] / "support" / "run_threads.cpp"
     _run(compiler(), *flags, "-g", "-c", str(tmp_path / "mirlo.c"), "-o", str(tmp_path / "mirlo.o"))
@@ -113,6 +101,29 @@ def _quantized() -> onnx.ModelProto:
         node("DequantizeLinear", "m s z", "y"),
     ]  # fmt: skip
     return make_model(nodes, {"x": (F32, ("n", 3, 12, 12))}, ["y"], constants)
+
+
+@pytest.mark.sample(5)
+@pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
+@pytest.mark.parametrize("name", ["mobilenetv2", "resnet50", "bert_base", "gpt2", "vit_base", "language model", "int8"])
+def test_models_under_sanitizers(name: str, sanitizer: str, tmp_path: Path) -> None:
+    """Run models in 8 threads of a program, each with a context of its own; compare all results.
+
+    The pool is compiled by LLVM: ThreadSanitizer does not see its atomics, and takes what models clear in it for races.
+    """
+    flags = sanitizer_flags(compiler(), sanitizer, tmp_path / "probe")
+    flags += ["-DOWN_THREADS"] if sanitizer == "thread" else []
+    if name == "language model":
+        model, inputs = _language_model(tmp_path / "llm")
+    elif name == "int8":
+        model, inputs = _quantized(), {"x": RNG.standard_normal((2, 3, 12, 12)).astype(np.float32)}
+    else:
+        model, inputs = reduced(name, tmp_path), {}
+    executable = mirlo.compile(model, threads=2, cache=False, jobs=1)
+    inputs = inputs or executable.random_inputs(0)
+    program = make_program(model, tmp_path / "program", compiler(), threads=2, flags=flags, weights="embed")
+    for found, wanted in zip(program.run(inputs, 8, 3), executable.run(inputs).values(), strict=True):
+        assert found.tobytes() == wanted.tobytes()
 
 
 COUNT = 600_000_000
