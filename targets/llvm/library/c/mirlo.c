@@ -38,6 +38,10 @@
 #if defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
 #include <sys/prctl.h>
+#elif defined(__aarch64__) && defined(__APPLE__)
+#include <sys/sysctl.h>
+#elif defined(__riscv) && defined(__linux__)
+#include <sys/auxv.h>
 #endif
 
 #define ALIGNMENT 64
@@ -153,6 +157,32 @@ static int has_feature(const char *name, size_t length) {
     if (strlen(table[i].name) == length && !memcmp(table[i].name, name, length)) return getauxval(table[i].kind) >> table[i].bit & 1;
   }
   return 0;
+}
+#elif defined(__aarch64__) && defined(__APPLE__)
+static int has_feature(const char *name, size_t length) {
+  static const struct { const char *name, *key; } table[] = {
+    {"dotprod", "hw.optional.arm.FEAT_DotProd"}, {"fullfp16", "hw.optional.arm.FEAT_FP16"},
+    {"bf16", "hw.optional.arm.FEAT_BF16"}, {"i8mm", "hw.optional.arm.FEAT_I8MM"},
+  };
+  size_t i;
+  for (i = 0; i < sizeof table / sizeof *table; ++i) {
+    int found = 0;
+    size_t bytes = sizeof found;
+    if (strlen(table[i].name) != length || memcmp(table[i].name, name, length)) continue;
+    return !sysctlbyname(table[i].key, &found, &bytes, NULL, 0) && found;
+  }
+  return 0;
+}
+#elif defined(__riscv) && defined(__linux__)
+static int has_feature(const char *name, size_t length) {
+  unsigned long known = getauxval(AT_HWCAP); /* a bit for each letter */
+  if (length == 1 && *name >= 'a' && *name <= 'z') return known >> (*name - 'a') & 1;
+  if (length > 4 && !memcmp(name, "zvl", 3)) { /* the least number of bits in a vector: vlenb has its bytes */
+    unsigned long bytes = 0;
+    if (known >> ('v' - 'a') & 1) __asm__ volatile("csrr %0, 0xc22" : "=r"(bytes));
+    return bytes * 8 >= strtoul(name + 3, NULL, 10);
+  }
+  return 1; /* nothing to ask */
 }
 #else
 static int has_feature(const char *name, size_t length) {

@@ -310,6 +310,23 @@ def test_programs_on_other_machines(machine: str, name: str, tmp_path: Path) -> 
             np.testing.assert_allclose(found.astype(np.float32), wanted.astype(np.float32), rtol=bound, atol=bound / 10)
 
 
+def test_riscv_without_the_vectors_is_refused(tmp_path: Path) -> None:
+    """Code for vectors of 512 bits is wrong on shorter ones; without vectors it ends the process."""
+    emulated = MACHINES["sifive-x280"]
+    if emulated.missing():
+        pytest.skip(emulated.missing())
+    program = make_program(dynamic_model(), tmp_path, emulated.compiler, emulated.target, runner=emulated.runner)
+    inputs = MODELS["dynamic"][1]
+    program.run(inputs)
+    for cpu, lacking in (("rv64,v=true,vlen=256", "zvl512b"), ("rv64", "v"), ("rv64,v=true,vlen=1024", None)):
+        program.runner = (emulated.runner[0], "-cpu", cpu)
+        done = program.start()
+        if lacking is None:
+            assert done.returncode == 0, done.stderr
+        else:
+            assert done.returncode and f"for a processor with {lacking}, which this one lacks" in done.stderr
+
+
 @needs_emulator
 @pytest.mark.skipif("MIRLO_ARM_MODELS" not in os.environ, reason="part of `make test-arm`")
 @pytest.mark.parametrize("name", ["mobilenetv2", "resnet50", "bert_base", "gpt2", "vit_base"])
