@@ -135,8 +135,8 @@ class TransposedSweep:
         self.element_bytes = widest_bytes(self.space.places, self.last)
         self.machine = machine
         rows, columns = self.space.extents[-2:]
-        self.columns = _fitting(_shrink_to_extent(machine.lanes(self.element_bytes), columns), columns)
-        self.rows = min(_fitting(min(_LARGEST, machine.vector_registers // 2), rows), self.columns)
+        self.columns: int = _fitting(_shrink_to_extent(machine.lanes(self.element_bytes), columns), columns)
+        self.rows: int = min(_fitting(min(_LARGEST, machine.vector_registers // 2), rows), self.columns)
         self.is_crowded = self._maps_to_one_set()
         if self.is_crowded:
             self.rows //= 2

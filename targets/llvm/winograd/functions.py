@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -142,14 +141,17 @@ def _samples(block: BlockView, rows: int) -> Iterator[list[int]]:
                 yield list(at)
 
 
+Comparison = Callable[[np.ndarray, np.ndarray], np.ndarray]
+
+
 def evaluate(block: BlockView, indices: Sequence[np.ndarray]) -> np.ndarray | None:
     """Evaluate what a body adds to its accumulator at these indices if it reads 1; None if unknown."""
-    env: dict[ir.Value, object] = dict(zip(block.index_arguments, indices, strict=True))
-    env.update({argument: 1.0 for argument in block.input_arguments})
-    env.update({argument: 0.0 for argument in block.accumulators})
+    env: dict[ir.Value, np.ndarray] = dict(zip(block.index_arguments, indices, strict=True))
+    env.update({argument: np.array(1.0) for argument in block.input_arguments})
+    env.update({argument: np.array(0.0) for argument in block.accumulators})
     for op in block.body_ops:
         if op.name == "arith.constant":
-            env[op.results[0]] = op.attributes["value"].value
+            env[op.results[0]] = np.array(op.attributes["value"].value)
         elif op.name in _MEANING:
             found = _MEANING[op.name](*(env[v] for v in op.operands))
             env[op.results[0]] = found
@@ -161,15 +163,15 @@ def evaluate(block: BlockView, indices: Sequence[np.ndarray]) -> np.ndarray | No
     return np.broadcast_to(np.asarray(env[block.yielded[0]], np.float64), indices[0].shape)
 
 
-def _unsigned(compare: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def _unsigned(compare: Comparison) -> Comparison:
     return lambda a, b: compare(np.asarray(a).astype(np.uint64), np.asarray(b).astype(np.uint64))
 
 
-_COMPARISONS: tuple[Callable[[Any, Any], Any], ...] = (
+_COMPARISONS: tuple[Comparison, ...] = (
     operator.eq, operator.ne, operator.lt, operator.le, operator.gt, operator.ge,
     *(_unsigned(compare) for compare in (operator.lt, operator.le, operator.gt, operator.ge)),
 )  # fmt: skip
-_MEANING: dict[str, Callable[..., Any]] = {
+_MEANING: dict[str, Callable[..., np.ndarray]] = {
     "arith.addf": lambda a, b: a + b,
     "arith.mulf": lambda a, b: a * b,
     "arith.andi": lambda a, b: a & b,
