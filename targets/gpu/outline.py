@@ -124,7 +124,8 @@ def _single_thread_kernel(inside: list[ir.Operation], ids: Ids) -> None:
 
 def _mark() -> ir.OpView:
     """Return an anchor operation to move operations before; it is erased at the end."""
-    return index(0).owner
+    anchor: ir.OpView = index(0).owner
+    return anchor
 
 
 def _work(operations: list[ir.Operation]) -> list[ir.Operation]:

@@ -13,4 +13,5 @@ def load_llvmlite() -> ModuleType:
 
     binding.initialize_all_targets()
     binding.initialize_all_asmprinters()
-    return binding
+    found: ModuleType = binding
+    return found

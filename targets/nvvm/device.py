@@ -38,7 +38,8 @@ def driver() -> ModuleType:
         ) from error
     if status != bindings.CUresult.CUDA_SUCCESS:
         raise NoGpu(f"the CUDA driver does not start: {status.name}")
-    return bindings
+    found: ModuleType = bindings
+    return found
 
 
 def check(result: tuple[Any, ...], what: str) -> Any:

@@ -61,7 +61,8 @@ def _load_ptx(artifact: Artifact, gpu: Gpu, code: bytes) -> int:
             f"the CUDA driver does not know PTX {major}.{minor}: install a newer one, or compile with cubin=true"
         )
     log = said.split(b"\0", 1)[0].decode(errors="replace").strip()
-    return check(found, f"loading kernels ({log})" if log else "loading kernels")
+    module: int = check(found, f"loading kernels ({log})" if log else "loading kernels")
+    return module
 
 
 def _load_binary(artifact: Artifact, gpu: Gpu, kernel: KernelEntry) -> int | None:

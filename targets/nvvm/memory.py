@@ -35,7 +35,7 @@ class Event:
     def is_done(self) -> bool:
         """Return whether all work before it is finished."""
         (status,) = self.gpu.cuda.cuEventQuery(self._handle)
-        return status != self.gpu.cuda.CUresult.CUDA_ERROR_NOT_READY
+        return bool(status != self.gpu.cuda.CUresult.CUDA_ERROR_NOT_READY)
 
     def wait(self) -> None:
         """Block until all work before it is finished."""

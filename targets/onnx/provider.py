@@ -27,12 +27,13 @@ class ProviderError(MirloError, RuntimeError):
 def onnxruntime() -> ModuleType:
     """Import ONNX Runtime, or raise an error that names the package to install."""
     try:
-        import onnxruntime as found
+        import onnxruntime as module
     except ImportError as error:
         raise ProviderError(
             f"ONNX Runtime does not load ({error}): install it with pip install 'mirlo[onnxruntime]', or the package "
             "of the provider, such as onnxruntime-gpu or onnxruntime-openvino"
         ) from error
+    found: ModuleType = module
     return found
 
 

@@ -26,8 +26,9 @@ def ctz(op: ir.OpView, b: ValueBuilder) -> Num | Decline:
     """Count the bits below the lowest set one; all of them for zero."""
     if op.dtype == "index":
         return decline("has no form on index", dtype=op.dtype)
-    x = op.nums[0]
-    return b.call("popcount", (x & (0 - x)) - 1)
+    x: Num = op.nums[0]
+    made: Num = b.call("popcount", (x & (0 - x)) - 1)
+    return made
 
 
 @intrinsic("clz", target="spirv")

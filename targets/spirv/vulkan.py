@@ -41,7 +41,8 @@ def api() -> ModuleType:
             f"this machine has no Vulkan loader ({error}): install the driver of its GPU, or a software device "
             "(on Debian: apt install mesa-vulkan-drivers libvulkan1)"
         ) from error
-    return vulkan
+    found: ModuleType = vulkan
+    return found
 
 
 @dataclass

@@ -13,7 +13,7 @@ from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, TensorBuffers
-from mirlo.passes.schedule.blocks.group import BlockGroup, opaque_of_group, placed
+from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, opaque_of_group, placed
 from mirlo.passes.schedule.blocks.space import BlockInstance, Space, merge_all
 from mirlo.passes.schedule.nest import emit_point
 from mirlo.targets.gpu.schedule.launch import launch_points, launch_runs, multiply
@@ -26,7 +26,7 @@ class PointsPlan:
 
     name = "points"
 
-    group: BlockGroup
+    group: BlockGroup[LaneModel]
     space: Space
     width: int = 1
     """Consecutive elements per thread; divides the last loop's extent."""
@@ -86,7 +86,7 @@ class PointsPlan:
                 memory.slot(value)
 
 
-def plan_points(group: BlockGroup) -> PointsPlan | Decline:
+def plan_points(group: BlockGroup[LaneModel]) -> PointsPlan | Decline:
     """Plan these blocks as one loop nest."""
     first = group.blocks[0]
     for block in group.blocks:
@@ -104,7 +104,7 @@ def plan_points(group: BlockGroup) -> PointsPlan | Decline:
     return PointsPlan(group, merge_all(along_memory(space.split_divided()), 0))
 
 
-def _in_step(space: Space, group: BlockGroup) -> Decline | None:
+def _in_step(space: Space, group: BlockGroup[LaneModel]) -> Decline | None:
     """Decline if a value computed here is read at another point than it is made."""
     written: dict[ir.Value, tuple[IndexExpr, ...]] = {}
     for place in space.places:

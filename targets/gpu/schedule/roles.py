@@ -15,7 +15,7 @@ from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.analysis import Contraction, TensorAccess, analyze
 from mirlo.passes.schedule.blocks.contraction.body import ProductInput
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis, row_major
-from mirlo.passes.schedule.blocks.group import BlockGroup
+from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel
 from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.schedule.launch import add, multiply, split
 
@@ -72,7 +72,7 @@ class Roles:
         return D.product([axis.extent for axis in self.batch])
 
 
-def product_of(group: BlockGroup) -> Roles | Decline:
+def product_of(group: BlockGroup[LaneModel]) -> Roles | Decline:
     """Return the axis roles of a product, the first of these blocks, with its epilogue; or decline."""
     found = analyze(group.blocks, group.kept)
     return found if isinstance(found, Decline) else roles_of(found)

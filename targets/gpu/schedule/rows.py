@@ -20,7 +20,7 @@ from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.combine import Reducer
 from mirlo.passes.schedule.blocks.contraction.body import count_operations
 from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, TensorBuffers
-from mirlo.passes.schedule.blocks.group import BlockGroup
+from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel
 from mirlo.passes.schedule.blocks.rows import RowGroup, Walk, find_rows
 from mirlo.passes.schedule.blocks.space import BlockInstance
 from mirlo.passes.schedule.loops import for_loop, index
@@ -121,7 +121,7 @@ def _code(rows: RowGroup) -> int:
     return HELD * count_operations([block for walk in rows.walks for block in walk.blocks if walk.own])
 
 
-def plan(group: BlockGroup) -> ThreadRowsPlan | Decline:
+def plan(group: BlockGroup[LaneModel]) -> ThreadRowsPlan | Decline:
     """Plan these blocks row by row."""
     found = find_rows(group)
     if isinstance(found, Decline):

@@ -13,7 +13,7 @@ from mirlo.dialects.tir.view import BlockView, PrimView
 from mirlo.passes.rules import Decline, deciding, decline, schedule
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
-from mirlo.passes.schedule.blocks.group import BlockGroup, unfit
+from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, unfit
 from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts
 from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.targets.gpu.schedule.contraction import ThreadPerElementPlan, plan_contraction
@@ -44,7 +44,7 @@ _LONGEST = 16
 """Most blocks that are tried as one stage."""
 
 
-Planner = Callable[[BlockGroup], PlannedBlocks | Decline]
+Planner = Callable[[BlockGroup[LaneModel]], PlannedBlocks | Decline]
 PLANNERS: tuple[Planner, ...] = (plan_points, plan_rows)
 
 
@@ -79,7 +79,7 @@ def plan_stages(
     return stages
 
 
-def _plan(part: BlockGroup, first: Sequence[Planner], first_open: Sequence[Planner]) -> PlannedBlocks | None:
+def _plan(part: BlockGroup[LaneModel], first: Sequence[Planner], first_open: Sequence[Planner]) -> PlannedBlocks | None:
     for planner in first if open_dims(part.blocks) is None else map(deciding, first_open):
         plan = planner(part)
         if not isinstance(plan, Decline):
@@ -104,7 +104,7 @@ def _plan(part: BlockGroup, first: Sequence[Planner], first_open: Sequence[Plann
     return None
 
 
-def _subgroup(view: PrimView, start: int, end: int) -> BlockGroup:
+def _subgroup(view: PrimView, start: int, end: int) -> BlockGroup[LaneModel]:
     inside = view.blocks[start:end]
     read_elsewhere = {o.value for b in (*view.blocks[:start], *view.blocks[end:]) for o in b.inputs}
     made = {output.value for block in inside for output in block.outputs}

@@ -39,7 +39,8 @@ def cut(roles: Roles, axis: LoopAxis, low: int, high: int) -> Roles:
     part = LoopAxis(axis.id, high - low, axis.reduce)
 
     def form(old: IndexExpr) -> IndexExpr:
-        return old + old.stride(axis) * low
+        moved: IndexExpr = old + old.stride(axis) * low
+        return moved
 
     def access(old: TensorAccess) -> TensorAccess:
         return TensorAccess(old.value, [form(dim) for dim in old.dims], old.outside)

@@ -100,7 +100,7 @@ class PackNbits(Pass):
             )
         wanted = self.activations or session.options.get(REQUESTED) or ""
         functions = _Functions(op, machine)
-        panels: dict[Hashable, ir.Value] = {}
+        panels: dict[Hashable, str] = {}
         for function in op.operation.regions[0].blocks[0].operations:
             for block in reversed(blocks(function)):
                 for matmul in [o.operation for o in block.operations if o.operation.name == "relax.matmul"]:
@@ -108,7 +108,7 @@ class PackNbits(Pass):
                 erase_dead(block, is_pure_relax)
 
     def _convert(
-        self, op: ir.Operation, session: Session, functions: _Functions, wanted: str, panels: dict[Hashable, ir.Value]
+        self, op: ir.Operation, session: Session, functions: _Functions, wanted: str, panels: dict[Hashable, str]
     ) -> None:
         matmul, location = op.opview, op.location
         found = match_weights(matmul, session)
@@ -194,7 +194,8 @@ def _zeros(op: ir.OpView, session: Session) -> ir.Value | int | Decline:
     if not is_available(source, session):
         return decline("the zero points are computed at run time")
     if not kind_of(value).dtype.is_integer:
-        return value
+        made: ir.Value = value
+        return made
     points = reader_of(value, session)()
     first = int(points.flat[0]) if points.size else 0
     return first if (points == first).all() else value
@@ -228,7 +229,7 @@ def unpacked(packed: np.ndarray, bits: int, is_signed: bool) -> np.ndarray:
     if not is_signed:
         return made
     sign = 1 << (bits - 1)
-    return ((made ^ sign).astype(np.int8) - np.int8(sign)).astype(np.int8)
+    return np.asarray(((made ^ sign).astype(np.int8) - np.int8(sign)).astype(np.int8))
 
 
 class _Functions:
@@ -258,7 +259,7 @@ class _Converter:
         weights: PackedWeights,
         b: Rewriter,
         functions: _Functions,
-        panels: dict[Hashable, ir.Value],
+        panels: dict[Hashable, str],
     ):
         self.matmul, self.weights, self.b, self.functions, self.panels = matmul, weights, b, functions, panels
 
@@ -333,7 +334,8 @@ class _Converter:
         kind = TensorType.of((layout.bytes,), "u8")
         with ir.InsertionPoint(b.op), b.op.location:
             if key in self.panels:
-                return Constant.make(param=self.panels[key], result_types=[kind])
+                known: ir.Value = Constant.make(param=self.panels[key], result_types=[kind])
+                return known
             name = f"{b.name_of(_source(weights.values))}.panels"
             made = emit_deferred_constant(packer(layout, weights, b.session), kind, b.session, name)
         self.panels[key] = made.owner.opview.param

@@ -51,7 +51,7 @@ _FEWEST_ROWS = 32
 
 
 @deciding
-def plan_blocked(view: PrimView, group: BlockGroup, threads: int = 1) -> BlockedPlan | Decline:
+def plan_blocked(view: PrimView, group: BlockGroup[Machine], threads: int = 1) -> BlockedPlan | Decline:
     """Plan how to compute these blocks a block of rows at a time."""
     if sum(is_product(block) for block in group.blocks) != 2:
         return decline("not two contractions", contractions=sum(is_product(block) for block in group.blocks))
@@ -210,7 +210,7 @@ def _open_block(extent: Dim, width: Dim, plan: RegisterTilePlan, is_cut: bool) -
     return D.maximum(_FEWEST_TILES, D.minimum(plan.machine.l2_bytes // 4 // size // width // tile, most)) * tile
 
 
-def _leaving_out(plan: BlockedPlan | Decline, group: BlockGroup) -> BlockedPlan | Decline:
+def _leaving_out(plan: BlockedPlan | Decline, group: BlockGroup[Machine]) -> BlockedPlan | Decline:
     """Skip the columns that a mask hides from all rows of a block."""
     limit = None if isinstance(plan, Decline) else _limit(plan, group)
     if limit is None or isinstance(plan, Decline):
@@ -225,7 +225,7 @@ def _leaving_out(plan: BlockedPlan | Decline, group: BlockGroup) -> BlockedPlan 
     return replace(plan, limit=limit, block=plan.block if is_chosen else min(plan.block, smaller))
 
 
-def _limit(plan: BlockedPlan, group: BlockGroup) -> tuple[int, Dim] | None:
+def _limit(plan: BlockedPlan, group: BlockGroup[Machine]) -> tuple[int, Dim] | None:
     """Return the coefficient and constant of the first column that a row does not need."""
     plans = (plan.first.plan, plan.last.plan)
     if any(p.dot or p.group is not None or p.unrolled for p in plans) or len(plan.last.plan.reduce) != 1:
@@ -309,12 +309,12 @@ def _emit_either(plan: BlockedPlan, single: _OneRowPlan, buffers: BufferFunction
     for value, own in _outside(buffers.view, single.view):
         memory.place(own, buffers.buffer(value))
     branch = scf.IfOp(compare("eq", index(single.rows), index(1)), [], has_else=True)
-    for block, emit in (
-        (branch.then_block, lambda: single.plan.emit(memory)),
-        (branch.else_block, lambda: plan.emit(TensorBuffers(buffers))),
+    for block, chosen, places in (
+        (branch.then_block, single.plan, memory),
+        (branch.else_block, plan, TensorBuffers(buffers)),
     ):
         with ir.InsertionPoint(block):
-            emit()
+            chosen.emit(places)
             scf.YieldOp([])
 
 

@@ -21,6 +21,7 @@ from mirlo.passes.schedule.blocks.group import BlockGroup, opaque_of_group, plac
 from mirlo.passes.schedule.blocks.space import BlockInstance, Space, merge_all
 from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts
 from mirlo.passes.schedule.choices import ChoiceValues, uniform
+from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.group import function_group
 from mirlo.targets.llvm.schedule.interleaved import InterleavedSweep, is_interleaved
 from mirlo.targets.llvm.schedule.movement import TransposedAccess, TransposedSweep, find_transposed
@@ -47,7 +48,7 @@ class VectorLoop:
 
 @dataclass
 class ElementwisePlan:
-    group: BlockGroup
+    group: BlockGroup[Machine]
     spaces: list[Space]
     """The parts of the iteration space."""
 
@@ -136,7 +137,7 @@ def _computed_values(space: Space) -> dict[ir.Value, tuple[BlockInstance, ir.Val
 
 
 @deciding
-def plan_elementwise(group: BlockGroup) -> ElementwisePlan | Decline:
+def plan_elementwise(group: BlockGroup[Machine]) -> ElementwisePlan | Decline:
     """Plan how to compute these blocks in one loop nest."""
     refusal = _fits(group) or opaque_of_group(group)
     if refusal is not None:
@@ -156,7 +157,7 @@ def plan_elementwise(group: BlockGroup) -> ElementwisePlan | Decline:
     return ElementwisePlan(group, spaces)
 
 
-def _fits(group: BlockGroup) -> Decline | None:
+def _fits(group: BlockGroup[Machine]) -> Decline | None:
     first: BlockView = group.blocks[0]
     for block in group.blocks:
         if block.is_reduction:
@@ -166,7 +167,7 @@ def _fits(group: BlockGroup) -> Decline | None:
     return None
 
 
-def _require_elementwise(space: Space, group: BlockGroup) -> Decline | None:
+def _require_elementwise(space: Space, group: BlockGroup[Machine]) -> Decline | None:
     """Decline values of the group that are read at other elements than they are computed at."""
     outputs: dict[ir.Value, tuple[IndexExpr, ...]] = {}
     for place in space.places:
@@ -177,7 +178,7 @@ def _require_elementwise(space: Space, group: BlockGroup) -> Decline | None:
     return None
 
 
-def _ordered(space: Space, group: BlockGroup) -> Space:
+def _ordered(space: Space, group: BlockGroup[Machine]) -> Space:
     """Order the loops as the output's memory."""
     written = [(p, o) for p in space.places for o in p.block.outputs]
     place, output = next((item for item in written if item[1].value in group.kept), written[-1])
@@ -185,7 +186,7 @@ def _ordered(space: Space, group: BlockGroup) -> Space:
     return space.order(sorted(range(len(space.extents)), key=lambda a: -abs(D.estimate_dim(where.coefficient(a) or 0))))
 
 
-def _storable(space: Space, group: BlockGroup) -> Decline | None:
+def _storable(space: Space, group: BlockGroup[Machine]) -> Decline | None:
     if not space.extents:
         return None
     axis = len(space.extents) - 1

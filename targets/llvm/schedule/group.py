@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from mirlo.dialects.tir.view import PrimView
 from mirlo.passes.rules import Decline
 from mirlo.passes.schedule.blocks.group import BlockGroup, unfit
+from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.options import find_machine
 from mirlo.targets.llvm.tuned_machine import tuned_machine
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
 
 
-def function_group(kernel: Kernel, context: ScheduleContext) -> BlockGroup | Decline:
+def function_group(kernel: Kernel, context: ScheduleContext) -> BlockGroup[Machine] | Decline:
     """Return all blocks of a prim function as one group."""
     view: PrimView = kernel.view
     refusal = unfit(view)

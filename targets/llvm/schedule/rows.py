@@ -13,6 +13,7 @@ from mirlo.passes.schedule.blocks.rows import RowGroup, Walk, find_rows
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.passes.schedule.loops import for_loop
+from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.group import function_group
 from mirlo.targets.llvm.schedule.sweep import Sweep, choose_vectors, describe_vectors
 from mirlo.targets.llvm.tuned_machine import LOOP_CHOICES
@@ -83,7 +84,7 @@ class VectorRowsPlan(RowGroup):
         return {"rows": list(self.rows), "walks": len(self.walks)}
 
 
-def plan_rows(group: BlockGroup) -> VectorRowsPlan | Decline:
+def plan_rows(group: BlockGroup[Machine]) -> VectorRowsPlan | Decline:
     """Plan how to compute these blocks row by row."""
     found = find_rows(group)
     return found if isinstance(found, Decline) else VectorRowsPlan(found.group, found.rows, found.walks)

@@ -26,6 +26,7 @@ from mirlo.passes.schedule.choices import (
 from mirlo.passes.schedule.nest import emit_block
 from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
 from mirlo.passes.schedule.words.tree import unique_names
+from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction import VectorContractionPlan, plan_contraction
 from mirlo.targets.llvm.schedule.elementwise import ElementwisePlan, plan_elementwise
 from mirlo.targets.llvm.schedule.group import function_group
@@ -64,7 +65,7 @@ _NAMES = {
 
 
 ChosenStage = VectorContractionPlan | ElementwisePlan | VectorRowsPlan | WindowPlan
-RULES: dict[str, tuple[Callable[[BlockGroup], ChosenStage | Decline], tuple[RuleChoice, ...]]] = {
+RULES: dict[str, tuple[Callable[[BlockGroup[Machine]], ChosenStage | Decline], tuple[RuleChoice, ...]]] = {
     "contraction": (plan_contraction, CONTRACTION_CHOICES),
     "elementwise": (plan_elementwise, ELEMENTWISE_CHOICES),
     "rows": (plan_rows, LOOP_CHOICES),
@@ -73,7 +74,7 @@ RULES: dict[str, tuple[Callable[[BlockGroup], ChosenStage | Decline], tuple[Rule
 """The rules that schedule parts of a function: their planners, and what a caller may choose."""
 
 
-def plan_stages(view: PrimView, group: BlockGroup) -> list[Stage]:
+def plan_stages(view: PrimView, group: BlockGroup[Machine]) -> list[Stage]:
     """Plan the blocks in order, as many at a time as one plan accepts."""
     stages: list[Stage] = []
     at = 0
@@ -90,7 +91,7 @@ def plan_stages(view: PrimView, group: BlockGroup) -> list[Stage]:
     return stages
 
 
-def plan_parts(view: PrimView, group: BlockGroup, parts: Sequence[RulePart]) -> list[Stage] | Decline:
+def plan_parts(view: PrimView, group: BlockGroup[Machine], parts: Sequence[RulePart]) -> list[Stage] | Decline:
     """Plan the blocks in the parts that a caller names, by the rules that it names."""
     named = [name for part in parts for name in part.blocks]
     names = unique_names([block.name for block in group.blocks])
@@ -139,7 +140,7 @@ def _count(stage: Stage) -> int:
     return len(stage.group.blocks)
 
 
-def _plan(part: BlockGroup) -> Stage | None:
+def _plan(part: BlockGroup[Machine]) -> Stage | None:
     plan_of_product = plan_contraction(part)
     if not isinstance(plan_of_product, Decline):
         return plan_of_product
@@ -152,7 +153,7 @@ def _plan(part: BlockGroup) -> Stage | None:
     return None
 
 
-def _subgroup(view: PrimView, group: BlockGroup, start: int, end: int) -> BlockGroup:
+def _subgroup(view: PrimView, group: BlockGroup[Machine], start: int, end: int) -> BlockGroup[Machine]:
     inside = group.blocks[start:end]
     read_elsewhere = {o.value for b in (*group.blocks[:start], *group.blocks[end:]) for o in b.inputs}
     made = {output.value for block in inside for output in block.outputs}

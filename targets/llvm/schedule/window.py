@@ -23,6 +23,7 @@ from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts
 from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.passes.schedule.loops import attribute_constant, for_loop
 from mirlo.passes.schedule.vectors import splat
+from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.chunks import can_mask, chunks, work
 from mirlo.targets.llvm.schedule.group import function_group
 from mirlo.targets.llvm.schedule.subspaces import along, split_at_conditions
@@ -54,7 +55,7 @@ class WindowLoops:
 
 @dataclass
 class WindowPlan:
-    group: BlockGroup
+    group: BlockGroup[Machine]
     pieces: list[WindowLoops]
 
     def emit(self, memory: TensorBuffers) -> None:
@@ -88,7 +89,7 @@ class WindowPlan:
 class _WindowEmitter:
     """The loops over the outputs of a part."""
 
-    def __init__(self, group: BlockGroup, piece: WindowLoops, vectors: LoopVectors, memory: TensorBuffers):
+    def __init__(self, group: BlockGroup[Machine], piece: WindowLoops, vectors: LoopVectors, memory: TensorBuffers):
         self.space = piece.space
         self.axis = piece.outputs - 1
         self.parts = [
@@ -111,7 +112,9 @@ class _WindowEmitter:
 class _VectorEmitter:
     """The vectors along the last output loop, or some of them, and the reduction loops in each."""
 
-    def __init__(self, group: BlockGroup, space: Space, outputs: int, vectors: LoopVectors, memory: TensorBuffers):
+    def __init__(
+        self, group: BlockGroup[Machine], space: Space, outputs: int, vectors: LoopVectors, memory: TensorBuffers
+    ):
         self.group = group
         self.reduction, *self.epilogue = space.places
         made = {
@@ -199,7 +202,7 @@ def _is_written_out(space: Space, outputs: int) -> bool:
     return D.is_certain(lambda: D.product(space.extents[outputs:]) <= _UNROLLED)
 
 
-def _choose_vectors(piece: WindowLoops, group: BlockGroup, loop: int | None) -> LoopVectors:
+def _choose_vectors(piece: WindowLoops, group: BlockGroup[Machine], loop: int | None) -> LoopVectors:
     """Choose the vectors of a part's output loop, unless they are chosen for the loop with this number.
 
     More vectors read longer stretches of memory in each step of a long reduction.
@@ -215,7 +218,7 @@ def _choose_vectors(piece: WindowLoops, group: BlockGroup, loop: int | None) -> 
 
 
 @deciding
-def plan_window(group: BlockGroup) -> WindowPlan | Decline:
+def plan_window(group: BlockGroup[Machine]) -> WindowPlan | Decline:
     """Plan a reduction with one output element per lane."""
     refusal = _fits(group) or opaque_of_group(group)
     if refusal is not None:
@@ -244,7 +247,7 @@ def plan_window(group: BlockGroup) -> WindowPlan | Decline:
     return WindowPlan(group, [replace(piece, is_scalar=_is_profitable(piece, group) is not None) for piece in found])
 
 
-def _fits(group: BlockGroup) -> Decline | None:
+def _fits(group: BlockGroup[Machine]) -> Decline | None:
     first: BlockView = group.blocks[0]
     if not first.is_reduction:
         return decline("the first block does not reduce", block=first.name)
@@ -275,7 +278,7 @@ def _arranged(space: Space, outputs: int) -> WindowLoops:
     return WindowLoops(space, len(space.extents) - inner)
 
 
-def _is_profitable(piece: WindowLoops, group: BlockGroup) -> Decline | None:
+def _is_profitable(piece: WindowLoops, group: BlockGroup[Machine]) -> Decline | None:
     space, axis = piece.space, piece.outputs - 1
     if D.estimate_dim(space.extents[axis]) < _NARROWEST:
         return decline("the output's innermost loop is too short for vectors", elements=space.extents[axis])

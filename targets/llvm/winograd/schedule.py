@@ -18,6 +18,7 @@ from mirlo.passes.schedule.blocks.group import BlockGroup, opaque_of_group, plac
 from mirlo.passes.schedule.blocks.space import BlockInstance, Space
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.vectors import splat
+from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.code import Code, LoopIndex
 from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span
 from mirlo.targets.llvm.schedule.group import function_group
@@ -81,7 +82,7 @@ def winograd_output(kernel: Kernel, context: ScheduleContext) -> Decline | ir.Op
     return buffers.build(emitter.emit, {"rule": "winograd_output", "tile": [tiling.m, tiling.m]})
 
 
-def _group(kernel: Kernel, context: ScheduleContext, name: str) -> BlockGroup | Decline:
+def _group(kernel: Kernel, context: ScheduleContext, name: str) -> BlockGroup[Machine] | Decline:
     group = function_group(kernel, context)
     if isinstance(group, Decline):
         return group
@@ -91,7 +92,7 @@ def _group(kernel: Kernel, context: ScheduleContext, name: str) -> BlockGroup | 
     return group
 
 
-def _place_blocks(group: BlockGroup) -> list[BlockInstance] | Decline:
+def _place_blocks(group: BlockGroup[Machine]) -> list[BlockInstance] | Decline:
     """Place the blocks over the pixels and channels of the result."""
     first = group.blocks[0]
     domain = first.domain[:4]
@@ -287,7 +288,7 @@ class _InputEmitter(_Emitter):
 
 
 class _OutputEmitter(_Emitter):
-    def __init__(self, code: Code, group: BlockGroup, places: list[BlockInstance], tiling: Tiling, lanes: int):
+    def __init__(self, code: Code, group: BlockGroup[Machine], places: list[BlockInstance], tiling: Tiling, lanes: int):
         super().__init__(code, tiling, lanes)
         self.group = group
         self.reduction, *self.epilogue = places

@@ -14,7 +14,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import is_static
 from mirlo.passes.rules import Decline, RuleChoice, deciding, decline, schedule
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
-from mirlo.passes.schedule.blocks.group import BlockGroup, unfit
+from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, unfit
 from mirlo.passes.schedule.tuned import tuned_values
 from mirlo.targets.gpu.schedule.contraction import fma
 from mirlo.targets.gpu.schedule.contraction.tiled import ProductTile, TiledPlan
@@ -106,13 +106,13 @@ def planners(options: Options, tuned: Mapping[str, int]) -> list[Callable[[Roles
     return ways
 
 
-def plan_product(group: BlockGroup, options: Options, tuned: Mapping[str, int]) -> PlannedBlocks | Decline:
+def plan_product(group: BlockGroup[LaneModel], options: Options, tuned: Mapping[str, int]) -> PlannedBlocks | Decline:
     """Plan these blocks, the first of which is the product; or decline with the reason of each strategy."""
     roles = product_of(group)
     return roles if isinstance(roles, Decline) else plan_roles(roles, options, tuned)
 
 
-def plan_open(group: BlockGroup, options: Options) -> TilePlan | Decline:
+def plan_open(group: BlockGroup[LaneModel], options: Options) -> TilePlan | Decline:
     """Plan a product with dynamic sizes and a static reduction."""
     roles = product_of(group)
     if isinstance(roles, Decline):

@@ -69,8 +69,9 @@ class WarpRowStores:
             self._wait()
 
     @property
-    def _kind(self) -> ir.BF16Type:
-        return self.place.type.element_type
+    def _kind(self) -> ir.Type:
+        kind: ir.Type = self.place.type.element_type
+        return kind
 
     def _at(self, row: ir.Value, column: ir.Value) -> ir.Value:
         """Return the position of an element in this warp's memory."""

@@ -197,7 +197,8 @@ def _stride(axes: Sequence[LoopAxis], position: IndexExpr) -> int | None:
     """Return the stride along the space of these axes; None if it is not uniform."""
     if not axes:
         return None
-    stride = found = position.terms.get(axes[-1].id, 0)
+    found: int = position.terms.get(axes[-1].id, 0)
+    stride = found
     for axis in reversed(axes):
         if position.terms.get(axis.id, 0) != stride:
             return None

@@ -17,7 +17,7 @@ from mirlo.dialects.tir.view import OperandView
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.body import count_operations
 from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, TensorBuffers
-from mirlo.passes.schedule.blocks.group import BlockGroup
+from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel
 from mirlo.passes.schedule.blocks.space import BlockInstance
 from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.schedule.launch import Ids, add, barrier, launch, less, multiply, shared, split, when
@@ -130,7 +130,7 @@ class TransposePlan:
         return all_of(*(less(at, extents[axis]) for axis, at in tests))
 
 
-def plan_transpose(group: BlockGroup) -> TransposePlan | Decline:
+def plan_transpose(group: BlockGroup[LaneModel]) -> TransposePlan | Decline:
     """Plan elementwise blocks with transposed reads."""
     points = plan_points(group)
     if isinstance(points, Decline):

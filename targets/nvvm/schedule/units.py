@@ -152,7 +152,7 @@ def _computed(op: ir.Operation, operands: Sequence[np.ndarray], kind: np.dtype) 
     if op.name == "arith.constant":
         return np.full(256, op.attributes["value"].value).astype(kind)
     if op.name in _BINARY:
-        return _BINARY[op.name](*operands).astype(kind)
+        return np.asarray(_BINARY[op.name](*operands).astype(kind))
     if op.name in ("arith.extui", "arith.extf", "arith.trunci"):
         return np.asarray(operands[0].astype(kind))
     if op.name == "arith.bitcast":

@@ -14,7 +14,7 @@ from mirlo.passes.rules import Decline, decline, schedule
 from mirlo.passes.schedule.blocks.combine import Reducer
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.contraction.body import count_operations
-from mirlo.passes.schedule.blocks.group import BlockGroup, unfit
+from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, unfit
 from mirlo.passes.schedule.blocks.rows import RowGroup, Walk
 from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.schedule.launch import add, barrier, less, multiply, shared, split, when
@@ -34,7 +34,7 @@ MAX_ROW_THREADS = 512
 """Most threads per row."""
 
 
-def plan_warp_rows(group: BlockGroup) -> ThreadRowsPlan | Decline:
+def plan_warp_rows(group: BlockGroup[LaneModel]) -> ThreadRowsPlan | Decline:
     """Plan rows as on all GPUs, with reductions by shuffles and as many elements per thread as fill an access."""
     if any(is_product(block) for block in group.blocks):
         return decline("products have schedules of their own")

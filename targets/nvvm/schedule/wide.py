@@ -10,7 +10,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.rules import Decline, decline, schedule
 from mirlo.passes.schedule.blocks.contraction.body import count_operations
-from mirlo.passes.schedule.blocks.group import BlockGroup, unfit
+from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, unfit
 from mirlo.targets.gpu.schedule.launch import THREADS
 from mirlo.targets.gpu.schedule.points import PointsPlan, plan_points
 from mirlo.targets.gpu.schedule.stages import build, plan_stages
@@ -33,7 +33,7 @@ MIN_ELEMENTS = 1 << 16
 """Elements for which it does not matter that threads are fewer."""
 
 
-def plan_wide_points(group: BlockGroup) -> PointsPlan | Decline:
+def plan_wide_points(group: BlockGroup[LaneModel]) -> PointsPlan | Decline:
     """Return the plan of all GPUs, with as many elements per thread as fill an access."""
     plan = plan_points(group)
     if isinstance(plan, Decline):

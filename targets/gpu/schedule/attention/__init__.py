@@ -11,7 +11,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.rules import Decline, deciding, decline, schedule
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks, cannot_be_attention, find_attention
-from mirlo.passes.schedule.blocks.group import BlockGroup, unfit
+from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, unfit
 from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.targets.gpu.schedule.attention.lengths import AttentionPlan, QueryCountPlans, with_one_query
 from mirlo.targets.gpu.schedule.attention.split_keys import BlockProperties, choose_key_splits
@@ -49,7 +49,9 @@ class TiledAttentionPlan(AttentionPlan):
         return TiledKernel(work, self.tile, self.parts, self.team)
 
 
-def plan_group(group: BlockGroup, plan: Callable[[AttentionBlocks], AttentionPlan | Decline]) -> Plan | Decline:
+def plan_group(
+    group: BlockGroup[LaneModel], plan: Callable[[AttentionBlocks], AttentionPlan | Decline]
+) -> Plan | Decline:
     """Plan these blocks if they are an attention; with two plans if the number of queries is dynamic."""
     found = deciding(find_attention)(group)
     if isinstance(found, Decline):
@@ -107,7 +109,7 @@ def attention(kernel: Kernel, context: ScheduleContext) -> ir.OpView | Decline:
 
 def build_attention(
     kernel: Kernel,
-    plan: Callable[[BlockGroup], Plan | Decline],
+    plan: Callable[[BlockGroup[LaneModel]], Plan | Decline],
     around: Sequence[Planner] = (),
     choices: Callable[[Plan], ChoiceValues] | None = None,
 ) -> Decline | ir.OpView:
@@ -117,7 +119,7 @@ def build_attention(
     """
     plans: list[Plan] = []
 
-    def kept(group: BlockGroup) -> Plan | Decline:
+    def kept(group: BlockGroup[LaneModel]) -> Plan | Decline:
         found = plan(group)
         if not isinstance(found, Decline):
             plans.append(found)

@@ -11,6 +11,7 @@ from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
+from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.kernel import ContractionEmitter, summary
 from mirlo.targets.llvm.schedule.contraction.plan import RegisterTilePlan, plan_of
 from mirlo.targets.llvm.schedule.contraction.resolved import chosen_values
@@ -36,7 +37,7 @@ class VectorContractionPlan:
         return chosen_values(self.plan)
 
 
-def plan_contraction(group: BlockGroup) -> VectorContractionPlan | Decline:
+def plan_contraction(group: BlockGroup[Machine]) -> VectorContractionPlan | Decline:
     """Plan how to compute these blocks, the first of which is the contraction, in register tiles."""
     plan = plan_of(group.blocks, group.kept, group.machine)
     return plan if isinstance(plan, Decline) else VectorContractionPlan(plan)

@@ -115,7 +115,7 @@ def needs_packing(
 ) -> bool:
     """Return whether the kernel packs each panel of the column operand before use."""
     if columns.form.stride(lane_axis) != 1:
-        return columns.form.stride(lane_axis) != 0
+        return bool(columns.form.stride(lane_axis) != 0)
     if machine.chosen.pack is not None and not is_cast:
         return machine.chosen.pack
     size = element_bytes(columns.access.element_type)

@@ -123,7 +123,7 @@ class RegisterTilePlan:
 
     @property
     def depth(self) -> Dim:
-        return prod(axis.extent for axis in self.reduce)
+        return D.product([axis.extent for axis in self.reduce])
 
     @property
     def panel_rows(self) -> Dim:

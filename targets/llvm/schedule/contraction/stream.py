@@ -87,4 +87,5 @@ def _tiles_of_panel(plan: RegisterTilePlan) -> Dim:
 
 
 def _column_bytes(plan: RegisterTilePlan) -> int:
-    return prod(plan.columns.access.shape) * element_bytes(plan.columns.access.element_type)
+    size: int = prod(plan.columns.access.shape) * element_bytes(plan.columns.access.element_type)
+    return size

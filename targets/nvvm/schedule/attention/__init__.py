@@ -11,7 +11,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.passes.rules import Decline, decline, schedule
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks, Read, cannot_be_attention
-from mirlo.passes.schedule.blocks.group import BlockGroup, unfit
+from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, unfit
 from mirlo.passes.schedule.tuned import tuned_values
 from mirlo.targets.gpu.schedule.attention import build_attention, plan_attention, plan_group
 from mirlo.targets.gpu.schedule.attention.lengths import AttentionPlan, QueryCountPlans
@@ -169,7 +169,7 @@ PLANNERS: tuple[Callable[[AttentionBlocks, Options], AttentionPlan | Decline], .
 
 
 def plan_any(
-    group: BlockGroup, options: Options, tuned: Mapping[str, int]
+    group: BlockGroup[LaneModel], options: Options, tuned: Mapping[str, int]
 ) -> AttentionPlan | QueryCountPlans | Decline:
     """Plan these blocks if they are an attention."""
 

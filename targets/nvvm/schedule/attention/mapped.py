@@ -93,7 +93,8 @@ def uniform_pitch(found: AttentionBlocks, read: Read, down: Sequence[int]) -> in
     wide = [loop for loop in down if static_dim(found.extents[loop]) > 1]
     if not wide:
         return static_dim(found.extents[-1]) * ACCESS  # a single row: any pitch is right
-    pitch = stride = flat.coefficient(wide[-1])
+    pitch: int = flat.coefficient(wide[-1])
+    stride = pitch
     for loop in reversed(wide):
         if flat.coefficient(loop) != stride:
             return None
