@@ -75,7 +75,8 @@ _IREE_FLAGS = (
 )
 _IREE_SIZE = """
 import iree.runtime, pathlib
-print(sum(file.stat().st_size for file in pathlib.Path(iree.runtime.__file__).parents[1].rglob("_runtime*.so")))
+folder = pathlib.Path(iree.runtime.__file__).parents[1]
+print(sum(file.stat().st_size for file in folder.glob("_runtime_libs/_runtime*.so")))
 """
 
 
