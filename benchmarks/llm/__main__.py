@@ -12,6 +12,7 @@ them. Then come the cost of the loop of generation around the model, and what re
 from __future__ import annotations
 
 import argparse
+import copy
 import statistics
 import tempfile
 import time
@@ -64,7 +65,8 @@ def report(engines: dict[str, Engine], cases: Sequence[tuple[int, int, int]], th
             step = engine.call(tokens, past, batch)
             if step is not None:
                 steps[name] = step
-        results = {name: step() for name, step in steps.items()}
+        # Copies: engines may write their next results to the same memory.
+        results = {name: copy.copy(step()) for name, step in steps.items()}
         count = max(3, repeat // (1 + tokens * batch // 16))
         times = dict(zip(steps, measure(list(steps.values()), count), strict=True))
         ours = next(iter(times))
