@@ -11,7 +11,7 @@ from devices import ON_DEVICES
 
 import mirlo
 from mirlo import R
-from mirlo.runtime.packed import packed
+from mirlo.runtime.packed import packed, unregister
 from mirlo.targets.gpu.commands import is_straight
 
 pytestmark = ON_DEVICES
@@ -42,7 +42,9 @@ def calling(x: R.Tensor[(4,), R.f32]):
     return doubled + x
 
 
-def test_functions_of_the_run_time(target: str) -> None:
+def test_functions_of_the_run_time(target: str, request: pytest.FixtureRequest) -> None:
+    request.addfinalizer(lambda: unregister("test.gpu_double"))
+
     @packed("test.gpu_double")
     def double(x: np.ndarray, y: np.ndarray) -> None:
         y[:] = 2 * x
