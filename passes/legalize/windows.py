@@ -27,8 +27,8 @@ class SlidingWindows:
     kernel: tuple[Dim, ...]
     strides: tuple[int, ...]
     dilations: tuple[int, ...]
-    begins: tuple[int, ...]
-    ends: tuple[int, ...]
+    begins: tuple[Dim, ...]
+    ends: tuple[Dim, ...]
 
     @staticmethod
     def of(

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax.conv import Conv
 from mirlo.dialects.relax.infer_windows import per_dim
 from mirlo.dialects.tir.compute import Expr, TensorExpr, all_of, constant, select
 from mirlo.dialects.tir.compute.builder import PrimBuilder
-from mirlo.passes.legalize.helpers import fixed, shape_of, tensor_type
+from mirlo.passes.legalize.helpers import shape_of, tensor_type
 from mirlo.passes.legalize.rules.conv import convolve
 from mirlo.passes.legalize.windows import SlidingWindows
 from mirlo.passes.rules import legalize
@@ -59,14 +60,13 @@ class _Phases:
         """Return the phases, or None if they depend on run-time sizes."""
         strides = windows.strides
         kernel = [k for k in windows.kernel if isinstance(k, int)]
-        if len(kernel) < len(windows.kernel):
+        before = [p for p in windows.begins if isinstance(p, int)]
+        if len(kernel) < len(windows.kernel) or len(before) < len(windows.begins):
             return None
         taps = [-(-k // s) for k, s in zip(kernel, strides, strict=True)]
-        first = [min(p // s, t - 1) for p, s, t in zip(windows.begins, strides, taps, strict=True)]
+        first = [min(p // s, t - 1) for p, s, t in zip(before, strides, taps, strict=True)]
         begins = [t - 1 - low for t, low in zip(taps, first, strict=True)]
-        lasts = [
-            (n + p - 1) // s - low for n, p, s, low in zip(windows.counts, windows.begins, strides, first, strict=True)
-        ]
+        lasts = [(n + p - 1) // s - low for n, p, s, low in zip(windows.counts, before, strides, first, strict=True)]
         ends = [
             D.maximum(last + t - size - begin, 0)
             for last, t, size, begin in zip(lasts, taps, windows.sizes, begins, strict=True)
@@ -141,7 +141,7 @@ def _spread_out(
     """Insert stride - 1 zeros between the elements of x; return it with the windows of the convolution over it."""
     strides = windows.strides
     sizes = tuple((n - 1) * s + 1 for n, s in zip(windows.sizes, strides, strict=True))
-    reaches = [(fixed(k) - 1) * d for k, d in zip(windows.kernel, windows.dilations, strict=True)]
+    reaches: list[Dim] = [(k - 1) * d for k, d in zip(windows.kernel, windows.dilations, strict=True)]
     extra = per_dim(op.output_padding, len(sizes), 0, 0, "output_padding")
     forward = replace(
         windows,

@@ -76,8 +76,8 @@ func.func @test_tri(%arg0: tensor<4x4xf32>) -> tensor<4x4xf32> {
 // CHECK:       arith.floordivsi
 // CHECK:       "tir.cos"
 // CHECK:       "tir.sin"
-// CHECK:       domain = ["n", 1, "n", 2]{{.*}}name = "dft_matrix"
-func.func @test_dft_matrix() -> tensor<?x1x?x2xf32, #relax.dims<["n", 1, "n", 2]>> {
-  %0 = "relax.dft_matrix"() {dtype = f32, length = ["n"], shape = ["n", 1, "n", 2]} : () -> tensor<?x1x?x2xf32, #relax.dims<["n", 1, "n", 2]>>
-  return %0 : tensor<?x1x?x2xf32, #relax.dims<["n", 1, "n", 2]>>
+// CHECK:       domain = [4, 1, 4, 2]{{.*}}name = "dft_matrix"
+func.func @test_dft_matrix() -> tensor<4x1x4x2xf32> {
+  %0 = "relax.dft_matrix"() {dtype = f32, length = [4], shape = [4, 1, 4, 2]} : () -> tensor<4x1x4x2xf32>
+  return %0 : tensor<4x1x4x2xf32>
 }

@@ -122,7 +122,7 @@ DECLINED = {
     "heads of 12": ("1x2x8x12xf16", "1x2x8x12xf16", "", "", "multiple of 8"),
     "heads of 264": ("1x2x8x264xf16", "1x2x8x264xf16", "", "", "heads are larger"),
     "bool": ("1x2x8x16xf16", "1x2x8x16xf16", "8x8xi1", "", "does not choose by one"),
-    "no key": ("1x2x8x16xf16", "1x2x4x16xf16", "", "causal = true, at_end = true", "the first queries see no key"),
+    "no key": ("1x2x8x16xf16", "1x2x4x16xf16", "", "causal = true, at_end = true", "zeros for queries that see no key"),
     "mask and cache": ("1x2x4x16xf16", "1x2x8x16xf16", "4x8xf16", "causal = true, at_end = true", "behind a cache"),
     "capped scores": ("1x2x8x16xf16", "1x2x8x16xf16", "", "softcap = 2.0 : f64", "does not cap scores"),
     "mask of queries": ("1x2x4x16xf16", "1x2x8x16xf16", "4x1xf16", "", "as many columns as there are keys"),
