@@ -36,6 +36,7 @@ def test_the_system_is_asked_in_one_place() -> None:
     assert {name for name, uses in found.items() if uses} == set(EXCEPT)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("platform", ["win32", "darwin"])
 def test_types_on_other_systems(platform: str, whole: bool, tmp_path: Path) -> None:
     """Check the module of the systems; all code in `make samples`."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import symbolic_suite
 from onnx_suite import PASSED, Outcome, known_failures
 
-SAMPLE = 24
+SAMPLE = 16
 KNOWN_FAILURES = Path(__file__).with_name("symbolic_known_failures.txt")
 
 

@@ -48,7 +48,7 @@ def test_programs_compute_the_same_bits(name: str, shared: bool, tmp_path: Path)
     require_same(program, make(), inputs)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("name", ["mobilenetv2", "resnet50", "bert_base", "gpt2", "vit_base"])
 @pytest.mark.parametrize("cpu", ["native", "x86-64-v2", "x86-64-v3", "x86-64-v4"])
 def test_reduced_models(cpu: str, name: str, tmp_path: Path) -> None:
@@ -286,7 +286,7 @@ def test_operators_on_an_emulated_aarch64() -> None:
     assert ", 0 wrong, 0 failed" in done.stdout
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(7)
 @pytest.mark.parametrize("name", [*MODELS, "weights beside", "f16"])
 @pytest.mark.parametrize("machine", MACHINES)
 def test_programs_on_other_machines(machine: str, name: str, tmp_path: Path) -> None:

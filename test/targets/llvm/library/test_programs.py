@@ -103,7 +103,7 @@ def _quantized() -> onnx.ModelProto:
     return make_model(nodes, {"x": (F32, ("n", 3, 12, 12))}, ["y"], constants)
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(7)
 @pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
 @pytest.mark.parametrize("name", ["mobilenetv2", "resnet50", "bert_base", "gpt2", "vit_base", "language model", "int8"])
 def test_models_under_sanitizers(name: str, sanitizer: str, tmp_path: Path) -> None:
