@@ -11,6 +11,7 @@ import numpy as np
 
 from mirlo.runtime import system
 from mirlo.runtime.container import ALIGNMENT, empty_aligned
+from mirlo.runtime.errors import OutOfMemoryError
 from mirlo.runtime.memory import LARGE, require_available
 
 PAGE = 1 << 21
@@ -38,7 +39,10 @@ def _block(kinds: Sequence[Kind], total: int) -> Iterable[np.ndarray]:
         return
     if total >= LARGE:
         require_available(total)
-    memory = system.map_memory(total + PAGE)
+    try:
+        memory = system.map_memory(total + PAGE)
+    except MemoryError:
+        raise OutOfMemoryError(f"{total} bytes are needed at once, more than there is") from None
     block = np.frombuffer(memory, np.uint8)
     at = -block.ctypes.data % PAGE
     for dtype, shape in kinds:

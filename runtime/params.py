@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from mirlo.runtime.container import (
     write_file,
 )
 from mirlo.runtime.dtypes import ELEMENT_TYPES, element_type_of
-from mirlo.runtime.errors import ParameterError
+from mirlo.runtime.errors import OutOfMemoryError, ParameterError
 from mirlo.runtime.files import resolved
 from mirlo.runtime.huge_pages import PAGE, empty_together
 from mirlo.runtime.locks import make_lock
@@ -229,20 +230,25 @@ class ParameterStore:
             self._entries[name] = replace(entry, array=held, file=None, later=None)
 
     def hold(self, names: Iterable[str], with_mapped: bool = False, least: int = 1 << 15) -> None:
-        """Copy arrays of `least` bytes or more next to each other into huge pages; those of files if `with_mapped`."""
+        """Move arrays of `least` bytes or more next to each other into huge pages; those of files if `with_mapped`.
+
+        Arrays in memory that somebody else owns, such as tensors of PyTorch, stay shared with their owner.
+        """
         entries = {name: self._entry(name) for name in names}
-        chosen = [
+        large = [
             name for name, entry in entries.items() if entry.nbytes >= least and (with_mapped or entry.source is None)
         ]
+        chosen = [name for name in large if entries[name].source is not None or _is_of_numpy(entries[name].view())]
         if sum(entries[name].nbytes for name in chosen) < PAGE:
             return
         kinds = [(array.dtype, array.shape) for array in (entries[name].view() for name in chosen)]
-        for name, held in zip(chosen, empty_together(kinds), strict=True):
-            array = self._entries[name].view()
-            held[...] = array
-            held.flags.writeable = False
-            release(array)
-            self._entries[name] = replace(entries.pop(name), array=held, file=None, later=None)
+        with suppress(OutOfMemoryError):  # what there is no room for stays where it is
+            for name, held in zip(chosen, empty_together(kinds), strict=True):
+                array = self._entries[name].view()
+                held[...] = array
+                held.flags.writeable = False
+                release(array)
+                self._entries[name] = replace(entries.pop(name), array=held, file=None, later=None)
 
     def copy(self) -> ParameterStore:
         """Return another store with the same arrays.
@@ -341,3 +347,10 @@ def _difference(left: _Entry, right: _Entry) -> str | None:
 
 def _absolute(path: str | os.PathLike[str] | None) -> Path | None:
     return None if path is None else Path(os.path.abspath(path))
+
+
+def _is_of_numpy(array: np.ndarray) -> bool:
+    """Return whether numpy allocated the memory of an array."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array.base is None

@@ -214,17 +214,22 @@ def release_pages(mapping: FileMapping, start: int, stop: int) -> None:
     """Let the system take the whole pages of a range, which it reads again when they are used, if it can be told."""
     first, last = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE, stop // mmap.PAGESIZE * mmap.PAGESIZE
     if sys.platform == "linux" and last > first:
-        mapping.madvise(mmap.MADV_DONTNEED, first, last - first)
+        with contextlib.suppress(OSError):
+            mapping.madvise(mmap.MADV_DONTNEED, first, last - first)
 
 
 def map_memory(nbytes: int) -> mmap.mmap:
-    """Return new memory, in huge pages if the system has them."""
-    if sys.platform == "linux":
+    """Return new memory, in huge pages if the system has them; raise MemoryError if it has none."""
+    try:
+        if sys.platform != "linux":
+            return mmap.mmap(-1, nbytes)
         # What is shared, Python's default, has small pages.
         memory = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except OSError as error:
+        raise MemoryError(f"{nbytes} bytes: {error.strerror or error}") from None
+    with contextlib.suppress(OSError):  # of a kernel without huge pages
         memory.madvise(mmap.MADV_HUGEPAGE)
-        return memory
-    return mmap.mmap(-1, nbytes)
+    return memory
 
 
 def positional_read() -> Callable[[int, int, int], bytes] | None:

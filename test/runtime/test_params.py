@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from mirlo.runtime import params
+from mirlo.runtime import params, system
 from mirlo.runtime.container import ALIGNMENT
 from mirlo.runtime.dtypes import ELEMENT_TYPES, numpy_dtype
 from mirlo.runtime.errors import ParameterError
@@ -286,6 +286,27 @@ def test_arrays_are_held_side_by_side(tmp_path, with_mapped: bool) -> None:
     assert addresses == sorted(addresses) and not any(address % 64 for address in addresses)
     assert addresses[-1] - addresses[0] < len(moved) * 800_200
     assert store.source("w0") is not None
+
+
+def test_memory_of_others_stays_shared():
+    """What somebody else allocated is not moved: its owner and the store have one array."""
+    store, others = ParameterStore(), [bytearray(1 << 21) for _ in range(2)]
+    for i, memory in enumerate(others):
+        store.add(f"w{i}", np.frombuffer(memory, np.float32))
+    store.hold(store.names(), with_mapped=True)
+    for i, memory in enumerate(others):
+        assert np.shares_memory(store.get(f"w{i}"), np.frombuffer(memory, np.uint8))
+
+
+def test_arrays_stay_where_there_is_no_room(monkeypatch):
+    def refuse(nbytes: int) -> None:
+        raise MemoryError(nbytes)
+
+    monkeypatch.setattr(system, "map_memory", refuse)
+    store, array = ParameterStore(), np.ones((1024, 1024), np.float32)
+    store.add("w", array)
+    store.hold(["w"])
+    assert np.shares_memory(store.get("w"), array)
 
 
 def test_arrays_that_are_computed_later():

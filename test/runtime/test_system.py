@@ -161,3 +161,24 @@ def test_maps_of_files(tmp_path: Path) -> None:
         path.write_bytes(content)
         with path.open("rb") as file:
             assert bytes(system.map_file(file, len(content))) == content
+
+
+def test_memory_of_a_kernel_without_huge_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Memory(bytearray):
+        def __init__(self, file: int, nbytes: int, **_: int) -> None:
+            super().__init__(nbytes)
+
+        def madvise(self, *_: int) -> None:
+            raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr(system.mmap, "mmap", Memory)
+    assert len(system.map_memory(8)) == 8
+
+
+def test_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: int, **__: int) -> None:
+        raise OSError(12, "Cannot allocate memory")
+
+    monkeypatch.setattr(system.mmap, "mmap", refuse)
+    with pytest.raises(MemoryError, match="8 bytes: Cannot allocate memory"):
+        system.map_memory(8)

@@ -83,7 +83,7 @@ def test_changed_weights_are_refused(net: Any, change: str) -> None:
 
 def test_weights_are_shared() -> None:
     """An embedding is read where it is: its rows are views of the module's tensor."""
-    table = torch.nn.Embedding(1000, 64).eval()
+    table = torch.nn.Embedding(20_000, 64).eval()
     compiled = mirlo.compile(table, args=(torch.tensor([1, 2]),), cache=False)
     held = [compiled.weight(spec.name) for spec in compiled.artifact.params]
     assert any(array.ctypes.data == table.weight.data_ptr() for array in held)
