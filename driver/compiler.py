@@ -149,8 +149,8 @@ class Compiler:
             externals = detach_artifacts(module)
             assert target.emit is not None  # `_host_of` checks it
             artifact = replace(target.emit(module, replace(self.options, prepared=prepared)), externals=externals)
+        session.params.hold(spec.name for spec in artifact.params)  # in memory that is aligned
         session.params.align(spec.name for spec in artifact.params)
-        session.params.hold(spec.name for spec in artifact.params)
         tables = sorted(self.tables & {spec.name for spec in artifact.params})
         found = {**artifact.metadata, **({"tables": tables} if tables else {})}
         return replace(artifact, metadata={**found, **_memory_plan(session), **_placement(session)})

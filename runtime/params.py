@@ -224,10 +224,7 @@ class ParameterStore:
             array = entry.view()
             if not array.ctypes.data % ALIGNMENT or (entry.source is not None and entry.nbytes > most):
                 continue
-            held = empty_aligned(array.dtype, array.shape)
-            held[...] = array
-            held.flags.writeable = False
-            self._entries[name] = replace(entry, array=held, file=None, later=None)
+            self._move(name, empty_aligned(array.dtype, array.shape))
 
     def hold(self, names: Iterable[str], with_mapped: bool = False, least: int = 1 << 15) -> None:
         """Move arrays of `least` bytes or more next to each other into huge pages; those of files if `with_mapped`.
@@ -244,11 +241,17 @@ class ParameterStore:
         kinds = [(array.dtype, array.shape) for array in (entries[name].view() for name in chosen)]
         with suppress(OutOfMemoryError):  # what there is no room for stays where it is
             for name, held in zip(chosen, empty_together(kinds), strict=True):
-                array = self._entries[name].view()
-                held[...] = array
-                held.flags.writeable = False
-                release(array)
-                self._entries[name] = replace(entries.pop(name), array=held, file=None, later=None)
+                del entries[name]  # which would keep the former memory
+                release(self._move(name, held))
+
+    def _move(self, name: str, to: np.ndarray) -> np.ndarray:
+        """Copy a parameter to memory in which it stays; return the array that it was."""
+        entry = self._entries[name]
+        array = entry.view()
+        to[...] = array
+        to.flags.writeable = False
+        self._entries[name] = replace(entry, array=to, file=None, later=None)
+        return array
 
     def copy(self) -> ParameterStore:
         """Return another store with the same arrays.

@@ -60,6 +60,12 @@ def wide(x: Expr) -> Expr:
     return x.cast(wide_dtype(x.dtype))
 
 
+def weighted(value: Expr, weight: Expr) -> Expr:
+    """Return an element times a weight, in f32 or wider."""
+    value = wide(value) if value.dtype.is_float else value.cast("f32")
+    return value * weight.cast(value.dtype)
+
+
 def sum_of(terms: Sequence[Expr]) -> Expr:
     """Return the sum of at least one expression, added in order."""
     total, *rest = terms

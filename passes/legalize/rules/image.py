@@ -29,7 +29,7 @@ from mirlo.dialects.tir.compute import (
 from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.dialects.tir.compute.numpy_functions import as_scalar_function
 from mirlo.passes.legalize.constants import tensor_of
-from mirlo.passes.legalize.helpers import shape_of, sum_of, wide
+from mirlo.passes.legalize.helpers import shape_of, sum_of, weighted, wide
 from mirlo.passes.legalize.interpolation import AxisTable, axis_table, is_affordable, keys_far, keys_near
 from mirlo.passes.rules import Decline, decline, legalize
 
@@ -118,8 +118,7 @@ class TableReader:
         def term(axes: Sequence[Expr], tap: Expr | int) -> Expr:
             i = axes[self.axis]
             value = x.at(*axes[: self.axis], self.index(i, tap), *axes[self.axis + 1 :])
-            value = wide(value) if value.dtype.is_float else value.cast("f32")
-            return value * weights.at(i, tap).cast(value.dtype)
+            return weighted(value, weights.at(i, tap))
 
         taps, rank = self.table.taps, x.rank
         if taps > MOST_UNROLLED:

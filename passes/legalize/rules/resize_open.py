@@ -11,7 +11,7 @@ from mirlo.dialects.core.dims import Dim, ceildiv, maximum
 from mirlo.dialects.tir.compute import BOOL, INDEX, Expr, TensorExpr, clamp, constant, floor, select
 from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.dialects.tir.compute.numpy_functions import as_scalar_function
-from mirlo.passes.legalize.helpers import shape_of, sum_of, wide
+from mirlo.passes.legalize.helpers import shape_of, sum_of, weighted
 from mirlo.passes.legalize.interpolation import RADIUS, coordinate, is_normalized, nearest, tap_options, tap_weight
 from mirlo.passes.rules import Decline, decline, legalize
 
@@ -140,9 +140,7 @@ def _interpolated(p: PrimBuilder, x: TensorExpr, i: int, axis: _ResizeAxis, coun
     shape = (*x.shape[:i], count, *x.shape[i + 1 :])
 
     def term(at: Sequence[Expr], index: Expr, weight: Expr) -> Expr:
-        value = x.at(*at[:i], axis.place(index), *at[i + 1 :])
-        value = wide(value) if value.dtype.is_float else value.cast("f32")
-        return value * weight.cast(value.dtype)
+        return weighted(x.at(*at[:i], axis.place(index), *at[i + 1 :]), weight)
 
     if not axis.op.antialias:
         return p.compute(
