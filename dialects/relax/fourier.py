@@ -65,6 +65,8 @@ class DftMatrix(RelaxOp, name="dft_matrix"):
             raise OpError(f"shape must be [elements, 1 or 2, results, 1 or 2], got {shape_text(shape)}")
         if len(length) != 1:
             raise OpError(f"length must be one dim, got {shape_text(length)}")
+        if isinstance(length[0], int) and length[0] < 1:
+            raise OpError(f"length must be at least 1, got {length[0]}")
         if not dtype.is_float:
             raise OpError(f"dtype must be a float type, got {dtype}")
         return TensorType(shape, dtype)

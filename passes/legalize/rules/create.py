@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.relax.fourier import dft_element
-from mirlo.dialects.tir.compute import Expr, TensorExpr, constant, select
+from mirlo.dialects.tir.compute import Expr, TensorExpr, constant, maximum, select
 from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.dialects.tir.compute.numpy_functions import as_scalar_function
 from mirlo.passes.legalize.helpers import shape_of
@@ -68,7 +68,7 @@ def dft_matrix(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
 
     def element(n: Expr, part: Expr, k: Expr, made: Expr) -> Expr:
         length = constant(op.length[0], "i64")
-        turns = n.cast("i64") * k.cast("i64") % length
+        turns = n.cast("i64") * k.cast("i64") % maximum(length, 1)  # a call may find a length of 0
         numbers = (each.cast("f64") for each in (turns, n, part, made, length))
         return _dft_element(*numbers, inverse=op.inverse, mirrored=op.mirrored).cast(op.dtype)
 

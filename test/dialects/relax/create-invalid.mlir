@@ -125,3 +125,11 @@ func.func @dft_matrix_2() {
   %0 = "relax.dft_matrix"() {dtype = i32, length = [4], shape = [4, 1, 4, 2]} : () -> tensor<4x1x4x2xi32>
   return
 }
+
+// -----
+
+func.func @dft_matrix_3() {
+  // expected-error@+1 {{'relax.dft_matrix' op length must be at least 1, got 0}}
+  %0 = "relax.dft_matrix"() {dtype = f32, length = [0], shape = [4, 1, 4, 2]} : () -> tensor<4x1x4x2xf32>
+  return
+}
