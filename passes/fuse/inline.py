@@ -24,7 +24,7 @@ def inline_blocks(function: ir.OpView) -> None:
 
 
 def _try_inline(producer: BlockView, view: PrimView) -> bool:
-    if producer.is_reduction or len(producer.outputs) != 1 or not _is_identity(producer.outputs[0].map):
+    if producer.is_reduction or len(producer.outputs) != 1 or not is_identity(producer.outputs[0].map):
         return False
     value = producer.outputs[0].value
     if any(value == returned for returned in view.returned):
@@ -42,10 +42,17 @@ def _try_inline(producer: BlockView, view: PrimView) -> bool:
         return False
     if len(readers) > 1 and _follows_product_sum(producer, view):
         return False  # computed once, where the accumulators are in registers
+    inline_block(producer, view)
+    return True
+
+
+def inline_block(producer: BlockView, view: PrimView) -> None:
+    """Compute the elements of a block, which is an identity map and no reduction, in all blocks that read them."""
+    (value,) = (output.value for output in producer.outputs)
+    readers = [block for block in view.blocks if any(operand.value == value for operand in block.inputs)]
     for reader in reversed(readers):  # a later one may read an earlier one, which is replaced
         _inline_into(producer, reader, value)
     producer.op.erase()
-    return True
 
 
 def _follows_product_sum(producer: BlockView, view: PrimView) -> bool:
@@ -58,7 +65,7 @@ def _is_product_sum(block: BlockView) -> bool:
     return block.is_reduction and block_kind(block) is FusionKind.CONTRACTION
 
 
-def _is_identity(map_: ir.AffineMap) -> bool:
+def is_identity(map_: ir.AffineMap) -> bool:
     return all(isinstance(e, ir.AffineDimExpr) and e.position == i for i, e in enumerate(map_.results))
 
 

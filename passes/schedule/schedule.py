@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,6 +31,7 @@ from mirlo.passes.schedule.choices import (
     set_parts,
 )
 from mirlo.passes.schedule.tuned import set_tuned, tuned_values
+from mirlo.passes.schedule.words.rule_parts import WORDS_RULE, ScheduleParts, inline_for_rules
 from mirlo.passes.schedule.words.trace import PrimitiveCallRecord, Trace
 from mirlo.passes.schedule.words.tree import ScheduleError
 from mirlo.passes.targets import chain, check_rule_targets, rules_target
@@ -48,6 +50,9 @@ _INTEGER = ("arith.muli", "arith.addi", "arith.subi")
 _CASTS = ("arith.extf", "arith.truncf")
 STAGES = "stages"
 """The rule that schedules the parts of a function one after the other, on targets that have one."""
+INLINE = "compute_inline"
+GIVEN = "tir.given"
+"""Attribute of a prim function: the words that the user gave, whose `compute_inline`s are applied already."""
 ANY = "any"
 """The subject of rules that apply to all prim functions."""
 
@@ -57,6 +62,8 @@ class Kernel:
     """The argument of a schedule rule: a prim function in tensor form."""
 
     view: PrimView
+    words: ScheduleParts | None = None
+    """The parts of the user's schedule, if primitives arrange the loops of some of them."""
 
 
 @dataclass(frozen=True)
@@ -193,12 +200,11 @@ def adopt_choices(function: ir.OpView, target: str, session: Session) -> bool:
     if given is None:
         return True
     try:
-        applied = _replay(function, given).applied
-        if applied:
-            _request(function, applied, _rules_of(chain(target)))
+        words = _replay(function, given)
+        parts = _request(function, words, _rules_of(chain(target)))[1] if words.applied else None
     except (ScheduleError, ChoiceError) as error:
         raise _given_error(name, function.operation.location, error) from error
-    return bool(applied)
+    return bool(words.applied) and parts is None
 
 
 def _rules_of(targets: Sequence[str]) -> list[Rule]:
@@ -212,10 +218,23 @@ GivenSchedule = Union["Trace", "Words", str, Path, Callable[["Words"], object]]
 
 
 def _replay(function: ir.OpView | ir.Operation, given: GivenSchedule) -> Words:
-    """Return the schedule that the user gave for a function, with its words applied."""
+    """Return the schedule that the user gave for a function, with its words applied.
+
+    What it inlines for rules is inlined in the function itself, once.
+    """
     from mirlo.passes.schedule.words.schedule import Schedule as Words
 
-    return Words(function).replay(given)
+    attributes = function.operation.attributes
+    if GIVEN not in attributes:
+        words = Words(function).replay(given)
+        if not words.applied or not words.inlined:
+            return words
+        inline_for_rules(function, words.inlined)
+        attributes[GIVEN] = ir.StringAttr.get(json.dumps(words.trace.as_json()))
+    trace = Trace.from_json(json.loads(ir.StringAttr(attributes[GIVEN]).value))
+    words = Words(function).replay(Trace([said for said in trace if said.word != INLINE]))
+    words.trace = trace
+    return words
 
 
 def _schedule_as_given(
@@ -228,9 +247,9 @@ def _schedule_as_given(
         if not words.applied:
             words.emit()
             return ScheduleRecord(name, USER_SCHEDULE, (), words.trace, True)
-        rule = _request(function, words.applied, rules)
+        rule, parts = _request(function, words, rules)
         wanted, choices = parts_of(function, WANTED_PARTS), tuned_values(function)
-        made = run_rule(rule, kernel, context)
+        made = run_rule(rule, Kernel(PrimView(function), parts), context)
         if isinstance(made, Decline):
             raise ScheduleError(f"rule '{rule.name}' declines: {made}")
         if wanted and len(parts_of(made)) != len(wanted):
@@ -239,18 +258,31 @@ def _schedule_as_given(
             del made.operation.attributes[WANTED_PARTS]
         else:
             check_used(rule.name, choices, choices_of(made))
+        if GIVEN in made.operation.attributes:
+            del made.operation.attributes[GIVEN]
     except (ScheduleError, ChoiceError) as error:
         raise _given_error(name, location, error) from error
-    return ScheduleRecord(name, rule, (), _words_of(rule, made), True)
+    return ScheduleRecord(name, rule, (), _with_choices(words.trace, _words_of(rule, made)), True)
+
+
+def _with_choices(given: Trace, chosen: Trace) -> Trace:
+    """Return the words that were given, with all choices that their rules made."""
+    by_blocks = {said.arguments[1:]: said for said in chosen}
+    return Trace([by_blocks.get(said.arguments[1:], said) if said.word == "apply_rule" else said for said in given])
 
 
 def _given_error(name: str, location: ir.Location, error: MirloError) -> PassError:
     return PassError(f"the schedule given for '@{name}': {error}", location)
 
 
-def _request(function: ir.OpView | ir.Operation, applied: Sequence[PrimitiveCallRecord], rules: Sequence[Rule]) -> Rule:
-    """Attach the choices that the words make to a function; return the rule that follows them."""
-    parts = [RulePart(said.arguments[0], said.arguments[1], said.named) for said in applied if len(said.arguments) > 1]
+def _request(
+    function: ir.OpView | ir.Operation, words: Words, rules: Sequence[Rule]
+) -> tuple[Rule, ScheduleParts | None]:
+    """Attach the choices that the words make to a function.
+
+    Return the rule that follows them, and the parts of the schedule if primitives arrange some of the loops.
+    """
+    applied = words.applied
     names = list(dict.fromkeys(rule.name for rule in rules))
     for said in applied:
         name = said.arguments[0]
@@ -259,13 +291,16 @@ def _request(function: ir.OpView | ir.Operation, applied: Sequence[PrimitiveCall
             raise ScheduleError(f"there is no rule '{name}'{nearest(str(name), names)}; the target has {listed}")
         rule = next(rule for rule in rules if rule.name == name)
         check_choices(rule.name, rule.choices, said.named)
-    if not parts:
+    if len(applied[0].arguments) < 2:
         set_tuned(function, applied[0].named)
-        return rule
+        return rule, None
     if STAGES not in names:
         raise ScheduleError("apply_rule: the target has no rule for parts of a function")
-    set_parts(function, parts, WANTED_PARTS)
-    return next(rule for rule in rules if rule.name == STAGES)
+    parts, choices = words.parts(), {said.arguments[1]: said.named for said in applied}
+    found = [RulePart(part.rule, part.blocks, choices.get(part.blocks, {})) for part in parts.parts]
+    set_parts(function, found, WANTED_PARTS)
+    has_loops = any(part.rule == WORDS_RULE for part in found)
+    return next(rule for rule in rules if rule.name == STAGES), parts if has_loops else None
 
 
 def _words_of(rule: Rule, made: object) -> Trace:

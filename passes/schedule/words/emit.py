@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from mirlo.dialects.bindings import func, ir, memref, scf, vector
 from mirlo.dialects.core.index_expr import FloorDiv, IndexExpr, Remainder
@@ -32,19 +32,30 @@ Values = dict[str, ir.Value]
 
 def emit(root: Root, schedule: ScheduleFacts, choices: ChoiceValues | None = None) -> func.FuncOp:
     """Replace the function's tensor form by the loops; return the new function."""
-    for leaf in list(root.leaves()):
-        if leaf.is_reduction and leaf.part == "whole":
-            # Each iteration of a loop may have a partial result of one element: then no loop of the reduction is left.
-            chain = around(leaf)
-            decompose(root, leaf, next((loop for loop in chain if loop.name in leaf.reduce_loops()), chain[-1]))
+    parts = PartEmitter(root)
     function = BufferFunction(root.view)
-    emitter = _Emitter(allocate_buffers(root, function))
+    return function.build(lambda: parts.emit(root.body, function), schedule, choices)
 
-    def body() -> None:
-        for node in root.body:
-            emitter.node(node, {})
 
-    return function.build(body, schedule, choices)
+class PartEmitter:
+    """Emits the nodes of a tree, part by part."""
+
+    def __init__(self, root: Root) -> None:
+        self._root = root
+        self._emitter: _Emitter | None = None
+        for leaf in list(root.leaves()):
+            if leaf.is_reduction and leaf.part == "whole" and not leaf.rule:
+                # Each iteration of a loop may have a partial result of one element: then no loop of the reduction
+                # is left.
+                chain = around(leaf)
+                decompose(root, leaf, next((loop for loop in chain if loop.name in leaf.reduce_loops()), chain[-1]))
+
+    def emit(self, nodes: Sequence[Node], function: BufferFunction) -> None:
+        """Emit some nodes at the insertion point."""
+        if self._emitter is None:
+            self._emitter = _Emitter(allocate_buffers(self._root, function))
+        for node in nodes:
+            self._emitter.node(node, {})
 
 
 class _Emitter:

@@ -42,6 +42,9 @@ def allocate_buffers(root: Root, function: BufferFunction) -> dict[int, Placed]:
         if buffer.is_parameter and buffer.value is not None:
             value = function.buffers[buffer.value]
             placed[id(buffer)] = Placed(buffer, value, [IndexExpr()] * len(buffer.shape))
+        elif buffer.value is not None and any(leaf.rule for leaf, _ in uses):
+            value = function.buffer(buffer.value)
+            placed[id(buffer)] = Placed(buffer, value, [IndexExpr()] * len(buffer.shape))
         elif uses:
             placed[id(buffer)] = _allocate(buffer, uses, function)
     return placed

@@ -15,6 +15,7 @@ from mirlo.passes.schedule.buffers import ScheduleFacts
 from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.passes.schedule.words import blocks, loops
 from mirlo.passes.schedule.words.rfactor import rfactor
+from mirlo.passes.schedule.words.rule_parts import ScheduleParts, claim
 from mirlo.passes.schedule.words.show import show
 from mirlo.passes.schedule.words.tensorize import PrimScript, TensorIntrin
 from mirlo.passes.schedule.words.trace import PrimitiveCallRecord, Trace
@@ -31,6 +32,7 @@ from mirlo.passes.schedule.words.tree import (
     ScheduleError,
     around,
     build,
+    leaves_of,
 )
 from mirlo.runtime.nearest import nearest
 
@@ -78,7 +80,9 @@ class Schedule:
         """Keeps the function alive if only this schedule refers to it."""
         self.trace = Trace()
         self.applied: list[PrimitiveCallRecord] = []
-        """The `apply_rule` that schedules the function, or one for each of its parts."""
+        """The `apply_rule` that schedules the function, or one for each of the parts that rules schedule."""
+        self.inlined: list[str] = []
+        """The blocks of the function that `compute_inline` took."""
 
     def __str__(self) -> str:
         return show(self._root)
@@ -111,21 +115,21 @@ class Schedule:
 
     def loops(self, block: str) -> list[str]:
         """Return the names of the loops around a block, outermost first."""
-        return [loop.name for loop in around(self._leaf(block))]
+        return [loop.name for loop in around(self._find_leaf(block))]
 
     def extent(self, loop: str) -> int:
         """Return the number of iterations of a loop."""
-        return self._loop(loop).extent
+        return self._find_loop(loop).extent
 
     def kinds(self, block: str) -> dict[str, str]:
         """Return for each loop around a block whether it is a `spatial` or a `reduce` loop of the block."""
-        leaf = self._leaf(block)
+        leaf = self._find_leaf(block)
         reduced = leaf.reduce_loops()
         return {loop.name: "reduce" if loop.name in reduced else "spatial" for loop in around(leaf)}
 
     def reads(self, block: str) -> list[str]:
         """Return the names of the buffers that a block reads, in the order of its operands."""
-        return [access.buffer.name for access in self._leaf(block).reads]
+        return [access.buffer.name for access in self._find_leaf(block).reads]
 
     def buffers(self) -> list[str]:
         """Return the names of all buffers."""
@@ -192,9 +196,14 @@ class Schedule:
         self._record("reverse_compute_at", (block, loop), None)
 
     def compute_inline(self, block: str) -> None:
-        """Inline a block into its readers."""
-        blocks.inline(self._root, self._leaf(block))
+        """Inline a block into its readers. Where rules schedule some of the blocks, this comes first."""
+        if self.applied:
+            raise ScheduleError(f"compute_inline: inline '{block}' before the first apply_rule, which sees the result")
+        leaf = self._leaf(block)
+        blocks.inline(self._root, leaf)
         self._record("compute_inline", (block,), None)
+        if leaf.view is not None:
+            self.inlined.append(block)
 
     def cache_read(self, block: str, buffer: str | int, scope: str = "") -> str:
         """Let a block read a copy of a buffer (its name, or the index of the block's operand).
@@ -225,6 +234,9 @@ class Schedule:
         rank = len(found.shape)
         if found.is_parameter:
             raise ScheduleError(f"pack: '{buffer}' is a parameter; pack a copy of it (cache_read)")
+        ruled = [leaf for leaf in self._root.leaves() if leaf.rule and leaf.touches(found)]
+        if ruled:
+            raise ScheduleError(f"pack: rule '{ruled[0].rule}' schedules '{ruled[0].name}', which uses '{buffer}'")
         if order and sorted(order) != list(range(rank)):
             raise ScheduleError(f"pack: expected an order of the {rank} dims of '{buffer}', found {list(order)}")
         if any(len(tile) != 2 or not 0 <= tile[0] < rank or tile[1] < 1 for tile in tiles):
@@ -263,16 +275,34 @@ class Schedule:
     def apply_rule(self, rule: str, blocks: Sequence[str] = (), **choices: int | Sequence[int]) -> None:
         """Let a rule of the target schedule the whole function, with these choices instead of its own.
 
-        With `blocks` it schedules these ones; one call for each part names all blocks, in order. There are no other
-        words in such a schedule. `mirlo explain MODEL --kernel NAME` prints it for each kernel.
+        With `blocks` it schedules these ones, which follow one another; other rules or primitives schedule the others,
+        before or after this. `compute_inline` comes before any rule. `mirlo explain MODEL --kernel NAME` prints the
+        rules of each kernel.
         """
-        before = self.trace.words[-1] if self.trace.words else None
-        if before is not None and (not blocks or len(before.arguments) < 2 or before.word != "apply_rule"):
-            raise ScheduleError(f"apply_rule: a rule schedules the whole function, after '{before.word}'")
+        self._require_room_for_rule(bool(blocks))
+        if blocks:
+            claim(self._root, rule, list(blocks))
         values = {name: tuple(value) if isinstance(value, (list, tuple)) else value for name, value in choices.items()}
         said = PrimitiveCallRecord("apply_rule", (rule, tuple(blocks)) if blocks else (rule,), values)
         self.applied.append(said)
         self.trace.words.append(said)
+
+    def _require_room_for_rule(self, for_blocks: bool) -> None:
+        """Require that the words before a rule leave it what it schedules."""
+        others = [said.word for said in self.trace if said.word != "compute_inline"]
+        if self.applied and (not for_blocks or len(self.applied[0].arguments) < 2):
+            raise ScheduleError(f"apply_rule: a rule schedules the whole function, after '{others[-1]}'")
+        if others and not for_blocks:
+            raise ScheduleError(
+                f"apply_rule: a rule schedules the whole function, after '{others[-1]}'; name the blocks that it "
+                f"schedules, apply_rule(rule, [...]), and arrange the loops of the others"
+            )
+        first = next((i for i, said in enumerate(self.trace) if said.word != "compute_inline"), len(self.trace.words))
+        late = [said for said in self.trace.words[first:] if said.word == "compute_inline"]
+        if late:
+            raise ScheduleError(
+                f"apply_rule: inline '{late[0].arguments[0]}' before '{others[0]}': rules see the inlined blocks"
+            )
 
     def save(self, path: str | Path) -> None:
         """Write the recorded primitives to a file."""
@@ -308,10 +338,14 @@ class Schedule:
         words = [str(said) for said in self.trace]
         return emit(self._root, {"rule": "schedule", "words": "; ".join(words), **(facts or {})}, choices)
 
+    def parts(self) -> ScheduleParts:
+        """Return the parts of a schedule in which rules of the target schedule some of the blocks."""
+        return ScheduleParts(self._root)
+
     # Internals
 
     def _record(self, word: str, arguments: tuple[object, ...], made: Made) -> Made:
-        if self.applied:
+        if self.applied and len(self.applied[0].arguments) < 2:
             raise ScheduleError(f"{word}: rule '{self.applied[0].arguments[0]}' schedules the whole function")
         # `tile` records the split and reorder that it calls.
         self.trace.words.append(PrimitiveCallRecord(word, arguments))
@@ -323,12 +357,25 @@ class Schedule:
         self._record(word, (loop,), None)
 
     def _loop(self, name: str) -> Loop:
+        """Return a loop that primitives may arrange."""
+        found = self._find_loop(name)
+        for leaf in leaves_of(found):
+            _require_no_rule(leaf, f"'{name}' is a loop of '{leaf.name}'")
+        return found
+
+    def _leaf(self, name: str) -> BlockLeaf:
+        """Return a block that primitives may arrange."""
+        found = self._find_leaf(name)
+        _require_no_rule(found, f"'{name}'")
+        return found
+
+    def _find_loop(self, name: str) -> Loop:
         found = {loop.name: loop for loop in self._root.loops()}
         if name not in found:
             raise ScheduleError(f"there is no loop '{name}'{nearest(str(name), found)}")
         return found[name]
 
-    def _leaf(self, name: str) -> BlockLeaf:
+    def _find_leaf(self, name: str) -> BlockLeaf:
         found = {leaf.name: leaf for leaf in self._root.leaves()}
         if name not in found:
             raise ScheduleError(f"there is no block '{name}'{nearest(str(name), found)}")
@@ -340,6 +387,15 @@ class Schedule:
         if name not in found:
             raise ScheduleError(f"there is no buffer '{name}'{nearest(name, found)}")
         return found[name]
+
+
+def _require_no_rule(leaf: BlockLeaf, what: str) -> None:
+    if leaf.rule:
+        is_loop = what != f"'{leaf.name}'"
+        raise ScheduleError(
+            f"{what}, which rule '{leaf.rule}' schedules: it has arguments instead" if is_loop else
+            f"{what} is scheduled by rule '{leaf.rule}', which has arguments instead"
+        )  # fmt: skip
 
 
 WORDS = (

@@ -75,10 +75,18 @@ class BlockLeaf:
     parent: Loop | Root | None = None
     is_moved: bool = False
     """Whether it was moved into a loop of another block, which may compute an element several times."""
+    rule: str = ""
+    """The rule of the target that schedules it (`apply_rule`)."""
+    claim: int = 0
+    """Which `apply_rule` that is: two of the same rule are two parts."""
 
     @property
     def is_reduction(self) -> bool:
         return "reduce" in self.kinds
+
+    def touches(self, buffer: ScheduleBuffer) -> bool:
+        """Return whether the block reads or writes a buffer."""
+        return any(access.buffer is buffer for access in (*self.reads, *self.writes))
 
     @property
     def has_partial_results(self) -> bool:
@@ -206,6 +214,11 @@ def build(function: ir.Operation | ir.OpView) -> Root:
     return root
 
 
+def loop_names(base: str, rank: int) -> list[str]:
+    """Return the names of a block's own loops."""
+    return [f"{base}_{LETTERS[i] if i < len(LETTERS) else i}" for i in range(rank)]
+
+
 def unique_names(names: list[str]) -> list[str]:
     """Return the names by which words know the blocks of these names: repeated ones are numbered."""
     found: list[str] = []
@@ -229,7 +242,7 @@ def _buffer(alias: str, value: ir.Value, is_parameter: bool, given: Mapping[ir.V
 
 
 def _nest(base: str, block: BlockView, buffers: dict[ir.Value, ScheduleBuffer]) -> Loop | BlockLeaf:
-    names = [f"{base}_{LETTERS[i] if i < len(LETTERS) else i}" for i in range(block.rank)]
+    names = loop_names(base, block.rank)
     axes = [loop_index(axis_name(i)) for i in range(block.rank)]
 
     def access(operand: OperandView) -> BufferAccess:

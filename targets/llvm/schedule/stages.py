@@ -25,6 +25,7 @@ from mirlo.passes.schedule.choices import (
 )
 from mirlo.passes.schedule.nest import emit_block
 from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
+from mirlo.passes.schedule.words.rule_parts import WORDS_RULE, ScheduleParts
 from mirlo.passes.schedule.words.tree import unique_names
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction import VectorContractionPlan, plan_contraction
@@ -54,13 +55,23 @@ class Scalar:
         return {}
 
 
-Stage = VectorContractionPlan | ElementwisePlan | VectorRowsPlan | WindowPlan | Scalar
+@dataclass(frozen=True)
+class LoopWords:
+    """Blocks whose loops the user's primitives arrange."""
+
+    words: ScheduleParts
+    position: int
+
+
+RuleStage = VectorContractionPlan | ElementwisePlan | VectorRowsPlan | WindowPlan | Scalar
+Stage = RuleStage | LoopWords
 _NAMES = {
     VectorContractionPlan: "contraction",
     ElementwisePlan: "elementwise",
     VectorRowsPlan: "rows",
     WindowPlan: "window",
     Scalar: "scalar",
+    LoopWords: WORDS_RULE,
 }
 
 
@@ -74,9 +85,9 @@ RULES: dict[str, tuple[Callable[[BlockGroup[Machine]], ChosenStage | Decline], t
 """The rules that schedule parts of a function: their planners, and what a caller may choose."""
 
 
-def plan_stages(view: PrimView, group: BlockGroup[Machine]) -> list[Stage]:
+def plan_stages(view: PrimView, group: BlockGroup[Machine]) -> list[RuleStage]:
     """Plan the blocks in order, as many at a time as one plan accepts."""
-    stages: list[Stage] = []
+    stages: list[RuleStage] = []
     at = 0
     while at < len(group.blocks):
         for end in range(min(len(group.blocks), at + _LONGEST), at, -1):
@@ -91,20 +102,30 @@ def plan_stages(view: PrimView, group: BlockGroup[Machine]) -> list[Stage]:
     return stages
 
 
-def plan_parts(view: PrimView, group: BlockGroup[Machine], parts: Sequence[RulePart]) -> list[Stage] | Decline:
-    """Plan the blocks in the parts that a caller names, by the rules that it names."""
-    named = [name for part in parts for name in part.blocks]
+def plan_parts(
+    kernel: Kernel, group: BlockGroup[Machine], parts: Sequence[RulePart]
+) -> tuple[list[Stage], list[RulePart]] | Decline:
+    """Plan the blocks in the parts that a caller names, by the rules that it names; return these with their choices."""
     names = unique_names([block.name for block in group.blocks])
-    if named != names:
-        raise ChoiceError(f"apply_rule: expected all blocks in order, {', '.join(names)}; found {', '.join(named)}")
     stages: list[Stage] = []
-    at = 0
-    for part in parts:
+    made: list[RulePart] = []
+    for position, part in enumerate(parts):
+        if part.rule == WORDS_RULE:
+            assert kernel.words is not None
+            stages.append(LoopWords(kernel.words, position))
+            made.append(part)
+            continue
+        at = names.index(part.blocks[0])
         end = at + len(part.blocks)
-        inside = _subgroup(view, group, at, end)
-        at = end
+        if tuple(names[at:end]) != part.blocks:
+            raise ChoiceError(
+                f"apply_rule: expected blocks that follow one another, found {', '.join(part.blocks)}; "
+                f"the order is {', '.join(names)}"
+            )
+        inside = _subgroup(kernel.view, group, at, end)
         if part.rule == SCALAR:
             stages += [Scalar(block) for block in inside.blocks]
+            made.append(part)
             continue
         if part.rule not in RULES:
             listed = ", ".join((*RULES, SCALAR))
@@ -116,10 +137,11 @@ def plan_parts(view: PrimView, group: BlockGroup[Machine], parts: Sequence[RuleP
             return decline(f"'{part.rule}' declines blocks {', '.join(part.blocks)}: {plan}")
         check_used(part.rule, part.choices, plan.choices())
         stages.append(plan)
-    return stages
+        made.append(replace(part, choices=plan.choices()))
+    return stages, made
 
 
-def _parts_of(stages: Sequence[Stage], names: Sequence[str]) -> list[RulePart]:
+def _parts_of(stages: Sequence[RuleStage], names: Sequence[str]) -> list[RulePart]:
     """Return the parts that stages are, with their choices."""
     found: list[RulePart] = []
     at = 0
@@ -131,7 +153,7 @@ def _parts_of(stages: Sequence[Stage], names: Sequence[str]) -> list[RulePart]:
     return found
 
 
-def _count(stage: Stage) -> int:
+def _count(stage: RuleStage) -> int:
     """Return the number of blocks that a stage computes."""
     if isinstance(stage, Scalar):
         return 1
@@ -140,7 +162,7 @@ def _count(stage: Stage) -> int:
     return len(stage.group.blocks)
 
 
-def _plan(part: BlockGroup[Machine]) -> Stage | None:
+def _plan(part: BlockGroup[Machine]) -> RuleStage | None:
     plan_of_product = plan_contraction(part)
     if not isinstance(plan_of_product, Decline):
         return plan_of_product
@@ -165,6 +187,8 @@ def emit_stages(stages: Sequence[Stage], buffers: BufferFunction) -> None:
     for stage in stages:
         if isinstance(stage, Scalar):
             emit_block(stage.block, buffers)
+        elif isinstance(stage, LoopWords):
+            stage.words.emit(stage.position, buffers)
         else:
             stage.emit(memory)
 
@@ -188,14 +212,19 @@ def stages(kernel: Kernel, context: ScheduleContext) -> Decline | ir.OpView:
         return group
     if len(group.blocks) == 1 and WANTED_PARTS not in kernel.view.op.attributes:
         return decline("there is one block only, and no plan takes it")
-    parts = parts_of(kernel.view.op, WANTED_PARTS)
-    planned = plan_parts(kernel.view, group, parts) if parts else plan_stages(kernel.view, group)
-    if isinstance(planned, Decline):
-        return planned
-    found = planned
-    if not parts and all(isinstance(stage, Scalar) for stage in found):
-        return decline("no plan takes any of the blocks", blocks=len(found))
+    wanted = parts_of(kernel.view.op, WANTED_PARTS)
+    found: list[Stage]
+    if wanted:
+        planned = plan_parts(kernel, group, wanted)
+        if isinstance(planned, Decline):
+            return planned
+        found, parts = planned
+    else:
+        whole = plan_stages(kernel.view, group)
+        if all(isinstance(stage, Scalar) for stage in whole):
+            return decline("no plan takes any of the blocks", blocks=len(whole))
+        found, parts = [*whole], _parts_of(whole, unique_names([block.name for block in group.blocks]))
     buffers = BufferFunction(kernel.view)
     names = ", ".join(_NAMES[type(stage)] for stage in found)
-    set_parts(kernel.view.op, _parts_of(found, unique_names([block.name for block in group.blocks])))
+    set_parts(kernel.view.op, parts)
     return buffers.build(lambda: emit_stages(found, buffers), {"rule": "stages", "stages": names})

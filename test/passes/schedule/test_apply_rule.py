@@ -36,13 +36,13 @@ SAMPLED = ("resnet50",)
 """Models that every run of the tests compiles."""
 
 
-def scheduled(path: Path, given: Mapping[str, Any], target: str) -> tuple[str, list[ScheduleRecord]]:
+def scheduled(model: object, given: Mapping[str, Any], target: str) -> tuple[str, list[ScheduleRecord]]:
     """Return a model after the pass `schedule`, and how each function was scheduled."""
     chosen = find_target(target)
     assert chosen.pipeline is not None
     steps = [str(step) for step in Pipeline(chosen.pipeline(CompileOptions(target)))]
     end = next(i for i, step in enumerate(steps) if step.startswith("schedule"))
-    opened = open_model(str(path))
+    opened = open_model(model)
     module, session = opened.module, opened.session
     session.options[SCHEDULES] = dict(given)
     with module.context, ir.Location.unknown():
@@ -62,7 +62,7 @@ def test_words_of_a_model_make_the_same_kernels(name: str, target: str, tmp_path
     if not whole and (name not in SAMPLED or target != "llvm"):
         pytest.skip("in `make samples`")
     path = reduced(name, tmp_path)
-    code, records = scheduled(path, {}, target)
+    code, records = scheduled(str(path), {}, target)
     assert all(record.words.words and not record.is_given for record in records)
     given: dict[str, Any] = {}
     for i, record in enumerate(records):
@@ -72,7 +72,7 @@ def test_words_of_a_model_make_the_same_kernels(name: str, target: str, tmp_path
             scope: dict[str, Any] = {}
             exec(str(record.words), scope)
             given[record.function] = scope["schedule"]
-    again, repeated = scheduled(path, given, target)
+    again, repeated = scheduled(str(path), given, target)
     assert again == code
     assert all(record.is_given for record in repeated)
     assert [str(record.words) for record in repeated] == [str(record.words) for record in records]
@@ -233,14 +233,67 @@ def joined(s: Schedule) -> None:
     s.apply_rule("rows", ["total", "divide"], unroll=[1, 2])
 
 
-@pytest.mark.parametrize("words", [by_parts, joined])
+def beside_loops(s: Schedule) -> None:
+    """Give the product to a rule, and arrange the loops of the other blocks."""
+    s.apply_rule("contraction", ["product"], tile_rows=2, tile_vectors=1)
+    s.compute_at("total", s.loops("divide")[0])
+    _, lane = s.split(s.loops("divide")[1], (None, 8))
+    s.vectorize(lane)
+    s.vectorize(s.split("scale_j", (None, 8))[1])
+    s.parallel(s.loops("divide")[0])
+
+
+def loops_alone(s: Schedule) -> None:
+    """Leave the first blocks to plain loops."""
+    s.apply_rule("rows", ["total", "divide"])
+
+
+def inlined_first(s: Schedule) -> None:
+    s.compute_inline("scale")
+    s.apply_rule("contraction", ["product"])
+    s.parallel("divide_i")
+
+
+def inlined_for_the_whole(s: Schedule) -> None:
+    s.compute_inline("scale")
+    s.apply_rule("stages")
+
+
+@pytest.mark.parametrize("words", [by_parts, joined, beside_loops, loops_alone, inlined_first, inlined_for_the_whole])
 def test_parts_have_rules_of_their_own(words: Callable[[Schedule], None]) -> None:
     run_staged(words)
 
 
 PART_ERRORS: dict[str, Callable[[Schedule], object]] = {
-    "apply_rule: expected all blocks in order, scale, product, total, divide; found product, scale": lambda s: (
+    "apply_rule: expected blocks that follow one another, found product, scale; the order is scale": lambda s: (
         s.apply_rule("contraction", ["product", "scale"])
+    ),
+    "apply_rule: there is no block 'prodct'; there are scale, product, total, divide": lambda s: (
+        s.apply_rule("contraction", ["prodct"])
+    ),
+    "apply_rule: rule 'elementwise' schedules 'scale' already": lambda s: (
+        s.apply_rule("elementwise", ["scale"]), s.apply_rule("rows", ["scale"]),
+    ),
+    "apply_rule: other words have changed 'scale', whose loops a rule arranges itself": lambda s: (
+        s.split("scale_i", (None, 2)), s.apply_rule("elementwise", ["scale"]),
+    ),
+    "apply_rule: a rule schedules the whole function, after 'split'; name the blocks": lambda s: (
+        s.split("scale_i", (None, 2)), s.apply_rule("stages"),
+    ),
+    "compute_inline: inline 'scale' before the first apply_rule": lambda s: (
+        s.apply_rule("contraction", ["product"]), s.compute_inline("scale"),
+    ),
+    "apply_rule: inline 'scale' before 'parallel': rules see the inlined blocks": lambda s: (
+        s.parallel("divide_i"), s.compute_inline("scale"), s.apply_rule("contraction", ["product"]),
+    ),
+    "'product_i' is a loop of 'product', which rule 'contraction' schedules": lambda s: (
+        s.apply_rule("contraction", ["product"]), s.parallel("product_i"),
+    ),
+    "'product' is scheduled by rule 'contraction'": lambda s: (
+        s.apply_rule("contraction", ["product"]), s.cache_write("product"),
+    ),
+    "pack: rule 'contraction' schedules 'product', which uses 'scaled'": lambda s: (
+        s.apply_rule("contraction", ["product"]), s.pack("scaled", (1, 0)),
     ),
     "rule 'blocked' does not schedule parts of a function; these do: contraction": lambda s: (
         s.apply_rule("blocked", ["scale", "product", "total", "divide"])
@@ -275,6 +328,62 @@ def twice(a: T.Buffer[(8, 8), T.f32], b: T.Out[(8, 8), T.f32]):
         with T.block("twice"):
             vi, vj = T.axes("SS", i, j)
             b[vi, vj] = a[vi, vj] * 2.0
+
+
+def test_rules_and_primitives_in_random_order() -> None:
+    """Rules for some blocks and random primitives: those that do not apply are rejected, the result stays."""
+    rng = np.random.default_rng(3)
+    rules = {"scale": "elementwise", "product": "contraction", "total": "rows", "divide": "elementwise"}
+    mixed = 0
+    for _ in range(40):
+        s = Schedule.of(staged, TensorType.of((9, 24), "f32"), TensorType.of((24, 40), "f32"))
+        if rng.random() < 0.3:
+            s.compute_inline("scale")
+        for _ in range(10):
+            try:
+                random_word(s, rng, rules)
+            except ScheduleError:
+                continue
+        words = [said.word for said in s.trace]
+        mixed += "apply_rule" in words and any(word not in ("apply_rule", "compute_inline") for word in words)
+        run_staged(s)
+        run_staged(Trace.from_json(json.loads(json.dumps(s.trace.as_json()))))
+    assert mixed >= 25
+
+
+def random_word(s: Schedule, rng: np.random.Generator, rules: Mapping[str, str]) -> None:
+    block = str(rng.choice([name for name in s.blocks() if s.loops(name)]))
+    loop = str(rng.choice(s.loops(block)))
+    anywhere = str(rng.choice([name for each in s.blocks() for name in s.loops(each)]))
+    words: tuple[Callable[[], object], ...] = (
+        lambda: s.apply_rule(rules[block], [block]) if block in rules else None,
+        lambda: s.apply_rule(rules[block], [block], lanes=8) if rules.get(block) == "elementwise" else None,
+        lambda: s.split(loop, (None, int(rng.integers(2, 9)))),
+        lambda: s.reorder(loop, str(rng.choice(s.loops(block)))),
+        lambda: s.vectorize(s.loops(block)[-1]),
+        lambda: s.compute_at(block, anywhere),
+        lambda: s.reverse_compute_at(block, anywhere),
+        lambda: s.cache_write(block),
+        lambda: s.decompose_reduction(block, loop),
+    )
+    words[int(rng.integers(len(words)))]()
+
+
+def test_mixed_words_are_recorded_with_the_choices_of_rules() -> None:
+    """They make the same loops again."""
+
+    def words(s: Schedule) -> None:
+        s.compute_inline("scale")
+        s.apply_rule("contraction", ["product"], tile_rows=3, tile_vectors=1)
+        s.vectorize(s.split("divide_j", (None, 8))[1])
+
+    code, (record,) = scheduled(staged_model, {"staged": words}, "llvm")
+    text = str(record.words)
+    assert "s.apply_rule('contraction', ['product'], tile_rows=3, tile_vectors=" in text
+    assert text.splitlines()[1] == "    s.compute_inline('scale')" and "s.vectorize('divide_j_1')" in text
+    assert "tir.given" not in code
+    again, (repeated,) = scheduled(staged_model, {"staged": record.words}, "llvm")
+    assert again == code and str(repeated.words) == text
 
 
 def test_a_rule_is_the_only_word(tmp_path: Path) -> None:

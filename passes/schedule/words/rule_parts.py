@@ -1,0 +1,137 @@
+"""Parts of a schedule: blocks that rules of the target schedule, and those whose loops primitives arrange."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.index_expr import loop_index
+from mirlo.dialects.tir.view import NAMES, PrimView
+from mirlo.passes.fuse.inline import inline_block, is_identity
+from mirlo.passes.schedule.buffers import BufferFunction
+from mirlo.passes.schedule.words.tree import (
+    SERIAL,
+    BlockLeaf,
+    Loop,
+    Root,
+    ScheduleError,
+    around,
+    leaves_of,
+    loop_names,
+    unique_names,
+)
+
+WORDS_RULE = "schedule"
+"""The name, among rules of parts, of the primitives that arrange loops."""
+
+
+@dataclass(frozen=True)
+class TreePart:
+    """Consecutive nodes of the tree that one rule schedules, or that primitives arrange."""
+
+    rule: str
+    nodes: tuple[Loop | BlockLeaf, ...]
+
+    @property
+    def blocks(self) -> tuple[str, ...]:
+        """Return the names of the function's blocks in it."""
+        return tuple(leaf.name for node in self.nodes for leaf in leaves_of(node) if leaf.view is not None)
+
+
+def claim(root: Root, rule: str, names: Sequence[str]) -> None:
+    """Mark blocks as scheduled by a rule: consecutive ones, whose loops no primitive has changed."""
+    leaves = {leaf.name: leaf for leaf in root.leaves()}
+    missing = [name for name in names if name not in leaves]
+    if missing:
+        raise ScheduleError(f"apply_rule: there is no block '{missing[0]}'; there are {', '.join(leaves)}")
+    found = [leaves[name] for name in names]
+    for leaf in found:
+        if leaf.rule:
+            raise ScheduleError(f"apply_rule: rule '{leaf.rule}' schedules '{leaf.name}' already")
+        if not _is_untouched(leaf):
+            raise ScheduleError(
+                f"apply_rule: other words have changed '{leaf.name}', whose loops a rule arranges itself; apply the "
+                "rule before them, or to blocks that they leave alone"
+            )
+    tops = [around(leaf)[0] if around(leaf) else leaf for leaf in found]
+    at = [root.body.index(top) for top in tops]
+    if at != list(range(at[0], at[0] + len(at))):
+        raise ScheduleError(
+            f"apply_rule: expected blocks that follow one another, found {', '.join(names)}; "
+            f"the order is {', '.join(leaves)}"
+        )
+    claim_number = 1 + max(leaf.claim for leaf in root.leaves())
+    for leaf in found:
+        leaf.rule, leaf.claim = rule, claim_number
+
+
+def _is_untouched(leaf: BlockLeaf) -> bool:
+    """Return whether a block is in loops of its own, one for each axis, and uses the function's own buffers."""
+    chain = around(leaf)
+    names = loop_names(leaf.name, len(leaf.domain))
+    plain = all(loop.kind == SERIAL and len(loop.body) == 1 and loop.tensorized is None for loop in chain)
+    own = all(
+        access.buffer.value is not None
+        and not access.buffer.tiles
+        and access.buffer.order == tuple(range(len(access.buffer.shape)))
+        for access in (*leaf.reads, *leaf.writes)
+    )
+    in_order = [loop.name for loop in chain] == names and leaf.at == [loop_index(name) for name in names]
+    return plain and own and in_order and leaf.view is not None and leaf.part == "whole" and not leaf.guards
+
+
+def parts_of_tree(root: Root) -> list[TreePart]:
+    """Return the parts in order; nodes next to each other that primitives arrange are one."""
+    found: list[TreePart] = []
+    last = -1
+    for node in root.body:
+        # Two parts of the same rule may follow one another: each `apply_rule` is one.
+        leaf = next(leaves_of(node))
+        if found and leaf.claim == last:
+            found[-1] = TreePart(found[-1].rule, (*found[-1].nodes, node))
+        else:
+            found.append(TreePart(leaf.rule or WORDS_RULE, (node,)))
+        last = leaf.claim
+    return found
+
+
+class ScheduleParts:
+    """The parts of a schedule; a rule of the target emits them in order."""
+
+    def __init__(self, root: Root) -> None:
+        from mirlo.passes.schedule.words.emit import PartEmitter
+
+        self._emitter = PartEmitter(root)
+        self.parts = parts_of_tree(root)
+
+    def emit(self, position: int, function: BufferFunction) -> None:
+        """Emit a part whose loops primitives arrange."""
+        self._emitter.emit(self.parts[position].nodes, function)
+
+
+def inline_for_rules(function: ir.OpView | ir.Operation, names: Sequence[str]) -> None:
+    """Inline blocks of a prim function in tensor form, by the names that words know them by."""
+    view = PrimView(function)
+    for name, block in zip(unique_names([block.name for block in view.blocks]), view.blocks, strict=True):
+        block.op.attributes["name"] = ir.StringAttr.get(name)
+    for name in names:
+        view = PrimView(function)
+        producer = next(block for block in view.blocks if block.name == name)
+        if len(producer.outputs) != 1 or not is_identity(producer.outputs[0].map):
+            raise ScheduleError(
+                f"compute_inline: '{name}' does not write its elements in the order of its axes, which rules need; "
+                "arrange the loops of its readers with primitives"
+            )
+        _forget_name(view, producer.outputs[0].value)
+        inline_block(producer, view)
+
+
+def _forget_name(view: PrimView, value: ir.Value) -> None:
+    """Remove a value from the names that the author gave."""
+    found = view.op.attributes.get(NAMES)
+    if not isinstance(found, ir.ArrayAttr):
+        return
+    values = [*view.arguments, *(result for op in view.entry.operations for result in op.operation.results)]
+    kept = [name for name, other in zip(found, values, strict=False) if other != value]
+    view.op.attributes[NAMES] = ir.ArrayAttr.get(kept)
