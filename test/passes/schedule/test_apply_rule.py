@@ -379,7 +379,7 @@ def test_mixed_words_are_recorded_with_the_choices_of_rules() -> None:
 
     code, (record,) = scheduled(staged_model, {"staged": words}, "llvm")
     text = str(record.words)
-    assert "s.apply_rule('contraction', ['product'], tile_rows=3, tile_vectors=" in text
+    assert "s.apply_rule('contraction', ['product'], pack=0, row_block=0, tile_rows=3, tile_vectors=1)" in text
     assert text.splitlines()[1] == "    s.compute_inline('scale')" and "s.vectorize('divide_j_1')" in text
     assert "tir.given" not in code
     again, (repeated,) = scheduled(staged_model, {"staged": record.words}, "llvm")
