@@ -75,7 +75,7 @@ test-emulated: $(VENV)/ready
 	$(BIN)/python test/targets/nvvm/emulated_matrix.py --chip sm_90a
 
 # What takes longer than a change may wait for.
-nightly: combinations stages samples
+nightly: combinations stages samples test-cross test-arm
 
 # All of what `make test` takes a sample of: ONNX's suite, all element types of operators on the GPU targets, all cases
 # of tests that are marked `sample`.

@@ -89,11 +89,29 @@ def test_from_cpp(folder: Path) -> None:
     output = _shell(commands, folder).splitlines()
     found = _scores("\n".join(line for line in output if not line.startswith("wrote")))
     np.testing.assert_array_equal(found, _expected(folder))
-    if shutil.which("cmake") is None:
-        pytest.skip("there is no cmake")
+
+
+@pytest.mark.skipif(shutil.which("cmake") is None, reason="there is no cmake")
+@pytest.mark.parametrize("weights", ["embed", "beside"])
+def test_cmake(weights: str, folder: Path) -> None:
+    """Build with the compiler that CMake finds: Microsoft's on Windows."""
+    _write("from-cpp.md", "c++", folder)
     _write("from-cpp.md", "cmake", folder)
-    _shell("cmake -S . -B build && cmake --build build", folder)
-    np.testing.assert_array_equal(_scores(_shell("build/main", folder)), _expected(folder))
+    if weights == "beside":
+        code = (folder / "main.cpp").read_text()
+        lines = ["mirlo_options options = {};", "options.size = sizeof options;"]
+        lines += [
+            'options.weights_path = "digits/digits.weights";',
+            "mirlo::Model model(mirlo_model_digits, &options);",
+        ]
+        (folder / "main.cpp").write_text(code.replace("mirlo::Model model(mirlo_model_digits);", "\n  ".join(lines)))
+    _shell(f"mirlo compile digits.onnx --emit object --weights {weights} --threads 2 -o digits", folder)
+    _shell("cmake -S . -B build -DCMAKE_BUILD_TYPE=Release && cmake --build build --config Release", folder)
+    places = ("main", "main.exe", "Release/main.exe")
+    program = next(folder / "build" / each for each in places if (folder / "build" / each).exists())
+    done = subprocess.run([str(program)], capture_output=True, text=True, cwd=folder, check=False)
+    assert done.returncode == 0, done.stderr
+    np.testing.assert_array_equal(_scores(done.stdout), _expected(folder))
 
 
 @pytest.mark.skipif(host_processor().arch != "x86_64", reason="the page's first CPU is an x86-64")

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -197,18 +198,74 @@ for core in cores * 3:
 """)
 
 
-@needs_cores
+class _Placement:
+    """`affinity.ll` with a system made up: the core of the caller, and the masks of threads by their handles."""
+
+    def __init__(self, cores: list[int], threads_of_pool: int = 1) -> None:
+        self.core, self.refuses = cores[0], False
+        self.masks = {100 + i: set(cores) for i in range(threads_of_pool)}
+        text = Path(threads.__file__).with_name("affinity.ll").read_text(encoding="utf-8")
+        text = text.replace("define internal void", "define void")
+        number, handle, mask = ctypes.c_int32, ctypes.c_int64, ctypes.c_void_p
+        self._functions = {
+            "sched_getcpu": ctypes.CFUNCTYPE(number)(lambda: self.core),
+            "pthread_getaffinity_np": ctypes.CFUNCTYPE(number, handle, handle, mask)(self._get),
+            "pthread_setaffinity_np": ctypes.CFUNCTYPE(number, handle, handle, mask)(self._set),
+        }
+        for name, function in self._functions.items():
+            text = text.replace(f"@{name}(", f"@test_{name}(")
+            llvm.add_symbol(f"test_{name}", ctypes.cast(function, ctypes.c_void_p).value)
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        machine = llvm.Target.from_default_triple().create_target_machine()
+        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(text), machine)
+        self._engine.finalize_object()
+        address = self._engine.get_function_address
+        self._place = ctypes.CFUNCTYPE(None, number)(address("affinity_place"))
+        ctypes.CFUNCTYPE(None, mask, number)(address("mirlo_pool_cores"))((number * len(cores))(*cores), len(cores))
+        started = ctypes.CFUNCTYPE(None, number, handle)(address("affinity_started"))
+        for i, thread in enumerate(self.masks):
+            started(i, thread)
+
+    def wake(self, core: int) -> list[set[int]]:
+        """Wake the workers from a core; return their masks."""
+        self.core = core
+        self._place(len(self.masks))
+        return list(self.masks.values())
+
+    def _get(self, thread: int, size: int, mask: int) -> int:
+        ctypes.memmove(mask, sum(1 << core for core in self.masks[thread]).to_bytes(size, "little"), size)
+        return 0
+
+    def _set(self, thread: int, size: int, mask: int) -> int:
+        bits = int.from_bytes(ctypes.string_at(mask, size), "little")
+        if not self.refuses:
+            self.masks[thread] = {core for core in range(8 * size) if bits >> core & 1}
+        return int(self.refuses)
+
+
+def test_workers_get_the_cores_that_their_caller_leaves() -> None:
+    one = _Placement([0, 1])
+    assert [one.wake(core) for core in (0, 1, 1, 0)] == [[{1}], [{0}], [{0}], [{1}]]
+    several = _Placement([0, 2, 1, 3], 2)
+    assert several.wake(0) == [{2, 3}, {1}]
+    assert several.wake(1) == [{3, 2}, {0}]
+    full = _Placement([0, 9], 2)  # as many workers as cores: there is none to leave to the caller
+    assert full.wake(0) == full.wake(9) == [{0, 9}, {0, 9}]
+    assert one.wake(7) == [{1}]  # of a caller on a core that the process did not have
+
+
 def test_a_worker_that_was_placed_by_somebody_else_stays_there() -> None:
-    _in_a_process("""
-cores = sorted(os.sched_getaffinity(0))[:2]
-tid = worker()
-for core in cores * 2:
-    os.sched_setaffinity(tid, {cores[0]})
-    os.sched_setaffinity(0, {core})
-    time.sleep(0.05)
-    worker()
-    assert os.sched_getaffinity(tid) == {cores[0]}
-""")
+    pool = _Placement([0, 1, 2], 2)
+    assert pool.wake(0) == [{1}, {2}]
+    pool.masks[101] = {0}
+    for core in (1, 2, 0, 1):
+        assert pool.masks[101] == {0} and pool.wake(core)[1] == {0}
+    refused = _Placement([0, 1])
+    refused.refuses = True
+    assert refused.wake(0) == [{0, 1}]
+    refused.refuses = False
+    assert refused.wake(1) == [{0, 1}]  # a system that refuses is not asked again
 
 
 @needs_cores

@@ -8,10 +8,10 @@ from pathlib import Path
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.params import ParameterStore
 from mirlo.targets.llvm.cpus import WASM
-from mirlo.targets.llvm.library.description import Description, LibraryError, describe
-from mirlo.targets.llvm.library.elf import can_write
+from mirlo.targets.llvm.library.description import EMBED_BYTES, Description, LibraryError, describe
 from mirlo.targets.llvm.library.link import compile_part, find_toolchain, library_file, link_shared
 from mirlo.targets.llvm.library.objects import (
+    data_format,
     has_pool,
     is_ir,
     model_object,
@@ -81,17 +81,19 @@ def link_model(artifact: Artifact, store: ParameterStore, output: Path, name: st
 
 
 def _described(artifact: Artifact, store: ParameterStore, name: str, weights: str) -> Description:
-    """Describe a model; refuse to embed weights in a form of object files that is not written here."""
+    """Describe a model; refuse to embed more weights than object files for its system may have."""
     if weights not in WEIGHTS:
         raise LibraryError(f"weights: expected {', '.join(WEIGHTS)}, found '{weights}'")
-    triple = str(artifact.metadata.get("triple", ""))
-    if not can_write(triple):
-        if weights == "embed":
-            raise LibraryError(
-                f"object files with weights are written for ELF only, not for {triple}: leave them beside"
-            )
-        weights = "beside"
-    return describe(artifact, store, name, weights)
+    triple = artifact.metadata.get("triple")
+    form = data_format(str(triple)) if triple else None
+    most = form.max_bytes if form is not None else 0
+    description = describe(artifact, store, name, weights, min(most, EMBED_BYTES))
+    if description.embedded and description.weights_bytes > most:
+        raise LibraryError(
+            f"'{description.name}' has {description.weights_bytes} bytes of weights, and at most {most} are embedded "
+            f"in object files for {triple}: leave them beside"
+        )
+    return description
 
 
 def _write_objects(folder: Path, description: Description, settings: CodeSettings) -> list[Path]:
@@ -110,5 +112,5 @@ def _write_objects(folder: Path, description: Description, settings: CodeSetting
         compile_part(find_toolchain(settings.processor.triple), part.source, names, paths[-1])
     if description.embedded:
         paths.append(folder / f"{description.name}_weights.o")
-        write_weights(paths[-1], description, settings.processor.arch)
+        write_weights(paths[-1], description, settings.processor)
     return paths

@@ -6,16 +6,10 @@ import struct
 from collections.abc import Iterable
 from pathlib import Path
 
-_MACHINES = {"x86_64": (62, 0), "aarch64": (183, 0), "riscv64": (243, 0x5)}
+MACHINES = {"x86_64": (62, 0), "aarch64": (183, 0), "riscv64": (243, 0x5)}
 """Number of the machine and flags of the header; RISC-V's are compressed code and f64 in registers."""
 _ALLOC, _LARGE = 0x2, 0x10000000
 _HEADER, _SECTION, _SYMBOL = 64, 64, 24
-
-
-def can_write(triple: str) -> bool:
-    """Return whether there are ELF files for a triple here."""
-    parts = triple.split("-")
-    return parts[0] in _MACHINES and not {"windows", "darwin", "macosx", "apple", "w64"} & set(parts)
 
 
 def write_data(path: Path, arch: str, symbol: str, content: Iterable[bytes | memoryview], size: int) -> None:
@@ -34,7 +28,7 @@ def write_data(path: Path, arch: str, symbol: str, content: Iterable[bytes | mem
     strings_at = symbols_at + len(symbols)
     names_at = strings_at + len(strings)
     table_at = -(-(names_at + len(names)) // 8) * 8
-    machine, flags = _MACHINES[arch]
+    machine, flags = MACHINES[arch]
     ident = b"\x7fELF\x02\x01\x01" + bytes(9)
     head = ident + struct.pack("<HHIQQQIHHHHHH", 1, machine, 1, 0, 0, table_at, flags, _HEADER, 0, 0, _SECTION, 6, 4)
 

@@ -16,6 +16,8 @@ from mirlo.targets.c.compiler import FLAGS
 from mirlo.targets.llvm.library.description import LibraryError
 from mirlo.targets.llvm.processor import host_processor
 
+_APPLE = ("darwin", "macos", "apple")
+
 
 @dataclass(frozen=True)
 class Toolchain:
@@ -27,7 +29,7 @@ class Toolchain:
 
 def system_of(triple: str) -> str:
     """Return the system of a triple: linux, darwin, windows, or the whole triple."""
-    names = {"linux": "linux", "darwin": "darwin", "macos": "darwin", "windows": "windows", "w64": "windows"}
+    names = {"linux": "linux", "windows": "windows", "w64": "windows", **dict.fromkeys(_APPLE, "darwin")}
     return next((system for name, system in names.items() if name in triple), triple)
 
 

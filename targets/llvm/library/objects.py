@@ -2,22 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirlo.runtime import archive
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.threads import pool_text
-from mirlo.targets.llvm.cpus import CPUS, RISCV
-from mirlo.targets.llvm.library.description import HEADER_BYTES, MAGIC, Description, padded
+from mirlo.targets.llvm.cpus import CPUS, RISCV, arch_of
+from mirlo.targets.llvm.library import coff, elf, macho
+from mirlo.targets.llvm.library.description import HEADER_BYTES, MAGIC, Description, LibraryError, padded
 from mirlo.targets.llvm.library.descriptor import descriptor
-from mirlo.targets.llvm.library.elf import write_data
+from mirlo.targets.llvm.library.link import system_of
 from mirlo.targets.llvm.machine_code import OBJECT, CodeSettings, emit, llvmlite, optimized
 from mirlo.targets.llvm.processor import Processor
 
 if TYPE_CHECKING:
     from llvmlite.binding import ModuleRef
+
+
+@dataclass(frozen=True)
+class DataFormat:
+    """A form of object files in which weights are written."""
+
+    machines: Collection[str]
+    """The kinds of processors that it is written for."""
+    write: Callable[[Path, str, str, Iterable[bytes | memoryview], int], None]
+    max_bytes: int
+    """The most bytes that the code of a library reaches, or that its file may have."""
+
+
+DATA_FORMATS = {
+    # Images are below 2 GiB, and so is what is between code and its data; half of it is left for all else.
+    "windows": DataFormat(coff.MACHINES, coff.write_data, 1 << 30),
+    "darwin": DataFormat(macho.MACHINES, macho.write_data, 1 << 30),
+}
+"""Forms by systems; other systems have ELF files, whose code finds what is in sections of their own beyond 2 GiB."""
+_ELF = DataFormat(elf.MACHINES, elf.write_data, 1 << 62)
 
 
 def processor_of(artifact: Artifact) -> Processor:
@@ -77,10 +99,19 @@ def pool_object(processor: Processor) -> bytes:
     return emit(optimized(pool_text(processor.arch, processor.triple), settings), settings)
 
 
-def write_weights(path: Path, description: Description, arch: str) -> None:
+def data_format(triple: str) -> DataFormat | None:
+    """Return the form of object files with weights for a system; None where there is none."""
+    form = DATA_FORMATS.get(system_of(triple), _ELF)
+    return form if arch_of(triple) in form.machines else None
+
+
+def write_weights(path: Path, description: Description, processor: Processor) -> None:
     """Write the weights as an object file."""
+    form = data_format(processor.triple)
+    if form is None:
+        raise LibraryError(f"object files with weights are not written for {processor.triple}: leave them beside")
     content = padded(description.weights, description.weights_bytes)
-    write_data(path, arch, description.weights_symbol, content, description.weights_bytes)
+    form.write(path, processor.arch, description.weights_symbol, content, description.weights_bytes)
 
 
 def write_weights_file(path: Path, description: Description) -> None:

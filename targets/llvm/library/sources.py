@@ -7,6 +7,7 @@ from pathlib import Path
 
 from mirlo.runtime.names import c_comment
 from mirlo.targets.llvm.library.description import Description
+from mirlo.targets.llvm.library.link import system_of
 
 RUN_TIME = ("mirlo.h", "mirlo.c", "mirlo.hpp")
 """The files of the run time, which every model shares."""
@@ -56,30 +57,35 @@ def build_files(description: Description, objects: list[str], has_pool: bool) ->
     """Return the files for CMake, pkg-config and Cargo by name; `objects` are linked by programs."""
     name = description.name
     pool = [POOL] if has_pool else []
-    run_time = " ".join(f"${{CMAKE_CURRENT_LIST_DIR}}/{each}" for each in ["mirlo.c", *pool])
-    listed = "\n".join(f"  ${{CMAKE_CURRENT_LIST_DIR}}/{each}" for each in objects)
+    is_windows = system_of(str(description.artifact.metadata["triple"])) == "windows"
+    linked = [each for each in objects if not each.endswith(".dll")]  # programs open a DLL
+    in_folder = "${CMAKE_CURRENT_LIST_DIR}/"
+    run_time = " ".join([*(f"{in_folder}{each}" for each in pool), "Threads::Threads", "${CMAKE_DL_LIBS}"])
+    model = " ".join([*(f"{in_folder}{each}" for each in linked), "mirlo"])
+    of_system = "-lm" if is_windows else "-lm -ldl -lpthread"
     cmake = f"""# The model `{name}` for CMake: add_subdirectory(this folder), then link with mirlo_{name}.
 cmake_minimum_required(VERSION 3.13)
 project(mirlo_{name} C)
 if(NOT TARGET mirlo)
   find_package(Threads REQUIRED)
-  add_library(mirlo STATIC {run_time})
+  add_library(mirlo STATIC {in_folder}mirlo.c)
   set_target_properties(mirlo PROPERTIES C_STANDARD 99 POSITION_INDEPENDENT_CODE ON)
   target_include_directories(mirlo PUBLIC ${{CMAKE_CURRENT_LIST_DIR}})
-  target_link_libraries(mirlo PUBLIC Threads::Threads ${{CMAKE_DL_LIBS}} m)
+  target_link_libraries(mirlo PUBLIC {run_time})
+  if(NOT MSVC)
+    target_link_libraries(mirlo PUBLIC m)
+  endif()
 endif()
 add_library(mirlo_{name} INTERFACE)
-target_sources(mirlo_{name} INTERFACE
-{listed})
 target_include_directories(mirlo_{name} INTERFACE ${{CMAKE_CURRENT_LIST_DIR}})
-target_link_libraries(mirlo_{name} INTERFACE mirlo)
+target_link_libraries(mirlo_{name} INTERFACE {model})
 """
     config = f"""prefix=${{pcfiledir}}
 Name: {name}
 Description: a model compiled by Mirlo
 Version: 1
 Cflags: -I${{prefix}}
-Libs: {" ".join(f"${{prefix}}/{each}" for each in [*objects, *pool])} -lm -ldl -lpthread
+Libs: {" ".join(f"${{prefix}}/{each}" for each in [*linked, *pool])} {of_system}
 """
     return {"CMakeLists.txt": cmake, f"{name}.pc": config, **_crate(description, [*objects, *pool])}
 

@@ -2,11 +2,11 @@
 #if !defined(_GNU_SOURCE) && !defined(_WIN32)
 #define _GNU_SOURCE
 #endif
-#include "mirlo.h"
-
 #if defined(_WIN32)
 #define _CRT_RAND_S /* rand_s */
+#define _CRT_SECURE_NO_WARNINGS
 #endif
+#include "mirlo.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -32,8 +32,15 @@
 #else
 #define MIRLO_WINDOWS 0
 #endif
-#if defined(__x86_64__) && defined(__GNUC__)
+#if defined(__GNUC__) || defined(__clang__)
+#define MIRLO_GNU 1 /* assembly in C */
+#else
+#define MIRLO_GNU 0
+#endif
+#if defined(__x86_64__) && MIRLO_GNU
 #include <cpuid.h>
+#elif defined(_M_X64)
+#include <intrin.h>
 #endif
 #if defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
@@ -117,7 +124,30 @@ static void give(const mirlo_options *options, void *memory) {
 
 /* The processor */
 
-#if defined(__x86_64__) && defined(__GNUC__)
+#if (defined(__x86_64__) && MIRLO_GNU) || defined(_M_X64)
+#if MIRLO_GNU
+static int read_cpuid(uint32_t leaf, uint32_t part, uint32_t registers[4]) {
+  return __get_cpuid_count(leaf, part, &registers[0], &registers[1], &registers[2], &registers[3]);
+}
+
+static uint32_t saved_registers(void) {
+  uint32_t low, high;
+  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return low;
+}
+#else
+static int read_cpuid(uint32_t leaf, uint32_t part, uint32_t registers[4]) {
+  int found[4], i;
+  __cpuid(found, (int)(leaf & 0x80000000u));
+  if ((uint32_t)found[0] < leaf) return 0;
+  __cpuidex(found, (int)leaf, (int)part);
+  for (i = 0; i < 4; ++i) registers[i] = (uint32_t)found[i];
+  return 1;
+}
+
+static uint32_t saved_registers(void) { return (uint32_t)_xgetbv(0); }
+#endif
+
 static int has_feature(const char *name, size_t length) {
   /* leaf, register (0 eax, 1 ebx, 2 ecx, 3 edx), bit, and the registers that the system must save: 4 of AVX, 0xe0 of AVX-512 */
   static const struct { const char *name; uint32_t leaf, part, reg, bit, saved; } table[] = {
@@ -132,13 +162,10 @@ static int has_feature(const char *name, size_t length) {
   };
   uint32_t registers[4], saved = 0;
   size_t i;
-  if (__get_cpuid(1, &registers[0], &registers[1], &registers[2], &registers[3]) && (registers[2] >> 27 & 1)) {
-    uint32_t high;
-    __asm__ volatile("xgetbv" : "=a"(saved), "=d"(high) : "c"(0));
-  }
+  if (read_cpuid(1, 0, registers) && (registers[2] >> 27 & 1)) saved = saved_registers();
   for (i = 0; i < sizeof table / sizeof *table; ++i) {
     if (strlen(table[i].name) != length || memcmp(table[i].name, name, length)) continue;
-    if (!__get_cpuid_count(table[i].leaf, table[i].part, &registers[0], &registers[1], &registers[2], &registers[3])) return 0;
+    if (!read_cpuid(table[i].leaf, table[i].part, registers)) return 0;
     return (registers[table[i].reg] >> table[i].bit & 1) && (saved & table[i].saved) == table[i].saved;
   }
   return 0;
@@ -170,6 +197,16 @@ static int has_feature(const char *name, size_t length) {
     size_t bytes = sizeof found;
     if (strlen(table[i].name) != length || memcmp(table[i].name, name, length)) continue;
     return !sysctlbyname(table[i].key, &found, &bytes, NULL, 0) && found;
+  }
+  return 0;
+}
+#elif MIRLO_WINDOWS && (defined(__aarch64__) || defined(_M_ARM64))
+static int has_feature(const char *name, size_t length) {
+  /* PF_ARM_V82_DP, V82_FP16, V86_BF16, V82_I8MM: old headers lack some; a system that does not know them says no */
+  static const struct { const char *name; DWORD number; } table[] = {{"dotprod", 43}, {"fullfp16", 67}, {"bf16", 68}, {"i8mm", 66}};
+  size_t i;
+  for (i = 0; i < sizeof table / sizeof *table; ++i) {
+    if (strlen(table[i].name) == length && !memcmp(table[i].name, name, length)) return IsProcessorFeaturePresent(table[i].number) != 0;
   }
   return 0;
 }
@@ -487,7 +524,7 @@ int mirlo_open(const char *library, const char *name, const mirlo_options *optio
     return MIRLO_FILE;
   }
   if (!given.weights && !given.weights_path) { /* the file beside the library */
-    int folder = slash ? (int)(slash - library + 1) : 0;
+    int folder = slash ? (int)(slash - library) + 1 : 0;
     int length = snprintf(path, sizeof path, "%.*s%s.weights", folder, library, name);
     if (length > 0 && length < (int)sizeof path) given.weights_path = path;
   }

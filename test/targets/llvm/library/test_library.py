@@ -36,6 +36,7 @@ from mirlo.targets.llvm.library.description import LibraryError, describe
 from mirlo.targets.llvm.library.sources import RUN_TIME, model_header, run_time_files
 from mirlo.targets.llvm.pipeline import compile_pipeline
 from mirlo.targets.llvm.processor import host_processor
+from mirlo.tools.cli import main
 
 pytestmark = needs_c_compiler
 
@@ -124,6 +125,18 @@ def test_compiled_models_are_linked(tmp_path: Path) -> None:
     mirlo.compile(dynamic_model(), cache=False, jobs=1).save(tmp_path / "m.mirlo")
     (tmp_path / "libmodel.so").unlink()
     link_model(*load(tmp_path / "m.mirlo"), tmp_path / "libmodel.so", "model")
+    require_same(program, dynamic_model(), MODELS["dynamic"][1])
+
+
+@pytest.mark.parametrize("weights", ["embed", "beside"])
+def test_the_command_link(weights: str, tmp_path: Path) -> None:
+    program = make_program(dynamic_model(), tmp_path, compiler(), shared=True)
+    mirlo.compile(dynamic_model(), cache=False, jobs=1).save(tmp_path / "m.mirlo")
+    library = tmp_path / "libmodel.so"
+    library.unlink()
+    command = ["link", str(tmp_path / "m.mirlo"), "-o", str(library), "--name", "model", "--weights", weights]
+    assert main(command) == 0
+    assert (tmp_path / "model.weights").exists() == (weights == "beside")
     require_same(program, dynamic_model(), MODELS["dynamic"][1])
 
 

@@ -163,10 +163,13 @@ def test_weights_of_more_than_2_gib(weights: str, tmp_path: Path, whole: bool) -
     np.testing.assert_array_equal(found, np.array([0, 5.5, last, 0, 0, 5.5, 5.5, last]) + np.arange(8))
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("weights", ["embed", "beside"])
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_programs_for_other_systems(system: str, shared: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programs_for_other_systems(
+    system: str, weights: str, shared: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Link programs and libraries for Windows and macOS; run them where there is Wine."""
     other = SYSTEMS[system]
     missing = replace(other, runner=()).missing()
@@ -175,17 +178,19 @@ def test_programs_for_other_systems(system: str, shared: bool, tmp_path: Path, m
     monkeypatch.setenv("WINEDEBUG", "-all")
     monkeypatch.setenv("WINEPREFIX", str(tmp_path / "wine"))
     program = make_program(
-        dynamic_model(), tmp_path, other.compiler, other.target, threads=2, shared=shared, runner=other.runner
-    )
+        dynamic_model(), tmp_path, other.compiler, other.target, threads=2, shared=shared, runner=other.runner,
+        weights=weights,
+    )  # fmt: skip
     names = {path.name for path in tmp_path.iterdir()}
     assert not shared or names & {"model.dll", "libmodel.dylib"}
+    assert ("model.weights" in names) == (weights == "beside")
     if not other.runner or other.missing():
         return
     inputs = MODELS["dynamic"][1]
-    weights = [] if shared else [str(tmp_path / "model.weights")]
+    path = [str(tmp_path / "model.weights")] if weights == "beside" and not shared else []
     expected = mirlo.compile(dynamic_model(), cache=False, jobs=1).run(inputs).values()
     for threads in (1, 8):
-        for found, wanted in zip(program.run(inputs, threads, 20, *weights), expected, strict=True):
+        for found, wanted in zip(program.run(inputs, threads, 20, *path), expected, strict=True):
             np.testing.assert_allclose(found, wanted, rtol=3e-6, atol=1e-6)
 
 
