@@ -113,6 +113,9 @@ USED: dict[str, frozenset[str]] = {
 """By kind of processor, all features that generated code may use."""
 
 _ARCHES = {"x86_64": X86, "amd64": X86, "aarch64": ARM, "arm64": ARM, "riscv64": RISCV, "wasm32": WASM}
+_SYSTEMS = {"linux": "linux", "windows": "windows", "w64": "windows"} | dict.fromkeys(
+    ("darwin", "macos", "apple"), "darwin"
+)
 
 
 def arch_of(triple: str) -> str:
@@ -123,3 +126,8 @@ def arch_of(triple: str) -> str:
             f"target 'llvm' makes code for {', '.join(dict.fromkeys(_ARCHES.values()))}, found the triple '{triple}'"
         )
     return _ARCHES[first]
+
+
+def system_of(triple: str) -> str:
+    """Return the system of a triple: linux, darwin, windows, or the whole triple."""
+    return next((system for name, system in _SYSTEMS.items() if name in triple), triple)

@@ -39,9 +39,9 @@ def _wasm(features: str, *flags: str) -> EmulatedMachine:
     return EmulatedMachine(target, zig, runner, ("ziglang", "wasmtime"), 1)
 
 
-def _windows(cpu: str, arch: str, runner: tuple[str, ...]) -> EmulatedMachine:
+def _windows(cpu: str, arch: str, runner: tuple[str, ...], system: str = "w64-windows-gnu") -> EmulatedMachine:
     zig = (sys.executable, "-m", "ziglang", "cc", "-target", f"{arch}-windows-gnu")
-    return EmulatedMachine(f"llvm{{cpu={cpu} triple={arch}-w64-windows-gnu}}", zig, runner, ("ziglang",))
+    return EmulatedMachine(f"llvm{{cpu={cpu} triple={arch}-{system}}}", zig, runner, ("ziglang",))
 
 
 def _macos(cpu: str, arch: str) -> EmulatedMachine:
@@ -51,6 +51,7 @@ def _macos(cpu: str, arch: str) -> EmulatedMachine:
 
 SYSTEMS = {
     "windows": _windows("x86-64-v2", "x86_64", ("wine",)),
+    "windows of microsoft": _windows("x86-64-v2", "x86_64", ("wine",), "pc-windows-msvc"),
     "windows on aarch64": _windows("neoverse-n1", "aarch64", ()),
     "macos": _macos("apple-m1", "aarch64"),
     "macos on x86-64": _macos("x86-64-v3", "x86_64"),

@@ -13,10 +13,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from mirlo.targets.c.compiler import FLAGS
+from mirlo.targets.llvm.cpus import system_of
 from mirlo.targets.llvm.library.description import LibraryError
 from mirlo.targets.llvm.processor import host_processor
-
-_APPLE = ("darwin", "macos", "apple")
 
 
 @dataclass(frozen=True)
@@ -25,12 +24,6 @@ class Toolchain:
 
     command: tuple[str, ...]
     triple: str
-
-
-def system_of(triple: str) -> str:
-    """Return the system of a triple: linux, darwin, windows, or the whole triple."""
-    names = {"linux": "linux", "windows": "windows", "w64": "windows", **dict.fromkeys(_APPLE, "darwin")}
-    return next((system for name, system in names.items() if name in triple), triple)
 
 
 def library_file(name: str, triple: str) -> str:

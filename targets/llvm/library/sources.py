@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from mirlo.runtime.names import c_comment
+from mirlo.targets.llvm.cpus import system_of
 from mirlo.targets.llvm.library.description import Description
-from mirlo.targets.llvm.library.link import system_of
 
 RUN_TIME = ("mirlo.h", "mirlo.c", "mirlo.hpp")
 """The files of the run time, which every model shares."""
