@@ -8,12 +8,11 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeGuard
 
 import numpy as np
 
 from mirlo.generate.errors import ModelFolderError
-from mirlo.generate.json_file import JsonObject, read_bytes, read_json
+from mirlo.generate.json_file import JsonObject, is_unsigned, read_bytes, read_json
 from mirlo.runtime.dtypes import numpy_dtype
 
 MAX_BYTES = 16 << 30
@@ -196,13 +195,9 @@ def _safe_tensors(path: Path, content: bytes) -> Iterator[tuple[str, np.ndarray]
         yield name, _tensor(path, name, _SAFE_TYPES[kind], shape, content[first + start : first + end])
 
 
-def _is_size(value: object) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 62
-
-
 def _integers(entry: JsonObject, key: str, count: int | None = None) -> tuple[int, ...]:
     found = entry.value(key)
-    numbers = [each for each in found if _is_size(each)] if isinstance(found, list) else []
+    numbers = [each for each in found if is_unsigned(each, 62)] if isinstance(found, list) else []
     wanted = len(numbers) if count is None else count
     if not isinstance(found, list) or not len(found) == len(numbers) == wanted:
         raise entry.fail(key, "a list of integers" if count is None else f"{count} integers", found)

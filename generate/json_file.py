@@ -18,8 +18,9 @@ MAX_BYTES = 64 << 20
 """Largest JSON file that is read; those of tokenizers have 5 to 20 MB."""
 
 
-def _is_token(value: object) -> TypeGuard[int]:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 31
+def is_unsigned(value: object, bits: int) -> TypeGuard[int]:
+    """Return whether a value is an integer from 0 on of so many bits."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << bits
 
 
 class JsonObject:
@@ -99,7 +100,7 @@ class JsonObject:
             return ()
         value = self._value[key]
         listed = value if isinstance(value, list) else [value]
-        tokens = [token for token in listed if _is_token(token)]
+        tokens = [token for token in listed if is_unsigned(token, 31)]
         if len(tokens) != len(listed):
             raise self.fail(key, "a token or a list of tokens", value)
         return tuple(tokens)

@@ -20,15 +20,8 @@ from mirlo.dialects.relax.infer import (
 )
 
 
-class Attention(RelaxOp, name="attention"):
-    """softmax(cap(query @ key^T * scale) + mask) @ value, per head.
-
-    query is [B, H, S, D], key [B, HKV, T, D], value [B, HKV, T, DV]; each of the HKV heads serves H / HKV query
-    heads. The mask broadcasts to [B, H, S, T]; a float mask is added, a bool mask selects. `scale` defaults to 1 /
-    sqrt(D). With `causal`, query s attends to keys up to s. With `at_end` too, the queries belong to the last keys,
-    as with a key-value cache, and query s attends to keys up to s + T - S. cap(x) is softcap * tanh(x / softcap), or x
-    without `softcap`.
-    """
+class AttentionBase(RelaxOp):
+    """What both kinds of attention have."""
 
     TRAITS = (Trait.CONTRACTION,)
     PRECISION = Precision.NARROW
@@ -40,6 +33,23 @@ class Attention(RelaxOp, name="attention"):
     causal = Bool(False)
     at_end = Bool(False)
     softcap = Float(None)
+
+    @classmethod
+    def flops(cls, operands: Sequence[TensorType], results: Sequence[TensorType], **attributes: float | None) -> int:
+        batch, heads, length, size = operands[0].static_shape
+        keys, values = operands[1].static_shape[2], operands[2].static_shape[3]
+        return batch * heads * length * keys * (2 * size + 2 * values + 5)
+
+
+class Attention(AttentionBase, name="attention"):
+    """softmax(cap(query @ key^T * scale) + mask) @ value, per head.
+
+    query is [B, H, S, D], key [B, HKV, T, D], value [B, HKV, T, DV]; each of the HKV heads serves H / HKV query
+    heads. The mask broadcasts to [B, H, S, T]; a float mask is added, a bool mask selects. `scale` defaults to 1 /
+    sqrt(D). With `causal`, query s attends to keys up to s. With `at_end` too, the queries belong to the last keys,
+    as with a key-value cache, and query s attends to keys up to s + T - S. cap(x) is softcap * tanh(x / softcap), or x
+    without `softcap`.
+    """
 
     @staticmethod
     def infer(
@@ -77,39 +87,23 @@ class Attention(RelaxOp, name="attention"):
             require_broadcast_to(mask.shape, (batch, heads, length, key.shape[2]), "mask")
         return query.with_shape((batch, heads, length, value.shape[3]))
 
-    @classmethod
-    def flops(cls, operands: Sequence[TensorType], results: Sequence[TensorType], **attributes: float | None) -> int:
-        batch, heads, length, size = operands[0].static_shape
-        keys, values = operands[1].static_shape[2], operands[2].static_shape[3]
-        return batch * heads * length * keys * (2 * size + 2 * values + 5)
 
-
-class AttentionWithSinks(RelaxOp, name="attention_with_sinks"):
+class AttentionWithSinks(AttentionBase, name="attention_with_sinks"):
     """Attention where each head has one more key, which all queries see and whose value is zero.
 
     `sinks` [H] are the scores of these keys: they are part of the sums of the weights. A query that sees no other key
     gets zeros. All else is as in `attention`.
     """
 
-    TRAITS = (Trait.CONTRACTION,)
-    PRECISION = Precision.NARROW
-    query = operand()
-    key = operand()
-    value = operand()
     sinks = operand()
-    mask = optional()
-    scale = Float(None)
-    causal = Bool(False)
-    at_end = Bool(False)
-    softcap = Float(None)
 
     @staticmethod
     def infer(
         query: TensorType,
         key: TensorType,
         value: TensorType,
-        sinks: TensorType,
         mask: TensorType | None,
+        sinks: TensorType,
         *,
         scale: float | None,
         causal: bool,
@@ -121,10 +115,6 @@ class AttentionWithSinks(RelaxOp, name="attention_with_sinks"):
         require_rank(sinks, 1, "sinks [heads]")
         require_equal_dims(query.shape[1], sinks.shape[0], f"the heads of query {query} and sinks {sinks}")
         return found
-
-    @classmethod
-    def flops(cls, operands: Sequence[TensorType], results: Sequence[TensorType], **attributes: float | None) -> int:
-        return Attention.flops(operands, results, **attributes)
 
 
 class CacheWrite(RelaxOp, name="cache_write"):

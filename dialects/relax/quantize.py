@@ -93,8 +93,8 @@ class Unpack(RelaxOp, name="unpack"):
     def infer(x: TensorType, *, dtype: DType) -> TensorType:
         if x.dtype.name != "u8" or x.rank < 1:
             raise OpError(f"operand must be u8 of rank 1 or more, got {x}")
-        if not dtype.is_integer or dtype.bits not in (2, 4):
-            raise OpError(f"dtype must be an integer of 2 or 4 bits, got {dtype}")
+        if dtype.bits not in (2, 4):
+            raise OpError(f"dtype must be of 2 or 4 bits, got {dtype}")
         return x.with_dtype(dtype).with_shape([*x.shape[:-1], x.shape[-1] * (8 // dtype.bits)])
 
 

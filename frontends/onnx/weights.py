@@ -23,8 +23,8 @@ _EXTERNAL = 1
 """TensorProto.DataLocation.EXTERNAL."""
 
 
-_PACKED = (21, 22, 25, 26)
-"""TensorProto.DataType: UINT4, INT4, UINT2, INT2."""
+_PACKED = (21, 22, 23, 25, 26)
+"""TensorProto.DataType: UINT4, INT4, FLOAT4E2M1, UINT2, INT2."""
 _MAX_RANK = 64 if int(np.__version__.split(".")[0]) >= 2 else 32
 """Dims of an array of numpy."""
 
@@ -53,7 +53,7 @@ class Weights:
         return _from_bytes(raw, element, shape, what)
 
     def packed(self, tensor: onnx.TensorProto) -> tuple[np.ndarray, DType] | None:
-        """Return integers of 2 or 4 bits as bytes, packed along the last dim, and their type.
+        """Return elements of 2 or 4 bits as bytes, packed along the last dim, and their type.
 
         None for tensors of other types, small ones, and those in which a byte holds elements of two rows.
         """

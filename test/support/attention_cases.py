@@ -42,8 +42,8 @@ class Case:
         kind = dtype if self.kind == "f32" else self.kind
         value = (*self.key[:3], self.value_size)
         types = [tensor(self.query), tensor(self.key), tensor(value)]
-        types += [tensor((self.query[1],))] if self.sinks else []
         types += [tensor(self.mask, kind)] if self.mask else []
+        types += [tensor((self.query[1],))] if self.sinks else []
         operator = "relax.attention_with_sinks" if self.sinks else "relax.attention"
         names = [f"%a{i}" for i in range(len(types))]
         given = types
@@ -87,21 +87,21 @@ class Case:
         made = [rng.standard_normal(shape, dtype=np.float32).astype(DTYPES[dtype]) for shape in shapes]
         if self.turned:
             made = [np.ascontiguousarray(array.swapaxes(1, 2)) for array in made]
-        if self.sinks:
-            made.append(rng.standard_normal(self.query[1], dtype=np.float32).astype(DTYPES[dtype]))
         if self.mask:
             seen = rng.random(self.mask) < 0.7
             seen[..., :1, :] &= seen.shape[-2] == 1
             added = np.where(seen, rng.standard_normal(self.mask), -np.inf).astype(DTYPES[dtype])
             made.append(seen if self.kind == "i1" else added)
+        if self.sinks:
+            made.append(rng.standard_normal(self.query[1], dtype=np.float32).astype(DTYPES[dtype]))
         return made
 
     def expected(self, arrays: list[np.ndarray]) -> np.ndarray:
         """In f64."""
-        mask = arrays[-1] if self.mask else None
+        mask = arrays[3] if self.mask else None
         q, k, v = (array.swapaxes(1, 2) if self.turned else array for array in arrays[:3])
         past = (k.shape[2] - q.shape[2] if self.at_end else 0) if self.causal else None
-        found = reference(q, k, v, mask, self.scale, past, self.softcap, arrays[3] if self.sinks else None)
+        found = reference(q, k, v, mask, self.scale, past, self.softcap, arrays[-1] if self.sinks else None)
         return found.swapaxes(1, 2) if self.turned else found
 
 

@@ -223,7 +223,7 @@ def _attention_with_sinks(draw: Draw) -> OperatorCase:
     q, k, v = wide(query), wide(key).repeat(2, 1), wide(value).repeat(2, 1)
     raised = np.exp(q @ k.swapaxes(-1, -2) / math.sqrt(8))
     total = raised.sum(-1, keepdims=True) + np.exp(wide(sinks))[:, None, None]
-    return case(query, key, value, sinks, None, expected=raised / total @ v)
+    return case(query, key, value, None, sinks, expected=raised / total @ v)
 
 
 @operator("cache_write")

@@ -179,7 +179,7 @@ def attended(
     options = {"scale": scale or None, "softcap": cap or None, **bounds}
     if sinks is None:
         return node.emit("attention", query, key, value, mask, **options), None
-    return node.emit("attention_with_sinks", query, key, value, sinks, mask, **options), None
+    return node.emit("attention_with_sinks", query, key, value, mask, sinks, **options), None
 
 
 def _with_scores(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,10 +10,10 @@ import numpy as np
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 
-DOUBLED = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12])
-"""Twice the values of e2m1 by code: integers."""
-MIDDLE = 128
-"""The code of 0 in unsigned integers of 8 bits."""
+E2M1, E4M3 = "f4e2m1", "f8e4m3fn"
+"""The types of floats of 4 and of 8 bits."""
+MAX_BLOCK = 256
+"""Largest block of weights with one scale."""
 
 
 @dataclass(frozen=True)
@@ -31,19 +32,8 @@ WEIGHTS, GLOBAL_SCALES = (2, 5, 8), (15, 16)
 """Inputs: the weights of the layers, which their scales follow, and scales of experts."""
 
 
-@dataclass(frozen=True)
-class CodedWeights:
-    """Weights as integers of 8 bits in blocks: (codes - 128) * scales is exact."""
-
-    codes: np.ndarray
-    """u8[experts, columns, rows]."""
-    scales: np.ndarray
-    """f32[experts, columns, blocks]."""
-    block: int
-
-
-def coded_weights(node: Node, number: int, kind: str, rows: int) -> CodedWeights:
-    """Return the weights of a layer of floats of 4 bits, two in a byte, the first in the lower half."""
+def scales_of_blocks(node: Node, number: int, kind: str, rows: int) -> np.ndarray:
+    """Check the weights of a layer of floats of 4 bits; return their scales, f32[experts, columns, blocks]."""
     found, at = FORMATS[kind], WEIGHTS[number]
     experts, columns = node.type(1).shape[1], node.type(at).shape[1]
     expected = (experts, columns, rows // 2)
@@ -54,36 +44,36 @@ def coded_weights(node: Node, number: int, kind: str, rows: int) -> CodedWeights
     if given.dtype.name != found.scale or given.shape != (experts, columns, rows // found.block):
         what = f"{found.scale} {experts} x {columns} x {rows // found.block}"
         raise NodeError(f"input '{node.input_name(at + 1)}' must be {what} for '{kind}', got {given}")
-    packed = node.array(at)
-    codes = np.empty((*packed.shape[:2], rows), np.uint8)
-    table = (DOUBLED + MIDDLE).astype(np.uint8)
-    codes[..., ::2], codes[..., 1::2] = table[packed & 15], table[packed >> 4]
-    scales = node.array(at + 1).astype(np.float32) * (_global_scales(node, number, kind)[:, None, None] / 2)
-    return CodedWeights(codes, scales.astype(np.float32), found.block)
+    scales: np.ndarray = node.array(at + 1).astype(np.float32) * _global_scales(node, number, kind)[:, None, None]
+    return scales
 
 
-def wide_weights(node: Node, number: int, rows: int) -> np.ndarray:
-    """Return weights of floats of 8 bits in f32: [experts, columns, rows]."""
+def scales_of_bytes(node: Node, number: int, rows: int) -> tuple[np.ndarray, int]:
+    """Check the weights of a layer of floats of 8 bits; return scales f32[experts, columns, blocks], and the block.
+
+    Blocks are a power of two; the file's may have another size, or be whole matrices.
+    """
     at, block = WEIGHTS[number], node.attr.int("block_size", 0)
     experts, columns = node.type(1).shape[1], node.type(at).shape[1]
     if node.type(at).dtype.name != "f8e4m3fn" or node.type(at).shape != (experts, columns, rows):
         what = f"f8e4m3fn {experts} x {columns} x {rows}"
         raise NodeError(f"input '{node.input_name(at)}' must be {what} for 'fp8', got {node.type(at)}")
-    values = node.array(at).astype(np.float32)
+    assert isinstance(columns, int)
+    common = math.gcd(rows, block) if block > 0 else rows
+    own = min(common & -common, MAX_BLOCK)
     if block < 1:
         if node.has(at + 1):
             raise NodeError(f"input '{node.input_name(at + 1)}' needs a positive 'block_size' for 'fp8'")
-        return values * _global_scales(node, number, FP8)[:, None, None]
+        whole = _global_scales(node, number, FP8)
+        return np.repeat(whole, columns * (rows // own)).reshape(-1, columns, rows // own), own
     if any(node.has(index) for index in GLOBAL_SCALES):
         raise NodeError("scales of experts are for weights without blocks: 'block_size' must be 0 with them")
-    assert isinstance(columns, int)
     shape = (experts, -(-columns // block), -(-rows // block))
     if not node.has(at + 1) or node.type(at + 1).shape != shape:
         given = node.type(at + 1) if node.has(at + 1) else "none"
         raise NodeError(f"input '{node.input_name(at + 1)}' must be scales {list(shape)}, got {given}")
-    scales = node.array(at + 1).astype(np.float32)
-    each: np.ndarray = np.repeat(np.repeat(scales, block, 1)[:, :columns], block, 2)[:, :, :rows]
-    return values * each
+    scales = node.array(at + 1).astype(np.float32)[:, np.arange(columns) // block]
+    return scales[:, :, np.arange(0, rows, own) // block], own
 
 
 def _global_scales(node: Node, number: int, kind: str) -> np.ndarray:

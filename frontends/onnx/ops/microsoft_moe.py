@@ -13,7 +13,15 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
-from mirlo.frontends.onnx.ops.microsoft_float_experts import FP8, WEIGHTS, coded_weights, wide_weights
+from mirlo.frontends.onnx.ops.microsoft_float_experts import (
+    E2M1,
+    E4M3,
+    FORMATS,
+    FP8,
+    WEIGHTS,
+    scales_of_blocks,
+    scales_of_bytes,
+)
 from mirlo.frontends.onnx.ops.microsoft_float_experts import KINDS as FLOAT_KINDS
 from mirlo.frontends.onnx.ops.microsoft_nbits import ACTIVATIONS, BITS, packed_zero_points, unpacked
 from mirlo.frontends.onnx.registry import converter
@@ -36,6 +44,8 @@ class _Layer:
     zeros: ir.Value | None = None
     bits: int = 0
     block: int = 0
+    floats: str = ""
+    """The type of packed weights that are floats."""
 
     @property
     def columns(self) -> int:
@@ -103,10 +113,7 @@ def quantized_moe(node: Node) -> ir.Value:
 
 
 def _moe_of_floats(node: Node, kind: str) -> ir.Value:
-    """Convert weights in floats of 4 or 8 bits.
-
-    Values of 4 bits become integers of 8 bits, exactly: kernels for these multiply them.
-    """
+    """Convert weights in floats of 4 or 8 bits, which stay as they are."""
     for index in (11, 12, 13, *range(17, len(node))):
         if node.has(index):
             raise NodeError(f"input '{node.input_name(index)}' is not for weights of quant_type '{kind}'")
@@ -133,13 +140,14 @@ def _moe_of_floats(node: Node, kind: str) -> ir.Value:
 
 
 def _float_layer(node: Node, number: int, kind: str, rows: int) -> _Layer:
-    bias = WEIGHTS[number] + 2
+    weights = node[WEIGHTS[number]]
     if kind == FP8:
-        wide = node.constant(wide_weights(node, number, rows), node.type(0))
-        return _biased(node, _Layer(wide, rows), bias)
-    found = coded_weights(node, number, kind, rows)
-    scales = node.constant(found.scales)
-    return _biased(node, _Layer(node.constant(found.codes), rows, None, scales, None, 8, found.block), bias)
+        scales, block = scales_of_bytes(node, number, rows)
+        layer = _Layer(weights, rows, None, node.constant(scales), None, 8, block, E4M3)
+    else:
+        scales = scales_of_blocks(node, number, kind, rows)
+        layer = _Layer(weights, rows, None, node.constant(scales), None, 4, FORMATS[kind].block, E2M1)
+    return _biased(node, layer, WEIGHTS[number] + 2)
 
 
 def _normalized(node: Node, factors: ir.Value) -> ir.Value:
@@ -261,9 +269,9 @@ def _product(node: Node, layer: _Layer, expert: int, x: ir.Value, activations: s
         scales = node.emit("reshape", _of_expert(node, layer.scales, expert), shape=(layer.columns, blocks))
         real = node.emit(
             "dequantize",
-            unpacked(node, weights, layer.bits),
+            _stored(node, layer, weights),
             scales,
-            _zero_points(node, layer, expert, blocks),
+            None if layer.floats else _zero_points(node, layer, expert, blocks),
             axis=1,
             block=layer.block,
             dtype=type_of(scales).dtype,
@@ -272,6 +280,13 @@ def _product(node: Node, layer: _Layer, expert: int, x: ir.Value, activations: s
             real = node.emit("cast", real, dtype=type_of(x).dtype)
         result = node.emit("matmul", x, real, transpose_rhs=True, activations=activations)
     return result if layer.bias is None else node.emit("add", result, _of_expert(node, layer.bias, expert))
+
+
+def _stored(node: Node, layer: _Layer, weights: ir.Value) -> ir.Value:
+    """Return weights in the type that they are stored in."""
+    if not layer.floats:
+        return unpacked(node, weights, layer.bits)
+    return weights if layer.bits == 8 else node.emit("unpack", weights, dtype=layer.floats)
 
 
 def _zero_points(node: Node, layer: _Layer, expert: int, blocks: int) -> ir.Value:

@@ -9,6 +9,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DTYPES, DType
 from mirlo.dialects.tir.compute import Expr, TensorExpr, abs_, clamp, constant, identity_of, roundeven, select
 from mirlo.dialects.tir.compute.builder import PrimBuilder
+from mirlo.dialects.tir.compute.narrow import decode_float, is_coded
 from mirlo.passes.legalize.helpers import saturated, shape_of
 from mirlo.passes.rules import legalize
 
@@ -70,7 +71,8 @@ def unpack(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
             *outer, last = axes
             byte = x.at(*outer, last // count).cast("i32")
             shifted = byte >> ((last % count).cast("i32") * bits)
-            made: Expr = shifted.cast("i8").cast(op.dtype)
+            value = decode_float(shifted, op.dtype) if is_coded(op.dtype) else shifted.cast("i8")
+            made: Expr = value.cast(op.dtype)
             return made
 
         return p.compute(shape_of(op.output), element, name="unpack")

@@ -75,7 +75,7 @@ _NEEDS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"avx512bf16\.", ("avx512bf16", "avx512vl")),
     (r"avx512\.vpdpbusd\.512", ("avx512vnni",)),
     (r"avx512\.vpdpbusd\.", ("avx512vnni", "avx512vl")),
-    (r"avx512\.pmadd", ("avx512bw",)),
+    (r"avx512\.(pmadd|pshuf)", ("avx512bw",)),
     (r"avx512\.mask\.(range|reduce)\.", ("avx512dq",)),
     (r"avx512\.", ("avx512f",)),
     (r"avx2\.", ("avx2",)),
@@ -119,6 +119,14 @@ def call_dot(instruction: str, total: ir.Value, first: ir.Value, second: ir.Valu
 def call_permute(table: ir.Value, words: ir.Value) -> ir.Value:
     """Emit the element of a table of 16 floats that the lowest 4 bits of each of 16 lanes name."""
     return _intrinsic("llvm.x86.avx512.permvar.sf.512", [table, words], table.type)
+
+
+_LOOKUPS = {256: "llvm.x86.avx2.pshuf.b", 512: "llvm.x86.avx512.pshuf.b.512"}
+
+
+def call_lookup(table: ir.Value, codes: ir.Value) -> ir.Value:
+    """Emit the byte of a table of 16, repeated in each 128 bits, that each byte from 0 to 15 names."""
+    return _intrinsic(_LOOKUPS[codes.type.shape[0] * 8], [table, codes], codes.type)
 
 
 def _by_register(b: ValueBuilder, function: Callable[..., ir.Value], *operands: Num) -> Num:

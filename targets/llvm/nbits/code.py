@@ -12,9 +12,9 @@ from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.buffers import PARALLEL
 from mirlo.dialects.tir.scalars import compare, create, emit_constant
 from mirlo.dialects.tir.sizes import size_of
-from mirlo.targets.llvm.intrinsics.x86 import call_dot, call_permute
+from mirlo.targets.llvm.intrinsics.x86 import call_dot, call_lookup, call_permute
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.nbits.layout import COLUMNS, LINE
+from mirlo.targets.llvm.nbits.layout import COLUMNS, LINE, PanelLayout
 
 
 def vector(kind: ir.Type, lanes: int = COLUMNS) -> ir.Type:
@@ -164,18 +164,7 @@ class Dots:
         """Add products of <64 x i8> weights and <16 x i32> words of activations."""
         signed = bitcast(activations, integer(8))
         lanes = min(COLUMNS, self.machine.vector_bytes // 4)
-        if lanes == COLUMNS:
-            return self._add(total, weights, signed)
-        parts = []
-        for at in range(0, COLUMNS, lanes):
-            cut = [_lanes(value, at * n, lanes * n) for value, n in ((total, 1), (weights, 4), (signed, 4))]
-            parts.append(self._add(*cut))
-        made = parts[0]
-        for part in parts[1:]:
-            kind = vector(integer(32), made.type.shape[0] + lanes)
-            mask = ir.DenseI64ArrayAttr.get(list(range(kind.shape[0])))
-            made = create("vector.shuffle", kind, made, part, mask=mask)
-        return made
+        return _in_parts(COLUMNS // lanes, self._add, total, weights, signed)
 
     def _add(self, total: ir.Value, weights: ir.Value, signed: ir.Value) -> ir.Value:
         if self.accumulates:
@@ -184,21 +173,53 @@ class Dots:
         return call_dot("vpmaddwd", total, pairs, constant(1, integer(16), pairs.type.shape[0]))
 
 
+def _in_parts(count: int, function: Callable[..., ir.Value], *values: ir.Value) -> ir.Value:
+    """Apply a function to so many parts of vectors, and join the results."""
+    if count == 1:
+        return function(*values)
+    each = [value.type.shape[0] // count for value in values]
+    parts = [
+        function(*(_lanes(value, i * size, size) for value, size in zip(values, each, strict=True)))
+        for i in range(count)
+    ]
+    made = parts[0]
+    for part in parts[1:]:
+        kind = vector(made.type.element_type, made.type.shape[0] + part.type.shape[0])
+        mask = ir.DenseI64ArrayAttr.get(list(range(kind.shape[0])))
+        made = create("vector.shuffle", kind, made, part, mask=mask)
+    return made
+
+
 def _lanes(value: ir.Value, at: int, count: int) -> ir.Value:
     """Return adjacent lanes of a vector."""
     kind = vector(value.type.element_type, count)
     return create("vector.shuffle", kind, value, value, mask=ir.DenseI64ArrayAttr.get(list(range(at, at + count))))
 
 
-class Decoder:
-    """Values of unsigned weights, relative to the middle of their range, as f32."""
+class Lookup:
+    """Integers that codes of floats stand for, as unsigned bytes above the middle."""
 
-    def __init__(self, machine: Machine, bits: int):
-        self.bits = bits
-        self.middle = 1 << (bits - 1)
+    def __init__(self, machine: Machine, layout: PanelLayout):
+        self.parts = max(1, 4 * COLUMNS // machine.vector_bytes)
+        count = 4 * COLUMNS // self.parts
+        numbers = np.array(layout.table * (count // 16), np.int8) + np.int8(layout.middle)
+        kind = vector(integer(8), count)
+        self.table = create("arith.constant", kind, value=ir.DenseElementsAttr.get(numbers, type=kind))
+
+    def bytes(self, codes: ir.Value) -> ir.Value:
+        """Return the integers of <64 x i8> codes."""
+        return _in_parts(self.parts, lambda part: call_lookup(self.table, part), codes)
+
+
+class Decoder:
+    """Values of weights, relative to the middle of their range, as f32."""
+
+    def __init__(self, machine: Machine, layout: PanelLayout):
+        self.layout, self.bits, self.middle = layout, layout.bits, layout.middle
         self.table: ir.Value | None = None
-        if machine.avx512 and bits <= 4:
-            numbers = (np.arange(16) % (1 << bits) - self.middle).astype(np.float32)
+        if machine.avx512 and self.bits <= 4:
+            integers = layout.table or (np.arange(16) % (1 << self.bits) - self.middle)
+            numbers = np.array(integers, np.float32)
             self.table = create(
                 "arith.constant", vector(f32()), value=ir.DenseElementsAttr.get(numbers, type=vector(f32()))
             )
@@ -210,7 +231,32 @@ class Decoder:
         if self.table is not None:
             return call_permute(self.table, words)  # only the lowest 4 bits count
         masked = both("andi", words, constant((1 << self.bits) - 1, integer(32)))
+        if not self.layout.is_integer:
+            return _scaled_float(masked)
+        if self.layout.table:
+            return to_float(_integer_of_float(masked))
         return to_float(both("subi", masked, constant(self.middle, integer(32))))
+
+
+def _scaled_float(codes: ir.Value) -> ir.Value:
+    """Return e4m3 codes in lanes of i32 as f32, divided by 256: the bias of f16 is 8 more, its fraction 7 bits more."""
+    kind = integer(32)
+    sign = both("shli", both("andi", codes, constant(0x80, kind)), constant(8, kind))
+    size = both("shli", both("andi", codes, constant(0x7F, kind)), constant(7, kind))
+    half = create("arith.trunci", vector(integer(16)), both("ori", sign, size))
+    return create("arith.extf", vector(f32()), bitcast(half, ir.F16Type.get()))
+
+
+def _integer_of_float(codes: ir.Value) -> ir.Value:
+    """Return twice the value of e2m1 codes in lanes of i32."""
+    kind = integer(32)
+    size = both("andi", codes, constant(7, kind))
+    beyond = [
+        both("maxsi", both("subi", size, constant(start, kind)), constant(0, kind)) for start in (4, 6)
+    ]  # steps of 2 from 4 on, of 4 from 8 on
+    value = add(add(size, beyond[0]), both("shli", beyond[1], constant(1, kind)))
+    is_negative = compare("gt", codes, constant(7, kind))
+    return create("arith.select", codes.type, is_negative, both("subi", constant(0, kind), value), value)
 
 
 def number(value: int) -> Value:

@@ -11,6 +11,7 @@ import numpy as np
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.dialects.core.surgery import blocks, erase_dead, replace_op
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
@@ -25,8 +26,9 @@ from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rules import Decline, decline
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.nbits.code import Dots
-from mirlo.targets.llvm.nbits.kernels import Product, product_function
-from mirlo.targets.llvm.nbits.layout import PanelLayout
+from mirlo.targets.llvm.nbits.functions import product_function
+from mirlo.targets.llvm.nbits.layout import FLOATS, PanelLayout
+from mirlo.targets.llvm.nbits.product import Product
 from mirlo.targets.llvm.options import find_machine
 
 if TYPE_CHECKING:
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
 DIGITS = {"exact": 0, "bf16": 0, "i8": 1, "i8x2": 2}
 MIN_BLOCK = 16
 _SCALES = ("f32", "f16", "bf16")
-_WEIGHTS = ("u2", "i2", "u4", "i4", "u8", "i8")
+_WEIGHTS = ("u2", "i2", "u4", "i4", "u8", "i8", *FLOATS)
 Reader = Callable[[], np.ndarray]
 
 
@@ -67,12 +69,22 @@ class PackedWeights:
 
     @property
     def bits(self) -> int:
-        return int(self.dtype[1:])
+        return DTYPES[self.dtype].bits
+
+    @property
+    def floats(self) -> str:
+        """Return the type of weights that are floats, else nothing."""
+        return self.dtype if DTYPES[self.dtype].is_float else ""
 
     @property
     def middle(self) -> int:
         """Return the middle of the range of the stored weights."""
         return 1 << (self.bits - 1) if self.dtype[0] == "u" else 0
+
+    @property
+    def unit(self) -> float:
+        """Return what the scales are multiplied by."""
+        return FLOATS.get(self.floats, 1.0)
 
 
 @register_pass
@@ -152,6 +164,8 @@ def match_weights(matmul: ir.OpView, session: Session) -> PackedWeights | Declin
     zeros = _zeros(op, session)
     if isinstance(zeros, Decline):
         return zeros
+    if kind.dtype.is_float and zeros != 0:
+        return decline("the weights are floats with a zero point", operand=str(kind))
     columns, depth = kind.static_shape if by_column else kind.static_shape[::-1]
     used = rows if isinstance(rows, int) else depth
     return PackedWeights(op.x, kind.dtype.name, by_column, columns, used, op.block, op.scale, zeros)
@@ -272,19 +286,22 @@ class _Converter:
         if kind.shape[-1] != weights.rows:
             return decline("the rows of K are cut off elsewhere", operand=str(kind))
         digits = DIGITS[activations]
-        if digits and not Dots.supports(self.functions.machine, weights.bits):
-            digits = 0  # what is permitted is not faster
         zero = "i8"
         if isinstance(weights.zeros, int):
             zero = "" if weights.zeros == weights.middle else "i8"
         elif kind_of(weights.zeros).dtype.is_float:
             zero = "f32"
         layout = PanelLayout(
-            weights.bits, weights.block, weights.columns, weights.rows, kind_of(weights.scales).dtype.name, zero
-        )
+            weights.bits, weights.block, weights.columns, weights.rows, kind_of(weights.scales).dtype.name, zero,
+            weights.floats,
+        )  # fmt: skip
+        if digits and not (layout.is_integer and Dots.supports(self.functions.machine, weights.bits)):
+            digits = 0  # what is permitted is not faster
+        if not layout.is_integer and (reader_of(weights.values, session)().view(np.uint8) & 0x7F == 0x7F).any():
+            return decline("a weight is not a number", dtype=weights.dtype)
         if zero == "i8" and layout.block >= 64:
             layout = replace(layout, zero="f32")
-        if layout.scale == "f32" and _fits_f16(reader_of(weights.scales, session)()):
+        if layout.scale == "f32" and _fits_f16(reader_of(weights.scales, session)() * np.float32(weights.unit)):
             layout = replace(layout, scale="f16")
         return Product(layout, D.product(list(kind.shape[:-1])), digits)
 
@@ -348,18 +365,21 @@ def packer(layout: PanelLayout, weights: PackedWeights, session: Session) -> Rea
     relative = weights.zeros
     zeros = None if isinstance(relative, int) else reader_of(relative, session)
     bits, middle, by_column, rows = weights.bits, weights.middle, weights.by_column, weights.rows
-    is_signed = weights.dtype[0] == "i"
+    is_signed, unit = weights.dtype[0] == "i", weights.unit
 
     def by_columns(array: np.ndarray) -> np.ndarray:
         return array if by_column else array.T
 
     def make() -> np.ndarray:
         codes = by_columns(values())[:, :rows]
+        if layout.floats:
+            codes = codes.view(np.uint8)
         if is_signed:
             codes = (codes.astype(np.int8) + np.int8(-128 if bits == 8 else 1 << (bits - 1))).view(np.uint8)
-        kind = "float16" if layout.scale == "f16" else None
         found = by_columns(scales())
-        scale = found if kind is None else found.astype(kind)
+        scale = found if unit == 1 else found * found.dtype.type(unit)
+        if layout.scale == "f16":
+            scale = scale.astype(np.float16)
         if not layout.zero:
             return layout.pack(codes, scale, None)
         points = np.full(found.shape, relative, np.int64) if zeros is None else by_columns(zeros())

@@ -20,6 +20,10 @@ SUB_BLOCK = 32
 """Most rows of K whose products are summed as integers."""
 LINE = 64
 """Bytes of a cache line."""
+FLOATS = {"f4e2m1": 0.5, "f8e4m3fn": 256.0}
+"""Floats that weights may be, and what the scales are multiplied by: kernels decode them to multiples of it."""
+TABLES = {"f4e2m1": (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)}
+"""By element type of floats that are integers in kernels: the integer of each code."""
 WIDE_ZEROS = 64
 """Rows of a block from which zero points are stored as f32: alignment would waste as much."""
 
@@ -37,6 +41,8 @@ class PanelLayout:
     """Element type of the scales."""
     zero: str = ""
     """Element type of the zero points, relative to the middle of the range; empty if all are in the middle."""
+    floats: str = ""
+    """Element type of weights that are floats, a key of `FLOATS`; empty for integers."""
 
     @property
     def sub(self) -> int:
@@ -59,7 +65,17 @@ class PanelLayout:
     @property
     def middle(self) -> int:
         """Return the zero point that is part of the kernel."""
-        return 1 << (self.bits - 1)
+        return max(self.table) if self.table else 1 << (self.bits - 1)
+
+    @property
+    def is_integer(self) -> bool:
+        """Return whether the weights are integers in kernels."""
+        return not self.floats or self.floats in TABLES
+
+    @property
+    def table(self) -> tuple[int, ...]:
+        """Return the integers that codes of floats stand for; none for other weights."""
+        return TABLES.get(self.floats, ())
 
     @property
     def fields(self) -> int:

@@ -105,6 +105,74 @@ def test_activations(activations: str, zeros: str) -> None:
         assert error(executable, weights, count) < BOUNDS[activations]
 
 
+@pytest.mark.parametrize("activations", BOUNDS)
+@pytest.mark.parametrize("bits, zeros", ((4, ""), (4, "packed"), (8, "")))
+def test_each_number_of_rows(activations: str, bits: int, zeros: str) -> None:
+    """Kernels for few rows are within the bound; with quantized rows each row is what it is alone."""
+    weights = Weights(50, 160, bits, 32, zeros)
+    executable = mirlo.compile(weights.model(4), activations=activations, cache=False, jobs=1)
+    x = np.random.default_rng(1).standard_normal((17, 160)).astype(np.float32)
+    wanted = x.astype(np.float64) @ weights.real().T
+    alone = np.concatenate([executable(row[None]) for row in x])
+    for count in range(18):
+        found = np.asarray(executable(x[:count]))
+        assert found.shape == (count, 50)
+        assert np.abs(found - wanted[:count]).max(initial=0) < BOUNDS[activations] * np.abs(wanted).max()
+        assert not activations.startswith("i8") or (found == alone[:count]).all()
+
+
+@pytest.mark.parametrize("count", (0, 2, 5, 7, 8, 9))
+@pytest.mark.parametrize("level", (0, 4))
+def test_fixed_numbers_of_rows(count: int, level: int) -> None:
+    weights = Weights(40, 96, 4, 32, "packed")
+    executable = mirlo.compile(weights.model(level, (count,)), cache=False, jobs=1)
+    x = np.random.default_rng(1).standard_normal((count, 96)).astype(np.float32)
+    wanted = x.astype(np.float64) @ weights.real().T
+    assert np.abs(executable(x) - wanted).max(initial=0) <= BOUNDS["i8" if level else "exact"] * 10
+
+
+def float_weights(columns: int, rows: int, block: int) -> tuple[Any, np.ndarray]:
+    """Return a model with weights of e2m1 that are dequantized in blocks, and the weights as f64."""
+    random = np.random.default_rng(rows + block)
+    codes = random.integers(0, 16, (rows, columns)).astype(np.uint8)
+    scales = random.uniform(0.5, 2, (rows // block, columns)).astype(np.float32)
+    packed = (codes.reshape(-1)[::2] | codes.reshape(-1)[1::2] << 4).tobytes()
+    nodes = [
+        node("DequantizeLinear", "w s", "r", axis=0, block_size=block),
+        node("MatMul", "x r", "y"),
+    ]
+    model = make_model(nodes, {"x": (onnx.TensorProto.FLOAT, ["m", rows])}, ["y"], {"s": scales}, opset=23)
+    kind = onnx.TensorProto.FLOAT4E2M1
+    model.graph.initializer.append(onnx.helper.make_tensor("w", kind, (rows, columns), packed, raw=True))
+    values = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6])[codes]
+    return model, values * scales.astype(np.float64).repeat(block, 0)
+
+
+@pytest.mark.parametrize("activations", BOUNDS)
+@pytest.mark.parametrize("columns, rows, block", ((50, 96, 32), (16, 64, 16), (34, 256, 128)))
+def test_weights_of_floats(activations: str, columns: int, rows: int, block: int) -> None:
+    model, real = float_weights(columns, rows, block)
+    executable = mirlo.compile(model, activations=activations, cache=False, jobs=1)
+    assert any(name.startswith("matmul_f4e2m1") for name in kernels(executable))
+    for count in (1, 3, 8, 20):
+        x = np.random.default_rng(count).standard_normal((count, rows)).astype(np.float32)
+        wanted = x @ real
+        assert np.abs(executable(x) - wanted).max() < BOUNDS[activations] * np.abs(wanted).max()
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("activations", ("exact", "i8"))
+def test_weights_of_floats_on_presets(preset: str, activations: str) -> None:
+    from mirlo.targets.llvm.pipeline import compile_pipeline
+
+    passes = compile_pipeline().replace("pack-nbits", f"pack-nbits{{machine={preset}}}")
+    model, real = float_weights(40, 64, 32)
+    executable = mirlo.compile(model, activations=activations, pipeline=passes, cache=False, jobs=1)
+    x = np.random.default_rng(0).standard_normal((5, 64)).astype(np.float32)
+    assert np.abs(executable(x) - x @ real).max() < BOUNDS[activations] * np.abs(x @ real).max()
+
+
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("bits, level", ((4, 4), (4, 0), (8, 4), (2, 4)))
@@ -114,7 +182,7 @@ def test_presets(preset: str, bits: int, level: int) -> None:
     passes = compile_pipeline().replace("pack-nbits", f"pack-nbits{{machine={preset}}}")
     weights = Weights(40, 96, bits, 32, "packed")
     executable = mirlo.compile(weights.model(level), pipeline=passes, cache=False, jobs=1)
-    for count in (1, 5):
+    for count in (1, 2, 5, 8):
         assert error(executable, weights, count) < BOUNDS["i8" if level else "exact"]
 
 

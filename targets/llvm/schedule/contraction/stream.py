@@ -20,9 +20,10 @@ def next_panel(plan: RegisterTilePlan) -> IndexExpr | None:
     Only the first row of tiles reads a panel from memory; prefetched by all tiles of a panel, the next one arrives
     while this one is in use. The number of tiles may be dynamic.
     """
-    form, width = plan.columns.form, plan.tile_columns
-    if not _streams(plan) or plan.lane_axis.extent != width or plan.group is not None:
+    form = plan.columns.form
+    if not _streams(plan) or plan.lane_axis.extent != plan.tile_columns:
         return None
+    width = _width(plan)
     tiles = _tiles_of_panel(plan)
     if (isinstance(tiles, int) and tiles < 2) or _column_bytes(plan) <= plan.machine.l2_bytes:
         return None

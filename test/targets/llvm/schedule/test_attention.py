@@ -150,7 +150,7 @@ def test_sinks(name: str, threads: int) -> None:
     np.testing.assert_allclose(executable(*arrays), case.expected(arrays), rtol=2e-5, atol=2e-6)
     np.testing.assert_allclose(decomposed(*arrays), case.expected(arrays), rtol=2e-5, atol=2e-6)
     assert len(executable.artifact.kernels) == 1 < len(decomposed.artifact.kernels)
-    without = replace(case, sinks=False).expected([*arrays[:3], *arrays[4:]])
+    without = replace(case, sinks=False).expected(arrays[:-1])
     assert np.abs(without - case.expected(arrays)).max() > 1e-2
 
 

@@ -1,0 +1,117 @@
+"""Products of f32 rows with packed weights, which are converted in registers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dtypes import DTYPES
+from mirlo.dialects.tir.compute import LoopBuilder
+from mirlo.dialects.tir.scalars import create
+from mirlo.targets.llvm.machine import Machine
+from mirlo.targets.llvm.nbits import code as C
+from mirlo.targets.llvm.nbits.kernels import PAIR, ProductKernel, SubBlock
+from mirlo.targets.llvm.nbits.layout import COLUMNS
+from mirlo.targets.llvm.nbits.product import Product
+
+TILE_ROWS = 8
+"""Rows whose f32 accumulators are in registers at the same time."""
+CHAINS = 4
+"""Independent sums that hide the latency of an addition."""
+
+
+class FloatKernel(ProductKernel):
+    """Rows of f32; weights are converted in registers, or for many rows to scratch memory."""
+
+    def __init__(
+        self,
+        product: Product,
+        machine: Machine,
+        activations: Sequence[ir.Value],
+        panels: ir.Value,
+        out: ir.Value,
+        loops: LoopBuilder,
+    ):
+        super().__init__(product, machine, activations, panels, out, loops)
+        self.floats = self.activations[0]
+        self.sums = self.activations[1] if self.layout.zero else None
+        self.decoder = C.Decoder(self.machine, self.layout)
+
+    def values(self, sub: SubBlock, panel: int = 0) -> Iterator[tuple[int, ir.Value]]:
+        """Yield the rows of K of a sub-block and the weights of each, as floats relative to the middle."""
+        layout = self.layout
+        for j in range(layout.vectors):
+            words = self.words(sub, j, panel)
+            for i in range(4):
+                for field in range(layout.fields):
+                    row = 4 * (field * layout.vectors + j) + i
+                    yield row, self.decoder.value(words, 8 * i + layout.bits * field)
+
+    def add_few_rows(self, sub: SubBlock, rows: Sequence[ir.Value], totals: Sequence[ir.Value]) -> Sequence[ir.Value]:
+        own = [self.row_of(sub, row) for row in rows]
+        places = [C.times(row, C.index(self.layout.sub)) for row in own]
+        chains = max(1, CHAINS // len(rows))
+        sums = [[C.constant(0.0, C.f32())] * chains for _ in rows]
+        for number, (k, weights) in enumerate(self.values(sub)):
+            for at, parts in zip(places, sums, strict=True):
+                x = C.splat(C.load(self.floats, C.offset(at, k)))
+                parts[number % chains] = C.fused(weights, x, parts[number % chains])
+        scale = self.scale(sub)
+        zeros = self.zero(sub) if self.sums is not None else None
+        made = []
+        for row, parts, total in zip(own, sums, totals, strict=True):
+            value = _sum_pairs(parts)
+            if self.sums is not None and zeros is not None:
+                value = C.both("subf", value, C.both("mulf", zeros, C.splat(C.load(self.sums, row))))
+            made.append(C.fused(value, scale, total))
+        return made
+
+    def scratch(self) -> ir.Value:
+        elements = self.layout.sub * PAIR * COLUMNS
+        return self.loops.alloca((elements,), DTYPES["f32"], "local").value
+
+    def add_rows(
+        self, sub: SubBlock, top: ir.Value, count: ir.Value, accumulators: ir.Value, scratch: ir.Value | None
+    ) -> None:
+        layout, width = self.layout, PAIR * COLUMNS
+        assert scratch is not None
+        for panel in range(PAIR):
+            scale = self.scale(sub, panel)
+            zeros = self.zero(sub, panel) if layout.zero else None
+            for k, weights in self.values(sub, panel):
+                value = weights if zeros is None else C.both("subf", weights, zeros)
+                at = C.index(k * width + panel * COLUMNS)
+                C.store_vector(C.both("mulf", value, scale), scratch, at)
+
+        def rows(first: ir.Value, size: int) -> None:
+            totals = [total for i in range(size) for total in self.get(accumulators, C.offset(first, i))]
+            own = [C.times(self.row_of(sub, C.add(top, C.offset(first, i))), C.index(layout.sub)) for i in range(size)]
+
+            def step(k: ir.Value, *held: ir.Value) -> Sequence[ir.Value]:
+                sums = list(held)
+                for unrolled in range(4):
+                    at = C.offset(C.times(k, C.index(width)), unrolled * width)
+                    columns = [C.load_vector(scratch, C.offset(at, i * COLUMNS), COLUMNS) for i in range(PAIR)]
+                    for i in range(size):
+                        x = C.splat(C.load(self.floats, C.offset(C.add(own[i], k), unrolled)))
+                        for p in range(PAIR):
+                            sums[i * PAIR + p] = C.fused(x, columns[p], sums[i * PAIR + p])
+                return sums
+
+            made = C.loop(C.index(0), C.index(layout.sub), step, totals, step=4)
+            for i in range(size):
+                self.put(accumulators, C.offset(first, i), made[i * PAIR : (i + 1) * PAIR])
+
+        done = C.index(0)
+        for size in (TILE_ROWS, 4, 2, 1):
+            stop = C.times(create("arith.divui", count.type, count, C.index(size)), C.index(size))
+            C.loop(done, stop, lambda i, size=size: rows(i, size), step=size)
+            done = stop
+
+
+def _sum_pairs(parts: Sequence[ir.Value]) -> ir.Value:
+    """Return the sum of some values, added in pairs."""
+    if len(parts) == 1:
+        return parts[0]
+    half = len(parts) // 2
+    return C.both("addf", _sum_pairs(parts[:half]), _sum_pairs(parts[half:]))

@@ -1,0 +1,24 @@
+"""The function of a product: the kernel for the rows that there are, chosen by the call if their number is dynamic."""
+
+from __future__ import annotations
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.tir.compute import Buffer, LoopBuilder, LoopFunction
+from mirlo.targets.llvm.machine import Machine
+from mirlo.targets.llvm.nbits.float_rows import FloatKernel
+from mirlo.targets.llvm.nbits.product import Product
+from mirlo.targets.llvm.nbits.quantized_rows import QuantizedKernel
+
+
+def product_function(product: Product, machine: Machine, loc: ir.Location) -> ir.OpView:
+    """Build the kernel, in buffer form."""
+    layout = product.layout
+    name = f"matmul_{layout.floats or f'u{layout.bits}'}_{f'i8x{product.digits}' if product.digits else 'f32'}"
+    function = LoopFunction(name, [*product.activations, product.panels], [product.result], loc)
+
+    def body(loops: LoopBuilder, *buffers: Buffer) -> None:
+        *activations, panels, out = [buffer.value for buffer in buffers]
+        make = QuantizedKernel if product.digits else FloatKernel
+        make(product, machine, activations, panels, out, loops).emit()
+
+    return function.build(body)

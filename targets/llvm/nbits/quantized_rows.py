@@ -1,0 +1,134 @@
+"""Products of int8 rows with packed weights: sums of a sub-block are integers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.tir.compute import LoopBuilder
+from mirlo.targets.llvm.machine import Machine
+from mirlo.targets.llvm.nbits import code as C
+from mirlo.targets.llvm.nbits.kernels import PAIR, ProductKernel, SubBlock
+from mirlo.targets.llvm.nbits.product import Product
+
+BASE = 256.0
+"""Base of the digits of activations."""
+
+
+class QuantizedKernel(ProductKernel):
+    """Rows of int8, whose products with a sub-block are summed as integers."""
+
+    def __init__(
+        self,
+        product: Product,
+        machine: Machine,
+        activations: Sequence[ir.Value],
+        panels: ir.Value,
+        out: ir.Value,
+        loops: LoopBuilder,
+    ):
+        super().__init__(product, machine, activations, panels, out, loops)
+        self.codes, self.scales, self.sums = self.activations
+        self.dots = C.Dots(self.machine)
+        self.lookup = C.Lookup(self.machine, self.layout) if self.layout.table else None
+
+    def add_few_rows(self, sub: SubBlock, rows: Sequence[ir.Value], totals: Sequence[ir.Value]) -> Sequence[ir.Value]:
+        layout, digits = self.layout, range(self.product.digits)
+        vectors, fields = layout.vectors, layout.fields
+        # Fields that are multiplied in place need a sum each, which is shifted; others shift the weights.
+        in_place = self.dots.accumulates and self.lookup is None and 2 * len(rows) * len(digits) <= vectors
+        own = [self.row_of(sub, row) for row in rows]
+        places = [C.times(row, C.index(layout.sub)) for row in own]
+        others = [C.constant(0, C.integer(32))] * (fields - 1 if in_place else 0)
+        sums = [[[self.start(d, row), *others] for d in digits] for row in own]
+        for j in range(vectors):
+            words = self.words(sub, j)
+            for field in range(fields):
+                weights = self.field(words, field, in_place)
+                each = field if in_place else 0
+                for at, parts in zip(places, sums, strict=True):
+                    for d in digits:
+                        place = self.digit(d, C.offset(at, 4 * (field * vectors + j)), layout.sub)
+                        parts[d][each] = self.dots.add(parts[d][each], weights, C.load_word(self.codes, place))
+        scale = self.scale(sub)
+        zeros = self.zero(sub) if layout.zero else None
+        made = []
+        for row, parts, total in zip(own, sums, totals, strict=True):
+            whole = [self._shifted(fields_of_digit) for fields_of_digit in parts]
+            factor = C.both("mulf", scale, C.splat(C.load(self.scales, row)))
+            made.append(C.fused(self.combined(whole, zeros, row), factor, total))
+        return made
+
+    def _shifted(self, parts: Sequence[ir.Value]) -> ir.Value:
+        """Return the sum of those of fields that were multiplied in place, multiples of powers of two."""
+        value = parts[0]
+        for field, part in enumerate(parts[1:], 1):
+            value = C.add(value, C.both("shrsi", part, C.constant(field * self.layout.bits, C.integer(32))))
+        return value
+
+    def add_rows(
+        self, sub: SubBlock, top: ir.Value, count: ir.Value, accumulators: ir.Value, scratch: ir.Value | None
+    ) -> None:
+        layout, digits = self.layout, range(self.product.digits)
+        weights: list[list[ir.Value]] = [[] for _ in range(PAIR)]
+        for panel in range(PAIR):
+            words = [self.words(sub, j, panel) for j in range(layout.vectors)]
+            weights[panel] = [self.field(word, f, in_place=False) for f in range(layout.fields) for word in words]
+        scales = [self.scale(sub, panel) for panel in range(PAIR)]
+        zeros = [self.zero(sub, panel) if layout.zero else None for panel in range(PAIR)]
+
+        def one(i: ir.Value) -> None:
+            row = self.row_of(sub, C.add(top, i))
+            at = C.times(row, C.index(layout.sub))
+            sums = [[self.start(d, row) for d in digits] for _ in range(PAIR)]
+            for w in range(len(weights[0])):
+                for d in digits:
+                    code = C.load_word(self.codes, self.digit(d, C.offset(at, 4 * w), layout.sub))
+                    for panel in range(PAIR):
+                        sums[panel][d] = self.dots.add(sums[panel][d], weights[panel][w], code)
+            own = C.splat(C.load(self.scales, row))
+            totals = self.get(accumulators, i)
+            for panel in range(PAIR):
+                value = self.combined(sums[panel], zeros[panel], row)
+                totals[panel] = C.fused(value, C.both("mulf", scales[panel], own), totals[panel])
+            self.put(accumulators, i, totals)
+
+        self.each_row(count, one)
+
+    def digit(self, digit: int, position: ir.Value, each: int) -> ir.Value:
+        """Return the position of a digit: those of all rows are together."""
+        if not digit:
+            return position
+        plane = C.times(self.rows, C.index(digit * self.layout.sub_blocks * each))
+        return C.add(position, plane)
+
+    def start(self, digit: int, row: ir.Value) -> ir.Value:
+        """Return what the middle of the range takes off, in all lanes."""
+        return C.splat(C.load(self.sums, self.digit(digit, row, 1)))
+
+    def field(self, words: ir.Value, field: int, in_place: bool) -> ir.Value:
+        """Return a field of each byte as <64 x i8>, shifted to the lowest bits unless it stays in place."""
+        bits = self.layout.bits
+        if bits == 8:
+            return C.bitcast(words, C.integer(8))
+        mask = (1 << bits) - 1
+        if in_place:
+            mask <<= field * bits
+        elif field:
+            words = C.both("shrui", words, C.constant(field * bits, C.integer(32)))
+        signed = mask - 256 if mask > 127 else mask
+        masked = C.both("andi", C.bitcast(words, C.integer(8)), C.constant(signed, C.integer(8), 64))
+        return masked if self.lookup is None else self.lookup.bytes(masked)
+
+    def combined(self, sums: Sequence[ir.Value], zeros: ir.Value | None, row: ir.Value) -> ir.Value:
+        """Return the sum of the products of all digits as floats, less those with the zero points."""
+        value = C.to_float(sums[-1])
+        for part in reversed(sums[:-1]):
+            value = C.fused(value, C.constant(BASE, C.f32()), C.to_float(part))
+        if zeros is None:
+            return value
+        # `start` is the sum of the codes times the middle, negative.
+        own = C.to_float(self.start(len(sums) - 1, row))
+        for digit in reversed(range(len(sums) - 1)):
+            own = C.fused(own, C.constant(BASE, C.f32()), C.to_float(self.start(digit, row)))
+        return C.fused(zeros, C.both("mulf", own, C.constant(1 / self.layout.middle, C.f32())), value)
