@@ -196,7 +196,7 @@ def _lanes(value: ir.Value, at: int, count: int) -> ir.Value:
     return create("vector.shuffle", kind, value, value, mask=ir.DenseI64ArrayAttr.get(list(range(at, at + count))))
 
 
-class Lookup:
+class CodeLookup:
     """Integers that codes of floats stand for, as unsigned bytes above the middle."""
 
     def __init__(self, machine: Machine, layout: PanelLayout):

@@ -30,7 +30,7 @@ class QuantizedKernel(ProductKernel):
         super().__init__(product, machine, activations, panels, out, loops)
         self.codes, self.scales, self.sums = self.activations
         self.dots = C.Dots(self.machine)
-        self.lookup = C.Lookup(self.machine, self.layout) if self.layout.table else None
+        self.lookup = C.CodeLookup(self.machine, self.layout) if self.layout.table else None
 
     def add_few_rows(self, sub: SubBlock, rows: Sequence[ir.Value], totals: Sequence[ir.Value]) -> Sequence[ir.Value]:
         layout, digits = self.layout, range(self.product.digits)
