@@ -15,9 +15,10 @@ def default_inputs(model: str | Path) -> dict[str, np.ndarray | None]:
     from mirlo.frontends.onnx import model as models
 
     loaded = models.load(model)
-    names = {value.name for value in loaded.proto.graph.input}
+    graph = loaded.content.graph
+    names = {value.name for value in graph.inputs}
     defaults: dict[str, np.ndarray | None] = dict.fromkeys(names)
-    for tensor in loaded.proto.graph.initializer:
+    for tensor in graph.initializers:
         if tensor.name in names:
             defaults[tensor.name] = loaded.weights.array(tensor, tensor.name)
     return defaults

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -25,13 +25,13 @@ from mirlo.frontends.onnx.errors import ConverterError, NodeError, OnnxImportErr
 from mirlo.frontends.onnx.expansion import Expansion, TooManyIterations
 from mirlo.frontends.onnx.fold import fold
 from mirlo.frontends.onnx.fractions import fold_fractions, fractions_of
-from mirlo.frontends.onnx.graph import NamedNode, steps
+from mirlo.frontends.onnx.graph import FunctionDef, GraphDef, NodeDef, TensorDef
 from mirlo.frontends.onnx.inputs import identifier
-from mirlo.frontends.onnx.kinds import STRING_CODE
 from mirlo.frontends.onnx.loop_iteration import LoopIteration
 from mirlo.frontends.onnx.model import LoadedModel
 from mirlo.frontends.onnx.node import Node, relax_op, type_of
 from mirlo.frontends.onnx.objects import call_host, object_of
+from mirlo.frontends.onnx.order import steps
 from mirlo.frontends.onnx.runtime_sizes import bind, bind_unknown, known_sizes, vector
 from mirlo.frontends.onnx.scope import Scope
 from mirlo.frontends.onnx.strings import MOVERS, moved
@@ -44,15 +44,10 @@ from mirlo.frontends.onnx.values import (
     OptionalValue,
     Output,
     TensorValue,
-    constant,
-    strings,
 )
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.kinds import STRING
 from mirlo.runtime.params import ParameterStore
-
-if TYPE_CHECKING:
-    import onnx
 
 SYMBOL_LENGTH = 24
 """Characters of a value's name that are part of the symbols derived from it."""
@@ -68,16 +63,16 @@ class Skipped(Exception):
 class Observer:
     """Receives the outcome of each node, and may replace values that could not be made."""
 
-    def imported(self, step: NamedNode, scope: Scope) -> None:
+    def imported(self, step: NodeDef, scope: Scope) -> None:
         """Handle an imported node: by a converter, by folding, or by its function body."""
 
-    def failed(self, step: NamedNode, scope: Scope, problem: str) -> Sequence[AnyValue | None]:
+    def failed(self, step: NodeDef, scope: Scope, problem: str) -> Sequence[AnyValue | None]:
         """Handle a node that cannot be imported; return replacements for its outputs."""
-        return [None] * len(step.proto.output)
+        return [None] * len(step.outputs)
 
-    def skipped(self, step: NamedNode, scope: Scope) -> Sequence[AnyValue | None]:
+    def skipped(self, step: NodeDef, scope: Scope) -> Sequence[AnyValue | None]:
         """Handle a node that needs a value that could not be made; return replacements for its outputs."""
-        return [None] * len(step.proto.output)
+        return [None] * len(step.outputs)
 
 
 class Body:
@@ -87,7 +82,6 @@ class Body:
         self,
         model: LoadedModel,
         store: ParameterStore,
-        named_tensors: Mapping[str, onnx.TensorProto],
         trusts_declared: bool = True,
         observer: Observer | None = None,
     ) -> None:
@@ -97,11 +91,10 @@ class Body:
         """Whether declared shapes can be trusted: not if shapes of inputs were replaced."""
         self.observer = observer or Observer()
         self.problems: list[str] = []
-        self._named_tensors = named_tensors
         self._names: dict[tuple[object, ...], tuple[str, np.ndarray]] = {}
         """Parameter names by the address of the elements, so that a tensor is stored once. The arrays are kept, so
         that addresses are not reused."""
-        self._steps: list[tuple[NamedNode, Scope]] = []
+        self._steps: list[tuple[NodeDef, Scope]] = []
         """The nodes being imported, each inside of the previous one."""
         self.solvable: set[str] = set()
         """Input symbols that may be replaced by what operators require."""
@@ -110,7 +103,9 @@ class Body:
         """The solutions of symbols for data-dependent sizes; None if no more are searched for."""
         self.of_data: list[str] = []
         """Symbols for data-dependent sizes, in order of creation."""
-        self.expansion = Expansion(model)
+        self.expansion = Expansion(model.content.functions)
+        self._orders: dict[GraphDef, list[NodeDef]] = {}
+        """The nodes of graphs in topological order."""
         self.bound: set[str] = set()
         """Symbols that are bound to run-time values."""
         self.broadcasts = Broadcasts()
@@ -137,23 +132,23 @@ class Body:
 
     def evaluated(self, name: str, given: Mapping[str, AnyValue]) -> AnyValue:
         step, scope = self._steps[-1]
-        inner = Scope(scope.opsets, None, f"{step.name}/", scope.depth + 1)
+        inner = Scope(scope.opsets, None, f"{scope.prefix}{step.name}/", scope.depth + 1)
         if inner.depth > functions.EXPANSION_DEPTH:
             raise NodeError(f"gradients are nested more than {functions.EXPANSION_DEPTH} deep")
-        made = {output for node in scope.nodes for output in node.output}
+        made = {output for node in scope.nodes for output in node.outputs}
         inner.values.update({key: value for key, value in scope.values.items() if key not in made})
         inner.values.update(given)
-        inner.nodes = [node for node in scope.nodes if not set(node.output) & set(given)]
-        return self.nodes(inner.nodes, [name], inner)[0]
+        nodes = [node for node in scope.nodes if not set(node.outputs) & set(given)]
+        return self._nodes(nodes, [name], inner)[0]
 
     def declared(self, name: str) -> tuple[int, ...] | None:
         return self._steps[-1][1].declared.get(name)
 
-    def array(self, tensor_proto: onnx.TensorProto) -> np.ndarray:
-        return self.model.weights.array(tensor_proto)
+    def array(self, tensor: TensorDef) -> np.ndarray:
+        return self.model.weights.array(tensor)
 
-    def strings(self, tensor_proto: onnx.TensorProto) -> np.ndarray:
-        return self.model.weights.strings(tensor_proto)
+    def strings(self, tensor: TensorDef) -> np.ndarray:
+        return self.model.weights.strings(tensor)
 
     def new_symbol(self, base: str) -> str:
         self._symbols += 1
@@ -179,22 +174,21 @@ class Body:
         return any(D.symbols_of(dim) & self.bound for dim in dims)
 
     def broadcast_size(self, base: str, dims: Collection[Dim]) -> Dim:
-        return self.broadcasts.size(f"{self._steps[-1][0].name} {base}", base[-SYMBOL_LENGTH:], dims, self)
+        step, scope = self._steps[-1]
+        return self.broadcasts.size(f"{scope.prefix}{step.name} {base}", base[-SYMBOL_LENGTH:], dims, self)
 
-    def branch(self, graph: onnx.GraphProto, given: Sequence[AnyValue] = (), label: str = "") -> list[AnyValue]:
+    def branch(self, graph: GraphDef, given: Sequence[AnyValue] = (), label: str = "") -> list[AnyValue]:
         step, outer = self._steps[-1]
-        scope = outer.within(f"{step.name}/{label}")
-        scope.values.update(zip((value.name for value in graph.input), given, strict=False))
+        scope = outer.within(f"{outer.prefix}{step.name}/{label}")
+        scope.values.update(zip((value.name for value in graph.inputs), given, strict=False))
         return self.graph(graph, scope)
 
-    def choose(
-        self, condition: TensorValue, then_graph: onnx.GraphProto, else_graph: onnx.GraphProto
-    ) -> list[AnyValue]:
+    def choose(self, condition: TensorValue, then_graph: GraphDef, else_graph: GraphDef) -> list[AnyValue]:
         return regions.choose(self, condition, then_graph, else_graph)
 
     def repeat(
         self,
-        round_: LoopIteration | onnx.GraphProto,
+        round_: LoopIteration | GraphDef,
         limit: TensorValue | None,
         going: TensorValue | None,
         carried: Sequence[AnyValue],
@@ -206,49 +200,45 @@ class Body:
 
     # Graphs and nodes
 
-    def graph(self, graph: onnx.GraphProto, scope: Scope) -> list[AnyValue]:
+    def graph(self, graph: GraphDef, scope: Scope) -> list[AnyValue]:
         """Import the nodes of a graph and return the values of its outputs."""
-        for proto in graph.initializer:
-            if proto.name not in scope.values:  # the default value of an input that is no constant
-                scope.define(self._initializer(proto))
+        # Initializers that have values already are the default values of inputs that are no constants.
+        for value in self.model.weights.values([t for t in graph.initializers if t.name not in scope.values]):
+            value.region = 0
+            scope.define(value)
         if self.trusts_declared:
-            scope.declared.update(_declared_shapes(graph))
-        return self.nodes(graph.node, [value.name for value in graph.output], scope)
+            scope.declared.update(graph.declared_shapes)
+        return self._nodes(graph.nodes, [value.name for value in graph.outputs], scope, graph)
 
-    def _initializer(self, proto: onnx.TensorProto) -> AnyValue:
-        if proto.data_type == STRING_CODE:
-            words = strings(proto.name, self.model.weights.strings(proto))
-            words.region = 0
-            return words
-        packed = self.model.weights.packed(proto)
-        if packed is None:
-            found = constant(proto.name, self.model.weights.array(proto))
-        else:
-            found = TensorValue(proto.name, TensorType(tuple(proto.dims), packed[1]), packed=packed[0])
-        found.tensor, found.region = proto, 0
-        return found
-
-    def nodes(self, nodes: Sequence[onnx.NodeProto], wanted: Sequence[str], scope: Scope) -> list[AnyValue]:
-        """Import the nodes that the wanted values need."""
+    def _nodes(
+        self, nodes: Sequence[NodeDef], wanted: Sequence[str], scope: Scope, graph: GraphDef | None = None
+    ) -> list[AnyValue]:
+        """Import the nodes that the wanted values need; those of a graph are ordered once."""
         scope.nodes = nodes
-        for step in steps(nodes, scope.values, scope.outer_names(), wanted, self.model.name, scope.prefix):
+        order = None if graph is None else self._orders.get(graph)
+        if order is None:
+            order = steps(nodes, scope.values, scope.outer_names(), wanted, self.model.name, scope.prefix)
+            if graph is not None:
+                self._orders[graph] = order
+        for step in order:
             self._step(step, scope)
         found = [scope.find(name) for name in wanted]
         if any(value is None for value in found):
             raise Skipped
         return [value for value in found if value is not None]
 
-    def _step(self, step: NamedNode, scope: Scope) -> None:
-        names = step.proto.output
-        inputs = [scope.find(name) if name else None for name in step.proto.input]
+    def _step(self, step: NodeDef, scope: Scope) -> None:
+        names = step.outputs
+        inputs = [scope.find(name) if name else None for name in step.inputs]
         values: Sequence[AnyValue | None] = [None] * len(names)
         self._steps.append((step, scope))
         try:
-            if any(name and value is None for name, value in zip(step.proto.input, inputs, strict=True)):
+            if any(name and value is None for name, value in zip(step.inputs, inputs, strict=True)):
                 raise Skipped
             if len(self._steps) > 1:
-                self.expansion.count(self._steps[-2][0])
-            with ir.Location.name(step.name, ir.Location.file(self.model.name, step.index + 1, 0)):
+                caller, around = self._steps[-2]
+                self.expansion.count(caller.operator, f"{around.prefix}{caller.name}")
+            with ir.Location.name(f"{scope.prefix}{step.name}", ir.Location.file(self.model.name, step.index + 1, 0)):
                 values = self._convert_agreeing(step, inputs, scope)
             self.observer.imported(step, scope)
         except (TooManyIterations, ConverterError):
@@ -259,12 +249,12 @@ class Body:
         except (OnnxImportError, OpError) as error:
             if isinstance(error, OpMistake):
                 error = self._invalid(step, scope, inputs, error)
-            self.problems.append(self._problem(step, inputs, error))
+            self.problems.append(self._problem(step, scope, inputs, error))
             values = self.observer.failed(step, scope, str(error))
         except (Solved, MemoryError):
             raise
         except Exception as error:
-            self.problems.append(self._problem(step, inputs, self._invalid(step, scope, inputs, error)))
+            self.problems.append(self._problem(step, scope, inputs, self._invalid(step, scope, inputs, error)))
             values = self.observer.failed(step, scope, str(error))
         self._steps.pop()
         for name, value in zip(names, values, strict=False):
@@ -275,7 +265,7 @@ class Body:
                 scope.values[name] = value
 
     def _convert_agreeing(
-        self, step: NamedNode, inputs: list[AnyValue | None], scope: Scope
+        self, step: NodeDef, inputs: list[AnyValue | None], scope: Scope
     ) -> Sequence[AnyValue | None]:
         """Convert a node; solve for dims that it requires to be equal, or else assume them equal."""
         for _ in range(MAX_ASSUMED_DIMS):
@@ -289,59 +279,60 @@ class Body:
                 inputs = agreed
         return self._convert(step, inputs, scope)
 
-    def _convert(self, step: NamedNode, inputs: list[AnyValue | None], scope: Scope) -> Sequence[AnyValue | None]:
-        domain, operator, outputs = step.domain, step.proto.op_type, list(step.proto.output)
-        local = functions.local(self.model, domain, operator, step.proto.overload)
-        if local is not None:
-            return self._expand(local, step, inputs, scope)
+    def _convert(self, step: NodeDef, inputs: list[AnyValue | None], scope: Scope) -> Sequence[AnyValue | None]:
+        body = self.model.content.functions.get((step.domain, step.operator, step.overload))
+        if body is not None:
+            return self._expand(body, step, inputs, scope)
+        domain, operator, outputs = step.domain, step.operator, step.outputs
         version = scope.opsets.get(domain)
         if version is None:
             raise NodeError(f"the model imports no version of the operator set '{domain or 'ai.onnx'}'")
         signature = schema.signature(domain, operator, version)
+        attributes = Attributes(step.attributes)
         if signature is not None:
-            schema.check(signature, inputs, len(outputs), Attributes(step.proto.attribute).names())
+            schema.check(signature, inputs, len(outputs), list(attributes.by_name))
 
         name = f"{domain}.{operator}" if domain else operator
         if name in MOVERS and any(value and value.kind.name == STRING for value in inputs):
             return moved(operator, inputs, self.any_ssa, lambda places: self._convert(step, places, scope))
 
-        def node() -> Node:
-            return Node(operator, version, inputs, outputs, Attributes(step.proto.attribute), signature, self)
+        node = Node(operator, version, inputs, outputs, attributes, signature, self)
 
         def compute() -> ir.Value:
-            return converted(node, domain)[0]  # type: ignore[return-value] # what folds makes tensors
+            return converted(node.fresh(), domain)[0]  # type: ignore[return-value] # what folds makes tensors
 
-        folded = fold(node(), compute) or fold_fractions(node(), compute)
+        folded = fold(node, compute) or fold_fractions(node, compute)
         if folded is not None:
             return folded
         try:
             results = converted(node, domain)
         except NotSupported as problem:
-            body = functions.of_schema(step.proto, domain, version, inputs)
+            body = functions.of_schema(step, version, inputs)
             if body is None:
                 raise NodeError(str(problem)) from None
             return self._expand(body, step, inputs, scope)
         values = [_as_value(name, result) for name, result in zip(outputs, results, strict=False)]
         if not domain and isinstance(values[0], TensorValue):
-            values[0].fractions = fractions_of(node(), values[0])
+            values[0].fractions = fractions_of(node, values[0])
         return values
 
     def _expand(
-        self, body: onnx.FunctionProto, step: NamedNode, inputs: Sequence[AnyValue | None], scope: Scope
+        self, body: FunctionDef, step: NodeDef, inputs: Sequence[AnyValue | None], scope: Scope
     ) -> Sequence[AnyValue | None]:
         """Import a function's nodes in place of the node that calls it."""
         if scope.depth >= functions.EXPANSION_DEPTH:
             deepest = functions.EXPANSION_DEPTH
             raise NodeError(f"functions are nested more than {deepest} deep: '{body.name}' calls itself?")
-        if len(inputs) > len(body.input):
-            raise NodeError(f"function '{body.name}' takes {len(body.input)} inputs, got {len(inputs)}")
-        given = list(inputs) + [None] * (len(body.input) - len(inputs))
+        if len(inputs) > len(body.inputs):
+            raise NodeError(f"function '{body.name}' takes {len(body.inputs)} inputs, got {len(inputs)}")
+        given = list(inputs) + [None] * (len(body.inputs) - len(inputs))
         nodes = self.expansion.instance(body, step, tuple(value is not None for value in given))
-        inner = Scope(functions.opsets(body, scope.opsets), None, f"{step.name}/", scope.depth + 1)
-        inner.values.update({name: value for name, value in zip(body.input, given, strict=True) if value is not None})
-        wanted = {formal: name for formal, name in zip(body.output, step.proto.output, strict=False) if name}
-        made = dict(zip(wanted, self.nodes(nodes, list(wanted), inner), strict=True))
-        return [made.get(formal) for formal in body.output]
+        prefix = f"{scope.prefix}{step.name}/"
+        inner = Scope(functions.opsets(body, scope.opsets), None, prefix, scope.depth + 1)
+        inner.values.update({name: value for name, value in zip(body.inputs, given, strict=True) if value is not None})
+        wanted = {formal: name for formal, name in zip(body.outputs, step.outputs, strict=False) if name}
+        made = dict(zip(wanted, self._nodes(nodes, list(wanted), inner), strict=True))
+        return [made.get(formal) for formal in body.outputs]
 
     # Values
 
@@ -369,7 +360,7 @@ class Body:
         """Add the elements of a value to the parameter store; keep the model's name if it is free."""
         place = (array.__array_interface__["data"][0], array.shape, array.strides, array.dtype)
         if place not in self._names:
-            is_named = value.tensor is not None and self._named_tensors.get(value.name) is value.tensor
+            is_named = value.tensor is not None and self.model.content.parameters.get(value.name) is value.tensor
             if is_named and value.name not in self.store:
                 self.store.add(value.name, array, source=self.model.path)
                 self._names[place] = value.name, array
@@ -406,46 +397,22 @@ class Body:
         return len(self._regions)
 
     def _invalid(
-        self, step: NamedNode, scope: Scope, inputs: Sequence[AnyValue | None], error: Exception
+        self, step: NodeDef, scope: Scope, inputs: Sequence[AnyValue | None], error: Exception
     ) -> OnnxImportError:
         """Return why a node is not valid over which a converter raised by mistake; raise if it is valid."""
-        text = inference_error(step.proto, scope.opsets.get(step.domain, 1), inputs)
+        text = inference_error(step, scope.opsets.get(step.domain, 1), inputs)
         if text is not None:
             return NodeError(f"the node is not valid: {text}")
         if isinstance(error, MirloError):
             raise error
         said = str(error) if isinstance(error, OpMistake) else f"its converter raised {describe_raised(error)}"
-        raise ConverterError(self._problem(step, inputs, NodeError(said))) from error
+        raise ConverterError(self._problem(step, scope, inputs, NodeError(said))) from error
 
-    def _problem(self, step: NamedNode, inputs: Sequence[AnyValue | None], error: Exception) -> str:
+    def _problem(self, step: NodeDef, scope: Scope, inputs: Sequence[AnyValue | None], error: Exception) -> str:
         listed = ", ".join(f"'{value.name}' {value}" if value else "none" for value in inputs)
         text = str(error).removeprefix(f"{self.model.name}: ")
-        return f"{self.model.name}: node '{step.name}' ({step.proto.op_type}): {text} [inputs: {listed or 'none'}]"
-
-
-_SHAPE_PRESERVING = frozenset({"Abs", "Cast", "CastLike", "Exp", "Identity", "Log", "Neg", "Sqrt"})
-"""Operators whose first input has the shape of the output."""
-
-
-def _declared_shapes(graph: onnx.GraphProto) -> dict[str, tuple[int, ...]]:
-    """Return the declared shapes of values, and those that follow from them."""
-    found: dict[str, tuple[int, ...]] = {}
-    for value in (*graph.value_info, *graph.output):
-        kind = value.type.tensor_type
-        if value.type.HasField("tensor_type") and kind.HasField("shape"):
-            dims = kind.shape.dim
-            if all(dim.HasField("dim_value") for dim in dims):
-                found[value.name] = tuple(dim.dim_value for dim in dims)
-    for node in reversed(graph.node):
-        if (
-            node.op_type in _SHAPE_PRESERVING
-            and not node.domain
-            and node.input
-            and node.output
-            and node.output[0] in found
-        ):
-            found.setdefault(node.input[0], found[node.output[0]])
-    return found
+        name = f"{scope.prefix}{step.name}"
+        return f"{self.model.name}: node '{name}' ({step.operator}): {text} [inputs: {listed or 'none'}]"
 
 
 def _as_value(name: str, result: Output) -> AnyValue | None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import TensorType
@@ -13,17 +12,15 @@ from mirlo.frontends.onnx import model as models
 from mirlo.frontends.onnx.body import Observer
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.errors import OnnxImportError, by_domain, domain_name, what_is_supported
-from mirlo.frontends.onnx.graph import NamedNode
+from mirlo.frontends.onnx.graph import ModelDef, NodeDef
 from mirlo.frontends.onnx.importer import build_main, new_module
 from mirlo.frontends.onnx.inputs import Shapes
 from mirlo.frontends.onnx.registry import CONVERTERS, load_converters
 from mirlo.frontends.onnx.scope import Scope
 from mirlo.frontends.onnx.support import unsupported_nodes
+from mirlo.frontends.onnx.validity import inferred_values
 from mirlo.frontends.onnx.values import AnyValue, TensorValue
 from mirlo.runtime.params import ParameterStore
-
-if TYPE_CHECKING:
-    import onnx
 
 SUPPORTED, UNSUPPORTED, REFUSED, UNKNOWN, UNUSED = "supported", "unsupported", "refused", "unknown", "unused"
 STATES = {
@@ -76,7 +73,7 @@ def check_model(model: models.Source, *, shapes: Shapes | None = None) -> ModelC
     """Import as much of a model as possible; nodes after a failing one are checked too."""
     load_converters()
     loaded = models.load(model)
-    watch = _Watch(_declared_types(loaded.proto))
+    watch = _Watch(_declared_types(loaded.content))
     known = by_domain(CONVERTERS.operators())
     watch.unsupported = {
         item.node: what_is_supported(item.domain, item.operator, item.supported_since, known)
@@ -89,15 +86,11 @@ def check_model(model: models.Source, *, shapes: Shapes | None = None) -> ModelC
         except OnnxImportError as error:
             # The problems of nodes are reported with them.
             problem = None if watch.failed_nodes() else str(error)
-    nodes = [watch.report(step, loaded.opsets()) for step in _top_steps(loaded.proto)]
+    nodes = [watch.report(node, loaded.content.opsets) for node in loaded.content.graph.nodes]
     check = ModelCheck(loaded.name, nodes, problem)
     if check.is_clean:
         check.module, check.params = module, params
     return check
-
-
-def _top_steps(proto: onnx.ModelProto) -> list[NamedNode]:
-    return [NamedNode(node, node.name or f"{node.op_type}_{i}", i) for i, node in enumerate(proto.graph.node)]
 
 
 @dataclass
@@ -112,30 +105,30 @@ class _Watch(Observer):
     inner: list[tuple[str, str]] = field(default_factory=list)
     """Problems of nodes in function bodies and subgraphs, by the name of the outer node."""
 
-    def imported(self, step: NamedNode, scope: Scope) -> None:
+    def imported(self, step: NodeDef, scope: Scope) -> None:
         if _is_top(scope):
             self.done.add(step.index)
 
-    def failed(self, step: NamedNode, scope: Scope, problem: str) -> Sequence[AnyValue | None]:
+    def failed(self, step: NodeDef, scope: Scope, problem: str) -> Sequence[AnyValue | None]:
         if not _is_top(scope):
-            self.inner.append((step.name, problem))
+            self.inner.append((f"{scope.prefix}{step.name}", problem))
             return super().failed(step, scope, problem)
         self.problems[step.index] = problem
         return self._stand_ins(step)
 
-    def skipped(self, step: NamedNode, scope: Scope) -> Sequence[AnyValue | None]:
+    def skipped(self, step: NodeDef, scope: Scope) -> Sequence[AnyValue | None]:
         if not _is_top(scope):
             return super().skipped(step, scope)
         inside = [f"'{name}' in it: {text}" for name, text in self.inner if name.startswith(f"{step.name}/")]
         if inside:
             self.problems[step.index] = "; ".join(inside)
         else:
-            missing = [name for name in step.proto.input if name and scope.find(name) is None]
+            missing = [name for name in step.inputs if name and scope.find(name) is None]
             self.skipped_nodes[step.index] = ", ".join(f"'{name}'" for name in missing)
         return self._stand_ins(step)
 
-    def _stand_ins(self, step: NamedNode) -> list[AnyValue | None]:
-        return [self._stand_in(name) for name in step.proto.output]
+    def _stand_ins(self, step: NodeDef) -> list[AnyValue | None]:
+        return [self._stand_in(name) for name in step.outputs]
 
     def _stand_in(self, name: str) -> TensorValue | None:
         found = self.types.get(name)
@@ -147,7 +140,7 @@ class _Watch(Observer):
     def failed_nodes(self) -> bool:
         return bool(self.problems or self.skipped_nodes)
 
-    def report(self, step: NamedNode, opsets: dict[str, int]) -> NodeCheck:
+    def report(self, step: NodeDef, opsets: Mapping[str, int]) -> NodeCheck:
         inside = [text for name, text in self.unsupported.items() if name.startswith(f"{step.name}/")]
         if step.name in self.unsupported:
             state, reason = UNSUPPORTED, self.unsupported[step.name]
@@ -157,33 +150,23 @@ class _Watch(Observer):
             state, reason = UNKNOWN, f"depends on {self.skipped_nodes[step.index]}"
         else:
             state, reason = (SUPPORTED if step.index in self.done else UNUSED), ""
-        return NodeCheck(
-            step.name, step.proto.op_type, domain_name(step.domain), opsets.get(step.domain, 0), state, reason
-        )
+        return NodeCheck(step.name, step.operator, domain_name(step.domain), opsets.get(step.domain, 0), state, reason)
 
 
 def _is_top(scope: Scope) -> bool:
     return scope.parent is None and not scope.depth
 
 
-def _declared_types(proto: onnx.ModelProto) -> dict[str, TensorType]:
+def _declared_types(model: ModelDef) -> dict[str, TensorType]:
     """Return the static types of values that the model declares or ONNX's inference finds."""
-    import onnx
-
-    try:
-        inferred = onnx.shape_inference.infer_shapes(proto)
-    except Exception:
-        # If ONNX's inference cannot read a model, types are unknown; its problems are reported elsewhere.
-        inferred = proto
     found = {}
-    for value in (*inferred.graph.value_info, *inferred.graph.output):
-        tensor = value.type.tensor_type
-        dims = tensor.shape.dim
-        if not tensor.elem_type or not tensor.HasField("shape") or not all(dim.HasField("dim_value") for dim in dims):
+    for value in inferred_values(model):
+        dims = value.type.static_dims
+        if not value.type.code or dims is None:
             continue
         try:
-            element = onnx_dtype(tensor.elem_type, value.name)
+            element = onnx_dtype(value.type.code, value.name)
         except OnnxImportError:
             continue
-        found[value.name] = TensorType(tuple(dim.dim_value for dim in dims), element.dtype)
+        found[value.name] = TensorType(dims, element.dtype)
     return found

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.onnx.dtypes import onnx_code
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.values import AnyValue, TensorValue
-
-if TYPE_CHECKING:
-    import onnx
+from mirlo.frontends.onnx.graph import FunctionDef, NodeDef, node_of, tensor_of
+from mirlo.frontends.onnx.values import AnyValue, TensorValue, dtype_of_array
 
 MICROSOFT = "com.microsoft"
 OPSET = 21
@@ -30,12 +28,10 @@ NEEDS = {"linear": (), "gated": ("decay",), "delta": ("beta",), "gated_delta": (
 class _Function:
     """A function body under construction."""
 
-    def __init__(
-        self, name: str, proto: onnx.NodeProto, inputs: Sequence[AnyValue | None], names: Sequence[str]
-    ) -> None:
+    def __init__(self, name: str, node: NodeDef, inputs: Sequence[AnyValue | None], names: Sequence[str]) -> None:
         self.name = name
-        self.nodes: list[onnx.NodeProto] = []
-        self._attributes = {attribute.name: attribute for attribute in proto.attribute}
+        self.nodes: list[NodeDef] = []
+        self._attributes = {attribute.name: attribute.value for attribute in node.attributes}
         self._types = {
             name: value.type for name, value in zip(names, inputs, strict=False) if isinstance(value, TensorValue)
         }
@@ -50,11 +46,12 @@ class _Function:
         return self._types[name]
 
     def text(self, name: str, default: str) -> str:
-        return self._attributes[name].s.decode("utf-8", "replace") if name in self._attributes else default
+        found = self._attributes.get(name)
+        return found.decode("utf-8", "replace") if isinstance(found, bytes) else default
 
     def number(self, name: str, default: float) -> float:
         found = self._attributes.get(name)
-        return default if found is None else (found.f if found.type == found.FLOAT else float(found.i))
+        return float(found) if isinstance(found, (int, float)) else default
 
     def sizes(self, name: str, count: int) -> list[int]:
         """Return the last dims of an input, which must be known."""
@@ -66,41 +63,34 @@ class _Function:
 
     def add(self, operator: str, *inputs: str, domain: str = "", outputs: int = 1, **attributes: object) -> str:
         """Add a node; return the name of its first output, which the others follow with numbers."""
-        from onnx import helper
-
-        name = f"_{len(self.nodes)}"
+        index = len(self.nodes)
+        name = f"_{index}"
         names = [name, *(f"{name}.{i}" for i in range(1, outputs))]
-        self.nodes.append(helper.make_node(operator, inputs, names, domain=domain, **attributes))
+        self.nodes.append(node_of(operator, inputs, names, domain=domain, index=index, **attributes))
         return name
 
     def constant(self, value: object, dtype: type = np.int64) -> str:
-        from onnx import numpy_helper
-
-        return self.add("Constant", value=numpy_helper.from_array(np.asarray(value, dtype)))
+        array: np.ndarray = np.asarray(value, dtype)
+        return self.add("Constant", value=tensor_of(array, onnx_code(dtype_of_array(array))))
 
     def rename(self, value: str, output: str) -> None:
         """Let a value be an output."""
-        from onnx import helper
+        self.nodes.append(node_of("Identity", [value], [output], index=len(self.nodes)))
 
-        self.nodes.append(helper.make_node("Identity", [value], [output]))
-
-    def finish(self, inputs: Sequence[str], outputs: Sequence[str]) -> onnx.FunctionProto:
-        from onnx import helper
-
-        opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(MICROSOFT, 1)]
-        attributes = list(self._attributes)
-        made: onnx.FunctionProto = helper.make_function(
-            "mirlo", self.name, inputs, outputs, self.nodes, opsets, attributes
+    def finish(self, inputs: Sequence[str], outputs: Sequence[str]) -> FunctionDef:
+        opsets = {"": OPSET, MICROSOFT: 1}
+        attributes = frozenset(self._attributes)
+        return FunctionDef(
+            self.name, "mirlo", "", tuple(inputs), tuple(outputs), tuple(self.nodes), attributes, opsets=opsets
         )
-        return made
 
 
-def gated_delta_net(proto: onnx.NodeProto, inputs: Sequence[AnyValue | None]) -> onnx.FunctionProto:
+def gated_delta_net(node: NodeDef, inputs: Sequence[AnyValue | None]) -> FunctionDef:
     """Return `GatedDeltaNet` as gates and norms before `LinearAttention`, all in f32.
 
     Heads of queries and keys are repeated for the heads of values, and the state is transposed.
     """
-    made = _Function("GatedDeltaNet", proto, inputs, GATED_DELTA_NET)
+    made = _Function("GatedDeltaNet", node, inputs, GATED_DELTA_NET)
     rule = made.text("update_rule", "gated_delta")
     if rule not in NEEDS:
         raise NodeError(f"attribute 'update_rule' must be one of {', '.join(NEEDS)}, got '{rule}'")
@@ -207,7 +197,7 @@ def _gate(made: _Function, name: str) -> str:
     return made.add("Neg", made.add("Mul", made.add("Exp", "a_log"), soft))
 
 
-COMPOSED: dict[tuple[str, str], Callable[[onnx.NodeProto, Sequence[AnyValue | None]], onnx.FunctionProto]] = {
+COMPOSED: dict[tuple[str, str], Callable[[NodeDef, Sequence[AnyValue | None]], FunctionDef]] = {
     (MICROSOFT, "GatedDeltaNet"): gated_delta_net
 }
 """The makers of function bodies, by domain and operator."""

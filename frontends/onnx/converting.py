@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import CONVERTERS
@@ -13,28 +13,23 @@ class NotSupported(Exception):
     """No converter accepts the node; its function body may."""
 
 
-def converted(node: Callable[[], Node], domain: str) -> Sequence[Output]:
+def converted(node: Node, domain: str) -> Sequence[Output]:
     """Return the outputs of a node by the first converter that accepts it."""
-    made = node()
-    complaint = f"{made.operator} is not supported with these attributes and inputs"
-    for converter in CONVERTERS.find(domain, made.operator, made.opset):
-        made = node()
-        results = converter(made)
+    complaint = f"{node.operator} is not supported with these attributes and inputs"
+    for converter in CONVERTERS.find(domain, node.operator, node.opset):
+        node = node.fresh()
+        results = converter(node)
         if results is NotImplemented:
             continue
         results = results if isinstance(results, (tuple, list)) else (results,)
-        unread = _unread(made, len(results))
+        unread = node.unread() or _unmade(node, len(results))
         if unread is None:
             return results
         complaint = f"{unread} is not supported"
     raise NotSupported(complaint)
 
 
-def _unread(node: Node, results: int) -> str | None:
-    """Return what a converter did not read, or did not make, of a node."""
-    if node.attr.unread():
-        return f"attribute '{node.attr.unread()[0]}'"
-    if node.unread_inputs():
-        return f"input '{node.input_name(node.unread_inputs()[0])}'"
+def _unmade(node: Node, results: int) -> str | None:
+    """Return an output that a converter did not make; None if there is none."""
     missing = [i for i in range(results, len(node.outputs)) if node.has_output(i)]
     return f"output #{missing[0]} ('{node.outputs[missing[0]]}')" if missing else None

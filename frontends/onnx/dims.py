@@ -16,7 +16,7 @@ def shapes_with_dims(
 ) -> dict[str, Sequence[int | str]]:
     """Return input shapes in which these dims have these sizes, in addition to `shapes`."""
     loaded = models.load(model)
-    inputs = graph_inputs(loaded.proto.graph, shapes)
+    inputs = graph_inputs(loaded.content.graph, shapes)
     declared = _tensors(input_types(inputs, None, loaded.name))
     known = sorted({name for kind in declared.values() for dim in kind.shape for name in D.symbols_of(dim)})
     sizes: dict[str, D.Dim] = {}

@@ -50,6 +50,8 @@ _TABLE = {
     int(code): OnnxDType(int(code), name, DTYPES[dtype], field)
     for code, name, dtype, field in (line.split() for line in _ROWS.strip().splitlines())
 }
+FIELDS = {code: row.field for code, row in _TABLE.items()}
+"""The field for the values of each element type."""
 _CODES = {row.dtype.name: row.code for row in _TABLE.values()}
 _WITHOUT_DTYPE = {0: "UNDEFINED", 8: "STRING", 14: "COMPLEX64", 15: "COMPLEX128"}
 

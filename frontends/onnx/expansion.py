@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
 from mirlo.frontends.onnx import functions
 from mirlo.frontends.onnx.errors import NodeError, OnnxImportError
-from mirlo.frontends.onnx.graph import NamedNode
+from mirlo.frontends.onnx.graph import FLOATS, AttributeDef, FunctionDef, GraphDef, NodeDef
 from mirlo.frontends.onnx.model import LoadedModel
 from mirlo.runtime.kinds import Kind
-
-if TYPE_CHECKING:
-    import onnx
 
 Key = tuple[str, str, str]
 
@@ -24,49 +20,55 @@ class TooManyIterations(Exception):
 class Expansion:
     """The nodes that an import has copied so far."""
 
-    def __init__(self, model: LoadedModel) -> None:
-        self.model = model
+    def __init__(self, defined: Mapping[Key, FunctionDef]) -> None:
+        self.defined = defined
+        """The model's own functions."""
         self.nodes = 0
         """Imported nodes of functions, branches and loop iterations."""
         self.unrolling = 0
         """Number of loops being unrolled, each inside of the previous one."""
-        self.declined: dict[int, onnx.GraphProto] = {}
-        """Loop bodies that must not be unrolled, by identity: when an outer loop is imported again with less known,
+        self.declined: set[GraphDef] = set()
+        """Loop bodies that must not be unrolled: when an outer loop is imported again with less known,
         they are not tried again."""
-        self.carried: dict[int, tuple[onnx.GraphProto, list[Kind]]] = {}
-        """What bodies of loops carry, by their identity: an inner loop is imported again with the outer one, and
+        self.carried: dict[GraphDef, list[Kind]] = {}
+        """What bodies of loops carry: an inner loop is imported again with the outer one, and
         need not find out again what changes its sizes."""
-        self._instances: dict[tuple[object, ...], tuple[onnx.FunctionProto, list[onnx.NodeProto]]] = {}
-        """The nodes of functions called in the same way before, with the function."""
+        self._instances: dict[tuple[object, ...], tuple[NodeDef, ...]] = {}
+        """The nodes of functions called in the same way before."""
 
-    def count(self, caller: NamedNode) -> None:
-        """Count a node inside of the function, loop or branch `caller`."""
+    def count(self, operator: str, name: str) -> None:
+        """Count a node inside of a function, loop or branch: a node of this name."""
         self.nodes += 1
         if self.nodes > functions.EXPANDED_NODES:
             raise NodeError(
-                f"'{caller.proto.op_type}' (node '{caller.name}') and the functions and loops around it come to more "
+                f"'{operator}' (node '{name}') and the functions and loops around it come to more "
                 f"than {functions.EXPANDED_NODES} nodes: functions that call each other several times, and loops with "
                 "a known trip count, are copied at each place"
             )
 
-    def instance(self, body: onnx.FunctionProto, step: NamedNode, present: tuple[bool, ...]) -> list[onnx.NodeProto]:
+    def instance(self, body: FunctionDef, call: NodeDef, present: tuple[bool, ...]) -> tuple[NodeDef, ...]:
         """Return the nodes of a function; equal calls share those of the model, so that their loops are the same."""
-        call = step.proto
-        if functions.local(self.model, step.domain, call.op_type, call.overload) is not body:
+        if self.defined.get(body.key) is not body:
             return functions.instantiate(body, call, present)
-        key = (id(body), present, tuple(attribute.SerializeToString() for attribute in call.attribute))
+        key = (body, present, *map(_key, call.attributes))
         if key not in self._instances:
-            self._instances[key] = (body, functions.instantiate(body, call, present))
-        return self._instances[key][1]
+            self._instances[key] = functions.instantiate(body, call, present)
+        return self._instances[key]
+
+
+def _key(attribute: AttributeDef) -> tuple[object, ...]:
+    """Return what equal attributes have in common; -0.0 is not 0.0."""
+    value = attribute.value
+    is_number = isinstance(value, float) or attribute.kind == FLOATS
+    return attribute.name, attribute.kind, repr(value) if is_number else value
 
 
 def require_expandable(model: LoadedModel) -> None:
     """Refuse a model whose functions, copied at each call, have too many nodes to compile."""
-    if not model.functions:
-        return
     sizes: dict[Key, int] = {}
-    total = _size(model, model.proto.graph.node, sizes, 0)
-    if total - len(model.proto.graph.node) <= functions.EXPANDED_NODES:
+    nodes = model.content.graph.nodes
+    total = _size(model.content.functions, nodes, sizes, 0)
+    if total - len(nodes) <= functions.EXPANDED_NODES:
         return
     key = min((key for key, size in sizes.items() if size > functions.EXPANDED_NODES // 2), key=sizes.__getitem__,
               default=max(sizes, key=sizes.__getitem__))  # fmt: skip
@@ -77,19 +79,18 @@ def require_expandable(model: LoadedModel) -> None:
     )
 
 
-def _size(model: LoadedModel, nodes: Sequence[onnx.NodeProto], sizes: dict[Key, int], depth: int) -> int:
+def _size(defined: Mapping[Key, FunctionDef], nodes: Sequence[NodeDef], sizes: dict[Key, int], depth: int) -> int:
     """Return the nodes of a graph or body, with those of the functions that they call."""
     total = 0
     for node in nodes:
         total += 1
-        key = ("" if node.domain == "ai.onnx" else node.domain, node.op_type, node.overload)
-        body = model.functions.get(key)
+        key = (node.domain, node.operator, node.overload)
+        body = defined.get(key)
         if body is not None and depth <= functions.EXPANSION_DEPTH:  # deeper ones are refused when they are imported
             if key not in sizes:
                 sizes[key] = 0  # recursive functions are refused as well
-                sizes[key] = _size(model, body.node, sizes, depth + 1)
+                sizes[key] = _size(defined, body.nodes, sizes, depth + 1)
             total += sizes[key]
-        for attribute in node.attribute:
-            for graph in [attribute.g] if attribute.HasField("g") else attribute.graphs:
-                total += _size(model, graph.node, sizes, depth)
+        for graph in node.graphs:
+            total += _size(defined, graph.nodes, sizes, depth)
     return total

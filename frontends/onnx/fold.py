@@ -39,7 +39,7 @@ def fold(node: Node, compute: Callable[[], ir.Value]) -> list[TensorValue] | Non
         # Not foldable, or invalid: the converter makes the operation, or reports the error.
         return None
     arrays = results if isinstance(results, list) else [results]
-    if node.attr.unread() or node.unread_inputs() or sum(array.size for array in arrays) > FOLD_ELEMENTS:
+    if node.unread() is not None or sum(array.size for array in arrays) > FOLD_ELEMENTS:
         return None
     if len(arrays) > 1 and any(array.dtype == object for array in arrays):
         return None

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING
 
 from mirlo.frontends.onnx import schema
 from mirlo.frontends.onnx.composed import COMPOSED
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.kinds import type_proto
-from mirlo.frontends.onnx.model import LoadedModel, opsets_of
+from mirlo.frontends.onnx.graph import AttributeDef, FunctionDef, GraphDef, NodeDef
+from mirlo.frontends.onnx.reading import read_function
 from mirlo.frontends.onnx.values import AnyValue
+from mirlo.frontends.onnx.writing import node_message, type_message
 
 if TYPE_CHECKING:
     import onnx
@@ -27,57 +30,72 @@ ADOPTED = {("com.microsoft", "LinearAttention"): (27, ("state_window",))}
 default value means what ONNX's operator does; their converters refuse other values."""
 
 
-def local(model: LoadedModel, domain: str, operator: str, overload: str) -> onnx.FunctionProto | None:
-    """Return the model's own function for an operator, or None."""
-    return model.functions.get((domain, operator, overload))
-
-
-def of_schema(
-    node: onnx.NodeProto, domain: str, version: int, inputs: Sequence[AnyValue | None]
-) -> onnx.FunctionProto | None:
+def of_schema(node: NodeDef, version: int, inputs: Sequence[AnyValue | None]) -> FunctionDef | None:
     """Return the function body of a node with known input types, which ONNX or `composed.py` defines, or None."""
-    import onnx
-
-    composed = COMPOSED.get((domain, node.op_type))
+    composed = COMPOSED.get((node.domain, node.operator))
     if composed is not None:
         return composed(node, inputs)
-    since, lacking = ADOPTED.get((domain, node.op_type), (0, ()))
+    domain = node.domain
+    since, lacking = ADOPTED.get((domain, node.operator), (0, ()))
     if since:
         domain, version = "", since
-    found = schema.schema_of(domain, node.op_type, version)
+    found = schema.schema_of(domain, node.operator, version)
     if found is None:
         return None
-    if found.has_context_dependent_function:
-        kinds = [_type_bytes(value) for value in inputs]
-        body = None
-        for older in _versions(version, found.context_dependent_function_opset_versions):
-            try:
-                data = found.get_context_dependent_function_with_opset_version(older, node.SerializeToString(), kinds)
-            except (ValueError, RuntimeError) as error:
-                raise NodeError(f"ONNX gives no function body for these inputs: {error}") from None
-            if data:
-                body = _of_version(onnx.FunctionProto.FromString(data), domain, older)
-                break
-    else:
-        body = static_body(found, version)
-    if body is not None:
-        defaults = (attribute.default_value for attribute in found.attributes.values())
-        body.attribute_proto.extend(default for default in defaults if default.name)
-        body.attribute.extend(lacking)
-    return body
+    body = (
+        _body_for(found, node, version, inputs) if found.has_context_dependent_function else static_body(found, version)
+    )
+    if body is None:
+        return None
+    given = {each.name: each for each in body.defaults}
+    given.update({each.name: each for each in _defaults(found)})
+    attributes = body.attributes.union(given, lacking)
+    return replace(body, defaults=tuple(given.values()), attributes=attributes)
 
 
-def static_body(found: onnx.defs.OpSchema, version: int) -> onnx.FunctionProto | None:
-    """Return the function body of a schema that has one for all types, or None."""
+def _defaults(found: onnx.defs.OpSchema) -> tuple[AttributeDef, ...]:
+    """Return the attributes of an operator that have a default value."""
     import onnx
 
-    if not found.has_function:
-        return None
+    declared = (attribute.default_value for attribute in found.attributes.values())
+    holder = onnx.FunctionProto(attribute_proto=[default for default in declared if default.name])
+    return read_function(holder).defaults
+
+
+def _body_for(
+    found: onnx.defs.OpSchema, node: NodeDef, version: int, inputs: Sequence[AnyValue | None]
+) -> FunctionDef | None:
+    """Return the function body that ONNX makes for a node with inputs of these types, or None."""
+    import onnx
+
+    kinds = [b"" if value is None else type_message(value.kind).SerializeToString() for value in inputs]
+    message = node_message(node).SerializeToString()
+    for older in _versions(version, found.context_dependent_function_opset_versions):
+        try:
+            data = found.get_context_dependent_function_with_opset_version(older, message, kinds)
+        except (ValueError, RuntimeError) as error:
+            raise NodeError(f"ONNX gives no function body for these inputs: {error}") from None
+        if data:
+            return _of_version(read_function(onnx.FunctionProto.FromString(data)), found.domain, older)
+    return None
+
+
+def static_body(found: onnx.defs.OpSchema, version: int) -> FunctionDef | None:
+    """Return the function body of a schema that has one for all types, or None."""
+    return _static_body(found.domain, found.name, version) if found.has_function else None
+
+
+@cache
+def _static_body(domain: str, operator: str, version: int) -> FunctionDef | None:
+    import onnx
+
+    found = schema.schema_of(domain, operator, version)
+    assert found is not None
     for older in _versions(version, found.function_opset_versions):
         body = found.get_function_with_opset_version(older)
         if body:
             proto = onnx.FunctionProto.FromString(body) if isinstance(body, bytes) else body
-            return _of_version(proto, found.domain, older)
+            return _of_version(read_function(proto), domain, older)
     return None
 
 
@@ -86,57 +104,48 @@ def _versions(version: int, written: Sequence[int]) -> list[int]:
     return [version, *sorted((each for each in written if each < version), reverse=True)]
 
 
-def _of_version(body: onnx.FunctionProto, domain: str, version: int) -> onnx.FunctionProto:
+def _of_version(body: FunctionDef, domain: str, version: int) -> FunctionDef:
     """Return a body of a schema whose nodes are those of an opset version; other domains count their own."""
-    if not domain and not any(opset.domain == "" for opset in body.opset_import):
-        body.opset_import.add(domain="", version=version)
-    return body
+    return body if domain or "" in body.opsets else replace(body, opsets={**body.opsets, "": version})
 
 
-def _type_bytes(value: AnyValue | None) -> bytes:
-    if value is None:
-        return b""
-    return type_proto(value.kind).SerializeToString()
-
-
-def opsets(body: onnx.FunctionProto, outer: Mapping[str, int]) -> dict[str, int]:
+def opsets(body: FunctionDef, outer: Mapping[str, int]) -> dict[str, int]:
     """Return the opsets of a function's nodes: its own imports, completed by the caller's."""
-    return {**outer, **opsets_of(body.opset_import)}
+    return {**outer, **body.opsets}
 
 
-def instantiate(body: onnx.FunctionProto, call: onnx.NodeProto, present: Sequence[bool]) -> list[onnx.NodeProto]:
+def instantiate(body: FunctionDef, call: NodeDef, present: Sequence[bool]) -> tuple[NodeDef, ...]:
     """Return the nodes of a function, with the attributes of the call and without its missing inputs.
 
     An attribute that the call omits is omitted where the function passes it on: the operator there has a default.
     """
-    values = {attribute.name: attribute for attribute in body.attribute_proto}
-    values.update({attribute.name: attribute for attribute in call.attribute})
-    known = set(body.attribute) | {attribute.name for attribute in body.attribute_proto}
-    for attribute in call.attribute:
-        if attribute.name not in known:
+    values = {attribute.name: attribute for attribute in body.defaults}
+    values.update({attribute.name: attribute for attribute in call.attributes})
+    for attribute in call.attributes:
+        if attribute.name not in body.attributes:
             raise NodeError(f"function '{body.name}' has no attribute '{attribute.name}'")
-    absent = {name for name, there in zip(body.input, present, strict=True) if not there}
-    return [_instance(node, values, absent) for node in body.node]
+    absent = {name for name, there in zip(body.inputs, present, strict=True) if not there}
+    return tuple(_instance(node, values, absent) for node in body.nodes)
 
 
-def _instance(node: onnx.NodeProto, values: Mapping[str, onnx.AttributeProto], absent: set[str]) -> onnx.NodeProto:
-    made = type(node)()
-    made.CopyFrom(node)
-    for i, name in enumerate(made.input):
-        if name in absent:
-            made.input[i] = ""
-    del made.attribute[:]
-    for attribute in node.attribute:
-        source = attribute
-        if attribute.ref_attr_name:
-            source = values.get(attribute.ref_attr_name)
-            if source is None:
-                continue
-        copy = made.attribute.add()
-        copy.CopyFrom(source)
-        copy.name = attribute.name
-        for graph in [copy.g] if copy.HasField("g") else list(copy.graphs):
-            instances = [_instance(inner, values, absent) for inner in graph.node]
-            del graph.node[:]
-            graph.node.extend(instances)
-    return made
+def _instance(node: NodeDef, values: Mapping[str, AttributeDef], absent: set[str]) -> NodeDef:
+    """Return a node of a body for one call; graphs in it are copies, so that each call has its own."""
+    attributes = []
+    for attribute in node.attributes:
+        source: AttributeDef | None = attribute
+        if attribute.reference:
+            source = values.get(attribute.reference)
+        if source is None:
+            continue
+        value = source.value
+        if isinstance(value, GraphDef):
+            value = _instance_of_graph(value, values, absent)
+        elif source.graphs:
+            value = tuple(_instance_of_graph(graph, values, absent) for graph in source.graphs)
+        attributes.append(AttributeDef(attribute.name, source.kind, value))
+    inputs = tuple("" if name in absent else name for name in node.inputs)
+    return replace(node, inputs=inputs, attributes=tuple(attributes))
+
+
+def _instance_of_graph(graph: GraphDef, values: Mapping[str, AttributeDef], absent: set[str]) -> GraphDef:
+    return replace(graph, nodes=tuple(_instance(node, values, absent) for node in graph.nodes))

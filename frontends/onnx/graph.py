@@ -1,150 +1,246 @@
-"""Topological order of the nodes of a graph; invalid graphs are refused."""
+"""The graph of a model as it is imported: immutable, typed, and without protobuf behind it.
+
+`reading.py` makes it from the messages of a file and checks it on the way; the converters read it. Objects are compared
+by identity, so that they can be keys of caches.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeAlias
 
-from mirlo.frontends.onnx.errors import OnnxImportError, list_names, nearest
+import numpy as np
 
-if TYPE_CHECKING:
-    import onnx
+# AttributeProto.AttributeType
+FLOAT, INT, STRING, TENSOR, GRAPH = 1, 2, 3, 4, 5
+FLOATS, INTS, STRINGS, TENSORS, GRAPHS = 6, 7, 8, 9, 10
+SPARSE_TENSOR, SPARSE_TENSORS, TYPE, TYPES = 11, 12, 13, 14
 
-_GRAPH, _GRAPHS = 5, 10
+STRING_CODE = 8
+"""TensorProto.DataType: STRING."""
 
 
-@dataclass(frozen=True)
-class NamedNode:
-    """A node, with its name in messages."""
+@dataclass(frozen=True, slots=True)
+class TypeDef:
+    """The declared type of a value."""
 
-    proto: onnx.NodeProto
-    name: str
-    index: int
+    case: str = ""
+    """`tensor`, `sequence`, `optional`, `map`, `sparse tensor`, `opaque`; empty if nothing is declared."""
+    code: int = 0
+    """The element type of a tensor, TensorProto.DataType."""
+    dims: tuple[int | str | None, ...] | None = None
+    """The dims of a tensor: numbers, names, None for dims without either; None for an unknown rank."""
+    key: int = 0
+    """The type of the keys of a map, TensorProto.DataType."""
+    element: TypeDef | None = None
+    """The type of the elements of a sequence, an optional, or a map."""
 
     @property
-    def domain(self) -> str:
-        return "" if self.proto.domain == "ai.onnx" else self.proto.domain
+    def static_dims(self) -> tuple[int, ...] | None:
+        """Return the dims of a tensor if all of them are numbers."""
+        if self.case != "tensor" or self.dims is None:
+            return None
+        found = tuple(dim for dim in self.dims if isinstance(dim, int))
+        return found if len(found) == len(self.dims) else None
 
 
-def steps(
-    nodes: Sequence[onnx.NodeProto],
-    own: Iterable[str],
-    outer: Iterable[str],
-    wanted: Sequence[str],
-    model: str,
-    prefix: str = "",
-) -> list[NamedNode]:
-    """Return the nodes that the wanted values need, in topological order.
+@dataclass(frozen=True, slots=True)
+class ValueDef:
+    """An input, output or other value, and its declared type."""
 
-    `own` are the names of the graph's inputs and initializers, `outer` those of the enclosing graphs.
-    """
-    defined = set(own)
-    made = [
-        NamedNode(node, prefix + (node.name or f"{node.op_type}_{index}"), index) for index, node in enumerate(nodes)
-    ]
-    producer: dict[str, int] = {}
-    for step in made:
-        for output in step.proto.output:
-            if output in producer or output in defined:
-                other = f"node '{made[producer[output]].name}'" if output in producer else "an input or initializer"
-                raise OnnxImportError(
-                    f"{model}: the name '{output}' is defined twice: by node '{step.name}' ({step.proto.op_type}) "
-                    f"and by {other}; names of values must be unique"
-                )
-            if output:
-                producer[output] = step.index
-    before = defined.union(outer).difference(producer)  # what this graph makes hides names of the graphs around it
-    for name in wanted:
-        if name not in producer and name not in before:
-            raise OnnxImportError(f"{model}: output '{name}' is made by no node: {nearest(name, [*producer, *before])}")
-    return _ordered(made, producer, before, wanted, model)
+    name: str
+    type: TypeDef
 
 
-def _ordered(
-    made: list[NamedNode], producer: dict[str, int], before: set[str], wanted: Sequence[str], model: str
-) -> list[NamedNode]:
-    """Order nodes depth-first from the wanted values.
+@dataclass(frozen=True, slots=True, eq=False)
+class TensorDef:
+    """A tensor of the file: where its elements are."""
 
-    There is no recursion: a graph may be tens of thousands of nodes deep.
-    """
-    done: set[int] = set()
-    open_nodes: dict[int, Iterator[str]] = {}
-    for root in wanted:
-        stack = [producer[root]] if root in producer else []
-        while stack:
-            current = stack[-1]
-            if current in done:
-                stack.pop()
-                continue
-            reads = open_nodes.get(current)
-            if reads is None:
-                reads = open_nodes[current] = iter(read_names(made[current].proto))
-            for name in reads:
-                if name in before:
-                    continue
-                if name not in producer:
-                    raise _undefined(made[current], name, [*producer, *before], model)
-                if producer[name] in open_nodes and producer[name] not in done:
-                    raise _cycle(made, stack, producer[name], model)
-                if producer[name] not in done:
-                    stack.append(producer[name])
-                    break
-            else:
-                done.add(current)
-                stack.pop()
-    order = sorted(done)
-    position = {index: at for at, index in enumerate(order)}
-    if all(position.get(producer.get(n, -1), -1) < at for at, i in enumerate(order) for n in read_names(made[i].proto)):
-        return [made[i] for i in order]
-    return [made[i] for i in _sorted(order, made, producer)]
+    name: str
+    code: int
+    """TensorProto.DataType."""
+    dims: tuple[int, ...]
+    raw: memoryview | bytes | None = None
+    """The bytes of its elements: a view of the file, or a part of the message; None if they are elsewhere."""
+    numbers: np.ndarray | None = None
+    """The elements of the typed field that belongs to its type."""
+    strings: tuple[bytes, ...] = ()
+    external: Mapping[str, str] | None = None
+    """The entries that say where its external data is."""
+    is_segmented: bool = False
 
 
-def _sorted(needed: Sequence[int], made: list[NamedNode], producer: dict[str, int]) -> list[int]:
-    """Sort nodes that the file does not list in topological order, as it should."""
-    waiting = {i: {producer[n] for n in read_names(made[i].proto) if n in producer} for i in needed}
-    users: dict[int, list[int]] = {}
-    for index, sources in waiting.items():
-        for source in sources:
-            users.setdefault(source, []).append(index)
-    ready = [i for i in needed if not waiting[i]]
-    order: list[int] = []
-    for index in ready:
-        order.append(index)
-        for user in users.get(index, []):
-            waiting[user].discard(index)
-            if not waiting[user]:
-                ready.append(user)
-    return order
+@dataclass(frozen=True, slots=True, eq=False)
+class AttributeDef:
+    """An attribute of a node, or of a function's defaults."""
+
+    name: str
+    kind: int
+    """AttributeProto.AttributeType."""
+    value: AttributeValue
+    """None for kinds that no operator reads: sparse tensors, lists of types."""
+    reference: str = ""
+    """In the body of a function, the name of the function's attribute that stands here."""
+
+    @property
+    def graphs(self) -> tuple[GraphDef, ...]:
+        if isinstance(self.value, GraphDef):
+            return (self.value,)
+        return tuple(each for each in self.value if isinstance(each, GraphDef)) if self.kind == GRAPHS else ()  # type: ignore[union-attr]
 
 
-def read_names(node: onnx.NodeProto) -> list[str]:
-    """Return the names that a node reads: its inputs, and what its subgraphs capture."""
-    names = [name for name in node.input if name]
-    for attribute in node.attribute:
-        if attribute.type == _GRAPH:
-            names += captured(attribute.g)
-        elif attribute.type == _GRAPHS:
-            names += [name for graph in attribute.graphs for name in captured(graph)]
-    return names
+@dataclass(frozen=True, slots=True, eq=False)
+class NodeDef:
+    """A node: an operator applied to values by name."""
+
+    name: str
+    """Its name; without one, its operator and its place in the graph."""
+    operator: str
+    domain: str
+    """The domain of the operator; the default one is ''."""
+    overload: str
+    inputs: tuple[str, ...]
+    """Names of values; '' for an input that is left out."""
+    outputs: tuple[str, ...]
+    attributes: tuple[AttributeDef, ...]
+    index: int
+    """Its place in the graph or function."""
+
+    @property
+    def graphs(self) -> tuple[GraphDef, ...]:
+        """Return the subgraphs of the node."""
+        return tuple(graph for attribute in self.attributes for graph in attribute.graphs)
 
 
-def captured(graph: onnx.GraphProto) -> list[str]:
-    """Return the names that a graph uses but does not define."""
-    own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
-    own.update(output for node in graph.node for output in node.output)
-    reads = [name for node in graph.node for name in read_names(node)] + [value.name for value in graph.output]
-    return [name for name in reads if name not in own]
+@dataclass(frozen=True, eq=False)
+class GraphDef:
+    """A graph: the model's, or a branch or body of a node."""
+
+    name: str
+    nodes: tuple[NodeDef, ...]
+    inputs: tuple[ValueDef, ...]
+    outputs: tuple[ValueDef, ...]
+    values: tuple[ValueDef, ...] = ()
+    """Declared types of other values."""
+    initializers: tuple[TensorDef, ...] = ()
+    has_sparse_initializers: bool = False
+
+    @cached_property
+    def declared_shapes(self) -> Mapping[str, tuple[int, ...]]:
+        """Return the declared static shapes of values, and those that follow from them."""
+        found: dict[str, tuple[int, ...]] = {}
+        for value in (*self.values, *self.outputs):
+            dims = value.type.static_dims
+            if dims is not None:
+                found[value.name] = dims
+        for node in reversed(self.nodes):
+            if (
+                node.operator in _SHAPE_PRESERVING
+                and not node.domain
+                and node.inputs
+                and node.outputs
+                and node.outputs[0] in found
+            ):
+                found.setdefault(node.inputs[0], found[node.outputs[0]])
+        return found
 
 
-def _undefined(step: NamedNode, name: str, known: list[str], model: str) -> OnnxImportError:
-    return OnnxImportError(
-        f"{model}: node '{step.name}' ({step.proto.op_type}) reads '{name}', which nothing defines: "
-        f"{nearest(name, known)}"
-    )
+_SHAPE_PRESERVING = frozenset({"Abs", "Cast", "CastLike", "Exp", "Identity", "Log", "Neg", "Sqrt"})
+"""Operators whose first input has the shape of the output."""
+
+AttributeValue: TypeAlias = (
+    "float | int | bytes | TensorDef | GraphDef | TypeDef | tuple[float, ...] | tuple[bytes, ...] "
+    "| tuple[TensorDef, ...] | tuple[GraphDef, ...] | None"
+)
 
 
-def _cycle(made: list[NamedNode], stack: list[int], start: int, model: str) -> OnnxImportError:
-    loop = [made[i].name for i in stack[stack.index(start) :]]
-    loop.reverse()
-    return OnnxImportError(f"{model}: the graph has a cycle: {list_names(loop, 10)} depend on one another")
+@dataclass(frozen=True, eq=False)
+class FunctionDef:
+    """An operator that is defined by nodes."""
+
+    name: str
+    domain: str
+    overload: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    nodes: tuple[NodeDef, ...]
+    attributes: frozenset[str] = frozenset()
+    """The attributes that a call may have."""
+    defaults: tuple[AttributeDef, ...] = ()
+    """The attributes that have a default value, with it."""
+    opsets: Mapping[str, int] = field(default_factory=dict)
+    """The versions of the operator sets of its nodes, by domain."""
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.domain, self.name, self.overload
+
+
+@dataclass(frozen=True, eq=False)
+class ModelDef:
+    """A model: its graph, its functions, and the versions of the operators in them."""
+
+    graph: GraphDef
+    opsets: Mapping[str, int]
+    """The version of each imported operator set by domain; the default domain is ''."""
+    functions: Mapping[tuple[str, str, str], FunctionDef] = field(default_factory=dict)
+    """The model's own functions by domain, operator and overload."""
+    ir_version: int = 0
+    producer: str = ""
+    """The program that wrote the model, with its version."""
+
+    @cached_property
+    def parameters(self) -> Mapping[str, TensorDef]:
+        """Return the initializers and Constants of the main graph, which become parameters under their own names."""
+        return dict(self._named_tensors())
+
+    def _named_tensors(self) -> Iterator[tuple[str, TensorDef]]:
+        for tensor in self.graph.initializers:
+            yield tensor.name, tensor
+        for node in self.graph.nodes:
+            if node.operator == "Constant" and len(node.outputs) == 1:
+                for attribute in node.attributes:
+                    if attribute.name == "value" and isinstance(attribute.value, TensorDef):
+                        yield node.outputs[0], attribute.value
+
+
+def attribute_of(name: str, value: object) -> AttributeDef:
+    """Return an attribute whose kind is that of a Python value."""
+    if isinstance(value, str):
+        return AttributeDef(name, STRING, value.encode())
+    if isinstance(value, float):
+        return AttributeDef(name, FLOAT, value)
+    if isinstance(value, int):
+        return AttributeDef(name, INT, int(value))
+    if isinstance(value, TensorDef):
+        return AttributeDef(name, TENSOR, value)
+    if isinstance(value, Sequence) and value:
+        if all(isinstance(each, str) for each in value):
+            return AttributeDef(name, STRINGS, tuple(each.encode() for each in value))
+        if all(isinstance(each, int) for each in value):
+            return AttributeDef(name, INTS, tuple(int(each) for each in value))
+        if all(isinstance(each, (int, float)) for each in value):
+            return AttributeDef(name, FLOATS, tuple(float(each) for each in value))
+    raise TypeError(f"attribute '{name}' must be numbers, strings or a tensor, found {value!r}")
+
+
+def tensor_of(array: np.ndarray, code: int, name: str = "") -> TensorDef:
+    """Return a tensor with the elements of an array, of 8 bits or more each."""
+    plain = np.ascontiguousarray(array)
+    return TensorDef(name, code, array.shape, raw=plain.tobytes())
+
+
+def node_of(
+    operator: str,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+    *,
+    domain: str = "",
+    index: int = 0,
+    **attributes: object,
+) -> NodeDef:
+    """Return a node with these attributes."""
+    made = tuple(attribute_of(name, value) for name, value in attributes.items())
+    return NodeDef(f"{operator}_{index}", operator, domain, "", tuple(inputs), tuple(outputs), made, index)

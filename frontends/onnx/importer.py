@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.context import make_context
@@ -18,19 +17,16 @@ from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.equations import MAX_EQUATIONS, Solved, with_solutions
 from mirlo.frontends.onnx.errors import OnnxImportError, plural, unsupported_report
 from mirlo.frontends.onnx.expansion import require_expandable
+from mirlo.frontends.onnx.graph import STRING_CODE, ValueDef
 from mirlo.frontends.onnx.inputs import Shapes, graph_inputs, input_types
-from mirlo.frontends.onnx.kinds import STRING_CODE, join, kind_of_proto
+from mirlo.frontends.onnx.kinds import join, kind_of
 from mirlo.frontends.onnx.model import LoadedModel
-from mirlo.frontends.onnx.params import file_tensors
 from mirlo.frontends.onnx.registry import CONVERTERS, load_converters
 from mirlo.frontends.onnx.scope import Scope
 from mirlo.frontends.onnx.support import unsupported_nodes
 from mirlo.frontends.onnx.values import AnyValue, ObjectValue, TensorValue
 from mirlo.runtime.kinds import Kind
 from mirlo.runtime.params import ParameterStore
-
-if TYPE_CHECKING:
-    import onnx
 
 SHOWN_PROBLEMS = 20
 
@@ -50,7 +46,8 @@ def import_model(
     """
     load_converters()
     loaded = models.load(model)
-    require_expandable(loaded)
+    if loaded.content.functions:
+        require_expandable(loaded)
     missing = unsupported_nodes(loaded)
     if missing:
         raise OnnxImportError(unsupported_report(loaded.name, missing, CONVERTERS.operators()))
@@ -102,7 +99,7 @@ def build_main(
     function = func.FuncOp("main", (arguments, []))
     block = function.add_entry_block()
     with ir.InsertionPoint(block):
-        body = Body(model, store, dict(file_tensors(model)), trusts_declared=as_declared, observer=observer)
+        body = Body(model, store, trusts_declared=as_declared, observer=observer)
         dims = [dim for t in types.values() if isinstance(t, TensorType) for dim in t.shape]
         body.taken = set().union(*map(D.symbols_of, dims))
         if solutions is not None and len(solutions) < MAX_EQUATIONS:
@@ -110,11 +107,11 @@ def build_main(
             body.solutions = solutions
         outputs = _outputs_of(body, model, _scope_of(model, types, block))
         if as_declared:
-            for value, declared in zip(outputs, model.proto.graph.output, strict=True):
+            for value, declared in zip(outputs, model.content.graph.outputs, strict=True):
                 _check_output(value, declared, model.name)
         results = [body.any_ssa(value) for value in outputs]
         func.ReturnOp(results)
-    _describe(function, types, model.proto.graph.output, outputs, results)
+    _describe(function, types, [value.name for value in model.content.graph.outputs], outputs, results)
     return body.broadcasts.undecided(body.of_data)
 
 
@@ -122,19 +119,19 @@ def _types_of_inputs(
     model: LoadedModel, shapes: Shapes | None, solutions: Mapping[str, Dim] | None
 ) -> dict[str, TensorType | Kind]:
     """Return the types of the inputs that are no constants; a shape of None is the one that the model declares."""
-    graph = model.proto.graph
-    if graph.sparse_initializer:
+    graph = model.content.graph
+    if graph.has_sparse_initializers:
         raise OnnxImportError(f"{model.name}: sparse initializers are not supported; store these tensors dense")
     inputs = graph_inputs(graph, shapes)
     _refuse_duplicates([value.name for value in inputs], "input", model.name)
-    _refuse_duplicates([tensor.name for tensor in graph.initializer], "initializer", model.name)
+    _refuse_duplicates([tensor.name for tensor in graph.initializers], "initializer", model.name)
     types = input_types(inputs, shapes, model.name)
     return with_solutions(types, solutions) if solutions else types
 
 
 def _scope_of(model: LoadedModel, types: Mapping[str, TensorType | Kind], block: ir.Block) -> Scope:
     """Return the scope of the graph, in which the inputs are the arguments of `@main`."""
-    scope = Scope(model.opsets())
+    scope = Scope(model.content.opsets)
     for argument, (name, found) in zip(block.arguments, types.items(), strict=True):
         if isinstance(found, Kind):
             scope.define(ObjectValue(name, found, ir=argument, region=0))
@@ -146,7 +143,7 @@ def _scope_of(model: LoadedModel, types: Mapping[str, TensorType | Kind], block:
 def _outputs_of(body: Body, model: LoadedModel, scope: Scope) -> list[AnyValue]:
     """Convert the nodes of the graph; return its outputs."""
     try:
-        outputs = body.graph(model.proto.graph, scope)
+        outputs = body.graph(model.content.graph, scope)
     except Skipped:
         raise OnnxImportError(_problem_report(body.problems)) from None
     if body.problems:  # an observer replaced values that could not be made
@@ -157,7 +154,7 @@ def _outputs_of(body: Body, model: LoadedModel, scope: Scope) -> list[AnyValue]:
 def _describe(
     function: ir.OpView,
     types: Mapping[str, TensorType | Kind],
-    declared: Iterable[onnx.ValueInfoProto],
+    names: Iterable[str],
     outputs: Iterable[AnyValue],
     results: Sequence[ir.Value],
 ) -> None:
@@ -169,8 +166,8 @@ def _describe(
         facts = [_named(name, found if isinstance(found, Kind) else None) for name, found in types.items()]
         function.attributes["arg_attrs"] = ir.ArrayAttr.get(facts)
     if results:
-        made = zip(declared, outputs, results, strict=True)
-        facts = [_named(out.name, value.kind if is_object(ssa.type) else None) for out, value, ssa in made]
+        made = zip(names, outputs, results, strict=True)
+        facts = [_named(name, value.kind if is_object(ssa.type) else None) for name, value, ssa in made]
         function.attributes["res_attrs"] = ir.ArrayAttr.get(facts)
 
 
@@ -200,28 +197,21 @@ def _refuse_duplicates(names: list[str], what: str, model: str) -> None:
         seen.add(name)
 
 
-def _check_output(value: AnyValue, declared: onnx.ValueInfoProto, model: str) -> None:
+def _check_output(value: AnyValue, declared: ValueDef, model: str) -> None:
     """Check that the declared type of an output does not contradict the computed one."""
-    tensor = declared.type.tensor_type
-    case = declared.type.WhichOneof("value")
-    if case is None or (case == "tensor_type" and not tensor.elem_type):
+    tensor = declared.type
+    if not tensor.case or (tensor.case == "tensor" and not tensor.code):
         return
     what = f"{model}: output '{declared.name}'"
     if not isinstance(value, TensorValue):
-        said = kind_of_proto(declared.type, what)
+        said = kind_of(tensor, what)
         if join(said, value.kind) is None:
             raise OnnxImportError(f"{what} is declared {said}, but the nodes that compute it make it {value}")
         return
-    if case != "tensor_type" or tensor.elem_type == STRING_CODE:
-        raise OnnxImportError(
-            f"{what} is declared {kind_of_proto(declared.type, what)}, but what computes it makes {value}"
-        )
-    element = onnx_dtype(tensor.elem_type, what).dtype
-    shape = (
-        tuple(dim.dim_value if dim.HasField("dim_value") else None for dim in tensor.shape.dim)
-        if tensor.HasField("shape")
-        else None
-    )
+    if tensor.case != "tensor" or tensor.code == STRING_CODE:
+        raise OnnxImportError(f"{what} is declared {kind_of(tensor, what)}, but what computes it makes {value}")
+    element = onnx_dtype(tensor.code, what).dtype
+    shape = None if tensor.dims is None else tuple(dim if isinstance(dim, int) else None for dim in tensor.dims)
     if element is value.type.dtype and (shape is None or _agrees(shape, value.type)):
         return
     dims = "" if shape is None else "[" + ", ".join("?" if dim is None else str(dim) for dim in shape) + "]"

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.errors import OnnxImportError, nearest
-from mirlo.frontends.onnx.kinds import STRING_CODE, kind_of_proto
+from mirlo.frontends.onnx.graph import STRING_CODE, GraphDef, ValueDef
+from mirlo.frontends.onnx.kinds import kind_of
 from mirlo.runtime.kinds import Kind
-
-if TYPE_CHECKING:
-    import onnx
 
 Shapes = Mapping[str, Sequence[int | str] | None]
 """Input name to shape: numbers, or names of symbols; None for the shape that the model declares."""
@@ -24,24 +21,22 @@ MAX_DIGITS = 18
 """Digits that always fit 64 bits."""
 
 
-def graph_inputs(graph: onnx.GraphProto, shapes: Shapes | None = None) -> list[onnx.ValueInfoProto]:
+def graph_inputs(graph: GraphDef, shapes: Shapes | None = None) -> list[ValueDef]:
     """Return the inputs of the main graph.
 
     An input with a default value, an initializer of its name, is a constant unless the caller gives it a shape.
     """
-    constants = {tensor.name for tensor in graph.initializer} - set(shapes or ())
-    return [value for value in graph.input if value.name not in constants]
+    constants = {tensor.name for tensor in graph.initializers} - set(shapes or ())
+    return [value for value in graph.inputs if value.name not in constants]
 
 
-def input_types(
-    inputs: Sequence[onnx.ValueInfoProto], shapes: Shapes | None, model: str
-) -> dict[str, TensorType | Kind]:
+def input_types(inputs: Sequence[ValueDef], shapes: Shapes | None, model: str) -> dict[str, TensorType | Kind]:
     """Return the type of each input of the main graph, or its kind if it is not a numeric tensor.
 
     If the caller fixes a symbol of one input, it is fixed in the others too.
     """
     symbols = _Symbols()
-    texts = [dim.dim_param for value in inputs for dim in value.type.tensor_type.shape.dim if dim.dim_param]
+    texts = [dim for value in inputs for dim in value.type.dims or () if isinstance(dim, str)]
     for text in sorted(texts, key=lambda text: not is_dim(text)):  # names that are kept precede generated ones
         symbols.of(text)
     objects = {value.name: _object_kind(value, symbols, model) for value in inputs if _is_object(value)}
@@ -72,18 +67,16 @@ def input_types(
     return types
 
 
-def _is_object(value: onnx.ValueInfoProto) -> bool:
-    kind = value.type.WhichOneof("value")
-    return kind in ("sequence_type", "optional_type", "map_type") or (
-        kind == "tensor_type" and value.type.tensor_type.elem_type == STRING_CODE
-    )
+def _is_object(value: ValueDef) -> bool:
+    case = value.type.case
+    return case in ("sequence", "optional", "map") or (case == "tensor" and value.type.code == STRING_CODE)
 
 
-def _object_kind(value: onnx.ValueInfoProto, symbols: _Symbols, model: str) -> Kind:
-    def dim_of(dim: onnx.TensorShapeProto.Dimension) -> Dim:
-        return symbols.of(dim.dim_param) if dim.dim_param else symbols.fresh(f"{value.name}_dim")
+def _object_kind(value: ValueDef, symbols: _Symbols, model: str) -> Kind:
+    def dim_of(name: str | None) -> Dim:
+        return symbols.of(name) if name else symbols.fresh(f"{value.name}_dim")
 
-    return kind_of_proto(value.type, f"{model}: input '{value.name}'", dim_of)
+    return kind_of(value.type, f"{model}: input '{value.name}'", dim_of)
 
 
 def _bound_kind(kind: Kind, bound: Mapping[str, Dim]) -> Kind:
@@ -148,24 +141,19 @@ def identifier(text: str) -> str:
     return name if D.is_symbol_name(name) else f"d_{name}"
 
 
-def _declared(value: onnx.ValueInfoProto, symbols: _Symbols, model: str) -> TensorType:
+def _declared(value: ValueDef, symbols: _Symbols, model: str) -> TensorType:
     what = f"{model}: input '{value.name}'"
-    kind = value.type.WhichOneof("value")
-    if kind != "tensor_type":
-        found = (kind or "no type").replace("_type", "").replace("_", " ")
-        raise OnnxImportError(
-            f"{what} is not a tensor but {found}; tensors, sequences, maps and optional values are supported"
-        )
-    tensor = value.type.tensor_type
-    element = onnx_dtype(tensor.elem_type, what)
-    if not tensor.HasField("shape"):
+    if value.type.case != "tensor":
+        kind_of(value.type, what)
+    element = onnx_dtype(value.type.code, what)
+    if value.type.dims is None:
         raise OnnxImportError(f"{what} has no shape, not even a rank; export the model with shapes for its inputs")
     shape: list[Dim] = []
-    for axis, dim in enumerate(tensor.shape.dim):
-        if dim.WhichOneof("value") == "dim_value" and dim.dim_value >= 0:
-            shape.append(dim.dim_value)
-        elif dim.dim_param:
-            shape.append(symbols.of(dim.dim_param))
+    for axis, dim in enumerate(value.type.dims):
+        if isinstance(dim, int) and dim >= 0:
+            shape.append(dim)
+        elif isinstance(dim, str):
+            shape.append(symbols.of(dim))
         else:
             shape.append(symbols.fresh(f"{value.name}_dim{axis}"))
     return TensorType(tuple(shape), element.dtype)

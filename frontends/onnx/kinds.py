@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from mirlo.dialects.core.dims import UNKNOWN, Dim
 from mirlo.dialects.core.dims import parse as parse_dim
 from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.dialects.core.types import TensorType
-from mirlo.frontends.onnx.dtypes import onnx_code, onnx_dtype, onnx_type_name
+from mirlo.frontends.onnx.dtypes import onnx_dtype, onnx_type_name
 from mirlo.frontends.onnx.errors import OnnxImportError
+from mirlo.frontends.onnx.graph import STRING_CODE, TypeDef
 from mirlo.runtime.kinds import KEYS, MAP, OPTIONAL, SEQUENCE, STRING, Kind, map_of, optional_of, sequence_of
-
-if TYPE_CHECKING:
-    import onnx
-
-STRING_CODE = 8
 
 
 def tensor_kind(found: TensorType) -> Kind:
@@ -31,49 +26,45 @@ def tensor_type(kind: Kind) -> TensorType | None:
     return TensorType(dims, DTYPES[kind.name])
 
 
-def kind_of_proto(
-    proto: onnx.TypeProto, what: str, dim_of: Callable[[onnx.TensorShapeProto.Dimension], Dim] | None = None
-) -> Kind:
-    """Return the kind of a TypeProto; `dim_of` maps a Dimension that is not a number."""
-    case = proto.WhichOneof("value")
-    if case == "sequence_type":
-        return sequence_of(kind_of_proto(proto.sequence_type.elem_type, what, dim_of))
-    if case == "optional_type":
-        return optional_of(kind_of_proto(proto.optional_type.elem_type, what, dim_of))
-    if case == "map_type":
-        return _map_kind(proto.map_type, what)
-    if case != "tensor_type":
-        found = (case or "no type").replace("_type", "").replace("_", " ")
+def kind_of(declared: TypeDef, what: str, dim_of: Callable[[str | None], Dim] | None = None) -> Kind:
+    """Return the kind of a declared type; `dim_of` maps the name of a dim that is not a number."""
+    if declared.case == "sequence" and declared.element is not None:
+        return sequence_of(kind_of(declared.element, what, dim_of))
+    if declared.case == "optional" and declared.element is not None:
+        return optional_of(kind_of(declared.element, what, dim_of))
+    if declared.case == "map" and declared.element is not None:
+        return _map_kind(declared.key, declared.element, what)
+    if declared.case != "tensor":
         raise OnnxImportError(
-            f"{what} is not a tensor but {found}; tensors, sequences, maps and optional values are supported"
+            f"{what} is not a tensor but {declared.case or 'no type'}; tensors, sequences, maps and optional values "
+            "are supported"
         )
-    tensor = proto.tensor_type
-    name = _element_name(tensor.elem_type, what)
-    if not tensor.HasField("shape"):
+    name = _element_name(declared.code, what)
+    if declared.dims is None:
         return Kind(name)
-    dims = [
-        dim.dim_value
-        if dim.WhichOneof("value") == "dim_value" and dim.dim_value >= 0
-        else dim_of(dim)
-        if dim_of
-        else UNKNOWN
-        for dim in tensor.shape.dim
-    ]
+    dims = [_dim(dim, dim_of) for dim in declared.dims]
     if UNKNOWN in dims and name != STRING:
         return Kind(name)
     return Kind(name, tuple(dim if isinstance(dim, int) else str(dim) for dim in dims))
 
 
-def _map_kind(proto: onnx.TypeProto, what: str) -> Kind:
-    """Return the kind of a TypeProto.Map: from strings or i64 to scalars."""
-    key = _element_name(proto.key_type, f"the key type of {what}")
+def _dim(dim: int | str | None, dim_of: Callable[[str | None], Dim] | None) -> Dim:
+    if isinstance(dim, int):
+        if dim >= 0:
+            return dim
+        dim = None
+    return dim_of(dim) if dim_of else UNKNOWN
+
+
+def _map_kind(key_code: int, element: TypeDef, what: str) -> Kind:
+    """Return the kind of a map: from strings or i64 to scalars."""
+    key = _element_name(key_code, f"the key type of {what}")
     if key not in KEYS:
         raise OnnxImportError(f"{what} is a map from {key}; keys must be {' or '.join(KEYS)}")
-    tensor = proto.value_type.tensor_type
     # Exporters write scalars as [1] as well.
-    if proto.value_type.WhichOneof("value") != "tensor_type" or any(dim.dim_value > 1 for dim in tensor.shape.dim):
+    if element.case != "tensor" or any(isinstance(dim, int) and dim > 1 for dim in element.dims or ()):
         raise OnnxImportError(f"{what} is a map to other values than scalars, which is not supported")
-    return map_of(key, _element_name(tensor.elem_type, f"the value type of {what}"))
+    return map_of(key, _element_name(element.code, f"the value type of {what}"))
 
 
 def _element_name(code: int, what: str) -> str:
@@ -88,20 +79,6 @@ def onnx_type_of(kind: Kind) -> str:
     if kind.element is not None:
         return f"{'seq' if kind.name == SEQUENCE else OPTIONAL}({onnx_type_of(kind.element)})"
     return f"tensor({STRING if kind.name == STRING else onnx_type_name(DTYPES[kind.name])})"
-
-
-def type_proto(kind: Kind) -> onnx.TypeProto:
-    """Return the TypeProto of a kind."""
-    from onnx import helper
-
-    if kind.name == MAP and kind.key is not None and kind.element is not None:
-        key_code = STRING_CODE if kind.key == STRING else onnx_code(DTYPES[kind.key])
-        return helper.make_map_type_proto(key_code, type_proto(kind.element))
-    if kind.element is not None:
-        make = helper.make_sequence_type_proto if kind.name == SEQUENCE else helper.make_optional_type_proto
-        return make(type_proto(kind.element))
-    code = STRING_CODE if kind.name == STRING else onnx_code(DTYPES[kind.name])
-    return helper.make_tensor_type_proto(code, None if kind.shape is None else list(kind.shape))
 
 
 def join(a: Kind, b: Kind) -> Kind | None:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from mirlo.frontends.onnx.graph import GraphDef, ValueDef
 from mirlo.frontends.onnx.values import AnyValue, TensorValue
-
-if TYPE_CHECKING:
-    import onnx
 
 
 @dataclass(frozen=True)
@@ -19,11 +16,11 @@ class LoopIteration:
     make: Callable[[TensorValue, TensorValue, list[AnyValue]], tuple[AnyValue, list[AnyValue], list[AnyValue]]]
     """Map the iteration number, whether it is wanted, and the carried values to whether to continue, the next
     carried values, and the scan outputs."""
-    carried: Sequence[onnx.ValueInfoProto] = ()
+    carried: Sequence[ValueDef] = ()
     """Declared types of the carried values, if any."""
-    collected: Sequence[onnx.ValueInfoProto] = ()
+    collected: Sequence[ValueDef] = ()
     """Declared types of the scan outputs, if any."""
     backwards: Sequence[bool] = ()
     """For each scan output, whether its rows are in reverse order of iterations."""
-    graph: onnx.GraphProto | None = None
+    graph: GraphDef | None = None
     """The body of ONNX's Loop, which may change the sizes of carried tensors; None for other loops."""

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,20 +15,18 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import UNKNOWN, Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.kinds import join, kind_of_proto, tensor_kind, tensor_type, without_shapes
+from mirlo.frontends.onnx.graph import GraphDef, ValueDef
+from mirlo.frontends.onnx.kinds import join, kind_of, tensor_kind, tensor_type, without_shapes
 from mirlo.frontends.onnx.loop_iteration import LoopIteration
 from mirlo.frontends.onnx.node import RegionImporter, relax_op, type_of
 from mirlo.frontends.onnx.objects import object_of
 from mirlo.frontends.onnx.values import AnyValue, ObjectValue, TensorValue, constant
 from mirlo.runtime.kinds import Kind
 
-if TYPE_CHECKING:
-    import onnx
-
 ATTEMPTS = 8
 
 
-def iteration_of_graph(body: RegionImporter, graph: onnx.GraphProto, carried: int) -> LoopIteration:
+def iteration_of_graph(body: RegionImporter, graph: GraphDef, carried: int) -> LoopIteration:
     """Return the iteration that the body of ONNX's Loop defines."""
 
     def make(
@@ -37,7 +35,7 @@ def iteration_of_graph(body: RegionImporter, graph: onnx.GraphProto, carried: in
         condition, *results = body.branch(graph, [count, going, *values])
         return condition, results[:carried], results[carried:]
 
-    return LoopIteration(make, carried=graph.input[2:], collected=graph.output[1 + carried :], graph=graph)
+    return LoopIteration(make, carried=graph.inputs[2:], collected=graph.outputs[1 + carried :], graph=graph)
 
 
 def repeat(
@@ -58,7 +56,7 @@ def repeat(
     kinds = [_carried_kind(value, _at(round_.carried, i)) for i, value in enumerate(carried)]
     if round_.graph is not None:
         # The body of an inner loop is imported again with that of the outer one.
-        kinds = list(map(_resized_as, kinds, body.expansion.carried.get(id(round_.graph), (None, kinds))[1]))
+        kinds = list(map(_resized_as, kinds, body.expansion.carried.get(round_.graph, kinds)))
     first = [body.ssa(constant("", np.array(0, np.int64))), scalar_of(body, flag, "cond")]
     for _ in range(ATTEMPTS + sum(len(kind.shape or ()) for kind in kinds)):
         inits = [*first, *(of_kind(body, value, kind) for value, kind in zip(carried, kinds, strict=True))]
@@ -84,14 +82,14 @@ def repeat(
                 goes_on = relax_op("logical_and").make(relax_op("less").make(count, most), goes_on)
             scf.ConditionOp(tensor.ExtractOp(goes_on, []).result, list(before.arguments))
         if round_.graph is not None:
-            body.expansion.carried[id(round_.graph)] = round_.graph, kinds
+            body.expansion.carried[round_.graph] = kinds
         results = list(made.results)
         values = [value_of(body, result, kind) for result, kind in zip(results[2:], kinds, strict=False)]
         return values if room is None else [*values, *results[2 + len(kinds) :], results[0]]
     raise NodeError("a value that the loop carries changes its type in every iteration")
 
 
-def _at(declared: Sequence[onnx.ValueInfoProto], index: int) -> onnx.ValueInfoProto | None:
+def _at(declared: Sequence[ValueDef], index: int) -> ValueDef | None:
     return declared[index] if index < len(declared) else None
 
 
@@ -115,7 +113,8 @@ def _collected_types(
     probe.erase()
     for i, row in enumerate(found):
         if any(D.symbols_of(dim) & (body.bound - known) for dim in row.shape):
-            name = getattr(_at(round_.collected, i), "name", "")
+            declared = _at(round_.collected, i)
+            name = "" if declared is None else declared.name
             raise NodeError(
                 f"output '{name}' of the body is {row}, of a size that each iteration determines: what is collected "
                 "must have the same shape in all iterations; declare its dims in the body"
@@ -123,15 +122,12 @@ def _collected_types(
     return carried, found
 
 
-def _as_declared(found: TensorType, declared: onnx.ValueInfoProto | None) -> TensorType:
+def _as_declared(found: TensorType, declared: ValueDef | None) -> TensorType:
     """Return the declared type, if its dims are known only within an iteration."""
-    if declared is None:
+    dims = None if declared is None else declared.type.static_dims
+    if found.is_static or dims is None:
         return found
-    tensor = declared.type.tensor_type
-    dims = [dim.dim_value if dim.HasField("dim_value") else None for dim in tensor.shape.dim]
-    if found.is_static or not tensor.HasField("shape") or None in dims:
-        return found
-    wanted = found.with_shape(tuple(int(dim or 0) for dim in dims))
+    wanted = found.with_shape(dims)
     return wanted if _may_be(found, wanted) else found
 
 
@@ -175,7 +171,7 @@ def _import_iteration(
             made = _conformed(body, new, tensor_kind(kind.with_shape(kind.shape[1:])))
             row = relax_op("expand_dims").make(body.ssa(made), axes=[0])
             place: ir.Value = block.arguments[0]
-            if _at(round_.backwards, i):
+            if i < len(round_.backwards) and round_.backwards[i]:
                 assert room is not None
                 place = from_the_end(room, place)
             place = relax_op("reshape").make(place, shape=(1, 1))
@@ -212,12 +208,12 @@ def _carried(
     return conformed, tensor_kind(wanted.with_shape(joined))
 
 
-def _declared_dims(declared: onnx.ValueInfoProto | None, rank: int) -> list[int | None]:
+def _declared_dims(declared: ValueDef | None, rank: int) -> list[int | None]:
     """Return the dims that a declaration of a tensor has as numbers."""
-    shape = None if declared is None else declared.type.tensor_type.shape
-    if shape is None or len(shape.dim) != rank:
+    dims = None if declared is None else declared.type.dims
+    if dims is None or len(dims) != rank:
         return [None] * rank
-    return [dim.dim_value if dim.HasField("dim_value") else None for dim in shape.dim]
+    return [dim if isinstance(dim, int) else None for dim in dims]
 
 
 def _conformed(body: RegionImporter, value: AnyValue, kind: Kind) -> AnyValue:
@@ -303,12 +299,12 @@ def value_of(body: RegionImporter, made: ir.Value, kind: Kind, name: str = "carr
     return TensorValue("", type_of(made), ir=made)
 
 
-def _carried_kind(value: AnyValue, graph_input: onnx.ValueInfoProto | None) -> Kind:
+def _carried_kind(value: AnyValue, graph_input: ValueDef | None) -> Kind:
     """Return the kind of a carried value; the body's element types are used for sequences."""
     if isinstance(value, TensorValue):
         return value.kind
-    if graph_input is not None and graph_input.type.WhichOneof("value") in ("sequence_type", "optional_type"):
-        said = kind_of_proto(graph_input.type, f"'{graph_input.name}'")
+    if graph_input is not None and graph_input.type.case in ("sequence", "optional"):
+        said = kind_of(graph_input.type, f"'{graph_input.name}'")
         if join(said, value.kind) == said:
             return said
     return without_shapes(value.kind)

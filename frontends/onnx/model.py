@@ -1,19 +1,19 @@
-"""Opening of a model: from a path, bytes or a ModelProto to a parsed message and its weights."""
+"""Opening of a model: from a path, bytes or a ModelProto to its typed graph and its weights."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from mirlo.frontends.onnx.errors import OnnxImportError
+from mirlo.frontends.onnx.graph import ModelDef
 from mirlo.frontends.onnx.old import modernized
-from mirlo.frontends.onnx.text import with_plain_names
+from mirlo.frontends.onnx.reading import read_model
 from mirlo.frontends.onnx.weights import Weights, map_file
 from mirlo.frontends.onnx.wire import slim
 from mirlo.runtime.names import terminal
@@ -44,8 +44,8 @@ _SIGNATURES = {
 class LoadedModel:
     """A parsed model."""
 
-    proto: onnx.ModelProto
-    """The ModelProto; from a file or bytes it lacks the data of large tensors."""
+    content: ModelDef
+    """The model as it is imported."""
     weights: Weights
     name: str
     """The model's name in messages: its path, or its graph's name."""
@@ -53,18 +53,6 @@ class LoadedModel:
     """The model's file, if it has one."""
     digest: str | None = None
     """A digest of the whole model, if it is known: models in memory that have one are cached."""
-
-    def opsets(self) -> dict[str, int]:
-        """Return the version of each imported opset by domain; the default domain is ''."""
-        return opsets_of(self.proto.opset_import)
-
-    @cached_property
-    def functions(self) -> dict[tuple[str, str, str], onnx.FunctionProto]:
-        """Return the model's own functions by domain, operator and overload."""
-        return {
-            ("" if body.domain == "ai.onnx" else body.domain, body.name, body.overload): body
-            for body in self.proto.functions
-        }
 
 
 def load(model: Source) -> LoadedModel:
@@ -74,9 +62,8 @@ def load(model: Source) -> LoadedModel:
     if isinstance(model, LoadedModel):
         return model
     if isinstance(model, onnx.ModelProto):
-        proto = _checked(model, _graph_name(model))
-        name = _graph_name(proto)
-        return LoadedModel(proto, Weights(name, {}, None), name, None)
+        name = _graph_name(model.graph.name)
+        return LoadedModel(_read(model, {}, name), Weights(name, None), name, None)
     if isinstance(model, (str, os.PathLike)):
         path = Path(model)
         return _parse(map_file(path, "the model is expected in"), str(path), path)
@@ -101,9 +88,8 @@ def load_shared(proto: onnx.ModelProto, arrays: Mapping[str, np.ndarray]) -> Loa
     digest = hashlib.sha256(proto.SerializeToString(deterministic=True))
     for held in data.values():
         digest.update(held)
-    proto = _checked(proto, _graph_name(proto))
-    name = _graph_name(proto)
-    return LoadedModel(proto, Weights(name, data, None), name, None, digest.hexdigest())
+    name = _graph_name(proto.graph.name)
+    return LoadedModel(_read(proto, data, name), Weights(name, None), name, None, digest.hexdigest())
 
 
 def _parse(buffer: memoryview, what: str, path: Path | None) -> LoadedModel:
@@ -121,43 +107,37 @@ def _parse(buffer: memoryview, what: str, path: Path | None) -> LoadedModel:
         proto.ParseFromString(slimmed.message)
     except DecodeError as error:
         raise OnnxImportError(f"{what}: not an ONNX model, or a damaged one: {error}") from None
-    if _is_old(proto):
+    if _version(proto) < OLDEST_OPSET:
         # The version converter needs the data too; models of that age are small.
         proto.ParseFromString(bytes(buffer))
         slimmed.data.clear()
-    proto = _checked(proto, what)
-    folder = path.parent if path is not None else None
-    name = what if path is not None else _graph_name(proto)
-    return LoadedModel(proto, Weights(name, slimmed.data, folder), name, path)
+    content = _read(proto, slimmed.data, what)
+    name = what if path is not None else _graph_name(content.graph.name)
+    return LoadedModel(content, Weights(name, path and path.parent), name, path)
 
 
-def _graph_name(proto: onnx.ModelProto) -> str:
-    return f"model '{terminal(proto.graph.name)}'" if proto.graph.name else "the model"
+def _graph_name(name: str | bytes) -> str:
+    return f"model '{terminal(name)}'" if name and isinstance(name, str) else "the model"
 
 
-def _checked(proto: onnx.ModelProto, what: str) -> onnx.ModelProto:
-    """Return the model, converted to the oldest supported opset if it is older."""
-    proto = with_plain_names(proto, what)
+def _read(proto: onnx.ModelProto, data: Mapping[bytes, memoryview], what: str) -> ModelDef:
+    """Return the graph of a model, converted to the oldest supported opset if it is older."""
     if not proto.HasField("graph"):
         raise OnnxImportError(f"{what}: not an ONNX model: it has no graph")
     if not proto.opset_import:
         raise OnnxImportError(f"{what}: not an ONNX model, or a truncated one: it imports no operator set")
-    if _is_old(proto):
-        return modernized(proto, OLDEST_OPSET, what)
-    version = opsets_of(proto.opset_import).get("")
-    if version is not None and version > NEWEST_OPSET:
+    version = _version(proto)
+    if version < OLDEST_OPSET:
+        return read_model(modernized(proto, OLDEST_OPSET, what), data, what)
+    if version > NEWEST_OPSET:
         raise OnnxImportError(
             f"{what}: the model uses operator set {version}; supported are those up to {NEWEST_OPSET}: "
             "export it with an older one"
         )
-    return proto
+    return read_model(proto, data, what)
 
 
-def _is_old(proto: onnx.ModelProto) -> bool:
-    version = opsets_of(proto.opset_import).get("")
-    return version is not None and version < OLDEST_OPSET
-
-
-def opsets_of(imports: Sequence[onnx.OperatorSetIdProto]) -> dict[str, int]:
-    """Return versions by domain of an `opset_import` field."""
-    return {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in imports}
+def _version(proto: onnx.ModelProto) -> int:
+    """Return the version of the default operator set; the oldest supported one for models without it."""
+    versions = [entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx")]
+    return versions[-1] if versions else OLDEST_OPSET

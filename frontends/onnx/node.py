@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from mirlo.dialects.relax import DIALECT
 from mirlo.frontends.onnx.attributes import Attributes
 from mirlo.frontends.onnx.errors import NodeError, nearest
 from mirlo.frontends.onnx.expansion import Expansion
+from mirlo.frontends.onnx.graph import GraphDef, TensorDef
 from mirlo.frontends.onnx.loop_iteration import LoopIteration
 from mirlo.frontends.onnx.objects import call_host
 from mirlo.frontends.onnx.signature import Signature
@@ -34,10 +35,6 @@ from mirlo.frontends.onnx.values import (
     constant,
 )
 from mirlo.runtime.kinds import SEQUENCE, STRING, Kind
-
-if TYPE_CHECKING:
-    import onnx
-
 
 OperatorClass = type[DialectOp]
 """`type[DialectOp]` under a name that the method `Node.type` does not shadow."""
@@ -55,13 +52,13 @@ class NodeImporter(Protocol):
     def any_ssa(self, value: AnyValue) -> ir.Value:
         """Return the SSA value of any value: a tensor or a run-time object."""
 
-    def array(self, tensor: onnx.TensorProto) -> np.ndarray:
-        """Return the elements of a TensorProto."""
+    def array(self, tensor: TensorDef) -> np.ndarray:
+        """Return the elements of a tensor."""
 
-    def strings(self, tensor: onnx.TensorProto) -> np.ndarray:
-        """Return the elements of a TensorProto of strings."""
+    def strings(self, tensor: TensorDef) -> np.ndarray:
+        """Return the elements of a tensor of strings."""
 
-    def branch(self, graph: onnx.GraphProto, given: Sequence[AnyValue] = (), label: str = "") -> list[AnyValue]:
+    def branch(self, graph: GraphDef, given: Sequence[AnyValue] = (), label: str = "") -> list[AnyValue]:
         """Import a subgraph here, for these inputs; return the values of its outputs."""
 
     def evaluated(self, name: str, given: Mapping[str, AnyValue]) -> AnyValue:
@@ -85,14 +82,12 @@ class NodeImporter(Protocol):
     def is_bound_to_data(self, *dims: Dim) -> bool:
         """Return whether a solvable data-dependent size is part of one of these dims."""
 
-    def choose(
-        self, condition: TensorValue, then_graph: onnx.GraphProto, else_graph: onnx.GraphProto
-    ) -> list[AnyValue]:
+    def choose(self, condition: TensorValue, then_graph: GraphDef, else_graph: GraphDef) -> list[AnyValue]:
         """Import two graphs as the branches of an scf.if; return its results."""
 
     def repeat(
         self,
-        round_: onnx.GraphProto | LoopIteration,
+        round_: GraphDef | LoopIteration,
         limit: TensorValue | None,
         going: TensorValue | None,
         carried: Sequence[AnyValue],
@@ -211,8 +206,22 @@ class Node:
         """Declare that these inputs do not affect the result."""
         self._read.update(indices)
 
-    def unread_inputs(self) -> list[int]:
-        return [i for i in range(len(self.inputs)) if self.has(i) and i not in self._read]
+    def unread(self) -> str | None:
+        """Return an attribute or an input that was not read; None if there is none."""
+        for name in self.attr.by_name:
+            if name not in self.attr.read:
+                return f"attribute '{name}'"
+        for index in range(len(self.inputs)):
+            if self.has(index) and index not in self._read:
+                return f"input '{self.input_name(index)}'"
+        return None
+
+    def fresh(self) -> Node:
+        """Return the node as one of which nothing was read."""
+        if not self._read and not self.attr.read:
+            return self
+        attributes = Attributes(self.attr.by_name.values())
+        return Node(self.operator, self.opset, self.inputs, self.outputs, attributes, self.signature, self.builder)
 
     def input_name(self, index: int) -> str:
         return self.signature.input_name(index) if self.signature else f"#{index}"

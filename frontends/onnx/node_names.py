@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from mirlo.frontends.onnx import model as models
 from mirlo.frontends.onnx.body import Observer
-from mirlo.frontends.onnx.graph import NamedNode
+from mirlo.frontends.onnx.graph import NodeDef
 from mirlo.frontends.onnx.importer import import_model
 from mirlo.frontends.onnx.inputs import Shapes
 from mirlo.frontends.onnx.scope import Scope
@@ -22,12 +22,12 @@ class _NodeNames(Observer):
         self.found: dict[str, str] = {}
         self._scopes: list[Sequence[object]] = []
 
-    def imported(self, step: NamedNode, scope: Scope) -> None:
+    def imported(self, step: NodeDef, scope: Scope) -> None:
         if not any(nodes is scope.nodes for nodes in self._scopes[-1:]):
             self._scopes.append(scope.nodes)
-            for index, node in enumerate(scope.nodes):
-                self.found.setdefault(f"{scope.prefix}{node.name or f'{node.op_type}_{index}'}", UNNEEDED)
-        self.found[step.name] = COMPUTED
+            for node in scope.nodes:
+                self.found.setdefault(f"{scope.prefix}{node.name}", UNNEEDED)
+        self.found[f"{scope.prefix}{step.name}"] = COMPUTED
 
 
 def model_nodes(model: models.Source, shapes: Shapes | None = None) -> dict[str, str]:

@@ -157,7 +157,7 @@ def _by_function() -> Iterator[str]:
             continue
         found = schema.schema_of("", operator, NEWEST_OPSET)
         body = functions.static_body(found, NEWEST_OPSET) if found is not None and not found.deprecated else None
-        if body is not None and all(CONVERTERS.find("", node.op_type, NEWEST_OPSET) for node in body.node):
+        if body is not None and all(CONVERTERS.find("", node.operator, NEWEST_OPSET) for node in body.nodes):
             yield operator
 
 

@@ -6,23 +6,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir, scf, tensor
 from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.graph import GraphDef
 from mirlo.frontends.onnx.kinds import join
 from mirlo.frontends.onnx.loops import of_kind, scalar_of, value_of, without_dims
 from mirlo.frontends.onnx.node import RegionImporter
 from mirlo.frontends.onnx.values import AnyValue, TensorValue
 from mirlo.runtime.kinds import Kind
 
-if TYPE_CHECKING:
-    import onnx
 
-
-def choose(
-    body: RegionImporter, condition: TensorValue, then_graph: onnx.GraphProto, else_graph: onnx.GraphProto
-) -> list[AnyValue]:
+def choose(body: RegionImporter, condition: TensorValue, then_graph: GraphDef, else_graph: GraphDef) -> list[AnyValue]:
     flag = tensor.ExtractOp(scalar_of(body, condition, "cond"), []).result
     # Result types are known when both branches are imported, and an operation cannot gain results: the branches are
     # built in a temporary operation and moved.
@@ -43,7 +38,7 @@ def choose(
     return [value_of(body, *each) for each in zip(made.results, kinds, names, strict=True)]
 
 
-def _branch_of(body: RegionImporter, block: ir.Block, op: ir.OpView, graph: onnx.GraphProto) -> list[AnyValue]:
+def _branch_of(body: RegionImporter, block: ir.Block, op: ir.OpView, graph: GraphDef) -> list[AnyValue]:
     with body.inside(op, block):
         values = body.branch(graph)
         for value in values:

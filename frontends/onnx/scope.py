@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
+from mirlo.frontends.onnx.graph import NodeDef
 from mirlo.frontends.onnx.values import AnyValue
-
-if TYPE_CHECKING:
-    import onnx
 
 
 class Scope:
@@ -25,7 +22,7 @@ class Scope:
         """Nesting depth in functions."""
         self.declared: dict[str, tuple[int, ...]] = {}
         """Declared static shapes of values."""
-        self.nodes: Sequence[onnx.NodeProto] = ()
+        self.nodes: Sequence[NodeDef] = ()
         """The nodes of the graph or body."""
         self.values: dict[str, AnyValue | None] = {}
         """None stands for a value that could not be made; dependent nodes are skipped."""

@@ -4,31 +4,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from mirlo.frontends.onnx.dtypes import onnx_code
+from mirlo.frontends.onnx.graph import ModelDef, NodeDef, ValueDef
+from mirlo.frontends.onnx.reading import read_values
 from mirlo.frontends.onnx.values import AnyValue, TensorValue
-
-if TYPE_CHECKING:
-    import onnx
+from mirlo.frontends.onnx.writing import model_message, node_message
 
 MAX_SHAPE_ELEMENTS = 1024
 """Larger constants do not determine shapes."""
 _PREFIX = re.compile(r"^.*\[(?:ShapeInference|TypeInference)Error\] ?", re.DOTALL)
-_GRAPHS = (5, 10)
-"""Attribute types that hold graphs, which may capture values of the enclosing graphs."""
 
 
-def inference_error(node: onnx.NodeProto, version: int, inputs: Sequence[AnyValue | None]) -> str | None:
+def inference_error(node: NodeDef, version: int, inputs: Sequence[AnyValue | None]) -> str | None:
     """Return why ONNX's shape inference refuses the node for these inputs; None if it does not."""
     import onnx
     from onnx import helper, numpy_helper
 
-    if any(attribute.type in _GRAPHS for attribute in node.attribute):
+    if node.graphs:  # they may capture values of the enclosing graphs
         return None
     given: dict[str, onnx.ValueInfoProto] = {}
     constants: list[onnx.TensorProto] = []
-    for name, value in zip(node.input, inputs, strict=True):
+    for name, value in zip(node.inputs, inputs, strict=True):
         if value is None or name in given:
             continue
         if not isinstance(value, TensorValue):
@@ -37,8 +34,8 @@ def inference_error(node: onnx.NodeProto, version: int, inputs: Sequence[AnyValu
         given[name] = helper.make_tensor_value_info(name, onnx_code(value.type.dtype), dims)
         if value.known is not None and value.is_constant and value.known.size <= MAX_SHAPE_ELEMENTS:
             constants.append(numpy_helper.from_array(value.known, name))
-    shown = [helper.make_empty_tensor_value_info(name) for name in node.output if name]
-    graph = helper.make_graph([node], "node", list(given.values()), shown, constants)
+    shown = [helper.make_empty_tensor_value_info(name) for name in node.outputs if name]
+    graph = helper.make_graph([node_message(node)], "node", list(given.values()), shown, constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid(node.domain, version)])
     try:
         onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
@@ -47,3 +44,15 @@ def inference_error(node: onnx.NodeProto, version: int, inputs: Sequence[AnyValu
     except Exception:  # inference is unavailable
         return None
     return None
+
+
+def inferred_values(model: ModelDef) -> tuple[ValueDef, ...]:
+    """Return the values and outputs of a model with the types that it declares or ONNX's shape inference finds."""
+    import onnx
+
+    graph = model.graph
+    try:
+        inferred = onnx.shape_inference.infer_shapes(model_message(model)).graph
+    except Exception:  # its problems are reported elsewhere
+        return (*graph.values, *graph.outputs)
+    return read_values([*inferred.value_info, *inferred.output])

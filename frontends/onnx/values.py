@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import NotImplementedType
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,11 +18,9 @@ from mirlo.dialects.core.dims import Dim, SymbolicDim
 from mirlo.dialects.core.dtypes import DType, dtype_of_numpy
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.dtypes import onnx_type_name
+from mirlo.frontends.onnx.graph import TensorDef
 from mirlo.frontends.onnx.kinds import onnx_type_of, tensor_kind
 from mirlo.runtime.kinds import STRING, Kind, optional_of, sequence_of
-
-if TYPE_CHECKING:
-    import onnx
 
 INLINE_ELEMENTS = 16
 """Most elements of a constant in the IR; larger ones are parameters."""
@@ -53,8 +50,8 @@ class TensorValue:
     """Makes the SSA value of a symbolic known value: the operation that was folded."""
     region: int | None = None
     """Region depth of the definition; a constant is placed there, where all its users see it."""
-    tensor: onnx.TensorProto | None = field(default=None, repr=False)
-    """The TensorProto that it comes from, if any."""
+    tensor: TensorDef | None = field(default=None, repr=False)
+    """The tensor of the file that it comes from, if any."""
 
     @property
     def onnx_type(self) -> str:

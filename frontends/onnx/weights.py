@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mirlo.dialects.core.dtypes import DType
+from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.dtypes import OnnxDType, onnx_dtype
 from mirlo.frontends.onnx.errors import OnnxImportError, plural
-from mirlo.frontends.onnx.values import INLINE_ELEMENTS
+from mirlo.frontends.onnx.graph import STRING_CODE, TensorDef
+from mirlo.frontends.onnx.values import INLINE_ELEMENTS, AnyValue, TensorValue, constant, strings
 from mirlo.runtime import system
-
-if TYPE_CHECKING:
-    import onnx
-
-_EXTERNAL = 1
-"""TensorProto.DataLocation.EXTERNAL."""
-
 
 _PACKED = (21, 22, 23, 25, 26)
 """TensorProto.DataType: UINT4, INT4, FLOAT4E2M1, UINT2, INT2."""
@@ -32,10 +26,9 @@ _MAX_RANK = 64 if int(np.__version__.split(".")[0]) >= 2 else 32
 class Weights:
     """Reads the tensors of one model. Arrays are read-only views that keep their mapping alive."""
 
-    def __init__(self, model: str, data: Mapping[bytes, memoryview], folder: Path | None) -> None:
+    def __init__(self, model: str, folder: Path | None) -> None:
         self.model = model
         self.folder = folder
-        self._data = data
         self._files: dict[Path, memoryview] = {}
 
     @property
@@ -43,59 +36,71 @@ class Weights:
         """Return the files that were read for tensors, besides the model's own."""
         return tuple(self._files)
 
-    def array(self, tensor: onnx.TensorProto, name: str | None = None) -> np.ndarray:
-        """Return the values of a TensorProto, in its shape and element type."""
+    def values(self, tensors: Iterable[TensorDef]) -> list[AnyValue]:
+        """Return initializers as values, which are known or packed."""
+        return [self._value(tensor) for tensor in tensors]
+
+    def _value(self, tensor: TensorDef) -> AnyValue:
+        if tensor.code == STRING_CODE:
+            return strings(tensor.name, self.strings(tensor))
+        packed = self.packed(tensor)
+        if packed is None:
+            found = constant(tensor.name, self.array(tensor))
+        else:
+            found = TensorValue(tensor.name, TensorType(tensor.dims, packed[1]), packed=packed[0])
+        found.tensor = tensor
+        return found
+
+    def array(self, tensor: TensorDef, name: str | None = None) -> np.ndarray:
+        """Return the values of a tensor, in its shape and element type."""
         what = f"{self.model}: tensor '{name or tensor.name or 'without a name'}'"
-        element, shape = onnx_dtype(tensor.data_type, what), _shape(tensor, what)
+        element, shape = onnx_dtype(tensor.code, what), _shape(tensor, what)
         raw = self._raw(tensor, what)
         if raw is None:
-            return _from_values(getattr(tensor, element.field), element, shape, what)
+            return _from_values(tensor.numbers, element, shape, what)
         return _from_bytes(raw, element, shape, what)
 
-    def packed(self, tensor: onnx.TensorProto) -> tuple[np.ndarray, DType] | None:
+    def packed(self, tensor: TensorDef) -> tuple[np.ndarray, DType] | None:
         """Return elements of 2 or 4 bits as bytes, packed along the last dim, and their type.
 
         None for tensors of other types, small ones, and those in which a byte holds elements of two rows.
         """
-        if tensor.data_type not in _PACKED or len(tensor.dims) == 0 or math.prod(tensor.dims) <= INLINE_ELEMENTS:
+        if tensor.code not in _PACKED or len(tensor.dims) == 0 or math.prod(tensor.dims) <= INLINE_ELEMENTS:
             return None
         what = f"{self.model}: tensor '{tensor.name or 'without a name'}'"
-        element, shape = onnx_dtype(tensor.data_type, what), _shape(tensor, what)
+        element, shape = onnx_dtype(tensor.code, what), _shape(tensor, what)
         count = 8 // element.dtype.bits
         if shape[-1] % count:
             return None
         raw = self._raw(tensor, what)
         if raw is None:
-            values = np.array(getattr(tensor, element.field), np.int32).astype(np.uint8)
-            raw = memoryview(values.tobytes())
+            assert tensor.numbers is not None
+            raw = memoryview(tensor.numbers.astype(np.uint8).tobytes())
         if len(raw) != math.prod(shape) // count:
             return None  # `array` says what is wrong
         return np.frombuffer(raw, np.uint8).reshape(*shape[:-1], shape[-1] // count), element.dtype
 
-    def _raw(self, tensor: onnx.TensorProto, what: str) -> bytes | memoryview | None:
+    def _raw(self, tensor: TensorDef, what: str) -> bytes | memoryview | None:
         """Return the bytes of a tensor; None if its elements are in a typed field."""
-        if tensor.HasField("segment"):
+        if tensor.is_segmented:
             raise OnnxImportError(f"{what} is stored in segments, which ONNX files no longer use; save the model again")
-        if tensor.data_location == _EXTERNAL:
-            return self._external(tensor, what)
-        return self._data.get(tensor.raw_data, tensor.raw_data) if tensor.HasField("raw_data") else None
+        return tensor.raw if tensor.external is None else self._external(tensor.external, what)
 
-    def strings(self, tensor: onnx.TensorProto) -> np.ndarray:
-        """Return the elements of a TensorProto of strings."""
+    def strings(self, tensor: TensorDef) -> np.ndarray:
+        """Return the elements of a tensor of strings."""
         what = f"{self.model}: tensor '{tensor.name or 'without a name'}'"
-        shape = tuple(tensor.dims)
-        if any(dim < 0 for dim in shape) or math.prod(shape) != len(tensor.string_data):
-            raise OnnxImportError(f"{what} of dims {list(shape)} has {plural(len(tensor.string_data), 'string')}")
+        shape = tensor.dims
+        if any(dim < 0 for dim in shape) or math.prod(shape) != len(tensor.strings):
+            raise OnnxImportError(f"{what} of dims {list(shape)} has {plural(len(tensor.strings), 'string')}")
         try:
-            words = [word.decode() for word in tensor.string_data]
+            words = [word.decode() for word in tensor.strings]
         except UnicodeDecodeError as error:
             raise OnnxImportError(f"{what} holds strings that are no UTF-8: {error}") from None
         made = np.empty(len(words), object)
         made[:] = words
         return made.reshape(shape)
 
-    def _external(self, tensor: onnx.TensorProto, what: str) -> memoryview:
-        entries = {entry.key: entry.value for entry in tensor.external_data}
+    def _external(self, entries: Mapping[str, str], what: str) -> memoryview:
         location = entries.get("location", "")
         if not location:
             raise OnnxImportError(f"{what} has external data, but no 'location'")
@@ -131,8 +136,8 @@ class Weights:
         return self._files[path]
 
 
-def _shape(tensor: onnx.TensorProto, what: str) -> tuple[int, ...]:
-    shape = tuple(tensor.dims)
+def _shape(tensor: TensorDef, what: str) -> tuple[int, ...]:
+    shape = tensor.dims
     if any(dim < 0 for dim in shape):
         raise OnnxImportError(f"{what} has a negative dim: {list(shape)}")
     if len(shape) > _MAX_RANK:
@@ -174,26 +179,21 @@ def _from_bytes(raw: bytes | memoryview, element: OnnxDType, shape: tuple[int, .
     return array.reshape(shape)
 
 
-def _from_values(values: Sequence[float], element: OnnxDType, shape: tuple[int, ...], what: str) -> np.ndarray:
+def _from_values(values: np.ndarray | None, element: OnnxDType, shape: tuple[int, ...], what: str) -> np.ndarray:
     """Return the array of values stored in typed fields."""
     count = math.prod(shape)
     dtype = element.dtype
     expected = (count * dtype.bits + 7) // 8 if dtype.bits < 8 and not dtype.is_bool else count
-    if len(values) != expected:
+    if values is None or len(values) != expected:
         raise OnnxImportError(
             f"{what} of {element.name} and dims {list(shape)} needs {plural(expected, 'value')} "
-            f"in {element.field}, but has {len(values)}"
+            f"in {element.field}, but has {0 if values is None else len(values)}"
         )
-    numpy_dtype = dtype.to_numpy()
-    if element.field != "int32_data":
-        return _frozen(np.array(values, numpy_dtype).reshape(shape))
-    numbers = np.array(values, np.int32)
-    if dtype.bits < 8 and not dtype.is_bool:
-        return _unpack(numbers.astype(np.uint8), element, count).reshape(shape)
-    if dtype.is_float:  # int32_data holds the bits of low-precision floats
-        bits = numbers.astype(np.uint16 if dtype.bits == 16 else np.uint8)
-        return _frozen(bits.view(numpy_dtype).reshape(shape))
-    return _frozen(numbers.astype(numpy_dtype).reshape(shape))
+    if element.field == "int32_data" and dtype.bits < 8 and not dtype.is_bool:
+        return _unpack(values.astype(np.uint8), element, count).reshape(shape)
+    if element.field == "int32_data" and dtype.is_float:  # it holds the bits of low-precision floats
+        values = values.astype(np.uint16 if dtype.bits == 16 else np.uint8).view(dtype.to_numpy())
+    return _frozen(values.astype(dtype.to_numpy(), copy=False).reshape(shape))
 
 
 def _unpack(packed: np.ndarray, element: OnnxDType, count: int) -> np.ndarray:

@@ -13,14 +13,13 @@ from mirlo.frontends.builder import GraphBuilder, UnsupportedOperation
 from mirlo.frontends.onnx import loops
 from mirlo.frontends.onnx.attributes import Attributes
 from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.graph import attribute_of
 from mirlo.frontends.onnx.node import Node, RegionImporter
 from mirlo.frontends.onnx.values import AnyValue, Converted, TensorValue
 from mirlo.frontends.tensor import Tensor, of_array
 from mirlo.frontends.torch.operation import AtenOperation
 
 if TYPE_CHECKING:
-    import onnx
-
     from mirlo.frontends.onnx.loop_iteration import LoopIteration
 
 
@@ -60,7 +59,7 @@ class _Body:
 
     def repeat(
         self,
-        round_: LoopIteration | onnx.GraphProto,
+        round_: LoopIteration,
         limit: TensorValue | None,
         going: TensorValue | None,
         carried: Sequence[AnyValue],
@@ -76,10 +75,8 @@ def onnx_layer(
     **attributes: object,
 ) -> list[Tensor]:
     """Apply a converter of ONNX to these inputs; return its outputs."""
-    from onnx import helper
-
     given = [None if x is None else TensorValue("", x.type, ir=op.body.full(x)) for x in inputs]
-    entries = [helper.make_attribute(name, value) for name, value in attributes.items()]
+    entries = [attribute_of(name, value) for name, value in attributes.items()]
     node = Node(convert.__name__, 22, given, ["y"], Attributes(entries), None, cast(RegionImporter, _Body(op.body)))
     try:
         made = convert(node)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from mirlo.frontends.onnx.graph import read_names
+from mirlo.frontends.onnx.order import read_names
 from mirlo.tools.bisect.compare import ModelValue, Tolerance, difference, wrong_elements
 from mirlo.tools.bisect.nodes import DepartingNode
 from mirlo.tools.bisect.oracles import Oracle, OracleError
@@ -16,7 +16,7 @@ from mirlo.tools.bisect.submodel import cut
 from mirlo.tools.bisect.trial import TrialOptions, try_submodel
 
 if TYPE_CHECKING:
-    import onnx
+    from mirlo.frontends.onnx.model import LoadedModel
 
 RANDOM_ROUNDINGS = 6
 """Patterns of inputs rounded up and down for which the oracle computes a node, besides all up and all down."""
@@ -35,7 +35,7 @@ class Amplified:
 
 
 def amplified(
-    model: onnx.ModelProto,
+    model: LoadedModel,
     found: DepartingNode,
     values: Mapping[str, ModelValue],
     settings: TrialOptions,
@@ -45,13 +45,13 @@ def amplified(
 
     It does if every element that departs also departs in the oracle's results for inputs that differ by rounding.
     """
-    node = model.graph.node[found.node]
+    node = model.content.graph.nodes[found.node]
     before = found.part.nodes[:-1]
     if found.trial.failed or found.part.nodes[-1] != found.node or not before:
         return None
-    made = [name for index in before for name in model.graph.node[index].output if name in values]
+    made = [name for index in before for name in model.content.graph.nodes[index].outputs if name in values]
     inputs = [name for name in dict.fromkeys(read_names(node)) if name in made]
-    outputs = [name for name in node.output if name in values]
+    outputs = [name for name in node.outputs if name in values]
     upstream = try_submodel(cut(model, before, inputs, values), values, settings)
     if upstream.departs is not None or not inputs:
         return None
@@ -119,14 +119,14 @@ def _explains(near: list[ModelValue], found: ModelValue, expected: ModelValue, t
 
 
 def _beginning(
-    model: onnx.ModelProto, found: DepartingNode, values: Mapping[str, ModelValue], settings: TrialOptions
+    model: LoadedModel, found: DepartingNode, values: Mapping[str, ModelValue], settings: TrialOptions
 ) -> Amplified:
     """Return the first node of the part whose result is not bit-identical to the oracle's."""
     before = found.part.nodes[:-1]
-    shown = [name for index in before for name in model.graph.node[index].output if name in values]
+    shown = [name for index in before for name in model.content.graph.nodes[index].outputs if name in values]
     computed = try_submodel(cut(model, before, shown, values), values, settings).values
     for index in before:
-        for name in model.graph.node[index].output:
+        for name in model.content.graph.nodes[index].outputs:
             how = difference(computed[name], values[name], EXACT) if name in computed else None
             if how is not None:
                 return Amplified(found.node, index, f"'{name}': {how}")

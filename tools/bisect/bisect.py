@@ -15,12 +15,11 @@ from mirlo.tools.bisect.bundle import replays, write_bundle
 from mirlo.tools.bisect.nodes import DepartingNode, Tell, first_departing_node, stretch
 from mirlo.tools.bisect.oracles import ORACLES
 from mirlo.tools.bisect.passes import Culprit, failing_pass, first_departing_pass
-from mirlo.tools.bisect.submodel import cut, in_order
+from mirlo.tools.bisect.submodel import cut, in_order, message_of
 from mirlo.tools.bisect.trial import Trial, TrialOptions, try_submodel
 
 if TYPE_CHECKING:
-    import onnx
-
+    from mirlo.frontends.onnx.model import LoadedModel, Source
     from mirlo.tools.bisect.compare import ModelValue
 
 
@@ -60,7 +59,7 @@ class Rounding:
 
 
 def bisect(
-    model: onnx.ModelProto,
+    model: Source,
     feeds: Mapping[str, np.ndarray],
     *,
     against: str,
@@ -72,23 +71,26 @@ def bisect(
 
     Nodes that only amplify the rounding of their inputs are skipped.
     """
-    ordered = in_order(model)
-    names = list(dict.fromkeys(name for node in ordered.graph.node for name in node.output if name))
+    ordered = in_order(_opened(model))
+    graph = ordered.content.graph
+    names = list(dict.fromkeys(name for node in graph.nodes for name in node.outputs if name))
     tell(f"computing {len(names)} values with {against}")
-    values = {name: np.asarray(array) for name, array in feeds.items()} | ORACLES[against](ordered, feeds, names)
-    whole = cut(ordered, range(len(ordered.graph.node)), [value.name for value in ordered.graph.output], values)
+    values = {name: np.asarray(array) for name, array in feeds.items()} | ORACLES[against](
+        message_of(ordered), feeds, names
+    )
+    whole = cut(ordered, range(len(graph.nodes)), [value.name for value in graph.outputs], values)
     trial = try_submodel(whole, values, settings)
     tell(f"the model: {trial.departs or 'as expected'}")
     if trial.departs is None:
         return None
     first: Amplified | None = None
-    start, last = 0, len(ordered.graph.node) - 1
+    start, last = 0, len(graph.nodes) - 1
     while True:
         found = first_departing_node(ordered, values, settings, trial, tell, start)
         passed = amplified(ordered, found, values, settings, ORACLES[against])
         if passed is None:
             break
-        tell(f"'{ordered.graph.node[found.node].name}' amplifies rounding")
+        tell(f"'{graph.nodes[found.node].name}' amplifies rounding")
         first = first or passed
         start = found.node + 1
         rest = stretch(ordered, start, last, values) if start <= last else None
@@ -102,13 +104,13 @@ def bisect(
     return _departure(ordered, found, culprit, values, settings, against, bundle)
 
 
-def _rounding(model: onnx.ModelProto, found: Amplified) -> Rounding:
-    node, began = model.graph.node[found.node], model.graph.node[found.began]
-    return Rounding(node.name, node.op_type, began.name, found.how)
+def _rounding(model: LoadedModel, found: Amplified) -> Rounding:
+    node, began = model.content.graph.nodes[found.node], model.content.graph.nodes[found.began]
+    return Rounding(node.name, node.operator, began.name, found.how)
 
 
 def _departure(
-    model: onnx.ModelProto,
+    model: LoadedModel,
     found: DepartingNode,
     culprit: Culprit,
     values: Mapping[str, ModelValue],
@@ -116,31 +118,27 @@ def _departure(
     against: str,
     bundle: Path,
 ) -> Departure:
-    node = model.graph.node[found.node]
-    part = tuple(model.graph.node[index].name for index in found.part.nodes)
+    node = model.content.graph.nodes[found.node]
+    part = tuple(model.content.graph.nodes[index].name for index in found.part.nodes)
     facts = {
         "node": node.name,
-        "operator": node.op_type,
+        "operator": node.operator,
         "how": found.trial.departs,
         "against": against,
         "part": list(part),
     }
     replay = write_bundle(bundle, found.part, values, culprit, settings, against, facts)
     return Departure(
-        node.name, node.op_type, found.node, len(model.graph.node), found.trial.departs or "", part, culprit, bundle,
-        replay, replays(bundle, found.part, settings, ORACLES[against]),
+        node.name, node.operator, found.node, len(model.content.graph.nodes), found.trial.departs or "", part, culprit,
+        bundle, replay, replays(bundle, found.part, settings, ORACLES[against]),
     )  # fmt: skip
 
 
-def load_with_weights(path: str) -> onnx.ModelProto:
-    """Load a model with all its weights in memory."""
-    import onnx
-
+def _opened(model: Source) -> LoadedModel:
+    """Return the model; one without outputs cannot be bisected."""
     from mirlo.frontends.onnx import model as models
-    from mirlo.frontends.onnx.text import with_plain_names
 
-    models.load(path)  # raises errors for users
-    loaded = with_plain_names(onnx.load(path), path)
-    if not loaded.graph.output:
-        raise BisectError(f"{path}: the model has no outputs")
+    loaded = models.load(model)
+    if not loaded.content.graph.outputs:
+        raise BisectError(f"{loaded.name}: the model has no outputs")
     return loaded

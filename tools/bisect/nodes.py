@@ -10,8 +10,7 @@ from mirlo.tools.bisect.submodel import Submodel, ancestors, cut, live_after
 from mirlo.tools.bisect.trial import Trial, TrialOptions, try_submodel
 
 if TYPE_CHECKING:
-    import onnx
-
+    from mirlo.frontends.onnx.model import LoadedModel
     from mirlo.tools.bisect.compare import ModelValue
 
 Tell = Callable[[str], None]
@@ -30,7 +29,7 @@ class DepartingNode:
 
 
 def first_departing_node(
-    model: onnx.ModelProto,
+    model: LoadedModel,
     values: Mapping[str, ModelValue],
     settings: TrialOptions,
     whole: Trial,
@@ -41,13 +40,13 @@ def first_departing_node(
 
     Invariant: all values that are live after node `low` are as expected, some after node `high` are not.
     """
-    low, high, trial = start - 1, len(model.graph.node) - 1, whole
+    low, high, trial = start - 1, len(model.content.graph.nodes) - 1, whole
     part = stretch(model, start, high, values)
     while high - low > 1:
         middle = (low + high) // 2
         tried_part = stretch(model, start, middle, values)
         tried = try_submodel(tried_part, values, settings)
-        tell(f"nodes {start} to {middle} of {len(model.graph.node)}: {tried.departs or 'as expected'}")
+        tell(f"nodes {start} to {middle} of {len(model.content.graph.nodes)}: {tried.departs or 'as expected'}")
         if tried.departs is None:
             low = middle
         else:
@@ -55,14 +54,14 @@ def first_departing_node(
     return _smallest(model, DepartingNode(high, part, trial), values, settings, start, tell)
 
 
-def stretch(model: onnx.ModelProto, start: int, last: int, values: Mapping[str, ModelValue]) -> Submodel:
+def stretch(model: LoadedModel, start: int, last: int, values: Mapping[str, ModelValue]) -> Submodel:
     """Return the nodes in a range, and all of their values that later nodes or the model's outputs read."""
-    made = {name for node in model.graph.node[start : last + 1] for name in node.output}
+    made = {name for node in model.content.graph.nodes[start : last + 1] for name in node.outputs}
     return cut(model, range(start, last + 1), [name for name in live_after(model, last) if name in made], values)
 
 
 def _smallest(
-    model: onnx.ModelProto,
+    model: LoadedModel,
     found: DepartingNode,
     values: Mapping[str, ModelValue],
     settings: TrialOptions,
@@ -70,7 +69,7 @@ def _smallest(
     tell: Tell,
 ) -> DepartingNode:
     """Return the node alone if it departs, else with as few of the preceding nodes as needed."""
-    outputs = [name for name in model.graph.node[found.node].output if name in values]
+    outputs = [name for name in model.content.graph.nodes[found.node].outputs if name in values]
     before = [index for index in ancestors(model, found.node) if index >= start]
     count, budget = 1, SHRINK_TRIALS
     while budget:
@@ -87,7 +86,7 @@ def _smallest(
 
 
 def _without(
-    model: onnx.ModelProto,
+    model: LoadedModel,
     found: DepartingNode,
     outputs: Sequence[str],
     values: Mapping[str, ModelValue],
@@ -102,14 +101,14 @@ def _without(
         budget -= 1
         rest = [other for other in found.part.nodes if other != node]
         part, trial = _try(model, rest, outputs, values, settings)
-        tell(f"without '{model.graph.node[node].name}': {trial.departs or 'as expected'}")
+        tell(f"without '{model.content.graph.nodes[node].name}': {trial.departs or 'as expected'}")
         if trial.departs is not None:
             found = DepartingNode(found.node, part, trial)
     return found
 
 
 def _try(
-    model: onnx.ModelProto,
+    model: LoadedModel,
     nodes: Sequence[int],
     outputs: Sequence[str],
     values: Mapping[str, ModelValue],

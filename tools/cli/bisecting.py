@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def execute(arguments: Arguments) -> None:
     """Search and print the result; a departure is an error."""
-    from mirlo.tools.bisect.bisect import Rounding, bisect, load_with_weights
+    from mirlo.tools.bisect.bisect import Rounding, bisect
     from mirlo.tools.bisect.compare import Tolerance
     from mirlo.tools.bisect.trial import TrialOptions
 
@@ -40,7 +40,7 @@ def execute(arguments: Arguments) -> None:
     bundle = Path(arguments.output or f"{Path(arguments.model).stem}-bisect")
     with Progress(f"bisecting {Path(arguments.model).name}", arguments.verbose) as progress:
         found = bisect(
-            load_with_weights(arguments.model), feeds, against=arguments.against, settings=settings, bundle=bundle,
+            arguments.model, feeds, against=arguments.against, settings=settings, bundle=bundle,
             tell=progress,
         )  # fmt: skip
     if found is None:
@@ -99,7 +99,7 @@ def _inputs(arguments: Arguments, given: Mapping[str, np.ndarray]) -> dict[str, 
 
     loaded = models.load(arguments.model)
     inputs = graph_inputs(
-        loaded.proto.graph, {**arguments.shapes, **{name: array.shape for name, array in given.items()}}
+        loaded.content.graph, {**arguments.shapes, **{name: array.shape for name, array in given.items()}}
     )
     unknown = set(given) - {value.name for value in inputs}
     if unknown:

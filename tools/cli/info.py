@@ -14,8 +14,7 @@ from mirlo.tools.cli.files import is_compiled, require_file
 from mirlo.tools.cli.tables import bytes_text, columns
 
 if TYPE_CHECKING:
-    import onnx
-
+    from mirlo.frontends.onnx.graph import GraphDef
     from mirlo.runtime.artifact import TensorSpec
 
 
@@ -75,33 +74,34 @@ def _onnx(arguments: Arguments) -> Iterable[str]:
 
     load_converters()
     loaded = models.load(arguments.model)
-    graph = loaded.proto.graph
-    opsets = ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in loaded.opsets().items())
-    producer = f" by {loaded.proto.producer_name} {loaded.proto.producer_version}" if loaded.proto.producer_name else ""
+    graph = loaded.content.graph
+    opsets = ", ".join(f"{domain or 'ai.onnx'} {version}" for domain, version in loaded.content.opsets.items())
+    producer = f" by {loaded.content.producer}" if loaded.content.producer else ""
     yield f"{arguments.model}: ONNX{producer}, operator sets: {opsets}"
     types = input_types(graph_inputs(graph, arguments.shapes), arguments.shapes, loaded.name)
     given = {name: found if isinstance(found, Kind) else tensor_kind(found) for name, found in types.items()}
     yield from _tensors("inputs", (TensorSpec(name, k.name, k.shape or ()) for name, k in given.items() if k.is_tensor))
     yield from (f"input '{name}': {kind}" for name, kind in given.items() if not kind.is_tensor)
-    yield f"outputs: {', '.join(value.name for value in graph.output)}"
+    yield f"outputs: {', '.join(value.name for value in graph.outputs)}"
     count, size = _parameters(graph)
     yield f"parameters: {count}, {bytes_text(size)}"
-    operators = Counter(node.op_type for node in graph.node)
-    yield f"operators: {len(graph.node)} of {len(operators)} kinds"
+    operators = Counter(node.operator for node in graph.nodes)
+    yield f"operators: {len(graph.nodes)} of {len(operators)} kinds"
     yield from columns([(f"  {name}", str(n)) for name, n in operators.most_common()], numbers={1})
     missing = unsupported_nodes(loaded)
     kinds = sorted({item.operator for item in missing})
     yield f"not supported: {', '.join(kinds)}" if kinds else "every operator is supported"
 
 
-def _parameters(graph: onnx.GraphProto) -> tuple[int, int]:
+def _parameters(graph: GraphDef) -> tuple[int, int]:
+    """Return the number of initializers and their bytes."""
     import onnx
 
     size = 0
-    for tensor in graph.initializer:
-        dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
+    for tensor in graph.initializers:
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.code)
         size += math.prod(tensor.dims) * dtype.itemsize
-    return len(graph.initializer), size
+    return len(graph.initializers), size
 
 
 def _dim(dim: object) -> int | str:

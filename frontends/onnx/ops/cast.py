@@ -5,7 +5,7 @@ from __future__ import annotations
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DType
 from mirlo.frontends.onnx.dtypes import onnx_code, onnx_dtype
-from mirlo.frontends.onnx.kinds import STRING_CODE
+from mirlo.frontends.onnx.graph import STRING_CODE
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.string import cast_strings
 from mirlo.frontends.onnx.registry import converter

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.expansion import TooManyIterations
+from mirlo.frontends.onnx.graph import GraphDef
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import bind, scalar
@@ -24,9 +24,6 @@ from mirlo.frontends.onnx.values import (
     TensorValue,
     constant,
 )
-
-if TYPE_CHECKING:
-    import onnx
 
 MAX_UNROLLED_ITERATIONS = 1024
 """Most iterations to unroll; more would take too long to compile."""
@@ -48,45 +45,40 @@ def loop(node: Node) -> Converted:
     """Unroll loops with a known trip count; convert others to scf.while."""
     body = node.attr.graph("body")
     carried = [node.any_value(i) for i in range(2, len(node.inputs))]
-    if len(body.input) != 2 + len(carried) or len(body.output) < 1 + len(carried):
+    if len(body.inputs) != 2 + len(carried) or len(body.outputs) < 1 + len(carried):
         raise NodeError(
             f"the body must have {2 + len(carried)} inputs and at least {1 + len(carried)} outputs, "
-            f"got {len(body.input)} and {len(body.output)}"
+            f"got {len(body.inputs)} and {len(body.outputs)}"
         )
     limit, going = (node.value(i) if node.has(i) else None for i in range(2))
     expansion, made = node.builder.expansion, None
     declined = expansion.declined
-    if id(body) not in declined and all(value is None or value.is_constant for value in (limit, going)):
-        before = dict(declined)
+    if body not in declined and all(value is None or value.is_constant for value in (limit, going)):
+        before = set(declined)
         expansion.unrolling += 1
         try:
             made = _unrolled(node, body, carried)
         except TooManyIterations:
             if expansion.unrolling > 1:
-                declined[id(body)] = body
+                declined.add(body)
                 raise
         finally:
             expansion.unrolling -= 1
         if made is not None:
             # What was found in a loop that stays says nothing of the same loops elsewhere, where more may be known.
-            _restore(declined, before)
+            declined &= before
             return made
-    declined[id(body)] = body
+    declined.add(body)
     return _compiled(node, body, limit, going, carried)
 
 
-def _restore(found: dict[int, onnx.GraphProto], before: dict[int, onnx.GraphProto]) -> None:
-    found.clear()
-    found.update(before)
-
-
-def _unrolled(node: Node, body: onnx.GraphProto, carried: list[AnyValue]) -> list[Output] | None:
+def _unrolled(node: Node, body: GraphDef, carried: list[AnyValue]) -> list[Output] | None:
     """Unroll the iterations; return None if their number depends on data or is large."""
     limit = node.scalar(0) if node.has(0) else None
     going = bool(node.scalar(1, True))
     if going and limit is not None and limit > MAX_UNROLLED_ITERATIONS:
         return None
-    collected: list[list[AnyValue]] = [[] for _ in body.output[1 + len(carried) :]]
+    collected: list[list[AnyValue]] = [[] for _ in body.outputs[1 + len(carried) :]]
     done, start = 0, node.builder.expansion.nodes
     while going and (limit is None or done < limit):
         if done >= MAX_UNROLLED_ITERATIONS:
@@ -109,13 +101,13 @@ def _unrolled(node: Node, body: onnx.GraphProto, carried: list[AnyValue]) -> lis
 
 
 def _compiled(
-    node: Node, body: onnx.GraphProto, limit: TensorValue | None, going: TensorValue | None, carried: Sequence[AnyValue]
+    node: Node, body: GraphDef, limit: TensorValue | None, going: TensorValue | None, carried: Sequence[AnyValue]
 ) -> list[Output]:
-    if len(body.output) == 1 + len(carried):
+    if len(body.outputs) == 1 + len(carried):
         return list(node.builder.repeat(body, limit, going, carried))
     if limit is None:
         raise NodeError(
-            f"output '{body.output[1 + len(carried)].name}' of the body is collected in each iteration, but the "
+            f"output '{body.outputs[1 + len(carried)].name}' of the body is collected in each iteration, but the "
             "trip count has no upper bound: add input 'M'"
         )
     most = node.emit("maximum", scalar(node, 0), node.constant(np.int64(0)))

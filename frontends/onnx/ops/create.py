@@ -13,7 +13,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.declared import declared_shape, equals, required
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.kinds import STRING_CODE
+from mirlo.frontends.onnx.graph import STRING_CODE
 from mirlo.frontends.onnx.node import Node, is_exact
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import positions, scalar, steps_of_run_time
@@ -30,7 +30,7 @@ def constant_node(node: Node) -> Converted:
     match given[0]:
         case "value":
             tensor = node.attr.tensor("value")
-            if tensor.data_type == STRING_CODE:
+            if tensor.code == STRING_CODE:
                 return strings(name, node.builder.strings(tensor))
             made = constant(name, node.builder.array(tensor))
             made.tensor = tensor

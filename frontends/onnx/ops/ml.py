@@ -8,6 +8,7 @@ import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.graph import STRING_CODE
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.values import AnyValue, Converted, strings
@@ -153,7 +154,7 @@ def _keys_or_values(node: Node, what: str) -> np.ndarray:
             return np.array(node.attr.floats(given[0]), np.float32)
         case "tensor":
             tensor = node.attr.tensor(given[0])
-            is_text = tensor.data_type == 8
+            is_text = tensor.code == STRING_CODE
             return (node.builder.strings(tensor) if is_text else node.builder.array(tensor)).reshape(-1)
         case other:
             raise NodeError(f"attribute '{what}_{other}' is not supported")
@@ -164,7 +165,7 @@ def _default(node: Node, values: np.ndarray) -> float | str | np.generic:
     node.attr.ignore("default_float", "default_int64", "default_string")
     if "default_tensor" in node.attr:
         tensor = node.attr.tensor("default_tensor")
-        is_text = tensor.data_type == 8
+        is_text = tensor.code == STRING_CODE
         return (node.builder.strings(tensor) if is_text else node.builder.array(tensor)).reshape(-1)[0]
     if values.dtype == object:
         return node.attr.str("default_string", "_Unused")

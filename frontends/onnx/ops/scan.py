@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,15 +12,13 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax.infer import require_equal_dims
 from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.graph import GraphDef
 from mirlo.frontends.onnx.loops import LoopIteration, from_the_end
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.ops.control import MAX_UNROLLED_ITERATIONS, stacked
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, as_value, vector
 from mirlo.frontends.onnx.values import AnyValue, Converted, TensorValue
-
-if TYPE_CHECKING:
-    import onnx
 
 
 @dataclass(frozen=True)
@@ -55,7 +53,7 @@ class _Sequence:
 def scan(node: Node) -> Converted:
     body, count = node.attr.graph("body"), node.attr.int("num_scan_inputs")
     states = _states(len(node.inputs), count, body)
-    results = len(body.output) - states
+    results = len(body.outputs) - states
     axes = _per_value(node, "scan_input_axes", count)
     backwards = _per_value(node, "scan_input_directions", count)
     sequences = [_sequence(node, states + i, axes[i], backwards[i]) for i in range(count)]
@@ -83,7 +81,7 @@ def scan(node: Node) -> Converted:
 
 def _rounds(
     node: Node,
-    body: onnx.GraphProto,
+    body: GraphDef,
     carried: Sequence[AnyValue],
     sequences: Sequence[_Sequence],
     rounds: TensorValue,
@@ -101,8 +99,8 @@ def _rounds(
     *made, _ = node.builder.repeat(
         LoopIteration(
             make,
-            carried=body.input[: len(carried)],
-            collected=body.output[len(carried) :],
+            carried=body.inputs[: len(carried)],
+            collected=body.outputs[len(carried) :],
             backwards=[bool(each) for each in backwards],
         ),
         rounds,
@@ -152,7 +150,7 @@ def batched_scan(node: Node) -> Converted:
         if node.has(0):
             given = as_value(node.emit("gather", vector(node, 0), number.ir, axis=0))
             rounds = as_value(node.emit("minimum", given.ir, node.builder.ssa(rounds)))
-        made = _rounds(node, body, carried, own, rounds, longest, [0] * (len(body.output) - states))
+        made = _rounds(node, body, carried, own, rounds, longest, [0] * (len(body.outputs) - states))
         return going, [], [each if isinstance(each, TensorValue) else as_value(each) for each in made]
 
     *made, _ = node.builder.repeat(LoopIteration(make), as_value(as_scalar(node, batch)), None, [], batch)
@@ -174,7 +172,7 @@ def _lengths(node: Node, longest: Dim, batch: Dim) -> list[int] | None:
 
 
 def _one_of_batch(
-    node: Node, body: onnx.GraphProto, index: int, states: int, slices: Sequence[Sequence[TensorValue]], length: int
+    node: Node, body: GraphDef, index: int, states: int, slices: Sequence[Sequence[TensorValue]], length: int
 ) -> list[Any]:
     """Return the final states, and the scan outputs padded with zeros."""
 
@@ -183,7 +181,7 @@ def _one_of_batch(
         return as_value(node.emit("gather", node.builder.ssa(value), position, axis=0))
 
     carried: list[AnyValue] = [own(node.value(1 + i)) for i in range(states)]
-    collected: list[list[ir.Value]] = [[] for _ in body.output[states:]]
+    collected: list[list[ir.Value]] = [[] for _ in body.outputs[states:]]
     for step in range(length):
         made = node.builder.branch(body, [*carried, *(own(each[step]) for each in slices)], f"{index}/{step}/")
         carried = made[:states]
@@ -195,10 +193,10 @@ def _one_of_batch(
     return [*carried, *(node.emit("stack", rows, axis=0) for rows in collected)]
 
 
-def _states(inputs: int, count: int, body: onnx.GraphProto) -> int:
+def _states(inputs: int, count: int, body: GraphDef) -> int:
     """Return how many of the inputs are carried between iterations."""
     states = inputs - count
-    if count < 1 or states < 0 or len(body.input) != inputs or len(body.output) < states:
+    if count < 1 or states < 0 or len(body.inputs) != inputs or len(body.outputs) < states:
         raise NodeError(f"attribute 'num_scan_inputs' is {count}, which does not fit {inputs} inputs and the body")
     return states
 

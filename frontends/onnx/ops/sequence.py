@@ -7,7 +7,8 @@ import numpy as np
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.kinds import STRING_CODE, join, kind_of_proto
+from mirlo.frontends.onnx.graph import STRING_CODE
+from mirlo.frontends.onnx.kinds import join, kind_of
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.objects import common_kind
 from mirlo.frontends.onnx.registry import converter
@@ -178,7 +179,7 @@ def optional(node: Node) -> Converted:
     if node.has(0):
         node.attr.ignore("type")
         return OptionalValue(node.outputs[0], node.any_value(0).kind, node.any_value(0))
-    return OptionalValue(node.outputs[0], kind_of_proto(node.attr.type("type"), "attribute 'type'"), None)
+    return OptionalValue(node.outputs[0], kind_of(node.attr.type("type"), "attribute 'type'"), None)
 
 
 @converter("OptionalHasElement")

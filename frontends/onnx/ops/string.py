@@ -9,7 +9,8 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.infer import broadcast_shapes
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.kinds import STRING_CODE, tensor_kind, tensor_type
+from mirlo.frontends.onnx.graph import STRING_CODE
+from mirlo.frontends.onnx.kinds import tensor_kind, tensor_type
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.values import Converted

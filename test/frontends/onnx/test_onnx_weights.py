@@ -15,6 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx_models import F32, make_model, node
 
 from mirlo.frontends.onnx import OnnxImportError, import_model
+from mirlo.frontends.onnx.graph import TensorDef
 from mirlo.frontends.onnx.model import load
 from mirlo.frontends.onnx.wire import slim
 from mirlo.runtime.errors import ParameterError
@@ -86,9 +87,13 @@ def test_large_tensors_are_cut_out_wherever_they_are() -> None:
     slimmed = slim(memoryview(data), "it")
     assert len(data) > 3 * big.nbytes and len(slimmed.message) < 2000 and len(slimmed.data) == 3
     loaded = load(data)
-    assert np.array_equal(loaded.weights.array(loaded.proto.graph.initializer[1]), big)
-    inner = loaded.proto.graph.node[0].attribute[0].g.node[0].attribute[0].t
-    assert np.array_equal(loaded.weights.array(inner), big)
+    graph = loaded.content.graph
+    assert np.array_equal(loaded.weights.array(graph.initializers[1]), big)
+    (inner,) = graph.nodes[0].graphs[0].nodes[0].attributes
+    for tensor in (graph.initializers[1], inner.value):
+        assert isinstance(tensor, TensorDef)
+        found = loaded.weights.array(tensor)
+        assert np.array_equal(found, big) and np.shares_memory(found, np.frombuffer(data, np.uint8))
 
 
 @pytest.mark.parametrize(
@@ -110,8 +115,10 @@ def test_element_types(dtype: str, form: str) -> None:
         tensor = numpy_helper.from_array(array, "t")
     else:
         tensor = helper.make_tensor("t", code, array.shape, array.astype(np.float64).ravel().tolist())
-    loaded = load(make_model([node("Identity", "x", "y")], {"x": (F32, [1])}, ["y"]))
-    found = loaded.weights.array(tensor)
+    model = make_model([node("Identity", "x", "y")], {"x": (F32, [1])}, ["y"])
+    model.graph.initializer.append(tensor)
+    loaded = load(model)
+    found = loaded.weights.array(loaded.content.graph.initializers[0])
     assert found.dtype == numpy_dtype and found.shape == array.shape
     assert np.array_equal(found.astype(np.float64), array.astype(np.float64))
 

@@ -1,0 +1,248 @@
+"""The first stride of the import: from the messages of a model to its typed graph, checked on the way.
+
+Nothing but this file, `old.py` (models of older opsets) and `writing.py` (questions to the `onnx` package) knows the
+messages. What is checked here: names are text and can be told apart, operator sets are named, graphs and types are not
+nested without end. What only the types of values tell is checked when nodes are converted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mirlo.frontends.onnx import graph as G
+from mirlo.frontends.onnx.dtypes import FIELDS
+from mirlo.frontends.onnx.errors import OnnxImportError
+from mirlo.frontends.onnx.graph import (
+    AttributeDef,
+    AttributeValue,
+    FunctionDef,
+    GraphDef,
+    ModelDef,
+    NodeDef,
+    TensorDef,
+    TypeDef,
+    ValueDef,
+)
+from mirlo.runtime.names import is_printable, terminal
+
+if TYPE_CHECKING:
+    import onnx
+
+DEPTH = 64
+"""Deepest nesting of graphs, and of types in sequences and optionals (protobuf itself stops files at 100 messages)."""
+
+_EXTERNAL = 1
+"""TensorProto.DataLocation.EXTERNAL."""
+_FIELD_DTYPES: dict[str, type[np.generic]] = {
+    "float_data": np.float32, "double_data": np.float64, "int32_data": np.int32, "int64_data": np.int64,
+    "uint64_data": np.uint64,
+}  # fmt: skip
+_CASES = {"sparse_tensor_type": "sparse tensor"}
+"""What a TypeProto is, where its field is not named for it."""
+
+
+def read_model(proto: onnx.ModelProto, data: Mapping[bytes, memoryview], what: str) -> ModelDef:
+    r"""Return the model of a message; `what` names it in errors.
+
+    `data` are the elements of tensors whose `raw_data` is one of its keys. Names reach messages, terminals, generated
+    sources and pages: control characters, line breaks and direction marks are written as escape sequences (`\x1b`)
+    here, once, and the model goes by these names from then on. Refuse a model in which a name is not text, or in which
+    two names would become one.
+    """
+    reader = _Reader(data, what)
+    functions = [reader.function(function) for function in proto.functions]
+    made = ModelDef(
+        reader.graph(proto.graph),
+        reader.opsets(proto.opset_import),
+        {function.key: function for function in functions},
+        proto.ir_version,
+        f"{reader.name(proto.producer_name)} {reader.name(proto.producer_version)}" if proto.producer_name else "",
+    )
+    reader.name(proto.domain)
+    reader.refuse_ambiguous_names()
+    return made
+
+
+def read_function(proto: onnx.FunctionProto) -> FunctionDef:
+    """Return a function that the `onnx` package defines."""
+    return _Reader({}, f"function '{proto.name}'").function(proto)
+
+
+def read_values(protos: Iterable[onnx.ValueInfoProto]) -> tuple[ValueDef, ...]:
+    """Return values whose types the `onnx` package found."""
+    return _Reader({}, "the model").values(protos)
+
+
+class _Reader:
+    """Reads the messages of one model."""
+
+    def __init__(self, data: Mapping[bytes, memoryview], what: str) -> None:
+        self.data = data
+        self.what = what
+        self._names: dict[str, str] = {}
+        """The names of the model, with those that stand for them."""
+        self._depth = 0
+
+    def name(self, text: str) -> str:
+        """Return a name, in which what is not printable is escaped."""
+        found = self._names.get(text)
+        if found is None:
+            if not isinstance(text, str):
+                raise OnnxImportError(f"{self.what}: the model is damaged: the name {text!r} is not text (UTF-8)")
+            found = self._names[text] = text if is_printable(text) else terminal(text)
+        return found
+
+    def refuse_ambiguous_names(self) -> None:
+        for name, new in self._names.items():
+            if new != name and self._names.get(new) == new:
+                raise OnnxImportError(
+                    f"{self.what}: the model has the names '{new}' and {name!a}, which cannot be told apart"
+                )
+
+    def names(self, texts: Iterable[str]) -> tuple[str, ...]:
+        return tuple(map(self.name, texts))
+
+    def domain(self, text: str) -> str:
+        return "" if text == "ai.onnx" else self.name(text)
+
+    def opsets(self, imports: Sequence[onnx.OperatorSetIdProto]) -> dict[str, int]:
+        """Return versions by domain of an `opset_import` field."""
+        return {self.domain(entry.domain): entry.version for entry in imports}
+
+    def function(self, proto: onnx.FunctionProto) -> FunctionDef:
+        defaults = self.attributes(proto.attribute_proto)
+        for value in proto.value_info:
+            self.value(value)
+        return FunctionDef(
+            self.name(proto.name), self.domain(proto.domain), self.name(proto.overload),
+            self.names(proto.input), self.names(proto.output), self.nodes(proto.node),
+            frozenset(self.names(proto.attribute)).union(default.name for default in defaults),
+            defaults, self.opsets(proto.opset_import),
+        )  # fmt: skip
+
+    def graph(self, proto: onnx.GraphProto) -> GraphDef:
+        self._enter("graphs")
+        for sparse in proto.sparse_initializer:
+            self.tensor(sparse.values)
+            self.tensor(sparse.indices)
+        made = GraphDef(
+            self.name(proto.name), self.nodes(proto.node), self.values(proto.input), self.values(proto.output),
+            self.values(proto.value_info), tuple(map(self.tensor, proto.initializer)), bool(proto.sparse_initializer),
+        )  # fmt: skip
+        self._depth -= 1
+        return made
+
+    def _enter(self, what: str) -> None:
+        self._depth += 1
+        if self._depth > DEPTH:
+            raise OnnxImportError(f"{self.what}: not an ONNX model: {what} are nested more than {DEPTH} deep")
+
+    def nodes(self, protos: Iterable[onnx.NodeProto]) -> tuple[NodeDef, ...]:
+        return tuple(self.node(proto, index) for index, proto in enumerate(protos))
+
+    def node(self, proto: onnx.NodeProto, index: int) -> NodeDef:
+        operator = self.name(proto.op_type)
+        return NodeDef(
+            self.name(proto.name) or f"{operator}_{index}", operator, self.domain(proto.domain),
+            self.name(proto.overload), self.names(proto.input), self.names(proto.output),
+            self.attributes(proto.attribute), index,
+        )  # fmt: skip
+
+    def attributes(self, protos: Iterable[onnx.AttributeProto]) -> tuple[AttributeDef, ...]:
+        return tuple(
+            AttributeDef(self.name(proto.name), proto.type, self.attribute(proto), self.name(proto.ref_attr_name))
+            for proto in protos
+        )
+
+    def attribute(self, proto: onnx.AttributeProto) -> AttributeValue:
+        """Return the value of an attribute: the field that belongs to its type."""
+        kind = proto.type
+        if kind == G.INT:
+            return proto.i  # type: ignore[no-any-return]
+        if kind == G.FLOAT:
+            return proto.f  # type: ignore[no-any-return]
+        if kind == G.STRING:
+            return proto.s  # type: ignore[no-any-return]
+        if kind == G.INTS:
+            return tuple(proto.ints)
+        if kind == G.FLOATS:
+            return tuple(proto.floats)
+        if kind == G.STRINGS:
+            return tuple(proto.strings)
+        if kind == G.TENSOR:
+            return self.tensor(proto.t)
+        if kind == G.GRAPH:
+            return self.graph(proto.g)
+        if kind == G.TENSORS:
+            return tuple(map(self.tensor, proto.tensors))
+        if kind == G.GRAPHS:
+            return tuple(map(self.graph, proto.graphs))
+        return self.type(proto.tp) if kind == G.TYPE else None
+
+    def values(self, protos: Iterable[onnx.ValueInfoProto]) -> tuple[ValueDef, ...]:
+        return tuple(map(self.value, protos))
+
+    def value(self, proto: onnx.ValueInfoProto) -> ValueDef:
+        return ValueDef(self.name(proto.name), self.type(proto.type))
+
+    def type(self, proto: onnx.TypeProto) -> TypeDef:
+        field = proto.WhichOneof("value")
+        if field is None:
+            return TypeDef()
+        if field in ("tensor_type", "sparse_tensor_type"):
+            tensor = getattr(proto, field)
+            dims = tuple(map(self.dim, tensor.shape.dim)) if tensor.HasField("shape") else None
+            return TypeDef(_CASES.get(field, "tensor"), tensor.elem_type, dims)
+        self._enter("types")
+        if field == "map_type":
+            made = TypeDef("map", key=proto.map_type.key_type, element=self.type(proto.map_type.value_type))
+        elif field in ("sequence_type", "optional_type"):
+            made = TypeDef(field.removesuffix("_type"), element=self.type(getattr(proto, field).elem_type))
+        else:
+            made = TypeDef(field.removesuffix("_type"))
+        self._depth -= 1
+        return made
+
+    def dim(self, proto: onnx.TensorShapeProto.Dimension) -> int | str | None:
+        if proto.HasField("dim_value"):
+            return proto.dim_value  # type: ignore[no-any-return]
+        return self.name(proto.dim_param) or None
+
+    def tensor(self, proto: onnx.TensorProto) -> TensorDef:
+        """Return where the elements of a tensor are; they are not looked at."""
+        raw = external = numbers = None
+        if proto.data_location == _EXTERNAL or proto.external_data:
+            external = self.external(proto)
+        if external is None and proto.HasField("raw_data"):
+            raw = proto.raw_data
+            raw = self.data.get(raw, raw)
+        elif external is None:
+            field = FIELDS.get(proto.data_type)
+            numbers = None if field is None else _numbers(getattr(proto, field), _FIELD_DTYPES[field])
+        return TensorDef(
+            self.name(proto.name), proto.data_type, tuple(proto.dims), raw, numbers, tuple(proto.string_data),
+            external, proto.HasField("segment"),
+        )  # fmt: skip
+
+    def external(self, proto: onnx.TensorProto) -> dict[str, str] | None:
+        """Return the entries of external data; None for a tensor whose data is in the model after all."""
+        entries = proto.external_data
+        for entry in entries:
+            if not is_printable(self._text(entry.key)) or not is_printable(self._text(entry.value)):
+                raise OnnxImportError(
+                    f"{self.what}: the name of a file with external data is not printable: {entries[0].value!a}"
+                )
+        return {entry.key: entry.value for entry in entries} if proto.data_location == _EXTERNAL else None
+
+    def _text(self, text: str) -> str:
+        self.name(text)
+        return text
+
+
+def _numbers(values: Sequence[float], dtype: type[np.generic]) -> np.ndarray:
+    found = np.fromiter(values, dtype, len(values))
+    found.flags.writeable = False
+    return found

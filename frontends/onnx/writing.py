@@ -1,0 +1,177 @@
+"""Messages for the `onnx` package: what Mirlo asks it about nodes and models, and models that others run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mirlo.dialects.core.dtypes import DTYPES
+from mirlo.frontends.onnx import graph as G
+from mirlo.frontends.onnx.dtypes import FIELDS, onnx_code
+from mirlo.frontends.onnx.graph import (
+    AttributeDef,
+    FunctionDef,
+    GraphDef,
+    ModelDef,
+    NodeDef,
+    TensorDef,
+    TypeDef,
+    ValueDef,
+)
+from mirlo.runtime.kinds import MAP, SEQUENCE, STRING, Kind
+
+if TYPE_CHECKING:
+    import onnx
+
+SMALL = 1024
+"""Most bytes of a tensor that shape inference reads."""
+
+Elements = Callable[[TensorDef], np.ndarray]
+"""Returns the elements of a tensor."""
+
+
+def node_message(node: NodeDef, elements: Elements | None = None) -> onnx.NodeProto:
+    """Return the NodeProto of a node; `elements` reads tensors whose elements are written, else only small ones are."""
+    import onnx
+
+    made = onnx.NodeProto(
+        name=node.name, op_type=node.operator, domain=node.domain, overload=node.overload,
+        input=node.inputs, output=node.outputs,
+    )  # fmt: skip
+    made.attribute.extend(_attribute(each, elements) for each in node.attributes)
+    return made
+
+
+def model_message(model: ModelDef, elements: Elements | None = None) -> onnx.ModelProto:
+    """Return the ModelProto of a model."""
+    import onnx
+
+    made = onnx.ModelProto(ir_version=model.ir_version, producer_name=model.producer)
+    made.opset_import.extend(_opsets(model.opsets))
+    made.functions.extend(_function(each, elements) for each in model.functions.values())
+    made.graph.CopyFrom(graph_message(model.graph, elements))
+    return made
+
+
+def graph_message(graph: GraphDef, elements: Elements | None = None) -> onnx.GraphProto:
+    """Return the GraphProto of a graph."""
+    import onnx
+
+    made = onnx.GraphProto(name=graph.name)
+    made.node.extend(node_message(node, elements) for node in graph.nodes)
+    made.input.extend(map(_value, graph.inputs))
+    made.output.extend(map(_value, graph.outputs))
+    made.value_info.extend(map(_value, graph.values))
+    made.initializer.extend(_tensor(tensor, elements) for tensor in graph.initializers)
+    return made
+
+
+def _opsets(versions: Mapping[str, int]) -> Iterable[onnx.OperatorSetIdProto]:
+    from onnx import helper
+
+    return (helper.make_opsetid(domain, version) for domain, version in versions.items())
+
+
+def _function(function: FunctionDef, elements: Elements | None) -> onnx.FunctionProto:
+    import onnx
+
+    names = {default.name for default in function.defaults}
+    made = onnx.FunctionProto(
+        name=function.name, domain=function.domain, overload=function.overload, input=function.inputs,
+        output=function.outputs, attribute=sorted(function.attributes - names),
+    )  # fmt: skip
+    made.attribute_proto.extend(_attribute(each, elements) for each in function.defaults)
+    made.node.extend(node_message(node, elements) for node in function.nodes)
+    made.opset_import.extend(_opsets(function.opsets))
+    return made
+
+
+_VALUE_FIELDS = {
+    G.FLOAT: "f", G.INT: "i", G.STRING: "s", G.FLOATS: "floats", G.INTS: "ints", G.STRINGS: "strings",
+}  # fmt: skip
+
+
+def _attribute(attribute: AttributeDef, elements: Elements | None) -> onnx.AttributeProto:
+    import onnx
+
+    made = onnx.AttributeProto(name=attribute.name, type=attribute.kind, ref_attr_name=attribute.reference)
+    value = attribute.value
+    if attribute.reference:
+        return made
+    if isinstance(value, TensorDef):
+        made.t.CopyFrom(_tensor(value, elements))
+    elif isinstance(value, GraphDef):
+        made.g.CopyFrom(graph_message(value, elements))
+    elif isinstance(value, TypeDef):
+        made.tp.CopyFrom(_type(value))
+    elif attribute.kind in _VALUE_FIELDS:
+        field = _VALUE_FIELDS[attribute.kind]
+        if isinstance(value, tuple):
+            getattr(made, field).extend(value)
+        else:
+            setattr(made, field, value)
+    elif isinstance(value, tuple):
+        made.tensors.extend(_tensor(each, elements) for each in value if isinstance(each, TensorDef))
+        made.graphs.extend(graph_message(each, elements) for each in value if isinstance(each, GraphDef))
+    return made
+
+
+def _value(value: ValueDef) -> onnx.ValueInfoProto:
+    import onnx
+
+    return onnx.ValueInfoProto(name=value.name, type=_type(value.type) if value.type.case else None)
+
+
+def _type(declared: TypeDef) -> onnx.TypeProto:
+    import onnx
+
+    made = onnx.TypeProto()
+    if declared.case in ("tensor", "sparse tensor"):
+        tensor = made.tensor_type if declared.case == "tensor" else made.sparse_tensor_type
+        tensor.elem_type = declared.code
+        if declared.dims is not None:
+            tensor.shape.SetInParent()
+            for dim in declared.dims:
+                tensor.shape.dim.add(**({} if dim is None else {_DIM_FIELDS[type(dim)]: dim}))
+    elif declared.element is not None:
+        inner = _type(declared.element)
+        if declared.case == "map":
+            made.map_type.key_type = declared.key
+            made.map_type.value_type.CopyFrom(inner)
+        else:
+            getattr(made, f"{declared.case}_type").elem_type.CopyFrom(inner)
+    return made
+
+
+_DIM_FIELDS: dict[type, str] = {int: "dim_value", str: "dim_param"}
+
+
+def _tensor(tensor: TensorDef, elements: Elements | None) -> onnx.TensorProto:
+    import onnx
+
+    made = onnx.TensorProto(name=tensor.name, data_type=tensor.code, dims=tensor.dims)
+    if tensor.code == G.STRING_CODE:
+        made.string_data.extend(tensor.strings)
+    elif elements is not None:
+        made.raw_data = onnx.numpy_helper.from_array(np.ascontiguousarray(elements(tensor))).raw_data
+    elif tensor.raw is not None and len(tensor.raw) < SMALL:
+        made.raw_data = bytes(tensor.raw)
+    elif tensor.numbers is not None and tensor.code in FIELDS:
+        getattr(made, FIELDS[tensor.code]).extend(tensor.numbers.tolist())
+    return made
+
+
+def type_message(kind: Kind) -> onnx.TypeProto:
+    """Return the TypeProto of a kind."""
+    from onnx import helper
+
+    if kind.name == MAP and kind.key is not None and kind.element is not None:
+        key_code = G.STRING_CODE if kind.key == STRING else onnx_code(DTYPES[kind.key])
+        return helper.make_map_type_proto(key_code, type_message(kind.element))
+    if kind.element is not None:
+        make = helper.make_sequence_type_proto if kind.name == SEQUENCE else helper.make_optional_type_proto
+        return make(type_message(kind.element))
+    code = G.STRING_CODE if kind.name == STRING else onnx_code(DTYPES[kind.name])
+    return helper.make_tensor_type_proto(code, None if kind.shape is None else list(kind.shape))
