@@ -11,7 +11,7 @@ from mirlo.frontends.onnx import schema
 from mirlo.frontends.onnx.composed import COMPOSED
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.graph import AttributeDef, FunctionDef, GraphDef, NodeDef
-from mirlo.frontends.onnx.reading import read_function
+from mirlo.frontends.onnx.reading import read_attributes, read_function
 from mirlo.frontends.onnx.values import AnyValue
 from mirlo.frontends.onnx.writing import node_message, type_message
 
@@ -55,19 +55,14 @@ def of_schema(node: NodeDef, version: int, inputs: Sequence[AnyValue | None]) ->
 
 def _defaults(found: onnx.defs.OpSchema) -> tuple[AttributeDef, ...]:
     """Return the attributes of an operator that have a default value."""
-    import onnx
-
     declared = (attribute.default_value for attribute in found.attributes.values())
-    holder = onnx.FunctionProto(attribute_proto=[default for default in declared if default.name])
-    return read_function(holder).defaults
+    return read_attributes(default for default in declared if default.name)
 
 
 def _body_for(
     found: onnx.defs.OpSchema, node: NodeDef, version: int, inputs: Sequence[AnyValue | None]
 ) -> FunctionDef | None:
     """Return the function body that ONNX makes for a node with inputs of these types, or None."""
-    import onnx
-
     kinds = [b"" if value is None else type_message(value.kind).SerializeToString() for value in inputs]
     message = node_message(node).SerializeToString()
     for older in _versions(version, found.context_dependent_function_opset_versions):
@@ -76,7 +71,7 @@ def _body_for(
         except (ValueError, RuntimeError) as error:
             raise NodeError(f"ONNX gives no function body for these inputs: {error}") from None
         if data:
-            return _of_version(read_function(onnx.FunctionProto.FromString(data)), found.domain, older)
+            return _of_version(read_function(data), found.domain, older)
     return None
 
 
@@ -87,15 +82,12 @@ def static_body(found: onnx.defs.OpSchema, version: int) -> FunctionDef | None:
 
 @cache
 def _static_body(domain: str, operator: str, version: int) -> FunctionDef | None:
-    import onnx
-
     found = schema.schema_of(domain, operator, version)
     assert found is not None
     for older in _versions(version, found.function_opset_versions):
         body = found.get_function_with_opset_version(older)
         if body:
-            proto = onnx.FunctionProto.FromString(body) if isinstance(body, bytes) else body
-            return _of_version(read_function(proto), domain, older)
+            return _of_version(read_function(body), domain, older)
     return None
 
 

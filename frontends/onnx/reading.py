@@ -1,8 +1,9 @@
 """The first stride of the import: from the messages of a model to its typed graph, checked on the way.
 
-Nothing but this file, `old.py` (models of older opsets) and `writing.py` (questions to the `onnx` package) knows the
-messages. What is checked here: names are text and can be told apart, operator sets are named, graphs and types are not
-nested without end. What only the types of values tell is checked when nodes are converted.
+Only this file and four others know the messages: `model.py` parses them, `old.py` converts models of older opsets, and
+`writing.py` and `validity.py` ask the `onnx` package. What is checked here: names are text and can be told apart,
+operator sets are named, graphs and types are not nested without end. What only the types of values tell is checked when
+nodes are converted.
 """
 
 from __future__ import annotations
@@ -66,9 +67,17 @@ def read_model(proto: onnx.ModelProto, data: Mapping[bytes, memoryview], what: s
     return made
 
 
-def read_function(proto: onnx.FunctionProto) -> FunctionDef:
-    """Return a function that the `onnx` package defines."""
+def read_function(message: onnx.FunctionProto | bytes) -> FunctionDef:
+    """Return a function that the `onnx` package defines, of its message or the bytes of one."""
+    import onnx
+
+    proto = onnx.FunctionProto.FromString(message) if isinstance(message, bytes) else message
     return _Reader({}, f"function '{proto.name}'").function(proto)
+
+
+def read_attributes(protos: Iterable[onnx.AttributeProto]) -> tuple[AttributeDef, ...]:
+    """Return attributes that the `onnx` package defines."""
+    return _Reader({}, "a schema").attributes(protos)
 
 
 def read_values(protos: Iterable[onnx.ValueInfoProto]) -> tuple[ValueDef, ...]:
