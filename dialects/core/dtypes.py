@@ -55,9 +55,8 @@ class DType:
     def to_numpy(self) -> np.dtype:
         import numpy as np
 
-        if hasattr(np, self.numpy):
-            found: np.dtype = np.dtype(getattr(np, self.numpy))
-            return found
+        if self.numpy in np.sctypeDict:
+            return np.dtype(self.numpy)
         import ml_dtypes
 
         other: np.dtype = np.dtype(getattr(ml_dtypes, self.numpy))
