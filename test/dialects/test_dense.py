@@ -28,3 +28,8 @@ def test_round_trip(name: str, values: str) -> None:
         assert found.tobytes() == array.tobytes()
         parsed = read_dense(ir.Attribute.parse(str(attribute)), kind)
         np.testing.assert_array_equal(parsed.astype(np.float64), array.astype(np.float64))
+
+
+def test_types_of_numpy_are_found_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(np, "bool", raising=False)  # numpy 1.26 has none
+    assert DTYPES["bool"].to_numpy() == np.bool_
