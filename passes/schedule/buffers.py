@@ -169,7 +169,7 @@ class BufferFunction:
 
 def _outermost_loops(op: ir.Operation) -> list[ir.Operation]:
     """Return an operation that is a loop, or the outermost loops of a choice between variants."""
-    if op.name == "scf.for":
+    if op.name in ("scf.for", "tir.for"):
         return [op]
     if op.name != "scf.if":
         return []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from operator import le, lt
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from mirlo.dialects.bindings import affine, ir, memref, scf
 from mirlo.dialects.core import dims as D
@@ -17,10 +17,6 @@ from mirlo.dialects.tir.buffers import PARALLEL as PARALLEL
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.scalars import compare
 from mirlo.dialects.tir.sizes import buffer_indices, size_of
-
-if TYPE_CHECKING:
-    from mirlo.dialects.tir.view import BlockView
-
 
 LOOP_ANNOTATION = "llvm.loop_annotation"
 """Attribute of an `scf.for`, which upstream passes move to the branch at its end."""
@@ -141,7 +137,17 @@ def all_inside(indices: Sequence[ir.Value], shape: Sequence[Dim], ranges: Sequen
     return condition
 
 
-def clone_body(block: BlockView, values: dict[ir.Value, ir.Value]) -> list[ir.Value]:
+class ScalarBody(Protocol):
+    """A body: its operations in order, and the values that it yields."""
+
+    @property
+    def body_ops(self) -> Sequence[ir.Operation]: ...
+
+    @property
+    def yielded(self) -> list[ir.Value]: ...
+
+
+def clone_body(block: ScalarBody, values: dict[ir.Value, ir.Value]) -> list[ir.Value]:
     """Emit a block's body as scalars with its arguments replaced; return the yielded values."""
     env = dict(values)
     for op in block.body_ops:

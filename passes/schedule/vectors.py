@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.dims import Dim
@@ -12,21 +11,26 @@ from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.buffers import UNBOUNDED
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.sizes import buffer_indices
-from mirlo.passes.schedule.loops import index
+from mirlo.passes.schedule.loops import ScalarBody, index
+
+TRAPPING = tuple(
+    f"arith.{name}" for name in ("divsi", "divui", "remsi", "remui", "floordivsi", "ceildivsi", "ceildivui")
+)
+"""Operations that trap if the divisor is zero, as it may be in an inactive lane."""
+
+
+def may_trap(body: Sequence[ir.Operation]) -> bool:
+    """Return whether the operations of a body may divide by zero in inactive lanes."""
+    for op in body:
+        if op.name in TRAPPING:
+            divisor = op.operands[1].owner
+            if isinstance(divisor, ir.Block) or divisor.operation.name != "arith.constant":
+                return True
+    return False
 
 
 def is_vector(value: ir.Value) -> bool:
     return isinstance(value.type, ir.VectorType)
-
-
-class ScalarBody(Protocol):
-    """A body: its operations in order, and the values that it yields."""
-
-    @property
-    def body_ops(self) -> Sequence[ir.Operation]: ...
-
-    @property
-    def yielded(self) -> list[ir.Value]: ...
 
 
 def splat(value: ir.Value, lanes: int) -> ir.Value:
@@ -50,7 +54,7 @@ def flat(buffer: ir.Value) -> ir.Value:
     size = 1
     for dim in kind.shape:
         size *= dim
-    result = ir.MemRefType.get([size], kind.element_type)
+    result = ir.MemRefType.get([size], kind.element_type, memory_space=kind.memory_space)
     if not len(kind.shape):
         return memref.ExpandShapeOp(result, buffer, [], [], [1]).result
     return memref.CollapseShapeOp(result, buffer, [list(range(len(kind.shape)))]).result

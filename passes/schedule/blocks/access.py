@@ -7,7 +7,7 @@ from typing import Protocol
 
 from mirlo.dialects.bindings import ir, memref, scf
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.index_expr import IndexExpr
+from mirlo.dialects.core.index_expr import IndexExpr, Variable
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.scalars import Value, compare
 from mirlo.passes.schedule.loops import attribute_constant, index
@@ -17,9 +17,19 @@ from mirlo.passes.schedule.vectors import is_vector, lane_mask, mask_of, splat
 class LanePoint(Protocol):
     """The point of an iteration space that an access belongs to: one iteration, or one per lane along an axis."""
 
-    lanes: int
-    active: int
-    axis: int | None
+    @property
+    def lanes(self) -> int: ...
+
+    @property
+    def active(self) -> int: ...
+
+    @property
+    def axis(self) -> Variable | None:
+        """The loop whose iterations the lanes are."""
+
+    @property
+    def mask(self) -> ir.Value | None:
+        """The lanes that are active, where only the run time knows."""
 
     def index(self, expression: IndexExpr) -> ir.Value:
         """Emit an index: a vector if it differs between lanes."""
@@ -66,7 +76,7 @@ def read(
         return _read_scalar(point, buffer, where, tests, outside)
     filler = None if outside is None else attribute_constant(outside)
     step = where.coefficient(axis)
-    if isinstance(step, int) and 1 < step <= LONGEST_STRIDE and not tests:
+    if isinstance(step, int) and 1 < step <= LONGEST_STRIDE and not tests and point.mask is None:
         kind = ir.VectorType.get([point.lanes], buffer.type.element_type)
         return _read_strided(kind, buffer, point.first(where), step, lanes, filler)
     mask = _mask(point, lanes, tests)
@@ -207,7 +217,7 @@ def _decide(point: LanePoint, tests: Sequence[Test]) -> tuple[list[bool], list[T
 
 def _mask(point: LanePoint, lanes: list[bool], tests: Sequence[Test]) -> ir.Value | None:
     """Emit the mask of lanes that are active and pass all tests; None for all lanes."""
-    mask = None if all(lanes) else mask_of(lanes)
+    mask = point.mask if all(lanes) else mask_of(lanes)
     for dim, size in tests:
         condition = splat(_inside(point, dim, size), point.lanes)
         mask = condition if mask is None else create("arith.andi", mask.type, mask, condition)

@@ -92,11 +92,17 @@ class Combiner:
 
     def finish(self, scalar: ir.Value) -> ir.Value:
         """Return the element of the output: combined with the initial value, in the storage type."""
-        start = attribute_constant(self.init)
-        if self.is_bool:
-            start = compare("ne", start, 0)
-        total = self.combine(start, scalar)
-        return create("arith.extui", self.init.type, total) if self.is_bool else total
+        return self.add(attribute_constant(self.init), scalar)
+
+    def add(self, before: ir.Value, found: ir.Value) -> ir.Value:
+        """Combine a former result, in the storage type, with a partial one; both are scalars or vectors."""
+        if not self.is_bool:
+            return self.combine(before, found)
+        zero = emit_constant(0, self.init.type)
+        before = compare("ne", before, splat(zero, before.type.shape[0]) if is_vector(before) else zero)
+        total = self.combine(before, found)
+        stored = ir.VectorType.get(total.type.shape, self.init.type) if is_vector(total) else self.init.type
+        return create("arith.extui", stored, total)
 
 
 class Reducer:

@@ -123,6 +123,8 @@ class Iteration:
     access.
     """
 
+    mask = None
+
     def __init__(
         self,
         frame: LoopNestState,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace as changed
 
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr, loop_index, number
 from mirlo.passes.schedule.words.loops import remove_empty, unique_loop_name
 from mirlo.passes.schedule.words.regions import Region, needed_region, written_region
@@ -17,6 +19,7 @@ from mirlo.passes.schedule.words.tree import (
     ScheduleError,
     around,
     axis_name,
+    extents_of,
     leaves_of,
     replace,
     set_children,
@@ -227,12 +230,12 @@ def _move(root: Root, leaf: BlockLeaf, loop: Loop, axes: list[int], region: list
     set_children(loop, [*loop.body, node] if at_end else [node, *loop.body])
 
 
-def _guard(leaf: BlockLeaf, index: IndexExpr, extent: int, loops: list[Loop]) -> None:
+def _guard(leaf: BlockLeaf, index: IndexExpr, extent: Dim, loops: list[Loop]) -> None:
     """Guard against the part of a region that is out of bounds."""
-    low, high = index.range({loop.name: loop.extent for loop in loops})
-    if high >= extent:
+    extents = extents_of(loops)
+    if not D.is_certain(lambda: index.range(extents)[1] < extent):
         leaf.guards.append((index, extent))
-    if low < 0:
+    if not D.is_certain(lambda: index.range(extents)[0] >= 0):
         leaf.guards.append((index * -1, 1))
 
 

@@ -2,32 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
-from mirlo.dialects.bindings import func, ir, memref, scf, vector
-from mirlo.dialects.core.index_expr import FloorDiv, IndexExpr, Remainder
+from mirlo.dialects.bindings import func, ir, memref, scf
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim, UndecidedDim
+from mirlo.dialects.core.index_expr import IndexExpr, number
+from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.loops import For
-from mirlo.dialects.tir.scalars import compare, create, emit_constant
+from mirlo.dialects.tir.scalars import compare, create
+from mirlo.dialects.tir.sizes import buffer_indices
 from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts
 from mirlo.passes.schedule.choices import ChoiceValues
-from mirlo.passes.schedule.loops import attribute_constant, clone_body
-from mirlo.passes.schedule.vectors import splat, vector_body
+from mirlo.passes.schedule.loops import attribute_constant, clone_body, for_loop, index
 from mirlo.passes.schedule.words.blocks import decompose
 from mirlo.passes.schedule.words.index import emit_index
-from mirlo.passes.schedule.words.memory import Placed, allocate_buffers
+from mirlo.passes.schedule.words.lanes import (
+    LoopLanes,
+    PlacedBuffers,
+    Values,
+    can_vectorize,
+    is_guard_certain,
+    mask_of_guards,
+)
+from mirlo.passes.schedule.words.memory import allocate_buffers
+from mirlo.passes.schedule.words.regions import split_by
+from mirlo.passes.schedule.words.registers import Accumulators, Carried
 from mirlo.passes.schedule.words.tree import (
     BOUND,
+    PARALLEL,
+    SERIAL,
+    UNROLLED,
     VECTORIZED,
     BlockLeaf,
     BufferAccess,
+    Guard,
     Loop,
     Node,
     Root,
     around,
     axis_name,
+    extents_of,
+    leaves_of,
+    loops_of,
 )
 
-Values = dict[str, ir.Value]
+Bound = Dim | ir.Value
 
 
 def emit(root: Root, schedule: ScheduleFacts, choices: ChoiceValues | None = None) -> func.FuncOp:
@@ -55,54 +76,128 @@ class PartEmitter:
         if self._emitter is None:
             self._emitter = _Emitter(allocate_buffers(self._root, function))
         for node in nodes:
-            self._emitter.node(node, {})
+            self._emitter.node(node, {}, [])
 
 
 class _Emitter:
-    def __init__(self, placed: dict[int, Placed]) -> None:
+    def __init__(self, placed: PlacedBuffers) -> None:
         self.placed = placed
+        self.assumed: set[Guard] = set()
+        """The guards that all iterations pass which are emitted now."""
+        self.accumulators: Accumulators | None = None
+        """The results that are in registers in the loops which are emitted now."""
 
-    def node(self, node: Node, values: Values) -> None:
+    def node(self, node: Node, values: Values, carried: Carried) -> Carried:
+        """Emit a node; return the accumulators after it."""
         if isinstance(node, BlockLeaf):
-            self.guarded(node, values, lambda: self.point(node, values))
+            if self.accumulators is not None and node is self.accumulators.leaf:
+                return self.accumulators.add_point(self, values, carried)
+            self.guarded(self.guards_of(node), values, lambda: self.point(node, values))
         elif isinstance(node, Loop):
-            self.loop(node, values)
+            return self.loop(node, values, carried)
+        return carried
 
-    def loop(self, loop: Loop, values: Values) -> None:
+    def loop(self, loop: Loop, values: Values, carried: Carried) -> Carried:
         if loop.tensorized is not None:
             loop.tensorized.emit(loop, values, self.placed)
-            return
-        if loop.kind == VECTORIZED and self.lanes_fit(loop):
-            leaf = loop.body[0]
-            assert isinstance(leaf, BlockLeaf)
-            inside = {**values, loop.name: emit_constant(0, ir.IndexType.get())}
-            self.guarded(leaf, inside, lambda: self.lanes(leaf, loop, inside))
-            return
-        if loop.extent == 1:
+            return carried
+        if loop.accumulated is not None and (self.accumulators is None or self.accumulators.loop is not loop):
+            assert self.accumulators is None
+            self.accumulators = Accumulators(loop, loop.accumulated, self.placed)
+            self.accumulators.emit(self, values)
+            self.accumulators = None
+            return carried
+        if loop.kind == VECTORIZED and len(loop.body) == 1 and loop.extent != 1:
+            (leaf,) = loop.body
+            if isinstance(leaf, BlockLeaf):
+                if self.accumulators is not None and leaf is self.accumulators.leaf:
+                    return self.accumulators.add_lanes(self, loop, values, carried)
+                if can_vectorize(leaf, loop, self.guards_of(leaf), self.placed):
+                    self.lanes(leaf, loop, values)
+                    return carried
+
+        def body(i: ir.Value, held: Carried) -> Carried:
             for child in loop.body:
-                self.node(child, {**values, loop.name: emit_constant(0, ir.IndexType.get())})
-            return
-        kind = ir.IndexType.get()
+                held = self.node(child, {**values, loop.name: i}, held)
+            return held
+
+        for position, (low, high, assumed) in enumerate(self.ranges(loop, values)):
+            with self.assuming(assumed):
+                carried = self.iterations(loop, low, high, body, carried, is_rest=position > 0)
+        return carried
+
+    def iterations(
+        self,
+        loop: Loop,
+        low: Bound,
+        high: Bound,
+        body: Callable[[ir.Value, Carried], Carried],
+        carried: Carried,
+        is_rest: bool,
+    ) -> Carried:
+        """Emit some iterations of a loop."""
+        if isinstance(low, int) and isinstance(high, int):
+            if high - low <= 1:
+                return body(index(low), carried) if high > low else carried
+            if self.accumulators is not None and loop.kind == UNROLLED:
+                for i in range(low, high):
+                    carried = self.accumulators.unrolled(loop, i, body, carried)
+                return carried
+        if carried:
+            return for_loop(low, high, 1, lambda i, *held: body(i, list(held)), carried)
+        kind = SERIAL if is_rest else loop.kind
         made = For.build(
-            emit_constant(0, kind), emit_constant(loop.extent, kind), result_types=[], kind=loop.kind,
-            thread=loop.thread if loop.kind == BOUND else None,
-        )  # fmt: skip
-        block = made.operation.regions[0].blocks.append(kind)
+            _bound(low), _bound(high), result_types=[], kind=kind, thread=loop.thread if kind == BOUND else None
+        )
+        block = made.operation.regions[0].blocks.append(ir.IndexType.get())
         with ir.InsertionPoint(block):
-            for child in loop.body:
-                self.node(child, {**values, loop.name: block.arguments[0]})
+            body(block.arguments[0], [])
             no_values = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, 0, 0, 0])}
             ir.Operation.create("tir.yield", operands=[], attributes=no_values)
+        return carried
 
-    def guarded(self, leaf: BlockLeaf, values: Values, body: Callable[[], None]) -> None:
-        """Emit a body for points within bounds; points past the end of a split loop are skipped."""
-        extents = {loop.name: loop.extent for loop in around(leaf)}
-        condition = None
-        for index, bound in leaf.guards:
-            if index.range(extents)[1] < bound:
-                continue
-            test = compare("lt", emit_index(index, values), bound)
-            condition = test if condition is None else create("arith.andi", test.type, condition, test)
+    # Guards
+
+    def guards_of(self, leaf: BlockLeaf) -> list[Guard]:
+        """Return the guards of a block that some iterations may not pass."""
+        return [guard for guard in leaf.guards if guard not in self.assumed and not is_guard_certain(guard, leaf)]
+
+    @contextmanager
+    def assuming(self, guards: set[Guard]) -> Iterator[None]:
+        """Emit iterations that pass these guards."""
+        before = self.assumed
+        self.assumed = before | guards
+        try:
+            yield
+        finally:
+            self.assumed = before
+
+    def ranges(self, loop: Loop, values: Values) -> list[tuple[Bound, Bound, set[Guard]]]:
+        """Return the ranges of a loop that are emitted, and the guards that all iterations of each pass."""
+        whole: list[tuple[Bound, Bound, set[Guard]]] = [(0, loop.extent, set())]
+        if not loop.is_peeled or loop.kind not in (SERIAL, PARALLEL):
+            return whole
+        ends: dict[Guard, Bound] = {}
+        for leaf in leaves_of(loop):
+            for guard in self.guards_of(leaf):
+                end = _complete_iterations(guard, leaf, loop, values)
+                if end is not None:
+                    ends[guard] = end
+        if not ends:
+            return whole
+        static = [end for end in ends.values() if isinstance(end, int)]
+        if isinstance(loop.extent, int) and len(static) == len(ends):
+            cut = max(0, min(loop.extent, *static))
+            return [(0, cut, set(ends)), (cut, loop.extent, set())]
+        end = index(loop.extent)
+        for other in ends.values():
+            end = create("arith.minsi", end.type, end, _bound(other))
+        end = create("arith.maxsi", end.type, end, index(0))
+        return [(0, end, set(ends)), (end, loop.extent, set())]
+
+    def guarded(self, guards: Sequence[Guard], values: Values, body: Callable[[], None]) -> None:
+        """Emit a body for iterations that pass the guards."""
+        condition = self.condition(guards, values)
         if condition is None:
             body()
             return
@@ -111,16 +206,37 @@ class _Emitter:
             body()
             scf.YieldOp([])
 
-    # Scalars
+    def condition(self, guards: Sequence[Guard], values: Values) -> ir.Value | None:
+        """Emit whether an iteration passes the guards; None if there are none."""
+        condition = None
+        for expression, bound in guards:
+            test = compare("lt", emit_index(expression, values), index(bound))
+            condition = test if condition is None else create("arith.andi", test.type, condition, test)
+        return condition
+
+    # Points
+
+    def lanes(self, leaf: BlockLeaf, loop: Loop, values: Values) -> None:
+        """Emit a vectorized loop around a block."""
+        guards = self.guards_of(leaf)
+        inside = [guard for guard in guards if loop.name in guard[0].variables()]
+
+        def vector() -> None:
+            mask, loops = mask_of_guards(inside, loop, values)
+            LoopLanes(leaf, loop, values, self.placed, mask, loops).emit()
+
+        self.guarded([guard for guard in guards if guard not in inside], values, vector)
 
     def point(self, leaf: BlockLeaf, values: Values) -> None:
-        made = self.computed(leaf, [emit_index(index, values) for index in leaf.at], leaf.at, values)
+        made = self.computed(leaf, leaf.at, values)
         for value, access in zip(made, leaf.writes, strict=True):
-            memref.StoreOp(
-                value, self.placed[id(access.buffer)].value, self.address(leaf.place(access), access, values)
-            )
+            self.store(value, leaf, access, values)
 
-    def computed(self, leaf: BlockLeaf, axes: list[ir.Value], at: list[IndexExpr], values: Values) -> list[ir.Value]:
+    def store(self, value: ir.Value, leaf: BlockLeaf, access: BufferAccess, values: Values) -> None:
+        where = self.address(leaf.place(access), access, values)
+        memref.StoreOp(value, self.placed[id(access.buffer)].value, where)
+
+    def computed(self, leaf: BlockLeaf, at: Sequence[IndexExpr], values: Values) -> list[ir.Value]:
         """Emit the values of a block at one point, given the values of its axes."""
         if leaf.part == "start":
             assert leaf.view is not None
@@ -128,19 +244,27 @@ class _Emitter:
         names = {axis_name(i): index for i, index in enumerate(at)}
         if leaf.view is None:
             return [self.read(leaf.reads[0], names, values)]
-        env = dict(zip(leaf.view.index_arguments, axes, strict=False))
-        for argument, access in zip(leaf.view.input_arguments, leaf.reads, strict=True):
-            env[argument] = self.read(access, names, values)
+        env = self.environment(leaf, at, values)
         for argument, access in zip(leaf.view.accumulators, leaf.writes, strict=False):
             env[argument] = self.read(access, names, values)
         return clone_body(leaf.view, env)
 
+    def environment(self, leaf: BlockLeaf, at: Sequence[IndexExpr], values: Values) -> dict[ir.Value, ir.Value]:
+        """Emit what the body of a block reads, without its former results."""
+        assert leaf.view is not None
+        names = {axis_name(i): index for i, index in enumerate(at)}
+        axes = [emit_index(index, values) for index in at]
+        env: dict[ir.Value, ir.Value] = dict(zip(leaf.view.index_arguments, axes, strict=False))
+        for argument, access in zip(leaf.view.input_arguments, leaf.reads, strict=True):
+            env[argument] = self.read(access, names, values)
+        return env
+
     def read(self, access: BufferAccess, names: dict[str, IndexExpr], values: Values) -> ir.Value:
         if access.is_opaque:
             return self.placed[id(access.buffer)].value
-        at = [index.replace(names) for index in access.at]
+        at = [each.replace(names) for each in access.at]
         if access.inlined is not None:
-            return self.computed(access.inlined, [emit_index(index, values) for index in at], at, values)[0]
+            return self.computed(access.inlined, at, values)[0]
         buffer = self.placed[id(access.buffer)].value
         if access.outside is None:
             return memref.LoadOp(buffer, self.address(at, access, values)).result
@@ -156,104 +280,41 @@ class _Emitter:
         """Emit whether an index is within the bounds of the tensor."""
         flag = ir.IntegerType.get_signless(1)
         condition = create("arith.constant", flag, value=ir.BoolAttr.get(True))
-        for index, size in zip(at, access.buffer.shape, strict=True):
+        for each, size in zip(at, access.buffer.shape, strict=True):
             # An unsigned comparison also covers negative indices.
-            test = compare("ult", emit_index(index, values), size)
-            condition = create("arith.andi", flag, condition, test)
+            condition = create("arith.andi", flag, condition, compare("ult", emit_index(each, values), index(size)))
         return condition
 
     def address(self, at: list[IndexExpr], access: BufferAccess, values: Values) -> list[ir.Value]:
-        return [emit_index(index, values) for index in self.placed[id(access.buffer)].at(at)]
-
-    # Vectors
-
-    def lanes_fit(self, loop: Loop) -> bool:
-        """Return whether a loop can be one vector operation: one block, steps of 0 or 1, no reduction over it."""
-        if len(loop.body) != 1 or not isinstance(loop.body[0], BlockLeaf):
-            return False
-        leaf = loop.body[0]
-        if loop.name in leaf.reduce_loops() or any(loop.name in index.variables() for index, _ in leaf.guards):
-            return False
-        if leaf.view is not None and any(loop.name in leaf.at[axis].variables() for axis in _index_axes(leaf)):
-            return False
-        reads = leaf.reads if leaf.part != "start" else []
-        accesses = [*((access, False) for access in reads), *((access, True) for access in leaf.writes)]
-        return all(self.step(access, leaf, loop, written) is not None for access, written in accesses)
-
-    def step(self, access: BufferAccess, leaf: BlockLeaf, loop: Loop, written: bool) -> int | None:
-        """Return the step of an access along a loop, 0 or 1; None for anything else."""
-        if access.is_opaque or access.inlined is not None:
-            return None
-        memory = self.placed[id(access.buffer)].at(leaf.place(access))
-        steps = [index.coefficient(loop.name) for index in memory]
-        if any(step is None for step in steps) or any(steps[:-1]):
-            return self._tiled_step(memory, steps, leaf, loop, access)
-        last = steps[-1] if steps else 0
-        if last == 0 and written:
-            return None
-        fits = last == 0 or (last == 1 and access.outside is None)
-        return last if fits else None
-
-    def _tiled_step(
-        self, memory: list[IndexExpr], steps: list[int | None], leaf: BlockLeaf, loop: Loop, access: BufferAccess
-    ) -> int | None:
-        """Return the step of a loop within one tile of a packed buffer.
-
-        The quotient is constant, the remainder moves.
-        """
-        if access.outside is not None:
-            return None
-        rest = {other.name: 1 for other in around(leaf)} | {loop.name: loop.extent}
-        for position, index in enumerate(memory):
-            low, high = index.range(rest)
-            is_last = position == len(memory) - 1
-            if high - low != (loop.extent - 1 if is_last else 0):
-                return None
-        # The other loops determine where a tile begins: they must move by whole tiles.
-        return 1 if _is_aligned(memory[-1], loop) else None
-
-    def lanes(self, leaf: BlockLeaf, loop: Loop, values: Values) -> None:
-        count = loop.extent
-        made = self.computed_lanes(leaf, loop, values)
-        for value, access in zip(made, leaf.writes, strict=True):
-            where = self.address(leaf.place(access), access, values)
-            vector.StoreOp(splat(value, count), self.placed[id(access.buffer)].value, where)
-
-    def computed_lanes(self, leaf: BlockLeaf, loop: Loop, values: Values) -> list[ir.Value]:
-        if leaf.part == "start":
-            assert leaf.view is not None
-            return [attribute_constant(attribute) for attribute in leaf.view.init]
-        if leaf.view is None:
-            return [self.read_lanes(leaf.reads[0], leaf, loop, values, False)]
-        env = dict(zip(leaf.view.index_arguments, (emit_index(index, values) for index in leaf.at), strict=False))
-        for argument, access in zip(leaf.view.input_arguments, leaf.reads, strict=True):
-            env[argument] = self.read_lanes(access, leaf, loop, values, False)
-        for argument, access in zip(leaf.view.accumulators, leaf.writes, strict=False):
-            env[argument] = self.read_lanes(access, leaf, loop, values, True)
-        return vector_body(leaf.view, env, loop.extent)
-
-    def read_lanes(self, access: BufferAccess, leaf: BlockLeaf, loop: Loop, values: Values, written: bool) -> ir.Value:
-        names = {axis_name(i): index for i, index in enumerate(leaf.at)}
-        if self.step(access, leaf, loop, written) == 0:
-            return self.read(access, names, values)
-        kind = ir.VectorType.get([loop.extent], access.buffer.element)
-        where = self.address(leaf.place(access), access, values)
-        return vector.LoadOp(kind, self.placed[id(access.buffer)].value, where).result
+        placed = self.placed[id(access.buffer)]
+        return buffer_indices(placed.shape, [emit_index(each, values) for each in placed.at(at)])
 
 
-def _index_axes(leaf: BlockLeaf) -> list[int]:
-    """Return the axes whose index the body computes with."""
-    assert leaf.view is not None
-    return [axis for axis in range(leaf.view.rank) if leaf.view.uses_index(axis)]
+def _bound(value: Bound) -> ir.Value:
+    return value if isinstance(value, ir.Value) else index(value)
 
 
-def _is_aligned(index: IndexExpr, loop: Loop) -> bool:
-    """Return whether a remainder starts at zero with the loop: all other loops move it by multiples of the tile."""
-    terms, _ = index.terms_with_remainders()
-    if len(terms) != 1 or not isinstance(terms[0][0], (FloorDiv, Remainder)):
-        return False
-    inner, divisor = terms[0][0].inner, terms[0][0].divisor
-    return inner.constant % divisor == 0 and all(
-        isinstance(other, str) and (other == loop.name and count == 1 or count % divisor == 0)
-        for other, count in inner.terms.items()
-    )
+def _complete_iterations(guard: Guard, leaf: BlockLeaf, loop: Loop, values: Values) -> Bound | None:
+    """Return how many iterations of a loop, from the first on, pass a guard whatever the loops inside are at.
+
+    None if the guard does not grow evenly along the loop.
+    """
+    expression, bound = guard
+    step = expression.coefficient(loop.name)
+    if step is None or not D.is_certain(lambda: step > 0):
+        return None
+    parts = split_by(expression.replace({loop.name: number(0)}), {other.name for other in around(loop)})
+    if parts is None:
+        return None
+    before, rest = parts
+    try:
+        highest = rest.range(extents_of(list(loops_of(loop))))[1]
+    except UndecidedDim:
+        return None
+    # The last complete iteration i: before + step * i + highest < bound.
+    limit = bound - highest - 1 + step
+    if not before.terms:
+        complete: Dim = limit // step
+        return complete
+    left = Value(index(limit)) - emit_index(before, values)
+    return create("arith.floordivsi", left.type, left, index(step))

@@ -5,39 +5,41 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import FloorDiv, IndexExpr, Remainder
-from mirlo.dialects.tir.scalars import Value, create, emit_constant
+from mirlo.dialects.core.value import Value
+from mirlo.dialects.tir.scalars import create
+from mirlo.dialects.tir.sizes import size_of
 
 
-def emit_index(index: IndexExpr, values: Mapping[str, ir.Value]) -> ir.Value:
+def emit_index(index: IndexExpr, values: Mapping[str, ir.Value]) -> Value:
     """Emit an index expression over loops with these values."""
-    kind = ir.IndexType.get()
     terms, constant = index.terms_with_remainders()
-    total = None
+    total: Value | None = None
     for atom, count in terms:
         value = _emit_division(atom, values) if isinstance(atom, (FloorDiv, Remainder)) else Value(values[str(atom)])
         if count != 1:
-            value = value * _number(count)
+            value = value * _emit_dim(count)
         total = value if total is None else total + value
     if total is None:
-        return emit_constant(_number(constant), kind)
-    return total + _number(constant) if constant else total
+        return size_of(constant)
+    return total + _emit_dim(constant) if constant != 0 else total
 
 
-def _number(value: Dim) -> int:
-    assert isinstance(value, int), "words are about static shapes"
-    return value
+def _emit_dim(value: Dim) -> int | Value:
+    return value if isinstance(value, int) else size_of(value)
 
 
 def _emit_division(atom: FloorDiv | Remainder, values: Mapping[str, ir.Value]) -> Value:
     kind = ir.IndexType.get()
-    value, divisor = Value(emit_index(atom.inner, values)), emit_constant(_number(atom.divisor), kind)
+    # A divisor is the extent of a loop around this: it is not zero where it divides.
+    value, divisor = emit_index(atom.inner, values), size_of(atom.divisor)
     terms, constant = atom.inner.terms_with_remainders()
-    may_be_negative = constant < 0 or any(count < 0 for _, count in terms)
+    is_positive = all(D.is_certain(lambda part=part: part >= 0) for part in (constant, *(count for _, count in terms)))  # type: ignore[misc]
     if isinstance(atom, FloorDiv):
-        return create("arith.floordivsi" if may_be_negative else "arith.divui", kind, value, divisor)
-    if not may_be_negative:
+        return create("arith.divui" if is_positive else "arith.floordivsi", kind, value, divisor)
+    if is_positive:
         return create("arith.remui", kind, value, divisor)
     quotient = create("arith.floordivsi", kind, value, divisor)
     return value - quotient * divisor

@@ -5,11 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr, floor_divide, loop_index, modulo
 from mirlo.passes.schedule.words.tree import (
     PARALLEL,
     SERIAL,
+    UNROLLED,
+    VECTORIZED,
     BlockLeaf,
+    Guard,
     Loop,
     Root,
     ScheduleError,
@@ -20,21 +25,30 @@ from mirlo.passes.schedule.words.tree import (
 )
 
 
-def split(root: Root, loop: Loop, factors: Sequence[int | None]) -> list[Loop]:
-    """Split a loop into a nest. One factor may be None: it is inferred; iterations past the end are skipped."""
+def split(root: Root, loop: Loop, factors: Sequence[int | None], peel: bool = False) -> list[Loop]:
+    """Split a loop into a nest. One factor may be None: it is inferred; iterations past the end are skipped.
+
+    With `peel`, the iterations of the outermost loop that are complete become a loop without tests.
+    """
     require_serial(loop)
+    _require_no_accumulators("split", loop)
     known = math.prod(factor for factor in factors if factor is not None)
     open_factors = [factor for factor in factors if factor is None]
     if len(open_factors) > 1 or any(f is not None and f < 1 for f in factors) or len(factors) < 2:
         raise ScheduleError(f"split of '{loop.name}': expected two factors or more, at most one of them None")
-    extents = [factor if factor is not None else -(-loop.extent // known) for factor in factors]
-    if math.prod(extents) < loop.extent:
-        raise ScheduleError(f"split of '{loop.name}': {' * '.join(map(str, extents))} is less than its {loop.extent}")
+    if not open_factors and not D.is_certain(lambda: loop.extent <= known):
+        listed = " * ".join(map(str, factors))
+        hint = "" if isinstance(loop.extent, int) else ", which only the run time knows: expected a factor of None"
+        raise ScheduleError(f"split of '{loop.name}': {listed} is less than its {loop.extent}{hint}")
+    extents = [factor if factor is not None else D.ceildiv(loop.extent, known) for factor in factors]
     made = [Loop(unique_loop_name(root, f"{loop.name}_{i}"), extent) for i, extent in enumerate(extents)]
-    value, step = IndexExpr(), 1
+    made[0].is_peeled = peel or loop.is_peeled
+    value = IndexExpr()
+    step: Dim = 1
     for part in reversed(made):
         value, step = value + loop_index(part.name) * step, step * part.extent
-    substitute(loop, {loop.name: value}, (value, loop.extent) if step > loop.extent else None)
+    is_exact = D.is_certain(lambda: step <= loop.extent)
+    substitute(loop, {loop.name: value}, None if is_exact else (value, loop.extent))
     return replace_by_nest(loop, made)
 
 
@@ -45,6 +59,7 @@ def fuse(root: Root, loops: Sequence[Loop]) -> Loop:
             raise ScheduleError(f"fuse: '{inner.name}' is not the only thing in '{outer.name}'")
     for loop in loops:
         require_serial(loop)
+        _require_no_accumulators("fuse", loop)
     for leaf in leaves_of(loops[-1]):
         reduced = [loop.name for loop in loops if loop.name in leaf.reduce_loops()]
         if reduced and len(reduced) < len(loops):
@@ -53,7 +68,7 @@ def fuse(root: Root, loops: Sequence[Loop]) -> Loop:
     values: dict[str, IndexExpr] = {}
     rest = loop_index(fused.name)
     for loop in reversed(loops):
-        fused.extent *= loop.extent
+        fused.extent = fused.extent * loop.extent
         values[loop.name] = rest if loop is loops[0] else modulo(rest, loop.extent)
         rest = floor_divide(rest, loop.extent)
     substitute(loops[0], values, None)
@@ -78,6 +93,8 @@ def reorder(loops: Sequence[Loop]) -> None:
         if outer.body != [inner]:
             raise ScheduleError(f"reorder: '{inner.name}' is not the only thing in '{outer.name}'")
     _require_order_is_free(span, loops)
+    for loop in span:
+        _require_no_accumulators("reorder", loop)
     wanted = iter(loops)
     new = [next(wanted) if loop in loops else loop for loop in span]
     inside, parent = span[-1].body, span[0].parent
@@ -111,6 +128,12 @@ def set_kind(loop: Loop, kind: str, thread: str | None = None) -> None:
                     "split the reduction with rfactor, or take another loop"
                 )
     require_serial(loop)
+    if kind in (UNROLLED, VECTORIZED) and not isinstance(loop.extent, int):
+        word = "unroll" if kind == UNROLLED else "vectorize"
+        raise ScheduleError(
+            f"{word}: '{loop.name}' has {loop.extent} iterations, which only the run time knows; split it first, and "
+            f"{word} the inner loop"
+        )
     loop.kind, loop.thread = kind, thread
 
 
@@ -121,7 +144,16 @@ def require_serial(loop: Loop) -> None:
         raise ScheduleError(f"'{loop.name}' is {loop.kind} already")
 
 
-def substitute(node: Loop, values: dict[str, IndexExpr], guard: tuple[IndexExpr, int] | None) -> None:
+def _require_no_accumulators(word: str, loop: Loop) -> None:
+    """Require that a loop is not one over which results are in registers."""
+    for leaf in leaves_of(loop):
+        chain = around(leaf)
+        first = next((i for i, other in enumerate(chain) if other.accumulated is leaf), None)
+        if first is not None and loop in chain[first:]:
+            raise ScheduleError(f"{word}: '{leaf.name}' is in registers over '{chain[first].name}': {word} before that")
+
+
+def substitute(node: Loop, values: dict[str, IndexExpr], guard: Guard | None) -> None:
     """Substitute expressions for loops in all blocks of a loop."""
     for leaf in leaves_of(node):
         leaf.at = [index.replace(values) for index in leaf.at]

@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 from mirlo.dialects.bindings import ir, memref
-from mirlo.dialects.core.index_expr import IndexExpr, floor_divide, modulo
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.index_expr import IndexExpr, contiguous_strides, flatten, floor_divide, modulo
 from mirlo.dialects.tir.buffers import ALIGNMENT, element_bytes
 from mirlo.passes.schedule.buffers import BufferFunction
+from mirlo.passes.schedule.vectors import flat
 from mirlo.passes.schedule.words.regions import region_of
-from mirlo.passes.schedule.words.tree import BlockLeaf, BufferAccess, Loop, Root, ScheduleBuffer, ScheduleError, around
+from mirlo.passes.schedule.words.tree import (
+    VECTORIZED,
+    BlockLeaf,
+    BufferAccess,
+    Loop,
+    Root,
+    ScheduleBuffer,
+    ScheduleError,
+    around,
+)
 
 LOCAL = "local"
 MAX_STACK_BYTES = 1 << 18
@@ -25,6 +38,8 @@ class Placed:
     value: ir.Value
     start: list[IndexExpr]
     """Offset to subtract from each index: the buffer holds only what one iteration needs."""
+    shape: tuple[Dim, ...]
+    """The dims in memory."""
 
     def at(self, indices: list[IndexExpr]) -> list[IndexExpr]:
         """Return the indices in memory."""
@@ -33,6 +48,28 @@ class Placed:
         outer = [floor_divide(inside[d], tiles[d]) if d in tiles else inside[d] for d in self.buffer.order]
         return outer + [modulo(inside[d], tiles[d]) for d in self.buffer.order if d in tiles]
 
+    def flat_index(self, indices: list[IndexExpr]) -> IndexExpr:
+        """Return the position in memory of the element at these indices."""
+        return flatten(self.at(indices), contiguous_strides(self.shape))
+
+    @property
+    def flat(self) -> ir.Value:
+        """Emit a one-dimensional view: of a parameter, where the function begins.
+
+        Scratch memory is private to a parallel loop that has all its uses, so that its views are where they are used.
+        """
+        if len(self.value.type.shape) == 1:
+            return self.value
+        return flat(self.value) if self._outside is None else self._outside
+
+    @cached_property
+    def _outside(self) -> ir.Value | None:
+        owner = self.value.owner
+        if not isinstance(owner, ir.Block):
+            return None
+        with ir.InsertionPoint.at_block_begin(owner):
+            return flat(self.value)
+
 
 def allocate_buffers(root: Root, function: BufferFunction) -> dict[int, Placed]:
     """Allocate all buffers that blocks access; return them by identity."""
@@ -40,14 +77,16 @@ def allocate_buffers(root: Root, function: BufferFunction) -> dict[int, Placed]:
     for buffer in root.buffers:
         uses = [(leaf, access) for leaf in root.leaves() for access in _accesses(leaf) if access.buffer is buffer]
         if buffer.is_parameter and buffer.value is not None:
-            value = function.buffers[buffer.value]
-            placed[id(buffer)] = Placed(buffer, value, [IndexExpr()] * len(buffer.shape))
+            placed[id(buffer)] = _whole(buffer, function.buffers[buffer.value])
         elif buffer.value is not None and any(leaf.rule for leaf, _ in uses):
-            value = function.buffer(buffer.value)
-            placed[id(buffer)] = Placed(buffer, value, [IndexExpr()] * len(buffer.shape))
+            placed[id(buffer)] = _whole(buffer, function.buffer(buffer.value))
         elif uses:
             placed[id(buffer)] = _allocate(buffer, uses, function)
     return placed
+
+
+def _whole(buffer: ScheduleBuffer, value: ir.Value) -> Placed:
+    return Placed(buffer, value, [IndexExpr()] * len(buffer.shape), buffer.shape)
 
 
 def _accesses(leaf: BlockLeaf) -> list[BufferAccess]:
@@ -64,18 +103,24 @@ def _allocate(buffer: ScheduleBuffer, uses: list[tuple[BlockLeaf, BufferAccess]]
     places = [(leaf, None if access.is_opaque or inlined else leaf.place(access)) for leaf, access in uses]
     region = region_of(places, common, buffer.shape)
     start, shape = [part[0] for part in region], [part[1] for part in region]
-    memory = [-(-shape[d] // buffer.tiles[d]) if d in buffer.tiles else shape[d] for d in buffer.order]
-    memory += [buffer.tiles[d] for d in buffer.order if d in buffer.tiles]
-    if buffer.scope != LOCAL and buffer.scope:
-        return Placed(buffer, _alloca(memory, buffer, function, ir.StringAttr.get(buffer.scope)), start)
+    tiles = buffer.tiles
+    memory = [D.ceildiv(shape[d], tiles[d]) if d in tiles else shape[d] for d in buffer.order]
+    memory += [tiles[d] for d in buffer.order if d in tiles]
     if not buffer.scope:
-        return Placed(buffer, function.scratch(memory, buffer.element), start)
-    size = math.prod(memory) * element_bytes(buffer.element)
-    if size > MAX_STACK_BYTES:
+        return Placed(buffer, function.scratch(memory, buffer.element), start, tuple(memory))
+    fixed = [size for size in memory if isinstance(size, int)]
+    if len(fixed) < len(memory):
+        raise ScheduleError(
+            f"'{buffer.name}' is {' x '.join(map(str, memory))} elements, of a size that only the run time knows: "
+            f"compute it in a loop that needs a fixed part of it, or give it no scope, instead of '{buffer.scope}'"
+        )
+    size = math.prod(fixed) * element_bytes(buffer.element)
+    if buffer.scope == LOCAL and size > MAX_STACK_BYTES:
         raise ScheduleError(
             f"'{buffer.name}' is {size} bytes, too many for the stack: compute it further in, or give it no scope"
         )
-    return Placed(buffer, _alloca(memory, buffer, function, None), start)
+    space = None if buffer.scope == LOCAL else ir.StringAttr.get(buffer.scope)
+    return Placed(buffer, _alloca(fixed, buffer, function, space), start, tuple(memory))
 
 
 def _alloca(shape: list[int], buffer: ScheduleBuffer, function: BufferFunction, space: ir.Attribute | None) -> ir.Value:
@@ -86,11 +131,11 @@ def _alloca(shape: list[int], buffer: ScheduleBuffer, function: BufferFunction, 
 
 
 def _common_loops(leaves: list[BlockLeaf]) -> list[Loop]:
-    """Return the loops around all of these blocks."""
+    """Return the loops around all of these blocks, without lanes: those have elements of their own."""
     chains = [around(leaf) for leaf in leaves]
     common = []
     for level in zip(*chains, strict=False):
-        if any(loop is not level[0] for loop in level):
+        if level[0].kind == VECTORIZED or any(loop is not level[0] for loop in level):
             break
         common.append(level[0])
     return common

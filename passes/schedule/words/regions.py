@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim, UndecidedDim
 from mirlo.dialects.core.index_expr import FloorDiv, IndexExpr
 from mirlo.passes.schedule.words.tree import BlockLeaf, BufferAccess, Loop, ScheduleBuffer, around, extents_of
 
-Region = tuple[IndexExpr, int]
+Region = tuple[IndexExpr, Dim]
 
 
 def needed_region(
@@ -24,32 +26,39 @@ def written_region(leaf: BlockLeaf, access: BufferAccess, loop: Loop) -> list[Re
 
 
 def region_of(
-    places: Sequence[tuple[BlockLeaf, list[IndexExpr] | None]], outer: Sequence[Loop], shape: Sequence[int]
+    places: Sequence[tuple[BlockLeaf, list[IndexExpr] | None]], outer: Sequence[Loop], shape: Sequence[Dim]
 ) -> list[Region]:
     """Return for each dim the start of these accesses, by the outer loops, and their extent."""
     names = {loop.name for loop in outer}
     return [_of_dim(places, names, dim, size) for dim, size in enumerate(shape)]
 
 
-def _of_dim(places: Sequence[tuple[BlockLeaf, list[IndexExpr] | None]], outer: set[str], dim: int, size: int) -> Region:
+def _of_dim(places: Sequence[tuple[BlockLeaf, list[IndexExpr] | None]], outer: set[str], dim: int, size: Dim) -> Region:
+    whole: Region = (IndexExpr(), size)
     starts: set[IndexExpr] = set()
-    lows, highs = [], []
+    lows: list[Dim] = []
+    highs: list[Dim] = []
     for leaf, at in places:
-        if at is None:
-            return IndexExpr(), size
-        parts = split_by(at[dim], outer)
+        parts = None if at is None else split_by(at[dim], outer)
         if parts is None:
-            return IndexExpr(), size
+            return whole
         start, rest = parts
-        low, high = rest.range(extents_of(around(leaf)))
+        try:
+            low, high = rest.range(extents_of(around(leaf)))
+        except UndecidedDim:
+            return whole
         starts.add(start)
         lows.append(low)
         highs.append(high)
     if len(starts) != 1:
-        return IndexExpr(), size
-    extent = max(highs) - min(lows) + 1
-    # A region as large as the dim needs no offset.
-    return (starts.pop() + min(lows), extent) if extent < size else (IndexExpr(), size)
+        return whole
+    try:
+        first, extent = min(lows), max(highs) - min(lows) + 1
+    except UndecidedDim:
+        return whole
+    # A region as large as the dim needs no offset. One of a fixed size is not larger than it has to be.
+    is_part = isinstance(extent, int) and not isinstance(size, int) or D.is_certain(lambda: extent < size)
+    return (starts.pop() + first, extent) if is_part else whole
 
 
 def split_by(index: IndexExpr, outer: set[str]) -> tuple[IndexExpr, IndexExpr] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace as changed
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import loop_index
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.schedule.blocks.combine import KINDS
@@ -49,6 +50,12 @@ def rfactor(root: Root, leaf: BlockLeaf, loop: Loop) -> BlockLeaf:
 
     Return the block with the partial results. The other one keeps the name.
     """
+    sizes = [size for access in leaf.writes for size in (*access.buffer.shape, loop.extent)]
+    if not all(isinstance(size, int) for size in sizes):
+        raise ScheduleError(
+            f"rfactor: '{leaf.name}' or '{loop.name}' has a size that only the run time knows; accumulate, with a loop "
+            "of the reduction vectorized or unrolled, makes partial results in registers"
+        )
     op = _combining(leaf)
     if loop not in around(leaf) or loop.name not in leaf.reduce_loops():
         raise ScheduleError(f"rfactor: '{loop.name}' is no loop of the reduction '{leaf.name}'")
@@ -134,7 +141,7 @@ def _identity(op: str, kind: ir.Type) -> float | int | None:
     return _IDENTITIES.get(op)
 
 
-def _combine(root: Root, leaf: BlockLeaf, op: str, shape: tuple[int, ...]) -> BlockView:
+def _combine(root: Root, leaf: BlockLeaf, op: str, shape: tuple[Dim, ...]) -> BlockView:
     """Return the block that combines partial results."""
     assert leaf.view is not None
     element, rank = leaf.writes[0].buffer.element, len(shape)

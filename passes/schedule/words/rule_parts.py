@@ -51,8 +51,8 @@ def claim(root: Root, rule: str, names: Sequence[str]) -> None:
             raise ScheduleError(f"apply_rule: rule '{leaf.rule}' schedules '{leaf.name}' already")
         if not _is_untouched(leaf):
             raise ScheduleError(
-                f"apply_rule: other words have changed '{leaf.name}', whose loops a rule arranges itself; apply the "
-                "rule before them, or to blocks that they leave alone"
+                f"apply_rule: other words have changed '{leaf.name}', whose loops a rule arranges itself: it comes "
+                "before them, or for blocks that they leave alone"
             )
     tops = [around(leaf)[0] if around(leaf) else leaf for leaf in found]
     at = [root.body.index(top) for top in tops]

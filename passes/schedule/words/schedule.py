@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
 from mirlo.dialects.bindings import func, ir
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.view import is_tensor_form
 from mirlo.passes.schedule.buffers import ScheduleFacts
 from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.passes.schedule.words import blocks, loops
+from mirlo.passes.schedule.words.registers import accumulate
 from mirlo.passes.schedule.words.rfactor import rfactor
 from mirlo.passes.schedule.words.rule_parts import ScheduleParts, claim
 from mirlo.passes.schedule.words.show import show
@@ -37,6 +39,9 @@ from mirlo.passes.schedule.words.tree import (
 from mirlo.runtime.nearest import nearest
 
 Made = TypeVar("Made")
+PEEL = "peel"
+TAILS = ("mask", PEEL)
+"""How a loop that is split computes its last iterations."""
 INTRINSICS: dict[str, TensorIntrin] = {}
 """Tensor intrinsics by name."""
 
@@ -117,8 +122,8 @@ class Schedule:
         """Return the names of the loops around a block, outermost first."""
         return [loop.name for loop in around(self._find_leaf(block))]
 
-    def extent(self, loop: str) -> int:
-        """Return the number of iterations of a loop."""
+    def extent(self, loop: str) -> Dim:
+        """Return the number of iterations of a loop; a dim if only the run time knows it."""
         return self._find_loop(loop).extent
 
     def kinds(self, block: str) -> dict[str, str]:
@@ -137,14 +142,17 @@ class Schedule:
 
     # Loops
 
-    def split(self, loop: str, factors: Sequence[int | None]) -> list[str]:
+    def split(self, loop: str, factors: Sequence[int | None], tail: str = "mask") -> list[str]:
         """Split a loop into several, outermost first; a factor of None is inferred.
 
-        Iterations past the end do nothing.
+        Iterations past the end do nothing: with the tail `mask` each iteration tests that, in vectors by a mask; with
+        `peel` the complete iterations of the outermost loop are a loop without tests, and the rest follows it.
         """
-        return self._record("split", (loop, tuple(factors)), [
-            made.name for made in loops.split(self._root, self._loop(loop), list(factors))
-        ])  # fmt: skip
+        if tail not in TAILS:
+            raise ScheduleError(f"split: expected a tail of {' or '.join(map(repr, TAILS))}, found {tail!r}")
+        made = loops.split(self._root, self._loop(loop), list(factors), tail == PEEL)
+        named = {"tail": tail} if tail == PEEL else {}
+        return self._record("split", (loop, tuple(factors)), [each.name for each in made], named)
 
     def fuse(self, *names: str) -> str:
         """Fuse perfectly nested loops into one."""
@@ -250,6 +258,16 @@ class Schedule:
         made = blocks.decompose(self._root, self._leaf(block), self._loop(loop))
         return self._record("decompose_reduction", (block, loop), made.name)
 
+    def accumulate(self, block: str, loop: str) -> None:
+        """Keep the results of a reduction in registers while a loop, the outermost one of the reduction, runs.
+
+        Each iteration of the unrolled loops inside has an accumulator, a vector if the innermost loop is vectorized.
+        Loops of the reduction may be unrolled and vectorized: their partial results are combined after the loop, and
+        floats are added in another order.
+        """
+        accumulate(self._root, self._leaf(block), self._loop(loop))
+        self._record("accumulate", (block, loop), None)
+
     def rfactor(self, block: str, loop: str) -> str:
         """Let each iteration of a loop of a reduction make a partial result, and combine these in a block after it.
 
@@ -344,11 +362,13 @@ class Schedule:
 
     # Internals
 
-    def _record(self, word: str, arguments: tuple[object, ...], made: Made) -> Made:
+    def _record(
+        self, word: str, arguments: tuple[object, ...], made: Made, named: Mapping[str, object] | None = None
+    ) -> Made:
         if self.applied and len(self.applied[0].arguments) < 2:
             raise ScheduleError(f"{word}: rule '{self.applied[0].arguments[0]}' schedules the whole function")
         # `tile` records the split and reorder that it calls.
-        self.trace.words.append(PrimitiveCallRecord(word, arguments))
+        self.trace.words.append(PrimitiveCallRecord(word, arguments, named or {}))
         return made
 
     def _kind(self, word: str, loop: str, kind: str) -> None:
@@ -400,6 +420,7 @@ def _require_no_rule(leaf: BlockLeaf, what: str) -> None:
 
 WORDS = (
     "split", "fuse", "reorder", "parallel", "vectorize", "unroll", "bind", "compute_at", "reverse_compute_at",
-    "compute_inline", "cache_read", "cache_write", "pack", "decompose_reduction", "rfactor", "tensorize", "apply_rule",
+    "compute_inline", "cache_read", "cache_write", "pack", "decompose_reduction", "accumulate", "rfactor", "tensorize",
+    "apply_rule",
 )  # fmt: skip
 """The primitives that a trace may contain."""

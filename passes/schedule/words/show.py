@@ -23,7 +23,9 @@ def _node(node: Loop | BlockLeaf, depth: int) -> Iterator[str]:
         return
     kind = "" if node.kind == SERIAL else f" {node.thread or node.kind}"
     by = f" by {node.tensorized.name}" if node.tensorized is not None else ""
-    yield f"{indent}for {node.name} in {node.extent}{kind}{by}:"
+    peeled = " peeled" if node.is_peeled else ""
+    held = f" with {node.accumulated.name} in registers" if node.accumulated is not None else ""
+    yield f"{indent}for {node.name} in {node.extent}{kind}{peeled}{by}{held}:"
     if node.tensorized is None:
         for child in node.body:
             yield from _node(child, depth + 1)

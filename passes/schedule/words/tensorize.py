@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from mirlo.dialects.bindings import ir, memref
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr, contiguous_strides, loop_index
 from mirlo.dialects.core.surgery import attributes_of
 from mirlo.dialects.core.types import TensorType
@@ -89,7 +90,7 @@ class TensorIntrin:
             raise ScheduleError(f"tensorize: the loops are {shape}, '{self.name}' computes {block}")
         if leaf.guards:
             raise ScheduleError(f"tensorize: '{leaf.name}' leaves out points that '{self.name}' would compute")
-        if leaf.part == "whole" and leaf.is_reduction or leaf.part == "start":
+        if leaf.part in ("whole", "registers") and leaf.is_reduction or leaf.part == "start":
             raise ScheduleError(f"tensorize: decompose the reduction '{leaf.name}' first, outside of '{loop.name}'")
         _require_same_body(self.name, pattern, leaf)
         names = {ours.name: theirs.name for ours, theirs in zip(inner, around(pattern), strict=True)}
@@ -143,7 +144,7 @@ class BufferTile:
     """Where it begins, in the dims of the buffer."""
     dims: list[int]
     """The dims of the buffer that the parameter has."""
-    shape: tuple[int, ...]
+    shape: tuple[Dim, ...]
 
     def check_packed(self, memory: Placed, name: str) -> None:
         """Require that the elements of a packed buffer are where strides lead."""
@@ -182,8 +183,13 @@ class BoundIntrin:
         given, strides = {}, {}
         for position, tile in self.arguments.items():
             memory = placed[id(tile.buffer)]
+            if not all(isinstance(size, int) for size in memory.shape):
+                raise ScheduleError(
+                    f"tensorize: '{tile.buffer.name}' is {' x '.join(map(str, memory.shape))} elements: '{self.name}' "
+                    "takes tiles of buffers of fixed sizes; copy them (cache_read) in a loop outside"
+                )
             tile.check_packed(memory, self.name)
-            origin = [emit_index(index, values) for index in memory.at(tile.start)]
+            origin: list[ir.Value] = [emit_index(index, values) for index in memory.at(tile.start)]
             argument = given[position] = _Argument(memory.value, origin, tile.places())
             strides[self.intrinsic.does.parameters[position].name] = argument.strides
         module = ir.Module.create(ir.Location.unknown())

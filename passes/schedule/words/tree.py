@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr, loop_index
+from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.affine import read_affine
 from mirlo.dialects.tir.view import BlockView, OperandView, PrimView
 from mirlo.runtime.errors import MirloError
@@ -20,12 +22,16 @@ class ScheduleError(MirloError, ValueError):
     """Raised for a primitive that cannot be applied: the loops do not match, or the result would change."""
 
 
+Guard = tuple[IndexExpr, Dim]
+"""An index and its bound: an iteration in which the index is not below the bound is skipped."""
+
+
 @dataclass(eq=False)
 class ScheduleBuffer:
     """A buffer: a parameter, an intermediate value, or a copy that the schedule requested."""
 
     name: str
-    shape: tuple[int, ...]
+    shape: tuple[Dim, ...]
     element: ir.Type
     value: ir.Value | None = None
     """The tensor value of the prim function; None for copies."""
@@ -62,16 +68,16 @@ class BlockLeaf:
 
     name: str
     kinds: tuple[str, ...]
-    domain: tuple[int, ...]
+    domain: tuple[Dim, ...]
     reads: list[BufferAccess]
     writes: list[BufferAccess]
     view: BlockView | None
     """The block; None for a copy."""
     at: list[IndexExpr]
-    guards: list[tuple[IndexExpr, int]] = field(default_factory=list)
+    guards: list[Guard] = field(default_factory=list)
     """Expressions and bounds: points at which an expression is not below its bound are skipped."""
     part: str = "whole"
-    """`start` for the initialization of a reduction, `update` for the rest of it."""
+    """`start` for the initialization of a reduction, `update` for the rest of it; `registers` where both are."""
     parent: Loop | Root | None = None
     is_moved: bool = False
     """Whether it was moved into a loop of another block, which may compute an element several times."""
@@ -114,16 +120,20 @@ class BlockLeaf:
 
 @dataclass(eq=False)
 class Loop:
-    """A loop from 0 to its extent."""
+    """A loop from 0 to its extent, a number or a dim."""
 
     name: str
-    extent: int
+    extent: Dim
     kind: str = SERIAL
     thread: str | None = None
     body: list[Loop | BlockLeaf] = field(default_factory=list)
     parent: Loop | Root | None = None
     tensorized: Any = None
     """The intrinsic that replaces the loop."""
+    is_peeled: bool = False
+    """Whether the iterations that no guard limits are a loop of their own."""
+    accumulated: BlockLeaf | None = None
+    """The reduction whose results are in registers while the loop runs."""
 
 
 @dataclass(eq=False)
@@ -179,7 +189,16 @@ def around(node: Loop | BlockLeaf) -> list[Loop]:
     return found[::-1]
 
 
-def extents_of(loops: list[Loop]) -> dict[str, int]:
+def views_of(leaf: BlockLeaf) -> Iterator[BlockView]:
+    """Return the bodies that a block computes: its own, and those of the blocks inlined in it."""
+    if leaf.view is not None and leaf.part != "start":
+        yield leaf.view
+    for access in leaf.reads:
+        if access.inlined is not None:
+            yield from views_of(access.inlined)
+
+
+def extents_of(loops: list[Loop]) -> dict[str, Dim]:
     return {loop.name: loop.extent for loop in loops}
 
 
@@ -233,9 +252,7 @@ def unique_names(names: list[str]) -> list[str]:
 
 def _buffer(alias: str, value: ir.Value, is_parameter: bool, given: Mapping[ir.Value, str]) -> ScheduleBuffer:
     name = given.get(value, alias)
-    shape = tuple(value.type.shape)
-    if not value.type.has_static_shape:
-        raise ScheduleError(f"'{name}' has dynamic dims; schedules by hand need static shapes")
+    shape = dims_of(value.type)
     return ScheduleBuffer(
         name, shape, value.type.element_type, value, is_parameter, order=tuple(range(len(shape))), alias=alias
     )

@@ -12,12 +12,9 @@ from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.lanes import fitting
 from mirlo.passes.schedule.blocks.space import BlockInstance
 from mirlo.passes.schedule.loops import for_loop, if_any, index
+from mirlo.passes.schedule.vectors import may_trap
 from mirlo.targets.llvm.machine import Machine
 
-TRAPPING = tuple(
-    f"arith.{name}" for name in ("divsi", "divui", "remsi", "remui", "floordivsi", "ceildivsi", "ceildivui")
-)
-"""Operations that trap if the divisor is zero, as it may be in an inactive lane."""
 _HEAVY = 12
 """The cost of an intrinsic, in plain operations."""
 
@@ -169,18 +166,7 @@ def chunks(extent: Dim, lanes: int, unroll: int, masked: bool) -> Chunks | OpenC
 
 def can_mask(places: Sequence[BlockInstance], machine: Machine) -> bool:
     """Return whether lanes may be masked: masks are cheap, and computing inactive lanes does not trap."""
-    return machine.masked and not traps(places)
-
-
-def traps(places: Sequence[BlockInstance]) -> bool:
-    """Return whether a body may divide by zero in inactive lanes."""
-    for place in places:
-        for op in place.block.body_ops:
-            if op.name in TRAPPING:
-                divisor = op.operands[1].owner
-                if isinstance(divisor, ir.Block) or divisor.operation.name != "arith.constant":
-                    return True
-    return False
+    return machine.masked and not any(may_trap(place.block.body_ops) for place in places)
 
 
 def work(places: Sequence[BlockInstance]) -> int:

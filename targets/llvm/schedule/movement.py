@@ -24,7 +24,7 @@ from mirlo.passes.schedule.blocks.space import BlockInstance, Space
 from mirlo.passes.schedule.loops import for_loop, index
 from mirlo.passes.schedule.vectors import splat
 from mirlo.targets.llvm.machine import Machine, of_loop
-from mirlo.targets.llvm.schedule.chunks import plus, traps, work
+from mirlo.targets.llvm.schedule.chunks import can_mask, plus, work
 from mirlo.targets.llvm.schedule.tiles import (
     LINE_BYTES,
     Cut,
@@ -61,7 +61,7 @@ class TransposedAccess:
 def find_transposed(space: Space, made: set[ir.Value], machine: Machine) -> TransposedAccess | None:
     """Arrange the loops of a space for transposition, if an operand needs it and it pays."""
     last = len(space.extents) - 1
-    if last < 1 or not machine.masked or traps(space.places) or work(space.places) > _MAX_UNROLLED_OPS:
+    if last < 1 or not can_mask(space.places, machine) or work(space.places) > _MAX_UNROLLED_OPS:
         return None
     votes: dict[int, int] = {}
     for place, _, operand in _mapped(space, made):

@@ -9,7 +9,9 @@ import pytest
 
 import mirlo
 from mirlo import R, Schedule, T
+from mirlo.driver.models import open_model
 from mirlo.extend import ScheduleError, TensorType, tensor_intrin
+from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.schedule.words.trace import Trace
 
 M, N, K = 20, 24, 16
@@ -273,3 +275,15 @@ def test_words_with_wrong_arguments_in_a_file_are_an_error():
 def test_loops_that_are_no_blocks_have_no_words():
     with pytest.raises(ScheduleError, match="'row_does' is not made of blocks"):
         Schedule.of(row_does, TensorType.of((4,), "f32"), TensorType.of((4, 8), "f32"))
+
+
+def test_scratch_memory_that_vectors_use_is_private_to_threads():
+    """No thread gets a view of memory that others write."""
+    opened = open_model(model)
+    opened.session.options["schedules"] = {"product": packed_and_tiled}
+    with opened.module.context:
+        pipeline = PLAIN.replace("plan-memory", "plan-memory,outline-parallel{threads=2 work=1}")
+        Pipeline(pipeline).run(opened.module, opened.session)
+    text = str(opened.module)
+    regions = [part for part in text.split("func.func") if part.startswith(" private @product_region")]
+    assert any(part.count("memref.alloca") == 2 for part in regions), regions

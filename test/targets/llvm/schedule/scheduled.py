@@ -13,6 +13,7 @@ from mirlo.dialects.context import make_context
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.compute import PrimBuilder, TensorExpr
 from mirlo.passes.lower.intrinsics import Lowering
+from mirlo.passes.lower.loops import LowerLoops
 from mirlo.passes.schedule.buffers import WORKSPACE
 from mirlo.passes.schedule.schedule import SchedulePrims
 from mirlo.passes.session import Session
@@ -55,6 +56,7 @@ class Kernel:
             workspace = attributes[WORKSPACE].value if WORKSPACE in attributes else 0
             self._workspace = np.zeros(workspace + 64, np.uint8)
             del function.operation.attributes["sym_visibility"]
+            LowerLoops().run(module.operation, session)
             function.operation.attributes["no_inline"] = ir.UnitAttr.get()
             Lowering(("llvm", "default"), options=session.options).run(module.operation)
             lower_to_llvm(module, host_processor())

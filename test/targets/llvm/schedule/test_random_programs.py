@@ -5,14 +5,39 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from random_program import Program
+from random_words import apply_random_words
 from scheduled import Kernel, random_array
+
+import mirlo
+from mirlo import Schedule
 
 
 @pytest.mark.parametrize("seed", range(48))
 def test_agrees_with_scalar_loops(seed: int) -> None:
     program = Program(seed)
     machine = (None, None, "avx2", "sse")[seed % 4]
-    fast = Kernel(program.build, program.inputs, options={"machine": machine} if machine else {})
+    check(program, seed, Kernel(program.build, program.inputs, options={"machine": machine} if machine else {}))
+
+
+@pytest.mark.sample(8)
+@pytest.mark.parametrize("seed", range(400))
+def test_random_words_agree_with_scalar_loops(seed: int) -> None:
+    program = Program(1000 + seed)
+
+    def words(s: Schedule) -> None:
+        apply_random_words(s, np.random.default_rng(seed), 14)
+
+    try:
+        kernel = Kernel(program.build, program.inputs, options={"schedules": {"kernel": words}})
+    except mirlo.MirloError as error:
+        # Which loops an accumulator is in is known when all words are said.
+        assert "accumulate: " in str(error), error
+        return
+    check(program, seed, kernel)
+
+
+def check(program: Program, seed: int, fast: Kernel) -> None:
+    """Compare the results with those of scalar loops."""
     plain = Kernel(program.build, program.inputs, target="default")
     generator = np.random.default_rng(seed)
     arrays = [random_array(kind, generator) for kind in program.inputs]

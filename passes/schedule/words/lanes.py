@@ -1,0 +1,276 @@
+"""Vectorized loops of a schedule: one lane per iteration, with a mask where some iterations are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+from mirlo.dialects.bindings import ir, memref
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim, UndecidedDim
+from mirlo.dialects.core.index_expr import FloorDiv, IndexExpr, loop_index, number
+from mirlo.dialects.tir.scalars import Value, compare, create, emit_constant
+from mirlo.dialects.tir.view import BlockView
+from mirlo.passes.schedule.blocks import access as lane_access
+from mirlo.passes.schedule.blocks.combine import Reducer, reducer_of
+from mirlo.passes.schedule.loops import attribute_constant, index
+from mirlo.passes.schedule.vectors import lane_mask, may_trap, splat, vector_body
+from mirlo.passes.schedule.words.index import emit_index
+from mirlo.passes.schedule.words.memory import Placed
+from mirlo.passes.schedule.words.tree import (
+    BlockLeaf,
+    BufferAccess,
+    Guard,
+    Loop,
+    around,
+    axis_name,
+    extents_of,
+    views_of,
+)
+
+Values = dict[str, ir.Value]
+PlacedBuffers = dict[int, Placed]
+"""Buffers in memory, by the identity of the schedule's buffer."""
+
+
+def is_guard_certain(guard: Guard, leaf: BlockLeaf) -> bool:
+    """Return whether all iterations of the loops around a block pass a guard."""
+    found, bound = guard
+    return D.is_certain(lambda: found.range(extents_of(around(leaf)))[1] < bound)
+
+
+def can_vectorize(leaf: BlockLeaf, loop: Loop, guards: Sequence[Guard], placed: PlacedBuffers) -> bool:
+    """Return whether a loop around a block alone can be vector operations."""
+    if not isinstance(loop.extent, int):
+        return False
+    views = list(views_of(leaf))
+    bodies = [op for view in views for op in view.body_ops]
+    if any(len(op.regions) or len(op.results) != 1 for op in bodies):
+        return False
+    if may_trap(bodies) and any(loop.name in guard.variables() for guard, _ in guards):
+        return False
+    if loop.name in leaf.reduce_loops():
+        return leaf.part == "update" and leaf.view is not None and reducer_of(leaf.view) is not None
+    point = LoopLanes(leaf, loop, {}, placed, None, frozenset())
+    return all(point.where(access, leaf.place(access)).coefficient(loop.name) != 0 for access in leaf.writes)
+
+
+def _is_inside(found: IndexExpr, size: Dim, extents: dict[str, Dim]) -> bool:
+    low, high = found.range(extents)
+    return bool(low >= 0 and high < size)
+
+
+class LaneGuards(NamedTuple):
+    """Which lanes are active: their mask, None for all of them, and the loops that it depends on."""
+
+    mask: ir.Value | None
+    loops: frozenset[str]
+
+
+def mask_of_guards(guards: Sequence[Guard], loop: Loop, values: Values) -> LaneGuards:
+    """Emit the mask of the lanes of a loop that pass these guards."""
+    mask: ir.Value | None = None
+    loops: set[str] = set()
+    lanes = D.static_dim(loop.extent)
+    kind = ir.VectorType.get([lanes], ir.IntegerType.get_signless(1))
+    for guard, bound in guards:
+        loops |= guard.variables()
+        if guard.coefficient(loop.name) == 1:
+            left = index(bound) - emit_index(guard.replace({loop.name: number(0)}), values)
+            # LLVM compares lanes as 32 bits.
+            active = create("arith.maxsi", left.type, create("arith.minsi", left.type, left, index(lanes)), index(0))
+            on = create("vector.create_mask", kind, active)
+        else:
+            on = compare("lt", _vector_index(guard, loop, values), splat(index(bound), lanes))
+        mask = on if mask is None else create("arith.andi", kind, mask, on)
+    return LaneGuards(mask, frozenset(loops))
+
+
+def _vector_index(expression: IndexExpr, loop: Loop, values: Values) -> ir.Value:
+    """Emit an index for each lane."""
+    lanes = D.static_dim(loop.extent)
+    step = expression.coefficient(loop.name)
+    if step is not None:
+        first = emit_index(expression.replace({loop.name: number(0)}), values)
+        return splat(first, lanes) if step == 0 else lane_access.steps(first, step, lanes)
+    total = Value(splat(index(expression.constant), lanes))
+    for term, coefficient in expression.terms.items():
+        if isinstance(term, FloorDiv):
+            inner = _vector_index(term.inner, loop, values)
+            part: ir.Value = create("arith.floordivsi", inner.type, inner, splat(index(term.divisor), lanes))
+        else:
+            part = _vector_index(loop_index(term), loop, values)
+        total = total + Value(part) * splat(index(coefficient), lanes)
+    return total
+
+
+@dataclass
+class LoopLanes:
+    """One iteration of the loops around a vectorized one: what its lanes read, compute and write."""
+
+    leaf: BlockLeaf
+    loop: Loop
+    values: Values
+    placed: PlacedBuffers
+    mask: ir.Value | None
+    """The active lanes; None for all of them."""
+    masked_by: frozenset[str]
+    """The loops that the mask depends on."""
+
+    @property
+    def lanes(self) -> int:
+        return D.static_dim(self.loop.extent)
+
+    @property
+    def active(self) -> int:
+        return self.lanes
+
+    @property
+    def axis(self) -> str:
+        return self.loop.name
+
+    # What `blocks/access.py` asks of a point
+
+    def index(self, expression: IndexExpr) -> ir.Value:
+        if expression.coefficient(self.axis) == 0:
+            return self.first(expression)
+        return _vector_index(expression, self.loop, self.values)
+
+    def first(self, expression: IndexExpr) -> ir.Value:
+        return emit_index(expression.replace({self.axis: number(0)}), self.values)
+
+    def number(self, expression: IndexExpr) -> Dim | None:
+        found = expression.replace({self.axis: number(0)})
+        return found.constant if found.is_constant else None
+
+    # Memory
+
+    def where(self, access: BufferAccess, at: Sequence[IndexExpr]) -> IndexExpr:
+        """Return the position in memory of the element at these indices of a buffer."""
+        extents = extents_of(around(self.leaf))
+        found = self.placed[id(access.buffer)].flat_index(list(at))
+        try:
+            simplified: IndexExpr = found.substitute(loop_index, extents)
+        except (UndecidedDim, KeyError):
+            return found
+        return simplified
+
+    def _tests(self, access: BufferAccess, at: Sequence[IndexExpr]) -> Iterator[tuple[IndexExpr, Dim]]:
+        """Return the indices that may be outside of a tensor, and its sizes."""
+        if access.outside is None:
+            return
+        extents = extents_of(around(self.leaf))
+        for each, size in zip(at, access.buffer.shape, strict=True):
+            if not D.is_certain(partial(_is_inside, each, size, extents)):
+                yield each, size
+
+    def read(self, access: BufferAccess, names: dict[str, IndexExpr]) -> ir.Value:
+        """Emit the elements that the lanes read: a scalar if it is the same one."""
+        if access.is_opaque:
+            return self.placed[id(access.buffer)].value
+        at = [each.replace(names) for each in access.at]
+        if access.inlined is not None:
+            return self.compute(access.inlined, at)[0]
+        buffer, where, tests = (
+            self.placed[id(access.buffer)].flat,
+            self.where(access, at),
+            list(self._tests(access, at)),
+        )
+        if self.mask is not None and not tests and where.coefficient(self.axis) == 0:
+            if where.variables() & self.masked_by:
+                # Where no lane is active, there may be no element.
+                kind = ir.VectorType.get([self.lanes], access.buffer.element)
+                zero = splat(emit_constant(0, access.buffer.element), self.lanes)
+                same = splat(self.first(where), self.lanes)
+                return create("vector.gather", kind, buffer, index(0), same, self.mask, zero)
+            return memref.LoadOp(buffer, [self.first(where)]).result
+        return lane_access.read(self, buffer, where, tests, access.outside)
+
+    def write(self, value: ir.Value, access: BufferAccess) -> None:
+        """Store an element for each lane."""
+        buffer, where = self.placed[id(access.buffer)].flat, self.where(access, self.leaf.place(access))
+        full = splat(value, self.lanes)
+        if where.coefficient(self.axis) == 1:
+            if self.mask is None:
+                ir.Operation.create("vector.store", operands=[full, buffer, self.first(where)])
+            else:
+                ir.Operation.create("vector.maskedstore", operands=[buffer, self.first(where), self.mask, full])
+            return
+        mask = lane_mask(self.lanes, self.lanes) if self.mask is None else self.mask
+        ir.Operation.create("vector.scatter", operands=[buffer, index(0), self.index(where), mask, full])
+
+    # Values
+
+    def compute(self, leaf: BlockLeaf, at: Sequence[IndexExpr]) -> list[ir.Value]:
+        """Emit the values of a block, one per lane or a scalar; `leaf` is the point's block or one inlined in it."""
+        if leaf.part == "start":
+            assert leaf.view is not None
+            return [attribute_constant(attribute) for attribute in leaf.view.init]
+        names = {axis_name(i): each for i, each in enumerate(at)}
+        if leaf.view is None:
+            return [self.read(leaf.reads[0], names)]
+        env = self.environment(leaf, at)
+        for argument, access in zip(leaf.view.accumulators, leaf.writes, strict=False):
+            env[argument] = self.read(access, names)
+        return vector_body(leaf.view, env, self.lanes, self.mask)
+
+    def environment(self, leaf: BlockLeaf, at: Sequence[IndexExpr]) -> dict[ir.Value, ir.Value]:
+        """Emit what the body of a block reads, without its former results."""
+        assert leaf.view is not None
+        names = {axis_name(i): each for i, each in enumerate(at)}
+        env: dict[ir.Value, ir.Value] = {}
+        for axis, argument in enumerate(leaf.view.index_arguments):
+            if leaf.view.uses_index(axis):
+                env[argument] = self.index(at[axis])
+        for argument, access in zip(leaf.view.input_arguments, leaf.reads, strict=True):
+            env[argument] = self.read(access, names)
+        return env
+
+    def contributions(self, reducer: Reducer) -> list[ir.Value]:
+        """Emit what each lane adds to the results of a reduction; inactive lanes add nothing."""
+        assert self.leaf.view is not None
+        env = self.environment(self.leaf, self.leaf.at)
+        made = vector_body(Contributions.of(self.leaf.view, reducer), env, self.lanes, self.mask)
+        made = [splat(value, self.lanes) for value in made]
+        if self.mask is None:
+            return made
+        none = [splat(scalar, self.lanes) for scalar in reducer.identity()]
+        return [create("arith.select", a.type, self.mask, a, b) for a, b in zip(made, none, strict=True)]
+
+    def emit(self) -> None:
+        """Emit the block's elements, one per lane."""
+        leaf = self.leaf
+        if self.axis not in leaf.reduce_loops() or leaf.part == "start":
+            for value, access in zip(self.compute(leaf, leaf.at), leaf.writes, strict=True):
+                self.write(value, access)
+            return
+        assert leaf.view is not None
+        reducer = reducer_of(leaf.view)
+        assert reducer is not None
+        totals = reducer.horizontal(self.contributions(reducer))
+        for combiner, total, access in zip(reducer.combiners, totals, leaf.writes, strict=True):
+            buffer, where = self.placed[id(access.buffer)].flat, self.where(access, leaf.place(access))
+            place = self.first(where)
+            before = memref.LoadOp(buffer, [place]).result
+            memref.StoreOp(combiner.add(before, total), buffer, [place])
+
+
+@dataclass(frozen=True)
+class Contributions:
+    """The part of a reduction's body that computes what is combined."""
+
+    body_ops: Sequence[ir.Operation]
+    yielded: list[ir.Value]
+
+    @staticmethod
+    def of(view: BlockView, reducer: Reducer) -> Contributions:
+        former = set(view.accumulators)
+        kept = []
+        for op in view.body_ops:
+            if any(operand in former for operand in op.operands):
+                former.update(op.results)
+            else:
+                kept.append(op)
+        return Contributions(kept, reducer.contributions)

@@ -1,0 +1,262 @@
+"""`Schedule.accumulate`: the results of a reduction in registers while a loop runs.
+
+The loop and those inside carry one accumulator for each iteration of the unrolled loops inside, a vector where one of
+them is vectorized. Several accumulators of one result, those of unrolled or vectorized loops of the reduction, are
+combined after the loop.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING
+
+from mirlo.dialects.bindings import ir, scf
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.tir.scalars import create
+from mirlo.passes.schedule.blocks.combine import Reducer, reducer_of
+from mirlo.passes.schedule.loops import attribute_constant, clone_body, index
+from mirlo.passes.schedule.vectors import may_trap, splat, vector_body
+from mirlo.passes.schedule.words.lanes import Contributions, LoopLanes, PlacedBuffers, Values, mask_of_guards
+from mirlo.passes.schedule.words.tree import (
+    SERIAL,
+    UNROLLED,
+    VECTORIZED,
+    BlockLeaf,
+    Guard,
+    Loop,
+    Root,
+    ScheduleError,
+    around,
+    views_of,
+)
+
+if TYPE_CHECKING:
+    from mirlo.passes.schedule.words.emit import _Emitter
+
+Carried = list[ir.Value]
+"""Values that loops carry from one iteration to the next."""
+MAX_ACCUMULATORS = 64
+"""Most accumulators: no machine has more registers."""
+
+
+def accumulate(root: Root, leaf: BlockLeaf, loop: Loop) -> None:
+    """Keep the results of a reduction in registers while a loop runs."""
+    if not leaf.is_reduction or leaf.part != "whole" or leaf.view is None:
+        raise ScheduleError(f"accumulate: '{leaf.name}' is no reduction, or is decomposed already")
+    if loop not in around(leaf):
+        raise ScheduleError(f"accumulate: '{leaf.name}' is not in '{loop.name}'")
+    chain = around(leaf)
+    reduced = leaf.reduce_loops()
+    outside = [other.name for other in chain[: chain.index(loop)] if other.name in reduced]
+    if outside or loop.name not in reduced:
+        name = next(other.name for other in chain if other.name in reduced) if reduced else None
+        raise ScheduleError(
+            f"accumulate: expected the outermost loop of the reduction '{leaf.name}', "
+            f"{f'{name!r}' if name else 'which has none'}, found '{loop.name}'"
+        )
+    if loop.accumulated is not None:
+        raise ScheduleError(f"accumulate: '{loop.accumulated.name}' is in registers over '{loop.name}' already")
+    if any(other.accumulated is not None for other in chain):
+        raise ScheduleError(f"accumulate: '{loop.name}' is in a loop over which other results are in registers")
+    loop.accumulated, leaf.part = leaf, "registers"
+
+
+@dataclass
+class Accumulators:
+    """The results of a reduction that are in registers while a loop runs."""
+
+    loop: Loop
+    leaf: BlockLeaf
+    placed: PlacedBuffers
+    at: dict[str, int] = field(default_factory=dict)
+    """The iteration of the unrolled loops around what is emitted."""
+
+    def __post_init__(self) -> None:
+        chain = around(self.leaf)
+        inside = chain[chain.index(self.loop) :]
+        reduced = self.leaf.reduce_loops()
+        self.unrolled_loops = [loop for loop in inside if loop.kind == UNROLLED]
+        vectors = [loop for loop in inside if loop.kind == VECTORIZED and loop.extent != 1]
+        self.vector = vectors[0] if vectors else None
+        self.spatial = [loop for loop in self.unrolled_loops if loop.name not in reduced]
+        self.parts = [loop for loop in self.unrolled_loops if loop.name in reduced]
+        self.is_summed = self.vector is not None and self.vector.name in reduced
+        """Whether the lanes of a vector are parts of one result."""
+        others = [loop for loop in inside if loop.name not in reduced and loop.kind == SERIAL and loop.extent != 1]
+        if others or any(loop.kind not in (SERIAL, UNROLLED, VECTORIZED) for loop in inside):
+            found = others[0] if others else next(loop for loop in inside if loop.kind not in (SERIAL, UNROLLED))
+            raise ScheduleError(
+                f"accumulate: '{found.name}' is inside of '{self.loop.name}' and {found.kind}: unroll or vectorize it, "
+                "so that each iteration has registers of its own"
+            )
+        if vectors and (len(vectors) > 1 or inside[-1] is not self.vector or len(vectors[0].body) > 1):
+            raise ScheduleError(
+                f"accumulate: '{vectors[0].name}' is vectorized: expected the innermost loop, around '{self.leaf.name}'"
+            )
+        assert self.leaf.view is not None
+        self.view = self.leaf.view
+        self.reducer = reducer_of(self.view)
+        if self.reducer is None and (self.parts or self.is_summed):
+            name = (self.parts or [self.vector or self.loop])[0].name
+            raise ScheduleError(
+                f"accumulate: '{self.leaf.name}' does not end with one operation on its former result, such as a sum: "
+                f"'{name}', a loop of the reduction, can be neither unrolled nor vectorized"
+            )
+        if vectors and may_trap([op for view in views_of(self.leaf) for op in view.body_ops]):
+            raise ScheduleError(
+                f"accumulate: '{self.leaf.name}' divides integers: '{vectors[0].name}' cannot be vectors"
+            )
+        self.keys = list(itertools.product(*(range(D.static_dim(loop.extent)) for loop in self.unrolled_loops)))
+        count = len(self.keys) * len(self.leaf.writes)
+        if count > MAX_ACCUMULATORS:
+            raise ScheduleError(
+                f"accumulate: '{self.leaf.name}' has {count} accumulators in '{self.loop.name}': at most "
+                f"{MAX_ACCUMULATORS}; unroll smaller loops"
+            )
+
+    @property
+    def has_parts(self) -> bool:
+        """Return whether several accumulators, or lanes, are parts of one result."""
+        return bool(self.parts) or self.is_summed
+
+    @property
+    def lanes(self) -> int:
+        return 1 if self.vector is None else D.static_dim(self.vector.extent)
+
+    def emit(self, emitter: _Emitter, values: Values) -> None:
+        """Emit the loop, and store the results after it."""
+        starts = self.reducer.identity() if self.has_parts and self.reducer is not None else self._init()
+        starts = [splat(start, self.lanes) if self.lanes > 1 else start for start in starts]
+        totals = emitter.loop(self.loop, values, starts * len(self.keys))
+        self._store(emitter, values, totals)
+
+    def _init(self) -> list[ir.Value]:
+        return [attribute_constant(attribute) for attribute in self.view.init]
+
+    def unrolled(self, loop: Loop, i: int, body: Callable[[ir.Value, Carried], Carried], carried: Carried) -> Carried:
+        """Emit one iteration of an unrolled loop."""
+        self.at[loop.name] = i
+        return body(index(i), carried)
+
+    def _slot(self) -> slice:
+        """Return where the accumulators of this iteration are."""
+        key = tuple(self.at.get(loop.name, 0) for loop in self.unrolled_loops)
+        width = len(self.leaf.writes)
+        at = self.keys.index(key) * width
+        return slice(at, at + width)
+
+    def add_point(self, emitter: _Emitter, values: Values, carried: Carried) -> Carried:
+        """Emit one iteration of the reduction, and add to its accumulators."""
+        slot = self._slot()
+
+        def add(held: Carried) -> Carried:
+            env = emitter.environment(self.leaf, self.leaf.at, values)
+            if self.has_parts and self.reducer is not None:
+                return self.reducer.combine(held, clone_body(Contributions.of(self.view, self.reducer), env))
+            env.update(zip(self.view.accumulators, held, strict=True))
+            return clone_body(self.view, env)
+
+        return _replaced(
+            carried, slot, self._guarded(emitter, emitter.guards_of(self.leaf), values, carried[slot], add)
+        )
+
+    def add_lanes(self, emitter: _Emitter, loop: Loop, values: Values, carried: Carried) -> Carried:
+        """Emit one iteration in each lane, and add to the accumulators."""
+        slot = self._slot()
+        guards = emitter.guards_of(self.leaf)
+        inside = [guard for guard in guards if loop.name in guard[0].variables()]
+
+        def add(held: Carried) -> Carried:
+            mask, loops = mask_of_guards(inside, loop, values)
+            point = LoopLanes(self.leaf, loop, values, self.placed, mask, loops)
+            if self.reducer is not None and self.has_parts:
+                return self.reducer.combine(held, point.contributions(self.reducer))
+            env = point.environment(self.leaf, self.leaf.at)
+            env.update(zip(self.view.accumulators, held, strict=True))
+            made = [splat(value, self.lanes) for value in vector_body(self.view, env, self.lanes, mask)]
+            if mask is None:
+                return made
+            return [create("arith.select", new.type, mask, new, old) for new, old in zip(made, held, strict=True)]
+
+        others = [guard for guard in guards if guard not in inside]
+        return _replaced(carried, slot, self._guarded(emitter, others, values, carried[slot], add))
+
+    def _guarded(
+        self,
+        emitter: _Emitter,
+        guards: list[Guard],
+        values: Values,
+        held: Carried,
+        body: Callable[[Carried], Carried],
+    ) -> Carried:
+        condition = emitter.condition(guards, values)
+        if condition is None:
+            return body(held)
+        branch = scf.IfOp(condition, [value.type for value in held], has_else=True)
+        with ir.InsertionPoint(branch.then_block):
+            scf.YieldOp(body(held))
+        with ir.InsertionPoint(branch.else_block):
+            scf.YieldOp(held)
+        return list(branch.results)
+
+    def _store(self, emitter: _Emitter, values: Values, totals: Carried) -> None:
+        """Combine the parts of each result, and store it."""
+        reduced = self.leaf.reduce_loops()
+        zero = {loop.name: index(0) for loop in around(self.leaf) if loop.name in reduced and loop.name not in values}
+        guards = [guard for guard in emitter.guards_of(self.leaf) if not guard[0].variables() & reduced]
+        for key in itertools.product(*(range(D.static_dim(loop.extent)) for loop in self.spatial)):
+            at = dict(zip((loop.name for loop in self.spatial), key, strict=True))
+            made = self._result(at, totals)
+            inside = {**values, **zero, **{name: index(i) for name, i in at.items()}}
+            if self.vector is None or self.is_summed:
+                emitter.guarded(guards, inside, partial(self._store_point, emitter, made, inside))
+                continue
+            masked = [guard for guard in guards if self.vector.name in guard[0].variables()]
+
+            def store(made: Carried = made, inside: Values = inside, masked: list[Guard] = masked) -> None:
+                assert self.vector is not None
+                mask, loops = mask_of_guards(masked, self.vector, inside)
+                point = LoopLanes(self.leaf, self.vector, inside, self.placed, mask, loops)
+                for value, access in zip(made, self.leaf.writes, strict=True):
+                    point.write(value, access)
+
+            emitter.guarded([guard for guard in guards if guard not in masked], inside, store)
+
+    def _store_point(self, emitter: _Emitter, made: Carried, values: Values) -> None:
+        for value, access in zip(made, self.leaf.writes, strict=True):
+            emitter.store(value, self.leaf, access, values)
+
+    def _result(self, at: dict[str, int], totals: Carried) -> Carried:
+        """Return the outputs of one result from its accumulators."""
+        width = len(self.leaf.writes)
+        parts = []
+        for position, key in enumerate(self.keys):
+            here = dict(zip((loop.name for loop in self.unrolled_loops), key, strict=True))
+            if all(here[name] == i for name, i in at.items()):
+                parts.append(totals[position * width : (position + 1) * width])
+        if not self.has_parts or self.reducer is None:
+            return parts[0]
+        total = combine_pairwise(self.reducer, parts)
+        if self.is_summed:
+            total = self.reducer.horizontal(total)
+        starts = self._init()
+        if self.lanes > 1 and not self.is_summed:
+            starts = [splat(start, self.lanes) for start in starts]
+        return [c.add(start, found) for c, start, found in zip(self.reducer.combiners, starts, total, strict=True)]
+
+
+def combine_pairwise(reducer: Reducer, parts: list[Carried]) -> Carried:
+    """Combine partial results in pairs, which do not wait for one another."""
+    while len(parts) > 1:
+        pairs = [reducer.combine(a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
+        parts = pairs + ([parts[-1]] if len(parts) % 2 else [])
+    return parts[0]
+
+
+def _replaced(carried: Carried, slot: slice, made: Carried) -> Carried:
+    following = list(carried)
+    following[slot] = made
+    return following

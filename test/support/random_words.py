@@ -1,0 +1,92 @@
+"""Random words: what a schedule may do to the loops of a prim function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from mirlo import Schedule
+from mirlo.extend import ScheduleError
+
+
+def apply_random_words(s: Schedule, rng: np.random.Generator, count: int) -> None:
+    """Apply some words; those that do not apply are rejected."""
+    for _ in range(count):
+        try:
+            _apply(s, rng)
+        except ScheduleError:
+            continue
+
+
+def _apply(s: Schedule, rng: np.random.Generator) -> None:  # noqa: C901, a list of words
+    block = str(rng.choice(s.blocks()))
+    loops = s.loops(block)
+    if not loops:
+        return
+    kinds = s.kinds(block)
+    reduced = [name for name in loops if kinds[name] == "reduce"]
+    loop, other, last = str(rng.choice(loops)), str(rng.choice(loops)), loops[-1]
+    anywhere = str(rng.choice([name for each in s.blocks() for name in s.loops(each)]))
+    tail = str(rng.choice(["mask", "peel"]))
+    width = int(rng.choice([2, 3, 4, 8]))
+
+    def in_vectors() -> None:
+        """Split the innermost loop into vectors, perhaps several per iteration."""
+        if rng.random() < 0.5:
+            _, vectors, lanes = s.split(last, (None, 2, width), tail=tail)
+            s.unroll(vectors)
+        else:
+            _, lanes = s.split(last, (None, width), tail=tail)
+        s.vectorize(lanes)
+
+    def in_registers() -> None:
+        """Let a reduction run last, its rows in a group, and keep its results in registers."""
+        if not reduced:
+            return
+        spatial = [name for name in loops if name not in reduced]
+        group = []
+        if spatial and rng.random() < 0.7:
+            outer, inner = s.split(spatial[-1], (None, width), tail=tail)
+            spatial[-1:] = [outer]
+            group = [inner]
+        if rng.random() < 0.6:
+            parts = s.split(reduced[-1], (None, 2, 4)[rng.integers(2) :], tail=tail)
+            if parts[1:] and rng.random() < 0.5:
+                s.vectorize(parts[-1])
+                for each in parts[1:-1]:
+                    s.unroll(each)
+            reduced[-1:] = parts
+        s.reorder(*spatial, reduced[0], *group, *reduced[1:])
+        for each in group:
+            if len(reduced) == 1 and rng.random() < 0.5:
+                s.vectorize(each)
+            else:
+                s.unroll(each)
+        s.accumulate(block, reduced[0])
+
+    def into_reader() -> None:
+        """Compute a block where the next one needs it, before its own loops change."""
+        following = s.blocks()[s.blocks().index(block) + 1 :]
+        if following and s.loops(following[0]):
+            s.compute_at(block, s.loops(following[0])[0])
+
+    words: tuple[Callable[[], object], ...] = (
+        lambda: s.split(loop, (None, int(rng.integers(2, 7))), tail=tail),
+        lambda: s.split(loop, (int(rng.integers(2, 5)), None), tail=tail),
+        lambda: s.fuse(loop, other), lambda: s.fuse(*loops[:2]), lambda: s.fuse(*loops[-2:]),
+        lambda: s.reorder(loop, other),
+        lambda: s.vectorize(last),
+        lambda: s.unroll(loop) if isinstance(size := s.extent(loop), int) and size <= 8 else None,
+        lambda: s.parallel(loop),
+        lambda: s.compute_at(block, anywhere), lambda: s.compute_at(block, anywhere), into_reader, into_reader,
+        lambda: s.reverse_compute_at(block, anywhere),
+        lambda: s.compute_inline(block) if rng.random() < 0.5 else None,
+        lambda: s.reads(block) and s.cache_read(block, str(rng.choice(s.reads(block))), str(rng.choice(["", "local"]))),
+        lambda: s.cache_write(block, str(rng.choice(["", "local"]))),
+        lambda: s.decompose_reduction(block, loop),
+        lambda: s.rfactor(block, loop),
+        lambda: s.accumulate(block, loop),
+        in_vectors, in_vectors, in_registers, in_registers,
+    )  # fmt: skip
+    words[int(rng.integers(len(words)))]()
