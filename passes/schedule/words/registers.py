@@ -8,13 +8,14 @@ combined after the loop.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from mirlo.dialects.bindings import ir, scf
 from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.tir.scalars import create
 from mirlo.passes.schedule.blocks.combine import Reducer, reducer_of
 from mirlo.passes.schedule.loops import attribute_constant, clone_body, index
@@ -25,6 +26,7 @@ from mirlo.passes.schedule.words.tree import (
     UNROLLED,
     VECTORIZED,
     BlockLeaf,
+    BufferAccess,
     Guard,
     Loop,
     Root,
@@ -33,11 +35,32 @@ from mirlo.passes.schedule.words.tree import (
     views_of,
 )
 
-if TYPE_CHECKING:
-    from mirlo.passes.schedule.words.emit import _Emitter
-
 Carried = list[ir.Value]
 """Values that loops carry from one iteration to the next."""
+
+
+class LoopEmitter(Protocol):
+    """What emits the loops and blocks of a schedule."""
+
+    def loop(self, loop: Loop, values: Values, carried: Carried) -> Carried:
+        """Emit a loop; return the accumulators after it."""
+
+    def environment(self, leaf: BlockLeaf, at: Sequence[IndexExpr], values: Values) -> dict[ir.Value, ir.Value]:
+        """Emit what the body of a block reads, without its former results."""
+
+    def guards_of(self, leaf: BlockLeaf) -> list[Guard]:
+        """Return the guards of a block that some iterations may not pass."""
+
+    def guarded(self, guards: Sequence[Guard], values: Values, body: Callable[[], None]) -> None:
+        """Emit a body for iterations that pass the guards."""
+
+    def condition(self, guards: Sequence[Guard], values: Values) -> ir.Value | None:
+        """Emit whether an iteration passes the guards; None if there are none."""
+
+    def store(self, value: ir.Value, leaf: BlockLeaf, access: BufferAccess, values: Values) -> None:
+        """Store an element of a block."""
+
+
 MAX_ACCUMULATORS = 64
 """Most accumulators: no machine has more registers."""
 
@@ -126,7 +149,7 @@ class Accumulators:
     def lanes(self) -> int:
         return 1 if self.vector is None else D.static_dim(self.vector.extent)
 
-    def emit(self, emitter: _Emitter, values: Values) -> None:
+    def emit(self, emitter: LoopEmitter, values: Values) -> None:
         """Emit the loop, and store the results after it."""
         starts = self.reducer.identity() if self.has_parts and self.reducer is not None else self._init()
         starts = [splat(start, self.lanes) if self.lanes > 1 else start for start in starts]
@@ -148,7 +171,7 @@ class Accumulators:
         at = self.keys.index(key) * width
         return slice(at, at + width)
 
-    def add_point(self, emitter: _Emitter, values: Values, carried: Carried) -> Carried:
+    def add_point(self, emitter: LoopEmitter, values: Values, carried: Carried) -> Carried:
         """Emit one iteration of the reduction, and add to its accumulators."""
         slot = self._slot()
 
@@ -163,7 +186,7 @@ class Accumulators:
             carried, slot, self._guarded(emitter, emitter.guards_of(self.leaf), values, carried[slot], add)
         )
 
-    def add_lanes(self, emitter: _Emitter, loop: Loop, values: Values, carried: Carried) -> Carried:
+    def add_lanes(self, emitter: LoopEmitter, loop: Loop, values: Values, carried: Carried) -> Carried:
         """Emit one iteration in each lane, and add to the accumulators."""
         slot = self._slot()
         guards = emitter.guards_of(self.leaf)
@@ -186,7 +209,7 @@ class Accumulators:
 
     def _guarded(
         self,
-        emitter: _Emitter,
+        emitter: LoopEmitter,
         guards: list[Guard],
         values: Values,
         held: Carried,
@@ -202,7 +225,7 @@ class Accumulators:
             scf.YieldOp(held)
         return list(branch.results)
 
-    def _store(self, emitter: _Emitter, values: Values, totals: Carried) -> None:
+    def _store(self, emitter: LoopEmitter, values: Values, totals: Carried) -> None:
         """Combine the parts of each result, and store it."""
         reduced = self.leaf.reduce_loops()
         zero = {loop.name: index(0) for loop in around(self.leaf) if loop.name in reduced and loop.name not in values}
@@ -225,7 +248,7 @@ class Accumulators:
 
             emitter.guarded([guard for guard in guards if guard not in masked], inside, store)
 
-    def _store_point(self, emitter: _Emitter, made: Carried, values: Values) -> None:
+    def _store_point(self, emitter: LoopEmitter, made: Carried, values: Values) -> None:
         for value, access in zip(made, self.leaf.writes, strict=True):
             emitter.store(value, self.leaf, access, values)
 
