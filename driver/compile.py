@@ -57,6 +57,7 @@ def compile(
     precision: str | None = None,
     activations: str | None = None,
     kv_cache_dtype: str | None = None,
+    last_rows: str | None = None,
     placement: str | Mapping[str, Sequence[int]] = "priority",
     specialize: Sequence[Mapping[str, int]] | None = None,
     trust_file: bool = False,
@@ -99,6 +100,9 @@ def compile(
             "bf16"; by default as the model permits (`accuracy_level`).
         kv_cache_dtype: "bf16" or "f16" to store the f32 caches of a language model in half of the memory: new rows are
             rounded, and attention computes in f32.
+        last_rows: The name of an output [batch, rows, columns] of which calls need the last rows only, such as the
+            logits of a language model: as many as a new input, `last_rows`, has elements. Products before it compute no
+            others.
         placement: How several targets share the model: by "priority", the order of the list; by cost, "estimated" from
             their figures or "measured" here, where what is slower than one target alone is not taken; or the numbers of
             the nodes that each code generator may have.
@@ -124,7 +128,7 @@ def compile(
     request = CompileRequest(
         model, target, threads, shapes, pipeline, legalize, intrinsics, strategies, schedules, opt_level, save_ir,
         params, open_cache(cache), jobs, tuning=open_database(tune), tune_seconds=_seconds(tune), precision=precision,
-        activations=activations, kv_cache_dtype=kv_cache_dtype,
+        activations=activations, kv_cache_dtype=kv_cache_dtype, last_rows=last_rows,
         placement=placement, trust_file=trust_file, progress=progress or ignore_progress,
     )  # fmt: skip
     several = alternatives(request.single_target)

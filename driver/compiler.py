@@ -24,6 +24,7 @@ from mirlo.passes.graph.inline_calls import inline_calls
 from mirlo.passes.instrumentation import Instrument, Preparation
 from mirlo.passes.kernel_nodes import kernel_nodes
 from mirlo.passes.memory.weights import RELEASE
+from mirlo.passes.options import quote
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.schedule.tuned import TUNING
 from mirlo.passes.session import Session
@@ -163,7 +164,12 @@ class Compiler:
         assert self.target.pipeline is not None  # `_host_of` checks it
         first = ",".join(
             filter(
-                None, [_cache_passes(request.kv_cache_dtype, recorded), _precision_passes(request.precision, recorded)]
+                None,
+                [
+                    _row_passes(request.last_rows, recorded),
+                    _cache_passes(request.kv_cache_dtype, recorded),
+                    _precision_passes(request.precision, recorded),
+                ],
             )
         )
         if recorded:
@@ -246,6 +252,15 @@ def _cache_passes(dtype: str | None, recorded: str | None) -> str:
     if recorded:
         raise ValueError("kv_cache_dtype: the IR of a stage in between is past that: compile what it was made from")
     return f"narrow-caches{{dtype={dtype}}}"
+
+
+def _row_passes(output: str | None, recorded: str | None) -> str:
+    """Return the pass that computes the last rows of an output only."""
+    if output is None:
+        return ""
+    if recorded:
+        raise ValueError("last_rows: the IR of a stage in between is past that: compile what it was made from")
+    return f"keep-last-rows{{output={quote(output)}}}"
 
 
 def _memory_plan(session: Session) -> dict[str, dict[str, object]]:

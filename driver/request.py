@@ -75,6 +75,8 @@ class CompileRequest:
     """How activations are represented in products with weights of a few bits; None for what the model says."""
     kv_cache_dtype: str | None = None
     """The type that f32 key/value caches are stored in; None for f32."""
+    last_rows: str | None = None
+    """The output [batch, rows, columns] of which calls choose how many last rows they need; None for no such output."""
     placement: str | Mapping[str, Sequence[int]] = "priority"
     form: str = ""
     """The form of code that the emitter makes, for other tools; empty for what its loader takes."""
@@ -99,6 +101,8 @@ class CompileRequest:
             raise ValueError(f"kv_cache_dtype: expected {expected}, found {self.kv_cache_dtype!r}")
         if self.kv_cache_dtype is not None and self.pipeline is not None:
             raise ValueError("kv_cache_dtype: a pipeline of your own says so itself, with the pass narrow-caches")
+        if self.last_rows is not None and self.pipeline is not None:
+            raise ValueError("last_rows: a pipeline of your own says so itself, with the pass keep-last-rows")
         if self.precision is not None and self.pipeline is not None:
             raise ValueError("precision: a pipeline of your own says so itself, with the pass to-mixed-precision")
 
@@ -139,6 +143,7 @@ class CompileRequest:
             "precision": self.precision,
             "activations": self.activations,
             "kv_cache_dtype": self.kv_cache_dtype,
+            "last_rows": self.last_rows,
             "placement": self.placement,
             "trust_file": self.trust_file,
         }

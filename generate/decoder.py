@@ -17,6 +17,7 @@ from mirlo.runtime.artifact import TensorSpec
 from mirlo.runtime.cache_pool import CachePool, InPlacePool
 from mirlo.runtime.dtypes import numpy_dtype
 from mirlo.runtime.executable import Executable
+from mirlo.runtime.names import LAST_ROWS
 from mirlo.runtime.state import CacheState
 
 LAST_ONLY = ("num_logits_to_keep", "logits_to_keep")
@@ -84,6 +85,7 @@ class CompiledDecoder:
             - self.states.keys()
             - (set() if adapters is None else adapters.names)
         )
+        others -= {LAST_ROWS}
         self._makers = {name: self._maker(spec) for name, spec in self.inputs.items() if name in others}
 
     def with_adapter(self, name: str | None) -> CompiledDecoder:
@@ -113,10 +115,12 @@ class CompiledDecoder:
                 raise ModelFolderError(f"{self.config.model}: input {self.inputs[name]} {what}")
         return pool
 
-    def run(self, state: Caches, new: PaddedTokens) -> np.ndarray:
-        """Return the logits of the new tokens, [batch, length, vocabulary]."""
+    def run(self, state: Caches, new: PaddedTokens, rows: int = 1) -> np.ndarray:
+        """Return the logits of the last new tokens, [batch, rows, vocabulary]."""
         made = {name: make(new, state) for name, make in self._makers.items()}
-        logits = state.run(made, new.tokens.shape[1])[self.config.names.logits]
+        if LAST_ROWS in self.inputs:
+            made[LAST_ROWS] = np.zeros(rows, np.int8)
+        logits = state.run(made, new.tokens.shape[1])[self.config.names.logits][:, -rows:]
         return logits if logits.dtype == np.float32 else logits.astype(np.float32)
 
     def _maker(self, spec: TensorSpec) -> Callable[[PaddedTokens, Caches], np.ndarray]:

@@ -123,6 +123,8 @@ def load(
     if adapters:
         files = AdapterFiles(config, adapters, default_inputs(config.model))
         options["shapes"] = {**dict.fromkeys(files.optional), **(options.get("shapes") or {})}
+    if options.get("pipeline") is None:
+        options.setdefault("last_rows", config.names.logits)
     compiled = compile_model(config.model, **options)
     if not isinstance(compiled, Executable):
         raise ModelFolderError(

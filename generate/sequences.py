@@ -61,10 +61,11 @@ class Sequences:
         pending, last = [*tokens[kept:], *guessed], len(tokens) - kept - 1
         while True:
             part, pending = pending[: self._chunk], pending[self._chunk :]
-            rows = self._run(part)
+            wanted = max(1, len(part) - last)
+            rows = self._run(part, wanted)
             held.extend(part)
             if last < len(part):  # guesses that do not fit are left out
-                self._rows = np.array(rows[last:])
+                self._rows = np.array(rows)
                 return self._rows[:1]
             last -= len(part)
 
@@ -111,15 +112,15 @@ class Sequences:
         self._agreed[0] = min(self._agreed[0], length)
         return length
 
-    def _run(self, new: Sequence[int]) -> np.ndarray:
-        """Return the logits of new tokens of the only sequence, [length, vocabulary]."""
+    def _run(self, new: Sequence[int], rows: int) -> np.ndarray:
+        """Return the logits of the last new tokens of the only sequence, [rows, vocabulary]."""
         past, after = self._state.length, self._state.length + len(new)
         positions = np.arange(past, after, dtype=np.int64)[None]
         self.steps += 1
         tokens = np.array([new], np.int64)
-        made = self.decoder.run(self._state, PaddedTokens(tokens, np.ones((1, after), np.int64), positions))
-        rows: np.ndarray = made[0]
-        return rows
+        made = self.decoder.run(self._state, PaddedTokens(tokens, np.ones((1, after), np.int64), positions), rows)
+        found: np.ndarray = made[0]
+        return found
 
     def _logits_of_batch(self) -> np.ndarray:
         """Run the model on the tokens of all sequences that the caches do not hold."""
@@ -148,10 +149,10 @@ class Sequences:
         positions = np.maximum(self._mask.cumsum(1) - 1, 0)
         self._held = [[] for _ in self.tokens]
         self.steps += 1
-        logits = self.decoder.run(self._state, PaddedTokens(tokens, self._mask, positions))
+        behind = np.array([0 if left else tokens.shape[1] - len(row) for row in self.tokens])
+        logits = self.decoder.run(self._state, PaddedTokens(tokens, self._mask, positions), int(behind.max()) + 1)
         self._held = [list(row) for row in self.tokens]
-        last = [tokens.shape[1] - 1 if left else len(row) - 1 for row in self.tokens]
-        picked: np.ndarray = logits[np.arange(self.batch), last]
+        picked: np.ndarray = logits[np.arange(self.batch), -1 - behind]
         return picked
 
     def _continue_batch(self, new: list[list[int]]) -> np.ndarray:

@@ -12,6 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
+LAST_ROWS = "last_rows"
+"""The input whose size says how many last rows of an output are computed (the pass `keep-last-rows`)."""
+
 _NOT_PRINTABLE = re.compile(r"[^\x20-\x7e]")
 _NOT_IN_COMMENT = re.compile(r"[^A-Za-z0-9_ .,:;()\[\]{}'\"=+<>/-]")
 _NOT_IN_IDENTIFIER = re.compile(r"[^A-Za-z0-9_]")

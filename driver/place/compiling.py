@@ -47,6 +47,7 @@ def decide(
                 params=params, cache=request.cache, jobs=request.jobs, tuning=request.tuning,
                 precision=request.precision if is_whole else None,
                 kv_cache_dtype=request.kv_cache_dtype if is_whole else None,
+                last_rows=request.last_rows if is_whole else None,
                 activations=request.activations,
                 placement=nodes if nodes is not None else "priority",
             )
@@ -71,5 +72,5 @@ def _settings(targets: Targets, request: CompileRequest) -> str | None:
     tuning = request.tuning.digest if request.tuning is not None else ""
     return (
         f"opt_level={request.opt_level} precision={request.precision} activations={request.activations} "
-        f"kv_cache_dtype={request.kv_cache_dtype} tuning={tuning}"
+        f"kv_cache_dtype={request.kv_cache_dtype} last_rows={request.last_rows} tuning={tuning}"
     )

@@ -12,6 +12,7 @@ from folders import VOCABULARY, continued, write_genai, write_hybrid, write_plai
 
 from mirlo import generate
 from mirlo.generate import GenerationError, LanguageModel
+from mirlo.generate.decoder import PaddedTokens
 
 KINDS = ("f32", "u4", "plain", "hybrid")
 """`hybrid` has a layer with states of a fixed size in place of keys and values."""
@@ -54,6 +55,22 @@ def test_chunked_is_whole(models: dict[str, LanguageModel], kind: str, chunk: in
     whole.append(prompt), chunked.append(prompt)
     np.testing.assert_allclose(chunked.logits(), whole.logits(), rtol=1e-4, atol=1e-4)
     assert without_end(model, prompt, 10, chunk_size=chunk) == without_end(model, prompt, 10)
+
+
+@pytest.mark.parametrize("kind", ("f32", "u4", "plain"))
+def test_only_logits_that_are_needed_are_computed(models: dict[str, LanguageModel], kind: str) -> None:
+    model, prompt = models[kind], prompt_of(30)
+    whole = generate.load(model.config.folder, activations="exact", last_rows=None)
+    state = model._decoder.new_state(64, 1)
+    for rows in (1, 4, 99):
+        state.rewind(0)
+        tokens, mask = np.array([prompt]), np.ones((1, 30), np.int64)
+        step = PaddedTokens(tokens, mask, np.arange(30)[None])
+        made = model._decoder.run(state, step, rows)
+        wanted = whole._decoder.run(whole._decoder.new_state(64, 1), step, 30)
+        assert made.shape == (1, min(rows, 30), VOCABULARY) and wanted.shape == (1, 30, VOCABULARY)
+        np.testing.assert_allclose(made, wanted[:, -min(rows, 30) :], rtol=1e-4, atol=1e-4)
+    assert without_end(model, prompt, 12) == without_end(whole, prompt, 12)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -285,11 +302,12 @@ def test_states_of_a_fixed_size(models: dict[str, LanguageModel]) -> None:
     assert sorted(decoder.states) == [f"past_key_values.0.{kind}_state" for kind in ("conv", "recurrent")]
     assert sorted(decoder.caches) == ["past_key_values.1.key", "past_key_values.1.value"]
     state = decoder.new_state(16, 1)
-    inputs = {"input_ids": np.array([[5, 6, 7, 8]]), "attention_mask": np.ones((1, 4), np.int64)}
+    rows = {"last_rows": np.zeros(1, np.int8)}
+    inputs = {"input_ids": np.array([[5, 6, 7, 8]]), "attention_mask": np.ones((1, 4), np.int64), **rows}
     first = state.run(inputs, 4)["logits"]
     assert state.is_recurrent and state.rewind(4) == 4 and state.rewind(2) == 0
     np.testing.assert_array_equal(state.run(inputs, 4)["logits"], first)
-    one = {"input_ids": np.array([[9]]), "attention_mask": np.ones((1, 5), np.int64)}
+    one = {"input_ids": np.array([[9]]), "attention_mask": np.ones((1, 5), np.int64), **rows}
     after = state.run(one, 1)["logits"]
     fork = state.fork()
     for each in (state, fork):

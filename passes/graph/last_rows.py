@@ -1,0 +1,127 @@
+"""The pass `keep-last-rows`: an output of which a call needs the last rows only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.op import class_of
+from mirlo.dialects.core.surgery import erase_dead
+from mirlo.dialects.core.traits import Trait, traits_of
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax import OPS
+from mirlo.passes.graph.dce import is_pure_relax
+from mirlo.passes.registry import Pass, PassError, option, register_pass
+from mirlo.runtime.names import LAST_ROWS
+
+if TYPE_CHECKING:
+    from mirlo.passes.session import Session
+
+_AXIS = 1
+"""The axis of rows."""
+
+
+@register_pass
+@dataclass(frozen=True)
+class KeepLastRows(Pass):
+    """Compute the last rows of an output [batch, rows, columns] only: as many as a new input has elements.
+
+    The input `last_rows` is a vector of i8 whose elements are not read. The rows are cut off before the product that
+    makes the output, as the head of a language model is a large part of the work for a prompt, and its result a large
+    part of the memory. An output with a fixed number of rows stays as it is.
+    """
+
+    name = "keep-last-rows"
+    contained = True
+    anchor = "func.func"
+    output: str = option("logits", "the name of the output")
+
+    def run(self, op: ir.OpView, session: Session) -> None:
+        attributes = op.operation.attributes
+        if "tir.prim_func" in attributes or "res_attrs" not in attributes:
+            return
+        names = _names(attributes["res_attrs"])
+        if self.output not in names:
+            raise PassError(f"there is no output '{self.output}': the outputs are {', '.join(names)}")
+        block = op.operation.regions[0].blocks[0]
+        terminator = list(block.operations)[-1].operation
+        number = names.index(self.output)
+        found = terminator.operands[number]
+        kind = TensorType.from_mlir(found.type)
+        if kind is None or kind.rank != 3:
+            raise PassError(f"output '{self.output}' must be a tensor [batch, rows, columns], got {found.type}")
+        rows = kind.shape[_AXIS]
+        if isinstance(rows, int):
+            return
+        _require_new(op, block)
+        count = D.symbol(LAST_ROWS)
+        block.add_argument(TensorType.of((count,), "i8").to_mlir(), op.operation.location)
+        terminator.operands[number] = _last(found, rows, D.minimum(rows, count))
+        erase_dead(block, is_pure_relax)
+        _declare(op, block, terminator)
+
+
+def _names(attributes: ir.Attribute) -> list[str]:
+    """Return the names of arguments or results; empty for those without one."""
+    facts = [ir.DictAttr(each) for each in ir.ArrayAttr(attributes)]
+    return [ir.StringAttr(each["relax.name"]).value if "relax.name" in each else "" for each in facts]
+
+
+def _last(value: ir.Value, rows: Dim, kept: Dim) -> ir.Value:
+    """Return the last rows of a value: of the operands that it is made of, through products and elementwise."""
+    kind = TensorType.from_mlir(value.type)
+    assert kind is not None
+    op = value.owner if isinstance(value, ir.OpResult) else None
+    is_only = sum(1 for _ in value.uses) == 1  # what others need as a whole is not computed twice
+    at = _operand_with_rows(op.opview, kind, rows) if op is not None and is_only else None
+    if op is not None and at is not None:
+        operands = list(op.operands)
+        operands[at] = _last(operands[at], rows, kept)
+        cls = class_of(op)
+        with ir.InsertionPoint(op), op.location:
+            made: ir.Value = cls.make(*operands, **op.opview.attribute_values())
+        return made
+    begin = tuple(rows - kept if axis == _AXIS else 0 for axis in range(kind.rank))
+    shape = tuple(kept if axis == _AXIS else dim for axis, dim in enumerate(kind.shape))
+    place = ir.InsertionPoint.at_block_begin(value.owner) if op is None else ir.InsertionPoint.after(op)
+    with place, value.location:
+        sliced: ir.Value = OPS["slice_dims"].make(value, begin=begin, shape=shape, strides=(1,) * kind.rank)
+    return sliced
+
+
+def _operand_with_rows(op: ir.OpView, kind: TensorType, rows: Dim) -> int | None:
+    """Return the number of the only operand whose rows are those of the result; None if there is no such operand."""
+    if op.operation.name == "relax.matmul":
+        lhs, rhs = (TensorType.from_mlir(operand.type) for operand in list(op.operation.operands)[:2])
+        is_table = rhs is not None and rhs.rank == 2 and lhs is not None and lhs.rank == 3 and not op.transpose_lhs
+        return 0 if is_table and lhs is not None and lhs.shape[_AXIS] == rows else None
+    if Trait.ELEMENTWISE not in traits_of(op):
+        return None
+    found = []
+    for i, operand in enumerate(op.operation.operands):
+        given = TensorType.from_mlir(operand.type)
+        if given is None:
+            return None
+        if given.rank == kind.rank and given.shape[_AXIS] != 1:
+            found.append(i)
+    return found[0] if len(found) == 1 else None
+
+
+def _require_new(op: ir.OpView, block: ir.Block) -> None:
+    """Refuse a function that has a dim or an input of the name."""
+    types = [TensorType.from_mlir(argument.type) for argument in block.arguments]
+    symbols = {name for kind in types if kind is not None for dim in kind.shape for name in D.symbols_of(dim)}
+    if LAST_ROWS in symbols or LAST_ROWS in _names(op.attributes["arg_attrs"]):
+        raise PassError(f"the model has a dim or an input '{LAST_ROWS}' already")
+
+
+def _declare(op: ir.OpView, block: ir.Block, terminator: ir.Operation) -> None:
+    """Set the type of a function from its block, and the name of its last argument."""
+    types = [argument.type for argument in block.arguments]
+    results = [value.type for value in terminator.operands]
+    op.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, results))
+    named = ir.DictAttr.get({"relax.name": ir.StringAttr.get(LAST_ROWS)})
+    op.attributes["arg_attrs"] = ir.ArrayAttr.get([*ir.ArrayAttr(op.attributes["arg_attrs"]), named])
