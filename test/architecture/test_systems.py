@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from commands import ROOT
 
@@ -36,6 +37,9 @@ def test_the_system_is_asked_in_one_place() -> None:
     assert {name for name, uses in found.items() if uses} == set(EXCEPT)
 
 
+@pytest.mark.skipif(
+    np.__version__.startswith("1."), reason="the code is typed with numpy 2, whose types have other parameters"
+)
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("platform", ["win32", "darwin"])
 def test_types_on_other_systems(platform: str, whole: bool, tmp_path: Path) -> None:
