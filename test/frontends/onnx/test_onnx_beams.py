@@ -8,6 +8,7 @@ import numpy as np
 import onnxruntime
 import pytest
 from onnx import helper
+from oracle import needs_new
 
 import mirlo
 from mirlo.frontends.onnx.errors import OnnxImportError
@@ -59,6 +60,7 @@ def check(model: Any, *calls: dict[str, np.ndarray]) -> None:
             np.testing.assert_allclose(found[output.name], expected, rtol=1e-5, atol=1e-5)
 
 
+@needs_new
 def test_caches_with_room() -> None:
     """One executable for any length of the past."""
     shared = {"past_present_share_buffer": 1}
@@ -67,6 +69,7 @@ def test_caches_with_room() -> None:
     check(make("MultiHeadAttention", calls[0]), *calls)
 
 
+@needs_new
 def test_beams() -> None:
     calls = [step(past) | {"beams": beams(), "width": np.array([BEAMS], np.int32)} for past in (0, 1, 7, ROOM - 1)]
     model = make("DecoderMaskedMultiHeadAttention", calls[0], past_present_share_buffer=1)
