@@ -85,7 +85,8 @@ def test_the_short_way_leaves_no_references(affine):
         exe._direct._call(None, B, 0, 0)
     after = sys.getrefcount(a), sys.getrefcount(a.dtype), sys.getrefcount(True), sys.getrefcount(False)
     assert all(abs(x - y) < 40 for x, y in zip(before, after, strict=True)), (before, after)
-    assert sys.getrefcount(result) == 2
+    other = object()
+    assert sys.getrefcount(result) == sys.getrefcount(other)  # 2, or 1 where a local name is no reference
 
 
 def test_arrays_that_are_not_as_memory_wants_them(affine):

@@ -104,7 +104,7 @@ def test_large_tensors_are_cut_out_wherever_they_are() -> None:
 )  # fmt: skip
 @pytest.mark.parametrize("form", ["raw", "values"])
 def test_element_types(dtype: str, form: str) -> None:
-    numpy_dtype = np.dtype(getattr(ml_dtypes, dtype)) if not hasattr(np, dtype) else np.dtype(getattr(np, dtype))
+    numpy_dtype = np.dtype(dtype) if dtype in np.sctypeDict else np.dtype(getattr(ml_dtypes, dtype))
     array = (
         np.array([[0, 1, 2], [3, 1 if "uint" in dtype else -2, 1]]).astype(numpy_dtype)
         if dtype != "bool"

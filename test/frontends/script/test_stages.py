@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from c_compiler import with_c
 from onnx import TensorProto, helper, numpy_helper
 from reduced_models import reduced
 
@@ -60,7 +61,7 @@ def network(dim: Any) -> Any:
 @pytest.mark.parametrize(
     ("model", "target"),
     [
-        (PRODUCT, "llvm"), (PRODUCT, "onednn,llvm"), (PRODUCT, "c,llvm"), (PRODUCT, "spirv"), (FUNCTIONS, "llvm"),
+        (PRODUCT, "llvm"), (PRODUCT, "onednn,llvm"), with_c(PRODUCT, "c,llvm"), (PRODUCT, "spirv"), (FUNCTIONS, "llvm"),
         (network(2), "llvm"), (network("batch"), "llvm"), (network(2), "onednn,llvm"), (network(2), "nvvm"),
     ],
     ids=lambda value: value if isinstance(value, str) and "\n" not in value else "",
