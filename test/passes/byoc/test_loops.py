@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from c_compiler import needs_c_compiler
 from commands import output_of, python
 
 import mirlo
@@ -62,6 +63,7 @@ def expected(x: np.ndarray) -> np.ndarray:
     return e / e.sum(-1, keepdims=True)
 
 
+@needs_c_compiler
 @pytest.mark.parametrize("rows", [3, "n"])
 def test_loop_patterns_in_a_target_list(rows: int | str, tmp_path: Path) -> None:
     executable = mirlo.compile(network(rows), "looper,llvm")
@@ -73,6 +75,7 @@ def test_loop_patterns_in_a_target_list(rows: int | str, tmp_path: Path) -> None
     np.testing.assert_array_equal(mirlo.load(tmp_path / "m.mirlo")(x), executable(x))
 
 
+@needs_c_compiler
 def test_stages() -> None:
     steps = stages_round_trip(network(3), target="looper,llvm")
     at = next(i for i, step in enumerate(steps) if "partition{targets={looper}}" in step)
