@@ -172,7 +172,7 @@ class LlamaCpp:
         for i in range(tokens * batch):
             made.token[i] = 3 + i * 7 % 3000
             made.pos[i], made.n_seq_id[i], made.seq_id[i][0] = first + i % tokens, 1, i // tokens
-            made.logits[i] = i % tokens == tokens - 1
+            made.logits[i] = True  # as all engines here
         if self.library.llama_decode(context, made):
             raise RuntimeError("llama.cpp has no room for these tokens")
         self.library.llama_synchronize(context)
