@@ -46,7 +46,7 @@ def compile_pipeline(options: CompileOptions | None = None) -> str:
     tuned = f"target-options={quote(described)}" if described else ""
     passes = [
         *SIMPLIFY,
-        "pack-nbits",
+        _step("pack-nbits", machine),
         "cse",
         "remove-dead",
         _step("apply-tuning", "target=llvm", threads, "operators=relax.conv", tuned),

@@ -192,7 +192,7 @@ def _name_of(array: np.ndarray) -> str:
 
 
 _REASON = re.compile(
-    r"^\s+(?:\S+:\d+: )?(\S+ \[\S+\]: .*|no rule is registered .*)$|(no rule lowers .*: none is registered for [^;]*)",
+    r"^\s+(?:.+?:\d+: )?(\S+ \[\S+\]: .*|no rule is registered .*)$|(no rule lowers .*: none is registered for [^;]*)",
     re.MULTILINE,
 )
 """What legalization, the lowering of intrinsics and schedules say where every rule declines."""

@@ -13,7 +13,15 @@ from sampled_matrix import sampled_matrix
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.tools.conformance.case import ANY, TABLE
-from mirlo.tools.conformance.check import DECLINED, NOT_COMPUTED, _judge_intrinsic, check_target, names
+from mirlo.tools.conformance.check import (
+    DECLINED,
+    NOT_COMPUTED,
+    SupportVerdict,
+    _judge_intrinsic,
+    _not_computed,
+    check_target,
+    names,
+)
 from mirlo.tools.conformance.matrix import markdown
 from mirlo.tools.conformance.programs import ProgramOutcome
 
@@ -91,3 +99,9 @@ def test_what_every_rule_declines_is_told_with_the_reasons() -> None:
   npu.py:3: exp [npu]: the unit computes in f32 (dtype=f64)"""
     verdict = _judge_intrinsic("exp", "f64", [], ProgramOutcome(error=error))
     assert (verdict.status, verdict.detail) == (DECLINED, "exp [npu]: the unit computes in f32 (dtype=f64)")
+
+
+@pytest.mark.parametrize("place", ["", "/a/rules.py:3: ", "/my copy (2)/the rules.py:31: "])
+def test_reasons_of_rules_in_any_folder(place: str) -> None:
+    error = f"no rule lowers 'a.b' on (f32) for target 'c'; these declined:\n  {place}halve [c]: the type is f32"
+    assert _not_computed(error) == SupportVerdict(DECLINED, "halve [c]: the type is f32")

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import emulated_aarch64
 import numpy as np
 import onnx
 import pytest
@@ -21,6 +22,8 @@ from onnx_models import F32, make_model, node
 from reduced_models import reduced
 
 import mirlo
+from mirlo.targets.llvm.cpus import CPUS, X86
+from mirlo.targets.llvm.processor import host_processor
 
 pytestmark = needs_c_compiler
 
@@ -84,9 +87,40 @@ def test_language_models(activations: str | None, in_place: bool, tmp_path: Path
 
 def test_quantized_models(tmp_path: Path) -> None:
     """Run a network of int8 convolutions and products."""
-    model = _quantized()
-    inputs = {"x": RNG.standard_normal((2, 3, 12, 12)).astype(np.float32)}
+    model, inputs = _small_model("int8", tmp_path)
     require_same(make_program(model, tmp_path, compiler(), threads=2), model, inputs, threads=2)
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("cpu", ["x86-64-v3", "x86-64-v4"])
+@pytest.mark.parametrize("name", ["language model", "int8"])
+def test_small_models_for_each_level(name: str, cpu: str, tmp_path: Path) -> None:
+    host = host_processor()
+    if not (host.arch == X86 and CPUS[cpu].features <= set(host.features)):
+        pytest.skip(f"this machine is no {cpu}")
+    model, inputs = _small_model(name, tmp_path / "model")
+    target = f"llvm{{cpu={cpu}}}"
+    program = make_program(model, tmp_path, compiler(), target, threads=2)
+    require_same(program, model, inputs, target=target, threads=2)
+
+
+@pytest.mark.skipif(bool(emulated_aarch64.missing()), reason=emulated_aarch64.missing() or "there is")
+@pytest.mark.parametrize("name", ["language model", "int8"])
+def test_small_models_on_an_emulated_aarch64(name: str, tmp_path: Path) -> None:
+    model, inputs = _small_model(name, tmp_path / "model")
+    expected = mirlo.compile(model, cache=False, jobs=1).run(inputs).values()
+    program = make_program(
+        model, tmp_path, emulated_aarch64.COMPILER, emulated_aarch64.TARGET, threads=2, flags=["-static"],
+        runner=[emulated_aarch64.EMULATOR],
+    )  # fmt: skip
+    for found, wanted in zip(program.run(inputs), expected, strict=True):
+        assert np.abs(found - wanted).max() <= 1e-6 * np.abs(wanted).max()
+
+
+def _small_model(name: str, folder: Path) -> tuple[Path | onnx.ModelProto, dict[str, np.ndarray]]:
+    if name == "language model":
+        return _language_model(folder)
+    return _quantized(), {"x": RNG.standard_normal((2, 3, 12, 12)).astype(np.float32)}
 
 
 def _quantized() -> onnx.ModelProto:
@@ -113,10 +147,8 @@ def test_models_under_sanitizers(name: str, sanitizer: str, tmp_path: Path) -> N
     """
     flags = sanitizer_flags(compiler(), sanitizer, tmp_path / "probe")
     flags += ["-DOWN_THREADS"] if sanitizer == "thread" else []
-    if name == "language model":
-        model, inputs = _language_model(tmp_path / "llm")
-    elif name == "int8":
-        model, inputs = _quantized(), {"x": RNG.standard_normal((2, 3, 12, 12)).astype(np.float32)}
+    if name in ("language model", "int8"):
+        model, inputs = _small_model(name, tmp_path / "llm")
     else:
         model, inputs = reduced(name, tmp_path), {}
     executable = mirlo.compile(model, threads=2, cache=False, jobs=1)
