@@ -61,7 +61,7 @@ def shapes_for(inputs: Sequence[TensorSpec], sizes: Mapping[str, int]) -> Shapes
         if name not in symbols:
             hint = nearest(name, symbols)
             known = f"those of the inputs are {', '.join(symbols)}" if symbols else "the inputs have none"
-            raise ValueError(f"specialize: '{name}' is no symbolic dim of the model: {known}{hint}")
+            raise ValueError(f"specialize: '{name}' is not a symbolic dim of the model: {known}{hint}")
         if not isinstance(size, int) or isinstance(size, bool) or size < 0:
             raise ValueError(f"specialize: the size of '{name}' must be a number, found {size!r}")
     made: Shapes = {}

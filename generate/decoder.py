@@ -74,7 +74,7 @@ class CompiledDecoder:
         self.vocabulary: int = shape[2]
         for token in (*config.ends, config.pad):
             if token >= self.vocabulary:
-                what = f"{token} is no token: the model has {self.vocabulary}"
+                what = f"{token} is not a token: the model has {self.vocabulary}"
                 raise ModelFolderError(f"{config.source}: tokens of the end and of padding: {what}")
         self._adapters = Adapters({}) if adapters is None else adapters.fitted(self.inputs)
         self.constants: dict[str, np.ndarray] = {}

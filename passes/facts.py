@@ -47,7 +47,7 @@ FACTS = {
         Fact("relax.packed", ("function",), STRINGS, "the run-time functions that the body calls"),
         Fact("relax.types", ("function",), TYPES, "the tensors that a call of a run-time function takes"),
         Fact("relax.written", ("function",), COUNT, "how many of these, the last ones, it writes"),
-        Fact("relax.symbols", ("function",), STRINGS, "the dims of the inputs that are no numbers"),
+        Fact("relax.symbols", ("function",), STRINGS, "the dims of the inputs that are not numbers"),
         Fact("relax.sizes", ("function",), STRINGS, "the sizes that compiled code computes from them"),
         Fact("relax.late", ("function",), STRINGS, "those of the sizes that it knows while it runs only"),
         Fact("relax.checks", ("function",), STRINGS, "what is said where sizes do not fit"),

@@ -204,7 +204,7 @@ def rules_target(named: str, module: ir.OpView) -> str:
 
 
 def unknown_target(name: str) -> str:
-    """Return the message for a name that is no target, with the target that was probably meant."""
+    """Return the message for a name that is not a target, with the target that was probably meant."""
     known = target_names()
     hint = ""
     for other in known:

@@ -89,7 +89,7 @@ def _in_function(function: ir.Operation) -> Iterator[str]:
     if is_prim_func(function):
         yield from _in_prim_function(function, what)
     elif WORKSPACE in function.attributes:
-        yield f"{what} has '{WORKSPACE}', but is no prim function"
+        yield f"{what} has '{WORKSPACE}', but is not a prim function"
 
 
 def _in_prim_function(function: ir.Operation, what: str) -> Iterator[str]:
@@ -176,7 +176,7 @@ def _call_tir(op: ir.Operation, symbols: dict[str, ir.Operation]) -> str | None:
     if callee is None:
         return f"calls '@{name}', which does not exist{_hint(name, symbols, is_prim_func)}"
     if not is_prim_func(callee):
-        return f"calls '@{name}', which is no prim function: a 'func.func' with the attribute '{PRIM_FUNC}'"
+        return f"calls '@{name}', which is not a prim function: a 'func.func' with the attribute '{PRIM_FUNC}'"
     kind = ir.TypeAttr(callee.attributes["function_type"]).value
     inputs, results = list(kind.inputs), list(kind.results)
     if not results:

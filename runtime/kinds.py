@@ -74,7 +74,7 @@ def parse_kind(text: str, depth: int = 0) -> Kind:
         return map_of(mapping[1], mapping[2])
     tensor = _TENSOR.fullmatch(text)
     if tensor is None or tensor[1] not in (*ELEMENT_TYPES, STRING):
-        raise ValueError(f"'{text}' is no kind of a value")
+        raise ValueError(f"'{text}' is not a kind of a value")
     if tensor[2] is None:
         return Kind(tensor[1])
     return Kind(tensor[1], tuple(int(dim) if dim.isdecimal() else dim for dim in _dims(tensor[2])))

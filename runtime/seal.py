@@ -1,7 +1,7 @@
 """The seal of a compiled model: a digest of its header that is stored with the code.
 
 Code reads and writes memory by the sizes that it was compiled for. The checksum of a file detects damage; the seal
-checks that the header describes this code, even if the checksum was recomputed after a change. It is no signature:
+checks that the header describes this code, even if the checksum was recomputed after a change. It is not a signature:
 an author of machine code can write its seal.
 """
 

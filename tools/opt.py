@@ -121,7 +121,7 @@ def _information_text(arguments: OptArguments) -> str | None:
 def _from_reproducer(arguments: OptArguments, source: SourceFile) -> OptArguments:
     recorded = None if source.is_bytecode else arguments_of(source.text)
     if recorded is None:
-        raise FileError(f"{source.name} is no reproducer: its first line does not start with '// configuration: '")
+        raise FileError(f"{source.name} is not a reproducer: its first line does not start with '// configuration: '")
     if arguments.pass_pipeline or arguments.pipeline or arguments.passes:
         raise UsageError("--run-reproducer runs the pipeline of the file: name no passes beside it")
     written = parse_arguments(recorded)

@@ -200,7 +200,7 @@ def class_of(op: ir.Operation | ir.OpView) -> type[DialectOp]:
     """Return the class of an operation of Mirlo or of a plug-in."""
     cls = type(op.operation.opview)
     if not issubclass(cls, DialectOp):
-        raise TypeError(f"'{op.operation.name}' is no operation of Mirlo or of a plug-in")
+        raise TypeError(f"'{op.operation.name}' is not an operation of Mirlo or of a plug-in")
     return cls
 
 

@@ -17,7 +17,7 @@ VERSION = 1
 
 
 class DatabaseError(MirloError):
-    """A file that is no database, or cannot be read or written."""
+    """A file that is not a database, or cannot be read or written."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Database:
         except OSError as error:
             raise DatabaseError(f"cannot read '{self.path}': {error.strerror or error}") from error
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise DatabaseError(f"'{self.path}' is no database of 'mirlo tune': {error}; delete it") from error
+            raise DatabaseError(f"'{self.path}' is not a database of 'mirlo tune': {error}; delete it") from error
 
 
 class _StoredEntry(TypedDict):

@@ -49,7 +49,7 @@ class TuningTask:
     expected: tuple[float | None, ...] = ()
     """The part of the time that the target expects each of these to take; None where it does not know."""
     operator: str | None = None
-    """The operation that is told the choice, where that is no prim function."""
+    """The operation that is told the choice, where that is not a prim function."""
 
 
 @dataclass(frozen=True)

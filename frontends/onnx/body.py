@@ -202,7 +202,7 @@ class Body:
 
     def graph(self, graph: GraphDef, scope: Scope) -> list[AnyValue]:
         """Import the nodes of a graph and return the values of its outputs."""
-        # Initializers that have values already are the default values of inputs that are no constants.
+        # Initializers that have values already are the default values of inputs that are not constants.
         for value in self.model.weights.values([t for t in graph.initializers if t.name not in scope.values]):
             value.region = 0
             scope.define(value)

@@ -25,9 +25,7 @@ def shapes_with_dims(
         if name not in known:
             what = f"dims of its inputs: {', '.join(known)}" if known else "its inputs have no dynamic dims"
             hint = f"; {nearest(text, known)}" if known else ""
-            raise OnnxImportError(
-                f"{loaded.name}: a size is given for the dim '{text}', which it has not; {what}{hint}"
-            )
+            raise OnnxImportError(f"{loaded.name}: it has no dim '{text}', for which a size is given; {what}{hint}")
         if not isinstance(size, int) or isinstance(size, bool) or size < 0:
             raise OnnxImportError(
                 f"{loaded.name}: the size of the dim '{text}' must be a number from 0, found {size!r}"

@@ -118,7 +118,7 @@ def build_main(
 def _types_of_inputs(
     model: LoadedModel, shapes: Shapes | None, solutions: Mapping[str, Dim] | None
 ) -> dict[str, TensorType | Kind]:
-    """Return the types of the inputs that are no constants; a shape of None is the one that the model declares."""
+    """Return the types of the inputs that are not constants; a shape of None is the one that the model declares."""
     graph = model.content.graph
     if graph.has_sparse_initializers:
         raise OnnxImportError(f"{model.name}: sparse initializers are not supported; store these tensors dense")

@@ -49,7 +49,7 @@ def input_types(inputs: Sequence[ValueDef], shapes: Shapes | None, model: str) -
     declared = {value.name: _declared(value, symbols, model) for value in inputs if value.name not in objects}
     for name in shapes or {}:
         if name not in declared and name not in objects:
-            what = f"a shape is given for '{name}', which is no input"
+            what = f"a shape is given for '{name}', which is not an input"
             raise OnnxImportError(f"{model}: {what}: {nearest(name, declared)}")
     given = {name: _with_shape(name, shape, declared, symbols, model) for name, shape in given_shapes.items()}
     bound: dict[str, Dim] = {}

@@ -56,7 +56,7 @@ def _converted(proto: onnx.ModelProto, opset: int) -> onnx.ModelProto:
                 value.CopyFrom(declared[value.name])
         del made.graph.value_info[:]
     if tried[0].SerializeToString(deterministic=True) != tried[1].SerializeToString(deterministic=True):
-        raise ValueError("what it makes depends on sizes of the inputs that are no numbers; fix their shapes")
+        raise ValueError("what it makes depends on sizes of the inputs that are not numbers; fix their shapes")
     return tried[0]
 
 

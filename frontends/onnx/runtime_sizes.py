@@ -173,7 +173,7 @@ def reshape_dims(
         is_known = node.constant(np.array([dim is not None for dim in known_dims]))
         made = node.emit("where", is_known, given, made)
     fits = node.emit("equal", node.emit("reduce_prod", made), total)
-    what = f"input 'shape' does not fit the input {x}, or is no shape"
+    what = f"input 'shape' does not fit the input {x}, or is not a shape"
     return bind_unknown(node, unless(node, fits, made), what, known_dims)
 
 

@@ -125,7 +125,7 @@ class Weights:
         try:
             path = Path(os.path.realpath(folder / location))
         except (OSError, ValueError) as error:
-            raise OnnxImportError(f"{what} has its data in '{location}', which is no file name: {error}") from None
+            raise OnnxImportError(f"{what} has its data in '{location}', which is not a file name: {error}") from None
         if Path(location).is_absolute() or not path.is_relative_to(folder):
             raise OnnxImportError(
                 f"{what} has its data in '{location}', which is outside the model's folder {folder}; "

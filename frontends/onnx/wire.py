@@ -113,10 +113,12 @@ class _Scanner:
             size = 8 if wire == _FIXED64 else 4
         else:
             raise OnnxImportError(
-                f"{self.what}: not an ONNX model: byte {at} is no field of a {kind} (wire type {wire})"
+                f"{self.what}: not an ONNX model: byte {at} is not a field of a {kind} (wire type {wire})"
             )
         if number == 0:
-            raise OnnxImportError(f"{self.what}: not an ONNX model: byte {at} is no field of a {kind} (field number 0)")
+            raise OnnxImportError(
+                f"{self.what}: not an ONNX model: byte {at} is not a field of a {kind} (field number 0)"
+            )
         if payload + size > end:
             raise self.cut_off(at, f"a field of {size} bytes", end - payload, kind)
         return number, wire, payload, payload + size

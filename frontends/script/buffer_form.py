@@ -187,7 +187,7 @@ class BufferForm(Interpreter):
         else:
             for name, item in self.unpack(node.target, value):
                 if name not in self.names or not isinstance(self.names[name], Variable):
-                    raise self.error(node, f"'{name}' is no variable: give it a value with a type first")
+                    raise self.error(node, f"'{name}' is not a variable: give it a value with a type first")
                 self._define(name, item, node)
 
     def _store(self, target: ast.Subscript, value: object, node: Located) -> None:

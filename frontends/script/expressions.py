@@ -97,7 +97,7 @@ class Expressions:
         if not is_number(value):
             raise self.error(node, f"expected a scalar, found {kind_of(value)}")
         if isinstance(value, float) and not element.is_float and not (element.is_integer and value.is_integer()):
-            raise self.error(node, f"{value} is no {element}: cast what it meets, or write an integer")
+            raise self.error(node, f"{value} is not of type {element}: cast what it meets, or write an integer")
         return lift(value, element)
 
     def stored(self, buffer: ScriptBuffer, value: object, node: Located) -> Expr:

@@ -50,7 +50,7 @@ class GraphCalls(Interpreter):
             return value
         if is_number(value) and like is not None:
             if isinstance(value, float) and not like.dtype.is_float and not value.is_integer():
-                raise self.error(node, f"{value} is no {like.dtype}: cast the tensor that it meets")
+                raise self.error(node, f"{value} is not of type {like.dtype}: cast the tensor that it meets")
             return self._constant(value, TensorType((), like.dtype))
         raise self.error(node, f"expected a tensor, found {kind_of(value)}")
 
@@ -63,7 +63,7 @@ class GraphCalls(Interpreter):
 
             element = dtype_of_numpy(array.dtype)
             if element is None:
-                raise TypeError(f"numpy's {array.dtype} is no element type")
+                raise TypeError(f"numpy's {array.dtype} is not an element type")
             kind = TensorType(array.shape, element)
         if array.size != 1 and array.shape != kind.static_shape:
             raise ValueError(f"an array of shape {array.shape} does not fit the shape {kind.static_shape}")
@@ -86,7 +86,7 @@ class GraphCalls(Interpreter):
     def _operator(self, name: str, node: ast.Call) -> GraphResult:
         cls = OPS.get(name)
         if cls is None:
-            raise self.error(node, f"R.{name} is no operator")
+            raise self.error(node, f"R.{name} is not an operator")
         fields = {field.name: field for field in cls._operand_layout.fields}
         given: dict[str, ast.expr] = {}
         attributes: dict[str, ast.expr] = {}

@@ -235,7 +235,7 @@ class _ModuleBuilder:
         except ir.MLIRError:
             node, wrong = next(iter(errors.items()))
             first = wrong.error_diagnostics[0].message if wrong.error_diagnostics else str(wrong)
-            raise self.source.error(node, f"this is no valid IR: {first}") from None
+            raise self.source.error(node, f"this is not valid IR: {first}") from None
         for node in texts:
             own = [op for op in _members(whole) if defined.get(symbol_name(op)) is node]
             self._announce_text(node, nodes[node], whole, own)
@@ -256,7 +256,7 @@ class _ModuleBuilder:
         return [attributes[i] for i in range(len(attributes))]
 
     def _declaration(self, name: str) -> str | None:
-        """Return a declaration of a function that is no text; None if there is no such function."""
+        """Return a declaration of a function that is not a text; None if there is no such function."""
         prim = next((f for f in self.names.values() if isinstance(f, PrimFunc) and f.name == name), None)
         if prim is not None and not prim.is_template:
             kind = ir.TypeAttr(prim.build({}).operation.attributes["function_type"]).value

@@ -56,7 +56,7 @@ def print_tensor_form(function: ir.Operation | ir.OpView, name: str) -> list[str
 def _block_lines(block: BlockView, names: dict[ir.Value, str]) -> list[str]:
     kinds = list(block.axes)
     if kinds != sorted(kinds, key=(SPATIAL, REDUCE).index) or not all(isinstance(d, int) for d in block.domain):
-        raise NotPrintable("reduction axes come before spatial ones, or dims are no numbers")
+        raise NotPrintable("reduction axes come before spatial ones, or dims are not numbers")
     identity = ir.AffineMap.get(block.rank, 0, [ir.AffineExpr.get_dim(i) for i in block.spatial])
     for output in block.outputs:
         if output.map != identity or output.shape != tuple(block.domain[i] for i in block.spatial):

@@ -159,7 +159,7 @@ class TensorForm(Interpreter):
     def _loop_variables(self, node: Located) -> object:
         value = self.value(node) if isinstance(node, ast.Name) else None
         if value is None or not all(isinstance(v, LoopVariable) for v in self.flat(value)):
-            raise NotRegular("an axis of a block is no loop variable")
+            raise NotRegular("an axis of a block is not a loop variable")
         return value
 
     def _plain_nest(self, body: Sequence[ast.stmt], variables: list[LoopVariable]) -> None:

@@ -39,7 +39,7 @@ class BlockValue:
 
     @cached_property
     def type(self) -> TensorType | None:
-        """Return the tensor type, or None for a value that is no tensor of a known element type."""
+        """Return the tensor type, or None for a value that is not a tensor of a known element type."""
         return TensorType.from_mlir(self.mlir.type)
 
     @property

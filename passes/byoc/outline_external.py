@@ -117,7 +117,7 @@ class _Mover:
         """Copy a composite to the nested module; several regions may call the same one."""
         composite = functions[name]
         if COMPOSITE not in composite.attributes:
-            raise PassError(f"region '@{region}' calls '@{name}', which is no composite", composite.location)
+            raise PassError(f"region '@{region}' calls '@{name}', which is not a composite", composite.location)
         copy = composite.clone(ip=ir.InsertionPoint(inner))
         if name in symbols:
             _rename(copy, free_name(name, symbols))

@@ -203,7 +203,9 @@ class _Reader:
         name = op.opview.callee
         if name not in self.prims:
             if name not in self.functions or not is_prim_func(self.functions[name]):
-                raise PassError(f"{self._label} calls '@{name}', which is no prim function of its module", op.location)
+                raise PassError(
+                    f"{self._label} calls '@{name}', which is not a prim function of its module", op.location
+                )
             self.prims[name] = read_prim(self.functions[name])
         return self.prims[name]
 

@@ -213,7 +213,7 @@ class Match:
         return [v for v in dict.fromkeys(read) if v.node is None or not self.mask >> v.node.index & 1]
 
     def leak(self) -> tuple[BlockNode, BlockNode] | None:
-        """Return a node that is no output but is read from outside, and its reader."""
+        """Return a node that is not an output but is read from outside, and its reader."""
         for node in self.nodes:
             if not self.outputs >> node.index & 1:
                 for user in node.users:

@@ -85,7 +85,7 @@ def _check_names(pattern: OpPattern) -> None:
     for name in pattern.names:
         if name not in known:
             if name.partition(".")[0] in namespaces:
-                raise PatternError(f"a pattern names '{name}', which is no operator{nearest(name, known)}")
+                raise PatternError(f"a pattern names '{name}', which is not an operator{nearest(name, known)}")
             continue
         operands = [field.name for field in known[name]._operand_layout.fields]
         for kind, asked, has in (

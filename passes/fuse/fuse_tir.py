@@ -66,7 +66,7 @@ def _check(group: ir.OpView, functions: dict[str, ir.OpView]) -> None:
             raise PassError(f"{what}, but has '{op.name}'", op.location)
         callee = functions.get(op.opview.callee)
         if callee is None or not is_prim_func(callee):
-            raise PassError(f"'@{op.opview.callee}' is no prim function of this module", op.location)
+            raise PassError(f"'@{op.opview.callee}' is not a prim function of this module", op.location)
         if not is_tensor_form(callee):
             raise PassError(f"'@{op.opview.callee}' is scheduled already: fuse-tir comes before schedule", op.location)
 

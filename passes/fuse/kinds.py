@@ -183,7 +183,7 @@ def is_multiply_add(block: BlockView) -> bool:
     product = next((ops.get(v) for v in last.operands if v != block.accumulators[0]), None)
     if product is None or product.name not in ("arith.mulf", "arith.muli"):
         return False
-    # A sum of squares multiplies a value by itself and is no contraction.
+    # A sum of squares multiplies a value by itself and is not a contraction.
     return product.operands[0] != product.operands[1]
 
 

@@ -115,7 +115,7 @@ def kind_of(value: ir.Value) -> TensorType:
     """Return the tensor type of a value."""
     found = TensorType.from_mlir(value.type)
     if found is None:
-        raise TypeError(f"{value.type} is no relax tensor")
+        raise TypeError(f"{value.type} is not a relax tensor")
     return found
 
 

@@ -112,4 +112,4 @@ def _check_names(known: set[str], targets: Sequence[str], custom: Given, skip: I
 def _unknown_operator(operator: str, known: set[str]) -> str:
     if operator in LEGAL:
         return "which is never legalized: it is part of the level below"
-    return f"which is no operator{nearest(operator, known)}"
+    return f"which is not an operator{nearest(operator, known)}"

@@ -31,7 +31,9 @@ def chooser(wanted: Mapping[str, Selector] | Choose | None, operators: set[str])
         return _checked(wanted)
     for operator in wanted:
         if operator not in operators:
-            raise PassError(f"a strategy is given for '{operator}', which is no operator{nearest(operator, operators)}")
+            raise PassError(
+                f"a strategy is given for '{operator}', which is not an operator{nearest(operator, operators)}"
+            )
 
     def choose(op: ir.OpView, rules: Sequence[Rule]) -> str | None:
         selector = wanted.get(op.operation.name)

@@ -128,11 +128,11 @@ def _check_names(targets: tuple[str, ...], custom: Given) -> None:
     for name in custom:
         if name not in INTRINSICS and name not in OWN:
             place = ", ".join(Rule("intrinsic", name, "custom", f).place for f in functions_of(custom[name]))
-            unknown = f"which is no intrinsic{nearest(name, [*INTRINSICS, *OWN])}"
+            unknown = f"which is not an intrinsic{nearest(name, [*INTRINSICS, *OWN])}"
             raise PassError(f"a lowering is given for 'tir.{name}' (at {place}), {unknown}")
     for rule in INTRINSIC:
         if rule.target in targets and rule.subject not in INTRINSICS and rule.subject not in OWN:
-            unknown = f"which is no intrinsic{nearest(rule.subject, [*INTRINSICS, *OWN])}"
+            unknown = f"which is not an intrinsic{nearest(rule.subject, [*INTRINSICS, *OWN])}"
             raise PassError(f"rule '{rule}' at {rule.place} is for 'tir.{rule.subject}', {unknown}")
 
 

@@ -133,7 +133,7 @@ class _Outliner:
         if len(self.loop.results):
             return decline("the loop carries values")
         if step is None:
-            return decline("the step of the loop is no constant")
+            return decline("the step of the loop is not a constant")
         if trips is not None and trips < 2:
             return decline("the loop runs once")
         captured = self._captured()

@@ -61,7 +61,7 @@ class FunctionSymbols:
     """The sizes written into the record after the inputs' dims."""
     checks: list[SizeCheck] = field(default_factory=list)
     solved: dict[str, Dim] = field(default_factory=dict)
-    """Symbols that are no dim of an input, each with the input dim that determines it."""
+    """Symbols that are not a dim of an input, each with the input dim that determines it."""
     extents: list[SizeProduct] = field(default_factory=list)
     """Requirements on products of sizes that are known before the call."""
     late: list[SizeProduct | NonnegativeDim] = field(default_factory=list)

@@ -83,5 +83,5 @@ def _scalar(value: float | str, dtype: str) -> float | str:
     except (ValueError, OverflowError):
         found = 1 << 63
     if not -(1 << 63) <= found < 1 << 63:
-        raise ValueError(f"a value of the map is no integer of 64 bits: {value!r}")
+        raise ValueError(f"a value of the map is not an integer of 64 bits: {value!r}")
     return found

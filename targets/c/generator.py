@@ -81,7 +81,7 @@ def accepts(op: ir.OpView) -> bool | Decline:
             return decline("a dim is unknown", type=str(kind))
     unknown = sorted(_symbols(op.operation.results) - _symbols(op.operation.operands))
     if unknown:
-        return decline("a dynamic size of the result is no dim of an operand", size=unknown[0])
+        return decline("a dynamic size of the result is not a dim of an operand", size=unknown[0])
     return True
 
 

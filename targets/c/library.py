@@ -143,7 +143,7 @@ def _value(spec: TensorSpec, dims: str, is_late: bool, in_place: int) -> str:
 
 
 def c_string(text: str) -> str:
-    """Return a string of C: what is no plain letter, digit or space is written in octal digits."""
+    """Return a string of C: what is not a plain letter, digit or space is written in octal digits."""
     raw = text.encode("utf-8", "surrogatepass").replace(b"\0", b"?")
     plain = frozenset(b" abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.,:;()[]+-*/=<>'")
     return '"' + "".join(chr(byte) if byte in plain else f"\\{byte:03o}" for byte in raw) + '"'

@@ -75,7 +75,7 @@ def _epilogue(match: Match, left: TensorType, result: TensorType) -> bool | Decl
     if "added" in match:
         kind = match["added"].type
         if kind is None or kind.shape != result.shape or is_along_columns(kind, result):
-            return decline("what is added is no matrix of the result's shape", added=str(kind))
+            return decline("what is added is not a matrix of the result's shape", added=str(kind))
     return True
 
 

@@ -44,14 +44,14 @@ def check(match: Match) -> bool | Decline:
     if "added" in match:
         added = match["added"].type
         if match["added"].is_constant or added is None or (added.dtype, added.shape) != (result.dtype, result.shape):
-            return decline("what is added is no tensor of the result's type", added=str(added))
+            return decline("what is added is not a tensor of the result's type", added=str(added))
     if "bias" in match:
         bias = match["bias"].type
         axis = 1 if node.attribute("data_layout") == "NC*" else x.rank - 1
         channels = result.static_shape[axis]
         is_own = node.operand("bias") is not None
         if bias is None or bias.dtype != result.dtype or math.prod(bias.static_shape) != channels:
-            return decline("what is added is no bias of the channels", bias=str(bias), channels=channels)
+            return decline("what is added is not a bias of the channels", bias=str(bias), channels=channels)
         if not is_own and bias.rank >= x.rank - axis and bias.static_shape[axis - x.rank] == channels:
             return True
         if not is_own:

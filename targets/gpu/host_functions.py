@@ -287,7 +287,7 @@ class _Builder:
         sizes: list[Value] = []
         for tensor in types:
             if tensor is None:
-                raise PassError("a function of the run time takes something that is no tensor", op.location)
+                raise PassError("a function of the run time takes something that is not a tensor", op.location)
             shapes.append((tensor.dtype.name, len(tensor.shape)))
             sizes += [dim if isinstance(dim, int) else next(dims) for dim in tensor.shape]
         ranges = [env[value] for value in operands[: len(types)]]

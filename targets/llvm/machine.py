@@ -33,7 +33,7 @@ class Choices:
     block_rows: int | None = None
     """Rows of a block of attention."""
     lanes: tuple[int, ...] = ()
-    """Elements of a vector in loops that are no contractions: one value for all loops, or one for each."""
+    """Elements of a vector in loops that are not contractions: one value for all loops, or one for each."""
     unroll: tuple[int, ...] = ()
     """Vectors per iteration of these loops, likewise."""
     transposed_rows: tuple[int, ...] = ()

@@ -113,7 +113,7 @@ def matmul(node: BlockNode) -> bool | Decline:
     """Check a product: of matrices, not of vectors."""
     ranks = [_shape(value) for value in node.operands[:2]]
     if any(len(shape) < 2 for shape in ranks):
-        return decline("a product with a vector is no matrix product of the library", operands=ranks)
+        return decline("a product with a vector is not a matrix product of the library", operands=ranks)
     return True
 
 

@@ -148,7 +148,7 @@ def _softmax(t: Translator, node: ExternalNode) -> PrimitiveDraft:
 def _binary(t: Translator, node: ExternalNode) -> PrimitiveDraft:
     left, right = node.inputs
     shape = shape_of(node.output)
-    # What is changed is the operand of the result's shape; of two, the one that is no constant.
+    # What is changed is the operand of the result's shape; of two, the one that is not a constant.
     follows = shape_of(left) != shape or (left.constant is not None and shape_of(right) == shape)
     main = right if follows and node.op != "relax.divide" else left
     return _applied(t, main, t.post_ops(node, main))

@@ -56,7 +56,7 @@ def _evaluate(node: ast.expr, sizes: Mapping[str, int]) -> int:
         return -_evaluate(node.operand, sizes)
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
         return _OPERATORS[type(node.op)](_evaluate(node.left, sizes), _evaluate(node.right, sizes))
-    raise UndeterminedSize(f"'{ast.unparse(node)}' is no sum of products")
+    raise UndeterminedSize(f"'{ast.unparse(node)}' is not a sum of products")
 
 
 def solve(dims: Iterable[tuple[str, int]]) -> dict[str, int]:

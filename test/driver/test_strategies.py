@@ -146,7 +146,7 @@ def test_unknown_strategies() -> None:
     message = r"'relax.conv' has no strategy 'winograd'; it has: conv, im2col"
     with pytest.raises(PassFailed, match=message):
         _with_module(shapes, "conv", lambda m: mirlo.compile(m, strategies={"relax.conv": "winograd"}))
-    message = r"a strategy is given for 'relax.cnv', which is no operator; did you mean 'relax.conv'\?"
+    message = r"a strategy is given for 'relax.cnv', which is not an operator; did you mean 'relax.conv'\?"
     with pytest.raises(PassFailed, match=message):
         _with_module(shapes, "conv", lambda m: mirlo.compile(m, strategies={"relax.cnv": "im2col"}))
     with pytest.raises(ValueError, match="expected names by operator, or 'measure', found 'fastest'"):

@@ -33,8 +33,11 @@ CASES = {
         "which only 306 are there (the file has 311 bytes); download or export it again",
     ),
     "empty": ("run empty.onnx", "empty.onnx: the file is empty"),
-    "not a model": ("run text.onnx", "text.onnx: not an ONNX model: byte 0 is no field of a ModelProto (wire type 6)"),
-    "noise": ("run noise.onnx", "noise.onnx: not an ONNX model: byte 0 is no field of a ModelProto (wire type 7)"),
+    "not a model": (
+        "run text.onnx",
+        "text.onnx: not an ONNX model: byte 0 is not a field of a ModelProto (wire type 6)",
+    ),
+    "noise": ("run noise.onnx", "noise.onnx: not an ONNX model: byte 0 is not a field of a ModelProto (wire type 7)"),
     "a checkpoint": (
         "run checkpoint.onnx",
         "checkpoint.onnx: not an ONNX model but a zip archive, perhaps a PyTorch checkpoint: export the model with "
@@ -73,8 +76,7 @@ Rewrite these nodes with supported operators, or give each operator a function b
     ),
     "size of no dim": (
         "compile open.onnx --dim bach=4",
-        "open.onnx: a size is given for the dim 'bach', which it has not; dims of its inputs: batch; "
-        "did you mean 'batch'?",
+        "open.onnx: it has no dim 'bach', for which a size is given; dims of its inputs: batch; did you mean 'batch'?",
     ),
     "sizes of dims beside a shape": (
         "compile open.onnx --dim batch=4 --shape x=5x8",
@@ -82,7 +84,7 @@ Rewrite these nodes with supported operators, or give each operator a function b
     ),
     "shape of no input": (
         "compile good.onnx --shape z=4",
-        "good.onnx: a shape is given for 'z', which is no input: there are: 'x'",
+        "good.onnx: a shape is given for 'z', which is not an input: there are: 'x'",
     ),
     "shape that contradicts": (
         "compile good.onnx --shape x=4x9",

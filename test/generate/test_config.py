@@ -113,7 +113,7 @@ def test_hostile_configurations(genai: Path, key: str, value: Any, message: str)
 @pytest.mark.parametrize("key", ("model.eos_token_id", "model.pad_token_id"))
 def test_tokens_outside_of_the_vocabulary(genai: Path, key: str) -> None:
     edited(genai, "genai_config.json", key, 2**31 - 1)
-    with pytest.raises(ModelFolderError, match=r"genai_config.json: .* 2147483647 is no token: the model has 320"):
+    with pytest.raises(ModelFolderError, match=r"genai_config.json: .* 2147483647 is not a token: the model has 320"):
         generate.load(genai)
 
 

@@ -155,7 +155,7 @@ def test_what_is_not_a_parameter_file(tmp_path: Path, make: str):
     if make == "directory":
         path.mkdir()
     elif make != "missing":
-        path.write_bytes(b"" if make == "empty" else b"hello, this is no parameter file" * 10)
+        path.write_bytes(b"" if make == "empty" else b"hello, this is not a parameter file" * 10)
     expected = "cannot read the file" if make in ("directory", "missing") else "not a parameter file"
     with pytest.raises(ParameterError, match=f"{path}: {expected}"):
         ParameterStore().open(path)

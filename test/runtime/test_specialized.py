@@ -98,7 +98,7 @@ def test_arrays_that_do_not_fit_are_told_by_the_general_build(compiled: Any) -> 
 @pytest.mark.parametrize(
     ("sizes", "text"),
     [
-        ([{"bach": 1}], "'bach' is no symbolic dim of the model.*did you mean 'batch'"),
+        ([{"bach": 1}], "'bach' is not a symbolic dim of the model.*did you mean 'batch'"),
         ([{"batch": "1"}], "must be a number"),
         ({"batch": 1}, "expected a list"),
     ],

@@ -59,7 +59,7 @@ def difference(found: ModelValue, expected: ModelValue, tolerance: Tolerance) ->
 
 
 def wrong_elements(found: ModelValue, expected: ModelValue, tolerance: Tolerance) -> np.ndarray | None:
-    """Return which elements differ, as an array of bool; None where it is no array of that type and shape."""
+    """Return which elements differ, as an array of bool; None where it is not an array of that type and shape."""
     if expected is None or found is None or isinstance(expected, (list, tuple)):
         return None
     found, expected = np.asarray(found), np.asarray(expected)

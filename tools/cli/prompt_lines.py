@@ -29,7 +29,7 @@ Changes = Callable[[Mapping[str, object]], dict[str, object]]
 
 
 class LineError(MirloError, ValueError):
-    """A line that is no request."""
+    """A line that is not a request."""
 
 
 @dataclass

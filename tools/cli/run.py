@@ -120,7 +120,7 @@ def _sizes_of_dims(executable: Executable, arguments: Arguments) -> dict[str, in
     for name, _ in arguments.dim:
         if name not in known:
             has = f"dynamic dims: {', '.join(sorted(known))}" if known else "the model has no dynamic dims"
-            raise CommandError(f"{arguments.model}: a size is given for the dim '{name}', which it has not; {has}")
+            raise CommandError(f"{arguments.model}: it has no dim '{name}', for which a size is given; {has}")
     return dict(arguments.dim)
 
 

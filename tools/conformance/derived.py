@@ -144,7 +144,7 @@ def _add_reductions(name: str, cls: type[Reduce]) -> None:
 
 
 def _reduced_kinds(cls: type[Reduce]) -> tuple[str, ...]:
-    """Return the types that the reduction accepts and stays in: the mean of integers is no integer."""
+    """Return the types that the reduction accepts and stays in: the mean of integers is not an integer."""
     kinds = []
     for kind in COLUMNS:
         element = dtype(kind)

@@ -26,7 +26,7 @@ def write_package(kind: str, name: str, parent: Path) -> list[Path]:
     """Write a package into a new folder and return its files."""
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or name in ("mirlo", "relax", "tir", "test", "tests"):
         raise NewPackageError(
-            f"'{name}' is no name for a package: expected small letters, digits and '_', such as 'mydsp'"
+            f"'{name}' is not a name for a package: expected small letters, digits and '_', such as 'mydsp'"
         )
     folder = parent / name
     if folder.exists():

@@ -22,9 +22,9 @@ def read_expected(path: str | Path) -> PlacementReport:
     except OSError as error:
         raise FileError(f"cannot read '{path}': {error.strerror or error}") from error
     except ValueError as error:
-        raise FileError(f"'{path}' is no report of 'mirlo partition': {error}") from error
+        raise FileError(f"'{path}' is not a report of 'mirlo partition': {error}") from error
     if not isinstance(found, dict) or not {"version", "targets", "totals", "nodes"} <= set(found):
-        raise FileError(f"'{path}' is no report of 'mirlo partition': write one with --report {path}")
+        raise FileError(f"'{path}' is not a report of 'mirlo partition': write one with --report {path}")
     if found["version"] != VERSION:
         raise FileError(f"'{path}' is of version {found['version']}; this Mirlo writes {VERSION}: write it again")
     return found

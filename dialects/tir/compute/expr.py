@@ -152,7 +152,7 @@ _SIZES = ("const", "size")
 
 
 def _of_sizes(op: str, a: D.Dim, b: D.Dim) -> Expr | None:
-    """Apply arithmetic on dims, which results in a dim; None if an operand is no dim."""
+    """Apply arithmetic on dims, which results in a dim; None if an operand is not a dim."""
     if op in ("floordiv", "mod") and (not isinstance(b, int) or b < 1):
         return None
     plain = {"add": lambda: a + b, "sub": lambda: a - b, "mul": lambda: a * b}

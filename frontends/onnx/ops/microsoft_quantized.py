@@ -157,7 +157,7 @@ def group_norm(node: Node) -> Converted:
     """Normalize groups of channels, optionally followed by SiLU. Inputs: x, gamma, beta, skip, bias of the channels."""
     x, total, is_last = node.type(0), node[0], node.attr.bool("channels_last", 1)
     if x.rank < 3:
-        raise NodeError(f"input X must have channels and places, got {x}")
+        raise NodeError(f"input X must have a channel dim and spatial dims, got {x}")
     if node.operator == "SkipGroupNorm":
         total = node.emit("add", total, _of_channels(node, 3, x.rank, is_last))
         total = node.emit("add", total, _of_channels(node, 4, x.rank, is_last)) if node.has(4) else total

@@ -26,7 +26,7 @@ def as_float(node: Node, index: int = 0) -> ir.Value:
 def array_feature_extractor(node: Node) -> Converted:
     x, places = node.type(0), node.type(1)
     if x.rank == 0 or places.elements == 0:
-        raise NodeError(f"expected a tensor and at least one place, got {x} and {places}")
+        raise NodeError(f"expected a tensor and at least one index, got {x} and {places}")
     rows = node[0] if x.rank > 1 else node.emit("reshape", node[0], shape=(1, x.shape[0]))
     return node.emit("gather", rows, node.emit("reshape", node[1], shape=(places.elements,)), axis=-1)
 

@@ -293,7 +293,7 @@ def old_forest(node: Node, kind: str, count: int, aggregate: str) -> Forest:
     )  # fmt: skip
     unknown = set(modes) - {LEAF, *MODES}
     if unknown:
-        raise NodeError(f"attribute 'nodes_modes' has '{min(unknown)}', which is no mode")
+        raise NodeError(f"attribute 'nodes_modes' has '{min(unknown)}', which is not a mode")
     is_leaf = [mode == LEAF for mode in modes]
     place: dict[tuple[int, int], int] = {}
     inner = leaves = 0

@@ -50,7 +50,7 @@ def regex_full_match(node: Node) -> Converted:
     try:
         re.compile(pattern)
     except re.error as error:
-        raise NodeError(f"attribute 'pattern' is no regular expression: {error}") from None
+        raise NodeError(f"attribute 'pattern' is not a regular expression: {error}") from None
     kind = Kind("bool", shape_of_strings(node, 0))
     return node.host("mirlo.string.matches", node.object(0), results=[kind], pattern=pattern)
 

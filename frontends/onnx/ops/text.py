@@ -36,7 +36,8 @@ def ngram_weights(node: Node, rows: ir.Value, pool: np.ndarray) -> ir.Value:
     columns = np.array(node.attr.ints("ngram_indexes"), np.int64)
     groups = _ngrams(node, pool)
     if sum(len(group) for group in groups) != len(columns) or columns.min(initial=0) < 0:
-        raise NodeError(f"attribute 'ngram_indexes' has {len(columns)} numbers, but the pool other many n-grams")
+        found = sum(len(group) for group in groups)
+        raise NodeError(f"attribute 'ngram_indexes' must have {found} columns, one per n-gram, got {list(columns)[:8]}")
     size = int(columns.max(initial=-1)) + 1
     require_table("the columns of the n-grams", size)
     skips, kind = node.attr.int("max_skip_count", 0), type_of(rows)

@@ -195,7 +195,7 @@ def reduce_precision(op: StablehloOperation) -> Tensor:
     narrow = {(5, 10): "f16", (8, 7): "bf16", (8, 23): "f32", (11, 52): "f64"}.get(form)
     if narrow is None:
         raise UnsupportedOperation(
-            f"rounds to {form[0]} bits of exponent and {form[1]} of mantissa, which is no supported type"
+            f"rounds to {form[0]} bits of exponent and {form[1]} of mantissa, which is not a supported type"
         )
     if narrow == x.type.dtype.name:
         return x

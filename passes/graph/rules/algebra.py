@@ -33,7 +33,7 @@ def exact_reciprocal(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     divisor = b.splat(op.rhs)
     kind = kind_of(op.rhs)
     if divisor is None or divisor == 0 or not kind.dtype.is_float or not math.isfinite(divisor):
-        return decline("the divisor is no single finite number")
+        return decline("the divisor is not a single finite number")
     if abs(math.frexp(divisor)[0]) != 0.5:
         return decline("the reciprocal would be rounded", divisor=divisor)
     factor = b.constant(np.full(kind.static_shape, 1.0 / divisor, kind.dtype.to_numpy()), kind)
@@ -45,7 +45,7 @@ def small_power(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     """Expand powers by 1, 2, 3, 0.5 and -1 without the general function."""
     exponent = b.splat(op.rhs)
     if exponent is None or op.lhs.type != op.output.type:
-        return decline("the exponent is no single number for all elements")
+        return decline("the exponent is not a single number for all elements")
     x, is_float = op.lhs, kind_of(op.lhs).dtype.is_float
     if exponent == 1:
         made: ir.Value = x
@@ -87,7 +87,7 @@ def widened_and_back(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     """Remove a cast to a wider float and back."""
     inner = defining(op.x, "relax.cast")
     if inner is None or inner.x.type != op.output.type:
-        return decline("the operand is no cast from the type")
+        return decline("the operand is not a cast from the type")
     narrow, wide = kind_of(inner.x).dtype, kind_of(op.x).dtype
     if (narrow.name, wide.name) not in _HOLDS:
         return decline("the intermediate type does not represent all values", narrow=narrow.name, wide=wide.name)

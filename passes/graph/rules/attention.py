@@ -101,7 +101,7 @@ def _weights(value: ir.Value, b: Rewriter) -> ir.Value | Decline | Decline:
             guarded = None
     softmax = defining(value, "relax.softmax")
     if softmax is None:
-        return decline("the left operand is no softmax")
+        return decline("the left operand is not a softmax")
     if not beside(value, b):
         return decline("the softmax is computed in another block")
     users = {str(use.owner.operation.name) for use in value.uses}
@@ -143,7 +143,7 @@ def _scores(value: ir.Value, b: Rewriter) -> _Scores | Decline:
             return decline("scores are expanded between two masks")
         found = _masked(value, shape, b)
         if found is None:
-            return decline("scores are no product with a factor and a mask", operation=_name(value))
+            return decline("scores are not a product with a factor and a mask", operation=_name(value))
         value, mask = found
         masks.append(mask)
 

@@ -121,7 +121,7 @@ def cancel(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     """Merge two consecutive permutes; a marked pair that cancels is removed."""
     inner = layout_permute(op.x, b)
     if inner is None:
-        return decline("the operand is no layout permute")
+        return decline("the operand is not a layout permute")
     axes = [inner.axes[axis] for axis in op.axes]
     if axes == list(range(len(axes))):
         made: ir.Value = inner.x

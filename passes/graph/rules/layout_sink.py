@@ -22,7 +22,7 @@ def sink_through_unary(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
         return decline("it has several operands")
     inner = layout_permute(op.operation.operands[0], b)
     if inner is None:
-        return decline("the operand is no layout permute")
+        return decline("the operand is not a layout permute")
     return permuted(remade(op, [inner.x], b), list(inner.axes), b)
 
 
@@ -65,7 +65,7 @@ def sink_through_quantization(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Sink, and renumber the axis of a vector of scales."""
     inner = layout_permute(op.x, b)
     if inner is None or op.block:
-        return decline("the operand is no layout permute, or scales are of blocks")
+        return decline("the operand is not a layout permute, or scales are of blocks")
     axis = inner.axes[op.axis % len(inner.axes)] if kind_of(op.scale).rank else op.axis
     attributes = {**op.attribute_values(), "axis": axis}
     return permuted(b.emit(class_of(op), inner.x, op.scale, op.zero_point, **attributes), list(inner.axes), b)
@@ -94,7 +94,7 @@ def sink_through_axes(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     permutes = [layout_permute(value, b) for value in values]
     found = permutes[0] if permutes else None
     if found is None:
-        return decline("the first operand is no layout permute")
+        return decline("the first operand is not a layout permute")
     axes = list(found.axes)
     for value, permute in zip(values, permutes, strict=True):
         if permute is None and kind_of(value).rank:
@@ -149,7 +149,7 @@ def sink_through_flatten(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Sink below a reshape that merges the pixels of an image: they merge equally well before the channels."""
     inner = layout_permute(op.x, b)
     if inner is None:
-        return decline("the operand is no layout permute")
+        return decline("the operand is not a layout permute")
     rank, source, target = len(inner.axes), kind_of(inner.x), kind_of(op.output)
     if list(inner.axes) != channels_first(rank) or not source.is_static:
         return decline("the permute is another one, or the shape is not known")

@@ -15,7 +15,7 @@ from mirlo.passes.rules import Decline, decline, simplify
 def transposed_weight(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     """Store a constant that is read transposed in transposed form."""
     if not op.transpose_rhs or not is_constant(op.rhs):
-        return decline("the right operand is no transposed constant")
+        return decline("the right operand is not a transposed constant")
     rank = kind_of(op.rhs).rank
     axes = [*range(rank - 2), rank - 1, rank - 2]
     weight = b.emit(OPS["permute"], op.rhs, axes=axes)
@@ -59,7 +59,7 @@ def permuted_product(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     product = defining(op.x, "relax.matmul")
     rank = len(op.axes)
     if product is None or kind_of(product.lhs).rank != rank or kind_of(product.rhs).rank != rank or rank < 3:
-        return decline("the operand is no product of batches of matrices")
+        return decline("the operand is not a product of batches of matrices")
     if op.axes[-1] != rank - 2 or not only_use(op.x):
         return decline("the rows of the product do not become the last dim, or it has other uses")
     if is_constant(product.lhs) or is_constant(product.rhs) or product.activations != "exact":

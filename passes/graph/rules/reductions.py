@@ -29,7 +29,7 @@ def mean_of_sum(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
         # A product is the mean only where the reciprocal is exact.
         if factor == count if is_quotient else factor * count == 1 and math.frexp(factor)[0] == 0.5:
             return b.emit(OPS["reduce_mean"], total.x, **total.attribute_values())
-    return decline("it is no sum divided by its number of elements")
+    return decline("it is not a sum divided by its number of elements")
 
 
 @recognize("relax.maximum", "relax.minimum")
@@ -48,7 +48,7 @@ def kept_dims(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Keep the axes of a reduction as dims of 1 in place of a reshape that inserts them."""
     inner = op.x.owner.opview if isinstance(op.x, ir.OpResult) else None
     if inner is None or not hasattr(type(inner), "axes") or not hasattr(type(inner), "keepdims") or inner.keepdims:
-        return decline("the operand is no reduction without the reduced axes")
+        return decline("the operand is not a reduction without the reduced axes")
     if not only_use(op.x):
         return decline("the reduced value is used without these dims, too")
     if kind_of(op.output).shape != _kept_shape(inner):
@@ -69,7 +69,7 @@ def softmax(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     power = defining(op.lhs, "relax.exp")
     shifted = None if power is None else defining(power.x, "relax.subtract")
     if power is None or shifted is None or not beside(op.lhs, b):
-        return decline("the dividend is no exponential of a difference")
+        return decline("the dividend is not an exponential of a difference")
     axis = _kept_axis(shifted.rhs, "reduce_max", shifted.lhs)
     if axis is None or _kept_axis(op.rhs, "reduce_sum", op.lhs) != axis:
         return decline("it is not divided by the sum over the axis whose maximum is subtracted")

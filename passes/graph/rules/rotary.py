@@ -28,7 +28,7 @@ def rotary_embedding(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
                 return decline("rotary embedding is of tensors of rank 4", rank=kind_of(x).rank)
             cos = next((table for value, table in _match_rotation(straight) if value == x), None)
             if cos is None:
-                return decline("the other term is no product with what is rotated")
+                return decline("the other term is not a product with what is rotated")
             if not (_has_equal_halves(cos, b) and _has_equal_halves(sin, b)):
                 return decline("the halves of the tables are not known to be equal")
             first, second = (_half(table, kind_of(x).shape, b) for table in (cos, sin))

@@ -25,7 +25,7 @@ def reshape_of_reshape(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Keep the last of two consecutive reshapes."""
     inner = defining(op.x, "relax.reshape")
     if inner is None:
-        return decline("the operand is no reshape")
+        return decline("the operand is not a reshape")
     return b.emit(OPS["reshape"], inner.x, shape=op.shape)
 
 
@@ -40,7 +40,7 @@ def permute_of_permute(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Merge two consecutive permutes."""
     inner = defining(op.x, "relax.permute")
     if inner is None:
-        return decline("the operand is no permute")
+        return decline("the operand is not a permute")
     return b.emit(OPS["permute"], inner.x, axes=[inner.axes[axis] for axis in op.axes])
 
 
@@ -84,7 +84,7 @@ def reshape_of_slice(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Slice after a reshape that divides the sliced axis, if whole parts are sliced: that reshape is free."""
     inner = defining(op.x, "relax.strided_slice")
     if inner is None or len(inner.axes) != 1 or tuple(inner.strides) != (1,):
-        return decline("the operand is no slice along one axis")
+        return decline("the operand is not a slice along one axis")
     whole, cut, target = kind_of(inner.x), kind_of(op.x), kind_of(op.output)
     axis = inner.axes[0] % whole.rank
     if not (whole.is_static and target.is_static) or target.rank != whole.rank + 1:

@@ -27,7 +27,7 @@ def sink_through_unary(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
         return decline("it has several operands")
     inner = raising(op.operation.operands[0])
     if inner is None:
-        return decline("the operand is no reshape that raises the rank")
+        return decline("the operand is not a reshape that raises the rank")
     return b.emit(OPS["reshape"], remade(op, [inner.x], b), shape=kind_of(op.operation.results[0]).shape)
 
 
@@ -59,7 +59,7 @@ def sink_through_last_axis(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Sink below a row operation if the last axis stays the same."""
     inner = raising(op.x)
     if inner is None:
-        return decline("the operand is no reshape that raises the rank")
+        return decline("the operand is not a reshape that raises the rank")
     source, target = kind_of(inner.x), kind_of(op.x)
     if op.axis % target.rank != target.rank - 1 or source.shape[-1:] != target.shape[-1:]:
         return decline("the last axis is another one below the reshape", axis=op.axis)

@@ -36,7 +36,7 @@ def scale_into_weights(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
             return (
                 made if added is None or shift is None else b.emit(OPS["add"], made, _like(added * numbers, shift, b))
             )
-    return decline("it is no constant factor per channel of constant weights")
+    return decline("it is not a constant factor per channel of constant weights")
 
 
 @simplify("relax.add", "relax.subtract")
@@ -51,7 +51,7 @@ def shift_into_bias(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
         made = _scaled(producer, None, numbers if is_sum else -numbers, b)
         if made is not None:
             return made
-    return decline("it is no constant per channel after a convolution")
+    return decline("it is not a constant per channel after a convolution")
 
 
 @simplify("relax.batch_norm")

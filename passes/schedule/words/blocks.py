@@ -76,7 +76,7 @@ def reverse_compute_at(root: Root, leaf: BlockLeaf, loop: Loop) -> None:
 
 
 def inline(root: Root, leaf: BlockLeaf) -> None:
-    """Inline a block, which is no reduction, into its readers."""
+    """Inline a block, which is not a reduction, into its readers."""
     buffer = _single_output(leaf)
     _require_movable(root, leaf)
     if leaf.is_reduction or buffer.is_parameter:
@@ -130,7 +130,7 @@ def cache_write(root: Root, leaf: BlockLeaf, scope: str) -> BlockLeaf:
 def decompose(root: Root, leaf: BlockLeaf, loop: Loop) -> BlockLeaf:
     """Store the initial values of a reduction before a loop, and drop them from the reduction."""
     if not leaf.is_reduction or leaf.part != "whole":
-        raise ScheduleError(f"decompose_reduction: '{leaf.name}' is no reduction, or is decomposed already")
+        raise ScheduleError(f"decompose_reduction: '{leaf.name}' is not a reduction, or is decomposed already")
     if loop not in around(leaf):
         raise ScheduleError(f"decompose_reduction: '{leaf.name}' is not in '{loop.name}'")
     reduced = leaf.reduce_loops()

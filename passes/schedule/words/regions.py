@@ -15,7 +15,7 @@ Region = tuple[IndexExpr, Dim]
 def needed_region(
     readers: Sequence[tuple[BlockLeaf, BufferAccess]], loop: Loop, buffer: ScheduleBuffer
 ) -> list[Region]:
-    """Return the region of a buffer that blocks in a loop read in one iteration; whole dims where it is no range."""
+    """Return the region of a buffer that blocks in a loop read in one iteration; whole dims where it is not a range."""
     places = [(leaf, None if access.is_opaque else leaf.place(access)) for leaf, access in readers]
     return region_of(places, [*around(loop), loop], buffer.shape)
 

@@ -58,7 +58,7 @@ def rfactor(root: Root, leaf: BlockLeaf, loop: Loop) -> BlockLeaf:
         )
     op = _combining(leaf)
     if loop not in around(leaf) or loop.name not in leaf.reduce_loops():
-        raise ScheduleError(f"rfactor: '{loop.name}' is no loop of the reduction '{leaf.name}'")
+        raise ScheduleError(f"rfactor: '{loop.name}' is not a loop of the reduction '{leaf.name}'")
     (written,) = leaf.writes
     buffer, name = written.buffer, leaf.name
     nest = _require_room(leaf)
@@ -116,7 +116,7 @@ def _combining(leaf: BlockLeaf) -> str:
     """Return the operation that combines partial results of a reduction."""
     view = leaf.view
     if view is None or not leaf.is_reduction or leaf.part != "whole":
-        raise ScheduleError(f"rfactor: '{leaf.name}' is no reduction, or is decomposed already")
+        raise ScheduleError(f"rfactor: '{leaf.name}' is not a reduction, or is decomposed already")
     if len(leaf.writes) != 1:
         raise ScheduleError(f"rfactor: '{leaf.name}' has {len(leaf.writes)} results; this is for blocks with one")
     (total,), (value,) = view.accumulators, view.yielded

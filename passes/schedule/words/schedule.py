@@ -234,7 +234,7 @@ class Schedule:
         return self._record("cache_write", (block, scope), made.name)
 
     def pack(self, buffer: str, order: Sequence[int] = (), tiles: Sequence[Sequence[int]] = ()) -> None:
-        """Store a buffer that is no parameter in another order of its dims, slowest first, with tiled dims.
+        """Store a buffer that is not a parameter in another order of its dims, slowest first, with tiled dims.
 
         With `tiles=((1, 16),)`, 16 columns are contiguous.
         """

@@ -150,11 +150,11 @@ def match_weights(matmul: ir.OpView, session: Session) -> PackedWeights | Declin
         return None
     kind = kind_of(op.x)
     if kind.rank != 2 or not kind.is_static or not op.block:
-        return decline("the weights are no matrix with a scale for each block", operand=str(kind))
+        return decline("the weights are not a matrix with a scale for each block", operand=str(kind))
     if op.axis % 2 != (1 if by_column else 0):
         return decline("the blocks are not along K", axis=op.axis)
     if op.block < MIN_BLOCK or op.block & (op.block - 1):
-        return decline("blocks are no power of two from 16", block=op.block)
+        return decline("blocks are not a power of two from 16", block=op.block)
     if kind.dtype.name not in _WEIGHTS or kind_of(op.scale).dtype.name not in _SCALES:
         return decline("weights or scales are of another type", operand=str(kind), scale=str(kind_of(op.scale)))
     if not is_available(_source(op.x), session) or not is_available(op.scale, session):

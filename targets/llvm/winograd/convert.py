@@ -159,7 +159,7 @@ def find_strategies(conv: ir.OpView, machine: Machine, largest: int = max(INPUT)
     if largest == 0:
         return decline("no tile is allowed")
     if x.rank != 4 or conv.data_layout != "N*C" or conv.kernel_layout != "*IO":
-        return decline("it is no convolution of images with their channels last")
+        return decline("it is not a convolution of images with their channels last")
     if not weight.is_static:
         return decline("the size of the window is known at run time only")
     if weight.static_shape[:2] != (3, 3) or any(n != 1 for n in (*conv.strides, *conv.dilations)):

@@ -166,7 +166,7 @@ def mapped(roles: Roles, side: ProductOperand, form: Format) -> MappedMatrix | D
         return decline("an operand does not begin at the start of its tensor")
     along_k, along_lines = _stride(roles.sums, position), _stride(side.axes, position)
     if along_k is None or along_lines is None:
-        return decline("a factor is no matrix in memory: its lines or sums have several distances")
+        return decline("a factor is not a matrix in memory: its lines or sums have several distances")
     if along_k != 1 and along_lines != 1:
         return decline("an operand is contiguous neither along rows nor along K")
     if along_k != 1 and form.bytes != 2:

@@ -211,7 +211,7 @@ def test_declared_output_disagrees(context: Any) -> None:
 @pytest.mark.parametrize(
     ("shapes", "part"),
     [
-        ({"z": [1]}, "a shape is given for 'z', which is no input: there are: 'a', 'b'"),
+        ({"z": [1]}, "a shape is given for 'z', which is not an input: there are: 'a', 'b'"),
         ({"a": [1, 2]}, "the shape given for input 'a' is [1, 2], but the input is f32[n, 4, n]: expected 3 dims"),
         ({"a": [1, 5, 1]}, "the shape given for input 'a': dim 1 is 5, but the model fixes it to 4"),
         ({"a": [1, 4, 2]}, "dim 2 is 2, but the symbol 'n' is given as 1 already"),

@@ -160,7 +160,7 @@ BAD: dict[str, tuple[Any, str]] = {
     "halves": (of_microsoft("BiasSplitGelu", "x b"), "the last dim must be even"),
     "no activation": (of_microsoft("GroupNorm", "x b b", groups=1), "attribute 'activation' is missing"),
     "groups": (of_microsoft("GroupNorm", "x b b", groups=2, activation=0), "must divide into 2 groups"),
-    "a row": (of_microsoft("GroupNorm", "b b b", groups=1, activation=0), "must have channels and places"),
+    "a row": (of_microsoft("GroupNorm", "b b b", groups=1, activation=0), "must have a channel dim and spatial dims"),
 }
 
 

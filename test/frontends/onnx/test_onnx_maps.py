@@ -196,6 +196,6 @@ def test_kinds_of_maps() -> None:
     for kind in (map_of("string", "f32"), sequence_of(map_of("i64", "string"))):
         assert parse_kind(str(kind)) == kind
     for text in ("map(f32, f32)", "map(string)", "map(string, f32[2])", "map(string, map(string, f32))"):
-        with pytest.raises(ValueError, match="is no kind of a value"):
+        with pytest.raises(ValueError, match="is not a kind of a value"):
             parse_kind(text)
     assert str(map_of("string", "f32")) == "map(string, f32)" and Kind("f32").key is None

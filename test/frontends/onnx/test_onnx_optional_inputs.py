@@ -61,7 +61,7 @@ def test_declared_shapes_stay_trusted() -> None:
 
 
 def test_names_that_are_no_inputs() -> None:
-    with pytest.raises(OnnxImportError, match="a shape is given for 'c', which is no input"):
+    with pytest.raises(OnnxImportError, match="a shape is given for 'c', which is not an input"):
         mirlo.compile(model(), shapes={"c": None})
 
 

@@ -1,4 +1,4 @@
-"""Names of dims that are no names, and sizes that nothing can hold: compiled, or refused with the input or node."""
+"""Names of dims that are not names, and sizes that nothing can hold: compiled, or refused with the input or node."""
 
 import numpy as np
 import pytest

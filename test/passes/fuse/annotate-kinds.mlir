@@ -21,7 +21,7 @@ func.func @main(%x: tensor<4x8xf32>, %b: tensor<8xf32>, %i: tensor<3xi64>, %imag
   %6 = "relax.matmul"(%x, %2) : (tensor<4x8xf32>, tensor<8x4xf32>) -> tensor<4x4xf32>
   %7 = "relax.conv"(%image, %w) : (tensor<1x3x8x8xf32>, tensor<4x3x3x3xf32>) -> tensor<1x4x6x6xf32>
   %8 = "relax.max_pool"(%image) {kernel = array<i64: 2, 2>} : (tensor<1x3x8x8xf32>) -> tensor<1x3x7x7xf32>
-  // Down the columns no row is at hand: it is no row's reduction.
+  // Down the columns no row is at hand: it is not a row's reduction.
   %9 = "relax.reduce_max"(%x) {axes = array<i64: 0>} : (tensor<4x8xf32>) -> tensor<8xf32>
   return
 }

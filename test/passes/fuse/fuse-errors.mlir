@@ -28,7 +28,7 @@ func.func private @copy(%x: memref<4xf32>, %y: memref<4xf32>) attributes {tir.pr
 // -----
 
 func.func private @group(%x: tensor<4xf32>) -> tensor<4xf32> attributes {relax.primitive} {
-  // expected-error @below {{'@nothing' is no prim function of this module}}
+  // expected-error @below {{'@nothing' is not a prim function of this module}}
   %0 = "relax.call_tir"(%x) {callee = @nothing, operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0>} : (tensor<4xf32>) -> tensor<4xf32>
   return %0 : tensor<4xf32>
 }

@@ -76,7 +76,7 @@ func.func @injective(%x: tensor<4x8xf32>) -> tensor<4x4xf32> {
 
 // -----
 
-// What is no prim function is a barrier, and a value that is returned stays a value.
+// What is not a prim function is a barrier, and a value that is returned stays a value.
 // CHECK-LABEL: func.func @barrier(
 // CHECK:         "relax.call_tir"(%arg0) {callee = @exp
 // CHECK:         "relax.reshape"

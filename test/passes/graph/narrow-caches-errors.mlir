@@ -1,6 +1,6 @@
 // RUN: not mirlo-opt %s --narrow-caches 2>&1 | FileCheck %s
 
-// A cache that is read before it is written, or that is no output, keeps its type: then none is left.
+// A cache that is read before it is written, or that is not an output, keeps its type: then none is left.
 // CHECK: error: pass 'narrow-caches' failed: no f32 input is a cache that grows in place: bf16 caches need one, as GroupQueryAttention and TensorScatter have
 func.func @main(%cache: tensor<1x2x8x4xf32>, %other: tensor<1x2x8x4xf32>, %new: tensor<1x2x1x4xf32>, %at: tensor<1x1xi64>)
     -> (tensor<1x2x8x4xf32>, tensor<1x2x8x4xf32>) {

@@ -111,7 +111,7 @@ func.func @grouped(%q: tensor<1x4x5x16xf32>, %k: tensor<1x2x6x16xf32>, %v: tenso
 }
 
 // Another axis, weights that are returned as well, a mask before the factor: no attention.
-// WHY:           attention: the left operand is no softmax
+// WHY:           attention: the left operand is not a softmax
 // WHY:           attention: the softmax is not along the last axis (axis=2)
 // WHY:           attention: the weights are used by something else
 // WHY:           attention: a factor stands after something else than the product

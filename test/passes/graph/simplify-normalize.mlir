@@ -34,7 +34,7 @@ func.func @rms_norm(%x: tensor<4x8xf32>, %scale: tensor<8xf32>) -> tensor<4x8xf3
   return %5 : tensor<4x8xf32>
 }
 
-// Not over the first axis, nor with the deviation of something else; a factor per row is no scale.
+// Not over the first axis, nor with the deviation of something else; a factor per row is not a scale.
 // CHECK-LABEL: func.func @declined(
 // CHECK-COUNT-2: "relax.divide"
 // CHECK:         %[[N:.*]] = "relax.rms_norm"(%arg0)

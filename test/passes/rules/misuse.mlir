@@ -21,12 +21,12 @@
 // ITSELF:     error: {{.*}}: rule 'returns_itself for relax.relu on custom' at {{.*}} returned result #0 itself: nothing would change
 // RAISES:     error: {{.*}}: rule 'raises for relax.relu on custom' at {{.*}}rules_for_tests.py:{{[0-9]+}} raised KeyError: 'weight' (at {{.*}}rules_for_tests.py:{{[0-9]+}})
 // LATE:       error: {{.*}}: rule 'declines_late for relax.relu on custom' at {{.*}} declined after it had made test.chain: a rule decides first, then builds
-// OPERATOR:   error: {{.*}}a legalization is given for 'relax.rleu' (at {{.*}}rules_for_tests.py:{{[0-9]+}}), which is no operator; did you mean 'relax.relu'?
+// OPERATOR:   error: {{.*}}a legalization is given for 'relax.rleu' (at {{.*}}rules_for_tests.py:{{[0-9]+}}), which is not an operator; did you mean 'relax.relu'?
 // LEGAL:      error: {{.*}}a legalization is given for 'relax.reshape' (at {{.*}}), which is never legalized: it is part of the level below
 // UNUSED:     warning: the rule given for 'relax.tanh' was never tried: there is no such operator here
 // STRATEGY:   misuse.mlir:33:8: error: {{.*}}'test.chain' has no strategy 'two'; did you mean 'twos'?; it has: sized, twos, any_size
-// SKIP:       error: {{.*}}'relax.rleu' is to be skipped, which is no operator; did you mean 'relax.relu'?
-// REGISTERED: error: {{.*}}rule 'lost for relax.sofmax on llvm' at {{.*}}rule_for_nothing.py:{{[0-9]+}} is for 'relax.sofmax', which is no operator; did you mean 'relax.softmax'?
+// SKIP:       error: {{.*}}'relax.rleu' is to be skipped, which is not an operator; did you mean 'relax.relu'?
+// REGISTERED: error: {{.*}}rule 'lost for relax.sofmax on llvm' at {{.*}}rule_for_nothing.py:{{[0-9]+}} is for 'relax.sofmax', which is not an operator; did you mean 'relax.softmax'?
 
 func.func @main(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
   %0 = "relax.relu"(%x) : (tensor<4xf32>) -> tensor<4xf32> loc("act"("misuse.mlir":32:8))

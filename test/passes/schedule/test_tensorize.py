@@ -289,8 +289,8 @@ def test_what_has_no_partial_results() -> None:
     with pytest.raises(ScheduleError, match="'total' starts from 1.0, which each partial result would count"):
         s.rfactor("total", "total_j")
     s = Schedule.of(sums("f32", 0.0), of((6, 50), "f32"))
-    with pytest.raises(ScheduleError, match="'total_i' is no loop of the reduction 'total'"):
+    with pytest.raises(ScheduleError, match="'total_i' is not a loop of the reduction 'total'"):
         s.rfactor("total", "total_i")
     s.decompose_reduction("total", "total_j")
-    with pytest.raises(ScheduleError, match="'total' is no reduction, or is decomposed already"):
+    with pytest.raises(ScheduleError, match="'total' is not a reduction, or is decomposed already"):
         s.rfactor("total", "total_j")

@@ -21,7 +21,7 @@ func.func @main(%x0: tensor<8xf32>) {
 func.func private @graph(tensor<8xf32>) -> tensor<8xf32>
 
 func.func @main(%x0: tensor<8xf32>) {
-  // expected-error@+1 {{'relax.call_tir' op calls '@graph', which is no prim function: a 'func.func' with the attribute 'tir.prim_func'}}
+  // expected-error@+1 {{'relax.call_tir' op calls '@graph', which is not a prim function: a 'func.func' with the attribute 'tir.prim_func'}}
   %r = "relax.call_tir"(%x0) {callee = @graph, operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0>} : (tensor<8xf32>) -> tensor<8xf32>
   return
 }
@@ -33,7 +33,7 @@ module @npu {
 }
 
 func.func @main(%x0: tensor<8xf32>) {
-  // expected-error@+1 {{'relax.call_tir' op calls '@npu', which is no prim function: a 'func.func' with the attribute 'tir.prim_func'}}
+  // expected-error@+1 {{'relax.call_tir' op calls '@npu', which is not a prim function: a 'func.func' with the attribute 'tir.prim_func'}}
   %r = "relax.call_tir"(%x0) {callee = @npu, operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0>} : (tensor<8xf32>) -> tensor<8xf32>
   return
 }
@@ -208,7 +208,7 @@ func.func private @kernel(memref<8xf32>) attributes {tir.prim_func, tir.workspac
 
 // -----
 
-// expected-error@+1 {{function '@kernel' has 'tir.workspace', but is no prim function}}
+// expected-error@+1 {{function '@kernel' has 'tir.workspace', but is not a prim function}}
 func.func private @kernel(tensor<8xf32>) attributes {tir.workspace = 64}
 
 // -----

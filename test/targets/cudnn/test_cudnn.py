@@ -93,7 +93,7 @@ def declined(x: R.Tensor[(1, 3, 6, 6), R.f32], w: R.Tensor[(4, 3, 3, 3), R.f32],
 
 
 def test_what_is_not_taken(driver: Any, dnn: FakeCudnn) -> None:
-    """Unequal padding, kernels that are no constants, lines."""
+    """Unequal padding, kernels that are not constants, lines."""
     compiled = mirlo.compile(declined, target=TARGET, cache=False)
     assert not compiled.artifact.externals
 

@@ -150,7 +150,7 @@ def _planned(options: str) -> bytes:
 def test_files_name_the_features_that_code_uses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A file for x86-64-v3 loads on every such processor, whatever else the one that made it has."""
     if "x86-64-v3" not in LEVELS:
-        pytest.skip("this machine is no x86-64-v3")
+        pytest.skip("this machine is not an x86-64-v3")
     made = mirlo.compile(_model(), f"llvm{{{V3}}}", cache=False, jobs=1)
     made.save(tmp_path / "m.mirlo")
     assert set(made.artifact.metadata["features"]) == CPUS["x86-64-v3"].features
@@ -187,7 +187,7 @@ def test_models_for_other_machines_are_saved_but_not_called(tmp_path: Path) -> N
 FAT = "llvm{cpu=x86-64|x86-64-v2|x86-64-v3|sapphirerapids threads=1}"
 
 
-@pytest.mark.skipif(len(LEVELS) < 3, reason="this machine is no x86-64-v3")
+@pytest.mark.skipif(len(LEVELS) < 3, reason="this machine is not an x86-64-v3")
 def test_builds_for_several_processors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = mirlo.compile(_model(), FAT, cache=False, jobs=1)
     made.save(tmp_path / "fat.mirlo")

@@ -284,4 +284,4 @@ def test_builds_for_some_sizes(files: Path, tmp_path: Path, capsys: pytest.Captu
     assert re.findall(r"^build for (.*), index", out, re.MULTILINE) == ["image/x: f32[5, 8]", "image/x: f32[8, 8]"]
     assert "[5, 4]" in _call(capsys, "run", tmp_path / "o.mirlo", "--input", f"image/x={files / 'x.npy'}")
     assert main([str(argument) for argument in (*model, "--specialize", "row=5")]) == 1
-    assert "'row' is no symbolic dim of the model" in capsys.readouterr().err
+    assert "'row' is not a symbolic dim of the model" in capsys.readouterr().err

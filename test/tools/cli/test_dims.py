@@ -103,7 +103,7 @@ def test_sizes_by_dim_in_python(folder: Path) -> None:
     with pytest.raises(InputError, match=r"give the size of its dim 'batch', dims=\{'batch': ...\}"):
         fixed.profile(repeats=1)
     for dims, text in (
-        ({"sequence": 5}, "the dim 'sequence', which it has not; dims of its inputs: batch, seq"),
+        ({"sequence": 5}, "it has no dim 'sequence', for which a size is given; dims of its inputs: batch, seq"),
         ({"seq": "n"}, "the size of the dim 'seq' must be a number from 0, found 'n'"),
         ({"seq": -1}, "the size of the dim 'seq' must be a number from 0, found -1"),
     ):

@@ -58,7 +58,7 @@ def test_sizes() -> None:
 
 
 def test_what_cannot_be_written(tmp_path: Path) -> None:
-    with pytest.raises(NewPackageError, match="'My-Target' is no name for a package: expected small letters"):
+    with pytest.raises(NewPackageError, match="'My-Target' is not a name for a package: expected small letters"):
         write_package("target", "My-Target", tmp_path)
     (tmp_path / "own").mkdir()
     with pytest.raises(NewPackageError, match="own' exists already: choose another name"):

@@ -24,7 +24,7 @@
 // RUN: not ls %t.3.mlir
 
 // RUN: not mirlo-opt --run-reproducer %s 2>&1 | FileCheck %s --check-prefix=NONE
-// NONE: reproducer.mlir is no reproducer
+// NONE: reproducer.mlir is not a reproducer
 // RUN: not mirlo-opt --run-reproducer --cse %t.mlir 2>&1 | FileCheck %s --check-prefix=BESIDE
 // BESIDE: name no passes beside it
 

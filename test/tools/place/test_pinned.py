@@ -36,7 +36,7 @@ def test_bad_files_are_told(tmp_path: Path) -> None:
         read_expected(tmp_path / "none.json")
     for text in ("", "[]", '{"version": 1}'):
         (tmp_path / "bad.json").write_text(text)
-        with pytest.raises(FileError, match=r"bad\.json' is no report of 'mirlo partition'"):
+        with pytest.raises(FileError, match=r"bad\.json' is not a report of 'mirlo partition'"):
             read_expected(tmp_path / "bad.json")
     (tmp_path / "old.json").write_text('{"version": 0, "targets": [], "totals": {}, "nodes": []}')
     with pytest.raises(FileError, match="is of version 0; this Mirlo writes 1: write it again"):

@@ -70,7 +70,7 @@ def mapped_read(
         return decline("a factor is read beyond its edges")
     flat = read.place.flat(read.operand)
     if flat.divisions:
-        return decline("the loops of a factor are no dims of its tensor", shape=read.operand.shape)
+        return decline("the loops of a factor are not dims of its tensor", shape=read.operand.shape)
     if not flat.is_numeric:
         return decline("the offset of an operand is known only at run time", shape=read.operand.shape)
     if flat.coefficient(across) != 1:

@@ -55,7 +55,7 @@ def test_programs_compute_the_same_bits(name: str, shared: bool, tmp_path: Path)
 def test_reduced_models(cpu: str, name: str, tmp_path: Path) -> None:
     host = host_processor()
     if cpu != "native" and not (host.arch == X86 and CPUS[cpu].features <= set(host.features)):
-        pytest.skip(f"this machine is no {cpu}")
+        pytest.skip(f"this machine is not {cpu}")
     path, target = reduced(name, tmp_path), f"llvm{{cpu={cpu}}}"
     executable = mirlo.compile(path, target, threads=2, cache=False, jobs=1)
     inputs = executable.random_inputs(0)
