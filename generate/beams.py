@@ -62,29 +62,20 @@ def search_beams(
     scores[0] = 0.0
     while len(sequences.tokens[0]) < most:
         totals = scores[:, None] + _logarithms(sequences, penalties, len(prompt))
-        vocabulary = totals.shape[1]
         # Twice as many as there are beams, so that enough remain if half of them end.
         order = np.argsort(-totals, axis=None, kind="stable")[: 2 * beams]
-        parents: list[int] = []
-        tokens: list[int] = []
-        kept: list[float] = []
-        for rank, place in enumerate(order):
-            parent, token = divmod(int(place), vocabulary)
-            total = float(totals[parent, token])
+        best = [divmod(int(element), totals.shape[1]) for element in order]
+        for parent, token in best[:beams]:
             if token in ends:
-                if rank < beams:
-                    ended.add(total, [*sequences.tokens[parent], token], len(prompt))
-            elif len(parents) < beams:
-                parents.append(parent)
-                tokens.append(token)
-                kept.append(total)
-        if len(parents) < beams:
+                ended.add(float(totals[parent, token]), [*sequences.tokens[parent], token], len(prompt))
+        chosen = [(parent, token) for parent, token in best if token not in ends][:beams]
+        if len(chosen) < beams:
             break
         length = len(sequences.tokens[0]) + 1 - len(prompt)
-        sequences.select(parents)
-        for row, token in zip(sequences.tokens, tokens, strict=True):
+        sequences.select([parent for parent, _ in chosen])
+        for row, (_, token) in zip(sequences.tokens, chosen, strict=True):
             row.append(token)
-        scores = np.array(kept)
+        scores = np.array([totals[which] for which in chosen])
         if ended.is_final(float(totals.max()), length, options.early_stopping):
             break
     else:

@@ -62,14 +62,7 @@ class UpdatingCall:
         self._dims: dict[str, int] = {}
         specs = parts.artifact.inputs
         self._arrays = dict(arrays)  # keeps them alive
-        before: list[np.ndarray] = []
-        for spec in specs:
-            if spec.name in arrays:
-                array = arrays[spec.name]
-                check_shape(spec, array.shape, self._dims)
-                check_output(spec, array.shape, array, before)
-                before.append(array)
-        self._ranges = np.array([_range(array) for array in before], np.int64).reshape(-1, 2)
+        self._ranges = self._checked_ranges()
         self._constants = {s.name: convert(s, constants[s.name], self._dims) for s in specs if s.name in constants}
         for name, array in self._constants.items():
             self._require_apart(name, array)
@@ -123,6 +116,17 @@ class UpdatingCall:
             interrupts.raise_pending()
         parts.sizes.require(record)
         return results
+
+    def _checked_ranges(self) -> np.ndarray:
+        """Return the address ranges of the updated arrays; their shapes must fit, and they must not overlap."""
+        before: list[np.ndarray] = []
+        for spec in self._parts.artifact.inputs:
+            if spec.name in self._arrays:
+                array = self._arrays[spec.name]
+                check_shape(spec, array.shape, self._dims)
+                check_output(spec, array.shape, array, before)
+                before.append(array)
+        return np.array([_range(array) for array in before], np.int64).reshape(-1, 2)
 
     def _require_apart(self, name: str, array: np.ndarray) -> int:
         """Return the address of an input, which must not overlap the arrays that calls update."""

@@ -99,6 +99,22 @@ class OwnIntrinsicOp(DialectOp):
             raise OpError(f"results must be ({_listed(expected)}), got ({_listed(found_types)})")
 
 
+def _declaration_problem(dialect: Dialect, operands: str, result: str | None, pure: bool) -> str | None:
+    """Return what is wrong with the declaration of an intrinsic, as the end of a sentence."""
+    if dialect.namespace in ("relax", "tir"):
+        return ": register a dialect of your own"
+    if set(operands) - set(_LETTERS):
+        expected = ", ".join(f"'{letter}' ({word})" for letter, word in _LETTERS.items())
+        return f": operands are letters: expected {expected}, found '{operands}'"
+    if result not in (None, SAME, BOOL, HANDLE, *DTYPES):
+        return f": expected the result same, bool, handle, None or a type, found {result!r}"
+    if result == SAME and not operands:
+        return " has no operand that its result could be the same as"
+    if pure and result is None:
+        return " has no result, so it would be removed: declare it with pure=False"
+    return None
+
+
 def define_intrinsic(
     dialect: Dialect,
     name: str,
@@ -117,20 +133,8 @@ def define_intrinsic(
     errors of at most `ulp` units in the last place.
     """
     full = f"{dialect.namespace}.{name}"
-    if dialect.namespace in ("relax", "tir"):
-        raise DialectError(f"intrinsic '{full}': register a dialect of your own")
-    unknown = set(operands) - set(_LETTERS)
-    if unknown:
-        expected = ", ".join(f"'{letter}' ({word})" for letter, word in _LETTERS.items())
-        raise DialectError(f"intrinsic '{full}': operands are letters: expected {expected}, found '{operands}'")
-    if result not in (None, SAME, BOOL, HANDLE, *DTYPES):
-        raise DialectError(
-            f"intrinsic '{full}': expected the result same, bool, handle, None or a type, found {result!r}"
-        )
-    if result in (SAME,) and not operands:
-        raise DialectError(f"intrinsic '{full}' has no operand that its result could be the same as")
-    if pure and result is None:
-        raise DialectError(f"intrinsic '{full}' has no result, so it would be removed: declare it with pure=False")
+    if problem := _declaration_problem(dialect, operands, result, pure):
+        raise DialectError(f"intrinsic '{full}'{problem}")
     kinds = tuple(_LETTERS[letter] for letter in operands)
     row = OwnIntrinsic(full, kinds, result, pure, doc, meaning, tuple(near), ulp)
     module = str(sys._getframe(1).f_globals.get("__name__", "?"))

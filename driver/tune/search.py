@@ -158,18 +158,9 @@ class _Search:
         for position, task in enumerate(tasks):
             if task.key in self.database:
                 entry = self.database.entries[task.key]
+                known_times = entry.microseconds, entry.ratio, entry.values
                 self.report.results.append(
-                    Tuned(
-                        task.function,
-                        task.calls,
-                        entry.microseconds,
-                        entry.ratio,
-                        entry.values,
-                        0,
-                        True,
-                        None,
-                        operators,
-                    )
+                    Tuned(task.function, task.calls, *known_times, trials=0, known=True, operator=operators)
                 )
                 known += 1
                 continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import func, ir
@@ -22,7 +22,7 @@ from mirlo.runtime.params import ParameterStore
 
 if TYPE_CHECKING:
     import torch
-    from torch.export.graph_signature import InputSpec
+    from torch.export.graph_signature import InputSpec, OutputSpec
 
 INLINE_ELEMENTS = 16
 """Larger tensors of the module are kept in the parameter store."""
@@ -42,8 +42,24 @@ def import_exported(program: torch.export.ExportedProgram, name: str = "program"
     return module, store
 
 
+def _results(
+    body: GraphImport, specs: Iterable[OutputSpec], values: Iterable[object]
+) -> tuple[list[str], list[ir.Value]]:
+    """Return the names and the values of the results; those that are constants are the caller's to fill in."""
+    from torch.export.graph_signature import ConstantArgument, OutputKind
+
+    names, kept = [], []
+    for spec, value in zip(specs, values, strict=True):
+        if spec.kind != OutputKind.USER_OUTPUT:
+            raise TorchImportError(f"{body.name}: has a result of kind {spec.kind.name}, which is not supported")
+        if not isinstance(spec.arg, ConstantArgument):
+            kept.append(body.full(_result(body, value)))
+            names.append(spec.arg.name)
+    return names, kept
+
+
 def _build_main(program: torch.export.ExportedProgram, name: str, store: ParameterStore) -> None:
-    from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
+    from torch.export.graph_signature import ConstantArgument, InputKind
 
     signature, body = program.graph_signature, GraphImport(name, store)
     nodes = [node for node in program.graph.nodes if node.op == "placeholder"]
@@ -71,13 +87,7 @@ def _build_main(program: torch.export.ExportedProgram, name: str, store: Paramet
             made = body.run(program.graph_module, values)
         except (UnsupportedOperation, OpError) as problem:
             raise UnsupportedAten("", f"{name}: {problem}") from None
-        kept, names = [], []
-        for spec, value in zip(signature.output_specs, made, strict=True):
-            if spec.kind != OutputKind.USER_OUTPUT:
-                raise TorchImportError(f"{name}: has a result of kind {spec.kind.name}, which is not supported")
-            if not isinstance(spec.arg, ConstantArgument):
-                kept.append(body.full(_result(body, value)))
-                names.append(spec.arg.name)
+        names, kept = _results(body, signature.output_specs, made)
         func.ReturnOp(kept)
     function.attributes["function_type"] = ir.TypeAttr.get(
         ir.FunctionType.get(function.type.inputs, [value.type for value in kept])

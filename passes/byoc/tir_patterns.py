@@ -136,6 +136,20 @@ class _AnyOrder(PrimPattern):
                     yield found
 
 
+def _product(view: PrimView, sum_dtype: str | None, epilogue: bool | Collection[str]) -> BlockView | Decline:
+    """Return the first block of a prim function, which must sum products, with an epilogue that is allowed."""
+    if not view.blocks or not is_multiply_add(view.blocks[0]):
+        return decline("its first block does not sum products", blocks=[block.name for block in view.blocks])
+    block = view.blocks[0]
+    reason = _epilogue(view.blocks[1:], epilogue)
+    if reason is not None:
+        return reason
+    sums = str(block.outputs[0].element_type)
+    if sum_dtype is not None and sums != sum_dtype:
+        return decline(f"expected sums in {sum_dtype}", found=sums)
+    return block
+
+
 def contraction(
     lhs: Pattern,
     rhs: Pattern,
@@ -154,29 +168,24 @@ def contraction(
     prim function, or the operations that these may use.
     """
     wanted = None if axes is None else _canonical(axes)
-    for letter in (*(multiples or ()), *(extents or ())):
-        if axes is None or letter not in axes:
-            raise PatternError(f"the size of axis '{letter}' is constrained, but it is not in axes={axes!r}")
+    constrained = [*(multiples or ()), *(extents or ())]
+    if unknown := [letter for letter in constrained if letter not in (axes or "")]:
+        raise PatternError(f"the size of axis '{unknown[0]}' is constrained, but it is not in axes={axes!r}")
 
     def accept(node: BlockNode, view: PrimView) -> Sequence[int] | Decline:
-        if not view.blocks or not is_multiply_add(view.blocks[0]):
-            return decline("its first block does not sum products", blocks=[block.name for block in view.blocks])
-        block = view.blocks[0]
-        reason = _epilogue(view.blocks[1:], epilogue)
-        if reason is not None:
-            return reason
-        sums = str(block.outputs[0].element_type)
-        if sum_dtype is not None and sums != sum_dtype:
-            return decline(f"expected sums in {sum_dtype}", found=sums)
+        block = _product(view, sum_dtype, epilogue)
+        if isinstance(block, Decline):
+            return block
         places = [_argument(view, operand.value) for operand in block.inputs]
         if len(places) != 2 or None in places:
             return decline("the product is not of two operands of the call")
         tried: list[Decline] = []
         for order in ((0, 1), (1, 0)):
-            found = _fits(node, block, [int(places[i] or 0) for i in order], order, wanted, axes, dtype)
+            operands = [int(places[i] or 0) for i in order]
+            found = _fits(node, block, operands, order, wanted, axes, dtype)
             found = found or _sizes(block, order, axes, multiples or {}, extents or {})
             if found is None:
-                return [int(places[i] or 0) for i in order]
+                return operands
             tried.append(found)
         return tried[0]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -64,10 +64,7 @@ class PlannedFunction:
         old = self.function.operation
         body = self.places.timeline.body
         operations = self.places.timeline.operations()
-        by_name: dict[str, ir.Operation] = {}
-        for op in operations:
-            if op.name == "relax.constant" and op.opview.param is not None:
-                by_name.setdefault(op.opview.param, op)
+        by_name = _constants_by_name(operations)
         inputs, outputs = body.arguments, list(body.terminator.operands)
         values = [*inputs, *outputs, *(op.results[0] for op in by_name.values())]
         self.packed = packed.PackedCalls(self.module, packed.packed_names(operations), self.symbols.words)
@@ -408,3 +405,12 @@ def argument_names(op: ir.Operation, attribute: str, count: int) -> list[str]:
             if "relax.name" in found:
                 names[i] = ir.StringAttr(found["relax.name"]).value
     return names
+
+
+def _constants_by_name(operations: Iterable[ir.Operation]) -> dict[str, ir.Operation]:
+    """Return the first constant of each parameter."""
+    found: dict[str, ir.Operation] = {}
+    for op in operations:
+        if op.name == "relax.constant" and op.opview.param is not None:
+            found.setdefault(op.opview.param, op)
+    return found

@@ -93,26 +93,12 @@ class StorageAssignment:
         """Copies, by the number of the terminator or loop before which they happen."""
         self._roots: dict[ir.Value, ir.Value] = {}
         self._made: dict[ir.Value, TimelineStep] = {}
-        for step in timeline.steps():
-            for value in step.op.results:
-                if step.op.name in (*VIEWS, ERASE, MATCH):
-                    self._roots[value] = self.root(step.op.operands[0])
-                elif step.bodies or step.op.name in (*CALLS, SELECT, FROM_ELEMENTS):
-                    self._made[value] = step
+        self._find_roots()
         self.last = timeline.last_uses(self.root)
         self._wanted: list[tuple[int, list[ir.Value], list[TensorStorage]]] = []
         body = timeline.body
         returned = list(body.terminator.operands)
-        told = {
-            name: step.start for step in timeline.steps() if step.op.name in BINDS for name in step.op.opview.symbols
-        }
-        # No value is computed directly in an output before the output's dims are known.
-        outputs = [
-            TensorStorage(
-                Interval(bytes_of(value.type), body.end, body.end), output=i, free_after=_binding_step(value, told)
-            )
-            for i, value in enumerate(returned)
-        ]
+        outputs = self._outputs(returned)
         pairs = zip(returned, outputs, strict=True)
         self.aliases: dict[int, int] = {}
         """Inputs, by the outputs that may have their memory: the last use of such an input is the call that overwrites
@@ -127,6 +113,27 @@ class StorageAssignment:
                 self._assign_call(step)
         for number, values, targets in self._wanted:
             self.moves[number] = self._moves(number, values, targets)
+
+    def _find_roots(self) -> None:
+        """Find the tensor in whose memory each view lies, and the step that computes each other one."""
+        for step in self.timeline.steps():
+            for value in step.op.results:
+                if step.op.name in (*VIEWS, ERASE, MATCH):
+                    self._roots[value] = self.root(step.op.operands[0])
+                elif step.bodies or step.op.name in (*CALLS, SELECT, FROM_ELEMENTS):
+                    self._made[value] = step
+
+    def _outputs(self, returned: list[ir.Value]) -> list[TensorStorage]:
+        """Return the storage of the outputs.
+
+        No value is computed directly in an output before the output's dims are known.
+        """
+        end, steps = self.timeline.body.end, self.timeline.steps()
+        told = {name: step.start for step in steps if step.op.name in BINDS for name in step.op.opview.symbols}
+        return [
+            TensorStorage(Interval(bytes_of(value.type), end, end), output=i, free_after=_binding_step(value, told))
+            for i, value in enumerate(returned)
+        ]
 
     def root(self, value: ir.Value) -> ir.Value:
         return self._roots.get(value, value)

@@ -98,6 +98,10 @@ def _descriptor(description: Description) -> str:
     arrays.append(_array("mirlo_packed_fn", "model_packed_own", ["NULL" for _ in artifact.packed]))
     arrays.append(_array("uint64_t", "model_offsets", map(str, description.offsets)))
     allocates = bool(artifact.metadata.get("allocates")) or any(is_late)
+    counts = [
+        *map(len, (artifact.inputs, artifact.outputs, artifact.params, artifact.packed)), 1,
+        int(allocates), sizes.words, sizes.arena_word, len(sizes.checks), 0,
+    ]  # fmt: skip
     first, second = (int.from_bytes(description.digest[i : i + 8], "little") for i in (0, 8))
 
     def named(name: str, members: Sequence[object]) -> str:
@@ -107,8 +111,7 @@ def _descriptor(description: Description) -> str:
         f"{ABI}, {int(sizes.is_dynamic)}",
         f'{c_string(description.name)}, {c_string(str(artifact.metadata["triple"]))}, ""',
         "mirlo_entry, NULL",
-        f"{len(artifact.inputs)}, {len(artifact.outputs)}, {len(artifact.params)}, {len(artifact.packed)}, 1, "
-        f"{int(allocates)}, {sizes.words}, {sizes.arena_word}, {len(sizes.checks)}, 0",
+        ", ".join(map(str, counts)),
         f"{named('model_values', specs)}, {named('model_checks', sizes.checks)}, "
         f"{named('model_packed', artifact.packed)}, {named('model_packed_own', artifact.packed)}, "
         f"{named('model_offsets', description.offsets)}",

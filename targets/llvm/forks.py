@@ -79,13 +79,28 @@ def _fork_text(fork: Fork, types: list[str]) -> str:
         stores += [f"%p{i} = {place}", f"llvm.store %a{i}, %p{i} : {kind}, !llvm.ptr"]
         loads += [f"%p{i} = {place}", f"%a{i} = llvm.load %p{i} : !llvm.ptr -> {kind}"]
     arguments = ", ".join(f"%a{i}: {kind}" for i, kind in enumerate(types))
-    rest = "".join(f", %a{i}" for i in range(2, count))
-    kinds = ", ".join(types)
     new_line = "\n        "
+    return f"""{_part_text(fork, types, new_line.join(loads))}
+      llvm.func internal @{fork.name}({arguments}) {{
+        %count = llvm.mlir.constant({count} : i64) : i64
+        %box = llvm.alloca %count x i64 : (i64) -> !llvm.ptr
+        {new_line.join(stores)}
+        %part = llvm.mlir.addressof @{fork.name}_part : !llvm.ptr
+        %chunks = llvm.mlir.constant({fork.chunks} : i32) : i32
+        %threads = llvm.mlir.constant({fork.threads} : i32) : i32
+        llvm.call @{SYMBOL}(%part, %box, %chunks, %threads) : (!llvm.ptr, !llvm.ptr, i32, i32) -> ()
+        llvm.return
+      }}"""
+
+
+def _part_text(fork: Fork, types: list[str], loads: str) -> str:
+    """Return the text of the thunk that runs one part of the range, after the loads of its arguments."""
+    rest = "".join(f", %a{i}" for i in range(2, len(types)))
+    kinds = ", ".join(types)
     return f"""
       llvm.func @{fork.region}({kinds})
       llvm.func internal @{fork.name}_part(%box: !llvm.ptr, %chunk: i32, %chunks: i32) {{
-        {new_line.join(loads)}
+        {loads}
         %one = llvm.mlir.constant(1 : i64) : i64
         %step = llvm.mlir.constant({fork.step} : i64) : i64
         %last = llvm.mlir.constant({fork.step - 1} : i64) : i64
@@ -105,15 +120,5 @@ def _fork_text(fork: Fork, types: list[str]) -> str:
         %beyond = llvm.add %a0, %end_offset : i64
         %high = llvm.intr.smin(%beyond, %a1) : (i64, i64) -> i64
         llvm.call @{fork.region}(%low, %high{rest}) : ({kinds}) -> ()
-        llvm.return
-      }}
-      llvm.func internal @{fork.name}({arguments}) {{
-        %count = llvm.mlir.constant({count} : i64) : i64
-        %box = llvm.alloca %count x i64 : (i64) -> !llvm.ptr
-        {new_line.join(stores)}
-        %part = llvm.mlir.addressof @{fork.name}_part : !llvm.ptr
-        %chunks = llvm.mlir.constant({fork.chunks} : i32) : i32
-        %threads = llvm.mlir.constant({fork.threads} : i32) : i32
-        llvm.call @{SYMBOL}(%part, %box, %chunks, %threads) : (!llvm.ptr, !llvm.ptr, i32, i32) -> ()
         llvm.return
       }}"""

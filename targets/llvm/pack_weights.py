@@ -155,6 +155,14 @@ class Panels:
         return Stored(self.argument, self.position, self.shape, self.map, self.order, self.order.pack, "panels")
 
 
+def _dims_by_axis(map_: ir.AffineMap) -> dict[int, int] | None:
+    """Return the dim that each axis indexes; None if a dim is indexed otherwise, or two by one axis."""
+    positions = [expr.position if isinstance(expr, ir.AffineDimExpr) else None for expr in map_.results]
+    if None in positions or len(set(positions)) != len(positions):
+        return None
+    return {axis: d for d, axis in enumerate(positions) if axis is not None}
+
+
 def _panels(plan: RegisterTilePlan, view: PrimView) -> Panels | None:
     """Choose the panels of the column operand, or None if it stays as it is."""
     if plan.machine.chosen.pack is False or plan.dot or plan.columns.padded_shape is not None:
@@ -171,11 +179,9 @@ def _panels(plan: RegisterTilePlan, view: PrimView) -> Panels | None:
         return None
     position = [o.value for o in contraction.block.inputs].index(operand.value)
     source = contraction.block.inputs[position]
-    dims: dict[int, int] = {}
-    for d, expr in enumerate(source.map.results):
-        if not isinstance(expr, ir.AffineDimExpr) or expr.position in dims:
-            return None
-        dims[expr.position] = d
+    dims = _dims_by_axis(source.map)
+    if dims is None:
+        return None
     lane = contraction.sources.get(plan.lane_axis.id)
     if lane is None or contraction.block.domain[lane] != plan.lane_axis.extent:
         return None

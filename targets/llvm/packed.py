@@ -97,6 +97,19 @@ def _branch(result: ir.Value, failed: ir.Block, rest: ir.Block) -> list[ir.Opera
     return [*made, branch]
 
 
+def _shape_text(symbol: str, position: int, tensor: TensorType) -> list[str]:
+    """Return the constants that hold the shape and the strides of a tensor of static shape."""
+    shape, made = tensor.static_shape, []
+    for what, numbers in (("shape", shape), ("strides", _strides(shape))):
+        if numbers:
+            listed = ", ".join(map(str, numbers))
+            made.append(
+                f"llvm.mlir.global internal constant @{symbol}_{what}_{position}"
+                f"(dense<[{listed}]> : tensor<{len(numbers)}xi64>) : !llvm.array<{len(numbers)} x i64>"
+            )
+    return made
+
+
 def _text(call: PackedCall) -> str:
     """Return the text of the function in the LLVM dialect."""
     count = len(call.types)
@@ -108,14 +121,7 @@ def _text(call: PackedCall) -> str:
             dims += sum(not isinstance(dim, int) for dim in tensor.shape)
             body += _tensor_text(call.symbol, i, tensor)
             continue
-        shape, strides = tensor.static_shape, _strides(tensor.static_shape)
-        for what, numbers in (("shape", shape), ("strides", strides)):
-            if numbers:
-                listed = ", ".join(map(str, numbers))
-                globals_.append(
-                    f"llvm.mlir.global internal constant @{call.symbol}_{what}_{i}"
-                    f"(dense<[{listed}]> : tensor<{len(numbers)}xi64>) : !llvm.array<{len(numbers)} x i64>"
-                )
+        globals_ += _shape_text(call.symbol, i, tensor)
         body += _tensor_text(call.symbol, i, tensor)
     arguments = "".join(f", %data{i}: !llvm.ptr" for i in range(count))
     arguments += "".join(f", %dim{i}: i64" for i in range(dims))

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from mirlo.dialects.core.types import TensorType
+    from mirlo.tools.bisect.bisect import Departure
     from mirlo.tools.bisect.passes import Culprit
 
 
@@ -52,6 +53,12 @@ def execute(arguments: Arguments) -> None:
         print(f"  it begins at '{found.began}': {found.how}")
         sys.stdout.flush()
         raise CommandError(f"{arguments.model} departs from {arguments.against} by rounding that is amplified")
+    _print_departure(found, bundle)
+    sys.stdout.flush()
+    raise CommandError(f"{arguments.model} departs from {arguments.against}")
+
+
+def _print_departure(found: Departure, bundle: Path) -> None:
     print(f"first node that departs: '{found.node}' ({found.operator}), node {found.index + 1} of {found.nodes}")
     print(f"  {found.how}")
     if len(found.part) > 1:
@@ -62,8 +69,6 @@ def execute(arguments: Arguments) -> None:
     print(f"  {found.replay}")
     if not found.replays:
         print("replayed here it does not depart: what departs changes from run to run")
-    sys.stdout.flush()
-    raise CommandError(f"{arguments.model} departs from {arguments.against}")
 
 
 def _culprit(culprit: Culprit) -> list[str]:

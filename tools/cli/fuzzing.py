@@ -16,7 +16,7 @@ from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError
 from mirlo.tools.cli.progress import Progress
 from mirlo.tools.cli.tables import columns
-from mirlo.tools.fuzz.modes import MODES
+from mirlo.tools.fuzz.modes import MODES, Mode
 
 CRASHED, DISPUTED = "crashed", "disputed"
 BAD = ("wrong", "failed", "unsafe", CRASHED)
@@ -44,23 +44,30 @@ class FuzzReport(TypedDict):
     disputed: list[SeedFinding]
 
 
+def _mode(arguments: Arguments) -> Mode:
+    """Return the mode of the subject; a target must be one that it takes."""
+    mode = MODES[arguments.subject]
+    if arguments.target is None:
+        return mode
+    if not mode.takes_target:
+        takes = ", ".join(name for name, each in MODES.items() if each.takes_target)
+        raise CommandError(f"--target is for {takes}: '{arguments.subject}' makes no code for a target of choice")
+    from mirlo.passes.byoc.target_list import Targets
+
+    Targets.parse(arguments.target)
+    return mode
+
+
 def execute(arguments: Arguments) -> None:
     """Run the seeds, tell what went wrong; anything that did is an error."""
     from mirlo.tools.fuzz.workers import run_jobs
 
+    mode = _mode(arguments)
     seconds = None if arguments.minutes is None else arguments.minutes * 60
     seeds = count(arguments.seed) if seconds else range(arguments.seed, arguments.seed + arguments.count)
     # Imported here, before processes are forked: each of them would do it again.
     import mirlo.driver.compile  # noqa: F401
 
-    mode = MODES[arguments.subject]
-    if arguments.target is not None and not mode.takes_target:
-        takes = ", ".join(name for name, each in MODES.items() if each.takes_target)
-        raise CommandError(f"--target is for {takes}: '{arguments.subject}' makes no code for a target of choice")
-    if arguments.target is not None:
-        from mirlo.passes.byoc.target_list import Targets
-
-        Targets.parse(arguments.target)
     job = mode.job(arguments.target, arguments.threads)
     found: list[SeedFinding] = []
     disputed: list[SeedFinding] = []
@@ -76,11 +83,8 @@ def execute(arguments: Arguments) -> None:
             if outcome.result is not None:
                 used.update(getattr(outcome.result, "operators", ()) or [getattr(outcome.result, "mutation", "")])
             if state in (*BAD, DISPUTED):
-                entry: SeedFinding = {
-                    "seed": outcome.seed,
-                    "state": state,
-                    "what": outcome.crash or (outcome.result.text if outcome.result else ""),
-                }
+                what = outcome.crash or (outcome.result.text if outcome.result else "")
+                entry: SeedFinding = {"seed": outcome.seed, "state": state, "what": what}
                 (disputed if state == DISPUTED else found).append(entry)
             progress(f"{counts.total()} so far: {', '.join(f'{n} {s}' for s, n in counts.items())}")
     report: FuzzReport = {

@@ -37,13 +37,9 @@ def add_bench(
     parser = add(commands, "bench", "time models beside other engines, and their kernels beside the machine's limits")
     parser.add_argument("models", metavar="MODEL.onnx", nargs="+", help="the models")
     parser.add_argument(
-        "--against",
-        dest="engines",
-        metavar="NAME,...",
-        type=engine_names,
-        default=(),
+        "--against", dest="engines", metavar="NAME,...", type=engine_names, default=(),
         help=f"other engines: {', '.join(_engine_list())}",
-    )
+    )  # fmt: skip
     parser.add_argument(
         "--threads", dest="thread_counts", metavar="N,...", type=lambda text: _counts(text, positive), default=(1,),
         help="numbers of threads, each measured for itself (default: 1)",
@@ -68,6 +64,12 @@ def add_bench(
     add_target(parser)
     add_shape(parser)
     add_dims(parser, "the size with which a dynamic dim runs; the model is compiled for any")
+    _add_outputs(parser)
+    return parser
+
+
+def _add_outputs(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments for what is printed and written."""
     parser.add_argument("--seed", metavar="S", type=int, default=0, help="of the random inputs (default: 0)")
     parser.add_argument(
         "--kernels", metavar="N", type=int, default=12, help="rows of the table of kernels; 0 for none (default: 12)"
@@ -79,7 +81,6 @@ def add_bench(
         help="write a page (.html) with timelines, memory plans and roofline plots, the last alone (.svg, .png), a "
         "trace for Perfetto (.trace.json), .json or .md",
     )
-    return parser
 
 
 def _engine_list() -> list[str]:

@@ -14,6 +14,7 @@ from mirlo.tools.cli.tables import columns
 
 if TYPE_CHECKING:
     from mirlo.driver.tune.database import Database
+    from mirlo.driver.tune.search import TuningReport
 
 
 def execute(arguments: Arguments) -> None:
@@ -39,14 +40,21 @@ def execute(arguments: Arguments) -> None:
             shapes=arguments.shapes, seconds=arguments.seconds, measurer=measurer, tell=progress,
         )  # fmt: skip
     if arguments.json:
-        found = {
-            "kernels": report.kernels, "left": report.left, "seconds": round(report.seconds, 1),
-            "before_us": report.before, "after_us": report.after, "inside": report.inside,
-            "foreseen": report.foreseen, "database": str(database.path),
-            "results": [vars(result) for result in report.results],
-        }  # fmt: skip
-        print(json.dumps(found, indent=2))
-        return
+        print(json.dumps(_summary(report, database), indent=2))
+    else:
+        _print_report(report, database)
+
+
+def _summary(report: TuningReport, database: Database) -> dict[str, object]:
+    return {
+        "kernels": report.kernels, "left": report.left, "seconds": round(report.seconds, 1),
+        "before_us": report.before, "after_us": report.after, "inside": report.inside,
+        "foreseen": report.foreseen, "database": str(database.path),
+        "results": [vars(result) for result in report.results],
+    }  # fmt: skip
+
+
+def _print_report(report: TuningReport, database: Database) -> None:
     rows = [("kernel", "calls", "us", "ratio", "choices")]
     for result in sorted(report.results, key=lambda entry: -entry.microseconds * entry.calls):
         chosen = _choices(result.values)

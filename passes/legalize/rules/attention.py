@@ -21,6 +21,14 @@ if TYPE_CHECKING:
     from mirlo.passes.legalize.builder import LegalizeBuilder
 
 
+def _scale_of(op: ir.OpView, size: Dim) -> ExprLike:
+    """Return the factor of the scores, by default the reciprocal of the square root of the size of a head."""
+    if op.scale is not None:
+        made: float = op.scale
+        return made
+    return 1.0 / math.sqrt(size) if isinstance(size, int) else rsqrt(constant(size, "f32"))
+
+
 @legalize("relax.attention", "relax.attention_with_sinks")
 def attention(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     batch, heads, length, size = shape_of(op.query)
@@ -32,16 +40,10 @@ def attention(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     scores = b.emit(Matmul, query, op.key, transpose_rhs=True)
     scores = _reshape(b, scores, (batch, heads, length, context))
 
-    def scale() -> ExprLike:
-        if op.scale is not None:
-            made: float = op.scale
-            return made
-        return 1.0 / math.sqrt(size) if isinstance(size, int) else rsqrt(constant(size, "f32"))
-
     past = context - length if op.at_end else 0
 
     def weights_of(p: PrimBuilder, scores: TensorExpr, mask: TensorExpr | None, sinks: TensorExpr | None) -> TensorExpr:
-        factor = scale()
+        factor = _scale_of(op, size)
 
         def element(*axes: Expr) -> Expr:
             value = wide(scores.at(*axes))

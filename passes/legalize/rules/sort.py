@@ -98,6 +98,27 @@ def _merge(
         left.set(left.get() + (1 - step))
 
 
+def _offer_rest(
+    loops: LoopBuilder,
+    heap: Heap,
+    size: Dim,
+    element: Callable[[Expr], Expr],
+    offer: Callable[[Expr], None],
+    is_surely_worse: Callable[[Expr, Expr], Expr],
+) -> None:
+    """Offer the elements after the first ones to a full heap; chunks without a candidate are skipped at once."""
+    full = heap.size
+    chunks = (size - full) // SCANNED
+    for chunk in loops.range(chunks):
+        first = loops.let(chunk * SCANNED + full)
+        root = loops.let(heap.kept.keys[0])
+        with loops.if_(~all_of([is_surely_worse(element(first + lane), root) for lane in range(SCANNED)])):
+            for lane in loops.range(SCANNED):
+                offer(loops.let(first + lane))
+    for i in loops.range(chunks * SCANNED + full, size):
+        offer(i)
+
+
 @legalize("relax.topk")
 def topk(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     shape = shape_of(op.x)
@@ -124,17 +145,10 @@ def topk(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
                     heap.kept.put(0, key, i.cast("i64"))
                     heap.sink(0, op.k)
 
-            chunks = (shape[axis] - op.k) // SCANNED
-            for chunk in loops.range(chunks):
-                first = loops.let(chunk * SCANNED + op.k)
-                root = loops.let(heap.kept.keys[0])
-                keys = [element(first + lane) for lane in range(SCANNED)]
-                # NaN is not in order with anything: the exact test follows.
-                with loops.if_(~all_of([key <= root if op.largest else key >= root for key in keys])):
-                    for lane in loops.range(SCANNED):
-                        offer(loops.let(first + lane))
-            for i in loops.range(chunks * SCANNED + op.k, shape[axis]):
-                offer(i)
+            def is_surely_worse(key: Expr, root: Expr) -> Expr:
+                return key <= root if op.largest else key >= root  # False for NaN: the exact test follows
+
+            _offer_rest(loops, heap, shape[axis], element, offer, is_surely_worse)
             for i in loops.range(op.k):
                 last = loops.let((op.k - 1) - i)
                 target = [*at[:axis], last, *at[axis:]]
@@ -150,6 +164,7 @@ class Heap:
 
     def __init__(self, loops: LoopBuilder, size: int, element: DType, before: Comparator):
         self.loops = loops
+        self.size = size
         self.kept = KeyedRow(loops, size, element)
         self.before = before
 

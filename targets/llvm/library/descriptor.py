@@ -86,11 +86,9 @@ class _Constants:
         return self.add(f"[{len(members)} x {kind}] [{', '.join(members)}]") if members else "null"
 
 
-def descriptor(description: Description, entry: str, is_hidden: bool) -> str:
-    """Return the LLVM IR of the descriptor; `is_hidden` is for units in object files of their own."""
-    artifact, sizes = description.artifact, description.sizes
-    made = _Constants()
-    visible = "hidden" if is_hidden else ""  # linked units become internal together
+def _values(made: _Constants, description: Description) -> tuple[list[str], bool]:
+    """Return the descriptions of inputs and outputs, and whether the shape of an output depends on data."""
+    artifact = description.artifact
     late = set(artifact.late)
     is_late = [bool(late & set(map(str, spec.shape))) for spec in artifact.outputs]
     values = [_value(made, description, spec, False, 0) for spec in artifact.inputs]
@@ -98,14 +96,28 @@ def descriptor(description: Description, entry: str, is_hidden: bool) -> str:
         _value(made, description, spec, each, description.in_place(spec))
         for spec, each in zip(artifact.outputs, is_late, strict=True)
     ]
-    allocates = bool(artifact.metadata.get("allocates")) or any(is_late)
-    packed = artifact.packed
+    return values, any(is_late)
+
+
+def _own_functions(description: Description) -> list[str]:
+    """Return the packed functions that come with the library, by number; null for the caller's."""
     own = {
         name: f"@part{number}.{i}"
         for number, part in enumerate(description.parts)
         for i, (name, _) in enumerate(part.functions)
     }
-    own_functions = [f"ptr {own.get(name, 'null')}" for name in packed]
+    return [f"ptr {own.get(name, 'null')}" for name in description.artifact.packed]
+
+
+def descriptor(description: Description, entry: str, is_hidden: bool) -> str:
+    """Return the LLVM IR of the descriptor; `is_hidden` is for units in object files of their own."""
+    artifact, sizes = description.artifact, description.sizes
+    made = _Constants()
+    visible = "hidden" if is_hidden else ""  # linked units become internal together
+    values, has_late_output = _values(made, description)
+    allocates = bool(artifact.metadata.get("allocates")) or has_late_output
+    packed = artifact.packed
+    own_functions = _own_functions(description)
     first, second = (int.from_bytes(description.digest[i : i + 8], "little") for i in (0, 8))
     is_threaded = artifact.threads > 1
     fields = [
@@ -128,10 +140,7 @@ def descriptor(description: Description, entry: str, is_hidden: bool) -> str:
     lines = [_TYPES, *made.lines]
     if description.embedded:
         lines.append(f"@{description.weights_symbol} = external hidden constant i8, align 64")
-    if is_hidden:
-        lines.append(f"declare hidden void @{entry}(ptr, ptr, ptr, ptr)")
-    else:
-        lines.append(f"declare void @{entry}(ptr, ptr, ptr, ptr)")
+    lines.append(f"declare {'hidden ' if is_hidden else ''}void @{entry}(ptr, ptr, ptr, ptr)")
     lines.append(f"@{description.symbol} = constant %code {{ {', '.join(fields)} }}, align 16")
     lines += _parts(description)
     if is_threaded:

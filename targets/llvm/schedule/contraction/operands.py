@@ -67,6 +67,14 @@ class ContractionOperand:
         return bool(self.factor.body_ops) or self.access.element_type != kind
 
 
+def _are_out_of_bounds(ranges: Sequence[tuple[D.Dim, D.Dim]], shape: Sequence[D.Dim]) -> list[bool]:
+    """Return which dims may be read out of bounds, among them those of which dynamic sizes decide."""
+    return [
+        low < 0 or not D.is_certain(partial(operator.lt, high, size))
+        for (low, high), size in zip(ranges, shape, strict=True)
+    ]
+
+
 def plan_operand(
     factor: ProductInput,
     access: TensorAccess,
@@ -82,13 +90,9 @@ def plan_operand(
     extents = {axis.id: axis.extent for axis in axes}
     side = ContractionOperand(factor, access, row_major(access.dims, access.shape))
     if access.outside is None and not all(isinstance(size, int) for size in (*access.shape, *extents.values())):
-        return side  # no access is out of bounds
+        return side  # the operand declares that it has no padding: no access is out of bounds
     ranges = [dim.range(extents) for dim in access.dims]
-    # Accesses that depend on dynamic sizes may be out of bounds, unless the operand declares that it has no padding.
-    beyond = [
-        low < 0 or not D.is_certain(partial(operator.lt, high, size))
-        for (low, high), size in zip(ranges, access.shape, strict=True)
-    ]
+    beyond = _are_out_of_bounds(ranges, access.shape)
     if not any(beyond):
         return side
     if access.outside is None:
