@@ -9,6 +9,7 @@ import numpy as np
 import onnxruntime
 import pytest
 from commands import benchmark_model, mirlo, output_of, python
+from reduced_models import reduced
 
 from mirlo import load
 from mirlo.tools import opt
@@ -80,8 +81,9 @@ def _added_by_winograd(compiled: Path) -> int:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_agrees_with_onnx_runtime(name: str, tmp_path: Path) -> None:
-    model = benchmark_model(name)
+def test_agrees_with_onnx_runtime(name: str, tmp_path: Path, whole: bool) -> None:
+    # In a sample, transformers have one layer: half a gigabyte of weights takes a minute to write and read.
+    model = benchmark_model(name) if whole or name in ("mobilenetv2", "resnet50") else reduced(name)
     compiled = tmp_path / f"{name}.mirlo"
     try:
         output_of(mirlo("compile", model, "-o", compiled))
@@ -105,7 +107,7 @@ def test_every_stage_can_be_saved_parsed_and_continued(tmp_path: Path, whole: bo
     files = sorted(stages.glob("*.mlir"))
     assert files[0].stem == "00-import" and len(files) > 10
     ends = []
-    for stage in files if whole else files[::4]:
+    for stage in files if whole else files[::6]:
         ends.append(stages / f"{stage.stem}.end.mlir")
         assert opt.main(["--run-reproducer", str(stage), "-o", str(ends[-1])]) == 0
         assert _functions(ends[-1]) == _functions(ends[0]), stage.name

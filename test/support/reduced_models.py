@@ -6,9 +6,10 @@ from pathlib import Path
 
 import onnx
 import onnx.utils
-from commands import benchmark_model
+from commands import MODELS
 
 from mirlo.benchmarks.gpu.build.models import reference
+from mirlo.tools import samples
 
 __all__ = ["reduced", "reference"]
 
@@ -18,9 +19,13 @@ LAST = {"bert_base": "layer_norm_2", "gpt2": "layer_norm_2", "vit_base": "layer_
 """What a transformer is cut off after: its first layer."""
 
 
-def reduced(name: str, folder: Path) -> Path:
-    """Return a benchmark model, reduced, as a file."""
-    model = onnx.load(benchmark_model(name))
+def reduced(name: str) -> Path:
+    """Return a benchmark model, reduced, as a file that tests share."""
+    graph = samples.GRAPHS / f"{name}.onnx"
+    path = samples.file_in(MODELS, f"{name}-reduced", graph.read_bytes() + Path(__file__).read_bytes())
+    if path.exists():
+        return path
+    model = onnx.load(graph)
     if name in LAST:
         extractor = onnx.utils.Extractor(model)
         model = extractor.extract_model([value.name for value in model.graph.input], [LAST[name]])
@@ -28,6 +33,4 @@ def reduced(name: str, folder: Path) -> Path:
         del model.graph.value_info[:]
         for dim in model.graph.input[0].type.tensor_type.shape.dim[2:]:
             dim.dim_value = IMAGE
-    path = folder / f"{name}.onnx"
-    onnx.save(model, path)
-    return path
+    return samples.write(samples.fill_weights(model), path)

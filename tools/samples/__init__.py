@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from mirlo.tools.samples.seeded import GRAPHS, MARK, complete, file_in, names, path, write
+from mirlo.tools.samples.seeded import GRAPHS, MARK, complete, file_in, fill_weights, names, path, write
 
-__all__ = ["GRAPHS", "MARK", "complete", "file_in", "names", "path", "write"]
+__all__ = ["GRAPHS", "MARK", "complete", "file_in", "fill_weights", "names", "path", "write"]

@@ -34,7 +34,11 @@ def complete(name: str) -> onnx.ModelProto:
     """Return a sample with its weights."""
     import onnx
 
-    model = onnx.load(_graph(name))
+    return fill_weights(onnx.load(_graph(name)))
+
+
+def fill_weights(model: onnx.ModelProto) -> onnx.ModelProto:
+    """Make the weights of a sample's graph, or of a part of it, from their seeds."""
     for tensor in model.graph.initializer:
         if tensor.doc_string.startswith(MARK):
             _fill_tensor(tensor)

@@ -57,11 +57,11 @@ def scheduled(model: object, given: Mapping[str, Any], target: str) -> tuple[str
 
 @pytest.mark.parametrize("target", ["llvm", "nvvm", "spirv"])
 @pytest.mark.parametrize("name", samples.names())
-def test_words_of_a_model_make_the_same_kernels(name: str, target: str, tmp_path: Path, whole: bool) -> None:
+def test_words_of_a_model_make_the_same_kernels(name: str, target: str, whole: bool) -> None:
     """Text and JSON of all words are handed back: the code after `schedule` is equal, so are its results."""
     if not whole and (name not in SAMPLED or target != "llvm"):
         pytest.skip("in `make samples`")
-    path = reduced(name, tmp_path)
+    path = reduced(name)
     code, records = scheduled(str(path), {}, target)
     assert all(record.words.words and not record.is_given for record in records)
     given: dict[str, Any] = {}

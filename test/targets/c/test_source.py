@@ -158,7 +158,7 @@ def test_programs_for_aarch64_under_emulation(name: str, tmp_path: Path) -> None
 def test_reduced_models(name: str, tmp_path: Path, whole: bool) -> None:
     if name not in ("mobilenetv2", "gpt2") and not whole:
         pytest.skip("part of `make samples`")
-    path = reduced(name, tmp_path)
+    path = reduced(name)
     executable = mirlo.compile(path, cache=False, jobs=1)
     inputs = executable.random_inputs(0)
     program = make_source_program(path, tmp_path, _compiler())

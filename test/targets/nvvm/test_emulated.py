@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -106,9 +105,9 @@ def test_page_of_nvvm_is_up_to_date() -> None:
 
 
 @pytest.mark.parametrize(("name", "chip"), [("mobilenetv2", "sm_80"), ("gpt2", "sm_90a")])
-def test_models_agree_with_onnx_runtime(name: str, chip: str, tmp_path: Path) -> None:
+def test_models_agree_with_onnx_runtime(name: str, chip: str) -> None:
     """The others take minutes, by the command of the file."""
-    assert error(name, chip, tmp_path) <= TOLERANCE
+    assert error(name, chip) <= TOLERANCE
 
 
 @mirlo.script

@@ -56,7 +56,7 @@ def test_reduced_models(cpu: str, name: str, tmp_path: Path) -> None:
     host = host_processor()
     if cpu != "native" and not (host.arch == X86 and CPUS[cpu].features <= set(host.features)):
         pytest.skip(f"this machine is not {cpu}")
-    path, target = reduced(name, tmp_path), f"llvm{{cpu={cpu}}}"
+    path, target = reduced(name), f"llvm{{cpu={cpu}}}"
     executable = mirlo.compile(path, target, threads=2, cache=False, jobs=1)
     inputs = executable.random_inputs(0)
     program = make_program(path, tmp_path, compiler(), target, threads=2, weights="embed")
@@ -344,7 +344,7 @@ def test_riscv_without_the_vectors_is_refused(tmp_path: Path) -> None:
 @pytest.mark.skipif("MIRLO_ARM_MODELS" not in os.environ, reason="part of `make test-arm`")
 @pytest.mark.parametrize("name", ["mobilenetv2", "resnet50", "bert_base", "gpt2", "vit_base"])
 def test_reduced_models_on_an_emulated_aarch64(name: str, tmp_path: Path) -> None:
-    path = reduced(name, tmp_path)
+    path = reduced(name)
     # Which convolutions Winograd's algorithm computes, and in which tiles, follows from the machine: ResNet-50 differs
     # by 1.4e-6 where two machines choose differently, each as near to f64, and by nothing where they choose alike.
     described = emulated_aarch64.TARGET.removeprefix("llvm{").removesuffix("}")

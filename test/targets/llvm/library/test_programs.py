@@ -150,7 +150,7 @@ def test_models_under_sanitizers(name: str, sanitizer: str, tmp_path: Path) -> N
     if name in ("language model", "int8"):
         model, inputs = _small_model(name, tmp_path / "llm")
     else:
-        model, inputs = reduced(name, tmp_path), {}
+        model, inputs = reduced(name), {}
     executable = mirlo.compile(model, threads=2, cache=False, jobs=1)
     inputs = inputs or executable.random_inputs(0)
     program = make_program(model, tmp_path / "program", compiler(), threads=2, flags=flags, weights="embed")
