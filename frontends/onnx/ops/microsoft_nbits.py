@@ -177,13 +177,15 @@ def matmul_bnb4(node: Node) -> Converted:
     count, scales = columns * rows, node.type(2)
     if node.type(1).elements != -(-count // 2) or scales.elements != -(-count // block):
         raise NodeError(f"{columns} x {rows} numbers in blocks of {block} do not fit {node.type(1)} and {scales}")
+    table = node.constant(np.array(NF4 if kind else (*FP4, *(-value for value in FP4))), scales)
+    if rows % block == 0 and block & (block - 1) == 0 and node.value(1).known is not None:
+        return node.emit("matmul", node[0], _from_table(node, table, (columns, rows), block), transpose_rhs=True)
     pairs = node.emit("unpack", node.emit("reshape", node[1], shape=(-(-count // 2), 1)), dtype="u4")
     upper, lower = node.emit("split", pairs, axis=1, sizes=[1, 1])[::-1]
     codes = node.emit("reshape", node.emit("concat", [upper, lower], axis=1), shape=(-(-count // 2) * 2,))
     if count % 2:
         codes = node.emit("strided_slice", codes, axes=[0], begin=[0], end=[count], strides=[1])
-    table = NF4 if kind else (*FP4, *(-value for value in FP4))
-    real = node.emit("gather", node.constant(np.array(table), scales), node.emit("cast", codes, dtype="i32"), axis=0)
+    real = node.emit("gather", table, node.emit("cast", codes, dtype="i32"), axis=0)
     factors = node.emit("reshape", node[2], shape=(scales.elements, 1))
     each = node.emit(
         "reshape", node.emit("expand", factors, shape=(scales.elements, block)), shape=(scales.elements * block,)
@@ -192,3 +194,13 @@ def matmul_bnb4(node: Node) -> Converted:
         each = node.emit("strided_slice", each, axes=[0], begin=[0], end=[count], strides=[1])
     weights = node.emit("reshape", node.emit("multiply", real, each), shape=(columns, rows))
     return node.emit("matmul", node[0], weights, transpose_rhs=True)
+
+
+def _from_table(node: Node, table: ir.Value, shape: tuple[int, int], block: int) -> ir.Value:
+    """Return weights whose codes name elements of a table; each row of K consists of whole blocks."""
+    columns, rows = shape
+    given = node.array(1).reshape(columns, rows // block, block // 2)
+    codes = node.emit("unpack", node.constant(given >> 4 | given << 4, "u8"), dtype="u4")
+    real = node.emit("gather", table, node.emit("cast", codes, dtype="i32"), axis=0)
+    scales = node.emit("reshape", node[2], shape=(columns, rows // block, 1))
+    return node.emit("reshape", node.emit("multiply", real, scales), shape=shape)

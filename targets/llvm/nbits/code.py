@@ -219,7 +219,7 @@ class Decoder:
         self.table: ir.Value | None = None
         if machine.avx512 and self.bits <= 4:
             integers = layout.table or (np.arange(16) % (1 << self.bits) - self.middle)
-            numbers = np.array(integers, np.float32)
+            numbers = np.array(layout.codebook or integers, np.float32)
             self.table = create(
                 "arith.constant", vector(f32()), value=ir.DenseElementsAttr.get(numbers, type=vector(f32()))
             )

@@ -66,6 +66,8 @@ class PackedWeights:
     scales: ir.Value
     zeros: ir.Value | int
     """The zero points: a constant, perhaps packed, or one number."""
+    codebook: tuple[float, ...] = ()
+    """The numbers that the integers stand for, if they are codes."""
 
     @property
     def bits(self) -> int:
@@ -145,9 +147,20 @@ class PackNbits(Pass):
 def match_weights(matmul: ir.OpView, session: Session) -> PackedWeights | Decline | None:
     """Return the packed weights of a product; None if its right operand is not dequantized."""
     value, by_column, rows = _behind_moves(matmul.rhs, matmul.transpose_rhs)
-    op = defining(value, "relax.dequantize")
-    if op is None:
-        return None
+    found: PackedWeights | Decline | None
+    if defining(value, "relax.dequantize") is not None:
+        found = _match_blocks(value, by_column, rows, session)
+    else:
+        found = _match_codes(value, session) if by_column and rows is None else None
+    is_plain = not matmul.transpose_lhs and kind_of(matmul.lhs).rank >= 2 and matmul.out_dtype is None
+    if isinstance(found, PackedWeights) and not is_plain:
+        return decline("the left operand is transposed or a vector, or a type of the result is given")
+    return found
+
+
+def _match_blocks(value: ir.Value, by_column: bool, rows: Dim | None, session: Session) -> PackedWeights | Decline:
+    """Return weights that are dequantized in blocks."""
+    op = value.owner.opview
     kind = kind_of(op.x)
     if kind.rank != 2 or not kind.is_static or not op.block:
         return decline("the weights are not a matrix with a scale for each block", operand=str(kind))
@@ -159,8 +172,6 @@ def match_weights(matmul: ir.OpView, session: Session) -> PackedWeights | Declin
         return decline("weights or scales are of another type", operand=str(kind), scale=str(kind_of(op.scale)))
     if not is_available(_source(op.x), session) or not is_available(op.scale, session):
         return decline("the weights or their scales are computed at run time")
-    if matmul.transpose_lhs or kind_of(matmul.lhs).rank < 2 or matmul.out_dtype is not None:
-        return decline("the left operand is transposed or a vector, or a type of the result is given")
     zeros = _zeros(op, session)
     if isinstance(zeros, Decline):
         return zeros
@@ -169,6 +180,29 @@ def match_weights(matmul: ir.OpView, session: Session) -> PackedWeights | Declin
     columns, depth = kind.static_shape if by_column else kind.static_shape[::-1]
     used = rows if isinstance(rows, int) else depth
     return PackedWeights(op.x, kind.dtype.name, by_column, columns, used, op.block, op.scale, zeros)
+
+
+def _match_codes(value: ir.Value, session: Session) -> PackedWeights | Decline | None:
+    """Return weights [columns, blocks * block] whose codes name elements of a table, times a scale for each block."""
+    flat = defining(value, "relax.reshape")
+    scaled = None if flat is None else defining(flat.x, "relax.multiply")
+    gather = None if scaled is None else defining(scaled.lhs, "relax.gather")
+    cast = None if gather is None else defining(gather.indices, "relax.cast")
+    unpack = None if cast is None else defining(cast.x, "relax.unpack")
+    if scaled is None or gather is None or cast is None or unpack is None:
+        return None
+    codes, scales, table = kind_of(cast.x), kind_of(scaled.rhs), kind_of(gather.x)
+    if unpack.dtype.name != "u4" or codes.rank != 3 or not codes.is_static or table.shape != (16,):
+        return decline("the codes are not of 4 bits, in blocks", operand=str(codes), table=str(table))
+    columns, blocks, block = codes.static_shape
+    if kind_of(value).shape != (columns, blocks * block) or scales.shape != (columns, blocks, 1):
+        return decline("there is no scale for each block", operand=str(codes), scale=str(scales))
+    if block < MIN_BLOCK or block & (block - 1) or scales.dtype.name not in _SCALES:
+        return decline("blocks are no power of two from 16, or scales are of another type", block=block)
+    if not all(is_available(each, session) for each in (unpack.x, scaled.rhs, gather.x)):
+        return decline("the weights, their scales or their table are computed at run time")
+    numbers = tuple(float(each) for each in reader_of(gather.x, session)())
+    return PackedWeights(cast.x, "u4", True, columns, blocks * block, block, scaled.rhs, 8, numbers)
 
 
 def _behind_moves(value: ir.Value, by_column: bool) -> tuple[ir.Value, bool, Dim | None]:
@@ -293,11 +327,17 @@ class _Converter:
             zero = "f32"
         layout = PanelLayout(
             weights.bits, weights.block, weights.columns, weights.rows, kind_of(weights.scales).dtype.name, zero,
-            weights.floats,
+            weights.floats, weights.codebook,
         )  # fmt: skip
+        if weights.codebook and not self.functions.machine.avx512:
+            return decline("a table of weights is looked up by an instruction of AVX-512")
         if digits and not (layout.is_integer and Dots.supports(self.functions.machine, weights.bits)):
             digits = 0  # what is permitted is not faster
-        if not layout.is_integer and (reader_of(weights.values, session)().view(np.uint8) & 0x7F == 0x7F).any():
+        if (
+            weights.floats
+            and not layout.is_integer
+            and (reader_of(weights.values, session)().view(np.uint8) & 0x7F == 0x7F).any()
+        ):
             return decline("a weight is not a number", dtype=weights.dtype)
         if zero == "i8" and layout.block >= 64:
             layout = replace(layout, zero="f32")
@@ -362,6 +402,9 @@ class _Converter:
 def packer(layout: PanelLayout, weights: PackedWeights, session: Session) -> Reader:
     """Return a function that makes the panels."""
     values, scales = reader_of(weights.values, session), reader_of(weights.scales, session)
+    if weights.codebook:  # in blocks
+        shape = (weights.columns, weights.rows)
+        values, scales = _reshaped(values, shape), _reshaped(scales, (weights.columns, -1))
     relative = weights.zeros
     zeros = None if isinstance(relative, int) else reader_of(relative, session)
     bits, middle, by_column, rows = weights.bits, weights.middle, weights.by_column, weights.rows
@@ -387,6 +430,10 @@ def packer(layout: PanelLayout, weights: PackedWeights, session: Session) -> Rea
         return layout.pack(codes, scale, wide if layout.zero == "f32" else wide.astype(np.int8))
 
     return make
+
+
+def _reshaped(read: Reader, shape: tuple[int, int]) -> Reader:
+    return lambda: read().reshape(shape)
 
 
 def _fits_f16(scales: np.ndarray) -> bool:

@@ -13,7 +13,8 @@ from mirlo.targets.llvm.nbits.quantized_rows import QuantizedKernel
 def product_function(product: Product, machine: Machine, loc: ir.Location) -> ir.OpView:
     """Build the kernel, in buffer form."""
     layout = product.layout
-    name = f"matmul_{layout.floats or f'u{layout.bits}'}_{f'i8x{product.digits}' if product.digits else 'f32'}"
+    kind = "codebook" if layout.codebook else layout.floats or f"u{layout.bits}"
+    name = f"matmul_{kind}_{f'i8x{product.digits}' if product.digits else 'f32'}"
     function = LoopFunction(name, [*product.activations, product.panels], [product.result], loc)
 
     def body(loops: LoopBuilder, *buffers: Buffer) -> None:

@@ -43,6 +43,8 @@ class PanelLayout:
     """Element type of the zero points, relative to the middle of the range; empty if all are in the middle."""
     floats: str = ""
     """Element type of weights that are floats, a key of `FLOATS`; empty for integers."""
+    codebook: tuple[float, ...] = ()
+    """The numbers that codes of 4 bits stand for; empty if they are numbers themselves."""
 
     @property
     def sub(self) -> int:
@@ -70,7 +72,7 @@ class PanelLayout:
     @property
     def is_integer(self) -> bool:
         """Return whether the weights are integers in kernels."""
-        return not self.floats or self.floats in TABLES
+        return not self.codebook and (not self.floats or self.floats in TABLES)
 
     @property
     def table(self) -> tuple[int, ...]:

@@ -13,6 +13,7 @@ from onnx_models import F32, I64, make_model, node
 
 import mirlo
 from mirlo.frontends.onnx.importer import import_model
+from mirlo.targets.llvm.options import find_machine
 
 RANDOM = np.random.default_rng(0)
 FOUR = {"u4": TensorProto.UINT4, "i4": TensorProto.INT4}
@@ -124,6 +125,24 @@ def test_table_shared_with_the_last_product() -> None:
     ]
     constants = {"w": weights, "s": scales, "shape": np.array([vocabulary, hidden // 2])}
     check(build(nodes, {"i": (I64, ["b", "n"])}, constants, []), 1e-5, RANDOM.integers(0, vocabulary, (1, 3)))
+
+
+@pytest.mark.parametrize("kind", (0, 1))
+def test_bitsandbytes_weights_stay_packed(kind: int) -> None:
+    columns, rows, block = 40, 256, 64
+    constants = {
+        "w": RANDOM.integers(0, 256, columns * rows // 2).astype(np.uint8),
+        "s": RANDOM.uniform(0.5, 1, columns * rows // block).astype(np.float32),
+    }
+    made = node(
+        "MatMulBnb4", "x w s", "y", domain="com.microsoft", K=rows, N=columns, block_size=block, quant_type=kind
+    )
+    model = build([made], {"x": (F32, ["m", rows])}, constants, [])
+    for count in (1, 3, 20):
+        check(model, 1e-5, RANDOM.standard_normal((count, rows)).astype(np.float32))
+    if find_machine(None).avx512:  # others dequantize in memory
+        stored = [spec.shape for spec in mirlo.compile(model, cache=False, jobs=1).artifact.params]
+        assert stored == [(64 * rows // 2 + 64 * (rows // block) * 4,)]  # whole pairs of panels, and f32 scales
 
 
 @pytest.mark.parametrize("kind, rows, block", [*product((0, 1), (64, 80), (16, 64))])
