@@ -15,8 +15,11 @@ from mirlo.dialects.bindings import ir
 
 INT_PREDICATES = {"eq": 0, "ne": 1, "lt": 2, "le": 3, "gt": 4, "ge": 5, "ult": 6, "ule": 7, "ugt": 8, "uge": 9}
 """Predicates of `arith.cmpi` by name; those without `u` are signed."""
-FLOAT_PREDICATES = {"eq": 1, "gt": 2, "ge": 3, "lt": 4, "le": 5, "ne": 13, "unordered": 14}
-"""Predicates of `arith.cmpf` by name: ordered, false for NaN, but for `ne`, which is true for NaN, as in Python."""
+FLOAT_PREDICATES = {
+    "eq": 1, "gt": 2, "ge": 3, "lt": 4, "le": 5, "one": 6, "ugt": 9, "uge": 10, "ult": 11, "ule": 12, "ne": 13,
+    "unordered": 14,
+}  # fmt: skip
+"""Predicates of `arith.cmpf` by name: ordered, false for NaN; `ne` and those with `u` are true for NaN."""
 
 
 def element_of(kind: ir.Type) -> ir.Type:

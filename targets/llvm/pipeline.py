@@ -51,6 +51,7 @@ def compile_pipeline(options: CompileOptions | None = None) -> str:
         "remove-dead",
         _step("apply-tuning", "target=llvm", threads, "operators=relax.conv", tuned),
         _step("winograd", machine),
+        _step("pack-trees", machine),
         "legalize{target=llvm}",
         *FUSE_WIDENED,
         _step("apply-tuning", "target=llvm", threads, tuned),

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.relax.tree import NAN_BY_NODE
 from mirlo.dialects.tir.compute import INDEX, Expr, LoopBuilder, TensorExpr, Variable, clamp, constant, minimum, select
 from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.dialects.tir.compute.loops import Buffer
-from mirlo.passes.legalize.helpers import fixed, shape_of, tensor_type
+from mirlo.passes.legalize.helpers import fixed, shape_of
 from mirlo.passes.rules import legalize
 
 if TYPE_CHECKING:
@@ -60,14 +61,14 @@ def tree_ensemble(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
         table = NodeTable(loops, x, thresholds, nodes, op.mode)
         for (row,) in loops.nest((rows,), parallel=True):
             for (target,) in loops.nest((targets,)):
-                output[row, target] = first_score(op)
+                output[row, target] = first_score(op.aggregate, output.dtype)
             for tree in loops.range(shape_of(op.roots)[0]):
                 at = loops.variable(roots[tree], roots.dtype)
                 for _ in loops.while_(partial(_is_inner, at)):
                     at.set(table.next_node(row, loops.let(at.get())))
                 leaf = loops.let(leaf_index(at.get(), weights.shape[0]))
                 for (target,) in loops.nest((targets,)):
-                    output[row, target] = with_tree(op, output[row, target], weights[leaf, target])
+                    output[row, target] = with_tree(op.aggregate, output[row, target], weights[leaf, target])
 
     return b.call_loops(body, op.x, op.thresholds, op.nodes, op.roots, op.weights)
 
@@ -76,17 +77,16 @@ def _is_inner(at: Variable) -> Expr:
     return at.get() >= 0
 
 
-def first_score(op: ir.OpView) -> Expr:
+def first_score(aggregate: str, kind: DType) -> Expr:
     """Return the score of a row before its first tree."""
-    kind = tensor_type(op.weights).dtype
-    return constant({"sum": 0.0, "min": float("inf"), "max": float("-inf")}[op.aggregate], kind)
+    return constant({"sum": 0.0, "min": float("inf"), "max": float("-inf")}[aggregate], kind)
 
 
-def with_tree(op: ir.OpView, score: Expr, weight: Expr) -> Expr:
+def with_tree(aggregate: str, score: Expr, weight: Expr) -> Expr:
     """Return a score with the value of a tree's leaf: of equal ones, the earlier one."""
-    if op.aggregate == "sum":
+    if aggregate == "sum":
         return score + weight
-    return select(weight < score if op.aggregate == "min" else weight > score, weight, score)
+    return select(weight < score if aggregate == "min" else weight > score, weight, score)
 
 
 def leaf_index(at: Expr, leaves: D.Dim) -> Expr:

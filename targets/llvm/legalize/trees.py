@@ -28,22 +28,22 @@ def tree_ensemble(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     """
 
     def body(loops: LoopBuilder, *buffers: Buffer) -> None:
-        kernel = _Kernel(op, loops, *buffers)
-        (rows, _), (trees,) = kernel.output.shape, kernel.roots.shape
+        x, thresholds, nodes, roots, weights, output = buffers
+        descent = TreeDescent(loops, x, thresholds, nodes, roots, weights, output, op.mode, op.aggregate)
+        (rows, _), (trees,) = descent.output.shape, descent.roots.shape
         if isinstance(trees, int):
-            kernel.add_groups_of_rows(rows, trees)
+            descent.add_groups_of_rows(rows, trees)
         else:
             for (row,) in loops.nest((rows,), parallel=True):
-                kernel.add_row(row, trees)
+                descent.add_row(row, trees)
 
     return b.call_loops(body, op.x, op.thresholds, op.nodes, op.roots, op.weights)
 
 
 @dataclass(frozen=True)
-class _Kernel:
-    """The loops of an ensemble."""
+class TreeDescent:
+    """Loops that go from node to node, for the buffers of `relax.tree_ensemble`."""
 
-    op: ir.OpView
     loops: LoopBuilder
     x: Buffer
     thresholds: Buffer
@@ -51,6 +51,8 @@ class _Kernel:
     roots: Buffer
     weights: Buffer
     output: Buffer
+    mode: int
+    aggregate: str
 
     def add_groups_of_rows(self, rows: Dim, trees: int) -> None:
         """Compute all rows, each tree for several rows at a time."""
@@ -60,7 +62,7 @@ class _Kernel:
             for row in several:
                 self.start(row)
             for tree in loops.range(trees):
-                self.descend([(row, tree) for row in several])
+                self.add_trees([(row, tree) for row in several])
         for row in loops.range(groups * LANES, rows):
             self.add_row(row, trees)
 
@@ -70,33 +72,37 @@ class _Kernel:
         self.start(row)
         if not isinstance(trees, int):
             for tree in loops.range(trees):
-                self.descend([(row, tree)])
+                self.add_trees([(row, tree)])
             return
         whole = trees // LANES * LANES
         for first in loops.range(0, whole, LANES) if whole else ():
-            self.descend([(row, loops.let(first + lane)) for lane in range(LANES)])
+            self.add_trees([(row, loops.let(first + lane)) for lane in range(LANES)])
         if whole < trees:
-            self.descend([(row, constant(tree, INDEX)) for tree in range(whole, trees)])
+            self.add_trees([(row, constant(tree, INDEX)) for tree in range(whole, trees)])
 
     def start(self, row: Expr) -> None:
         """Set the scores of a row to those before its first tree."""
         for (target,) in self.loops.nest(self.output.shape[1:]):
-            self.output[row, target] = first_score(self.op)
+            self.output[row, target] = first_score(self.aggregate, self.output.dtype)
 
-    def descend(self, places: Sequence[tuple[Expr, Expr]]) -> None:
+    def add_trees(self, places: Sequence[tuple[Expr, Expr]]) -> None:
         """Add trees to rows, in this order."""
         loops, output = self.loops, self.output
-        table = NodeTable(loops, self.x, self.thresholds, self.nodes, self.op.mode)
-        lanes = [loops.variable(self.roots[tree], self.roots.dtype) for _, tree in places]
-        for _ in loops.while_(lambda: _any_inner(lanes)):
-            for (row, _), lane in zip(places, lanes, strict=True):
-                at = loops.let(lane.get())
-                following = table.next_node(row, at)
-                lane.set(select(at >= 0, following, at) if len(lanes) > 1 else following)
-        leaves = [loops.let(leaf_index(lane.get(), self.weights.shape[0])) for lane in lanes]
+        leaves = self.leaves([row for row, _ in places], [self.roots[tree] for _, tree in places])
         for (target,) in loops.nest(output.shape[1:]):
             for (row, _), leaf in zip(places, leaves, strict=True):
-                output[row, target] = with_tree(self.op, output[row, target], self.weights[leaf, target])
+                output[row, target] = with_tree(self.aggregate, output[row, target], self.weights[leaf, target])
+
+    def leaves(self, rows: Sequence[Expr], starts: Sequence[Expr]) -> list[Expr]:
+        """Return the leaves that rows reach from their nodes."""
+        table = NodeTable(self.loops, self.x, self.thresholds, self.nodes, self.mode)
+        lanes = [self.loops.variable(start, start.dtype) for start in starts]
+        for _ in self.loops.while_(lambda: _any_inner(lanes)):
+            for row, lane in zip(rows, lanes, strict=True):
+                at = self.loops.let(lane.get())
+                following = table.next_node(row, at)
+                lane.set(select(at >= 0, following, at) if len(lanes) > 1 else following)
+        return [self.loops.let(leaf_index(lane.get(), self.weights.shape[0])) for lane in lanes]
 
 
 def _any_inner(lanes: Sequence[Variable]) -> Expr:

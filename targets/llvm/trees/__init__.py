@@ -1,0 +1,1 @@
+"""Decision trees whose nodes are constants: the upper levels without branches, several rows in vectors."""

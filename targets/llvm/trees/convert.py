@@ -1,0 +1,122 @@
+"""Pass `pack-trees`: the upper levels of constant decision trees are compared for 16 rows at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.surgery import blocks, erase_dead, replace_op
+from mirlo.dialects.relax.calls import CallTir
+from mirlo.passes.fuse.kinds import KIND, FusionKind
+from mirlo.passes.graph.dce import is_pure_relax
+from mirlo.passes.graph.rewrite import Rewriter, kind_of
+from mirlo.passes.legalize.strategies import STRATEGIES
+from mirlo.passes.registry import Pass, option, register_pass
+from mirlo.passes.rules import Decline, decline
+from mirlo.passes.session import Session
+from mirlo.targets.llvm.machine import Machine
+from mirlo.targets.llvm.options import find_machine
+from mirlo.targets.llvm.trees.kernel import MIN_ROWS, MaskedTrees, lanes_of, trees_function
+from mirlo.targets.llvm.trees.layout import UpperLevels, upper_levels
+
+MIN_LANES = 4
+
+
+@register_pass
+@dataclass(frozen=True)
+class PackTrees(Pass):
+    """Store the upper levels of decision trees as masks that vectors of rows are compared with.
+
+    A row leaves the upper levels of a tree at one of 32 exits. Each node has a mask without the exits that a row does
+    not take where its comparison fails: all nodes are compared, without branches, and the first exit that is left is
+    taken. It is a leaf, or a node from which each row goes on for itself.
+    """
+
+    name = "pack-trees"
+    contained = True
+    trusted = True
+    machine: str = option("", "machine whose vectors are used; default: the one that is scheduled for")
+    explain: bool = option(False, "tell what became of each ensemble")
+
+    def run(self, op: ir.OpView, session: Session) -> None:
+        wanted = session.options.get(STRATEGIES)
+        if wanted is not None and (not isinstance(wanted, dict) or "relax.tree_ensemble" in wanted):
+            return  # a strategy requested by the user is applied
+        machine = find_machine(self.machine or session.options.get("machine"))
+        body = op.operation.regions[0].blocks[0]
+        symbols = ir.SymbolTable(op.operation)
+        known: dict[MaskedTrees, str] = {}
+        for function in list(body.operations):
+            for block in reversed(blocks(function)):
+                for ensemble in [o.operation for o in block.operations if o.operation.name == "relax.tree_ensemble"]:
+                    rewriter = Rewriter(ensemble, session)
+                    found = _match(ensemble.opview, rewriter, machine)
+                    if self.explain:
+                        text = f"goes from node to node: {found}" if isinstance(found, Decline) else "has masks"
+                        session.remark(f"the ensemble of trees {text}", ensemble.location)
+                    if isinstance(found, Decline):
+                        continue
+                    trees, upper, weights = found
+                    if trees not in known:
+                        made = trees_function(trees, machine, ensemble.location)
+                        made.operation.attributes[KIND] = ir.StringAttr.get(FusionKind.OPAQUE.label)
+                        body.append(made.operation)
+                        known[trees] = ir.StringAttr(symbols.insert(made.operation)).value
+                    replace_op(
+                        ensemble,
+                        [_call(ensemble.opview, trees, upper, weights, known[trees], rewriter)],
+                    )
+                erase_dead(block, is_pure_relax)
+
+
+def _match(op: ir.OpView, b: Rewriter, machine: Machine) -> tuple[MaskedTrees, UpperLevels, np.ndarray] | Decline:
+    """Return what the kernel of an ensemble needs, or decline."""
+    x, weights = kind_of(op.x), kind_of(op.weights)
+    if lanes_of(machine) < MIN_LANES:
+        return decline("the machine has no vectors", machine=machine.name)
+    if x.dtype.name != "f32" or weights.dtype.name != "f32" or kind_of(op.nodes).dtype.name != "i32":
+        return decline("features or weights are not f32, or nodes not i32", features=str(x), weights=str(weights))
+    if op.mode < 0:
+        return decline("nodes compare differently")
+    if isinstance(x.shape[0], int) and x.shape[0] < MIN_ROWS:
+        return decline("there are few rows", rows=x.shape[0])
+    if not isinstance(x.shape[1], int):
+        return decline("the number of features is known at run time only")
+    arrays = [b.array(value) for value in (op.thresholds, op.nodes, op.roots, op.weights)]
+    if any(array is None for array in arrays):
+        return decline("nodes or weights are computed at run time")
+    thresholds, nodes, roots, values = (np.asarray(array) for array in arrays)
+    if not len(roots) or x.shape[1] == 0 or values.shape[1] == 0:
+        return decline("there are no trees, features or targets")
+    upper = upper_levels(thresholds, nodes, roots, op.mode, x.shape[1], len(values), lanes_of(machine))
+    if isinstance(upper, Decline):
+        return upper
+    leaves, targets = values.shape
+    trees = MaskedTrees(
+        x, len(upper.columns), len(upper.records), len(roots), len(upper.exits), leaves, targets, op.mode, op.aggregate,
+        len(upper.lower), kind_of(op.nodes), kind_of(op.roots),
+    )  # fmt: skip
+    if not trees.groups:
+        return decline("features and scores of 16 rows do not fit the L1 cache", features=trees.columns)
+    return trees, upper, values
+
+
+def _call(
+    op: ir.OpView, trees: MaskedTrees, upper: UpperLevels, weights: np.ndarray, name: str, b: Rewriter
+) -> ir.Value:
+    exits = upper.leaf_weights(weights) if upper.reaches_leaves else upper.exits
+    arrays = [upper.columns, upper.records, upper.starts, upper.words, exits]
+    if not upper.reaches_leaves:
+        arrays.append(upper.lower)
+    labels = ("columns", "records", "starts", "words", "exits", "lower")
+    made = [
+        b.constant(np.ascontiguousarray(array).reshape(-1), kind, f"trees.{label}")
+        for array, kind, label in zip(arrays, trees.inputs[5:], labels[: len(arrays)], strict=True)
+    ]
+    with ir.InsertionPoint(b.op), b.op.location:
+        call = CallTir.build(
+            [op.x, op.thresholds, op.nodes, op.roots, op.weights, *made], result_types=[trees.result], callee=name
+        )
+    return call.operation.results[0]
