@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 from mirlo.runtime import archive, interrupts, threads
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.errors import ArtifactError, MirloError, NotForThisMachine
+from mirlo.runtime.llvm_engine import make_engine
 from mirlo.runtime.locks import UNCUT
 from mirlo.runtime.object_symbols import BadObject, symbols_of
 from mirlo.runtime.system import scalable_vector_bits
@@ -106,7 +107,7 @@ def compile_llvm(text: str, opt: int = 2) -> ExecutionEngine:
     llvm = _llvm()
     with UNCUT:
         machine = llvm.Target.from_default_triple().create_target_machine(opt=opt)
-        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(text), machine)
+        engine = make_engine(llvm.parse_assembly(text), machine)
         engine.finalize_object()
     return engine
 
@@ -130,7 +131,7 @@ def compile_bitcode(code: bytes, opt: int = 0) -> tuple[ExecutionEngine, bytes]:
         target = llvm.Target.from_default_triple()
         # Only the object file outlives this call: the module is freed with its context.
         code = target.create_target_machine(opt=opt, reloc="pic", codemodel="default").emit_object(module)
-        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target.create_target_machine())
+        engine = make_engine(llvm.parse_assembly(""), target.create_target_machine(), len(code))
         engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         engine.finalize_object()
     return engine, code
@@ -150,11 +151,11 @@ def load_llvm(artifact: Artifact) -> LoadedCode:
         interrupts.ensure(compile_llvm, define_symbol)
     with UNCUT:
         machine = llvm.Target.from_default_triple().create_target_machine()
-        # The first engine makes the symbols of the process visible to LLVM, so symbols are checked after it.
-        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
-        _check_symbols(artifact, llvm)
         # LLVM reads the bytes in place for as long as the engine lives.
         objects = _objects(artifact)
+        # The first engine makes the symbols of the process visible to LLVM, so symbols are checked after it.
+        engine = make_engine(llvm.parse_assembly(""), machine, sum(map(len, objects)))
+        _check_symbols(artifact, llvm)
         for code in objects:
             engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         engine.finalize_object()

@@ -15,6 +15,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+OBJECT_FORMAT = {"win32": "coff", "darwin": "macho"}.get(sys.platform, "elf")
+"""Format of the object files that LLVM writes for this system."""
+
 LIBRARY_SUFFIX = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
 """The suffix of shared libraries."""
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirlo.runtime import system
+from mirlo.runtime.llvm_engine import make_engine
 from mirlo.runtime.locks import UNCUT, make_lock
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ def _compile() -> _Pool:
     llvm.initialize_native_asmprinter()
     module = llvm.parse_assembly(pool_text(platform.machine().lower(), sys.platform))
     machine = llvm.Target.from_default_triple().create_target_machine(opt=2)
-    engine = llvm.create_mcjit_compiler(module, machine)
+    engine = make_engine(module, machine)
     engine.finalize_object()
     reset = ctypes.CFUNCTYPE(None)(engine.get_function_address("mirlo_pool_reset"))
     start = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32)(engine.get_function_address("mirlo_pool_start"))

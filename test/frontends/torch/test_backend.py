@@ -1,7 +1,8 @@
-"""`torch.compile(backend="mirlo")`: each test fails with a backend that compiles a captured graph as it comes."""
+"""`torch.compile(backend=BACKEND)`: each test fails with a backend that compiles a captured graph as it comes."""
 
 from __future__ import annotations
 
+import copy
 import subprocess
 import sys
 import warnings
@@ -13,10 +14,14 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-doors")
 pytest.importorskip("onnxscript", reason="needs onnxscript: make test-doors")
 
+import mirlo  # noqa: E402
+from mirlo.driver.torch_backend import backend as backend_module  # noqa: E402
 from mirlo.driver.torch_backend import graph as graphs  # noqa: E402
 from mirlo.passes.registry import PassError, find_pass  # noqa: E402
 
 STRICT = {"strict": True, "cache": False}
+BACKEND: Any = "mirlo"
+"""What the tests compile with: `test_naive_backends_fail` puts another one here."""
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +49,7 @@ def _net() -> Any:
 
 def test_one_build_serves_all_batches(built: list[Any]) -> None:
     net = _net()
-    compiled = torch.compile(net, backend="mirlo", options=STRICT, dynamic=True)
+    compiled = torch.compile(net, backend=BACKEND, options=STRICT, dynamic=True)
     with torch.no_grad():
         for rows in (4, 7, 33):
             x = torch.randn(rows, 64)
@@ -55,14 +60,14 @@ def test_one_build_serves_all_batches(built: list[Any]) -> None:
 def test_weights_are_constants(built: list[Any]) -> None:
     net = _net()
     with torch.no_grad():
-        torch.compile(net, backend="mirlo", options=STRICT)(torch.randn(4, 64))
+        torch.compile(net, backend=BACKEND, options=STRICT)(torch.randn(4, 64))
     assert len(built[0].inputs) == 1
 
 
 @pytest.mark.parametrize("change", ["in place", "state dict", "data"])
 def test_changed_weights_are_seen(change: str) -> None:
     net, x = _net(), torch.randn(4, 64)
-    compiled = torch.compile(net, backend="mirlo", options=STRICT)
+    compiled = torch.compile(net, backend=BACKEND, options=STRICT)
     with torch.no_grad():
         compiled(x)
         if change == "in place":
@@ -75,7 +80,7 @@ def test_changed_weights_are_seen(change: str) -> None:
 
 
 def test_writes_of_arguments_reach_the_caller() -> None:
-    compiled = torch.compile(lambda x: x.add_(1) * 2, backend="mirlo", options=STRICT)
+    compiled = torch.compile(lambda x: x.add_(1) * 2, backend=BACKEND, options=STRICT)
     x = torch.zeros(5)
     with torch.no_grad():
         result = compiled(x)
@@ -85,7 +90,7 @@ def test_writes_of_arguments_reach_the_caller() -> None:
 def test_norms_in_training_mode_update_their_statistics() -> None:
     """ONNX's exporter would compute the norm of a batch by the running statistics."""
     net, other = torch.nn.BatchNorm1d(8), torch.nn.BatchNorm1d(8)
-    compiled = torch.compile(net, backend="mirlo", options=STRICT)
+    compiled = torch.compile(net, backend=BACKEND, options=STRICT)
     with torch.no_grad():
         for _ in range(3):
             x = torch.randn(16, 8)
@@ -104,7 +109,7 @@ def test_buffers_that_the_module_writes_are_no_constants() -> None:
             return x + self.count
 
     net = Counter()
-    compiled = torch.compile(net, backend="mirlo", options=STRICT)
+    compiled = torch.compile(net, backend=BACKEND, options=STRICT)
     with torch.no_grad():
         assert [compiled(torch.zeros(2)).tolist() for _ in range(3)] == [[1, 1], [2, 2], [3, 3]]
     assert net.count.item() == 3
@@ -113,7 +118,7 @@ def test_buffers_that_the_module_writes_are_no_constants() -> None:
 def test_gradients_are_those_of_eager(built: list[Any]) -> None:
     net, other = _net(), _net()
     other.load_state_dict(net.state_dict())
-    compiled, x = torch.compile(net, backend="mirlo", options=STRICT), torch.randn(4, 64)
+    compiled, x = torch.compile(net, backend=BACKEND, options=STRICT), torch.randn(4, 64)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         result = compiled(x)
@@ -127,7 +132,7 @@ def test_sizes_in_arithmetic_and_results() -> None:
     def scaled(x: Any) -> Any:
         return x.reshape(x.shape[0] * 2, 32) * x.shape[0], x.shape[0] + 1
 
-    compiled = torch.compile(scaled, backend="mirlo", options=STRICT, dynamic=True)
+    compiled = torch.compile(scaled, backend=BACKEND, options=STRICT, dynamic=True)
     with torch.no_grad():
         for rows in (4, 7):
             found, expected = compiled(torch.ones(rows, 64)), scaled(torch.ones(rows, 64))
@@ -142,7 +147,7 @@ def test_graph_breaks() -> None:
         return y + 1
 
     with torch.no_grad():
-        assert torch.compile(broken, backend="mirlo", options=STRICT)(torch.ones(3)).tolist() == [3] * 3
+        assert torch.compile(broken, backend=BACKEND, options=STRICT)(torch.ones(3)).tolist() == [3] * 3
 
 
 def test_unsupported_operators_run_eagerly_and_are_named() -> None:
@@ -152,10 +157,10 @@ def test_unsupported_operators_run_eagerly_and_are_named() -> None:
     x = torch.eye(3)
     with torch.no_grad():
         with pytest.warns(UserWarning, match="a graph runs eagerly: .*aten.linalg_eig.*eigvals"):
-            assert torch.compile(unsupported, backend="mirlo")(x).tolist() == [1] * 3
+            assert torch.compile(unsupported, backend=BACKEND)(x).tolist() == [1] * 3
         torch._dynamo.reset()
         with pytest.raises(Exception, match="linalg_eig"):
-            torch.compile(unsupported, backend="mirlo", options=STRICT)(x)
+            torch.compile(unsupported, backend=BACKEND, options=STRICT)(x)
 
 
 @pytest.mark.parametrize("name", ["plan-memory", "schedule", "no pass"])
@@ -167,11 +172,11 @@ def test_graphs_that_a_pass_refuses_run_eagerly(name: str, monkeypatch: pytest.M
     x = torch.ones(3, 5)
     with torch.no_grad():
         with pytest.warns(UserWarning, match="a graph runs eagerly: .*sizes overflow"):
-            compiled = torch.compile(lambda x: (x @ x.T).relu(), backend="mirlo", options={"cache": False})
+            compiled = torch.compile(lambda x: (x @ x.T).relu(), backend=BACKEND, options={"cache": False})
             torch.testing.assert_close(compiled(x), torch.full((3, 3), 5.0))
         torch._dynamo.reset()
         with pytest.raises(Exception, match="sizes overflow"):
-            torch.compile(lambda x: (x @ x.T).relu(), backend="mirlo", options=STRICT)(x)
+            torch.compile(lambda x: (x @ x.T).relu(), backend=BACKEND, options=STRICT)(x)
 
 
 def _refused(*_: Any, **ignored: Any) -> Any:
@@ -187,7 +192,103 @@ def _refused(*_: Any, **ignored: Any) -> Any:
 )
 def test_options_that_do_not_apply_are_errors(given: Any, message: str) -> None:
     with pytest.raises(Exception, match=message), torch.no_grad():
-        torch.compile(_net(), backend="mirlo", **given)(torch.randn(4, 64))
+        torch.compile(_net(), backend=BACKEND, **given)(torch.randn(4, 64))
+
+
+def _export(graph: Any, inputs: Any) -> Any:
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return mirlo.compile(graph.eval(), args=tuple(inputs), cache=False).torch
+
+
+def _of_a_trace(graph: Any, inputs: Any, **options: Any) -> Any:
+    """Compile a graph as it comes: weights are inputs, and nothing is functional."""
+    return _export(graph, inputs)
+
+
+def _with_frozen_weights(graph: Any, inputs: Any, **options: Any) -> Any:
+    """Compile a graph with the weights of now as constants."""
+    graph = copy.deepcopy(graph)
+    nodes = [node for node in graph.graph.nodes if node.op == "placeholder"]
+    kept = [i for i, x in enumerate(inputs) if not isinstance(x, torch.nn.Parameter)]
+    for index, (node, value) in enumerate(zip(nodes, inputs, strict=True)):
+        if index not in kept:
+            graph.register_buffer(f"weight_{index}", value.detach().clone())
+            with graph.graph.inserting_before(node):
+                node.replace_all_uses_with(graph.graph.get_attr(f"weight_{index}"))
+            graph.graph.erase_node(node)
+    graph.recompile()
+    run = _export(graph, [inputs[i] for i in kept])
+    return lambda *given: run(*(given[i] for i in kept))
+
+
+def _eager_if_refused(graph: Any, inputs: Any, **options: Any) -> Any:
+    """Run a graph eagerly if it is not compiled, and say nothing."""
+    try:
+        return _export(graph, inputs)
+    except Exception:
+        return graph
+
+
+def _slices(x: Any) -> Any:
+    return x[:, ::2] + 1
+
+
+NAIVE = {
+    "weights as inputs": (_of_a_trace, lambda built: test_weights_are_constants(built)),
+    "weights changed in place": (_with_frozen_weights, lambda _: test_changed_weights_are_seen("in place")),
+    "weights loaded": (_with_frozen_weights, lambda _: test_changed_weights_are_seen("state dict")),
+    "weights replaced": (_with_frozen_weights, lambda _: test_changed_weights_are_seen("data")),
+    "arguments written": (_of_a_trace, lambda _: test_writes_of_arguments_reach_the_caller()),
+    "statistics": (_of_a_trace, lambda _: test_norms_in_training_mode_update_their_statistics()),
+    "buffers written": (_of_a_trace, lambda _: test_buffers_that_the_module_writes_are_no_constants()),
+    "gradients": (_of_a_trace, lambda built: test_gradients_are_those_of_eager(built)),
+    "sizes": (_of_a_trace, lambda _: test_sizes_in_arithmetic_and_results()),
+    "batches": (_of_a_trace, lambda built: test_one_build_serves_all_batches(built)),
+    "failures": (_eager_if_refused, lambda _: test_unsupported_operators_run_eagerly_and_are_named()),
+    "modes": (_of_a_trace, lambda _: test_options_that_do_not_apply_are_errors({"mode": "max-autotune"}, "Inductor")),
+    "options": (_of_a_trace, lambda _: test_options_that_do_not_apply_are_errors({"options": {"thread": 1}}, "thread")),
+}
+"""Of each mistake: a backend that makes it, and the test that finds it."""
+
+
+@pytest.mark.parametrize("mistake", NAIVE)
+def test_naive_backends_fail(mistake: str, built: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    backend, test = NAIVE[mistake]
+    monkeypatch.setattr(sys.modules[__name__], "BACKEND", backend)
+    with pytest.raises(BaseException) as found:  # noqa: B017, PT011
+        test(built)
+    assert not isinstance(found.value, (KeyboardInterrupt, NameError, ImportError)), found.value
+
+
+@pytest.mark.parametrize("kind", ["float32", "bfloat16", "float16"])
+def test_arrays_of_all_types_and_strides(kind: str) -> None:
+    compiled = torch.compile(_slices, backend=BACKEND, options=STRICT)
+    with torch.no_grad():
+        for x in (torch.randn(6, 8), torch.randn(8, 6).T, torch.randn(12, 8)[::2]):
+            x = x.to(getattr(torch, kind))
+            torch.testing.assert_close(compiled(x), _slices(x))
+
+
+def test_inputs_are_not_copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[int] = []
+    to_array = graphs.to_array
+    monkeypatch.setattr(graphs, "to_array", lambda x: given.append(to_array(x)) or given[-1])
+    for kind in (torch.float32, torch.bfloat16):
+        compiled, x = torch.compile(lambda x: x + 1, backend=BACKEND, options=STRICT), torch.zeros(64, dtype=kind)
+        with torch.no_grad():
+            compiled(x)
+        assert given[-1].ctypes.data == x.data_ptr()
+
+
+def test_training_is_warned_of_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = torch.compile(_net(), backend=BACKEND, options=STRICT)
+    monkeypatch.setattr(backend_module, "_warned", False)
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        for rows in (4, 4, 7):
+            compiled(torch.randn(rows, 64)).sum().backward()
+    assert len([w for w in found if "gradients" in str(w.message)]) == 1
 
 
 def test_entry_point_is_listed_without_being_imported() -> None:
