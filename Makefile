@@ -32,8 +32,8 @@ pytest: $(VENV)/ready
 
 # Front ends for other frameworks, which `make test` does not install.
 test-doors: $(VENV)/ready
-	$(BIN)/pip install --quiet --editable '.[test,torch,sklearn,jax]' flax keras expecttest torchao
-	$(BIN)/pytest -q test/frontends/torch test/frontends/sklearn test/frontends/jax
+	$(BIN)/pip install --quiet --editable '.[test,torch,sklearn,jax]' flax keras expecttest torchao lightgbm xgboost
+	$(BIN)/pytest -q -n $(JOBS) --dist loadfile test/frontends/torch test/frontends/sklearn test/frontends/jax
 
 # Which lines the tests execute: .cache/coverage/index.html.
 coverage: $(VENV)/ready
