@@ -1,8 +1,8 @@
 """Loop words beside built-in rules: `python -m benchmarks.kernels.words [NAME...] [--seconds S]`.
 
 Each case of `memory_bound` is compiled by the rule that takes it, and by some schedules of loop words that suit the
-rule: loops fused or not, several widths and unroll factors, partial sums of reductions in lanes. The table shows the
-best of them. Both take turns in one process, and the times are the least of each, from the processor's counter. A
+rule: loops fused or not, several widths and unroll factors, partial sums of reductions in registers. The table shows
+the best of them. Both take turns in one process, and the times are the least of each, from the processor's counter. A
 ratio of 2 says that the words take twice as long. Compile times are the least CPU times of three compilations.
 """
 
@@ -33,65 +33,59 @@ Words = Callable[[Any], None]
 
 def elementwise(s: Any, fused: bool, lanes: int, unroll: int) -> None:
     """Compute all blocks in the loops of the last one, its elements in vectors."""
-    _inline_all(s)
+    for block in s.blocks()[:-1]:
+        s.compute_inline(block)
     (block,) = s.blocks()
-    _in_vectors(s, block, s.loops(block), fused, lanes, unroll)
+    loops = s.loops(block)
+    _in_vectors(s, s.fuse(*loops) if fused and len(loops) > 1 else loops[-1], lanes, unroll)
+    s.parallel(s.loops(block)[0])
 
 
 def window(s: Any, fused: bool, lanes: int, unroll: int) -> None:
-    """Reduce in the lanes of the output."""
+    """Reduce in the lanes of the output, in registers."""
     first, *others = s.blocks()
     for block in others[:-1]:
         s.compute_inline(block)
     spatial = [loop for loop, kind in s.kinds(first).items() if kind == "spatial"]
     reduced = [loop for loop, kind in s.kinds(first).items() if kind == "reduce"]
-    outer, inner = s.split(spatial[-1], (None, lanes * unroll))
-    vectors, lane = s.split(inner, (unroll, lanes))
+    outer, vectors, lane = s.split(spatial[-1], (None, unroll, lanes), tail="peel")
     s.reorder(*spatial[:-1], outer, *reduced, vectors, lane)
-    out = s.cache_write(first, "local")
-    s.reverse_compute_at(out, outer)
-    if others:
-        s.reverse_compute_at(others[-1], outer)
-    s.decompose_reduction(first, reduced[0])
     s.unroll(vectors)
     s.vectorize(lane)
+    s.accumulate(first, reduced[0])
+    if others:
+        s.reverse_compute_at(others[-1], outer)
+        s.vectorize(s.loops(others[-1])[-1])
 
 
 def rows(s: Any, fused: bool, lanes: int, unroll: int) -> None:
-    """Compute a row at a time; reduce it in lanes, by partial results that a block after it combines."""
+    """Compute a row at a time, reduced in vectors of partial results in registers."""
     blocks = s.blocks()
     row = s.loops(blocks[-1])[0]
     for block in reversed(blocks[:-1]):
         s.compute_at(block, row)
     for block in blocks:
-        inner = s.loops(block)[-1]
-        if s.extent(inner) < lanes * unroll:
+        reduced = [loop for loop, kind in s.kinds(block).items() if kind == "reduce"]
+        inner = s.fuse(*reduced) if len(reduced) > 1 else s.loops(block)[-1]
+        if s.extent(inner) < lanes:
             continue
-        kind = s.kinds(block)[inner]
-        outer, vectors, lane = s.split(inner, (None, unroll, lanes))
-        if kind == "reduce":
-            s.rfactor(block, s.fuse(vectors, lane))
-            vectors, lane = s.split(s.loops(f"{block}_rf")[-1], (unroll, lanes))
-        s.unroll(vectors)
-        s.vectorize(lane)
+        is_reduced = bool(reduced)
+        outer = _in_vectors(s, inner, lanes, unroll)
+        if is_reduced:
+            s.accumulate(block, outer)
     if fused:
         s.parallel(row)
 
 
-WORDS: dict[str, Callable[[Any, bool, int, int], None]] = {"elementwise": elementwise, "window": window, "rows": rows}
-
-
-def _inline_all(s: Any) -> None:
-    for block in s.blocks()[:-1]:
-        s.compute_inline(block)
-
-
-def _in_vectors(s: Any, block: str, loops: list[str], fused: bool, lanes: int, unroll: int) -> None:
-    inner = s.fuse(*loops) if fused and len(loops) > 1 else loops[-1]
-    outer, vectors, lane = s.split(inner, (None, unroll, lanes))
+def _in_vectors(s: Any, loop: str, lanes: int, unroll: int) -> str:
+    """Compute a loop in vectors, several per iteration; return the loop around them."""
+    outer, vectors, lane = s.split(loop, (None, unroll, lanes), tail="peel")
     s.unroll(vectors)
     s.vectorize(lane)
-    s.parallel(s.loops(block)[0])
+    return str(outer)
+
+
+WORDS: dict[str, Callable[[Any, bool, int, int], None]] = {"elementwise": elementwise, "window": window, "rows": rows}
 
 
 def schedules(rule: str) -> Iterator[Words]:

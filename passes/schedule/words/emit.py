@@ -17,14 +17,14 @@ from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts
 from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.passes.schedule.loops import attribute_constant, clone_body, for_loop, index
 from mirlo.passes.schedule.words.blocks import decompose
-from mirlo.passes.schedule.words.index import emit_index
+from mirlo.passes.schedule.words.index import LoopValue, emit_index
 from mirlo.passes.schedule.words.lanes import (
     LoopLanes,
     PlacedBuffers,
     Values,
     can_vectorize,
-    is_guard_certain,
     mask_of_guards,
+    open_guards,
 )
 from mirlo.passes.schedule.words.memory import allocate_buffers
 from mirlo.passes.schedule.words.regions import split_by
@@ -49,6 +49,8 @@ from mirlo.passes.schedule.words.tree import (
 )
 
 Bound = Dim | ir.Value
+MAX_UNROLL = 256
+"""Most iterations of a loop that are emitted one by one."""
 
 
 def emit(root: Root, schedule: ScheduleFacts, choices: ChoiceValues | None = None) -> func.FuncOp:
@@ -82,7 +84,7 @@ class PartEmitter:
 class _Emitter:
     def __init__(self, placed: PlacedBuffers) -> None:
         self.placed = placed
-        self.assumed: set[Guard] = set()
+        self.assumed: frozenset[Guard] = frozenset()
         """The guards that all iterations pass which are emitted now."""
         self.accumulators: Accumulators | None = None
         """The results that are in registers in the loops which are emitted now."""
@@ -92,7 +94,9 @@ class _Emitter:
         if isinstance(node, BlockLeaf):
             if self.accumulators is not None and node is self.accumulators.leaf:
                 return self.accumulators.add_point(self, values, carried)
-            self.guarded(self.guards_of(node), values, lambda: self.point(node, values))
+            guards = self.guards_of(node, values)
+            if guards is not None:
+                self.guarded(guards, values, lambda: self.point(node, values))
         elif isinstance(node, Loop):
             return self.loop(node, values, carried)
         return carried
@@ -112,11 +116,14 @@ class _Emitter:
             if isinstance(leaf, BlockLeaf):
                 if self.accumulators is not None and leaf is self.accumulators.leaf:
                     return self.accumulators.add_lanes(self, loop, values, carried)
-                if can_vectorize(leaf, loop, self.guards_of(leaf), self.placed):
-                    self.lanes(leaf, loop, values)
+                guards = self.guards_of(leaf, values)
+                if guards is None:
+                    return carried
+                if can_vectorize(leaf, loop, guards, self.placed):
+                    self.lanes(leaf, loop, values, guards)
                     return carried
 
-        def body(i: ir.Value, held: Carried) -> Carried:
+        def body(i: LoopValue, held: Carried) -> Carried:
             for child in loop.body:
                 held = self.node(child, {**values, loop.name: i}, held)
             return held
@@ -131,18 +138,16 @@ class _Emitter:
         loop: Loop,
         low: Bound,
         high: Bound,
-        body: Callable[[ir.Value, Carried], Carried],
+        body: Callable[[LoopValue, Carried], Carried],
         carried: Carried,
         is_rest: bool,
     ) -> Carried:
         """Emit some iterations of a loop."""
-        if isinstance(low, int) and isinstance(high, int):
-            if high - low <= 1:
-                return body(index(low), carried) if high > low else carried
-            if self.accumulators is not None and loop.kind == UNROLLED:
-                for i in range(low, high):
-                    carried = self.accumulators.unrolled(loop, i, body, carried)
-                return carried
+        most = MAX_UNROLL if loop.kind == UNROLLED else 1
+        if isinstance(low, int) and isinstance(high, int) and high - low <= most:
+            for i in range(low, high):
+                carried = body(i, carried)
+            return carried
         if carried:
             return for_loop(low, high, 1, lambda i, *held: body(i, list(held)), carried)
         kind = SERIAL if is_rest else loop.kind
@@ -158,12 +163,16 @@ class _Emitter:
 
     # Guards
 
-    def guards_of(self, leaf: BlockLeaf) -> list[Guard]:
-        """Return the guards of a block that some iterations may not pass."""
-        return [guard for guard in leaf.guards if guard not in self.assumed and not is_guard_certain(guard, leaf)]
+    def guards_of(self, leaf: BlockLeaf, values: Values, ignored: frozenset[str] = frozenset()) -> list[Guard] | None:
+        """Return the guards of a block that some iterations may not pass; None if no iteration passes all of them.
+
+        Guards that depend on loops that are `ignored` do not count.
+        """
+        found = open_guards(leaf, values, self.assumed, ignored)
+        return None if found is None else [guard for _, guard in found]
 
     @contextmanager
-    def assuming(self, guards: set[Guard]) -> Iterator[None]:
+    def assuming(self, guards: frozenset[Guard]) -> Iterator[None]:
         """Emit iterations that pass these guards."""
         before = self.assumed
         self.assumed = before | guards
@@ -172,15 +181,15 @@ class _Emitter:
         finally:
             self.assumed = before
 
-    def ranges(self, loop: Loop, values: Values) -> list[tuple[Bound, Bound, set[Guard]]]:
+    def ranges(self, loop: Loop, values: Values) -> list[tuple[Bound, Bound, frozenset[Guard]]]:
         """Return the ranges of a loop that are emitted, and the guards that all iterations of each pass."""
-        whole: list[tuple[Bound, Bound, set[Guard]]] = [(0, loop.extent, set())]
+        whole: list[tuple[Bound, Bound, frozenset[Guard]]] = [(0, loop.extent, frozenset())]
         if not loop.is_peeled or loop.kind not in (SERIAL, PARALLEL):
             return whole
         ends: dict[Guard, Bound] = {}
         for leaf in leaves_of(loop):
-            for guard in self.guards_of(leaf):
-                end = _complete_iterations(guard, leaf, loop, values)
+            for guard, known in open_guards(leaf, values, self.assumed) or ():
+                end = _complete_iterations(known, leaf, loop, values)
                 if end is not None:
                     ends[guard] = end
         if not ends:
@@ -188,12 +197,12 @@ class _Emitter:
         static = [end for end in ends.values() if isinstance(end, int)]
         if isinstance(loop.extent, int) and len(static) == len(ends):
             cut = max(0, min(loop.extent, *static))
-            return [(0, cut, set(ends)), (cut, loop.extent, set())]
+            return [(0, cut, frozenset(ends)), (cut, loop.extent, frozenset())]
         end = index(loop.extent)
         for other in ends.values():
             end = create("arith.minsi", end.type, end, _bound(other))
         end = create("arith.maxsi", end.type, end, index(0))
-        return [(0, end, set(ends)), (end, loop.extent, set())]
+        return [(0, end, frozenset(ends)), (end, loop.extent, frozenset())]
 
     def guarded(self, guards: Sequence[Guard], values: Values, body: Callable[[], None]) -> None:
         """Emit a body for iterations that pass the guards."""
@@ -216,9 +225,8 @@ class _Emitter:
 
     # Points
 
-    def lanes(self, leaf: BlockLeaf, loop: Loop, values: Values) -> None:
+    def lanes(self, leaf: BlockLeaf, loop: Loop, values: Values, guards: Sequence[Guard]) -> None:
         """Emit a vectorized loop around a block."""
-        guards = self.guards_of(leaf)
         inside = [guard for guard in guards if loop.name in guard[0].variables()]
 
         def vector() -> None:

@@ -17,7 +17,7 @@ from mirlo.passes.schedule.blocks import access as lane_access
 from mirlo.passes.schedule.blocks.combine import Reducer, reducer_of
 from mirlo.passes.schedule.loops import attribute_constant, index
 from mirlo.passes.schedule.vectors import lane_mask, may_trap, splat, vector_body
-from mirlo.passes.schedule.words.index import emit_index
+from mirlo.passes.schedule.words.index import LoopValue, emit_index, with_numbers
 from mirlo.passes.schedule.words.memory import Placed
 from mirlo.passes.schedule.words.tree import (
     BlockLeaf,
@@ -30,15 +30,39 @@ from mirlo.passes.schedule.words.tree import (
     views_of,
 )
 
-Values = dict[str, ir.Value]
+Values = dict[str, LoopValue]
 PlacedBuffers = dict[int, Placed]
 """Buffers in memory, by the identity of the schedule's buffer."""
 
 
-def is_guard_certain(guard: Guard, leaf: BlockLeaf) -> bool:
-    """Return whether all iterations of the loops around a block pass a guard."""
-    found, bound = guard
-    return D.is_certain(lambda: found.range(extents_of(around(leaf)))[1] < bound)
+def open_guards(
+    leaf: BlockLeaf, values: Values, assumed: frozenset[Guard] = frozenset(), ignored: frozenset[str] = frozenset()
+) -> list[tuple[Guard, Guard]] | None:
+    """Return the guards of a block that some iterations may not pass, as they are and with the loops that are numbers.
+
+    None if no iteration passes all of them. Those that are `assumed` are passed; those that depend on loops that are
+    `ignored` do not count.
+    """
+    extents = extents_of(around(leaf))
+    found = []
+    for guard in leaf.guards:
+        if guard in assumed or guard[0].variables() & ignored:
+            continue
+        index, bound = with_numbers(guard[0], values), guard[1]
+        if D.is_certain(partial(_is_below, index, bound, extents)):
+            continue
+        if D.is_certain(partial(_is_beyond, index, bound, extents)):
+            return None
+        found.append((guard, (index, bound)))
+    return found
+
+
+def _is_below(index: IndexExpr, bound: Dim, extents: dict[str, Dim]) -> bool:
+    return bool(index.range(extents)[1] < bound)
+
+
+def _is_beyond(index: IndexExpr, bound: Dim, extents: dict[str, Dim]) -> bool:
+    return bool(index.range(extents)[0] >= bound)
 
 
 def can_vectorize(leaf: BlockLeaf, loop: Loop, guards: Sequence[Guard], placed: PlacedBuffers) -> bool:
@@ -142,7 +166,7 @@ class LoopLanes:
         return emit_index(expression.replace({self.axis: number(0)}), self.values)
 
     def number(self, expression: IndexExpr) -> Dim | None:
-        found = expression.replace({self.axis: number(0)})
+        found = with_numbers(expression, {**self.values, self.axis: 0})
         return found.constant if found.is_constant else None
 
     # Memory
@@ -150,7 +174,7 @@ class LoopLanes:
     def where(self, access: BufferAccess, at: Sequence[IndexExpr]) -> IndexExpr:
         """Return the position in memory of the element at these indices of a buffer."""
         extents = extents_of(around(self.leaf))
-        found = self.placed[id(access.buffer)].flat_index(list(at))
+        found = with_numbers(self.placed[id(access.buffer)].flat_index(list(at)), self.values)
         try:
             simplified: IndexExpr = found.substitute(loop_index, extents)
         except (UndecidedDim, KeyError):
@@ -162,7 +186,8 @@ class LoopLanes:
         if access.outside is None:
             return
         extents = extents_of(around(self.leaf))
-        for each, size in zip(at, access.buffer.shape, strict=True):
+        for found, size in zip(at, access.buffer.shape, strict=True):
+            each = with_numbers(found, self.values)
             if not D.is_certain(partial(_is_inside, each, size, extents)):
                 yield each, size
 

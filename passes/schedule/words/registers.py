@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
@@ -18,7 +18,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.tir.scalars import create
 from mirlo.passes.schedule.blocks.combine import Reducer, reducer_of
-from mirlo.passes.schedule.loops import attribute_constant, clone_body, index
+from mirlo.passes.schedule.loops import attribute_constant, clone_body
 from mirlo.passes.schedule.vectors import may_trap, splat, vector_body
 from mirlo.passes.schedule.words.lanes import Contributions, LoopLanes, PlacedBuffers, Values, mask_of_guards
 from mirlo.passes.schedule.words.tree import (
@@ -48,8 +48,8 @@ class LoopEmitter(Protocol):
     def environment(self, leaf: BlockLeaf, at: Sequence[IndexExpr], values: Values) -> dict[ir.Value, ir.Value]:
         """Emit what the body of a block reads, without its former results."""
 
-    def guards_of(self, leaf: BlockLeaf) -> list[Guard]:
-        """Return the guards of a block that some iterations may not pass."""
+    def guards_of(self, leaf: BlockLeaf, values: Values, ignored: frozenset[str] = frozenset()) -> list[Guard] | None:
+        """Return the guards of a block that some iterations may not pass; None if no iteration passes all of them."""
 
     def guarded(self, guards: Sequence[Guard], values: Values, body: Callable[[], None]) -> None:
         """Emit a body for iterations that pass the guards."""
@@ -94,8 +94,6 @@ class Accumulators:
     loop: Loop
     leaf: BlockLeaf
     placed: PlacedBuffers
-    at: dict[str, int] = field(default_factory=dict)
-    """The iteration of the unrolled loops around what is emitted."""
 
     def __post_init__(self) -> None:
         chain = around(self.leaf)
@@ -159,21 +157,19 @@ class Accumulators:
     def _init(self) -> list[ir.Value]:
         return [attribute_constant(attribute) for attribute in self.view.init]
 
-    def unrolled(self, loop: Loop, i: int, body: Callable[[ir.Value, Carried], Carried], carried: Carried) -> Carried:
-        """Emit one iteration of an unrolled loop."""
-        self.at[loop.name] = i
-        return body(index(i), carried)
-
-    def _slot(self) -> slice:
-        """Return where the accumulators of this iteration are."""
-        key = tuple(self.at.get(loop.name, 0) for loop in self.unrolled_loops)
+    def _slot(self, values: Values) -> slice:
+        """Return where the accumulators of this iteration of the unrolled loops are."""
+        here = [values[loop.name] for loop in self.unrolled_loops]
+        key = tuple(i for i in here if isinstance(i, int))
         width = len(self.leaf.writes)
         at = self.keys.index(key) * width
         return slice(at, at + width)
 
     def add_point(self, emitter: LoopEmitter, values: Values, carried: Carried) -> Carried:
         """Emit one iteration of the reduction, and add to its accumulators."""
-        slot = self._slot()
+        slot, guards = self._slot(values), emitter.guards_of(self.leaf, values)
+        if guards is None:
+            return carried
 
         def add(held: Carried) -> Carried:
             env = emitter.environment(self.leaf, self.leaf.at, values)
@@ -182,14 +178,13 @@ class Accumulators:
             env.update(zip(self.view.accumulators, held, strict=True))
             return clone_body(self.view, env)
 
-        return _replaced(
-            carried, slot, self._guarded(emitter, emitter.guards_of(self.leaf), values, carried[slot], add)
-        )
+        return _replaced(carried, slot, self._guarded(emitter, guards, values, carried[slot], add))
 
     def add_lanes(self, emitter: LoopEmitter, loop: Loop, values: Values, carried: Carried) -> Carried:
         """Emit one iteration in each lane, and add to the accumulators."""
-        slot = self._slot()
-        guards = emitter.guards_of(self.leaf)
+        slot, guards = self._slot(values), emitter.guards_of(self.leaf, values)
+        if guards is None:
+            return carried
         inside = [guard for guard in guards if loop.name in guard[0].variables()]
 
         def add(held: Carried) -> Carried:
@@ -228,12 +223,14 @@ class Accumulators:
     def _store(self, emitter: LoopEmitter, values: Values, totals: Carried) -> None:
         """Combine the parts of each result, and store it."""
         reduced = self.leaf.reduce_loops()
-        zero = {loop.name: index(0) for loop in around(self.leaf) if loop.name in reduced and loop.name not in values}
-        guards = [guard for guard in emitter.guards_of(self.leaf) if not guard[0].variables() & reduced]
+        zero = {loop.name: 0 for loop in around(self.leaf) if loop.name in reduced and loop.name not in values}
         for key in itertools.product(*(range(D.static_dim(loop.extent)) for loop in self.spatial)):
             at = dict(zip((loop.name for loop in self.spatial), key, strict=True))
             made = self._result(at, totals)
-            inside = {**values, **zero, **{name: index(i) for name, i in at.items()}}
+            inside = {**values, **zero, **at}
+            guards = emitter.guards_of(self.leaf, inside, frozenset(reduced))
+            if guards is None:
+                continue
             if self.vector is None or self.is_summed:
                 emitter.guarded(guards, inside, partial(self._store_point, emitter, made, inside))
                 continue
