@@ -11,17 +11,14 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from mirlo.dialects.bindings import ir, llvm
+from mirlo.dialects.bindings import ir
 from mirlo.passes.registry import PassError
+from mirlo.targets.host.llvm_ir import llvmlite, to_llvm_ir
 from mirlo.targets.llvm.cpus import X86
 from mirlo.targets.llvm.processor import Processor
 from mirlo.targets.llvm.scalar_bits import hide_scalar_bits
-from mirlo.targets.llvm_guard import require_translated
-from mirlo.targets.llvm_text import readable_by_older
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from llvmlite.binding import ModuleRef, TargetMachine
 
 OBJECT, ASSEMBLY, LLVM_IR, DIALECT = FORMS = ("obj", "asm", "llvm-ir", "llvm-dialect")
@@ -47,12 +44,6 @@ def generate(module: ir.Module, settings: CodeSettings) -> bytes:
         return emit(optimized(to_llvm_ir(module), settings), settings)
     except RuntimeError as error:
         raise PassError(f"LLVM made no code: {error}") from error
-
-
-def to_llvm_ir(module: ir.Module) -> str:
-    """Translate a module of the LLVM dialect to LLVM IR that llvmlite's LLVM reads."""
-    require_translated(module.operation)
-    return readable_by_older(llvm.translate_module_to_llvmir(module.operation))
 
 
 def optimized(text: str, settings: CodeSettings) -> ModuleRef:
@@ -91,13 +82,3 @@ def target_machine(processor: Processor, opt_level: int) -> TargetMachine:
     return target.create_target_machine(
         cpu=processor.base, features=processor.llvm_features, opt=opt_level, reloc="pic", codemodel="default"
     )
-
-
-@cache
-def llvmlite() -> ModuleType:
-    """Return llvmlite's bindings with all of its back ends."""
-    import llvmlite.binding as binding
-
-    binding.initialize_all_targets()
-    binding.initialize_all_asmprinters()
-    return binding

@@ -12,7 +12,8 @@ from mirlo.dialects.core.symbols import symbol_name
 from mirlo.passes.made_by import RULE
 from mirlo.passes.memory.names import SIZES_SUFFIX
 from mirlo.passes.registry import PassError
-from mirlo.targets.llvm import packed, runtime_calls
+from mirlo.targets.host import runtime_calls
+from mirlo.targets.llvm import packed
 from mirlo.targets.llvm.forks import argument_types, define_forks, find_forks
 from mirlo.targets.llvm.intrinsics.arm import missing_arm_instruction
 from mirlo.targets.llvm.intrinsics.x86 import missing_instruction

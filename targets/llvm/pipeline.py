@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir, passmanager
 from mirlo.passes.options import quote
+from mirlo.targets.host.llvm_ir import lower_pipeline
 from mirlo.targets.llvm.emulated_floats import emulate_floats, move_as_integers, round_once, used_floats
 from mirlo.targets.llvm.fma import expand_fma
 from mirlo.targets.llvm.loop_annotations import annotate_branches
@@ -20,22 +21,6 @@ if TYPE_CHECKING:
     from mirlo.passes.targets import CompileOptions
 
 GRAPH = ("canonicalize", "cse")
-
-TO_LLVM = (
-    "arith-expand",
-    "convert-vector-to-scf{full-unroll=true target-rank=1}",
-    "convert-scf-to-cf",
-    "expand-strided-metadata",
-    "lower-affine",
-    "cse",
-    "convert-vector-to-llvm{enable-x86=true reassociate-fp-reductions=true}",
-    "convert-func-to-llvm{use-bare-ptr-memref-call-conv=1}",
-    # All other dialects at once: one by one, casts between them would outnumber the operations.
-    "convert-to-llvm",
-    "reconcile-unrealized-casts",
-    "cse",
-)
-"""Upstream passes from loops and vectors to the LLVM dialect."""
 
 
 def compile_pipeline(options: CompileOptions | None = None) -> str:
@@ -70,14 +55,6 @@ def _step(name: str, *options: str) -> str:
     """Return the text of a pass with those of its options that are not empty."""
     given = " ".join(filter(None, options))
     return f"{name}{{{given}}}" if given else name
-
-
-def lower_pipeline() -> str:
-    """Return the pipeline from buffers to the LLVM dialect for hosts with instructions for all types.
-
-    `lower_to_llvm` serves all hosts.
-    """
-    return f"builtin.module({','.join(TO_LLVM)})"
 
 
 def lower_to_llvm(module: ir.Module, processor: Processor, verify: bool = True) -> None:

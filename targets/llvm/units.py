@@ -37,7 +37,9 @@ _CODE = (
     "fma.py",
     "forks.py",
     "packed.py",
-    "runtime_calls.py",
+    "../host/failures.py",
+    "../host/llvm_ir.py",
+    "../host/runtime_calls.py",
     "rounding.py",
     "scalar_bits.py",
 )

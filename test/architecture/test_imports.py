@@ -100,8 +100,13 @@ def test_passes_name_no_target() -> None:
     assert not naming
 
 
-# Targets for GPUs, and whose folders they may not look into.
-APART = {"gpu": ("nvvm", "spirv"), "nvvm": ("llvm", "spirv"), "spirv": ("llvm", "nvvm")}
+# Targets for GPUs and what they share with target `llvm`, and whose folders they may not look into.
+APART = {
+    "gpu": ("llvm", "nvvm", "spirv"),
+    "host": ("gpu", "llvm", "nvvm", "spirv"),
+    "nvvm": ("llvm", "spirv"),
+    "spirv": ("llvm", "nvvm"),
+}
 
 
 def test_files_that_targets_share_import_no_target() -> None:

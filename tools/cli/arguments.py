@@ -10,7 +10,7 @@ from typing import Any
 from mirlo.runtime.nearest import nearest
 from mirlo.tools.cli.generate_arguments import add_generate
 from mirlo.tools.cli.measuring import add_bench, add_cache, add_cache_flags
-from mirlo.tools.cli.rule_arguments import add_rules
+from mirlo.tools.cli.rule_arguments import MEASURE, add_rules
 from mirlo.tools.cli.search_arguments import add_searches
 from mirlo.tools.cli.values import (
     Shapes,
@@ -57,8 +57,8 @@ class Arguments(argparse.Namespace):
     into: str
     subject: str
     node: str | None
-    strategy: list[str]
-    schedule: list[str]
+    strategy: list[tuple[str, str]]
+    schedule: list[tuple[str, str]]
     save_words: str | None
     json: bool
     operator: list[str]
@@ -111,14 +111,12 @@ class Arguments(argparse.Namespace):
     @property
     def strategies(self) -> dict[str, str] | str | None:
         """Return the strategies by operator, or `measure`."""
-        if "measure" in self.strategy:
-            return "measure"
-        return dict(name.split("=", 1) for name in self.strategy) or None
+        return MEASURE[0] if MEASURE in self.strategy else dict(self.strategy) or None
 
     @property
     def schedules(self) -> dict[str, str] | None:
         """Return the files with schedules, by the name of the kernel."""
-        return dict(given.split("=", 1) for given in self.schedule) or None
+        return dict(self.schedule) or None
 
     @property
     def cache(self) -> bool | str:

@@ -27,15 +27,22 @@ def add_rules(parser: _ArgumentGroup | ArgumentParser) -> None:
     )
 
 
-def _schedule(text: str) -> str:
-    kernel, equals, file = text.partition("=")
-    if not (kernel and equals and file):
-        raise argparse.ArgumentTypeError(f"expected KERNEL=FILE, found '{text}'")
-    return text
+MEASURE = ("measure", "")
+"""The strategy that measures all of an operator."""
 
 
-def _strategy(text: str) -> str:
-    operator, equals, name = text.partition("=")
-    if text != "measure" and not (operator and equals and name):
-        raise argparse.ArgumentTypeError(f"expected OP=NAME or 'measure', found '{text}'")
-    return text
+def _schedule(text: str) -> tuple[str, str]:
+    """Return the kernel and the file."""
+    return _pair(text, "KERNEL=FILE")
+
+
+def _strategy(text: str) -> tuple[str, str]:
+    """Return the operator and the rule's name, or `MEASURE`."""
+    return MEASURE if text == MEASURE[0] else _pair(text, "OP=NAME or 'measure'")
+
+
+def _pair(text: str, expected: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals and value):
+        raise argparse.ArgumentTypeError(f"expected {expected}, found '{text}'")
+    return name, value

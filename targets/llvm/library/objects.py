@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 from mirlo.runtime import archive
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.threads import pool_text
+from mirlo.targets.host.llvm_ir import llvmlite
 from mirlo.targets.llvm.cpus import CPUS, RISCV, arch_of, system_of
 from mirlo.targets.llvm.library import coff, elf, macho
 from mirlo.targets.llvm.library.description import HEADER_BYTES, MAGIC, Description, LibraryError, padded
 from mirlo.targets.llvm.library.descriptor import descriptor
-from mirlo.targets.llvm.machine_code import OBJECT, CodeSettings, emit, llvmlite, optimized
+from mirlo.targets.llvm.machine_code import OBJECT, CodeSettings, emit, optimized
 from mirlo.targets.llvm.processor import Processor
 
 if TYPE_CHECKING:

@@ -19,10 +19,9 @@ from mirlo.passes.rules import Decline, deciding, decline, schedule
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup, opaque_of_group, placed
 from mirlo.passes.schedule.blocks.space import BlockInstance, Space, merge_all
-from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts
 from mirlo.passes.schedule.choices import ChoiceValues, uniform
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.group import function_group
+from mirlo.targets.llvm.schedule.group import schedule_group
 from mirlo.targets.llvm.schedule.interleaved import InterleavedSweep, is_interleaved
 from mirlo.targets.llvm.schedule.movement import TransposedAccess, TransposedSweep, find_transposed
 from mirlo.targets.llvm.schedule.runs import Runs, RunsSweep, find_runs
@@ -201,12 +200,4 @@ def _storable(space: Space, group: BlockGroup[Machine]) -> Decline | None:
 @schedule("any", target="llvm", priority=50, choices=ELEMENTWISE_CHOICES)
 def elementwise(kernel: Kernel, context: ScheduleContext) -> Decline | ir.OpView:
     """Schedule elementwise computations, copies and gathers in vectors along the output's unit stride."""
-    group = function_group(kernel, context)
-    if isinstance(group, Decline):
-        return group
-    plan = plan_elementwise(group)
-    if isinstance(plan, Decline):
-        return plan
-    buffers = BufferFunction(kernel.view)
-    facts: ScheduleFacts = {"rule": "elementwise", **plan.describe()}
-    return buffers.build(lambda: plan.emit(TensorBuffers(buffers)), facts, plan.choices())
+    return schedule_group(kernel, context, "elementwise", plan_elementwise)

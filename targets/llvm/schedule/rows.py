@@ -10,11 +10,10 @@ from mirlo.passes.rules import Decline, schedule
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.blocks.rows import RowGroup, Walk, find_rows
-from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.passes.schedule.loops import for_loop
 from mirlo.targets.llvm.machine import Machine
-from mirlo.targets.llvm.schedule.group import function_group
+from mirlo.targets.llvm.schedule.group import schedule_group
 from mirlo.targets.llvm.schedule.sweep import Sweep, choose_vectors, describe_vectors
 from mirlo.targets.llvm.tuned_machine import LOOP_CHOICES
 
@@ -93,12 +92,4 @@ def plan_rows(group: BlockGroup[Machine]) -> VectorRowsPlan | Decline:
 @schedule("any", target="llvm", priority=40, choices=LOOP_CHOICES)
 def rows(kernel: Kernel, context: ScheduleContext) -> ir.OpView | Decline:
     """Schedule softmax, normalizations and reductions along the innermost axis row by row, in vectors."""
-    group = function_group(kernel, context)
-    if isinstance(group, Decline):
-        return group
-    plan = plan_rows(group)
-    if isinstance(plan, Decline):
-        return plan
-    buffers = BufferFunction(kernel.view)
-    facts = {"rule": "rows", **plan.describe()}
-    return buffers.build(lambda: plan.emit(TensorBuffers(buffers)), facts, plan.choices())
+    return schedule_group(kernel, context, "rows", plan_rows)

@@ -19,13 +19,12 @@ from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, Tens
 from mirlo.passes.schedule.blocks.group import BlockGroup, opaque_of_group, placed
 from mirlo.passes.schedule.blocks.lanes import widest_bytes
 from mirlo.passes.schedule.blocks.space import Space, merge_all
-from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts
 from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.passes.schedule.loops import attribute_constant, for_loop
 from mirlo.passes.schedule.vectors import splat
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.chunks import can_mask, chunks, work
-from mirlo.targets.llvm.schedule.group import function_group
+from mirlo.targets.llvm.schedule.group import schedule_group
 from mirlo.targets.llvm.schedule.subspaces import along, split_at_conditions
 from mirlo.targets.llvm.schedule.sweep import LoopVectors, describe_vectors
 from mirlo.targets.llvm.tuned_machine import LOOP_CHOICES
@@ -297,12 +296,4 @@ def _is_profitable(piece: WindowLoops, group: BlockGroup[Machine]) -> Decline | 
 @schedule("any", target="llvm", priority=30, choices=LOOP_CHOICES)
 def window(kernel: Kernel, context: ScheduleContext) -> ir.OpView | Decline:
     """Schedule pooling and reductions over dims that are not innermost: one output element per lane."""
-    group = function_group(kernel, context)
-    if isinstance(group, Decline):
-        return group
-    plan = plan_window(group)
-    if isinstance(plan, Decline):
-        return plan
-    buffers = BufferFunction(kernel.view)
-    facts: ScheduleFacts = {"rule": "window", **plan.describe()}
-    return buffers.build(lambda: plan.emit(TensorBuffers(buffers)), facts, plan.choices())
+    return schedule_group(kernel, context, "window", plan_window)

@@ -10,7 +10,8 @@ from mirlo.dialects.bindings import ir, new_context
 from mirlo.dialects.context import make_context
 from mirlo.passes.registry import PassError
 from mirlo.passes.schedule.loops import keep_rolled
-from mirlo.targets.llvm.machine_code import FORMS, CodeSettings, generate, to_llvm_ir
+from mirlo.targets.host.llvm_ir import to_llvm_ir
+from mirlo.targets.llvm.machine_code import FORMS, CodeSettings, generate
 from mirlo.targets.llvm.pipeline import lower_to_llvm
 from mirlo.targets.llvm.processor import Processor, host_processor
 from mirlo.targets.llvm.quotients import shift_quotients

@@ -8,14 +8,13 @@ from mirlo.dialects.bindings import ir
 from mirlo.passes.rules import Decline, schedule
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup
-from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.kernel import ContractionEmitter, summary
 from mirlo.targets.llvm.schedule.contraction.plan import RegisterTilePlan, plan_of
 from mirlo.targets.llvm.schedule.contraction.resolved import chosen_values
-from mirlo.targets.llvm.schedule.group import function_group
+from mirlo.targets.llvm.schedule.group import schedule_group
 from mirlo.targets.llvm.tuned_machine import CONTRACTION_CHOICES
 
 
@@ -46,12 +45,4 @@ def plan_contraction(group: BlockGroup[Machine]) -> VectorContractionPlan | Decl
 @schedule("any", target="llvm", priority=100, choices=CONTRACTION_CHOICES)
 def contraction(kernel: Kernel, context: ScheduleContext) -> ir.OpView | Decline:
     """Schedule a contraction and its epilogue in register tiles."""
-    group = function_group(kernel, context)
-    if isinstance(group, Decline):
-        return group
-    plan = plan_contraction(group)
-    if isinstance(plan, Decline):
-        return plan
-    buffers = BufferFunction(kernel.view)
-    facts = {"rule": "contraction", **plan.describe()}
-    return buffers.build(lambda: plan.emit(TensorBuffers(buffers)), facts, plan.choices())
+    return schedule_group(kernel, context, "contraction", plan_contraction)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.passes.memory.names import ALLOCATE, CHECK, GROW, POLL, SLOT, TICK
-from mirlo.targets.llvm.packed import return_on_failure
+from mirlo.targets.host.failures import return_on_failure
 
 CANNOT_FAIL = {SLOT, TICK}
 """The functions whose calls are not followed by a check."""

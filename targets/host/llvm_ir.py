@@ -1,0 +1,54 @@
+"""From buffers and loops to the LLVM dialect, and to LLVM IR."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING
+
+from mirlo.dialects.bindings import ir, llvm
+from mirlo.targets.llvm_guard import require_translated
+from mirlo.targets.llvm_text import readable_by_older
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+TO_LLVM = (
+    "arith-expand",
+    "convert-vector-to-scf{full-unroll=true target-rank=1}",
+    "convert-scf-to-cf",
+    "expand-strided-metadata",
+    "lower-affine",
+    "cse",
+    "convert-vector-to-llvm{enable-x86=true reassociate-fp-reductions=true}",
+    "convert-func-to-llvm{use-bare-ptr-memref-call-conv=1}",
+    # All other dialects at once: one by one, casts between them would outnumber the operations.
+    "convert-to-llvm",
+    "reconcile-unrealized-casts",
+    "cse",
+)
+"""Upstream passes from loops and vectors to the LLVM dialect."""
+
+
+def lower_pipeline() -> str:
+    """Return the pipeline from buffers to the LLVM dialect for hosts with instructions for all types.
+
+    `lower_to_llvm` of target `llvm` serves all hosts.
+    """
+    return f"builtin.module({','.join(TO_LLVM)})"
+
+
+def to_llvm_ir(module: ir.Module) -> str:
+    """Translate a module of the LLVM dialect to LLVM IR that llvmlite's LLVM reads."""
+    require_translated(module.operation)
+    return readable_by_older(llvm.translate_module_to_llvmir(module.operation))
+
+
+@cache
+def llvmlite() -> ModuleType:
+    """Return llvmlite's bindings with all of its back ends."""
+    import llvmlite.binding as binding
+
+    binding.initialize_all_targets()
+    binding.initialize_all_asmprinters()
+    made: ModuleType = binding
+    return made
