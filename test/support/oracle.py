@@ -23,7 +23,7 @@ def is_old() -> bool:
 def lacks(error: BaseException) -> bool:
     """Return whether an error says that an old ONNX Runtime does not know a model's operator or its inputs."""
     kind = type(error)
-    names = ("NotImplemented", "InvalidGraph", "Fail")
+    names = ("NotImplemented", "InvalidGraph", "Fail", "RuntimeException")
     return kind.__module__.startswith("onnxruntime.") and kind.__name__ in names and is_old()
 
 
