@@ -52,7 +52,8 @@ class Attributes:
         return list(self.by_name)
 
     def int(self, name: Name, default: D = _MISSING) -> builtins.int | D:
-        return self._get(name, G.INT, default)
+        found: builtins.int | D = self._get(name, G.INT, default)
+        return found
 
     def bool(self, name: Name, default: builtins.int = _MISSING) -> builtins.bool:
         value = self._get(name, G.INT, default)
@@ -82,13 +83,16 @@ class Attributes:
         return value if value is default else [item.decode("utf-8", "replace") for item in value]
 
     def tensor(self, name: Name, default: D = _MISSING) -> TensorDef | D:
-        return self._get(name, G.TENSOR, default)
+        found: TensorDef | D = self._get(name, G.TENSOR, default)
+        return found
 
     def graph(self, name: Name, default: D = _MISSING) -> GraphDef | D:
-        return self._get(name, G.GRAPH, default)
+        found: GraphDef | D = self._get(name, G.GRAPH, default)
+        return found
 
     def type(self, name: Name, default: D = _MISSING) -> TypeDef | D:
-        return self._get(name, G.TYPE, default)
+        found: TypeDef | D = self._get(name, G.TYPE, default)
+        return found
 
     def choice(self, name: Name, default: Name | None, choices: tuple[Name, ...]) -> Name:
         """Return a string that must be one of these choices."""

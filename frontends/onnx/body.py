@@ -345,7 +345,8 @@ class Body:
         if value.packed is not None:
             kind = TensorType(value.packed.shape, DTYPES["u8"])
             held = relax_op("constant").make(param=self._parameter(value, value.packed), result_types=[kind])
-            return relax_op("unpack").make(held, dtype=value.type.dtype)
+            unpacked: ir.Value = relax_op("unpack").make(held, dtype=value.type.dtype)
+            return unpacked
         assert value.known is not None
         if value.compute is not None:
             made = value.compute()
@@ -354,7 +355,8 @@ class Body:
             attributes: dict[str, ir.Attribute | str] = {"value": dense_attribute(value.known, value.type)}
         else:
             attributes = {"param": self._parameter(value, value.known)}
-        return relax_op("constant").make(**attributes, result_types=[value.type])
+        found: ir.Value = relax_op("constant").make(**attributes, result_types=[value.type])
+        return found
 
     def _parameter(self, value: TensorValue, array: np.ndarray) -> str:
         """Add the elements of a value to the parameter store; keep the model's name if it is free."""

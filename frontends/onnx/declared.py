@@ -5,9 +5,8 @@ The declared shape is compiled; a check at run time ensures that the values matc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
@@ -33,16 +32,22 @@ def count_of(node: Node, index: int) -> int:
 CONTRADICTS = "which contradicts the shape that the model declares"
 
 
-def required(node: Node, holds: ir.Value, what: str, *values: ir.Value, why: str = CONTRADICTS) -> Any:
-    """Return the values if all elements of a bool tensor hold; otherwise the call ends with an error."""
+def required(node: Node, holds: ir.Value, what: str, value: ir.Value, why: str = CONTRADICTS) -> ir.Value:
+    """Return the value if all elements of a bool tensor hold; otherwise the call ends with an error."""
+    return required_all(node, holds, what, [value], why)[0]
+
+
+def required_all(
+    node: Node, holds: ir.Value, what: str, values: Iterable[ir.Value], why: str = CONTRADICTS
+) -> list[ir.Value]:
+    """Return the values if all elements of a bool tensor hold, as `required`."""
     text = f"node '{node.outputs[0]}' ({node.operator}): {what}, {why}"
     message = node.constant(np.frombuffer(text.encode(), np.uint8))
     checked = CallDpsPacked.build(
         [holds, message], result_types=[type_of(holds).to_mlir()], function="mirlo.require"
     ).operation.results[0]
     flag = node.emit("reduce_all", checked) if type_of(checked).rank else checked
-    kept = [node.emit("where", flag, value, node.constant(0, type_of(value))) for value in values]
-    return kept[0] if len(kept) == 1 else tuple(kept)
+    return [node.emit("where", flag, value, node.constant(0, type_of(value))) for value in values]
 
 
 def equals(node: Node, index: int, wanted: Sequence[float] | float) -> ir.Value:

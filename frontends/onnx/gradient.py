@@ -78,7 +78,8 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
 
 
 def emit(name: str, *operands: ir.Value, **attributes: object) -> ir.Value:
-    return relax_op(name).make(*operands, **attributes)
+    found: ir.Value = relax_op(name).make(*operands, **attributes)
+    return found
 
 
 def filled(kind: TensorType, number: float) -> ir.Value:
@@ -88,7 +89,8 @@ def filled(kind: TensorType, number: float) -> ir.Value:
 def constant_like(value: ir.Value, number: float) -> ir.Value:
     kind = TensorType((), type_of(value).dtype)
     array = np.array(number).astype(kind.dtype.to_numpy())
-    return relax_op("constant").make(value=dense_attribute(array, kind), result_types=[kind])
+    found: ir.Value = relax_op("constant").make(value=dense_attribute(array, kind), result_types=[kind])
+    return found
 
 
 def summed_to(gradient: ir.Value, value: ir.Value) -> ir.Value:

@@ -132,7 +132,8 @@ def _as_declared(found: TensorType, declared: ValueDef | None) -> TensorType:
 
 
 def _rows(room: Dim, row: TensorType) -> ir.Value:
-    return relax_op("full").make(shape=(room, *row.shape), value=0, dtype=row.dtype)
+    found: ir.Value = relax_op("full").make(shape=(room, *row.shape), value=0, dtype=row.dtype)
+    return found
 
 
 def _imported(
@@ -185,7 +186,8 @@ def _import_iteration(
 def from_the_end(length: Dim, number: ir.Value) -> ir.Value:
     """Return length - 1 - number, of rank 0."""
     last = relax_op("reshape").make(relax_op("dims_tensor").make(dims=[length - 1]), shape=())
-    return relax_op("subtract").make(last, number)
+    found: ir.Value = relax_op("subtract").make(last, number)
+    return found
 
 
 def _carried(

@@ -94,7 +94,7 @@ def load_shared(proto: onnx.ModelProto, arrays: Mapping[str, np.ndarray]) -> Loa
 
 def _parse(buffer: memoryview, what: str, path: Path | None) -> LoadedModel:
     import onnx
-    from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+    from google.protobuf.message import DecodeError
 
     if not len(buffer):
         raise OnnxImportError(f"{what}: the file is empty" if path else f"{what}: no bytes")

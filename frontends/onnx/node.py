@@ -265,15 +265,21 @@ class Node:
             return self.attr.ints(name)
         return self.ints(index) if self.has(index) else None
 
-    def emit(self, operator: str | OperatorClass, *operands: Any, **attributes: Any) -> Any:
-        """Make an operation, of relax by name or of a class; return its value or a tuple of values.
+    def emit(self, operator: str | OperatorClass, *operands: Any, **attributes: Any) -> ir.Value:
+        """Make an operation of one result, of relax by name or of a class; return its value.
 
         Operands that may broadcast at run time are expanded.
         """
+        made = self.emit_all(operator, *operands, **attributes)
+        # Converters of extensions may unpack several results; `emit_all` has the type for that.
+        return made[0] if len(made) == 1 else made  # type: ignore[return-value]
+
+    def emit_all(self, operator: str | OperatorClass, *operands: Any, **attributes: Any) -> tuple[ir.Value, ...]:
+        """Make an operation like `emit`; return the values of its results, one or several."""
+        cls = relax_op(operator) if isinstance(operator, str) else operator
         while True:
             try:
-                cls = relax_op(operator) if isinstance(operator, str) else operator
-                return cls.make(*operands, **attributes)
+                return tuple(cls.build(*operands, **attributes).operation.results)
             except BroadcastDiffers as error:
                 expanded = expanded_operands(self, operands, error)
                 if expanded is None:

@@ -148,6 +148,10 @@ Converted = Output | Sequence[Output] | NotImplementedType
 """What a converter returns: the outputs of the node, or NotImplemented."""
 
 
+DECLINED: Converted = NotImplemented
+"""What a converter returns that leaves the node to the next one, or to the function body of its operator."""
+
+
 def constant(name: str, array: np.ndarray) -> TensorValue:
     """Return a value with these elements."""
     return TensorValue(name, TensorType(array.shape, dtype_of_array(array)), known=array)

@@ -10,7 +10,7 @@ from mirlo.frontends.onnx.equations import multiple_of
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.values import Converted
+from mirlo.frontends.onnx.values import DECLINED, Converted
 
 PAST_KEY, PAST_VALUE, NONPAD_LENGTHS = 4, 5, 6
 SCORES = 3
@@ -22,7 +22,7 @@ def attention(node: Node) -> Converted:
     """Convert to relax.attention; leave what it cannot express to ONNX's function body."""
     causal = node.attr.bool("is_causal", 0)
     if node.has_output(SCORES) or node.has(NONPAD_LENGTHS) or node.attr.float("softcap", 0.0) != 0:
-        return NotImplemented
+        return DECLINED
     node.attr.ignore("qk_matmul_output_mode")  # selects which scores to return, and none are
     node.attr.ignore("softmax_precision")  # accumulators are f32 or better
     query = _heads(node, node[0], "q_num_heads")
@@ -35,7 +35,7 @@ def attention(node: Node) -> Converted:
     if mask is not None and not type_of(mask).rank:
         raise NodeError(f"input 'attn_mask' must have 2 to 4 dims, got {type_of(mask)}")
     if mask is not None and type_of(mask).shape[-1] != type_of(key).shape[2] and type_of(mask).shape[-1] != 1:
-        return NotImplemented
+        return DECLINED
     bound = bound_of(causal, node.has(PAST_KEY), query)
     result = node.emit("attention", query, key, value, mask, scale=node.attr.float("scale", None), **bound)
     if node.type(0).rank == 3:

@@ -7,7 +7,7 @@ from mirlo.dialects.relax.infer import require_equal_dims, require_rank
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import positions
-from mirlo.frontends.onnx.values import Converted
+from mirlo.frontends.onnx.values import DECLINED, Converted
 
 
 @converter("CausalConvWithState")
@@ -18,7 +18,7 @@ def causal_conv(node: Node) -> Converted:
     require_rank(weight, 3, "input 'weight'")
     batch, channels, length = x.shape
     if isinstance(channels, int) or isinstance(weight.shape[0], int):
-        return NotImplemented  # a grouped convolution
+        return DECLINED  # a grouped convolution
     window = weight.shape[2]
     require_equal_dims(channels, weight.shape[0], f"the channels of {x} and {weight}")
     require_equal_dims(weight.shape[1], 1, f"dim 1 of input 'weight' {weight} and the channels of a group")

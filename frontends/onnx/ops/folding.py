@@ -21,10 +21,12 @@ from mirlo.frontends.onnx.registry import FOLDERS, folder
 
 def _truncated(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     if left.dtype.kind not in "iu":
-        return left / right
+        exact: np.ndarray = left / right
+        return exact
     if not right.all():
         raise Undecided
-    return (np.sign(left) * np.sign(right) * (np.abs(left) // np.abs(right))).astype(left.dtype)
+    found: np.ndarray = (np.sign(left) * np.sign(right) * (np.abs(left) // np.abs(right))).astype(left.dtype)
+    return found
 
 
 # operator: on numbers, on dims (None: only on numbers)
@@ -169,7 +171,8 @@ def expand(node: Node) -> np.ndarray:
     data = known_elements(node, 0)
     shape = np.broadcast_shapes(data.shape, tuple(node.ints(1)))
     _limit(shape)
-    return np.broadcast_to(data, shape).copy()
+    found: np.ndarray = np.broadcast_to(data, shape).copy()
+    return found
 
 
 @folder("Tile")
@@ -232,7 +235,10 @@ def arange(node: Node) -> np.ndarray:
     count = max(0, int(np.ceil((stop - start) / step)))
     _limit([count])
     dtype = node.type(0).dtype.to_numpy()
-    return (np.asarray(start, dtype) + np.arange(count, dtype=dtype) * np.asarray(step, dtype)).astype(dtype)
+    found: np.ndarray = (np.asarray(start, dtype) + np.arange(count, dtype=dtype) * np.asarray(step, dtype)).astype(
+        dtype
+    )
+    return found
 
 
 @folder("ReduceProd", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceMean")

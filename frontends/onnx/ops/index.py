@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mirlo.dialects.bindings import ir
-from mirlo.frontends.onnx.declared import declared_shape, equals, required
+from mirlo.frontends.onnx.declared import declared_shape, equals, required, required_all
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter, removed
@@ -93,7 +93,7 @@ def top_k(node: Node) -> Converted:
     if shape is None:
         return _top_k(node, node.scalar(1))
     count = shape[node.attr.int("axis", -1)]
-    return required(node, equals(node, 1, count), "input 'K' is another", *_top_k(node, count))
+    return required_all(node, equals(node, 1, count), "input 'K' is another", _top_k(node, count))
 
 
 @converter("TopK")
@@ -101,8 +101,8 @@ def top_k_attribute(node: Node) -> Converted:
     return _top_k(node, node.attr.int("k"))
 
 
-def _top_k(node: Node, count: float) -> tuple[ir.Value, ir.Value]:
-    return node.emit(
+def _top_k(node: Node, count: float) -> tuple[ir.Value, ...]:
+    return node.emit_all(
         "topk",
         node[0],
         k=int(count),
@@ -112,7 +112,7 @@ def _top_k(node: Node, count: float) -> tuple[ir.Value, ir.Value]:
     )
 
 
-def _top_k_of_run_time(node: Node) -> tuple[ir.Value, ir.Value]:
+def _top_k_of_run_time(node: Node) -> tuple[ir.Value, ...]:
     """Convert TopK with a run-time k: sort everything and take the first elements."""
     x, largest = node.type(0), node.attr.bool("largest", 1)
     axis = node.attr.int("axis", -1) % x.rank

@@ -138,7 +138,7 @@ def _thirds(node: Node) -> list[ir.Value]:
     width = quotient(node.type(0).shape[-1], 3)
     if width is None:
         raise NodeError(f"input #0 must hold queries, keys and values, got {node.type(0)}")
-    return list(node.emit("split", node[0], axis=2, sizes=(width,) * 3))
+    return list(node.emit_all("split", node[0], axis=2, sizes=(width,) * 3))
 
 
 def _heads(node: Node, parts: list[ir.Value], bias: int) -> list[ir.Value]:
@@ -146,7 +146,7 @@ def _heads(node: Node, parts: list[ir.Value], bias: int) -> list[ir.Value]:
     heads = node.attr.int("num_heads")
     if node.has(bias):
         sizes = tuple(type_of(part).shape[-1] for part in parts)
-        biases = node.emit("split", node[bias], axis=0, sizes=sizes)
+        biases = node.emit_all("split", node[bias], axis=0, sizes=sizes)
         parts = [node.emit("add", part, each) for part, each in zip(parts, biases, strict=True)]
     return [part if type_of(part).rank == 4 else split_heads(node, part, heads, "num_heads") for part in parts]
 
@@ -170,7 +170,7 @@ def _slices(node: Node, index: int, count: int) -> list[ir.Value]:
     if found.shape[3] != count:
         raise NodeError(f"dim 3 of input '{node.input_name(index)}' must be {count}, got {found}")
     batch, length, heads, _, size = found.shape
-    parts = node.emit("split", node[index], axis=3, sizes=[1] * count)
+    parts = node.emit_all("split", node[index], axis=3, sizes=[1] * count)
     return [node.emit("reshape", part, shape=(batch, length, heads * size)) for part in parts]
 
 
@@ -211,12 +211,12 @@ def _projected(
     if any(size is None for size in sizes):
         raise NodeError(f"input #1 must hold the weights of query, key and value, got {node.type(1)}")
     query, key, value = (
-        split_heads(node, part, heads, "num_heads") for part in node.emit("split", projected, axis=2, sizes=sizes)
+        split_heads(node, part, heads, "num_heads") for part in node.emit_all("split", projected, axis=2, sizes=sizes)
     )
     present = None
     if node.has(past):
         past_key, past_value = (
-            node.emit("squeeze", part, axes=[0]) for part in node.emit("split", node[past], axis=0, sizes=(1, 1))
+            node.emit("squeeze", part, axes=[0]) for part in node.emit_all("split", node[past], axis=0, sizes=(1, 1))
         )
         key, value = node.emit("concat", [past_key, key], axis=2), node.emit("concat", [past_value, value], axis=2)
     if node.has_output(1):

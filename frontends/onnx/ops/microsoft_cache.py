@@ -127,7 +127,7 @@ def projected(node: Node, heads: int, kv_heads: int) -> tuple[ir.Value, ir.Value
         if not isinstance(width, int) or width % (heads + 2 * kv_heads):
             raise NodeError(f"input #0 must hold queries, keys and values of all heads, got {node.type(0)}")
         size = width // (heads + 2 * kv_heads)
-        parts = list(node.emit("split", node[0], axis=2, sizes=[heads * size, kv_heads * size, kv_heads * size]))
+        parts = list(node.emit_all("split", node[0], axis=2, sizes=[heads * size, kv_heads * size, kv_heads * size]))
     counts = ((heads, "num_heads"), (kv_heads, "kv_num_heads"), (kv_heads, "kv_num_heads"))
     query, key, value = (split_heads(node, x, *count) for x, count in zip(parts, counts, strict=True))
     return query, key, value
@@ -213,7 +213,7 @@ def _with_scores(
         column = node.emit("reshape", sinks, shape=(1, heads, 1, 1))
         column = node.emit("expand", column, shape=(batch, heads, length, 1))
         weights = node.emit("softmax", node.emit("concat", [column, weights], axis=3), axis=3)
-        weights = node.emit("split", weights, axis=3, sizes=[1, keys])[1]
+        weights = node.emit_all("split", weights, axis=3, sizes=[1, keys])[1]
     shown = weights
     if node.attr.int("qk_output", 0) == 1:
         biased = scores if bias is None else node.emit("add", scores, bias)

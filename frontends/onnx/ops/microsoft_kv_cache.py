@@ -35,7 +35,7 @@ class CacheFormat:
         assert isinstance(size, int)
         biased = node.emit("subtract", limited, node.constant(low, kind))
         pairs = node.emit("reshape", biased, shape=(*outer, size // 2, 2))
-        first, second = node.emit("split", pairs, axis=len(outer) + 1, sizes=[1, 1])
+        first, second = node.emit_all("split", pairs, axis=len(outer) + 1, sizes=[1, 1])
         byte = node.emit("add", first, node.emit("multiply", second, node.constant(16, kind)))
         return node.emit("cast", node.emit("reshape", byte, shape=(*outer, size // 2)), dtype="u8")
 

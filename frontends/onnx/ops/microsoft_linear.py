@@ -9,7 +9,7 @@ from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.ops.microsoft import scalar_input
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.values import Converted
+from mirlo.frontends.onnx.values import DECLINED, Converted
 
 DOMAIN = "com.microsoft"
 
@@ -97,7 +97,7 @@ def linear_attention_gate(node: Node) -> Converted:
 def linear_attention(node: Node) -> Converted:
     """Expand the function body of ONNX's operator."""
     _require(node, "state_window", 0, "the state after the last token only")
-    return NotImplemented
+    return DECLINED
 
 
 @converter("GatedDeltaNet", domain=DOMAIN)
@@ -109,7 +109,7 @@ def gated_delta_net(node: Node) -> Converted:
             raise NodeError(f"input '{name}' is not supported: sequences must have one length, and updates stay inside")
     if node.has_output(2):
         raise NodeError("output 'state_update' is not supported")
-    return NotImplemented
+    return DECLINED
 
 
 @converter("CausalConvWithState", domain=DOMAIN)

@@ -330,10 +330,10 @@ def _swiglu(node: Node, first: ir.Value, other: ir.Value | None) -> ir.Value:
             raise NodeError(f"gates and values must be an even number of columns, got {columns}")
         if fusion == 1:
             pairs = node.emit("reshape", first, shape=(rows, columns // 2, 2))
-            halves = node.emit("split", pairs, axis=2, sizes=[1, 1])
+            halves = node.emit_all("split", pairs, axis=2, sizes=[1, 1])
             gate, linear = (node.emit("reshape", half, shape=(rows, columns // 2)) for half in halves)
         else:
-            gate, linear = node.emit("split", first, axis=1, sizes=[columns // 2, columns // 2])
+            gate, linear = node.emit_all("split", first, axis=1, sizes=[columns // 2, columns // 2])
     if "swiglu_limit" in node.attr:
         limit = node.attr.float("swiglu_limit")
         gate = node.emit("clip", gate, max=limit)

@@ -106,7 +106,8 @@ def _sorted(packed: np.ndarray, order: np.ndarray, columns: int, bits: int) -> n
     values = np.stack([flat >> shift & mask for shift in range(0, 8, bits)], axis=-1).reshape(columns, -1)
     values[:, : len(order)] = values[:, order]
     parts = values.reshape(columns, -1, count)
-    return np.bitwise_or.reduce(parts << np.arange(0, 8, bits, dtype=np.uint8), axis=-1).astype(np.uint8)
+    found: np.ndarray = np.bitwise_or.reduce(parts << np.arange(0, 8, bits, dtype=np.uint8), axis=-1).astype(np.uint8)
+    return found
 
 
 def _grouped(node: Node, weights: ir.Value, scales: ir.Value, zeros: ir.Value) -> ir.Value:
@@ -181,7 +182,7 @@ def matmul_bnb4(node: Node) -> Converted:
     if rows % block == 0 and block & (block - 1) == 0 and node.value(1).known is not None:
         return node.emit("matmul", node[0], _from_table(node, table, (columns, rows), block), transpose_rhs=True)
     pairs = node.emit("unpack", node.emit("reshape", node[1], shape=(-(-count // 2), 1)), dtype="u4")
-    upper, lower = node.emit("split", pairs, axis=1, sizes=[1, 1])[::-1]
+    upper, lower = node.emit_all("split", pairs, axis=1, sizes=[1, 1])[::-1]
     codes = node.emit("reshape", node.emit("concat", [upper, lower], axis=1), shape=(-(-count // 2) * 2,))
     if count % 2:
         codes = node.emit("strided_slice", codes, axes=[0], begin=[0], end=[count], strides=[1])

@@ -94,7 +94,7 @@ def _projected(node: Node, heads: int, shared: int) -> list[ir.Value]:
         if not isinstance(width, int) or width % sum(counts) or parts[2] is not None:
             raise NodeError(f"input 'query' must hold queries, keys and values of all heads, got {node.type(0)}")
         size = width // sum(counts)
-        parts = list(node.emit("split", node[0], axis=1, sizes=[count * size for count in counts]))
+        parts = list(node.emit_all("split", node[0], axis=1, sizes=[count * size for count in counts]))
     made = []
     for part, count in zip(parts, counts, strict=True):
         if part is None:

@@ -143,7 +143,7 @@ def bias_split_gelu(node: Node) -> Converted:
     width = type_of(total).shape[-1]
     if not isinstance(width, int) or width % 2:
         raise NodeError(f"the last dim must be even, got {type_of(total)}")
-    first, second = node.emit("split", total, axis=-1, sizes=[width // 2, width // 2])
+    first, second = node.emit_all("split", total, axis=-1, sizes=[width // 2, width // 2])
     return node.emit("multiply", first, node.emit("gelu", second))
 
 

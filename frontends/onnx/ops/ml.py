@@ -166,7 +166,9 @@ def _default(node: Node, values: np.ndarray) -> float | str | np.generic:
     if "default_tensor" in node.attr:
         tensor = node.attr.tensor("default_tensor")
         is_text = tensor.code == STRING_CODE
-        return (node.builder.strings(tensor) if is_text else node.builder.array(tensor)).reshape(-1)[0]
+        found: str | np.generic
+        found = (node.builder.strings(tensor) if is_text else node.builder.array(tensor)).reshape(-1)[0]
+        return found
     if values.dtype == object:
         return node.attr.str("default_string", "_Unused")
     return node.attr.int("default_int64", -1) if values.dtype.kind in "iu" else node.attr.float("default_float", -0.0)

@@ -11,15 +11,15 @@ from mirlo.frontends.onnx.equations import multiple_of
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.values import Converted
+from mirlo.frontends.onnx.values import DECLINED, Converted
 
 FLOAT_CODE = 1
 
 
 @converter("LayerNormalization")
-def layer_normalization(node: Node) -> ir.Value:
+def layer_normalization(node: Node) -> Converted:
     if node.has_output(1) or node.has_output(2):
-        return NotImplemented  # mean and deviation are wanted too: the function body computes them
+        return DECLINED  # mean and deviation are wanted too: the function body computes them
     _require_f32_stash(node)
     return node.emit(
         "layer_norm",

@@ -75,7 +75,7 @@ class _Direction:
         """Split along an axis into parts of the hidden size."""
         if count == 1:
             return (value,)
-        return self.node.emit("split", value, axis=axis, sizes=(self.hidden,) * count)
+        return self.node.emit_all("split", value, axis=axis, sizes=(self.hidden,) * count)
 
 
 @dataclass(frozen=True)
@@ -226,7 +226,7 @@ def _direction(
     projected = made.product(x, read(1, at))
     if node.has(3):
         size = gates * hidden
-        from_input, recurrent = node.emit("split", pick_direction(node, node[3], at), axis=0, sizes=(size, size))
+        from_input, recurrent = node.emit_all("split", pick_direction(node, node[3], at), axis=0, sizes=(size, size))
         projected = made.add(projected, from_input)
         if keep_recurrent_bias:
             made.recurrent_bias = recurrent
@@ -264,7 +264,7 @@ def _unroll(
     node = d.node
     length = type_of(projected).shape[0]
     assert isinstance(length, int)
-    pieces = node.emit("split", projected, axis=0, sizes=(1,) * length) if length > 1 else projected
+    pieces = node.emit_all("split", projected, axis=0, sizes=(1,) * length) if length > 1 else projected
     inputs = [node.emit("squeeze", x, axes=[0]) for x in (pieces if isinstance(pieces, tuple) else (pieces,))]
     outputs: list[ir.Value | None] = [None] * length
     for t in range(length)[:: -1 if backwards else 1]:

@@ -43,8 +43,9 @@ class _Sequence:
         """Return all slices, a known number, in the order of the iterations."""
         length = self.length
         assert isinstance(length, int)
-        pieces = self.node.emit("split", self.value, axis=self.axis, sizes=(1,) * length) if length > 1 else self.value
-        pieces = pieces if isinstance(pieces, tuple) else (pieces,)
+        pieces: tuple[ir.Value, ...] = (self.value,)
+        if length > 1:
+            pieces = self.node.emit_all("split", self.value, axis=self.axis, sizes=(1,) * length)
         made = [as_value(self.node.emit("squeeze", x, axes=[self.axis])) for x in pieces]
         return made[::-1] if self.backwards else made
 

@@ -116,7 +116,7 @@ def split_to_sequence(node: Node) -> Converted:
     x = node.type(0)
     _require_axis(axis, x.rank)
     sizes = _split_sizes(node, x.shape[axis])
-    pieces = node.emit("split", node[0], axis=axis, sizes=sizes) if len(sizes) > 1 else (node[0],)
+    pieces = (node[0],) if len(sizes) <= 1 else node.emit_all("split", node[0], axis=axis, sizes=sizes)
     if not node.has(1) and not keepdims:
         pieces = tuple(node.emit("squeeze", piece, axes=[axis]) for piece in pieces)
     items = tuple(TensorValue(f"{node.outputs[0]}[{i}]", type_of(piece), ir=piece) for i, piece in enumerate(pieces))

@@ -20,6 +20,7 @@ from mirlo.frontends.onnx.declared import (
     equals,
     is_candidate,
     required,
+    required_all,
 )
 from mirlo.frontends.onnx.dimensions import quotient
 from mirlo.frontends.onnx.equations import multiple_of
@@ -234,10 +235,8 @@ def split(node: Node) -> Converted:
     parts = [declared_shape(node, 1, i) for i in range(len(node.outputs))]
     if all(part is not None and len(part) == x.rank for part in parts):
         known = [part[axis] for part in parts if part is not None]
-        made = node.emit("split", node[0], axis=axis, sizes=tuple(known))
-        made = made if isinstance(made, tuple) else (made,)
-        kept = required(node, equals(node, 1, known), "input 'split' is another", *made)
-        return kept if isinstance(kept, tuple) else (kept,)
+        made = node.emit_all("split", node[0], axis=axis, sizes=tuple(known))
+        return required_all(node, equals(node, 1, known), "input 'split' is another", made)
     if node.has(1) and node.value(1).known is None:
         return split_of_run_time(node, axis % x.rank)
     if node.has(1):
@@ -249,7 +248,7 @@ def split(node: Node) -> Converted:
         return _dynamic_splits(node, axis % x.rank, count)
     if sizes is None:
         sizes = _equal_splits(size, count, node.opset >= 18)
-    results = node.emit("split", node[0], axis=axis, sizes=tuple(sizes))
+    results = node.emit_all("split", node[0], axis=axis, sizes=tuple(sizes))
     return results if isinstance(results, tuple) else (results,)
 
 

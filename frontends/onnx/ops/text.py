@@ -118,7 +118,8 @@ def _edges(number: np.ndarray, bins: int, low: float, high: float, length: int, 
     low, high = (2595 * np.log1p(edge / 700) / np.log(10) for edge in (low, high))
     step = (high - low) / (bins + 2)
     hertz = 700 * np.expm1((number * step + low) / 2595 * np.log(10))
-    return np.floor((length + 1) * hertz / rate)
+    found: np.ndarray = np.floor((length + 1) * hertz / rate)
+    return found
 
 
 def _mel_matrix(bins: int, length: int, rate: int, low: float, high: float) -> np.ndarray:

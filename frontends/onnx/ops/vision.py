@@ -191,7 +191,7 @@ def non_max_suppression(node: Node) -> Converted:
         most = 0
     elif node.value(2).is_constant:
         most = D.minimum(count, max(0, int(node.scalar(2))))
-    found, used = node.emit(
+    found, used = node.emit_all(
         "non_max_suppression", node[0], node[1], limit, overlap, threshold, most=[most], center=center
     )
     return first_rows(node, found, used)
