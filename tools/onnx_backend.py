@@ -11,6 +11,9 @@ from onnx import helper
 from onnx.backend.base import Backend, BackendRep, Device, DeviceType, namedtupledict
 
 from mirlo.driver.compile import compile as compile_model
+from mirlo.frontends.onnx.graph import ValueDef
+from mirlo.frontends.onnx.inputs import graph_inputs
+from mirlo.frontends.onnx.model import load
 from mirlo.runtime.errors import InputError, MirloError
 
 if TYPE_CHECKING:
@@ -30,14 +33,15 @@ class MirloBackendRep(BackendRep):
     """
 
     def __init__(self, model: onnx.ModelProto, threads: int = 1) -> None:
-        self._model = model
+        self._model = load(model)
         self._threads = threads
-        initializers = {tensor.name for tensor in model.graph.initializer}
-        self._names = [value.name for value in model.graph.input if value.name not in initializers]
-        self._outputs = [value.name for value in model.graph.output]
+        graph = self._model.content.graph
+        inputs = graph_inputs(graph)
+        self._names = [value.name for value in inputs]
+        self._outputs = [value.name for value in graph.outputs]
         self._compiled: dict[Shapes | None, Executable] = {}
-        if _can_be_compiled_now(model, initializers):
-            self._compiled[None] = compile_model(model, threads=threads)
+        if _can_be_compiled_now(inputs):
+            self._compiled[None] = compile_model(self._model, threads=threads)
 
     def run(self, inputs: Inputs, **options: object) -> tuple[np.ndarray, ...]:
         """Return the outputs, by position and by name; inputs are a list of arrays, a dict by name, or one array."""
@@ -114,13 +118,10 @@ class MirloBackend(Backend):
             return False
 
 
-def _can_be_compiled_now(model: onnx.ModelProto, initializers: set[str]) -> bool:
+def _can_be_compiled_now(inputs: Sequence[ValueDef]) -> bool:
     """Return whether shapes of inputs add nothing: they are known, or there are inputs other than tensors."""
-    given = [value.type for value in model.graph.input if value.name not in initializers]
-    if not all(kind.HasField("tensor_type") for kind in given):
-        return True
-    shapes = [kind.tensor_type.shape if kind.tensor_type.HasField("shape") else None for kind in given]
-    return all(shape is not None and all(dim.HasField("dim_value") for dim in shape.dim) for shape in shapes)
+    is_known = all(value.type.static_dims is not None for value in inputs)
+    return is_known or any(value.type.case != "tensor" for value in inputs)
 
 
 def _require_device(device: str) -> None:

@@ -76,9 +76,9 @@ def twice(node):
 ```
 
 `node.array(1)`, `node.ints(1)` and `node.scalar(1)` read an input that must be constant, `node.dims(1)` one that holds
-a shape; `node.type(0)` is the type of an input. Return the output value or a tuple of values. Your converter is tried
-before an existing one for the same operator; return `NotImplemented` to leave the node to that one. Functions of the
-model need no converter.
+a shape; `node.type(0)` is the type of an input. `node.emit_all` makes an operator of several results and returns all of
+them. Return the output value or a tuple of values. Your converter is tried before an existing one for the same
+operator; return `NotImplemented` to leave the node to that one. Functions of the model need no converter.
 """
 
 DIFFERENCES = """
