@@ -102,7 +102,7 @@ def compile(
             rounded, and attention computes in f32.
         last_rows: The name of an output [batch, rows, columns] of which calls need the last rows only, such as the
             logits of a language model: as many as a new input, `last_rows`, has elements. Products before it compute no
-            others.
+            others. A model without this output, or with a fixed number of rows in it, gets no such input.
         placement: How several targets share the model: by "priority", the order of the list; by cost, "estimated" from
             their figures or "measured" here, where what is slower than one target alone is not taken; or the numbers of
             the nodes that each code generator may have.

@@ -31,7 +31,8 @@ class KeepLastRows(Pass):
 
     The input `last_rows` is a vector of i8 whose elements are not read. The rows are cut off before the product that
     makes the output, as the head of a language model is a large part of the work for a prompt, and its result a large
-    part of the memory. An output with a fixed number of rows stays as it is.
+    part of the memory. A model without this output, or with a fixed number of rows in it, stays as it is, without that
+    input.
     """
 
     name = "keep-last-rows"
@@ -45,7 +46,8 @@ class KeepLastRows(Pass):
             return
         names = _names(attributes["res_attrs"])
         if self.output not in names:
-            raise PassError(f"there is no output '{self.output}': the outputs are {', '.join(names)}")
+            session.remark(f"there is no output '{self.output}': the outputs are {', '.join(names)}", op.location)
+            return
         block = op.operation.regions[0].blocks[0]
         terminator = list(block.operations)[-1].operation
         number = names.index(self.output)
