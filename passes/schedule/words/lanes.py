@@ -20,6 +20,7 @@ from mirlo.passes.schedule.vectors import lane_mask, may_trap, splat, vector_bod
 from mirlo.passes.schedule.words.index import LoopValue, emit_index, with_numbers
 from mirlo.passes.schedule.words.memory import Placed
 from mirlo.passes.schedule.words.tree import (
+    BOUND,
     BlockLeaf,
     BufferAccess,
     Guard,
@@ -78,6 +79,10 @@ def can_vectorize(leaf: BlockLeaf, loop: Loop, guards: Sequence[Guard], placed: 
     if loop.name in leaf.reduce_loops():
         return leaf.part == "update" and leaf.view is not None and reducer_of(leaf.view) is not None
     point = LoopLanes(leaf, loop, {}, placed, None, frozenset())
+    if any(other.kind == BOUND for other in around(leaf)):
+        # Threads of GPUs have whole vectors only.
+        is_masked = any(loop.name in guard.variables() for guard, _ in guards)
+        return not is_masked and all(point.is_whole(access) for access in (*leaf.reads, *leaf.writes))
     return all(point.where(access, leaf.place(access)).coefficient(loop.name) != 0 for access in leaf.writes)
 
 
@@ -180,6 +185,13 @@ class LoopLanes:
         except (UndecidedDim, KeyError):
             return found
         return simplified
+
+    def is_whole(self, access: BufferAccess) -> bool:
+        """Return whether the lanes access one element, or elements next to each other, which all exist."""
+        if access.is_opaque or access.inlined is not None or access.outside is not None:
+            return False
+        step = self.where(access, self.leaf.place(access)).coefficient(self.axis)
+        return step == 1 or step == 0 and all(access is not written for written in self.leaf.writes)
 
     def _tests(self, access: BufferAccess, at: Sequence[IndexExpr]) -> Iterator[tuple[IndexExpr, Dim]]:
         """Return the indices that may be outside of a tensor, and its sizes."""
