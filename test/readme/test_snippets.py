@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -40,6 +41,7 @@ def test_blocks_are_those_that_are_tested() -> None:
     assert [len(_blocks(language)) for language in ("sh", "python")] == [2, 3]
 
 
+@pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
 def test_make_has_the_targets() -> None:
     for line in _blocks("sh")[0].splitlines():
         command = line.partition("#")[0].split()
