@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from c_compiler import needs_c_compiler
 from onnx import TensorProto, helper, numpy_helper
 
 import mirlo
@@ -103,6 +104,7 @@ def test_tables_of_declared_sizes_beyond_the_budget_name_the_node(node, constant
         mirlo.compile(helper.make_model(graph, opset_imports=opsets, ir_version=8), cache=False, jobs=1)
 
 
+@needs_c_compiler
 def test_c_leaves_a_resize_beyond_the_budget_to_others(monkeypatch):
     x = np.random.default_rng(0).random((1, 1, 4, 4), np.float32)
     expected = mirlo.compile(resized("linear", 8), cache=False, jobs=1).run({"x": x})["y"]
