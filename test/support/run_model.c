@@ -1,6 +1,7 @@
 /* Reads the inputs of a model from a file (dims, then data, of each), runs it, writes the outputs the same way.
  * run_model INPUTS OUTPUTS THREADS CALLS [WEIGHTS]; linked with -DMODEL=mirlo_model_NAME, or given -DLIBRARY and -DNAME.
  * With -DOWN_THREADS models run on threads of this program, whose synchronization ThreadSanitizer sees, and not on the pool.
+ * With -DFLTUSED code of Microsoft's conventions links with MinGW's C library.
  * With -DCOUNT_MALLOC all memory of the process is counted that the C library gives, not what the run time asks for. */
 #include "mirlo.h"
 
@@ -23,6 +24,9 @@
 
 #ifdef MODEL
 extern const mirlo_code MODEL;
+#endif
+#ifdef FLTUSED
+int _fltused = 1; /* Microsoft's C library has it, MinGW's has not */
 #endif
 
 static mirlo_model *model;

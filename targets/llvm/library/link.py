@@ -75,6 +75,11 @@ def link_shared(toolchain: Toolchain, objects: Sequence[Path], output: Path, sym
                 "-Wl,-z,noexecstack",
                 f"-Wl,-soname,{output.name}",
             ]
+        elif "msvc" in toolchain.triple and "ziglang" in toolchain.command:
+            # Code with floats refers to a symbol of Microsoft's C library; Zig links with MinGW's, which lacks it.
+            symbols = Path(folder) / "symbols.c"
+            symbols.write_text("int _fltused = 1;\n", encoding="ascii")
+            flags.append(str(symbols))
         run(
             [*toolchain.command, *flags, *map(str, objects), "-o", str(output), *(["-lm"] if system == "linux" else [])]
         )
