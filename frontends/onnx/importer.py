@@ -44,13 +44,7 @@ def import_model(
     and results carry their names in the model as `relax.name`. The weights are views of the file. Raises
     `OnnxImportError`, which lists everything that is wrong.
     """
-    load_converters()
-    loaded = models.load(model)
-    if loaded.content.functions:
-        require_expandable(loaded)
-    missing = unsupported_nodes(loaded)
-    if missing:
-        raise OnnxImportError(unsupported_report(loaded.name, missing, CONVERTERS.operators()))
+    loaded = _supported(model)
     solutions: dict[str, Dim] = {}
     of_data: set[str] = set()
     while True:
@@ -73,6 +67,18 @@ def import_model(
                 of_data.clear()
     store.files.update(loaded.weights.files)
     return module, store
+
+
+def _supported(model: models.Source) -> LoadedModel:
+    """Return an opened model, of which all operators have converters."""
+    load_converters()
+    loaded = models.load(model)
+    if loaded.content.functions:
+        require_expandable(loaded)
+    missing = unsupported_nodes(loaded)
+    if missing:
+        raise OnnxImportError(unsupported_report(loaded.name, missing, CONVERTERS.operators()))
+    return loaded
 
 
 def new_module(model: LoadedModel, context: ir.Context | None = None) -> ir.Module:

@@ -97,10 +97,10 @@ def bisect(
         trial = try_submodel(rest, values, settings) if rest is not None and rest.outputs else Trial(None)
         if trial.departs is None:
             return _rounding(ordered, first)
-    if found.trial.failed:
-        culprit = failing_pass(found.trial, settings)
-    else:
-        culprit = first_departing_pass(found.part, values, settings, tell)
+    failed = found.trial.failed
+    culprit = (
+        failing_pass(found.trial, settings) if failed else first_departing_pass(found.part, values, settings, tell)
+    )
     return _departure(ordered, found, culprit, values, settings, against, bundle)
 
 

@@ -97,7 +97,7 @@ def _dft_matrix(draw: Draw) -> OperatorCase:
 
 @operator("dft_matrix", kinds=("f32", "f64"))
 def _inverse_dft_matrix(draw: Draw) -> OperatorCase:
-    """From half a spectrum to its real signal."""
+    """Return a case from half a spectrum to its real signal."""
     parts = np.eye(4)
     signals = np.stack([np.fft.irfft(parts, 6), np.fft.irfft(parts * 1j, 6)], 1)[..., None]
     return case(

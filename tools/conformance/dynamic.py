@@ -78,7 +78,7 @@ def _resize_at(draw: Draw) -> OperatorCase:
 
 @operator("resize_at", kinds=("f32", "f64"))
 def _resize_at_antialiased(draw: Draw) -> OperatorCase:
-    """Half as many columns, each from four."""
+    """Return a case of half as many columns, each from four."""
     x = draw.array(2, 6)
     padded = np.pad(wide(x), [(0, 0), (1, 1)], "edge")
     weights = np.array([0.125, 0.375, 0.375, 0.125])

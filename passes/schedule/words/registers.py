@@ -68,7 +68,7 @@ MAX_ACCUMULATORS = 64
 def accumulate(root: Root, leaf: BlockLeaf, loop: Loop) -> None:
     """Keep the results of a reduction in registers while a loop runs."""
     if not leaf.is_reduction or leaf.part != "whole" or leaf.view is None:
-        raise ScheduleError(f"accumulate: '{leaf.name}' is no reduction, or is decomposed already")
+        raise ScheduleError(f"accumulate: '{leaf.name}' is not a reduction, or is decomposed already")
     if loop not in around(leaf):
         raise ScheduleError(f"accumulate: '{leaf.name}' is not in '{loop.name}'")
     chain = around(leaf)
@@ -120,17 +120,21 @@ class Accumulators:
         assert self.leaf.view is not None
         self.view = self.leaf.view
         self.reducer = reducer_of(self.view)
+        self.keys = list(itertools.product(*(range(D.static_dim(loop.extent)) for loop in self.unrolled_loops)))
+        self._require_accumulators()
+
+    def _require_accumulators(self) -> None:
+        """Check that the block can be computed in parts, whose results fit the registers."""
         if self.reducer is None and (self.parts or self.is_summed):
             name = (self.parts or [self.vector or self.loop])[0].name
             raise ScheduleError(
                 f"accumulate: '{self.leaf.name}' does not end with one operation on its former result, such as a sum: "
                 f"'{name}', a loop of the reduction, can be neither unrolled nor vectorized"
             )
-        if vectors and may_trap([op for view in views_of(self.leaf) for op in view.body_ops]):
+        if self.vector is not None and may_trap([op for view in views_of(self.leaf) for op in view.body_ops]):
             raise ScheduleError(
-                f"accumulate: '{self.leaf.name}' divides integers: '{vectors[0].name}' cannot be vectors"
+                f"accumulate: '{self.leaf.name}' divides integers: '{self.vector.name}' cannot be vectors"
             )
-        self.keys = list(itertools.product(*(range(D.static_dim(loop.extent)) for loop in self.unrolled_loops)))
         count = len(self.keys) * len(self.leaf.writes)
         if count > MAX_ACCUMULATORS:
             raise ScheduleError(

@@ -198,7 +198,7 @@ def _match_codes(value: ir.Value, session: Session) -> PackedWeights | Decline |
     if kind_of(value).shape != (columns, blocks * block) or scales.shape != (columns, blocks, 1):
         return decline("there is no scale for each block", operand=str(codes), scale=str(scales))
     if block < MIN_BLOCK or block & (block - 1) or scales.dtype.name not in _SCALES:
-        return decline("blocks are no power of two from 16, or scales are of another type", block=block)
+        return decline("blocks are not a power of two from 16, or scales are of another type", block=block)
     if not all(is_available(each, session) for each in (unpack.x, scaled.rhs, gather.x)):
         return decline("the weights, their scales or their table are computed at run time")
     numbers = tuple(float(each) for each in reader_of(gather.x, session)())

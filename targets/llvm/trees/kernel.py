@@ -223,7 +223,7 @@ class _Group:
         self.add_values(lambda target: [self.gather(weights, target, leaf) for leaf in leaves])
 
     def any_inner(self, nodes: Sequence[ir.Value]) -> ir.Value:
-        """Return whether one of some nodes is no leaf."""
+        """Return whether one of some nodes is not a leaf."""
         found = nodes[0]
         for node in nodes[1:]:
             found = create("arith.maxsi", found.type, found, node)

@@ -193,7 +193,7 @@ ERRORS: dict[str, Callable[[Schedule], object]] = {
         s.split("pick_j", (4, 8))
     ),
     "split: expected a tail of 'mask' or 'peel', found 'skip'": lambda s: s.split("pick_j", (None, 8), tail="skip"),
-    "accumulate: 'pick' is no reduction": lambda s: s.accumulate("pick", "pick_j"),
+    "accumulate: 'pick' is not a reduction": lambda s: s.accumulate("pick", "pick_j"),
     "accumulate: expected the outermost loop of the reduction 'matmul', 'matmul_k', found 'matmul_j'": lambda s: (
         s.accumulate("matmul", "matmul_j")
     ),

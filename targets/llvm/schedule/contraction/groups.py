@@ -121,15 +121,10 @@ def grouped_sum(
 
     `may_pack` tells whether packing the columns pays, if they are not stored in groups.
     """
-    last = order[-1] if order else None
-    taps = {window.tap.id for window in rows.guards}
-    if (
-        last is None
-        or columns.padded_shape is not None
-        or rows.edge is not None
-        or last.id in taps
-        or not isinstance(last.extent, int)
-    ):
+    if not order or columns.padded_shape is not None or rows.edge is not None:
+        return None
+    last, taps = order[-1], {window.tap.id for window in rows.guards}
+    if last.id in taps or not isinstance(last.extent, int):
         return None
     if rows.form.stride(last) != 1 or rows.form.stride(lane_axis) != 0:
         return None
