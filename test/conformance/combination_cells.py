@@ -77,8 +77,9 @@ REASONS = (
         "one compilation", rule=("compilation", "tensorized"), tool=("check-target",),
     ),
     Reason(
-        "Schedules by hand are for sizes that are numbers: fix them with `dims=`.",
-        "has dynamic dims", rule=("tensorized",), place=("dynamic",),
+        "A function in C takes tiles of buffers whose sizes are numbers: fix them with `dims=`, or copy tiles "
+        "(`cache_read`).",
+        "takes tiles of buffers of fixed sizes", rule=("tensorized",), place=("dynamic",),
     ),
     Reason(
         "The oracle must know what the operator means: an operator class with `meaning` says so, an attached prim "

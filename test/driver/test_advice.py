@@ -43,7 +43,8 @@ N, C = T.dims("N", "C")
 RULES: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "a comparison": (
         lambda op, b: b.select(b.compare("olt", op.nums[0], 0.0), 1.0, op.nums[0]),
-        "compare 'olt' of floats: expected one of eq, gt, ge, lt, le, ne, unordered; did you mean 'lt'?",
+        "compare 'olt' of floats: expected one of eq, gt, ge, lt, le, one, ugt, uge, ult, ule, ne, unordered; did you "
+        "mean 'lt'?",
     ),
     "an intrinsic": (lambda op, b: b.call("tahn", op.nums[0]), "there is no intrinsic 'tir.tahn'; did you mean 'tan"),
     "an operation": (

@@ -120,6 +120,7 @@ def test_requests_with_adapters(models: dict[str, LanguageModel]) -> None:
         engine.add(prompt, adapter="c")
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("alpha", "by_root"), ((8, False), (3, False), (6, True)))
 @pytest.mark.parametrize("dtype", (np.float32, np.float16, ml_dtypes.bfloat16))
 def test_files_of_peft(tmp_path: Path, alpha: int, by_root: bool, dtype: Any) -> None:

@@ -178,7 +178,7 @@ def test_a_target_without_a_rule() -> None:
 
 
 def test_a_rule_for_a_name_that_no_plug_in_declares() -> None:
-    with pytest.raises(mirlo.MirloError, match="no intrinsic; did you mean 'ownunit.held'?"):
+    with pytest.raises(mirlo.MirloError, match="not an intrinsic; did you mean 'ownunit.held'?"):
         mirlo.compile(model, intrinsics={"ownunit.hold": lambda op, b: None}, cache=False)
 
 

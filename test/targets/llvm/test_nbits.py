@@ -83,7 +83,7 @@ CASES = list(product((2, 4, 8), (16, 32, 64, 256), ("", "packed", "real"), ("exa
 )
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("bits, block, zeros, activations", CASES)
 def test_variants(bits: int, block: int, zeros: str, activations: str) -> None:
     number = CASES.index((bits, block, zeros, activations))
@@ -96,6 +96,7 @@ def test_variants(bits: int, block: int, zeros: str, activations: str) -> None:
         assert error(executable, weights, count) < bound
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("activations", BOUNDS)
 @pytest.mark.parametrize("zeros", ("", "packed"))
 def test_activations(activations: str, zeros: str) -> None:
@@ -105,6 +106,7 @@ def test_activations(activations: str, zeros: str) -> None:
         assert error(executable, weights, count) < BOUNDS[activations]
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("activations", BOUNDS)
 @pytest.mark.parametrize("bits, zeros", ((4, ""), (4, "packed"), (8, "")))
 def test_each_number_of_rows(activations: str, bits: int, zeros: str) -> None:
@@ -148,6 +150,7 @@ def float_weights(columns: int, rows: int, block: int) -> tuple[Any, np.ndarray]
     return model, values * scales.astype(np.float64).repeat(block, 0)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("activations", BOUNDS)
 @pytest.mark.parametrize("columns, rows, block", ((50, 96, 32), (16, 64, 16), (34, 256, 128)))
 def test_weights_of_floats(activations: str, columns: int, rows: int, block: int) -> None:
@@ -173,7 +176,7 @@ def test_weights_of_floats_on_presets(preset: str, activations: str) -> None:
     assert np.abs(executable(x) - x @ real).max() < BOUNDS[activations] * np.abs(x @ real).max()
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("bits, level", ((4, 4), (4, 0), (8, 4), (2, 4)))
 def test_presets(preset: str, bits: int, level: int) -> None:

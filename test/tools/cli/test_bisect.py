@@ -184,6 +184,7 @@ def as_wrong(op, b):
 """
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("plugin", "flags", "node", "step", "rule"),
     [
