@@ -73,25 +73,45 @@ def _names(attributes: ir.Attribute) -> list[str]:
 
 
 def _last(value: ir.Value, rows: Dim, kept: Dim) -> ir.Value:
-    """Return the last rows of a value: of the operands that it is made of, through products and elementwise."""
+    """Return the last rows of a value: of the operands that it is made of, through products and elementwise.
+
+    There is no recursion: a graph may be tens of thousands of operators deep.
+    """
+    chain: list[tuple[ir.OpView, int]] = []
+    while (found := _sliceable(value, rows)) is not None:
+        chain.append(found)
+        op, at = found
+        value = op.operands[at]
+    made = _sliced(value, rows, kept)
+    for op, at in reversed(chain):
+        operands = [*op.operands]
+        operands[at] = made
+        with ir.InsertionPoint(op), op.location:
+            made = class_of(op).make(*operands, **op.opview.attribute_values())
+    return made
+
+
+def _sliceable(value: ir.Value, rows: Dim) -> tuple[ir.OpView, int] | None:
+    """Return the operation of a value and the operand to slice in its place; None if the value itself is sliced."""
     kind = TensorType.from_mlir(value.type)
     assert kind is not None
     op = value.owner if isinstance(value, ir.OpResult) else None
-    is_only = sum(1 for _ in value.uses) == 1  # what others need as a whole is not computed twice
-    at = _operand_with_rows(op.opview, kind, rows) if op is not None and is_only else None
-    if op is not None and at is not None:
-        operands = list(op.operands)
-        operands[at] = _last(operands[at], rows, kept)
-        cls = class_of(op)
-        with ir.InsertionPoint(op), op.location:
-            made: ir.Value = cls.make(*operands, **op.opview.attribute_values())
-        return made
+    if op is None or sum(1 for _ in value.uses) != 1:  # what others need as a whole is not computed twice
+        return None
+    at = _operand_with_rows(op.opview, kind, rows)
+    return None if at is None else (op, at)
+
+
+def _sliced(value: ir.Value, rows: Dim, kept: Dim) -> ir.Value:
+    kind = TensorType.from_mlir(value.type)
+    assert kind is not None
     begin = tuple(rows - kept if axis == _AXIS else 0 for axis in range(kind.rank))
     shape = tuple(kept if axis == _AXIS else dim for axis, dim in enumerate(kind.shape))
+    op = value.owner if isinstance(value, ir.OpResult) else None
     place = ir.InsertionPoint.at_block_begin(value.owner) if op is None else ir.InsertionPoint.after(op)
     with place, value.location:
-        sliced: ir.Value = OPS["slice_dims"].make(value, begin=begin, shape=shape, strides=(1,) * kind.rank)
-    return sliced
+        made: ir.Value = OPS["slice_dims"].make(value, begin=begin, shape=shape, strides=(1,) * kind.rank)
+    return made
 
 
 def _operand_with_rows(op: ir.OpView, kind: TensorType, rows: Dim) -> int | None:
