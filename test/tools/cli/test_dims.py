@@ -88,7 +88,8 @@ def test_memory_of_a_call_is_told_for_some_sizes(
 ) -> None:
     out = _run(capsys, "compile", folder / "products.onnx", "-o", tmp_path / "any.mirlo", "--report")
     for text in (out, _run(capsys, "info", tmp_path / "any.mirlo")):
-        assert "memory of a call: by the sizes of its inputs" in text and "-100" not in text
+        assert "memory of a call: by the sizes of its inputs" in text
+        assert not re.search(r"[ =:]-\d", text)  # a size that is not known
         # Buffers, and bytes to read behind buffers without elements.
         assert re.search(r"^  batch = 1, seq = 64: 48\.\d KiB$", text, re.MULTILINE)
     assert "arena by the sizes of a call" in str(mirlo.load(tmp_path / "any.mirlo").memory)
