@@ -6,13 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DTYPES
-from mirlo.dialects.tir.compute import LoopBuilder
 from mirlo.dialects.tir.scalars import create
-from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.nbits import code as C
 from mirlo.targets.llvm.nbits.kernels import PAIR, ProductKernel, SubBlock
 from mirlo.targets.llvm.nbits.layout import COLUMNS
-from mirlo.targets.llvm.nbits.product import Product
 
 TILE_ROWS = 8
 """Rows whose f32 accumulators are in registers at the same time."""
@@ -23,16 +20,8 @@ CHAINS = 4
 class FloatKernel(ProductKernel):
     """Rows of f32; weights are converted in registers, or for many rows to scratch memory."""
 
-    def __init__(
-        self,
-        product: Product,
-        machine: Machine,
-        activations: Sequence[ir.Value],
-        panels: ir.Value,
-        out: ir.Value,
-        loops: LoopBuilder,
-    ):
-        super().__init__(product, machine, activations, panels, out, loops)
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self.floats = self.activations[0]
         self.sums = self.activations[1] if self.layout.zero else None
         self.decoder = C.Decoder(self.machine, self.layout)

@@ -49,21 +49,20 @@ class SubBlock:
     """Whether no other sub-block of its scale block follows."""
 
 
+@dataclass
 class ProductKernel:
     """What kernels share: the walk over a panel, stores of results."""
 
-    def __init__(
-        self,
-        product: Product,
-        machine: Machine,
-        activations: Sequence[ir.Value],
-        panels: ir.Value,
-        out: ir.Value,
-        loops: LoopBuilder,
-    ):
-        self.product, self.layout, self.machine = product, product.layout, machine
-        self.activations, self.panels, self.out, self.loops = list(activations), panels, out, loops
-        self.rows = C.index(product.count)
+    product: Product
+    machine: Machine
+    activations: Sequence[ir.Value]
+    panels: ir.Value
+    out: ir.Value
+    loops: LoopBuilder
+
+    def __post_init__(self) -> None:
+        self.layout = self.product.layout
+        self.rows = C.index(self.product.count)
 
     # The walk over a panel
 

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.tir.compute import LoopBuilder
-from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.nbits import code as C
 from mirlo.targets.llvm.nbits.kernels import PAIR, ProductKernel, SubBlock
-from mirlo.targets.llvm.nbits.product import Product
 
 BASE = 256.0
 """Base of the digits of activations."""
@@ -18,16 +15,8 @@ BASE = 256.0
 class QuantizedKernel(ProductKernel):
     """Rows of int8, whose products with a sub-block are summed as integers."""
 
-    def __init__(
-        self,
-        product: Product,
-        machine: Machine,
-        activations: Sequence[ir.Value],
-        panels: ir.Value,
-        out: ir.Value,
-        loops: LoopBuilder,
-    ):
-        super().__init__(product, machine, activations, panels, out, loops)
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self.codes, self.scales, self.sums = self.activations
         self.dots = C.Dots(self.machine)
         self.lookup = C.CodeLookup(self.machine, self.layout) if self.layout.table else None
