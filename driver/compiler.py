@@ -240,8 +240,7 @@ def _precision_passes(dtype: str | None, recorded: str | None) -> str:
     """Return the passes that come first: they must see what they recognize, attention say, before casts are in it."""
     if dtype is None:
         return ""
-    if recorded:
-        raise ValueError("precision: the IR of a stage in between is past that: compile what it was made from")
+    _require_first("precision", recorded)
     return f"simplify,fold-constant,to-mixed-precision{{dtype={dtype}}},fold-constant"
 
 
@@ -249,8 +248,7 @@ def _cache_passes(dtype: str | None, recorded: str | None) -> str:
     """Return the pass that changes the types of caches."""
     if dtype is None:
         return ""
-    if recorded:
-        raise ValueError("kv_cache_dtype: the IR of a stage in between is past that: compile what it was made from")
+    _require_first("kv_cache_dtype", recorded)
     return f"narrow-caches{{dtype={dtype}}}"
 
 
@@ -258,9 +256,14 @@ def _row_passes(output: str | None, recorded: str | None) -> str:
     """Return the pass that computes the last rows of an output only."""
     if output is None:
         return ""
-    if recorded:
-        raise ValueError("last_rows: the IR of a stage in between is past that: compile what it was made from")
+    _require_first("last_rows", recorded)
     return f"keep-last-rows{{output={quote(output)}}}"
+
+
+def _require_first(option: str, recorded: str | None) -> None:
+    """Refuse an option whose passes come first for IR that records the passes which are left."""
+    if recorded:
+        raise ValueError(f"{option}: the IR of a stage in between is past that: compile what it was made from")
 
 
 def _memory_plan(session: Session) -> dict[str, dict[str, object]]:
