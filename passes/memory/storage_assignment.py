@@ -129,9 +129,9 @@ class StorageAssignment:
         No value is computed directly in an output before the output's dims are known.
         """
         end, steps = self.timeline.body.end, self.timeline.steps()
-        told = {name: step.start for step in steps if step.op.name in BINDS for name in step.op.opview.symbols}
+        bound_at = {name: step.start for step in steps if step.op.name in BINDS for name in step.op.opview.symbols}
         return [
-            TensorStorage(Interval(bytes_of(value.type), end, end), output=i, free_after=_binding_step(value, told))
+            TensorStorage(Interval(bytes_of(value.type), end, end), output=i, free_after=_binding_step(value, bound_at))
             for i, value in enumerate(returned)
         ]
 
@@ -353,10 +353,10 @@ def with_dims(value: ir.Value) -> ir.Value:
     return value
 
 
-def _binding_step(value: ir.Value, told: Mapping[str, int]) -> int:
+def _binding_step(value: ir.Value, bound_at: Mapping[str, int]) -> int:
     """Return the number of the step that binds the last of a tensor's dims; 0 if all are known before."""
     dims = dims_of(value.type) if is_tensor(value) else ()
-    return max((told.get(name, 0) for dim in dims for name in D.symbols_of(dim)), default=0)
+    return max((bound_at.get(name, 0) for dim in dims for name in D.symbols_of(dim)), default=0)
 
 
 def bytes_of(kind: ir.Type) -> Dim:
