@@ -15,6 +15,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir import compute
 from mirlo.dialects.tir.own_intrinsics import define_intrinsic
 from mirlo.frontends.foreign import ConvertedModel, ExampleInputs, FrontendError, ImportedModule
+from mirlo.frontends.onnx.node_traits import NodeTrait
 from mirlo.frontends.onnx.registry import converter
 from mirlo.passes.byoc.codegen import Artifact, CodeGenerator, ExternalModule
 from mirlo.passes.byoc.connected import several
@@ -42,8 +43,8 @@ __all__ = [
     "Artifact", "AxisAttributes", "Bool", "CLoopsError", "CodeGenerator", "ConvertedModel", "ExampleInputs",
     "FrontendError", "ImportedModule", "DialectOp", "Dims", "ElementType", "ExternalArtifact", "Figures",
     "ExternalFunctions", "ExternalModule", "Float", "Floats", "INTRINSIC", "Int", "Ints", "LEGALIZE", "LoadContext",
-    "OnnxName", "OpError", "Pass", "PassError", "Pipeline", "Precision", "RuleChoice", "SCHEDULE", "Schedule",
-    "ScheduleError", "Str", "Strs", "Symbol",
+    "NodeTrait", "OnnxName", "OpError", "Pass", "PassError", "Pipeline", "Precision", "RuleChoice", "SCHEDULE",
+    "Schedule", "ScheduleError", "Str", "Strs", "Symbol",
     "CodeForm", "KernelText", "Target", "TensorType", "Trait", "c_function", "compute", "contraction",
     "conv_bias_activation", "converter", "decline", "define_intrinsic", "elementwise",
     "elementwise_prim", "find_target", "intrinsic", "is_call_tir", "is_const", "is_op", "is_var", "legalize",

@@ -20,6 +20,7 @@ from mirlo.frontends.onnx import functions, loops, regions, schema
 from mirlo.frontends.onnx.attributes import Attributes
 from mirlo.frontends.onnx.broadcasts import Broadcasts
 from mirlo.frontends.onnx.converting import NotSupported, converted
+from mirlo.frontends.onnx.declared import declared_shapes
 from mirlo.frontends.onnx.equations import Solved, assume_equal, solve
 from mirlo.frontends.onnx.errors import ConverterError, NodeError, OnnxImportError
 from mirlo.frontends.onnx.expansion import Expansion, TooManyIterations
@@ -30,11 +31,13 @@ from mirlo.frontends.onnx.inputs import identifier
 from mirlo.frontends.onnx.loop_iteration import LoopIteration
 from mirlo.frontends.onnx.model import LoadedModel
 from mirlo.frontends.onnx.node import Node, relax_op, type_of
+from mirlo.frontends.onnx.node_traits import NodeTrait
 from mirlo.frontends.onnx.objects import call_host, object_of
 from mirlo.frontends.onnx.order import steps
+from mirlo.frontends.onnx.registry import CONVERTERS
 from mirlo.frontends.onnx.runtime_sizes import bind, bind_unknown, known_sizes, vector
 from mirlo.frontends.onnx.scope import Scope
-from mirlo.frontends.onnx.strings import MOVERS, moved
+from mirlo.frontends.onnx.strings import moved
 from mirlo.frontends.onnx.validity import inference_error
 from mirlo.frontends.onnx.values import (
     INLINE_ELEMENTS,
@@ -46,7 +49,6 @@ from mirlo.frontends.onnx.values import (
     TensorValue,
 )
 from mirlo.runtime.errors import MirloError
-from mirlo.runtime.kinds import STRING
 from mirlo.runtime.params import ParameterStore
 
 SYMBOL_LENGTH = 24
@@ -106,6 +108,8 @@ class Body:
         self.expansion = Expansion(model.content.functions)
         self._orders: dict[GraphDef, list[NodeDef]] = {}
         """The nodes of graphs in topological order."""
+        self._declared: dict[GraphDef, Mapping[str, tuple[int, ...]]] = {}
+        """The declared shapes of values of graphs."""
         self.bound: set[str] = set()
         """Symbols that are bound to run-time values."""
         self.broadcasts = Broadcasts()
@@ -207,7 +211,9 @@ class Body:
             value.region = 0
             scope.define(value)
         if self.trusts_declared:
-            scope.declared.update(graph.declared_shapes)
+            if graph not in self._declared:
+                self._declared[graph] = declared_shapes(graph, self.model.content.functions)
+            scope.declared.update(self._declared[graph])
         return self._nodes(graph.nodes, [value.name for value in graph.outputs], scope, graph)
 
     def _nodes(
@@ -292,27 +298,27 @@ class Body:
         if signature is not None:
             schema.check(signature, inputs, len(outputs), list(attributes.by_name))
 
-        name = f"{domain}.{operator}" if domain else operator
-        if name in MOVERS and any(value and value.kind.name == STRING for value in inputs):
-            return moved(operator, inputs, self.any_ssa, lambda places: self._convert(step, places, scope))
-
-        node = Node(operator, version, inputs, outputs, attributes, signature, self)
+        node = Node(operator, version, inputs, outputs, attributes, signature, self, domain)
+        if any(map(node.is_string, range(len(inputs)))):
+            traits = CONVERTERS.traits(domain, operator)
+            if NodeTrait.MOVES in traits or NodeTrait.MEASURES in traits:
+                return moved(node, traits, lambda places: self._convert(step, places, scope))
 
         def compute() -> ir.Value:
-            return converted(node.fresh(), domain)[0]  # type: ignore[return-value] # what folds makes tensors
+            return converted(node.fresh())[0]  # type: ignore[return-value] # what folds makes tensors
 
         folded = fold(node, compute) or fold_fractions(node, compute)
         if folded is not None:
             return folded
         try:
-            results = converted(node, domain)
+            results = converted(node)
         except NotSupported as problem:
             body = functions.of_schema(step, version, inputs)
             if body is None:
                 raise NodeError(str(problem)) from None
             return self._expand(body, step, inputs, scope)
         values = [_as_value(name, result) for name, result in zip(outputs, results, strict=False)]
-        if not domain and isinstance(values[0], TensorValue):
+        if values and isinstance(values[0], TensorValue):
             values[0].fractions = fractions_of(node, values[0])
         return values
 

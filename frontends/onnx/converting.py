@@ -13,10 +13,10 @@ class NotSupported(Exception):
     """No converter accepts the node; its function body may."""
 
 
-def converted(node: Node, domain: str) -> Sequence[Output]:
+def converted(node: Node) -> Sequence[Output]:
     """Return the outputs of a node by the first converter that accepts it."""
     complaint = f"{node.operator} is not supported with these attributes and inputs"
-    for converter in CONVERTERS.find(domain, node.operator, node.opset):
+    for converter in CONVERTERS.find(node.domain, node.operator, node.opset):
         node = node.fresh()
         results = converter(node)
         if results is NotImplemented:

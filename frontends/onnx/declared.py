@@ -5,7 +5,7 @@ The declared shape is compiled; a check at run time ensures that the values matc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import combinations
 
 import numpy as np
@@ -14,7 +14,26 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.calls import CallDpsPacked
 from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.graph import GraphDef
 from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.node_traits import NodeTrait
+from mirlo.frontends.onnx.registry import CONVERTERS
+
+
+def declared_shapes(graph: GraphDef, functions: Container[tuple[str, str, str]]) -> Mapping[str, tuple[int, ...]]:
+    """Return the declared static shapes of values, and those that follow from them in a model with these functions."""
+    found: dict[str, tuple[int, ...]] = {}
+    for value in (*graph.values, *graph.outputs):
+        dims = value.type.static_dims
+        if dims is not None:
+            found[value.name] = dims
+    for node in reversed(graph.nodes):
+        if not node.inputs or not node.outputs or node.outputs[0] not in found:
+            continue
+        is_function = (node.domain, node.operator, node.overload) in functions
+        if not is_function and NodeTrait.SAME_SHAPE in CONVERTERS.traits(node.domain, node.operator):
+            found.setdefault(node.inputs[0], found[node.outputs[0]])
+    return found
 
 
 def declared_shape(node: Node, index: int, output: int = 0) -> tuple[int, ...] | None:

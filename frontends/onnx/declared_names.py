@@ -9,8 +9,9 @@ from mirlo.dialects.context import graph_operations
 from mirlo.dialects.core import attributes as A
 from mirlo.dialects.core.attributes import REQUIRED
 from mirlo.dialects.core.op import DialectOp
-from mirlo.dialects.core.traits import OnnxName
+from mirlo.dialects.core.traits import OnnxName, Trait
 from mirlo.frontends.onnx.node import Node
+from mirlo.frontends.onnx.node_traits import NodeTrait
 from mirlo.frontends.onnx.values import Converted
 
 _READERS: tuple[tuple[type, str], ...] = (
@@ -45,6 +46,13 @@ class DeclaredNames:
     def since(self, domain: str, operator: str) -> tuple[int, ...]:
         cls = self.table().get((domain, operator))
         return () if cls is None else (_name(cls).since,)
+
+    def traits(self, domain: str, operator: str) -> frozenset[NodeTrait]:
+        cls = self.table().get((domain, operator))
+        if cls is None or Trait.ELEMENTWISE not in cls.TRAITS:
+            return frozenset()
+        kinds = [operand.kind for operand in cls._operand_layout.fields]
+        return frozenset({NodeTrait.SAME_SHAPE} if kinds == ["single"] else ())
 
 
 def _name(cls: type[DialectOp]) -> OnnxName:

@@ -14,23 +14,18 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DTYPES, DType
 from mirlo.frontends.onnx.dimensions import Undecided
 from mirlo.frontends.onnx.node import Node
-from mirlo.frontends.onnx.registry import FOLDERS
+from mirlo.frontends.onnx.node_traits import NodeTrait
+from mirlo.frontends.onnx.registry import CONVERTERS, FOLDERS
 from mirlo.frontends.onnx.values import TensorValue, constant, symbolic
 
 FOLD_ELEMENTS = 1024
 """Most elements of a folded value."""
 
-_OF_TYPES = ("Shape", "Size")
-"""Operators that need only the type of their input."""
-
-_OF_TYPE_AND_FIRST = ("CastLike",)
-"""Operators that need the elements of their first input and the type of the second."""
-
 
 def fold(node: Node, compute: Callable[[], ir.Value]) -> list[TensorValue] | None:
     """Return the outputs of a node if they can be folded. `compute` makes the operation in its place."""
-    function = FOLDERS.find("", node.operator, node.opset)
-    if function is None or (node.operator not in _OF_TYPES and not _has_known_inputs(node)):
+    function = FOLDERS.find(node.domain, node.operator, node.opset)
+    if function is None or not (_measures(node) or _has_known_inputs(node)):
         return None
     try:
         with np.errstate(all="ignore"):
@@ -56,8 +51,13 @@ def known_elements(node: Node, index: int) -> np.ndarray:
     return array
 
 
+def _measures(node: Node) -> bool:
+    return NodeTrait.MEASURES in CONVERTERS.traits(node.domain, node.operator)
+
+
 def _has_known_inputs(node: Node) -> bool:
-    inputs = node.inputs[:1] if node.operator in _OF_TYPE_AND_FIRST else node.inputs
+    casts = NodeTrait.SAME_VALUES in CONVERTERS.traits(node.domain, node.operator)
+    inputs = node.inputs[:1] if casts else node.inputs  # of the second input of CastLike, only the type is read
     values = [value for value in inputs if value is not None]
     arrays = [value.known for value in values if isinstance(value, TensorValue) and value.known is not None]
     return bool(values) and len(arrays) == len(values) and sum(array.size for array in arrays) <= FOLD_ELEMENTS
@@ -65,7 +65,7 @@ def _has_known_inputs(node: Node) -> bool:
 
 def _dtype_of(node: Node) -> DType:
     """Return the element type of a result on dims: that of its operands, or int64 if they come from a shape."""
-    if node.operator in _OF_TYPES:
+    if _measures(node):
         return DTYPES["i64"]
     symbolic_inputs = [value for value in node.inputs if isinstance(value, TensorValue) and value.is_symbolic]
     return symbolic_inputs[0].type.dtype if symbolic_inputs else DTYPES["i64"]

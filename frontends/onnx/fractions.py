@@ -21,15 +21,14 @@ from mirlo.frontends.onnx.dimensions import Undecided
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.fold import FOLD_ELEMENTS
 from mirlo.frontends.onnx.node import Node
-from mirlo.frontends.onnx.registry import FOLDERS
+from mirlo.frontends.onnx.node_traits import NodeTrait
+from mirlo.frontends.onnx.registry import CONVERTERS, FOLDERS
 from mirlo.frontends.onnx.values import TensorValue, as_dim, symbolic
 
 _EXACT = ("f32", "f64")
 """Element types that hold dims exactly, as they are below 2^24."""
 _MAX_DENOMINATOR = 1 << 10
 _MAX_NUMBER = 1 << 24
-_MOVING = ("Concat", "Gather", "Identity", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze")
-"""Operators that move elements: their folding serves fractions too."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +115,7 @@ def fractions_of(node: Node, result: TensorValue) -> np.ndarray | None:
 
 def fold_fractions(node: Node, compute: Callable[[], ir.Value]) -> list[TensorValue] | None:
     """Return the result of a cast of fractions to integers, which are dims; `compute` makes the operation."""
-    value = node.inputs[0] if node.operator == "Cast" else None
+    value = node.inputs[0] if (node.domain, node.operator) == ("", "Cast") else None
     if not isinstance(value, TensorValue) or value.fractions is None:
         return None
     wanted = onnx_dtype(node.attr.int("to"), "attribute 'to'").dtype
@@ -129,8 +128,13 @@ def fold_fractions(node: Node, compute: Callable[[], ir.Value]) -> list[TensorVa
 
 
 def _elements(node: Node) -> np.ndarray | None:
-    if node.operator in ("Cast", "CastLike"):
+    traits = CONVERTERS.traits(node.domain, node.operator)
+    if NodeTrait.SAME_VALUES in traits:
         return _operand(node.value(0))
+    if NodeTrait.MOVES in traits:
+        return _moved(node)
+    if node.domain:
+        return None
     if node.operator == "Clip":
         result = _operand(node.value(0))
         for index, limit in ((1, DimFraction.maximum), (2, DimFraction.minimum)):
@@ -144,7 +148,7 @@ def _elements(node: Node) -> np.ndarray | None:
         for index in range(1, len(node)):
             result = _applied(_BINARY[node.operator], result, _operand(node.value(index)))
         return result
-    return _moved(node) if node.operator in _MOVING else None
+    return None
 
 
 def _moved(node: Node) -> np.ndarray:
@@ -155,13 +159,11 @@ def _moved(node: Node) -> np.ndarray:
         else value
         for value in node.inputs
     ]
-    if node.operator == "Identity":
-        return _operand(node.value(0))
-    function = FOLDERS.find("", node.operator, node.opset)
+    function = FOLDERS.find(node.domain, node.operator, node.opset)
     if function is None:
         raise Undecided
-    given = Node(node.operator, node.opset, inputs, node.outputs, node.attr, node.signature, node.builder)
-    return np.asarray(function(given), object)
+    results = function(node.with_inputs(inputs))
+    return np.asarray(results[0] if isinstance(results, list) else results, object)
 
 
 def _applied(function: Callable[..., Dim | DimFraction], *operands: np.ndarray) -> np.ndarray:

@@ -127,28 +127,6 @@ class GraphDef:
     initializers: tuple[TensorDef, ...] = ()
     has_sparse_initializers: bool = False
 
-    @cached_property
-    def declared_shapes(self) -> Mapping[str, tuple[int, ...]]:
-        """Return the declared static shapes of values, and those that follow from them."""
-        found: dict[str, tuple[int, ...]] = {}
-        for value in (*self.values, *self.outputs):
-            dims = value.type.static_dims
-            if dims is not None:
-                found[value.name] = dims
-        for node in reversed(self.nodes):
-            if (
-                node.operator in _SHAPE_PRESERVING
-                and not node.domain
-                and node.inputs
-                and node.outputs
-                and node.outputs[0] in found
-            ):
-                found.setdefault(node.inputs[0], found[node.outputs[0]])
-        return found
-
-
-_SHAPE_PRESERVING = frozenset({"Abs", "Cast", "CastLike", "Exp", "Identity", "Log", "Neg", "Sqrt"})
-"""Operators whose first input has the shape of the output."""
 
 AttributeValue: TypeAlias = (
     "float | int | bytes | TensorDef | GraphDef | TypeDef | tuple[float, ...] | tuple[bytes, ...] "

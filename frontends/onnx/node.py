@@ -128,6 +128,7 @@ class Node:
         attributes: Attributes,
         signature: Signature | None,
         builder: NodeImporter,
+        domain: str = "",
     ) -> None:
         self.operator = operator
         self.opset = opset
@@ -136,6 +137,7 @@ class Node:
         self.attr = attributes
         self.signature = signature
         self.builder = builder
+        self.domain = domain
         self._read: set[int] = set()
 
     def __len__(self) -> int:
@@ -220,8 +222,14 @@ class Node:
         """Return the node as one of which nothing was read."""
         if not self._read and not self.attr.read:
             return self
-        attributes = Attributes(self.attr.by_name.values())
-        return Node(self.operator, self.opset, self.inputs, self.outputs, attributes, self.signature, self.builder)
+        return self.with_inputs(self.inputs, Attributes(self.attr.by_name.values()))
+
+    def with_inputs(self, inputs: Sequence[AnyValue | None], attributes: Attributes | None = None) -> Node:
+        """Return the node on other inputs."""
+        attributes = self.attr if attributes is None else attributes
+        return Node(
+            self.operator, self.opset, inputs, self.outputs, attributes, self.signature, self.builder, self.domain
+        )
 
     def input_name(self, index: int) -> str:
         return self.signature.input_name(index) if self.signature else f"#{index}"

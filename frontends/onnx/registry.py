@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -13,6 +13,7 @@ from mirlo.dialects.core.installed import import_modules
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.frontends.onnx.declared_names import DeclaredNames
 from mirlo.frontends.onnx.node import Node
+from mirlo.frontends.onnx.node_traits import NodeTrait
 from mirlo.frontends.onnx.values import Converted
 
 Converter = Callable[[Node], Converted]
@@ -37,6 +38,7 @@ def _is_same(left: Converter | Folder | None, right: Converter | Folder | None) 
 class _Versions(Generic[F]):
     since: list[int] = field(default_factory=list)
     converters: list[F | None] = field(default_factory=list)
+    traits: frozenset[NodeTrait] = frozenset()
 
 
 class Registry(Generic[F]):
@@ -59,6 +61,15 @@ class Registry(Generic[F]):
             )
         versions.since.insert(at, since)
         versions.converters.insert(at, function)
+
+    def declare(self, domain: str, operator: str, traits: Collection[NodeTrait]) -> None:
+        """Add to what is known of an operator."""
+        versions = self._table.setdefault((domain, operator), _Versions())
+        versions.traits = versions.traits.union(traits)
+
+    def traits(self, domain: str, operator: str) -> frozenset[NodeTrait]:
+        versions = self._table.get((domain, operator))
+        return frozenset() if versions is None else versions.traits
 
     def find(self, domain: str, operator: str, version: int) -> F | None:
         versions = self._table.get((domain, operator))
@@ -96,6 +107,11 @@ class Converters:
         registries = (self.users, self.built_in, self.declared)
         return next(filter(None, (registry.since(domain, operator) for registry in registries)), ())
 
+    def traits(self, domain: str, operator: str) -> frozenset[NodeTrait]:
+        """Return what the converters of an operator, and its class, declare of it."""
+        registries = (self.users, self.built_in, self.declared)
+        return frozenset().union(*(registry.traits(domain, operator) for registry in registries))
+
     def operators(self) -> list[tuple[str, str]]:
         return sorted({*self.users.operators(), *self.own_operators(), *self.declared.table()})
 
@@ -112,18 +128,22 @@ FOLDERS = Registry[Folder]()
 _BUILT_IN = f"{__package__}.ops."
 
 
-def converter(*operators: str, since: int = 1, domain: str = "") -> Callable[[C], C]:
-    """Register a function as the converter of these operators, from opset `since` on.
+def converter(
+    *operators: str, since: int = 1, domain: str = "", traits: Collection[NodeTrait] = ()
+) -> Callable[[C], C]:
+    """Register a function as the converter of these operators, from opset `since` on, and traits of theirs.
 
     It takes a `Node` and returns the output value or a tuple of values. A user's converter is tried before Mirlo's
     own, which is used if it returns NotImplemented.
     """
+    domain = "" if domain == "ai.onnx" else domain
 
     def register(function: C) -> C:
         is_built_in = function.__module__.startswith(_BUILT_IN)
         registry = CONVERTERS.built_in if is_built_in else CONVERTERS.users
         for operator in operators:
-            registry.add("" if domain == "ai.onnx" else domain, operator, since, function)
+            registry.add(domain, operator, since, function)
+            registry.declare(domain, operator, traits)
         return function
 
     return register

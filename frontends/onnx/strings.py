@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from math import prod
 
 import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.node import Node
+from mirlo.frontends.onnx.node_traits import NodeTrait
 from mirlo.frontends.onnx.objects import call_host
 from mirlo.frontends.onnx.values import AnyValue, TensorValue, constant
 from mirlo.runtime.kinds import STRING, Kind
-
-MEASURES = frozenset({"Shape", "Size"})
-MOVERS = MEASURES | frozenset({
-    "Compress", "Concat", "DepthToSpace", "Expand", "Flatten", "Gather", "GatherElements", "GatherND", "Reshape",
-    "ReverseSequence", "Scatter", "ScatterElements", "ScatterND", "Slice", "SpaceToDepth", "Split", "Squeeze", "Tile",
-    "Transpose", "Unsqueeze", "Where", "ai.onnx.ml.ArrayFeatureExtractor",
-})  # fmt: skip
+from mirlo.runtime.names import terminal
 
 Convert = Callable[[list["AnyValue | None"]], Sequence["AnyValue | None"]]
 
 
-def moved(
-    operator: str, inputs: Sequence[AnyValue | None], ssa: Callable[[AnyValue], ir.Value], convert: Convert
-) -> list[AnyValue | None]:
-    """Return the outputs of a node on strings; `convert` makes those of the node on indices."""
+def moved(node: Node, traits: Collection[NodeTrait], convert: Convert) -> list[AnyValue | None]:
+    """Return the outputs of a node that moves or measures strings; `convert` makes those of the node on indices."""
+    inputs, ssa = node.inputs, node.builder.any_ssa
+    reduction = node.attr.str("reduction", "none")
+    if reduction != "none":
+        raise NodeError(f"attribute 'reduction' must be 'none' for strings, got '{terminal(reduction)}'")
     texts = [value for value in inputs if value is not None and value.kind.name == STRING]
     places = iter(_string_indices(texts, ssa))
     results = convert([next(places) if value in texts else value for value in inputs])
-    if operator in MEASURES:
+    if NodeTrait.MEASURES in traits:
         return list(results)
     pool = call_host("mirlo.string.pool", list(map(ssa, texts)), [Kind(STRING)])[0]
     return [None if value is None else _select_strings(ssa(pool), value, ssa) for value in results]

@@ -10,9 +10,12 @@ import pytest
 from commands import ROOT
 
 from mirlo.dialects.relax import OPS
+from mirlo.frontends.onnx.registry import CONVERTERS, load_converters
 
 FOLDERS = ("passes", "driver", "tools")
-"""Where lists are forbidden. `dialects` and `frontends` define operators; a target has rules for them by name."""
+"""Where lists are forbidden. `dialects` defines operators; a target has rules for them by name."""
+IMPORT = ROOT / "frontends/onnx"
+"""Where lists of ONNX's operators are forbidden, but in `ops`, which registers their converters."""
 MOST = 2
 """Operators that one literal may name: a rule for two is a rule, a table of three is a fact about operators."""
 CLASSES = {cls.__name__ for cls in OPS.values()}
@@ -56,6 +59,19 @@ def test_no_lists_of_operators(folder: str) -> None:
         if path.relative_to(ROOT).as_posix() not in SCALARS
     ]
     assert found == [], "declare a trait, or what else is meant, on the classes of the operators (dialects/core/traits)"
+
+
+def test_no_lists_of_operators_of_onnx() -> None:
+    load_converters()
+    names = {operator for domain, operator in CONVERTERS.own_operators() if not domain}
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {ast.unparse(node)[:80]}"
+        for path in sorted(IMPORT.glob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, (ast.Tuple, ast.List, ast.Set))
+        if len([e for e in node.elts if isinstance(e, ast.Constant) and e.value in names]) > MOST
+    ]
+    assert found == [], "declare a trait where the converter is registered (frontends/onnx/node_traits.py)"
 
 
 SCALARS = ("tools/conformance/meanings.py",)

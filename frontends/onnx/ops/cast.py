@@ -7,12 +7,13 @@ from mirlo.dialects.core.dtypes import DType
 from mirlo.frontends.onnx.dtypes import onnx_code, onnx_dtype
 from mirlo.frontends.onnx.graph import STRING_CODE
 from mirlo.frontends.onnx.node import Node
+from mirlo.frontends.onnx.node_traits import NodeTrait
 from mirlo.frontends.onnx.ops.string import cast_strings
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.values import Converted, Output
 
 
-@converter("Cast")
+@converter("Cast", traits=[NodeTrait.SAME_SHAPE, NodeTrait.SAME_VALUES])
 def cast(node: Node) -> Converted:
     code = node.attr.int("to")
     if code == STRING_CODE or node.is_string(0):
@@ -20,7 +21,7 @@ def cast(node: Node) -> Converted:
     return _cast(node, onnx_dtype(code, "attribute 'to'").dtype)
 
 
-@converter("CastLike")
+@converter("CastLike", traits=[NodeTrait.SAME_SHAPE, NodeTrait.SAME_VALUES])
 def cast_like(node: Node) -> Converted:
     node.ignore(1)
     if node.is_string(0) or node.is_string(1):

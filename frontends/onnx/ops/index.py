@@ -8,29 +8,30 @@ from mirlo.dialects.bindings import ir
 from mirlo.frontends.onnx.declared import declared_shape, equals, required, required_all
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
-from mirlo.frontends.onnx.registry import converter, removed
+from mirlo.frontends.onnx.node_traits import NodeTrait
+from mirlo.frontends.onnx.registry import CONVERTERS, converter, removed
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, nonzero_of, positions, scalar, vector
 from mirlo.frontends.onnx.values import Converted, Output
 
 REDUCTIONS = ("none", "add", "mul", "max", "min")
 
 
-@converter("Gather")
+@converter("Gather", traits=[NodeTrait.MOVES])
 def gather(node: Node) -> Converted:
     return node.emit("gather", node[0], node[1], axis=node.attr.int("axis", 0))
 
 
-@converter("GatherElements")
+@converter("GatherElements", traits=[NodeTrait.MOVES])
 def gather_elements(node: Node) -> Converted:
     return node.emit("gather_elements", node[0], node[1], axis=node.attr.int("axis", 0))
 
 
-@converter("GatherND")
+@converter("GatherND", traits=[NodeTrait.MOVES])
 def gather_nd(node: Node) -> Converted:
     return node.emit("gather_nd", node[0], node[1], batch_dims=node.attr.int("batch_dims", 0))
 
 
-@converter("ScatterElements", "Scatter")
+@converter("ScatterElements", "Scatter", traits=[NodeTrait.MOVES])
 def scatter_elements(node: Node) -> Converted:
     return node.emit(
         "scatter_elements",
@@ -45,7 +46,7 @@ def scatter_elements(node: Node) -> Converted:
 removed("Scatter", since=11)
 
 
-@converter("ScatterND")
+@converter("ScatterND", traits=[NodeTrait.MOVES])
 def scatter_nd(node: Node) -> Converted:
     reduction = node.attr.choice("reduction", "none", REDUCTIONS)
     return node.emit("scatter_nd", node[0], node[1], node[2], reduction=reduction)
@@ -126,7 +127,7 @@ def _top_k_of_run_time(node: Node) -> tuple[ir.Value, ...]:
     return tuple(node.emit("slice_dims", each, begin=zeros, shape=shape, strides=ones) for each in found)
 
 
-@converter("Compress")
+@converter("Compress", traits=[NodeTrait.MOVES])
 def compress(node: Node) -> Converted:
     """Convert Compress: select elements where the condition holds."""
     if node.value(1).is_constant:
@@ -145,7 +146,7 @@ def non_zero(node: Node) -> Converted:
     return nonzero_of(node, node[0])
 
 
-@converter("ReverseSequence")
+@converter("ReverseSequence", traits=[NodeTrait.MOVES])
 def reverse_sequence(node: Node) -> Converted:
     """Reverse the first `sequence_lens[b]` elements of sequence b."""
     x = node.type(0)
@@ -189,3 +190,6 @@ def tensor_scatter(node: Node) -> Converted:
         places = node.emit("mod", places, as_scalar(node, room))
     indices = node.emit("expand", places, shape=update.shape)
     return node.emit("scatter_elements", node[0], indices, node[1], axis=axis)
+
+
+CONVERTERS.built_in.declare("", "Where", [NodeTrait.MOVES])

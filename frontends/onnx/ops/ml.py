@@ -10,6 +10,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.graph import STRING_CODE
 from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.node_traits import NodeTrait
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.values import AnyValue, Converted, strings
 from mirlo.runtime.kinds import STRING, Kind
@@ -22,7 +23,7 @@ def as_float(node: Node, index: int = 0) -> ir.Value:
     return node[index] if node.type(index).dtype.name == "f32" else node.emit("cast", node[index], dtype="f32")
 
 
-@converter("ArrayFeatureExtractor", domain=DOMAIN)
+@converter("ArrayFeatureExtractor", domain=DOMAIN, traits=[NodeTrait.MOVES])
 def array_feature_extractor(node: Node) -> Converted:
     x, places = node.type(0), node.type(1)
     if x.rank == 0 or places.elements == 0:

@@ -27,6 +27,7 @@ from mirlo.frontends.onnx.equations import multiple_of
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.fold import FOLD_ELEMENTS
 from mirlo.frontends.onnx.node import Node, broadcast_dim, is_exact, type_of
+from mirlo.frontends.onnx.node_traits import NodeTrait
 from mirlo.frontends.onnx.ops.open_axes import squeeze_of_run_time, unsqueeze_of_run_time
 from mirlo.frontends.onnx.padding import pad_of_run_time
 from mirlo.frontends.onnx.registry import converter
@@ -44,7 +45,7 @@ from mirlo.frontends.onnx.runtime_sizes import (
 from mirlo.frontends.onnx.values import Converted, TensorValue, as_dim
 
 
-@converter("Identity")
+@converter("Identity", traits=[NodeTrait.SAME_SHAPE, NodeTrait.SAME_VALUES])
 def identity(node: Node) -> Converted:
     return node.any_value(0)
 
@@ -58,7 +59,7 @@ def dropout(node: Node) -> Converted:
     return node.value(0)
 
 
-@converter("Reshape")
+@converter("Reshape", traits=[NodeTrait.MOVES])
 def reshape(node: Node) -> Converted:
     x = node.type(0)
     shape = declared_shape(node, 1)
@@ -84,7 +85,7 @@ def _reshape_of_run_time(node: Node, shape: tuple[int, ...], allow_zero: bool) -
     return required(node, fits, "input 'shape' is another", node.emit("reshape", node[0], shape=shape))
 
 
-@converter("Flatten")
+@converter("Flatten", traits=[NodeTrait.MOVES])
 def flatten(node: Node) -> ir.Value:
     x, axis = node.type(0), node.attr.int("axis", 1)
     if not -x.rank <= axis <= x.rank:
@@ -93,7 +94,7 @@ def flatten(node: Node) -> ir.Value:
     return node.emit("reshape", node[0], shape=(D.product(x.shape[:axis]), D.product(x.shape[axis:])))
 
 
-@converter("Transpose")
+@converter("Transpose", traits=[NodeTrait.MOVES])
 def transpose(node: Node) -> ir.Value:
     axes = node.attr.ints("perm", None)
     if axes is None:
@@ -101,7 +102,7 @@ def transpose(node: Node) -> ir.Value:
     return node.emit("permute", node[0], axes=axes)
 
 
-@converter("Squeeze")
+@converter("Squeeze", traits=[NodeTrait.MOVES])
 def squeeze(node: Node) -> Converted:
     shape = declared_shape(node, 1)
     if shape is not None:
@@ -124,7 +125,7 @@ def squeeze(node: Node) -> Converted:
     return required(node, more, f"without axes, none of {listed} may be 1", made, why="as the rank would be another")
 
 
-@converter("Unsqueeze")
+@converter("Unsqueeze", traits=[NodeTrait.MOVES])
 def unsqueeze(node: Node) -> Converted:
     shape = declared_shape(node, 1)
     if shape is not None:
@@ -148,7 +149,7 @@ def _with_axes(node: Node, rank: int, candidates: list[tuple[int, ...]], shape: 
     return required(node, is_made, "input 'axes' names other axes", node.emit("reshape", node[0], shape=shape))
 
 
-@converter("Expand")
+@converter("Expand", traits=[NodeTrait.MOVES])
 def expand(node: Node) -> ir.Value:
     """Broadcast both ways: a wanted dim of 1 keeps the input's."""
     declared = declared_shape(node, 1)
@@ -177,7 +178,7 @@ def _expanded_dim(node: Node, old: Dim, new: Dim) -> Dim:
     return old if new == 1 else new
 
 
-@converter("Tile", since=6)
+@converter("Tile", since=6, traits=[NodeTrait.MOVES])
 def tile(node: Node) -> Converted:
     shape = declared_shape(node, 1)
     if shape is not None and len(shape) == node.type(0).rank and all(node.type(0).static_shape):
@@ -197,7 +198,7 @@ def tile(node: Node) -> Converted:
     return node.emit("reshape", node.emit("expand", apart, shape=pairs), shape=tiled)
 
 
-@converter("Concat")
+@converter("Concat", traits=[NodeTrait.MOVES])
 def concat(node: Node) -> TensorValue:
     """Concatenate long lists in two steps: an operation holds a limited number of operands of different types."""
     parts, axis = node.all(), node.attr.int("axis")
@@ -224,7 +225,7 @@ def _known_elements(node: Node) -> tuple[Dim | None, ...] | None:
     return tuple(found) if any(dim is not None for dim in found) else None
 
 
-@converter("Split")
+@converter("Split", traits=[NodeTrait.MOVES])
 def split(node: Node) -> Converted:
     """Split by given sizes, or in equal parts (the last one smaller if the number of parts is given)."""
     x, axis = node.type(0), node.attr.int("axis", 0)
@@ -298,7 +299,7 @@ def _dynamic_splits(node: Node, axis: int, count: int) -> tuple[ir.Value, ...]:
     return tuple(made)
 
 
-@converter("Slice")
+@converter("Slice", traits=[NodeTrait.MOVES])
 def slice_(node: Node) -> ir.Value:
     x = node.type(0)
     if node.opset >= 10 and not all(node.value(i).known is not None for i in range(1, len(node)) if node.has(i)):
@@ -355,13 +356,13 @@ def _pad(node: Node, pads: list[int], axes: list[int], value: float) -> ir.Value
     return node.emit("pad", node[0], pads=full, mode=mode, value=float(value))
 
 
-@converter("DepthToSpace")
+@converter("DepthToSpace", traits=[NodeTrait.MOVES])
 def depth_to_space(node: Node) -> Converted:
     mode = node.attr.choice("mode", "DCR", ("DCR", "CRD"))
     return node.emit("depth_to_space", node[0], block=node.attr.int("blocksize"), mode=mode)
 
 
-@converter("SpaceToDepth")
+@converter("SpaceToDepth", traits=[NodeTrait.MOVES])
 def space_to_depth(node: Node) -> Converted:
     mode, block = node.attr.choice("mode", "DCR", ("DCR", "CRD")), node.attr.int("blocksize")
     if mode == "DCR":
@@ -379,7 +380,7 @@ def space_to_depth(node: Node) -> Converted:
     return node.emit("reshape", depth, shape=(batch, channels * block * block, height // block, width // block))
 
 
-@converter("Shape")
+@converter("Shape", traits=[NodeTrait.MEASURES])
 def shape(node: Node) -> Converted:
     """Make a shape tensor, which is only needed if a symbolic shape is used as a tensor; otherwise it is folded."""
     rank = node.type(0).rank
@@ -390,6 +391,6 @@ def shape(node: Node) -> Converted:
     return node.emit("strided_slice", dims, axes=[0], begin=[start], end=[max(start, end)], strides=[1])
 
 
-@converter("Size")
+@converter("Size", traits=[NodeTrait.MEASURES])
 def size(node: Node) -> Converted:
     return node.emit("reduce_prod", node.emit("shape_of", node[0]), keepdims=False)

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+import onnx
 import pytest
 from commands import output_of, python
 from onnx import helper
 from onnx_models import F32, check, make_model, node
 
+from mirlo import compile
 from mirlo.frontends.onnx import OnnxImportError, converter, import_model
+from mirlo.frontends.onnx.node_traits import NodeTrait
 from mirlo.frontends.onnx.registry import CONVERTERS, Registry
 
 
@@ -58,6 +62,34 @@ def test_users_come_first_and_may_decline(imported: Callable[..., str]) -> None:
         make_model([node("Relu", "x", "y"), node("Relu", "m", "z")], {"x": (F32, [4]), "m": (F32, [2, 2])}, "yz")
     )
     check(text, '"relax.clip"', '"relax.relu"')
+
+
+def test_own_operators_are_not_folded_as_those_of_onnx(imported: Callable[..., str]) -> None:
+    @converter("Add", domain="com.example")
+    def add(node: Any) -> Any:
+        return node.emit("multiply", node[0], node[1])
+
+    nodes = [node("Shape", "x", "s"), helper.make_node("Add", ["s", "s"], ["y"], domain="com.example")]
+    model = make_model(nodes, {"x": (F32, [3, 5])}, ["y"])
+    model.opset_import.add(domain="com.example", version=1)
+    check(imported(model), "dense<[3, 5]>", '"relax.multiply"')
+
+
+def test_own_operators_move_strings() -> None:
+    @converter("Swap", domain="com.example", traits=[NodeTrait.MOVES])
+    def swap(node: Any) -> Any:
+        return node.emit("permute", node[0], axes=(1, 0))
+
+    @converter("Count", domain="com.example", traits=[NodeTrait.MEASURES])
+    def count(node: Any) -> Any:
+        return node.constant(node.type(0).elements, "i64")
+
+    text = """<ir_version: 10, opset_import: ["" : 21, "com.example" : 1]>
+    g (string[2, 3] x) => (string[3, 2] y, int64 n) { y = com.example.Swap(x) n = com.example.Count(x) }"""
+    x = np.array([["a", "b", "c"], ["d", "e", "f"]], object)
+    y, n = compile(onnx.parser.parse_model(text))(x)
+    assert (y == x.T).all()
+    assert n == 6
 
 
 def test_two_converters_for_one_version() -> None:

@@ -44,6 +44,13 @@ def test_strings_move_and_become_numbers() -> None:
     np.testing.assert_array_equal(same, [False, True, False])
 
 
+@pytest.mark.parametrize("reduction", ["add", "max"])
+def test_strings_are_not_reduced(reduction: str) -> None:
+    scatter = f'ScatterElements<axis = 0, reduction = "{reduction}">(x, places, new)'
+    with pytest.raises(OnnxImportError, match=f"'reduction' must be 'none' for strings, got '{reduction}'"):
+        mirlo.compile(model(f"g (string[4] x, int64[2] places, string[2] new) => (string[4] y) {{ y = {scatter} }}"))
+
+
 def test_a_program_is_saved_and_loaded(tmp_path: Path) -> None:
     mirlo.compile(WORDS).save(tmp_path / "words.mirlo")
     loaded = mirlo.load(tmp_path / "words.mirlo")
