@@ -33,15 +33,16 @@ def _rounded(value: builtins.float) -> builtins.float:
     return struct.unpack("f", struct.pack("f", value))[0]  # type: ignore[no-any-return]
 
 
+def wrong_kind(attribute: AttributeDef, kind: int) -> str:
+    """Return what is wrong with an attribute that is not of this kind."""
+    return f"attribute '{attribute.name}' must be {_KINDS[kind]}, got {_KINDS.get(attribute.kind, 'nothing')}"
+
+
 class Attributes:
     """The attributes of one node."""
 
     def __init__(self, attributes: Iterable[AttributeDef]) -> None:
-        self.by_name: dict[Name, AttributeDef] = {}
-        for attribute in attributes:
-            if attribute.name in self.by_name:
-                raise NodeError(f"attribute '{attribute.name}' is given twice")
-            self.by_name[attribute.name] = attribute
+        self.by_name = {attribute.name: attribute for attribute in attributes}
         self.read: set[Name] = set()
         """The attributes that were read, or that do not affect the result."""
 
@@ -125,5 +126,5 @@ class Attributes:
                 raise NodeError(f"attribute '{name}' is missing")
             return default
         if attribute.kind != kind:
-            raise NodeError(f"attribute '{name}' must be {_KINDS[kind]}, got {_KINDS.get(attribute.kind, 'nothing')}")
+            raise NodeError(wrong_kind(attribute, kind))
         return attribute.value

@@ -290,13 +290,15 @@ class Body:
         if body is not None:
             return self._expand(body, step, inputs, scope)
         domain, operator, outputs = step.domain, step.operator, step.outputs
+        if step.problem:
+            raise NodeError(step.problem)
         version = scope.opsets.get(domain)
         if version is None:
             raise NodeError(f"the model imports no version of the operator set '{domain or 'ai.onnx'}'")
         signature = schema.signature(domain, operator, version)
         attributes = Attributes(step.attributes)
         if signature is not None:
-            schema.check(signature, inputs, len(outputs), list(attributes.by_name))
+            schema.check_inputs(signature, inputs)
 
         node = Node(operator, version, inputs, outputs, attributes, signature, self, domain)
         if any(map(node.is_string, range(len(inputs)))):

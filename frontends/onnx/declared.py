@@ -22,11 +22,7 @@ from mirlo.frontends.onnx.registry import CONVERTERS
 
 def declared_shapes(graph: GraphDef, functions: Container[tuple[str, str, str]]) -> Mapping[str, tuple[int, ...]]:
     """Return the declared static shapes of values, and those that follow from them in a model with these functions."""
-    found: dict[str, tuple[int, ...]] = {}
-    for value in (*graph.values, *graph.outputs):
-        dims = value.type.static_dims
-        if dims is not None:
-            found[value.name] = dims
+    found = graph.static_shapes()
     for node in reversed(graph.nodes):
         if not node.inputs or not node.outputs or node.outputs[0] not in found:
             continue

@@ -12,6 +12,7 @@ from mirlo.frontends.onnx.composed import COMPOSED
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.graph import AttributeDef, FunctionDef, GraphDef, NodeDef
 from mirlo.frontends.onnx.reading import read_attributes, read_function
+from mirlo.frontends.onnx.schema import problem_of
 from mirlo.frontends.onnx.values import AnyValue
 from mirlo.frontends.onnx.writing import node_message, type_message
 
@@ -117,10 +118,12 @@ def instantiate(body: FunctionDef, call: NodeDef, present: Sequence[bool]) -> tu
         if attribute.name not in body.attributes:
             raise NodeError(f"function '{body.name}' has no attribute '{attribute.name}'")
     absent = {name for name, there in zip(body.inputs, present, strict=True) if not there}
-    return tuple(_instance(node, values, absent) for node in body.nodes)
+    return tuple(_instance(node, values, absent, body.opsets) for node in body.nodes)
 
 
-def _instance(node: NodeDef, values: Mapping[str, AttributeDef], absent: set[str]) -> NodeDef:
+def _instance(
+    node: NodeDef, values: Mapping[str, AttributeDef], absent: set[str], versions: Mapping[str, int]
+) -> NodeDef:
     """Return a node of a body for one call; graphs in it are copies, so that each call has its own."""
     attributes = []
     for attribute in node.attributes:
@@ -131,13 +134,18 @@ def _instance(node: NodeDef, values: Mapping[str, AttributeDef], absent: set[str
             continue
         value = source.value
         if isinstance(value, GraphDef):
-            value = _instance_of_graph(value, values, absent)
+            value = _instance_of_graph(value, values, absent, versions)
         elif source.graphs:
-            value = tuple(_instance_of_graph(graph, values, absent) for graph in source.graphs)
+            value = tuple(_instance_of_graph(graph, values, absent, versions) for graph in source.graphs)
         attributes.append(AttributeDef(attribute.name, source.kind, value))
     inputs = tuple("" if name in absent else name for name in node.inputs)
-    return replace(node, inputs=inputs, attributes=tuple(attributes))
+    made = replace(node, inputs=inputs, attributes=tuple(attributes))
+    if any(attribute.reference for attribute in node.attributes):
+        return replace(made, problem=problem_of(made, versions))
+    return made
 
 
-def _instance_of_graph(graph: GraphDef, values: Mapping[str, AttributeDef], absent: set[str]) -> GraphDef:
-    return replace(graph, nodes=tuple(_instance(node, values, absent) for node in graph.nodes))
+def _instance_of_graph(
+    graph: GraphDef, values: Mapping[str, AttributeDef], absent: set[str], versions: Mapping[str, int]
+) -> GraphDef:
+    return replace(graph, nodes=tuple(_instance(node, values, absent, versions) for node in graph.nodes))

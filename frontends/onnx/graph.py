@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 # AttributeProto.AttributeType
-FLOAT, INT, STRING, TENSOR, GRAPH = 1, 2, 3, 4, 5
+UNDEFINED, FLOAT, INT, STRING, TENSOR, GRAPH = 0, 1, 2, 3, 4, 5
 FLOATS, INTS, STRINGS, TENSORS, GRAPHS = 6, 7, 8, 9, 10
 SPARSE_TENSOR, SPARSE_TENSORS, TYPE, TYPES = 11, 12, 13, 14
 
@@ -107,6 +107,8 @@ class NodeDef:
     attributes: tuple[AttributeDef, ...]
     index: int
     """Its place in the graph or function."""
+    problem: str = ""
+    """What the schema of its operator does not allow; refused if a result of the node is needed."""
 
     @property
     def graphs(self) -> tuple[GraphDef, ...]:
@@ -126,6 +128,11 @@ class GraphDef:
     """Declared types of other values."""
     initializers: tuple[TensorDef, ...] = ()
     has_sparse_initializers: bool = False
+
+    def static_shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of values that the graph declares as numbers."""
+        declared = (*self.values, *self.outputs)
+        return {value.name: dims for value in declared if (dims := value.type.static_dims) is not None}
 
 
 AttributeValue: TypeAlias = (

@@ -2,8 +2,8 @@
 
 Only this file and four others know the messages: `model.py` parses them, `old.py` converts models of older opsets, and
 `writing.py` and `validity.py` ask the `onnx` package. What is checked here: names are text and can be told apart,
-operator sets are named, graphs and types are not nested without end. What only the types of values tell is checked when
-nodes are converted.
+operator sets are named, graphs and types are not nested without end; nodes have the attributes and as many inputs and
+outputs as their schemas say. What only the types of values tell is checked when nodes are converted.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from mirlo.frontends.onnx.graph import (
     TypeDef,
     ValueDef,
 )
+from mirlo.frontends.onnx.schema import checked
 from mirlo.runtime.names import is_printable, terminal
 
 if TYPE_CHECKING:
@@ -54,10 +55,11 @@ def read_model(proto: onnx.ModelProto, data: Mapping[bytes, memoryview], what: s
     two names would become one.
     """
     reader = _Reader(data, what)
+    opsets = reader.versions = reader.opsets(proto.opset_import)
     functions = [reader.function(function) for function in proto.functions]
     made = ModelDef(
         reader.graph(proto.graph),
-        reader.opsets(proto.opset_import),
+        opsets,
         {function.key: function for function in functions},
         proto.ir_version,
         f"{reader.name(proto.producer_name)} {reader.name(proto.producer_version)}" if proto.producer_name else "",
@@ -94,6 +96,8 @@ class _Reader:
         self._names: dict[str, str] = {}
         """The names of the model, with those that stand for them."""
         self._depth = 0
+        self.versions: Mapping[str, int] = {}
+        """The versions of the operators that are read, by domain."""
 
     def name(self, text: str) -> str:
         """Return a name, in which what is not printable is escaped."""
@@ -125,12 +129,16 @@ class _Reader:
         defaults = self.attributes(proto.attribute_proto)
         for value in proto.value_info:
             self.value(value)
-        return FunctionDef(
+        outer, opsets = self.versions, self.opsets(proto.opset_import)
+        self.versions = {**outer, **opsets}
+        made = FunctionDef(
             self.name(proto.name), self.domain(proto.domain), self.name(proto.overload),
             self.names(proto.input), self.names(proto.output), self.nodes(proto.node),
             frozenset(self.names(proto.attribute)).union(default.name for default in defaults),
-            defaults, self.opsets(proto.opset_import),
+            defaults, self.versions,
         )  # fmt: skip
+        self.versions = outer
+        return made
 
     def graph(self, proto: onnx.GraphProto) -> GraphDef:
         self._enter("graphs")
@@ -150,7 +158,7 @@ class _Reader:
             raise OnnxImportError(f"{self.what}: not an ONNX model: {what} are nested more than {DEPTH} deep")
 
     def nodes(self, protos: Iterable[onnx.NodeProto]) -> tuple[NodeDef, ...]:
-        return tuple(self.node(proto, index) for index, proto in enumerate(protos))
+        return checked([self.node(proto, index) for index, proto in enumerate(protos)], self.versions)
 
     def node(self, proto: onnx.NodeProto, index: int) -> NodeDef:
         operator = self.name(proto.op_type)

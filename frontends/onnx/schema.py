@@ -1,12 +1,15 @@
-"""Checks of a node against its operator's schema: counts, attributes, element types."""
+"""Checks of a node against its operator's schema: attributes when it is read, inputs when it is converted."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
+from mirlo.frontends.onnx.attributes import wrong_kind
 from mirlo.frontends.onnx.errors import NodeError, nearest, plural
+from mirlo.frontends.onnx.graph import UNDEFINED, NodeDef
 from mirlo.frontends.onnx.schema_table import table
 from mirlo.frontends.onnx.signature import Formal, Signature
 from mirlo.frontends.onnx.values import AnyValue
@@ -36,7 +39,7 @@ def defined(domain: str, operator: str, version: int) -> Signature | None:
         schema.min_input,
         schema.max_input,
         schema.max_output,
-        frozenset(attributes),
+        {name: attribute.type.value for name, attribute in attributes.items()},
         frozenset(name for name, attribute in attributes.items() if attribute.required),
     )
 
@@ -65,32 +68,51 @@ def _formal(parameter: onnx.defs.OpSchema.FormalParameter) -> Formal:
     )
 
 
-def check(sig: Signature, inputs: Sequence[AnyValue | None], outputs: int, attributes: Sequence[str]) -> None:
-    """Refuse a node that its schema does not allow."""
-    _check_counts(sig, inputs, outputs)
-    for name in attributes:
-        if name not in sig.attributes:
-            raise NodeError(f"{sig.operator} has no attribute '{name}': {nearest(name, sig.attributes)}")
-    for name in sig.required_attributes:
-        if name not in attributes:
-            raise NodeError(f"{sig.operator} needs the attribute '{name}'")
-    _check_types(sig, inputs)
+def checked(nodes: Sequence[NodeDef], versions: Mapping[str, int]) -> tuple[NodeDef, ...]:
+    """Return nodes with what is wrong with them; `versions` are those of operators by domain."""
+    problems = [problem_of(node, versions) for node in nodes]
+    return tuple(replace(node, problem=text) if text else node for node, text in zip(nodes, problems, strict=True))
 
 
-def _check_counts(sig: Signature, inputs: Sequence[AnyValue | None], outputs: int) -> None:
-    if len(inputs) > sig.max_inputs:
-        raise NodeError(f"{sig.operator} takes at most {plural(sig.max_inputs, 'input')}, got {len(inputs)}")
+def problem_of(node: NodeDef, versions: Mapping[str, int]) -> str:
+    """Return what is wrong with a node whatever its inputs are; '' if nothing is."""
+    version = versions.get(node.domain)
+    sig = None if version is None else signature(node.domain, node.operator, version)
+    names = [attribute.name for attribute in node.attributes]
+    for name in names:
+        if names.count(name) > 1:
+            return f"attribute '{name}' is given twice"
+    return "" if sig is None else _problem_of_counts(sig, node) or _problem_of_attributes(sig, node)
+
+
+def _problem_of_counts(sig: Signature, node: NodeDef) -> str:
+    inputs, outputs = len(node.inputs), len(node.outputs)
+    if inputs > sig.max_inputs:
+        return f"{sig.operator} takes at most {plural(sig.max_inputs, 'input')}, got {inputs}"
     if outputs > sig.max_outputs:
-        raise NodeError(f"{sig.operator} has at most {plural(sig.max_outputs, 'output')}, got {outputs}")
-    if len(inputs) < sig.min_inputs:
-        raise NodeError(f"{sig.operator} needs at least {plural(sig.min_inputs, 'input')}, got {len(inputs)}")
+        return f"{sig.operator} has at most {plural(sig.max_outputs, 'output')}, got {outputs}"
+    if inputs < sig.min_inputs:
+        return f"{sig.operator} needs at least {plural(sig.min_inputs, 'input')}, got {inputs}"
+    return ""
+
+
+def _problem_of_attributes(sig: Signature, node: NodeDef) -> str:
+    for attribute in node.attributes:
+        name, kind = attribute.name, sig.attributes.get(attribute.name)
+        if kind is None:
+            return f"{sig.operator} has no attribute '{name}': {nearest(name, sig.attributes)}"
+        if attribute.kind != kind and not (attribute.reference and attribute.kind == UNDEFINED):
+            return wrong_kind(attribute, kind)
+    given = {attribute.name for attribute in node.attributes}
+    missing = sorted(sig.required_attributes - given)
+    return f"{sig.operator} needs the attribute '{missing[0]}'" if missing else ""
+
+
+def check_inputs(sig: Signature, inputs: Sequence[AnyValue | None]) -> None:
+    """Check that required inputs are there, and those with a common type constraint have one allowed element type."""
     for i, formal in enumerate(sig.inputs):
         if formal.required and (i >= len(inputs) or inputs[i] is None):
             raise NodeError(f"input '{formal.name}' is missing")
-
-
-def _check_types(sig: Signature, inputs: Sequence[AnyValue | None]) -> None:
-    """Check that inputs with a common type constraint have one allowed element type."""
     bound: dict[str, tuple[str, AnyValue]] = {}
     for i, found in enumerate(inputs):
         if found is None:

@@ -50,11 +50,12 @@ class SchemaTable:
     def _signature(self, fields: list[str]) -> Signature:
         _, operator, since, least, most, outputs, attributes, *formals = fields
         given, made = (tuple(map(self._formal, text.split())) for text in formals)
-        names = attributes.split()
-        required = frozenset(name.removesuffix(_REQUIRED) for name in names if name.endswith(_REQUIRED))
+        pairs = [text.split(":") for text in attributes.split()]
+        kinds = {name: int(kind.removesuffix(_REQUIRED)) for name, kind in pairs}
+        required = frozenset(name for name, kind in pairs if kind.endswith(_REQUIRED))
         return Signature(
             operator, int(since), given, made, int(least), int(most), int(outputs),
-            frozenset(name.removesuffix(_REQUIRED) for name in names), required,
+            kinds, required,
         )  # fmt: skip
 
     def _formal(self, text: str) -> Formal:
@@ -88,7 +89,8 @@ def written(schemas: Iterable[onnx.defs.OpSchema], version: str) -> str:
     lines = []
     for schema in sorted(schemas, key=lambda s: (s.domain, s.name, s.since_version)):
         attributes = (
-            f"{name}{_REQUIRED if attribute.required else ''}" for name, attribute in sorted(schema.attributes.items())
+            f"{name}:{attribute.type.value}{_REQUIRED if attribute.required else ''}"
+            for name, attribute in sorted(schema.attributes.items())
         )
         counts = (schema.since_version, schema.min_input, schema.max_input, schema.max_output)
         numbers = "\t".join(map(str, counts))

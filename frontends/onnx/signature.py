@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
@@ -29,7 +30,8 @@ class Signature:
     min_inputs: int
     max_inputs: int
     max_outputs: int
-    attributes: frozenset[str]
+    attributes: Mapping[str, int]
+    """The kinds of its attributes, AttributeProto.AttributeType."""
     required_attributes: frozenset[str]
 
     def input_name(self, index: int) -> str:

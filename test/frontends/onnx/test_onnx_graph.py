@@ -20,6 +20,7 @@ from mirlo.benchmarks import import_path
 from mirlo.frontends.onnx import OnnxImportError, import_model
 from mirlo.frontends.onnx.graph import AttributeDef, GraphDef, TensorDef, TypeDef
 from mirlo.frontends.onnx.model import LoadedModel, load
+from mirlo.frontends.onnx.reading import read_model
 from mirlo.frontends.onnx.writing import model_message
 from mirlo.tools.samples import seeded
 
@@ -200,6 +201,56 @@ def test_attribute_without_a_type_has_no_value(context: Any) -> None:
         import_model(model, context=context)
 
 
+def test_attributes_are_checked_when_a_model_is_read() -> None:
+    """Every attribute of every operator of ONNX: as a kind that it is not, and left out where it is required."""
+    other = {
+        kind: 1.5 if kind != onnx.AttributeProto.FLOAT else 1 for kind in onnx.AttributeProto.AttributeType.values()
+    }
+    for schema in onnx.defs.get_all_schemas():
+        if schema.deprecated or schema.domain:
+            continue
+        inputs, outputs = ["x"] * schema.min_input, ["y"] * schema.min_output
+        required = [name for name, declared in schema.attributes.items() if declared.required]
+        for name, declared in schema.attributes.items():
+            made = helper.make_node(schema.name, inputs, outputs, **{name: other[declared.type.value]})
+            assert _problem(made).startswith(f"attribute '{name}' must be ")
+        if required:
+            assert _problem(helper.make_node(schema.name, inputs, outputs)) == (
+                f"{schema.name} needs the attribute '{min(required)}'"
+            )
+        unknown = helper.make_node(schema.name, inputs, outputs, nothing=1)
+        assert f"{schema.name} has no attribute 'nothing'" in _problem(unknown)
+
+
+def _problem(made: onnx.NodeProto) -> str:
+    """Return what reading finds wrong with a node."""
+    graph = helper.make_graph([made], "g", [], [])
+    opsets = [helper.make_opsetid("", onnx.defs.onnx_opset_version())]
+    (found,) = read_model(helper.make_model(graph, opset_imports=opsets), {}, "m").graph.nodes
+    return found.problem
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"along": 1.5}, "attribute 'axis' must be an integer, got a number"),
+        ({}, "Concat needs the attribute 'axis'"),
+        ({"along": 1}, ""),
+    ],
+)
+def test_attributes_that_a_function_passes_on(context: Any, given: dict[str, Any], text: str) -> None:
+    inner = node("Concat", "a a", "b")
+    inner.attribute.add(name="axis", type=onnx.AttributeProto.INT, ref_attr_name="along")
+    body = helper.make_function("my", "F", ["a"], ["b"], [inner], [helper.make_opsetid("", 18)], ["along"])
+    call = helper.make_node("F", ["x"], ["y"], domain="my", name="call", **given)
+    model = make_model([call], {"x": (F32, [2, 3])}, ["y"], functions=[body])
+    if not text:
+        import_model(model, context=context)
+        return
+    with pytest.raises(OnnxImportError, match=rf"node 'call/Concat_0' \(Concat\): {text}"):
+        import_model(model, context=context)
+
+
 def test_only_the_reader_knows_messages() -> None:
     found = set()
     for path in sorted((ROOT / "frontends" / "onnx").rglob("*.py")):
@@ -213,7 +264,7 @@ def test_model_seldom_returns_to_a_file_that_it_left() -> None:
     import_path.trace(import_path.softmax())  # fills caches
     found = import_path.trace(import_path.softmax())
     assert {"frontends/onnx/reading.py", "frontends/onnx/body.py"} <= found.files.keys()
-    assert found.files["frontends/onnx/reading.py"] == 1
+    assert found.files["frontends/onnx/reading.py"] == 2, "a graph is read, then checked against schemas"
     assert found.returns <= MOST_RETURNS
 
 
