@@ -12,6 +12,7 @@ from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.buffers import PARALLEL
 from mirlo.dialects.tir.scalars import compare, create, emit_constant
 from mirlo.dialects.tir.sizes import size_of
+from mirlo.passes.schedule.loops import keep_rolled
 from mirlo.targets.llvm.intrinsics.x86 import call_dot, call_lookup, call_permute
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.nbits.layout import COLUMNS, LINE, PanelLayout
@@ -57,10 +58,14 @@ def loop(
     low: ir.Value, high: ir.Value, body: Callable[..., Sequence[ir.Value] | None], carried: Sequence[ir.Value] = (),
     step: int = 1, parallel: bool = False,
 ) -> list[ir.Value]:  # fmt: skip
-    """Emit a loop: `body(i, *carried)` returns the next carried values. Return the final ones."""
+    """Emit a loop: `body(i, *carried)` returns the next carried values. Return the final ones.
+
+    LLVM does not unroll it: what should be side by side is emitted so, and copies take time to compile.
+    """
     made = scf.ForOp(low, high, index(step), list(carried))
     if parallel:
         made.operation.attributes[PARALLEL] = ir.UnitAttr.get()
+    keep_rolled(made.operation)
     with ir.InsertionPoint(made.body):
         scf.YieldOp(list(body(made.induction_variable, *list(made.inner_iter_args)) or ()))
     return list(made.results)

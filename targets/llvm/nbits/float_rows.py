@@ -8,7 +8,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.dialects.tir.scalars import create
 from mirlo.targets.llvm.nbits import code as C
-from mirlo.targets.llvm.nbits.kernels import PAIR, ProductKernel, SubBlock
+from mirlo.targets.llvm.nbits.kernels import PAIR, ROWS, ProductKernel, SubBlock
 from mirlo.targets.llvm.nbits.layout import COLUMNS
 
 TILE_ROWS = 8
@@ -26,30 +26,36 @@ class FloatKernel(ProductKernel):
         self.sums = self.activations[1] if self.layout.zero else None
         self.decoder = C.Decoder(self.machine, self.layout)
 
-    def values(self, sub: SubBlock, panel: int = 0) -> Iterator[tuple[int, ir.Value]]:
-        """Yield the rows of K of a sub-block and the weights of each, as floats relative to the middle."""
-        layout = self.layout
-        for j in range(layout.vectors):
-            words = self.words(sub, j, panel)
-            for i in range(4):
-                for field in range(layout.fields):
-                    row = 4 * (field * layout.vectors + j) + i
-                    yield row, self.decoder.value(words, 8 * i + layout.bits * field)
+    def values(self, words: ir.Value) -> Iterator[tuple[int, ir.Value]]:
+        """Yield the rows of K of the first vector of a sub-block, and the weights of this one for each.
+
+        They are floats, relative to the middle. The rows of vector `j` are `4 * j` behind.
+        """
+        for i in range(4):
+            for field in range(self.layout.fields):
+                row = 4 * field * self.layout.vectors + i
+                yield row, self.decoder.value(words, 8 * i + self.layout.bits * field)
 
     def add_few_rows(self, sub: SubBlock, rows: Sequence[ir.Value], totals: Sequence[ir.Value]) -> Sequence[ir.Value]:
         own = [self.row_of(sub, row) for row in rows]
         places = [C.times(row, C.index(self.layout.sub)) for row in own]
         chains = max(1, CHAINS // len(rows))
-        sums = [[C.constant(0.0, C.f32())] * chains for _ in rows]
-        for number, (k, weights) in enumerate(self.values(sub)):
-            for at, parts in zip(places, sums, strict=True):
-                x = C.splat(C.load(self.floats, C.offset(at, k)))
-                parts[number % chains] = C.fused(weights, x, parts[number % chains])
+
+        def vector(j: ir.Value, *held: ir.Value) -> Sequence[ir.Value]:
+            parts = list(held)
+            for number, (k, weights) in enumerate(self.values(self.words(sub, j))):
+                for i, at in enumerate(places):
+                    x = C.splat(C.load(self.floats, C.offset(C.add(at, C.times(j, C.index(4))), k)))
+                    chain = i * chains + number % chains
+                    parts[chain] = C.fused(weights, x, parts[chain])
+            return parts
+
+        sums = self.each_vector(len(rows), vector, [C.constant(0.0, C.f32())] * (chains * len(rows)))
         scale = self.scale(sub)
         zeros = self.zero(sub) if self.sums is not None else None
         made = []
-        for row, parts, total in zip(own, sums, totals, strict=True):
-            value = _sum_pairs(parts)
+        for i, (row, total) in enumerate(zip(own, totals, strict=True)):
+            value = _sum_pairs(sums[i * chains : (i + 1) * chains])
             if self.sums is not None and zeros is not None:
                 value = C.both("subf", value, C.both("mulf", zeros, C.splat(C.load(self.sums, row))))
             made.append(C.fused(value, scale, total))
@@ -67,10 +73,18 @@ class FloatKernel(ProductKernel):
         for panel in range(PAIR):
             scale = self.scale(sub, panel)
             zeros = self.zero(sub, panel) if layout.zero else None
-            for k, weights in self.values(sub, panel):
-                value = weights if zeros is None else C.both("subf", weights, zeros)
-                at = C.index(k * width + panel * COLUMNS)
-                C.store_vector(C.both("mulf", value, scale), scratch, at)
+
+            def vector(
+                j: ir.Value, panel: int = panel, scale: ir.Value = scale, zeros: ir.Value | None = zeros
+            ) -> Sequence[ir.Value]:
+                first = C.times(j, C.index(4 * width))
+                for k, weights in self.values(self.words(sub, j, panel)):
+                    value = weights if zeros is None else C.both("subf", weights, zeros)
+                    at = C.offset(first, k * width + panel * COLUMNS)
+                    C.store_vector(C.both("mulf", value, scale), scratch, at)
+                return ()
+
+            self.each_vector(ROWS, vector)
 
         def rows(first: ir.Value, size: int) -> None:
             totals = [total for i in range(size) for total in self.get(accumulators, C.offset(first, i))]

@@ -45,8 +45,6 @@ class SubBlock:
     zero: ir.Value
     number: ir.Value
     """Its number along K."""
-    is_last: bool
-    """Whether no other sub-block of its scale block follows."""
 
 
 @dataclass
@@ -94,33 +92,57 @@ class ProductKernel:
         held: list[ir.Value],
         ahead: int,
     ) -> list[ir.Value]:
+        """Visit so many sub-blocks of a group at a position; `first` is the number of the first of them."""
         layout = self.layout
-        per_block, lines = layout.subs_per_block, layout.group_bytes // LINE
+        per_block, sub_bytes = layout.subs_per_block, layout.vectors * LINE
         scales = layout.group * layout.block_bytes
         zeros = scales + layout.group * layout.scale_bytes
-        for sub in range(count):
-            part = range(sub * lines // count, (sub + 1) * lines // count)
-            for panel in range(ahead):
-                position = C.offset(at, LEAD + panel * layout.panel_bytes)
-                C.prefetch(self.panels, position, part, layout.bytes - layout.group_bytes)
-            block = sub // per_block
-            held = list(
-                visit(
-                    SubBlock(
-                        C.offset(at, sub * layout.vectors * 64),
-                        C.offset(at, scales + block * layout.scale_bytes),
-                        C.offset(at, zeros + block * layout.zero_bytes),
-                        C.offset(first, sub),
-                        sub % per_block == per_block - 1,
-                    ),
-                    *held,
-                )
+        for begin in range(0, count, per_block):
+            block = begin // per_block
+            scale, zero = (
+                C.offset(at, scales + block * layout.scale_bytes),
+                C.offset(at, zeros + block * layout.zero_bytes),
             )
+
+            def sub_block(
+                i: ir.Value, *held: ir.Value, begin: int = begin, scale: ir.Value = scale, zero: ir.Value = zero
+            ) -> Sequence[ir.Value]:
+                number = C.offset(i, begin)
+                weights = C.add(at, C.times(number, C.index(sub_bytes)))
+                self._prefetch(weights, range(layout.vectors), ahead)
+                return visit(SubBlock(weights, scale, zero, C.add(first, number)), *held)
+
+            subs = min(per_block, count - begin)
+            held = (
+                C.loop(C.index(0), C.index(subs), sub_block, held) if subs > 1 else list(sub_block(C.index(0), *held))
+            )
+        self._prefetch(at, range(scales // LINE, layout.group_bytes // LINE), ahead)
         return held
 
-    def words(self, sub: SubBlock, vector: int, panel: int = 0) -> ir.Value:
+    def _prefetch(self, position: ir.Value, lines: range, panels: int) -> None:
+        """Prefetch some cache lines after a position, so many bytes ahead, of adjacent panels."""
+        last = self.layout.bytes - self.layout.group_bytes
+        for panel in range(panels):
+            C.prefetch(self.panels, C.offset(position, LEAD + panel * self.layout.panel_bytes), lines, last)
+
+    def each_vector(
+        self, rows: int, visit: Callable[..., Sequence[ir.Value]], carried: Sequence[ir.Value] = ()
+    ) -> list[ir.Value]:
+        """Visit the vectors of a sub-block for so many rows: `visit(vector, *carried)`, which has its number.
+
+        For several rows they are visited in a loop: one vector is work enough, and code for all takes time to compile.
+        """
+        vectors = self.layout.vectors
+        if rows > 1:
+            return C.loop(C.index(0), C.index(vectors), visit, carried)
+        held = list(carried)
+        for vector in range(vectors):
+            held = list(visit(C.index(vector), *held))
+        return held
+
+    def words(self, sub: SubBlock, vector: ir.Value, panel: int = 0) -> ir.Value:
         """Load a vector of weights as <16 x i32>."""
-        at = C.offset(sub.weights, vector * 64 + panel * self.layout.panel_bytes)
+        at = C.offset(C.add(sub.weights, C.times(vector, C.index(64))), panel * self.layout.panel_bytes)
         return C.bitcast(C.load_vector(self.panels, at, 64), C.integer(32))
 
     def scale(self, sub: SubBlock, panel: int = 0) -> ir.Value:

@@ -29,21 +29,29 @@ class QuantizedKernel(ProductKernel):
         own = [self.row_of(sub, row) for row in rows]
         places = [C.times(row, C.index(layout.sub)) for row in own]
         others = [C.constant(0, C.integer(32))] * (fields - 1 if in_place else 0)
-        sums = [[[self.start(d, row), *others] for d in digits] for row in own]
-        for j in range(vectors):
+        each = 1 + len(others)
+
+        def vector(j: ir.Value, *held: ir.Value) -> Sequence[ir.Value]:
+            parts = list(held)
             words = self.words(sub, j)
             for field in range(fields):
                 weights = self.field(words, field, in_place)
-                each = field if in_place else 0
-                for at, parts in zip(places, sums, strict=True):
+                for i, at in enumerate(places):
                     for d in digits:
-                        place = self.digit(d, C.offset(at, 4 * (field * vectors + j)), layout.sub)
-                        parts[d][each] = self.dots.add(parts[d][each], weights, C.load_word(self.codes, place))
+                        place = C.offset(C.add(at, C.times(j, C.index(4))), 4 * field * vectors)
+                        code = C.load_word(self.codes, self.digit(d, place, layout.sub))
+                        number = (i * len(digits) + d) * each + (field if in_place else 0)
+                        parts[number] = self.dots.add(parts[number], weights, code)
+            return parts
+
+        starts = [start for row in own for d in digits for start in (self.start(d, row), *others)]
+        sums = self.each_vector(len(rows), vector, starts)
         scale = self.scale(sub)
         zeros = self.zero(sub) if layout.zero else None
         made = []
-        for row, parts, total in zip(own, sums, totals, strict=True):
-            whole = [self._shifted(fields_of_digit) for fields_of_digit in parts]
+        for i, (row, total) in enumerate(zip(own, totals, strict=True)):
+            firsts = range(i * len(digits) * each, (i + 1) * len(digits) * each, each)
+            whole = [self._shifted(sums[first : first + each]) for first in firsts]
             factor = C.both("mulf", scale, C.splat(C.load(self.scales, row)))
             made.append(C.fused(self.combined(whole, zeros, row), factor, total))
         return made
@@ -61,7 +69,7 @@ class QuantizedKernel(ProductKernel):
         layout, digits = self.layout, range(self.product.digits)
         weights: list[list[ir.Value]] = [[] for _ in range(PAIR)]
         for panel in range(PAIR):
-            words = [self.words(sub, j, panel) for j in range(layout.vectors)]
+            words = [self.words(sub, C.index(j), panel) for j in range(layout.vectors)]
             weights[panel] = [self.field(word, f, in_place=False) for f in range(layout.fields) for word in words]
         scales = [self.scale(sub, panel) for panel in range(PAIR)]
         zeros = [self.zero(sub, panel) if layout.zero else None for panel in range(PAIR)]
