@@ -9,6 +9,7 @@ from typing import Any, TypedDict
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.core.value import index
 from mirlo.dialects.tir.buffers import UNBOUNDED, buffer_bytes
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.fuse.kinds import KIND
@@ -19,7 +20,6 @@ from mirlo.passes.memory.names import ALIAS, ALLOCATE, CHECK, GROW, POLL, SLOT, 
 from mirlo.passes.memory.symbols import CHECKS, LATE, MAX_SHOWN_DIMS, SIZES, SYMBOLS
 from mirlo.passes.memory.timeline import REGIONS
 from mirlo.passes.registry import PassError
-from mirlo.passes.schedule.loops import index
 from mirlo.runtime.artifact import KernelInfo, TensorSpec
 
 

@@ -5,13 +5,16 @@
     kept = select(inside & (x > 0.0), x, zero)   # arith.andi, arith.cmpf ogt, arith.select
 
 A `Value` is an `ir.Value`: operations take it as an operand, and it equals the value that it was made of. Operators
-emit one operation at the insertion point, for integers and indices or for floats, on scalars or vectors. The other
-operand is a value of the same type or a Python number.
+emit one operation at the insertion point, for integers and indices or for floats, on scalars or vectors; none for
+integers plus 0 and times 1. The other operand is a value of the same type, a Python number, or for indices a dim.
 """
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim, SymbolicDim
 
 INT_PREDICATES = {"eq": 0, "ne": 1, "lt": 2, "le": 3, "gt": 4, "ge": 5, "ult": 6, "ule": 7, "ugt": 8, "uge": 9}
 """Predicates of `arith.cmpi` by name; those without `u` are signed."""
@@ -20,6 +23,10 @@ FLOAT_PREDICATES = {
     "unordered": 14,
 }  # fmt: skip
 """Predicates of `arith.cmpf` by name: ordered, false for NaN; `ne` and those with `u` are true for NaN."""
+
+
+Operand: TypeAlias = "ir.Value | SymbolicDim | float"
+"""What stands on the right of an operator."""
 
 
 def element_of(kind: ir.Type) -> ir.Type:
@@ -34,34 +41,34 @@ class Value(ir.Value):
     def is_float(self) -> bool:
         return isinstance(element_of(self.type), ir.FloatType)
 
-    def __add__(self, other: ir.Value | float) -> Value:
-        return self._emit("arith.addi", "arith.addf", other)
+    def __add__(self, other: Operand) -> Value:
+        return self if self._is_identity(0, other) else self._emit("arith.addi", "arith.addf", other)
 
-    def __sub__(self, other: ir.Value | float) -> Value:
+    def __sub__(self, other: Operand) -> Value:
         return self._emit("arith.subi", "arith.subf", other)
 
-    def __mul__(self, other: ir.Value | float) -> Value:
-        return self._emit("arith.muli", "arith.mulf", other)
+    def __mul__(self, other: Operand) -> Value:
+        return self if self._is_identity(1, other) else self._emit("arith.muli", "arith.mulf", other)
 
-    def __and__(self, other: ir.Value | int) -> Value:
+    def __and__(self, other: ir.Value | Dim) -> Value:
         return self._emit("arith.andi", "", other)
 
-    def __or__(self, other: ir.Value | int) -> Value:
+    def __or__(self, other: ir.Value | Dim) -> Value:
         return self._emit("arith.ori", "", other)
 
-    def __xor__(self, other: ir.Value | int) -> Value:
+    def __xor__(self, other: ir.Value | Dim) -> Value:
         return self._emit("arith.xori", "", other)
 
-    def __lt__(self, other: ir.Value | float) -> Value:
+    def __lt__(self, other: Operand) -> Value:
         return self.compare("lt", other)
 
-    def __le__(self, other: ir.Value | float) -> Value:
+    def __le__(self, other: Operand) -> Value:
         return self.compare("le", other)
 
-    def __gt__(self, other: ir.Value | float) -> Value:
+    def __gt__(self, other: Operand) -> Value:
         return self.compare("gt", other)
 
-    def __ge__(self, other: ir.Value | float) -> Value:
+    def __ge__(self, other: Operand) -> Value:
         return self.compare("ge", other)
 
     def __getitem__(self, indices: ir.Value | tuple[ir.Value, ...]) -> Value:
@@ -69,31 +76,31 @@ class Value(ir.Value):
         listed = indices if isinstance(indices, tuple) else (indices,)
         return create("memref.load", self.type.element_type, self, *listed)
 
-    def divide_unsigned(self, divisor: ir.Value | int) -> Value:
+    def divide_unsigned(self, divisor: ir.Value | Dim) -> Value:
         """Return the quotient of numbers that are not negative."""
         return self._emit("arith.divui", "", divisor)
 
-    def remainder_unsigned(self, divisor: ir.Value | int) -> Value:
+    def remainder_unsigned(self, divisor: ir.Value | Dim) -> Value:
         """Return the remainder of numbers that are not negative."""
         return self._emit("arith.remui", "", divisor)
 
-    def minimum(self, other: ir.Value | int) -> Value:
+    def minimum(self, other: ir.Value | Dim) -> Value:
         """Return the smaller of two signed integers."""
         return self._emit("arith.minsi", "", other)
 
-    def maximum(self, other: ir.Value | int) -> Value:
+    def maximum(self, other: ir.Value | Dim) -> Value:
         """Return the larger of two signed integers."""
         return self._emit("arith.maxsi", "", other)
 
-    def equals(self, other: ir.Value | float) -> Value:
+    def equals(self, other: Operand) -> Value:
         """Emit a comparison for equality; `==` compares the SSA values themselves."""
         return self.compare("eq", other)
 
-    def below(self, limit: ir.Value | int) -> Value:
+    def below(self, limit: ir.Value | Dim) -> Value:
         """Return whether 0 <= value < limit, as one unsigned comparison."""
         return self.compare("ult", limit)
 
-    def compare(self, predicate: str, other: ir.Value | float) -> Value:
+    def compare(self, predicate: str, other: Operand) -> Value:
         """Emit a comparison by the name of its predicate: `eq`, `lt` (signed, or ordered), `ult`, ..."""
         kind = self.type
         flag: ir.Type = ir.IntegerType.get_signless(1)
@@ -107,11 +114,17 @@ class Value(ir.Value):
         """Return an index as an integer of this type, or an integer as an index."""
         return self if self.type == kind else create("arith.index_cast", kind, self)
 
-    def _emit(self, int_name: str, float_name: str, other: ir.Value | float) -> Value:
+    def _is_identity(self, identity: int, other: Operand) -> bool:
+        """Return whether an operation of integers with a number changes nothing."""
+        return isinstance(other, int) and other == identity and not self.is_float
+
+    def _emit(self, int_name: str, float_name: str, other: Operand) -> Value:
         name = int_name if not float_name or not self.is_float else float_name
         return create(name, self.type, self, self._operand(other))
 
-    def _operand(self, other: ir.Value | float) -> ir.Value:
+    def _operand(self, other: Operand) -> ir.Value:
+        if isinstance(other, SymbolicDim):
+            return index(other)
         return other if isinstance(other, ir.Value) else emit_constant(other, self.type)
 
 
@@ -126,9 +139,16 @@ def select(condition: ir.Value, yes: ir.Value, no: ir.Value) -> Value:
     return create("arith.select", yes.type, condition, yes, no)
 
 
-def compare(predicate: str, left: ir.Value, right: ir.Value | float) -> Value:
+def compare(predicate: str, left: ir.Value, right: Operand) -> Value:
     """Emit a comparison of integers or floats by the name of its predicate."""
     return Value(left).compare(predicate, right)
+
+
+def index(dim: Dim) -> Value:
+    """Emit the value of a dim; that of a symbolic one is bound when the function is finished."""
+    if isinstance(dim, int):
+        return emit_constant(dim, ir.IndexType.get())
+    return create("tir.size", ir.IndexType.get(), dim=ir.StringAttr.get(str(dim)))
 
 
 def emit_constant(value: float, kind: ir.Type) -> Value:

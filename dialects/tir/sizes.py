@@ -50,14 +50,6 @@ class Size(TirOp, name="size"):
             raise OpError("attribute 'dim' is '?', of which no value is known")
 
 
-def size_of(dim: Dim) -> Value:
-    """Return the value of a dim at the insertion point."""
-    index = ir.IndexType.get()
-    if isinstance(dim, int):
-        return emit_constant(dim, index)
-    return create("tir.size", index, dim=ir.StringAttr.get(str(dim)))
-
-
 class SizeEmitter:
     """Emitter of dims as arithmetic on the values of symbols, each distinct dim once."""
 
@@ -177,5 +169,5 @@ def buffer_indices(shape: Sequence[Dim], indices: Sequence[ir.Value]) -> list[ir
         return list(indices)
     place = Value(indices[0])
     for dim, value in zip(shape[1:], indices[1:], strict=True):
-        place = place * size_of(dim) + value
+        place = place * dim + value
     return [place]

@@ -8,8 +8,9 @@ becomes
 from __future__ import annotations
 
 from mirlo.dialects.bindings import ir, scf
+from mirlo.dialects.core.value import index
 from mirlo.dialects.tir.compute.emit import create
-from mirlo.passes.schedule.loops import PARALLEL, index
+from mirlo.passes.schedule.loops import PARALLEL
 
 _READING = ("affine.apply", "memref.load", "vector.load", "vector.maskedload", "vector.broadcast")
 """Operations that, besides arithmetic, may precede the inner loop: they are repeated in each of its iterations."""

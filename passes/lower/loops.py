@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir, passmanager, scf
 from mirlo.dialects.core.surgery import erase_op
+from mirlo.dialects.core.value import index
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.lower.calls import CALL, find, find_all, lower_found_calls
 from mirlo.passes.registry import Pass, PassError, register_pass
-from mirlo.passes.schedule.loops import PARALLEL, index
+from mirlo.passes.schedule.loops import PARALLEL
 from mirlo.passes.schedule.nest import emit_buffer_block
 
 if TYPE_CHECKING:

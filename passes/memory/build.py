@@ -12,6 +12,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dense import read_dense
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType, dims_of
+from mirlo.dialects.core.value import index
 from mirlo.dialects.tir.buffers import buffer_type, workspace_of, workspace_type
 from mirlo.dialects.tir.sizes import SizeEmitter, symbols_of_function
 from mirlo.passes.memory import control, packed, runtime_calls, scalars
@@ -36,7 +37,7 @@ from mirlo.passes.memory.symbols import FunctionSymbols, load_word, store_word
 from mirlo.passes.memory.timeline import TimelineBlock, TimelineStep, is_tensor
 from mirlo.passes.memory.views import view_text
 from mirlo.passes.registry import PassError
-from mirlo.passes.schedule.loops import for_loop, index
+from mirlo.passes.schedule.loops import for_loop
 
 
 @dataclass

@@ -6,11 +6,11 @@ import itertools
 
 from mirlo.dialects.bindings import arith, ir, memref, scf
 from mirlo.dialects.core.dtypes import dtype_of_mlir
+from mirlo.dialects.core.value import index
 from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.memory.function_builder import FunctionBuilder
 from mirlo.passes.memory.storage_assignment import FROM_ELEMENTS, SELECT
 from mirlo.passes.memory.timeline import is_tensor
-from mirlo.passes.schedule.loops import index
 
 EXTRACT = "tensor.extract"
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 from mirlo.dialects.bindings import arith, ir, memref
+from mirlo.dialects.core.value import index
 from mirlo.passes.memory import runtime_calls
 from mirlo.passes.memory.storage_assignment import TensorStorage
 from mirlo.passes.memory.symbols import load_word, store_word
-from mirlo.passes.schedule.loops import index
 
 
 class Slots:

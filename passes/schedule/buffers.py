@@ -9,6 +9,7 @@ from mirlo.dialects.bindings import func, ir, memref
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, SymbolicDim, UndecidedDim
 from mirlo.dialects.core.types import dim_attributes, dims_of
+from mirlo.dialects.core.value import index
 from mirlo.dialects.tir.buffers import (
     ALIGNMENT,
     STACK_LIMIT,
@@ -26,7 +27,7 @@ from mirlo.dialects.tir.scalars import compare
 from mirlo.dialects.tir.sizes import bind_symbols
 from mirlo.dialects.tir.view import PRIM_FUNC, PrimView
 from mirlo.passes.schedule.choices import CHOSEN, ChoiceValues, choices_attribute
-from mirlo.passes.schedule.loops import for_loop, index, load, store
+from mirlo.passes.schedule.loops import for_loop, load, store
 
 SCHEDULE = "tir.schedule"
 """Attribute: the rule that scheduled the function, and its parameters."""

@@ -12,19 +12,14 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, SymbolicDim
 from mirlo.dialects.core.surgery import clone_with
 from mirlo.dialects.core.types import dims_of
-from mirlo.dialects.core.value import Value
+from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.buffers import PARALLEL as PARALLEL
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.scalars import compare
-from mirlo.dialects.tir.sizes import buffer_indices, size_of
+from mirlo.dialects.tir.sizes import buffer_indices
 
 LOOP_ANNOTATION = "llvm.loop_annotation"
 """Attribute of an `scf.for`, which upstream passes move to the branch at its end."""
-
-
-def index(value: Dim) -> Value:
-    """Return an index constant, or the value of a symbolic dim."""
-    return size_of(value)
 
 
 def for_loop(
@@ -48,7 +43,7 @@ def for_loop(
     if rolled:
         keep_rolled(loop.operation)
     with ir.InsertionPoint(loop.body):
-        following = body(loop.induction_variable, *list(loop.inner_iter_args))
+        following = body(Value(loop.induction_variable), *map(Value, loop.inner_iter_args))
         scf.YieldOp(list(following or ()) if carried else [])
     return list(loop.results)
 

@@ -53,7 +53,7 @@ def _emit(block: BlockView, inputs: list[ir.Value], outputs: list[ir.Value]) -> 
     nest([block.domain[i] for i in block.spatial], lambda spatial: emit_point(block, spatial, inputs, outputs))
 
 
-def emit_point(block: BlockView, spatial: list[ir.Value], inputs: list[ir.Value], outputs: list[ir.Value]) -> None:
+def emit_point(block: BlockView, spatial: Sequence[ir.Value], inputs: list[ir.Value], outputs: list[ir.Value]) -> None:
     """Emit one element of each output, at these values of the spatial axes."""
     if not block.is_reduction:
         made = clone_body(block, _environment(block, spatial, inputs, ()))
@@ -64,7 +64,7 @@ def emit_point(block: BlockView, spatial: list[ir.Value], inputs: list[ir.Value]
         store(value, buffer, output.shape, apply_map(output.map, where))
 
 
-def _scatter(block: BlockView, spatial: list[ir.Value]) -> list[ir.Value]:
+def _scatter(block: BlockView, spatial: Sequence[ir.Value]) -> list[ir.Value]:
     """Return index values by axis position; the reduction axes of an output's map are not read."""
     if not spatial:
         return []
@@ -72,7 +72,9 @@ def _scatter(block: BlockView, spatial: list[ir.Value]) -> list[ir.Value]:
     return [at.get(position, spatial[0]) for position in range(block.rank)]
 
 
-def _reduce(block: BlockView, spatial: list[ir.Value], inputs: list[ir.Value], start: list[ir.Value]) -> list[ir.Value]:
+def _reduce(
+    block: BlockView, spatial: Sequence[ir.Value], inputs: list[ir.Value], start: list[ir.Value]
+) -> list[ir.Value]:
     extents = [block.domain[i] for i in block.reduce]
 
     def level(done: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
@@ -86,7 +88,7 @@ def _reduce(block: BlockView, spatial: list[ir.Value], inputs: list[ir.Value], s
 
 
 def _environment(
-    block: BlockView, indices: list[ir.Value], inputs: list[ir.Value], carried: Sequence[ir.Value]
+    block: BlockView, indices: Sequence[ir.Value], inputs: list[ir.Value], carried: Sequence[ir.Value]
 ) -> dict[ir.Value, ir.Value]:
     values = dict(zip(block.index_arguments, indices, strict=True))
     for argument, operand, buffer in zip(block.input_arguments, block.inputs, inputs, strict=True):

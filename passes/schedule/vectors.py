@@ -8,10 +8,11 @@ from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.surgery import attributes_of
 from mirlo.dialects.core.types import dims_of
+from mirlo.dialects.core.value import index
 from mirlo.dialects.tir.buffers import UNBOUNDED
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.sizes import buffer_indices
-from mirlo.passes.schedule.loops import ScalarBody, index
+from mirlo.passes.schedule.loops import ScalarBody
 
 TRAPPING = tuple(
     f"arith.{name}" for name in ("divsi", "divui", "remsi", "remui", "floordivsi", "ceildivsi", "ceildivui")

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from mirlo.dialects.bindings import arith, ir, scf
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.value import Value
+from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.affine import read_map
 from mirlo.dialects.tir.view import BlockView, OperandView
 from mirlo.passes.rules import Decline, decline, schedule
@@ -32,7 +32,6 @@ from mirlo.passes.schedule.loops import (
     attribute_constant,
     clone_body,
     for_loop,
-    index,
     load,
     nest,
     store,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mirlo.dialects.bindings import arith, func, ir
 from mirlo.dialects.core.surgery import clone_with
+from mirlo.dialects.core.value import index
 from mirlo.passes.registry import PassError
-from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.program import Value
 
 DIVIDE = "mirlo_check_division"

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir, passmanager, scf
 from mirlo.dialects.core.symbols import symbol_name
+from mirlo.dialects.core.value import index
 from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.dialects.tir.view import is_prim_func, is_tensor_form
 from mirlo.passes.lower.calls import find
 from mirlo.passes.registry import Pass, PassError, register_pass
-from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.copies import hoist_copies
-from mirlo.targets.gpu.schedule.launch import Ids, launch, launch_points, less
+from mirlo.targets.gpu.schedule.launch import Ids, launch, launch_points
 from mirlo.targets.gpu.threads import parallel_nest
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def _wrap(function: ir.Operation) -> None:
         launch(1, WARP, lambda ids: _single_thread_kernel(inside, ids))
 
 
-def _each(inside: list[ir.Operation], loops: list[ir.Operation], indices: list[ir.Value]) -> None:
+def _each(inside: list[ir.Operation], loops: list[ir.Operation], indices: Sequence[ir.Value]) -> None:
     """Emit one iteration with private scratch memory."""
     end = _mark()
     for op in inside:
@@ -114,7 +115,7 @@ def _each(inside: list[ir.Operation], loops: list[ir.Operation], indices: list[i
 def _single_thread_kernel(inside: list[ir.Operation], ids: Ids) -> None:
     """Run everything in the first thread; its scratch memory is allocated before."""
     end = _mark()
-    branch = scf.IfOp(less(ids.thread, 1))
+    branch = scf.IfOp(ids.thread.below(1))
     with ir.InsertionPoint(branch.then_block):
         last = scf.YieldOp([]).operation
     for op in inside:

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import gpu, ir, memref, scf
 from mirlo.dialects.core.surgery import erase_op
+from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.buffers import WORKSPACE
 from mirlo.dialects.tir.view import is_prim_func, is_tensor_form
 from mirlo.passes.lower.calls import find
 from mirlo.passes.registry import Pass, PassError, register_pass
 from mirlo.passes.schedule.loops import PARALLEL
-from mirlo.targets.gpu.schedule.launch import SHARED, barrier, less
+from mirlo.targets.gpu.schedule.launch import SHARED, barrier
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session
@@ -95,7 +96,7 @@ class _Mapping:
             body.arguments[0].replace_all_uses_with(self.ids[kind][dim])
             place: ir.Operation = loop
             if extent < self.extents[kind][dim]:
-                branch = scf.IfOp(less(self.ids[kind][dim], extent))
+                branch = scf.IfOp(Value(self.ids[kind][dim]).below(extent))
                 with ir.InsertionPoint(branch.then_block):
                     place = scf.YieldOp([]).operation
             if waits:

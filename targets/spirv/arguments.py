@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from mirlo.dialects.bindings import arith, ir, memref
+from mirlo.dialects.core.value import index
 from mirlo.dialects.tir.buffers import UNBOUNDED
 from mirlo.passes.lower.calls import find
-from mirlo.passes.schedule.loops import index
 
 
 def convert_arguments(module: ir.Module | ir.OpView) -> None:

@@ -25,6 +25,7 @@ from mirlo.dialects.bindings import func, ir, memref, scf
 from mirlo.dialects.core.dims import Dim, minimum, product
 from mirlo.dialects.core.dtypes import DType, dtype, dtype_of_mlir
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.core.value import index
 from mirlo.dialects.tir.buffers import (
     ALIGNMENT,
     INPLACE,
@@ -45,7 +46,7 @@ from mirlo.dialects.tir.compute.builder import PRIM_FUNC
 from mirlo.dialects.tir.compute.expr import BOOL, INDEX, Expr, ExprLike, constant, lift
 from mirlo.dialects.tir.compute.storage import emit, from_storage, held, to_storage
 from mirlo.dialects.tir.own_intrinsics import OWN, emit_own
-from mirlo.dialects.tir.sizes import bind_symbols, buffer_indices, size_of
+from mirlo.dialects.tir.sizes import bind_symbols, buffer_indices
 
 Body = Callable[..., None]
 
@@ -217,7 +218,7 @@ class LoopBuilder:
         """Copy all elements between buffers of the same shape and type; return the operation."""
         if target.value.type.shape != [UNBOUNDED]:
             return memref.CopyOp(source.value, target.value).operation
-        loop = scf.ForOp(size_of(0), size_of(product(source.shape)), size_of(1), [])
+        loop = scf.ForOp(index(0), index(product(source.shape)), index(1), [])
         with ir.InsertionPoint(loop.body):
             place = [loop.induction_variable]
             memref.StoreOp(memref.LoadOp(source.value, place).result, target.value, place)
@@ -238,7 +239,7 @@ class LoopBuilder:
     def _copy_rows(self, source: Buffer, target: Buffer, axis: int) -> ir.Operation:
         """Copy the rows of the source along an axis, and fill up with zeros; return the operation."""
         inner = target.shape[axis + 1 :]
-        loop = scf.ForOp(size_of(0), size_of(product(target.shape[: axis + 1])), size_of(1), [])
+        loop = scf.ForOp(index(0), index(product(target.shape[: axis + 1])), index(1), [])
         with ir.InsertionPoint(loop.body):
             left = held(loop.induction_variable, INDEX)
             row: list[Expr] = []
@@ -314,7 +315,7 @@ class LoopFunction:
                 return Buffer(memref.AllocaOp(kind, [], [], alignment=alignment).result, shape, element)
             if self._workspace is None:
                 self._workspace = self.entry.add_argument(_bytes(ir.ShapedType.get_dynamic_size()), self.loc)
-            offset = size_of(self._workspace_bytes)
+            offset = index(self._workspace_bytes)
             self._workspace_bytes = self._workspace_bytes + aligned(size)
             return Buffer(memref.ViewOp(kind, self._workspace, offset, []).result, shape, element)
 

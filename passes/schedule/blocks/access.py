@@ -8,9 +8,10 @@ from typing import Protocol
 from mirlo.dialects.bindings import ir, memref, scf
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr, Variable
+from mirlo.dialects.core.value import index
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.scalars import Value, compare
-from mirlo.passes.schedule.loops import attribute_constant, index
+from mirlo.passes.schedule.loops import attribute_constant
 from mirlo.passes.schedule.vectors import is_vector, lane_mask, mask_of, splat
 
 

@@ -10,14 +10,13 @@ from mirlo.dialects.bindings import affine, ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr, contiguous_strides, loop_index, number
 from mirlo.dialects.core.types import dims_of
-from mirlo.dialects.core.value import Value
+from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.affine import to_affine
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.view import OperandView
 from mirlo.passes.schedule.blocks import access
 from mirlo.passes.schedule.blocks.space import BlockInstance
 from mirlo.passes.schedule.buffers import BufferFunction
-from mirlo.passes.schedule.loops import index
 from mirlo.passes.schedule.vectors import flat, splat, vector_op
 
 _UNBOUNDED = 1 << 40

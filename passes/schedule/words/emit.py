@@ -9,13 +9,13 @@ from mirlo.dialects.bindings import func, ir, memref, scf
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, UndecidedDim
 from mirlo.dialects.core.index_expr import IndexExpr, number
-from mirlo.dialects.core.value import Value
+from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.loops import For
 from mirlo.dialects.tir.scalars import compare, create
 from mirlo.dialects.tir.sizes import buffer_indices
 from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts
 from mirlo.passes.schedule.choices import ChoiceValues
-from mirlo.passes.schedule.loops import attribute_constant, clone_body, for_loop, index
+from mirlo.passes.schedule.loops import attribute_constant, clone_body, for_loop
 from mirlo.passes.schedule.words.blocks import decompose
 from mirlo.passes.schedule.words.index import LoopValue, emit_index
 from mirlo.passes.schedule.words.lanes import (

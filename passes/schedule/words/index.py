@@ -6,11 +6,9 @@ from collections.abc import Mapping
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import FloorDiv, IndexExpr, Remainder, number
-from mirlo.dialects.core.value import Value
+from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.scalars import create
-from mirlo.dialects.tir.sizes import size_of
 
 LoopValue = ir.Value | int
 """The index of a loop: an integer in an iteration that is emitted by itself."""
@@ -23,22 +21,21 @@ def with_numbers(index: IndexExpr, values: Mapping[str, LoopValue]) -> IndexExpr
     return made
 
 
-def emit_index(index: IndexExpr, values: Mapping[str, LoopValue]) -> Value:
+def emit_index(expression: IndexExpr, values: Mapping[str, LoopValue]) -> Value:
     """Emit an index expression over loops with these values."""
-    return _emit(with_numbers(index, values), values)
+    return _emit(with_numbers(expression, values), values)
 
 
-def _emit(index: IndexExpr, values: Mapping[str, LoopValue]) -> Value:
-    terms, constant = index.terms_with_remainders()
+def _emit(expression: IndexExpr, values: Mapping[str, LoopValue]) -> Value:
+    terms, constant = expression.terms_with_remainders()
     total: Value | None = None
     for atom, count in terms:
         value = _emit_division(atom, values) if isinstance(atom, (FloorDiv, Remainder)) else _loop(values, str(atom))
-        if count != 1:
-            value = value * _emit_dim(count)
+        value = value * count
         total = value if total is None else total + value
     if total is None:
-        return size_of(constant)
-    return total + _emit_dim(constant) if constant != 0 else total
+        return index(constant)
+    return total + constant
 
 
 def _loop(values: Mapping[str, LoopValue], name: str) -> Value:
@@ -47,14 +44,10 @@ def _loop(values: Mapping[str, LoopValue], name: str) -> Value:
     return Value(found)
 
 
-def _emit_dim(value: Dim) -> int | Value:
-    return value if isinstance(value, int) else size_of(value)
-
-
 def _emit_division(atom: FloorDiv | Remainder, values: Mapping[str, LoopValue]) -> Value:
     kind = ir.IndexType.get()
     # A divisor is the extent of a loop around this: it is not zero where it divides.
-    value, divisor = _emit(atom.inner, values), size_of(atom.divisor)
+    value, divisor = _emit(atom.inner, values), index(atom.divisor)
     terms, constant = atom.inner.terms_with_remainders()
     is_positive = all(D.is_certain(lambda part=part: part >= 0) for part in (constant, *(count for _, count in terms)))  # type: ignore[misc]
     if isinstance(atom, FloorDiv):

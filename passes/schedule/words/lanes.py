@@ -11,11 +11,12 @@ from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, UndecidedDim
 from mirlo.dialects.core.index_expr import FloorDiv, IndexExpr, loop_index, number
+from mirlo.dialects.core.value import index
 from mirlo.dialects.tir.scalars import Value, compare, create, emit_constant
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.schedule.blocks import access as lane_access
 from mirlo.passes.schedule.blocks.combine import Reducer, reducer_of
-from mirlo.passes.schedule.loops import attribute_constant, index
+from mirlo.passes.schedule.loops import attribute_constant
 from mirlo.passes.schedule.vectors import lane_mask, may_trap, splat, vector_body
 from mirlo.passes.schedule.words.index import LoopValue, emit_index, with_numbers
 from mirlo.passes.schedule.words.memory import Placed

@@ -8,13 +8,14 @@ from functools import partial
 
 from mirlo.dialects.bindings import ir, memref, scf
 from mirlo.dialects.core.index_expr import IndexExpr
+from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.analysis import Contraction, TensorAccess
 from mirlo.passes.schedule.blocks.contraction.body import convert_accumulator, widened
 from mirlo.passes.schedule.blocks.contraction.forms import row_major
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.loops import attribute_constant, clone_body
-from mirlo.targets.gpu.schedule.launch import less, when
+from mirlo.targets.gpu.schedule.launch import when
 from mirlo.targets.gpu.schedule.roles import Indices, ProductOperand, Roles, always_inside, evaluate, inside, values_of
 from mirlo.targets.gpu.schedule.vectors import all_of
 
@@ -80,7 +81,7 @@ class Reader:
             scf.YieldOp([attribute_constant(access.outside)])
         return branch.results[0]
 
-    def is_inside(self, base: tuple[ir.Value, list[ir.Value]], values: Indices) -> ir.Value | None:
+    def is_inside(self, base: tuple[ir.Value, list[ir.Value]], values: Indices) -> Value | None:
         """Return whether the element is in bounds, if it may not be; else None."""
         tests = zip(self._tested(), base[1], strict=True)
         return all_of(*(inside(evaluate(dim, values, start), size) for (dim, size), start in tests))
@@ -89,7 +90,7 @@ class Reader:
         return tested(self.roles, self.side)
 
 
-def multiply_add(a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
+def multiply_add(a: ir.Value, b: ir.Value, c: ir.Value) -> Value:
     """Return a * b + c, of scalars or vectors, by the fastest method."""
     kind = c.type.element_type if isinstance(c.type, ir.VectorType) else c.type
     if isinstance(kind, ir.FloatType):
@@ -146,16 +147,16 @@ class EpilogueEmitter:
     height: int
     width: int
 
-    def store(self, row: ir.Value, column: ir.Value, total: ir.Value) -> None:
+    def store(self, row: Value, column: Value, total: ir.Value) -> None:
         """Apply the epilogue to one accumulator and store it, if the row and column exist."""
         roles = self.roles
         tests = [
-            less(at, side.extent) if side.extent % size else None
+            at.below(side.extent) if side.extent % size else None
             for at, side, size in ((row, roles.rows, self.height), (column, roles.columns, self.width))
         ]
         when(all_of(*tests), partial(self._store, row, column, total))
 
-    def _store(self, row: ir.Value, column: ir.Value, total: ir.Value) -> None:
+    def _store(self, row: Value, column: Value, total: ir.Value) -> None:
         roles = self.roles
         values = {**self.batch, **values_of(roles.rows.axes, row), **values_of(roles.columns.axes, column)}
         store_epilogue(roles.contraction, self.memory, values, total)

@@ -7,7 +7,8 @@ from functools import partial
 from typing import Protocol
 
 from mirlo.dialects.bindings import ir, memref
-from mirlo.targets.gpu.schedule.launch import add, barrier, equal, multiply, shared, split, when
+from mirlo.dialects.core.value import Value
+from mirlo.targets.gpu.schedule.launch import barrier, shared, split, when
 
 Combine = Callable[[ir.Value, ir.Value], ir.Value]
 
@@ -29,13 +30,13 @@ class SharedExchange:
 
     def __init__(
         self,
-        team: ir.Value,
-        member: ir.Value,
+        team: Value,
+        member: Value,
         teams: int,
         members: int,
         values: int,
         kind: ir.Type,
-        writes: ir.Value | None = None,
+        writes: Value | None = None,
     ):
         self.teams = teams
         self.members = members
@@ -47,20 +48,20 @@ class SharedExchange:
         self.groups: SharedExchange | None = None
         if members > READS_PER_THREAD:
             group, self.member = split(member, [members // GROUP, GROUP])
-            self.team = add(multiply(team, members // GROUP), group)
+            self.team = team * (members // GROUP) + group
             self.teams, self.members = teams * (members // GROUP), GROUP
-            self.groups = SharedExchange(team, group, teams, members // GROUP, values, kind, equal(self.member, 0))
+            self.groups = SharedExchange(team, group, teams, members // GROUP, values, kind, self.member.equals(0))
 
     def together(self, values: Sequence[ir.Value], combine: Combine) -> list[ir.Value]:
         """See `Exchange`."""
-        starts = [multiply(add(self.team, i * self.teams), self.members) for i in range(len(values))]
+        starts = [(self.team + i * self.teams) * self.members for i in range(len(values))]
         barrier()
         for value, start in zip(values, starts, strict=True):
-            when(self.writes, partial(memref.StoreOp, value, self.memory, [add(start, self.member)]))
+            when(self.writes, partial(memref.StoreOp, value, self.memory, [start + self.member]))
         barrier()
         found = []
         for start in starts:
-            everything = [memref.LoadOp(self.memory, [add(start, other)]).result for other in range(self.members)]
+            everything = [memref.LoadOp(self.memory, [start + other]).result for other in range(self.members)]
             # Reduce in pairs for instruction-level parallelism; always in the same order.
             while len(everything) > 1:
                 rest = everything[len(everything) // 2 * 2 :]

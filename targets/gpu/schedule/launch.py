@@ -8,11 +8,9 @@ from functools import partial
 
 from mirlo.dialects.bindings import gpu, ir, memref, scf
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.dims import Dim, SymbolicDim
-from mirlo.dialects.core.value import Value
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.compute.emit import create
-from mirlo.dialects.tir.scalars import compare
-from mirlo.passes.schedule.loops import index
 
 THREADS = 128
 """Default threads per block, which every Vulkan device supports."""
@@ -26,8 +24,8 @@ SHARED = 3
 class Ids:
     """The indices of a thread: of its block, and within its block."""
 
-    block: ir.Value
-    thread: ir.Value
+    block: Value
+    thread: Value
 
 
 def launch(blocks: Dim, threads: int, body: Callable[[Ids], None]) -> None:
@@ -41,10 +39,10 @@ def launch(blocks: Dim, threads: int, body: Callable[[Ids], None]) -> None:
     op = gpu.LaunchOp((width, height, 1), (threads, 1, 1))
     with ir.InsertionPoint(op.regions[0].blocks[0]):
         block_x, block_y, _, thread_x, *_ = op.regions[0].blocks[0].arguments
-        block: ir.Value = block_x
+        block = Value(block_x)
         if height > 1:
-            block = add(multiply(block_y, width), block_x)
-        when(less(block, blocks) if width * height > blocks else None, partial(body, Ids(block, thread_x)))
+            block = Value(block_y) * width + block_x
+        when(block.below(blocks) if width * height > blocks else None, partial(body, Ids(block, Value(thread_x))))
         gpu.TerminatorOp()
 
 
@@ -56,39 +54,39 @@ def _launch_open(blocks: Dim, threads: int, body: Callable[[Ids], None]) -> None
     with ir.InsertionPoint(op.regions[0].blocks[0]):
         block_x, block_y, _, thread_x, *_ = op.regions[0].blocks[0].arguments
         # A grid with several rows has the maximum number of blocks in each.
-        ids = Ids(add(multiply(block_y, MAX_GRID_SIZE), block_x), thread_x)
-        when(less(ids.block, blocks), partial(body, ids))
+        ids = Ids(Value(block_y) * MAX_GRID_SIZE + block_x, Value(thread_x))
+        when(ids.block.below(blocks), partial(body, ids))
         gpu.TerminatorOp()
 
 
-def launch_points(extents: Sequence[Dim], body: Callable[[list[ir.Value]], None], threads: int = THREADS) -> None:
+def launch_points(extents: Sequence[Dim], body: Callable[[list[Value]], None], threads: int = THREADS) -> None:
     """Run `body` in one thread per point of a space; adjacent threads differ in the last index."""
     total = D.product(list(extents))
     if isinstance(total, int):
         threads = min(threads, max(32, -(-total // 32) * 32))
 
     def thread(ids: Ids) -> None:
-        number = add(multiply(ids.block, threads), ids.thread)
-        when(less(number, total) if total % threads else None, lambda: body(split(number, extents)))
+        number = ids.block * threads + ids.thread
+        when(number.below(total) if total % threads else None, lambda: body(split(number, extents)))
 
     launch(D.ceildiv(total, threads), threads, thread)
 
 
-def launch_runs(extents: Sequence[Dim], count: int, body: Callable[[list[list[ir.Value]]], None]) -> None:
+def launch_runs(extents: Sequence[Dim], count: int, body: Callable[[list[list[Value]]], None]) -> None:
     """Run `body` for `count` points per thread, a block of threads apart, which all exist in whole blocks."""
     total = D.product(list(extents))
 
     def thread(ids: Ids) -> None:
-        first = add(multiply(ids.block, count * THREADS), ids.thread)
-        body([split(add(first, i * THREADS) if i else first, extents) for i in range(count)])
+        first = ids.block * (count * THREADS) + ids.thread
+        body([split(first + i * THREADS, extents) for i in range(count)])
 
     launch(total // (count * THREADS), THREADS, thread)
 
 
-def split(number: ir.Value, extents: Sequence[Dim]) -> list[ir.Value]:
+def split(number: ir.Value, extents: Sequence[Dim]) -> list[Value]:
     """Delinearize the index of a point, last dimension fastest."""
-    found: list[ir.Value] = []
-    rest = number
+    found: list[Value] = []
+    rest = Value(number)
     for position in range(len(extents) - 1, -1, -1):
         extent = extents[position]
         if extent == 1:
@@ -97,37 +95,19 @@ def split(number: ir.Value, extents: Sequence[Dim]) -> list[ir.Value]:
             found.append(rest)
             rest = index(0)
         else:
-            found.append(create("arith.remui", rest.type, rest, index(extent)))
-            rest = create("arith.divui", rest.type, rest, index(extent))
+            found.append(rest.remainder_unsigned(index(extent)))
+            rest = rest.divide_unsigned(index(extent))
     return found[::-1]
 
 
-def add(a: ir.Value, b: ir.Value | Dim) -> Value:
-    return create("arith.addi", a.type, a, index(b) if isinstance(b, (int, SymbolicDim)) else b)
-
-
-def multiply(a: ir.Value, factor: Dim) -> ir.Value:
-    return a if factor == 1 else create("arith.muli", a.type, a, index(factor))
-
-
-def less(a: ir.Value, limit: Dim) -> ir.Value:
-    """Return whether a non-negative index is below a limit."""
-    return compare("ult", a, index(limit))
-
-
-def equal(a: ir.Value, number: int) -> ir.Value:
-    """Return whether an index equals a number."""
-    return compare("eq", a, index(number))
-
-
-def clamp_index(value: ir.Value, extent: Dim, step: int, width: int = 1) -> ir.Value:
+def clamp_index(value: Value, extent: Dim, step: int, width: int = 1) -> Value:
     """Clamp the first of `width` indices to their extent if steps of this size may exceed it."""
     if extent % step == 0:
         return value
     return create("arith.minui", value.type, value, index(extent - width))
 
 
-def when(condition: ir.Value | None, body: Callable[[], object]) -> None:
+def when(condition: Value | None, body: Callable[[], object]) -> None:
     """Emit `body` under a condition; None is always true."""
     if condition is None:
         body()
@@ -138,7 +118,7 @@ def when(condition: ir.Value | None, body: Callable[[], object]) -> None:
         scf.YieldOp([])
 
 
-def either(condition: ir.Value, then: Callable[[], object], otherwise: Callable[[], object]) -> None:
+def either(condition: Value, then: Callable[[], object], otherwise: Callable[[], object]) -> None:
     """Emit one body if a condition holds, the other one if not."""
     branch = scf.IfOp(condition, has_else=True)
     for block, body in ((branch.then_block, then), (branch.else_block, otherwise)):
@@ -147,10 +127,10 @@ def either(condition: ir.Value, then: Callable[[], object], otherwise: Callable[
             scf.YieldOp([])
 
 
-def shared(size: int, element: ir.Type) -> ir.Value:
+def shared(size: int, element: ir.Type) -> Value:
     """Allocate shared memory at the insertion point inside of a launch."""
     space = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), SHARED)
-    return memref.AllocOp(ir.MemRefType.get([size], element, memory_space=space), [], []).result
+    return Value(memref.AllocOp(ir.MemRefType.get([size], element, memory_space=space), [], []).result)
 
 
 def barrier() -> None:

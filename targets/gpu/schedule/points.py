@@ -10,13 +10,14 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr
+from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, opaque_of_group, placed
 from mirlo.passes.schedule.blocks.space import BlockInstance, Space, merge_all
 from mirlo.passes.schedule.nest import emit_point
-from mirlo.targets.gpu.schedule.launch import launch_points, launch_runs, multiply
+from mirlo.targets.gpu.schedule.launch import launch_points, launch_runs
 from mirlo.targets.gpu.schedule.vector_access import load_vectors, store_vectors
 
 
@@ -48,10 +49,10 @@ class PointsPlan:
         self.touch(memory)
         *outer, last = self.space.extents or (1,)
 
-        def thread(runs: list[list[ir.Value]]) -> None:
+        def thread(runs: list[list[Value]]) -> None:
             rank, groups = len(self.space.extents), []
             for indices in runs:
-                at = [*indices[:-1], multiply(indices[-1], self.width)][:rank]
+                at = [*indices[:-1], indices[-1] * self.width][:rank]
                 ahead = [{rank - 1: j} if j else None for j in range(self.width)]
                 groups.append([Iteration(LoopNestState(memory, None, made), at, beyond=far) for far in ahead])
             # All loads precede all stores and all branches, so they are in flight together.

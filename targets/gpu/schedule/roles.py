@@ -9,17 +9,16 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr
-from mirlo.dialects.core.value import Value
+from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.analysis import Contraction, TensorAccess, analyze
 from mirlo.passes.schedule.blocks.contraction.body import ProductInput
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis, row_major
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel
-from mirlo.passes.schedule.loops import index
-from mirlo.targets.gpu.schedule.launch import add, multiply, split
+from mirlo.targets.gpu.schedule.launch import split
 
-Indices = Mapping[int, ir.Value]
+Indices = Mapping[int, Value]
 """Values of axes, by id."""
 
 
@@ -112,7 +111,7 @@ def _moved(access: TensorAccess) -> set[int]:
     return {axis for dim in access.dims for axis in dim.terms}
 
 
-def values_of(axes: Sequence[LoopAxis], number: ir.Value) -> dict[int, ir.Value]:
+def values_of(axes: Sequence[LoopAxis], number: Value) -> dict[int, Value]:
     """Return the value of each axis, from the linear index of a point."""
     return dict(zip((axis.id for axis in axes), split(number, [axis.extent for axis in axes]), strict=True))
 
@@ -122,7 +121,7 @@ def evaluate(form: IndexExpr, values: Indices, start: ir.Value | None = None) ->
     total = index(form.constant) if start is None else start
     for axis, factor in form.terms.items():
         if axis in values:
-            total = add(total, multiply(values[axis], factor))
+            total = total + values[axis] * factor
     return total
 
 

@@ -14,6 +14,7 @@ from mirlo.dialects.bindings import ir, memref, scf
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr
+from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.view import OperandView
 from mirlo.passes.rules import Decline, decline
@@ -23,14 +24,11 @@ from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, Tens
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel
 from mirlo.passes.schedule.blocks.rows import RowGroup, Walk, find_rows
 from mirlo.passes.schedule.blocks.space import BlockInstance
-from mirlo.passes.schedule.loops import for_loop, index
+from mirlo.passes.schedule.loops import for_loop
 from mirlo.targets.gpu.schedule.launch import (
     Ids,
-    add,
     barrier,
     launch,
-    less,
-    multiply,
     shared,
     split,
     when,
@@ -56,8 +54,8 @@ class Team:
 
     rows: int
     threads: int
-    row: ir.Value
-    thread: ir.Value
+    row: Value
+    thread: Value
 
 
 RowReduction = Callable[[Team, Reducer, Sequence[ir.Value]], list[ir.Value]]
@@ -160,14 +158,14 @@ class _Emitter:
     def _block(self, ids: Ids) -> None:
         self.lane = ids.thread
         line = ids.block
-        self.local: ir.Value = index(0)
+        self.local: Value = index(0)
         if self.together > 1:
             self.local, self.lane = split(ids.thread, [self.together, self.threads])
-            line = add(multiply(ids.block, self.together), self.local)
+            line = ids.block * self.together + self.local
         # All threads must reach the barriers: those beyond the last row recompute it and store nothing.
         self.active = None
         if self.count % self.together != 0:
-            self.active = less(line, self.count)
+            self.active = line.below(self.count)
             line = create("arith.minui", line.type, line, index(self.count - 1))
         self.team = Team(self.together, self.threads, self.local, self.lane)
         indices = split(line, self.plan.rows) if self.plan.rows else []
@@ -181,7 +179,9 @@ class _Emitter:
             made = {output.value for block in walk.blocks for output in block.outputs}
             written |= made & self.stored
 
-    def _walk(self, walk: Walk, indices: list[ir.Value], held: dict[ir.Value, ir.Value]) -> dict[ir.Value, ir.Value]:
+    def _walk(
+        self, walk: Walk, indices: Sequence[ir.Value], held: dict[ir.Value, ir.Value]
+    ) -> dict[ir.Value, ir.Value]:
         own = _row_loops(walk, len(self.plan.rows))
         if not own:
             return self._single(walk, indices, held)
@@ -193,10 +193,10 @@ class _Emitter:
                 lambda at, *sums: self._step(walk, indices, held, at, list(sums)), carried,
             )  # fmt: skip
         for number in range(-(-steps // self.threads) if self.held else 0):
-            at = add(self.lane, number * self.threads)
+            at = self.lane + number * self.threads
             inside = None
             if (number + 1) * self.threads > steps:
-                inside = less(at, steps)
+                inside = at.below(steps)
                 at = create("arith.minui", at.type, at, index(steps - 1))
             carried = self._step(walk, indices, held, at, carried, number, inside)
         found: dict[ir.Value, ir.Value] = {}
@@ -209,11 +209,11 @@ class _Emitter:
         return found
 
     def _step(
-        self, walk: Walk, indices: list[ir.Value], held: dict[ir.Value, ir.Value], at: ir.Value,
-        carried: list[ir.Value], number: int | None = None, inside: ir.Value | None = None,
+        self, walk: Walk, indices: Sequence[ir.Value], held: dict[ir.Value, ir.Value], at: Value,
+        carried: list[ir.Value], number: int | None = None, inside: Value | None = None,
     ) -> list[ir.Value]:  # fmt: skip
         """Process a thread's elements of one iteration; numbered ones are kept for the next loops."""
-        own = split(multiply(at, self.width), _row_loops(walk, len(self.plan.rows)))
+        own = split(at * self.width, _row_loops(walk, len(self.plan.rows)))
         last = len(indices) + len(own) - 1
         points = []
         for j in range(self.width):
@@ -236,7 +236,9 @@ class _Emitter:
             first = end
         return following
 
-    def _single(self, walk: Walk, indices: list[ir.Value], held: dict[ir.Value, ir.Value]) -> dict[ir.Value, ir.Value]:
+    def _single(
+        self, walk: Walk, indices: Sequence[ir.Value], held: dict[ir.Value, ir.Value]
+    ) -> dict[ir.Value, ir.Value]:
         """Emit a loop over one element: every thread of the row computes it, the first one stores it."""
         point = Iteration(self._frame(walk, held), indices)
         places = walk.space.places
@@ -260,7 +262,7 @@ class _Emitter:
         }  # fmt: skip
         return LoopNestState(self.memory, None, made, held)
 
-    def _run(self, walk: Walk, points: Sequence[Iteration], inside: ir.Value | None = None) -> None:
+    def _run(self, walk: Walk, points: Sequence[Iteration], inside: Value | None = None) -> None:
         # All loads precede all stores.
         last = len(walk.space.extents) - 1
         if self.width > 1:
@@ -285,7 +287,7 @@ class _Emitter:
         self,
         walk: Walk,
         position: int,
-        indices: list[ir.Value],
+        indices: Sequence[ir.Value],
         held: dict[ir.Value, ir.Value],
         scalars: list[ir.Value],
     ) -> dict[ir.Value, ir.Value]:
@@ -296,31 +298,31 @@ class _Emitter:
         for output, scalar in zip(place.block.outputs, scalars, strict=True):
             found[output.value] = scalar
             if output.value in self.stored:
-                when(all_of(less(self.lane, 1), self.active), partial(point.store, place, output, scalar))
+                when(all_of(self.lane.below(1), self.active), partial(point.store, place, output, scalar))
         return found
 
 
 def _in_shared_memory(team: Team, reducer: Reducer, partial: Sequence[ir.Value]) -> list[ir.Value]:
     """Reduce over all threads of a row; every thread gets the result."""
     memories = [shared(team.rows * team.threads, value.type) for value in storable(partial)]
-    own = add(multiply(team.row, team.threads), team.thread)
+    own = team.row * team.threads + team.thread
     barrier()
     for memory, value in zip(memories, storable(partial), strict=True):
         memref.StoreOp(value, memory, [own])
     barrier()
     half = team.threads // 2
     while half:
-        branch = scf.IfOp(less(team.thread, half))
+        branch = scf.IfOp(team.thread.below(half))
         with ir.InsertionPoint(branch.then_block):
             mine = [restored(memref.LoadOp(m, [own]).result, v) for m, v in zip(memories, partial, strict=True)]
-            there = add(own, half)
+            there = own + half
             other = [restored(memref.LoadOp(m, [there]).result, v) for m, v in zip(memories, partial, strict=True)]
             for memory, value in zip(memories, storable(reducer.combine(mine, other)), strict=True):
                 memref.StoreOp(value, memory, [own])
             scf.YieldOp([])
         barrier()
         half //= 2
-    first = multiply(team.row, team.threads)
+    first = team.row * team.threads
     return [restored(memref.LoadOp(m, [first]).result, v) for m, v in zip(memories, partial, strict=True)]
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.index_expr import IndexExpr
+from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.analysis import TensorAccess
@@ -60,14 +61,14 @@ class SplitKPlan:
         axes = [*whole.batch, *whole.rows.axes, *whole.columns.axes]
         part = divided.roles.batch[0]
 
-        def element(indices: list[ir.Value]) -> None:
+        def element(indices: list[Value]) -> None:
             values = dict(zip((axis.id for axis in axes), indices, strict=True))
             first = evaluate(position, values)
             buffer = memory.slot(divided.unfinished).buffer
             total: ir.Value | None = None
             for number in range(divided.parts):
                 place = evaluate(IndexExpr({}, number * position.stride(part)), {})
-                value = memref.LoadOp(buffer, [create("arith.addi", first.type, first, place)]).result
+                value = memref.LoadOp(buffer, [Value(first) + place]).result
                 name = "arith.addf" if isinstance(value.type, ir.FloatType) else "arith.addi"
                 total = value if total is None else create(name, value.type, total, value)
             assert total is not None

@@ -40,7 +40,7 @@ def element_at(vector: ir.Value, *position: int) -> Value:
     return create("vector.extract", made, vector, static_position=ir.DenseI64ArrayAttr.get(list(position)))
 
 
-def elements_of(vector: ir.Value) -> list[Value]:
+def elements_of(vector: ir.Value) -> list[ir.Value]:
     """Return the elements of a vector."""
     return [element_at(vector, i) for i in range(vector.type.shape[0])]
 
@@ -50,7 +50,7 @@ def spread(value: ir.Value, *shape: int) -> Value:
     return create("vector.broadcast", ir.VectorType.get(shape, value.type), value)
 
 
-def all_of(*conditions: ir.Value | None) -> ir.Value | None:
+def all_of(*conditions: Value | None) -> Value | None:
     """Return the conjunction of conditions; None stands for one that is certain."""
     found = None
     for condition in conditions:

@@ -7,11 +7,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from mirlo.dialects.bindings import ir, memref, scf
-from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.value import Value
+from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.buffers import PARALLEL
 from mirlo.dialects.tir.scalars import compare, create, emit_constant
-from mirlo.dialects.tir.sizes import size_of
 from mirlo.passes.schedule.loops import keep_rolled
 from mirlo.targets.llvm.intrinsics.x86 import call_dot, call_lookup, call_permute
 from mirlo.targets.llvm.machine import Machine
@@ -28,10 +26,6 @@ def f32() -> ir.Type:
 
 def integer(bits: int) -> ir.Type:
     return ir.IntegerType.get_signless(bits)
-
-
-def index(value: Dim) -> ir.Value:
-    return size_of(value)
 
 
 def add(a: ir.Value, b: ir.Value) -> Value:

@@ -18,6 +18,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.core.types import dims_of
+from mirlo.dialects.core.value import index
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.scalars import compare
 from mirlo.dialects.tir.specialize import with_dims
@@ -29,7 +30,6 @@ from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts
-from mirlo.passes.schedule.loops import index
 from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction import VectorContractionPlan

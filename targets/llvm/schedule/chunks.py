@@ -8,10 +8,11 @@ from typing import overload
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.value import index
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.lanes import fitting
 from mirlo.passes.schedule.blocks.space import BlockInstance
-from mirlo.passes.schedule.loops import for_loop, if_any, index
+from mirlo.passes.schedule.loops import for_loop, if_any
 from mirlo.passes.schedule.vectors import may_trap
 from mirlo.targets.llvm.machine import Machine
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir, scf
-from mirlo.dialects.core.value import Value
+from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.scalars import compare
@@ -21,7 +21,7 @@ from mirlo.passes.schedule.blocks.access import shuffle
 from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, TensorBuffers
 from mirlo.passes.schedule.blocks.lanes import widest_bytes
 from mirlo.passes.schedule.blocks.space import BlockInstance, Space
-from mirlo.passes.schedule.loops import for_loop, index
+from mirlo.passes.schedule.loops import for_loop
 from mirlo.passes.schedule.vectors import splat
 from mirlo.targets.llvm.machine import Machine, of_loop
 from mirlo.targets.llvm.schedule.chunks import can_mask, plus, work

@@ -18,10 +18,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from mirlo.dialects.bindings import ir, scf
+from mirlo.dialects.core.value import index
 from mirlo.dialects.tir.buffers import ALIGNMENT
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.scalars import compare
-from mirlo.passes.schedule.loops import for_loop, index
+from mirlo.passes.schedule.loops import for_loop
 from mirlo.targets.llvm.schedule.chunks import plus
 
 LINE_BYTES = ALIGNMENT

@@ -8,10 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.value import Value
+from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.compute.emit import create, emit_constant
-from mirlo.passes.schedule.loops import index
-from mirlo.targets.gpu.schedule.launch import add, barrier, multiply
+from mirlo.targets.gpu.schedule.launch import barrier
 
 _TICKS = 10_000_000
 """Longest sleep of a thread at a barrier before it checks again, in nanoseconds."""
@@ -21,19 +20,19 @@ def _i(bits: int) -> ir.Type:
     return ir.IntegerType.get_signless(bits)
 
 
-def i32(value: ir.Value | int) -> ir.Value:
+def i32(value: ir.Value | int) -> Value:
     """Convert an integer or index to 32 bits."""
     if isinstance(value, int):
         return emit_constant(value, _i(32))
     return create("arith.index_cast", _i(32), value)
 
 
-def address_of(memory: ir.Value) -> Value:
+def address_of(memory: Value) -> Value:
     """Return the address of shared memory."""
     return create("memref.extract_aligned_pointer_as_index", ir.IndexType.get(), memory)
 
 
-def pointer(address: ir.Value) -> Value:
+def pointer(address: Value) -> Value:
     """Convert a shared-memory address to a pointer."""
     number = create("arith.index_cast", _i(64), address)
     return create("llvm.inttoptr", ir.Type.parse("!llvm.ptr<3>"), number)
@@ -43,10 +42,10 @@ def pointer(address: ir.Value) -> Value:
 class Barriers:
     """Transaction barriers in shared memory, 8 bytes each; waits alternate between even and odd phases."""
 
-    address: ir.Value
+    address: Value
 
-    def at(self, number: ir.Value) -> ir.Value:
-        return pointer(add(self.address, multiply(number, 8)))
+    def at(self, number: ir.Value) -> Value:
+        return pointer(self.address + Value(number) * 8)
 
     def make(self, number: int, arrivals: int) -> None:
         """Initialize a barrier for this many arrivals; it completes after them and all expected bytes."""
@@ -56,7 +55,7 @@ class Barriers:
         """Arrive; every executing thread counts."""
         ir.Operation.create("nvvm.mbarrier.arrive", operands=[self.at(number)])
 
-    def arrive_at(self, number: ir.Value, rank: ir.Value) -> None:
+    def arrive_at(self, number: Value, rank: Value) -> None:
         """Arrive at the same barrier of a block of this cluster, after waiting for products.
 
         No writes of this thread need to be visible there; with cluster scope the arrival would wait for a fence of
@@ -98,8 +97,8 @@ def synchronize(cluster: bool) -> None:
 
 
 def copy_tile(
-    target: ir.Value,
-    tensor_map: ir.Value,
+    target: Value,
+    tensor_map: Value,
     corner: list[ir.Value],
     barriers: Barriers,
     number: ir.Value,
@@ -144,7 +143,7 @@ def wait_for_products(under_way: int) -> None:
     ir.Operation.create("nvvm.wgmma.wait.group.sync.aligned", attributes={"group": number})
 
 
-def wait_named_barrier(number: ir.Value, threads: int) -> None:
+def wait_named_barrier(number: Value, threads: int) -> None:
     """Wait at one of the block's 16 named barriers until this many threads have arrived there."""
     segments = ir.DenseI32ArrayAttr.get([1, 1])
     ir.Operation.create(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from mirlo.dialects.bindings import ir
-from mirlo.passes.schedule.loops import index
+from mirlo.dialects.core.value import Value, index
 from mirlo.targets.gpu.schedule.contraction.tiled import Multiply, Operands
-from mirlo.targets.gpu.schedule.launch import add, barrier
+from mirlo.targets.gpu.schedule.launch import barrier
 
 
 def async_copy(source: ir.Value, at: ir.Value, target: ir.Value, to: ir.Value, count: ir.Value, vector: int) -> None:
@@ -36,17 +36,17 @@ def asynchronously(operands: Operands, multiply: Multiply, sums: list[ir.Value],
     """Copy k-steps to pipeline stages while those that have arrived are multiplied."""
     operands.grow(stages)
 
-    def copy(first: ir.Value, stage: ir.Value) -> None:
+    def copy(first: Value, stage: Value) -> None:
         for load in operands.loads:
             assert load.copy is not None
             load.copy(first, stage)
         commit()
 
-    def one(first: ir.Value, *held: ir.Value) -> list[ir.Value]:
+    def one(first: Value, *held: ir.Value) -> list[ir.Value]:
         wait(stages - 2)
         # From here on all threads see this stage, and none reads the previous one.
         barrier()
-        copy(add(first, (stages - 1) * operands.steps), operands.stage(first, stages, later=stages - 1))
+        copy(first + (stages - 1) * operands.steps, operands.stage(first, stages, later=stages - 1))
         return operands.multiplied(multiply, operands.stage(first, stages), held)
 
     for stage in range(stages - 1):

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir, memref
-from mirlo.dialects.core.value import Value
+from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.compute.emit import create
-from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.schedule.contraction.staging import SharedMatrix
-from mirlo.targets.gpu.schedule.launch import add, multiply, split
+from mirlo.targets.gpu.schedule.launch import split
 from mirlo.targets.gpu.schedule.vectors import element_at
 from mirlo.targets.nvvm.schedule.units import BF16, COLUMNS, EDGE, F16, ROWS, TF32, Format
 
@@ -30,24 +29,24 @@ class Registers:
 class Lane:
     """A thread of a warp, and its part of fragments: four threads share a row of the result."""
 
-    number: ir.Value
-    group: ir.Value
-    member: ir.Value
+    number: Value
+    group: Value
+    member: Value
 
     @staticmethod
-    def of(number: ir.Value) -> Lane:
+    def of(number: Value) -> Lane:
         """Return the thread with this number in its warp."""
         group, member = split(number, [WARP // 4, 4])
         return Lane(number, group, member)
 
-    def left(self, matrix: SharedMatrix, row: ir.Value, step: ir.Value) -> ir.Value:
+    def left(self, matrix: SharedMatrix, row: Value, step: Value) -> Value:
         """Load its part of 16 rows of the lhs for one product: four quarters, the lower one first."""
         if matrix.form.bytes == 4 and not matrix.along_k:
             return self._singly(matrix, row, step, [(0, 0), (EDGE, 0), (0, 4), (EDGE, 4)])
         along, down, line = split(self.number, [2, 2, EDGE])
-        return self._read(matrix, row, step, multiply(down, EDGE), along, line, tiles=4)
+        return self._read(matrix, row, step, down * EDGE, along, line, tiles=4)
 
-    def right(self, matrix: SharedMatrix, column: ir.Value, step: ir.Value) -> ir.Value:
+    def right(self, matrix: SharedMatrix, column: Value, step: Value) -> Value:
         """Load its part of 8 columns of the rhs for one product: two halves."""
         if matrix.form.bytes == 4 and not matrix.along_k:
             return self._singly(matrix, column, step, [(0, 0), (0, 4)])
@@ -57,34 +56,34 @@ class Lane:
 
     @staticmethod
     def _read(
-        matrix: SharedMatrix, line: ir.Value, step: ir.Value, down: ir.Value, along: ir.Value, own: ir.Value, tiles: int
-    ) -> ir.Value:
+        matrix: SharedMatrix, line: Value, step: Value, down: Value, along: Value, own: Value, tiles: int
+    ) -> Value:
         """Load 8 x 16-byte squares; each of 8 threads passes the address of one contiguous row."""
-        line, step = add(line, down), add(step, multiply(along, matrix.form.vector))
-        place = matrix.place(add(line, own), step) if matrix.along_k else matrix.place(line, add(step, own))
+        line, step = line + down, step + along * matrix.form.vector
+        place = matrix.place(line + own, step) if matrix.along_k else matrix.place(line, step + own)
         kind = ir.VectorType.get([tiles, format_of_matrix(matrix).pair], matrix.memory.type.element_type)
         count = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), tiles)
         turned = ir.BoolAttr.get(not matrix.along_k)
         return create("nvgpu.ldmatrix", kind, matrix.memory, place, numTiles=count, transpose=turned)
 
-    def _singly(self, matrix: SharedMatrix, line: ir.Value, step: ir.Value, corners: list[tuple[int, int]]) -> Value:
+    def _singly(self, matrix: SharedMatrix, line: Value, step: Value, corners: list[tuple[int, int]]) -> Value:
         """Load 4-byte elements that are contiguous along lines: squares of 8 lines by 4 K elements."""
-        line, step = add(line, self.group), add(step, self.member)
-        places = [matrix.place(add(line, down), add(step, along)) for down, along in corners]
+        line, step = line + self.group, step + self.member
+        places = [matrix.place(line + down, step + along) for down, along in corners]
         numbers = [memref.LoadOp(matrix.memory, [place]).result for place in places]
         return create("vector.from_elements", ir.VectorType.get([len(corners), 1], numbers[0].type), *numbers)
 
-    def places(self) -> list[tuple[ir.Value, ir.Value, tuple[int, int]]]:
+    def places(self) -> list[tuple[Value, Value, tuple[int, int]]]:
         """Return row, column and fragment position of its four result elements, relative to the tile."""
-        found: list[tuple[ir.Value, ir.Value, tuple[int, int]]] = []
+        found: list[tuple[Value, Value, tuple[int, int]]] = []
         for i in range(2):
-            row = add(self.group, i * (ROWS // 2))
+            row = self.group + i * (ROWS // 2)
             for j in range(PAIR):
-                found.append((row, add(multiply(self.member, PAIR), j), (i, j)))
+                found.append((row, self.member * PAIR + j, (i, j)))
         return found
 
 
-def registers(form: Format, fragment: ir.Value) -> Registers:
+def registers(form: Format, fragment: Value) -> Registers:
     """Convert a fragment from shared memory to operand registers; f32 is rounded to tf32."""
     i32 = ir.IntegerType.get_signless(32)
     count, _ = fragment.type.shape
@@ -98,7 +97,7 @@ def registers(form: Format, fragment: ir.Value) -> Registers:
     return Registers(form, tuple(element_at(words, i, 0) for i in range(count)))
 
 
-def multiply_add(left: Registers, right: Registers, total: ir.Value) -> ir.Value:
+def multiply_add(left: Registers, right: Registers, total: ir.Value) -> Value:
     """Compute lhs * rhs + total on the matrix unit."""
     kind = total.type.element_type
     sums = [element_at(total, i, j) for i in range(2) for j in range(PAIR)]
@@ -120,7 +119,7 @@ def multiply_add(left: Registers, right: Registers, total: ir.Value) -> ir.Value
     return create("vector.from_elements", total.type, *numbers)
 
 
-def product(left: ir.Value, right: ir.Value, total: ir.Value) -> ir.Value:
+def product(left: Value, right: Value, total: ir.Value) -> Value:
     """Compute lhs * rhs + total of f16 or bf16 fragments."""
     form = F16 if isinstance(left.type.element_type, ir.F16Type) else BF16
     return multiply_add(registers(form, left), registers(form, right), total)

@@ -7,13 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.value import Value
+from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.rules import Decline, decline
-from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.schedule.contraction.staging import SharedMatrix, with_whole_vectors
-from mirlo.targets.gpu.schedule.launch import add, multiply
 from mirlo.targets.gpu.schedule.roles import ProductOperand, Roles
 from mirlo.targets.nvvm.schedule.tilemaps import ROW_BYTES
 from mirlo.targets.nvvm.schedule.units import ACCESS, TF32, Format
@@ -53,15 +50,15 @@ class SwizzledMatrix(SharedMatrix):
     apart: int = 0
     """Elements from one pipeline stage to the next."""
 
-    def place(self, line: ir.Value, step: ir.Value) -> Value:
+    def place(self, line: Value, step: Value) -> Value:
         """Return the position of the first element of a vector."""
         width = self.form.vector
         number = create("arith.remui", line.type, line, index(VECTORS_PER_ROW))
         piece = create("arith.xori", line.type, create("arith.divui", step.type, step, index(width)), number)
         assert self.start is not None
-        return add(self.start, add(multiply(line, width * VECTORS_PER_ROW), multiply(piece, width)))
+        return self.start + (line * (width * VECTORS_PER_ROW) + piece * width)
 
-    def stage(self, number: ir.Value | None) -> SharedMatrix:
+    def stage(self, number: Value | None) -> SharedMatrix:
         """Return the matrix of a pipeline stage."""
         assert number is not None
-        return replace(self, start=multiply(number, self.apart))
+        return replace(self, start=number * self.apart)

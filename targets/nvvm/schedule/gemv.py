@@ -13,24 +13,21 @@ from functools import partial
 
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.body import emit_init, widened
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
-from mirlo.passes.schedule.loops import attribute_constant, for_loop, index
+from mirlo.passes.schedule.loops import attribute_constant, for_loop
 from mirlo.targets.gpu.schedule.contraction.staging import contiguous
 from mirlo.targets.gpu.schedule.costs import Shape
 from mirlo.targets.gpu.schedule.epilogue import Reader, store_epilogue, touch
 from mirlo.targets.gpu.schedule.launch import (
     Ids,
-    add,
     barrier,
     clamp_index,
-    equal,
     launch,
-    less,
-    multiply,
     shared,
     split,
     when,
@@ -127,7 +124,7 @@ class _Kernel:
         self.kind = plan.roles.contraction.product.accumulate_type
         self.wide = -(-plan.many.extent // plan.lines)
         self.start = emit_init(plan.roles.contraction.block, self.kind)
-        self.batch: dict[int, ir.Value] = {}
+        self.batch: dict[int, Value] = {}
 
     def emit(self) -> None:
         launch(self.plan.blocks, self.plan.warps * WARP, self._block)
@@ -135,26 +132,26 @@ class _Kernel:
     def _block(self, ids: Ids) -> None:
         raise NotImplementedError
 
-    def _vector(self, side: ProductOperand, base: ir.Value, sums: dict[int, ir.Value]) -> ir.Value:
+    def _vector(self, side: ProductOperand, base: ir.Value, sums: dict[int, Value]) -> ir.Value:
         """Load consecutive elements of an operand in the accumulator type."""
         count, buffer = self.plan.vector, self.memory.slot(side.access.value).buffer
         loaded = load_vector(buffer, evaluate(side.position, sums, base), count)
         factor = side.factor.emit(loaded, count)
         return widened(factor, self.kind) if isinstance(self.kind, ir.FloatType) else factor
 
-    def _zeros(self) -> ir.Value:
+    def _zeros(self) -> Value:
         return spread(emit_constant(0, self.kind), self.plan.vector)
 
-    def _base(self, side: ProductOperand, line: ir.Value) -> ir.Value:
+    def _base(self, side: ProductOperand, line: Value) -> ir.Value:
         return evaluate(side.position, {**self.batch, **values_of(side.axes, line)})
 
-    def _finish(self, row: int, line: ir.Value, total: ir.Value) -> None:
+    def _finish(self, row: int, line: Value, total: ir.Value) -> None:
         plan = self.plan
         values = {**self.batch, **values_of(plan.few.axes, index(row)), **values_of(plan.many.axes, line)}
         store_epilogue(self.roles.contraction, self.memory, values, self._plus(attribute_constant(self.start), total))
 
     @staticmethod
-    def _plus(a: ir.Value, b: ir.Value) -> ir.Value:
+    def _plus(a: ir.Value, b: ir.Value) -> Value:
         return create("arith.addf" if isinstance(a.type, ir.FloatType) else "arith.addi", a.type, a, b)
 
     def _over(self, value: ir.Value, distances: list[int]) -> ir.Value:
@@ -172,17 +169,17 @@ class _WarpPerLine(_Kernel):
         self.batch = values_of(self.roles.batch, batch)
         warp, lane = split(ids.thread, [WARPS, WARP])
         own = plan.lines // WARPS
-        lines = [add(multiply(wide, plan.lines), add(multiply(warp, own), i)) for i in range(own)]
+        lines = [wide * plan.lines + (warp * own + i) for i in range(own)]
         held = [clamp_index(line, plan.many.extent, plan.lines) for line in lines]
         bases = [self._base(plan.many, line) for line in held]
         rows = [self._base(plan.few, index(row)) for row in range(self.rows)]
         step = plan.vector * WARP
         unrolled = math.gcd(self.depth // step, UNROLLED) if self.depth % step == 0 else 1
 
-        def round_(first: ir.Value, *sums: ir.Value) -> list[ir.Value]:
+        def round_(first: Value, *sums: ir.Value) -> list[ir.Value]:
             reads = []
             for part in range(unrolled):
-                at = values_of(self.roles.sums, add(first, part * step))
+                at = values_of(self.roles.sums, first + part * step)
                 matrix = [self._vector(plan.many, base, at) for base in bases]
                 reads.append((matrix, [self._vector(plan.few, base, at) for base in rows]))
             following = list(sums)
@@ -191,14 +188,14 @@ class _WarpPerLine(_Kernel):
                 following = [_multiply_add(m, f, total) for (m, f), total in zip(pairs, following, strict=True)]
             return following
 
-        first = multiply(lane, plan.vector)
+        first = lane * plan.vector
         sums = for_loop(first, self.roles.depth, step * unrolled, round_, [self._zeros()] * (own * self.rows))
         distances = [1 << bit for bit in range(WARP.bit_length() - 1)]
         totals = [self._over(self._across(value), distances) for value in sums]
         for number, total in enumerate(totals):
             line = lines[number // self.rows]
-            exists = less(line, plan.many.extent) if plan.many.extent % plan.lines else None
-            when(all_of(equal(lane, number % WARP), exists), partial(self._finish, number % self.rows, line, total))
+            exists = line.below(plan.many.extent) if plan.many.extent % plan.lines else None
+            when(all_of(lane.equals(number % WARP), exists), partial(self._finish, number % self.rows, line, total))
 
     def _across(self, vector: ir.Value) -> ir.Value:
         """Sum a vector pairwise."""
@@ -217,8 +214,8 @@ class _ThreadPerColumns(_Kernel):
         self.batch = values_of(self.roles.batch, batch)
         warp, deep, across = split(ids.thread, [DEEP_WARPS, WARP // COLUMN_THREADS, COLUMN_THREADS])
         together = DEEP_WARPS * WARP // COLUMN_THREADS
-        first_line = multiply(wide, plan.lines)
-        own = add(first_line, multiply(across, vector))
+        first_line = wide * plan.lines
+        own = first_line + across * vector
         if plan.many.extent % plan.lines:
             own = create("arith.minui", own.type, own, index(plan.many.extent - vector))
         base = self._base(plan.many, own)
@@ -228,10 +225,10 @@ class _ThreadPerColumns(_Kernel):
         most = DEEP_UNROLLED if self.rows <= REGISTER_ROWS else UNROLLED
         unrolled = math.gcd(depth // together, most) if depth % together == 0 else 1
 
-        def round_(first: ir.Value, *sums: ir.Value) -> list[ir.Value]:
+        def round_(first: Value, *sums: ir.Value) -> list[ir.Value]:
             reads = []
             for part in range(unrolled):
-                at = values_of(self.roles.sums, add(first, part * together))
+                at = values_of(self.roles.sums, first + part * together)
                 reads.append((self._vector(plan.many, base, at), [reader.read(row, at) for row in rows]))
             following = list(sums)
             for matrix, factors in reads:
@@ -239,18 +236,18 @@ class _ThreadPerColumns(_Kernel):
                 following = [_multiply_add(matrix, f, total) for f, total in pairs]
             return following
 
-        begin = add(multiply(warp, WARP // COLUMN_THREADS), deep)
+        begin = warp * (WARP // COLUMN_THREADS) + deep
         sums = for_loop(begin, depth, together * unrolled, round_, [self._zeros()] * self.rows)
         self._meet(ids.thread, warp, deep, across, sums, first_line)
 
     def _meet(
         self,
-        thread: ir.Value,
-        warp: ir.Value,
-        deep: ir.Value,
-        across: ir.Value,
+        thread: Value,
+        warp: Value,
+        deep: Value,
+        across: Value,
         sums: list[ir.Value],
-        first_line: ir.Value,
+        first_line: Value,
     ) -> None:
         """Combine the threads' sums and apply the epilogue, to one sum per thread or several."""
         plan, lines = self.plan, self.plan.lines
@@ -259,33 +256,33 @@ class _ThreadPerColumns(_Kernel):
         for row, vector in enumerate(sums):
             for i, value in enumerate(elements_of(vector)):
                 total = self._over(value, distances)
-                line = add(multiply(across, plan.vector), i)
-                place = add(multiply(add(multiply(warp, self.rows), row), lines), line)
-                when(less(deep, 1), partial(memref.StoreOp, total, memory, [place]))
+                line = across * plan.vector + i
+                place = (warp * self.rows + row) * lines + line
+                when(deep.below(1), partial(memref.StoreOp, total, memory, [place]))
         barrier()
         for first in range(0, self.rows * lines, DEEP_WARPS * WARP):
-            number = add(thread, first)
-            inside = less(number, self.rows * lines) if first + DEEP_WARPS * WARP > self.rows * lines else None
+            number = thread + first
+            inside = number.below(self.rows * lines) if first + DEEP_WARPS * WARP > self.rows * lines else None
             when(inside, partial(self._add_up, memory, number, first_line))
 
-    def _add_up(self, memory: ir.Value, number: ir.Value, first_line: ir.Value) -> None:
+    def _add_up(self, memory: Value, number: Value, first_line: Value) -> None:
         plan, lines = self.plan, self.plan.lines
         total: ir.Value | None = None
         for warp in range(DEEP_WARPS):
-            value = memref.LoadOp(memory, [add(number, warp * self.rows * lines)]).result
+            value = memref.LoadOp(memory, [number + warp * self.rows * lines]).result
             total = value if total is None else self._plus(total, value)
         row, own = split(number, [self.rows, lines])
-        line = add(first_line, own)
+        line = first_line + own
         assert total is not None
         keep = partial(self._store, row, line, total)
-        when(less(line, plan.many.extent) if plan.many.extent % lines else None, keep)
+        when(line.below(plan.many.extent) if plan.many.extent % lines else None, keep)
 
-    def _store(self, row: ir.Value, line: ir.Value, total: ir.Value) -> None:
+    def _store(self, row: Value, line: Value, total: ir.Value) -> None:
         values = {**self.batch, **values_of(self.plan.few.axes, row), **values_of(self.plan.many.axes, line)}
         store_epilogue(self.roles.contraction, self.memory, values, self._plus(attribute_constant(self.start), total))
 
 
-def _multiply_add(a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
+def _multiply_add(a: ir.Value, b: ir.Value, c: ir.Value) -> Value:
     """Compute a * b + c of vectors."""
     if isinstance(c.type.element_type, ir.FloatType):
         return create("vector.fma", c.type, a, b, c)

@@ -31,7 +31,7 @@ QUARTERS = 4
 class SharedOperand:
     """An operand in shared memory: its address, and the byte offset of each product."""
 
-    address: ir.Value
+    address: Value
     moved: Sequence[int]
     along_k: bool = True
     """Whether it is contiguous along K, or along lines."""
@@ -120,7 +120,7 @@ def tied(sums: Sequence[ir.Value], text: str = "") -> ir.Value:
     return _asm(text, sums, constraints, [str(value.type) for value in sums])
 
 
-def order_before(value: Value, limit: float, unused: Value) -> None:
+def order_before(value: ir.Value, limit: float, unused: Value) -> None:
     """Keep a following wait after the computation of this value, which never exceeds the limit.
 
     The assembler would otherwise wait first and compute later; but it does not move a wait before a store.

@@ -14,18 +14,19 @@ from functools import partial
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import static_dim
+from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.body import count_operations, emit_init
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
-from mirlo.passes.schedule.loops import for_loop, index
+from mirlo.passes.schedule.loops import for_loop
 from mirlo.targets.gpu.schedule.contraction.staging import Stager
 from mirlo.targets.gpu.schedule.contraction.tiled import ProductTile
 from mirlo.targets.gpu.schedule.costs import MATRIX_UNITS, Shape
 from mirlo.targets.gpu.schedule.epilogue import EpilogueEmitter, touch
-from mirlo.targets.gpu.schedule.launch import Ids, add, either, launch, less, multiply, shared, split, when
+from mirlo.targets.gpu.schedule.launch import Ids, either, launch, shared, split, when
 from mirlo.targets.gpu.schedule.roles import Roles, values_of
 from mirlo.targets.nvvm.options import Options
 from mirlo.targets.nvvm.schedule import bulk, copies
@@ -178,12 +179,12 @@ class Consumers:
         """Return the bytes of shared memory where results are assembled."""
         return self.tile.groups * (GROUP // WARP) * WARP_BYTES if self.result else 0
 
-    def allocate(self, thread: ir.Value) -> None:
+    def allocate(self, thread: Value) -> None:
         """Allocate memory, before all threads of the block synchronize."""
         if self.result:
             self.results = shared(self.shared_bytes // element_bytes(self.result), self.result)
 
-    def enter(self, number: ir.Value, thread: ir.Value) -> None:
+    def enter(self, number: Value, thread: Value) -> None:
         """Begin, with the number of the warpgroup and of the thread in it."""
         self.number, self.thread = number, thread
         self.warp, lane = split(thread, [GROUP // WARP, WARP])
@@ -193,13 +194,13 @@ class Consumers:
         """Compute a tile from its stages, of which `at` are the first one and its phase; return those after it."""
         raise NotImplementedError
 
-    def leave(self, thread: ir.Value) -> None:
+    def leave(self, thread: Value) -> None:
         """End, after the last tile; all threads of the block take part."""
 
-    def store_rows(self, place: Place, row: ir.Value, totals: Sequence[ir.Value]) -> None:
+    def store_rows(self, place: Place, row: Value, totals: Sequence[ir.Value]) -> None:
         """Store 16 rows of this warp, given the first one and this thread's fragments of all columns."""
         if self.result:
-            warp = add(multiply(self.number, GROUP // WARP), self.warp)
+            warp = self.number * (GROUP // WARP) + self.warp
             lines = WarpRowStores(self.roles, self.memory, self.lane, self.results, warp)
             lines.store(place.batch, row, place.column, list(zip(totals[::2], totals[1::2], strict=True)))
             return
@@ -209,16 +210,16 @@ class Consumers:
         for j in range(self.tile.width // COLUMNS):
             for down, across, (half, i) in places:
                 total = totals[len(places) * j + PAIR * half + i]
-                finisher.store(add(row, down), add(place.column, add(across, j * COLUMNS)), total)
+                finisher.store(row + down, place.column + (across + j * COLUMNS), total)
 
 
 @dataclass(frozen=True)
 class Place:
     """A tile of the result."""
 
-    batch: dict[int, ir.Value]
-    row: ir.Value
-    column: ir.Value
+    batch: dict[int, Value]
+    row: Value
+    column: Value
 
 
 class PipelinedKernel:
@@ -254,7 +255,7 @@ class PipelinedKernel:
         self.slots_memory = slots
         self.consumers.allocate(ids.thread)
         self.ring = Ring.of(bulk.address_of(slots), self.slot_bytes, self.slots, bulk.address_of(states))
-        with only(less(ids.thread, 1)):
+        with only(ids.thread.below(1)):
             arrivals = self.together * self.tile.groups * self.consumers.arrivals
             self.ring.make(1 + (GROUP if self.gathers else 0), arrivals)
             bulk.publish_barriers()
@@ -266,14 +267,14 @@ class PipelinedKernel:
             bulk.set_registers(GATHERING_REGISTERS if self.gathers else COPYING_REGISTERS, more=False)
             self.thread = own
             each = partial(self._each_tile, cluster, [1], self._gather if self.gathers else self._copy)
-            when(None if self.gathers else less(ids.thread, 1), each)
+            when(None if self.gathers else ids.thread.below(1), each)
 
         def consume() -> None:
             bulk.set_registers(BESIDE_GATHERING if self.gathers else MULTIPLYING_REGISTERS, more=True)
             self.consumers.enter(create("arith.subi", group.type, group, index(1)), own)
             self._each_tile(cluster, [0] * (1 + self.consumers.carried), self.consumers.multiply)
 
-        either(less(group, 1), produce, consume)
+        either(group.below(1), produce, consume)
         self.consumers.leave(ids.thread)
         if self.together > 1:
             # No block may exit while others copy to it or arrive at its barriers.
@@ -282,28 +283,28 @@ class PipelinedKernel:
     # Tiles and stages, in the same order for producers and consumers
 
     def _each_tile(
-        self, cluster: ir.Value, phases: list[int], body: Callable[[Place, list[ir.Value]], list[ir.Value]]
+        self, cluster: Value, phases: list[int], body: Callable[[Place, list[ir.Value]], list[ir.Value]]
     ) -> None:
         """Run `body` for each tile of a block, with the next stage and phases; it returns those after it."""
 
-        def one(tile: ir.Value, *at: ir.Value) -> list[ir.Value]:
+        def one(tile: Value, *at: Value) -> list[ir.Value]:
             return body(self._place(tile), list(at))
 
         for_loop(cluster, self.tiles // self.together, self.clusters, one, [index(0), *map(index, phases)])
 
-    def _place(self, tile: ir.Value) -> Place:
+    def _place(self, tile: Value) -> Place:
         """Return where a tile is; those of a cluster count as one."""
         high = self.high // self.together
         near = next(n for n in range(min(L2_TILE_ROWS // self.together, high), 0, -1) if high % n == 0)
         batch, outer, across, inner = split(tile, [self.roles.batches, high // near, self.wide, near])
-        down = add(multiply(add(multiply(outer, near), inner), self.together), self.rank)
+        down = (outer * near + inner) * self.together + self.rank
         values = values_of(self.roles.batch, batch)
-        return Place(values, multiply(down, self.tile.height), multiply(across, self.tile.width))
+        return Place(values, down * self.tile.height, across * self.tile.width)
 
-    def sides(self, slot: ir.Value) -> tuple[ir.Value, ir.Value]:
+    def sides(self, slot: ir.Value) -> tuple[Value, Value]:
         """Return the addresses of both operands' tiles."""
         left = self.ring.at(slot)
-        return left, add(left, self.left_bytes)
+        return left, left + self.left_bytes
 
     # Producer: one thread of its warpgroup
 
@@ -311,7 +312,7 @@ class PipelinedKernel:
         operand = self.plan.left
         assert isinstance(operand, MappedMatrix)
 
-        def step(first: ir.Value, slot: ir.Value, turn: ir.Value) -> list[ir.Value]:
+        def step(first: Value, slot: Value, turn: Value) -> list[ir.Value]:
             self.ring.empty.wait(slot, turn)
             self.ring.full.expect(slot, self.slot_bytes)
             left, _ = self.sides(slot)
@@ -322,11 +323,11 @@ class PipelinedKernel:
 
         return for_loop(0, self.roles.depth, self.step, step, at)
 
-    def _copy_columns(self, place: Place, first: ir.Value, slot: ir.Value) -> None:
+    def _copy_columns(self, place: Place, first: Value, slot: Value) -> None:
         """Copy the shared columns to all blocks of a cluster; each block copies a part."""
         _, right = self.sides(slot)
-        part = multiply(self.rank, self.shared_lines)
-        mine, corner = add(right, multiply(part, ROW_BYTES)), (add(place.column, part), first, place.batch)
+        part = self.rank * self.shared_lines
+        mine, corner = right + part * ROW_BYTES, (place.column + part, first, place.batch)
         self.plan.right.copy(self.right_map, mine, self.shared_lines, corner, self.ring.full, slot, self.together)
 
     # Producer that gathers rows: all threads of its warpgroup
@@ -347,9 +348,9 @@ class PipelinedKernel:
         loads = stager.straight(matrix, form.vector, along_k=True)
         later = min(PRODUCER_LAG, -(-static_dim(self.roles.depth) // self.step))
 
-        def step(first: ir.Value, slot: ir.Value, turn: ir.Value) -> list[ir.Value]:
+        def step(first: Value, slot: Value, turn: Value) -> list[ir.Value]:
             self.ring.empty.wait(slot, turn)
-            with only(less(self.thread, 1)):
+            with only(self.thread.below(1)):
                 self.ring.full.expect(slot, self.slot_bytes - self.left_bytes)
                 self._copy_columns(place, first, slot)
             for load in loads:

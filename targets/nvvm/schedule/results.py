@@ -12,15 +12,14 @@ from dataclasses import dataclass
 from functools import partial
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.value import Value
+from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.analysis import TensorAccess
 from mirlo.passes.schedule.blocks.contraction.forms import row_major
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
-from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.schedule.epilogue import epilogue_results
-from mirlo.targets.gpu.schedule.launch import add, less, multiply, split, when
+from mirlo.targets.gpu.schedule.launch import split, when
 from mirlo.targets.gpu.schedule.roles import Indices, ProductOperand, Roles, evaluate, values_of
 from mirlo.targets.gpu.schedule.vectors import element_at, is_aligned, load_vector, store_vector
 from mirlo.targets.nvvm.schedule.fragments import PAIR, WARP, Lane
@@ -41,12 +40,12 @@ class WarpRowStores:
     roles: Roles
     memory: TensorBuffers
     lane: Lane
-    place: ir.Value
+    place: Value
     """Shared memory where results are assembled, for all warps."""
-    warp: ir.Value
+    warp: Value
     """Index of this warp."""
 
-    def store(self, batch: Indices, row: ir.Value, column: ir.Value, sums: Sequence[tuple[ir.Value, ir.Value]]) -> None:
+    def store(self, batch: Indices, row: Value, column: Value, sums: Sequence[tuple[ir.Value, ir.Value]]) -> None:
         """Apply the epilogue to 16 rows of as many columns as there are accumulators for, and store them.
 
         Accumulators come in pairs of adjacent columns: of a row, then of the row eight below it, then of the next
@@ -56,14 +55,14 @@ class WarpRowStores:
         wide, fragments = ROW_CHUNK_BYTES // size, ROW_CHUNK_BYTES // size // COLUMNS
         also = _also_read(self.roles)
         for first in range(0, len(sums) // 2, fragments):
-            here = add(column, first * COLUMNS)
+            here = column + first * COLUMNS
             if also is not None:
                 self._fetch(also, batch, row, here, wide)
                 self._wait()
             for number in range(first, min(first + fragments, len(sums) // 2)):
                 for half in range(2):
                     pair = sums[2 * number + half]
-                    self._put(batch, add(row, half * COLUMNS), half, here, number - first, pair, also)
+                    self._put(batch, row + half * COLUMNS, half, here, number - first, pair, also)
             self._wait()
             self._write(batch, row, here, wide)
             self._wait()
@@ -73,18 +72,18 @@ class WarpRowStores:
         kind: ir.Type = self.place.type.element_type
         return kind
 
-    def _at(self, row: ir.Value, column: ir.Value) -> ir.Value:
+    def _at(self, row: Value, column: Value) -> Value:
         """Return the position of an element in this warp's memory."""
         size = element_bytes(self._kind)
-        start = multiply(self.warp, WARP_BYTES // size)
-        return add(start, add(multiply(row, PITCHES[size] // size), column))
+        start = self.warp * (WARP_BYTES // size)
+        return start + (row * (PITCHES[size] // size) + column)
 
     def _put(
         self,
         batch: Indices,
-        row: ir.Value,
+        row: Value,
         half: int,
-        column: ir.Value,
+        column: Value,
         number: int,
         pair: tuple[ir.Value, ir.Value],
         also: TensorAccess | None,
@@ -92,28 +91,28 @@ class WarpRowStores:
         """Apply the epilogue to two adjacent elements and write them to their row, where the residual may be."""
         contraction = self.roles.contraction
         ((value, _),) = contraction.writes
-        own = add(multiply(self.lane.member, PAIR), number * COLUMNS)
-        at = self._at(add(self.lane.group, half * COLUMNS), own)
+        own = self.lane.member * PAIR + number * COLUMNS
+        at = self._at(self.lane.group + half * COLUMNS, own)
         there = None if also is None else load_vector(self.place, at, PAIR)
-        line, made = self._held(self.roles.rows, add(row, self.lane.group)), []
+        line, made = self._held(self.roles.rows, row + self.lane.group), []
         for i, total in enumerate(pair):
-            across = self._held(self.roles.columns, add(column, add(own, i)))
+            across = self._held(self.roles.columns, column + (own + i))
             values = {**batch, **values_of(self.roles.rows.axes, line), **values_of(self.roles.columns.axes, across)}
             read = None if also is None or there is None else (also, element_at(there, i))
             made.append(epilogue_results(contraction, self.memory, values, total, read)[value])
         vector = create("vector.from_elements", ir.VectorType.get([PAIR], self._kind), *made)
         store_vector(vector, self.place, at)
 
-    def _pieces(self, row: ir.Value, column: ir.Value, wide: int) -> Iterator[tuple[ir.Value, ir.Value, ir.Value]]:
+    def _pieces(self, row: Value, column: Value, wide: int) -> Iterator[tuple[Value, Value, Value]]:
         """Yield this thread's 16-byte pieces: position in the warp's memory, row and first column."""
         vector = ACCESS // element_bytes(self._kind)
         down, piece = split(self.lane.number, [WARP * vector // wide, wide // vector])
-        along = multiply(piece, vector)
+        along = piece * vector
         for first in range(0, ROWS, WARP * vector // wide):
-            line = add(down, first)
-            yield self._at(line, along), add(row, line), add(column, along)
+            line = down + first
+            yield self._at(line, along), row + line, column + along
 
-    def _fetch(self, access: TensorAccess, batch: Indices, row: ir.Value, column: ir.Value, wide: int) -> None:
+    def _fetch(self, access: TensorAccess, batch: Indices, row: Value, column: Value, wide: int) -> None:
         """Load the residual to where the results go."""
         vector = ACCESS // element_bytes(self._kind)
         found = []
@@ -128,24 +127,24 @@ class WarpRowStores:
         for place, loaded in found:
             store_vector(loaded, self.place, place)
 
-    def _write(self, batch: Indices, row: ir.Value, column: ir.Value, wide: int) -> None:
+    def _write(self, batch: Indices, row: Value, column: Value, wide: int) -> None:
         vector = ACCESS // element_bytes(self._kind)
         for place, at, across in self._pieces(row, column, wide):
             loaded = load_vector(self.place, place, vector)
             when(self._exists(at, across), partial(self._store, batch, at, across, loaded))
 
-    def _store(self, batch: Indices, row: ir.Value, column: ir.Value, vector: ir.Value) -> None:
+    def _store(self, batch: Indices, row: Value, column: Value, vector: Value) -> None:
         ((value, access),) = self.roles.contraction.writes
         values = {**batch, **values_of(self.roles.rows.axes, row), **values_of(self.roles.columns.axes, column)}
         position = evaluate(row_major(access.dims, access.shape), values)
         store_vector(vector, self.memory.slot(value).buffer, position)
 
-    def _exists(self, row: ir.Value, column: ir.Value) -> Value:
+    def _exists(self, row: Value, column: Value) -> Value:
         """Return whether the row and columns exist: all columns of a piece do, or none."""
-        return Value(less(row, self.roles.rows.extent)) & less(column, self.roles.columns.extent)
+        return row.below(self.roles.rows.extent) & column.below(self.roles.columns.extent)
 
     @staticmethod
-    def _held(side: ProductOperand, at: ir.Value) -> Value:
+    def _held(side: ProductOperand, at: Value) -> Value:
         """Clamp a line to the existing ones; nothing is stored for others."""
         return create("arith.minui", at.type, at, index(side.extent - 1))
 

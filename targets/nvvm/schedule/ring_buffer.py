@@ -7,10 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir, scf
-from mirlo.dialects.core.value import Value
-from mirlo.dialects.tir.compute.emit import create
-from mirlo.passes.schedule.loops import index
-from mirlo.targets.gpu.schedule.launch import add, less, multiply
+from mirlo.dialects.core.value import Value, index, select
 from mirlo.targets.nvvm.schedule.bulk import Barriers
 
 GROUP = 128
@@ -29,7 +26,7 @@ class Ring:
     them.
     """
 
-    base: ir.Value
+    base: Value
     """Address of the first stage."""
     size: int
     """Bytes of a stage."""
@@ -38,10 +35,10 @@ class Ring:
     empty: Barriers
 
     @staticmethod
-    def of(base: ir.Value, size: int, count: int, states: ir.Value) -> Ring:
+    def of(base: Value, size: int, count: int, states: Value) -> Ring:
         """Return consecutive stages, whose barriers take 16 bytes each from `states` on."""
         full = Barriers(states)
-        return Ring(base, size, count, full, Barriers(add(states, 8 * count)))
+        return Ring(base, size, count, full, Barriers(states + 8 * count))
 
     def make(self, copying: int, multiplying: int) -> None:
         """Initialize the barriers for this many producers and consumers."""
@@ -51,27 +48,27 @@ class Ring:
 
     def at(self, slot: ir.Value) -> Value:
         """Return the address of a stage."""
-        return add(self.base, multiply(slot, self.size))
+        return self.base + Value(slot) * self.size
 
     def following(self, slot: ir.Value, turn: ir.Value) -> list[ir.Value]:
         """Return the next stage and its phase, which flips with each round."""
-        following = add(slot, 1)
-        more = less(following, self.count)
-        other = create("arith.subi", turn.type, index(1), turn)
+        following = Value(slot) + 1
+        more = following.below(self.count)
+        other = index(1) - turn
         return [
-            create("arith.select", slot.type, more, following, index(0)),
-            create("arith.select", turn.type, more, turn, other),
+            select(more, following, index(0)),
+            select(more, turn, other),
         ]
 
-    def before(self, slot: ir.Value, number: int) -> ir.Value:
+    def before(self, slot: ir.Value, number: int) -> Value:
         """Return the stage this many before one."""
-        far = add(slot, self.count - number)
-        wrapped = create("arith.subi", slot.type, far, index(self.count))
-        return create("arith.select", slot.type, less(far, self.count), far, wrapped)
+        far = Value(slot) + (self.count - number)
+        wrapped = far - self.count
+        return select(far.below(self.count), far, wrapped)
 
 
 @contextmanager
-def only(condition: ir.Value) -> Iterator[None]:
+def only(condition: Value) -> Iterator[None]:
     """Emit operations for the threads for which a condition holds."""
     branch = scf.IfOp(condition)
     with ir.InsertionPoint(branch.then_block):

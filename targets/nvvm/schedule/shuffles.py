@@ -8,7 +8,7 @@ from mirlo.dialects.bindings import gpu, ir
 from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.targets.gpu.schedule.exchange import Combine, SharedExchange
-from mirlo.targets.gpu.schedule.launch import equal, split
+from mirlo.targets.gpu.schedule.launch import split
 from mirlo.targets.nvvm.schedule.fragments import WARP
 
 
@@ -59,12 +59,12 @@ def over_team(
 class ShuffleExchange:
     """Reduce within a warp by shuffles, and across warps through shared memory, one value per warp."""
 
-    def __init__(self, team: ir.Value, member: ir.Value, teams: int, members: int, values: int, kind: ir.Type):
+    def __init__(self, team: Value, member: Value, teams: int, members: int, values: int, kind: ir.Type):
         self.inside = min(members, WARP)
         self.outside: SharedExchange | None = None
         if members > WARP:
             warp, lane = split(member, [members // WARP, WARP])
-            self.outside = SharedExchange(team, warp, teams, members // WARP, values, kind, equal(lane, 0))
+            self.outside = SharedExchange(team, warp, teams, members // WARP, values, kind, lane.equals(0))
 
     def together(self, values: Sequence[ir.Value], combine: Combine) -> list[ir.Value]:
         """See `Exchange`."""

@@ -13,8 +13,8 @@ from functools import partial
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.value import Value, index
 from mirlo.passes.rules import Decline, decline
-from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.schedule.contraction.staging import Load, SharedMatrix, Stager
 from mirlo.targets.gpu.schedule.contraction.tiled import (
     Mover,
@@ -25,7 +25,7 @@ from mirlo.targets.gpu.schedule.contraction.tiled import (
     through_registers,
 )
 from mirlo.targets.gpu.schedule.costs import MATRIX_UNITS
-from mirlo.targets.gpu.schedule.launch import add, multiply, split
+from mirlo.targets.gpu.schedule.launch import split
 from mirlo.targets.gpu.schedule.roles import Roles
 from mirlo.targets.gpu.schedule.vectors import element_at, spread
 from mirlo.targets.nvvm.options import Options
@@ -86,13 +86,13 @@ class MmaEngine(ProductEngine):
             return through_registers
         return partial(asynchronously, stages=operands.stages(self.shared_bytes, STAGES))
 
-    def part(self, thread: ir.Value) -> WarpPart:
+    def part(self, thread: Value) -> WarpPart:
         down, across, lane = split(thread, [WARPS, WARPS, WARP])
         return WarpPart(
             self.tile,
             Lane.of(lane),
-            multiply(down, self.tile.down * ROWS),
-            multiply(across, self.tile.across * COLUMNS),
+            down * (self.tile.down * ROWS),
+            across * (self.tile.across * COLUMNS),
         )
 
 
@@ -102,8 +102,8 @@ class WarpPart:
 
     tile: WarpTile
     lane: Lane
-    row: ir.Value
-    column: ir.Value
+    row: Value
+    column: Value
 
     def start(self, init: ir.Value) -> list[ir.Value]:
         return [spread(init, 2, 2)] * (self.tile.down * self.tile.across)
@@ -113,23 +113,21 @@ class WarpPart:
         left_form, right_form = format_of_matrix(left), format_of_matrix(right)
         for first in range(0, left.depth, left_form.depth):
             step = index(first)
-            places = [add(self.row, i * ROWS) for i in range(tile.down)]
+            places = [self.row + i * ROWS for i in range(tile.down)]
             rows = [registers(left_form, lane.left(left, place, step)) for place in places]
-            places = [add(self.column, j * COLUMNS) for j in range(tile.across)]
+            places = [self.column + j * COLUMNS for j in range(tile.across)]
             columns = [registers(right_form, lane.right(right, place, step)) for place in places]
             pairs = [(a, b) for a in rows for b in columns]
             sums = [multiply_add(a, b, total) for (a, b), total in zip(pairs, sums, strict=True)]
         return sums
 
-    def results(
-        self, row: ir.Value, column: ir.Value, sums: Sequence[ir.Value]
-    ) -> Iterator[tuple[ir.Value, ir.Value, ir.Value]]:
+    def results(self, row: Value, column: Value, sums: Sequence[ir.Value]) -> Iterator[tuple[Value, Value, ir.Value]]:
         for i in range(self.tile.down):
             for j in range(self.tile.across):
                 fragment = sums[i * self.tile.across + j]
                 for down, across, position in self.lane.places():
-                    at = add(row, add(self.row, add(down, i * ROWS)))
-                    beside = add(column, add(self.column, add(across, j * COLUMNS)))
+                    at = row + (self.row + (down + i * ROWS))
+                    beside = column + (self.column + (across + j * COLUMNS))
                     yield at, beside, element_at(fragment, *position)
 
 

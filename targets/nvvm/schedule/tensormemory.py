@@ -8,12 +8,12 @@ its warps load their 32 lanes each, in the fragments of `mma.sync`.
 from __future__ import annotations
 
 from mirlo.dialects.bindings import ir, memref
-from mirlo.dialects.core.value import Value
+from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.rules import Decline, decline
-from mirlo.passes.schedule.loops import for_loop, index
-from mirlo.targets.gpu.schedule.launch import add, barrier, less, multiply, shared
+from mirlo.passes.schedule.loops import for_loop
+from mirlo.targets.gpu.schedule.launch import barrier, shared
 from mirlo.targets.gpu.schedule.roles import Roles
 from mirlo.targets.gpu.schedule.vectors import elements_of
 from mirlo.targets.nvvm.options import Options
@@ -68,64 +68,64 @@ class TensorMemoryConsumers(Consumers):
         """Return the columns of tensor memory of the block."""
         return max(MIN_COLUMNS, 1 << (self.tile.groups * self.tile.width - 1).bit_length())
 
-    def allocate(self, thread: ir.Value) -> None:
+    def allocate(self, thread: Value) -> None:
         super().allocate(thread)
         self.address = shared(1, ir.IntegerType.get_signless(32))
         self.done = bulk.Barriers(bulk.address_of(shared(self.tile.groups, ir.IntegerType.get_signless(64))))
-        with only(less(thread, 1)):
+        with only(thread.below(1)):
             for group in range(self.tile.groups):
                 self.done.make(group, 1)
-        with only(less(thread, WARP)):
+        with only(thread.below(WARP)):
             operands = [bulk.pointer(bulk.address_of(self.address)), bulk.i32(self.columns)]
             ir.Operation.create("nvvm.tcgen05.alloc", operands=operands)
             ir.Operation.create("nvvm.tcgen05.relinquish_alloc_permit")
         _fence("before")
 
-    def enter(self, number: ir.Value, thread: ir.Value) -> None:
+    def enter(self, number: Value, thread: Value) -> None:
         super().enter(number, thread)
         _fence("after")
         base = memref.LoadOp(self.address, [index(0)]).result
-        self.memory_of_group = create("arith.addi", base.type, base, bulk.i32(multiply(number, self.tile.width)))
+        self.memory_of_group = create("arith.addi", base.type, base, bulk.i32(number * self.tile.width))
 
     def multiply(self, place: Place, at: list[ir.Value]) -> list[ir.Value]:
         ring, kernel = self.kernel.ring, self.kernel
-        slot, turn, phase = at
+        slot, turn, phase = map(Value, at)
 
-        def step(first: ir.Value, slot: ir.Value, turn: ir.Value) -> list[ir.Value]:
+        def step(first: Value, slot: Value, turn: Value) -> list[ir.Value]:
             ring.full.wait(slot, turn)
             _fence("after")
             left, right = kernel.sides(slot)
-            left = add(left, multiply(self.number, LANES * ROW_BYTES))
+            left = left + self.number * (LANES * ROW_BYTES)
             for product in range(ROW_BYTES // DEPTH_BYTES):
                 begun = compare("ugt", first, index(0)) if product == 0 else emit_constant(1, _i(1))
                 self._product(left, right, product, begun)
             _commit(ring.empty.at(slot))
             return ring.following(slot, turn)
 
-        with only(less(self.thread, 1)):
+        with only(self.thread.below(1)):
             for_loop(0, self.roles.depth, kernel.step, step, [slot, turn])
             _commit(self.done.at(self.number))
         self.done.wait(self.number, phase)
         _fence("after")
         for half in range(0, WARP, ROWS):
-            row = add(multiply(self.warp, WARP), half)
-            self.store_rows(place, add(place.row, add(multiply(self.number, LANES), row)), self._totals(row))
+            row = self.warp * WARP + half
+            self.store_rows(place, place.row + (self.number * LANES + row), self._totals(row))
         # The next products overwrite what the warps of this group have loaded.
         _fence("before")
-        bulk.wait_named_barrier(add(self.number, 1), GROUP)
-        past = add(slot, -(-self.roles.depth // kernel.step))
+        bulk.wait_named_barrier(self.number + 1, GROUP)
+        past = slot + index(-(-self.roles.depth // kernel.step))
         rounds = create("arith.divui", past.type, past, index(kernel.slots))
         return [
-            create("arith.remui", past.type, past, index(kernel.slots)), _odd(add(turn, rounds)), _odd(add(phase, 1))
+            create("arith.remui", past.type, past, index(kernel.slots)), _odd(turn + rounds), _odd(phase + 1)
         ]  # fmt: skip
 
-    def leave(self, thread: ir.Value) -> None:
+    def leave(self, thread: Value) -> None:
         barrier()
-        with only(less(thread, WARP)):
+        with only(thread.below(WARP)):
             base = memref.LoadOp(self.address, [index(0)]).result
             ir.Operation.create("nvvm.tcgen05.dealloc", operands=[_pointer(base), bulk.i32(self.columns)])
 
-    def _product(self, left: ir.Value, right: ir.Value, product: int, begun: ir.Value) -> None:
+    def _product(self, left: Value, right: Value, product: int, begun: Value) -> None:
         """Issue a product, added to the accumulators if they are begun."""
         a, b = self.kernel.plan.left, self.kernel.plan.right
         (kind, rows), (_, columns) = KINDS[a.form.name], KINDS[b.form.name]
@@ -146,10 +146,10 @@ class TensorMemoryConsumers(Consumers):
             },
         )
 
-    def _totals(self, lane: ir.Value) -> list[ir.Value]:
+    def _totals(self, lane: Value) -> list[ir.Value]:
         """Load 16 lanes of all columns of the warpgroup."""
         i32, kind = _i(32), self.roles.contraction.product.accumulate_type
-        place = create("arith.addi", i32, self.memory_of_group, bulk.i32(multiply(lane, 1 << LANE_SHIFT)))
+        place = create("arith.addi", i32, self.memory_of_group, bulk.i32(lane * (1 << LANE_SHIFT)))
         loaded = create(
             "nvvm.tcgen05.ld", ir.VectorType.get([ROWS * self.tile.width // WARP], i32), _pointer(place),
             shape=ir.Attribute.parse("#nvvm.tcgen05_ldst_shape<shape_16x256b>"),
@@ -164,7 +164,7 @@ def _i(bits: int) -> ir.Type:
     return ir.IntegerType.get_signless(bits)
 
 
-def _odd(number: ir.Value) -> Value:
+def _odd(number: Value) -> Value:
     return create("arith.remui", number.type, number, index(2))
 
 
@@ -178,6 +178,6 @@ def _fence(when: str) -> None:
     ir.Operation.create("nvvm.tcgen05.fence", attributes={"kind": ir.Attribute.parse(f"#nvvm.tcgen05_fence<{when}>")})
 
 
-def _commit(barriers: ir.Value) -> None:
+def _commit(barriers: Value) -> None:
     """Arrive at a barrier when all products that this thread has issued are done."""
     ir.Operation.create("nvvm.tcgen05.commit", operands=[barriers])

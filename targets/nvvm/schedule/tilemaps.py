@@ -13,13 +13,11 @@ from math import prod
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import static_dim
 from mirlo.dialects.core.index_expr import IndexExpr
-from mirlo.dialects.core.value import Value
+from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
-from mirlo.passes.schedule.loops import index
-from mirlo.targets.gpu.schedule.launch import add, multiply
 from mirlo.targets.gpu.schedule.roles import Indices, ProductOperand, Roles
 from mirlo.targets.nvvm.schedule.bulk import Barriers, copy_tile
 from mirlo.targets.nvvm.schedule.units import ACCESS, DEPTH_BYTES, Format
@@ -48,11 +46,11 @@ class OuterDim:
     def extent(self) -> int:
         return prod(self.extents)
 
-    def index(self, indices: Indices) -> ir.Value:
+    def index(self, indices: Indices) -> Value:
         """Return the index in this dim for given loop indices."""
         found = indices[self.loops[0]]
         for loop, extent in zip(self.loops[1:], self.extents[1:], strict=True):
-            found = add(multiply(found, extent), indices[loop])
+            found = found * extent + indices[loop]
         return found
 
 
@@ -119,7 +117,7 @@ class MappedMatrix:
         return create("nvgpu.tma.create.descriptor", kind, unranked, *map(index, box), **form)
 
     def copy(
-        self, tensor_map: ir.Value, target: ir.Value, lines: int, place: tuple[ir.Value, ir.Value, Indices],
+        self, tensor_map: Value, target: Value, lines: int, place: tuple[Value, Value, Indices],
         barriers: Barriers, number: ir.Value, blocks: int = 1, boxes: int = 1,
     ) -> None:  # fmt: skip
         """Start the copy of a tile to each of the blocks, given its first line and step, and outer indices.
@@ -131,21 +129,21 @@ class MappedMatrix:
         rows, _ = self.box(lines)
         for box in range(boxes):
             for first in range(0, lines, rows):
-                at, here = add(step, box * self.row) if box else step, add(line, first)
+                at, here = step + box * self.row if box else step, line + first
                 corner = [at, here] if self.along_k else [here, at]
-                to = add(target, (box * lines + first) * ROW_BYTES)
+                to = target + (box * lines + first) * ROW_BYTES
                 copy_tile(to, tensor_map, [*corner, *outside], barriers, number, blocks)
 
 
-def descriptor(form: Format, along_k: bool, address: ir.Value, product: int) -> Value:
+def descriptor(form: Format, along_k: bool, address: Value, product: int) -> Value:
     """Return the descriptor of a tile for one of the products of a row."""
     # Along K a product starts 32 bytes further in each row, otherwise as many rows further as it has K elements.
     moved = DEPTH_BYTES if along_k else form.depth * ROW_BYTES
     beside = ACCESS if along_k else ROW_BYTES // form.bytes * ROW_BYTES
-    return described(add(address, product * moved), beside)
+    return described(address + product * moved, beside)
 
 
-def described(address: ir.Value, beside: int) -> Value:
+def described(address: Value, beside: int) -> Value:
     """Return the descriptor of a tile: its address, and the byte distance of adjacent groups of lines.
 
     The distance matters only for tiles contiguous along lines, whose boxes hold 128 bytes of them.

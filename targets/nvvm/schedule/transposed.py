@@ -11,6 +11,7 @@ from functools import partial
 from math import prod
 
 from mirlo.dialects.bindings import ir, memref
+from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.view import OperandView
@@ -19,8 +20,7 @@ from mirlo.passes.schedule.blocks.contraction.body import count_operations
 from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel
 from mirlo.passes.schedule.blocks.space import BlockInstance
-from mirlo.passes.schedule.loops import index
-from mirlo.targets.gpu.schedule.launch import Ids, add, barrier, launch, less, multiply, shared, split, when
+from mirlo.targets.gpu.schedule.launch import Ids, barrier, launch, shared, split, when
 from mirlo.targets.gpu.schedule.points import PointsPlan, plan_points
 from mirlo.targets.gpu.schedule.vector_access import load_vectors
 from mirlo.targets.gpu.schedule.vectors import all_of
@@ -70,7 +70,7 @@ class TransposePlan:
     def _block(self, ids: Ids) -> None:
         *outer, down, across = split(ids.block, self.grid)
         line, lane = split(ids.thread, [THREADS // self.edge, self.edge])
-        self.corner = (multiply(down, self.edge), multiply(across, self.edge))
+        self.corner = (down * self.edge, across * self.edge)
         self.outer = outer
         tiles = [self._tile(operand) for _, _, operand in self.across]
         # Tile rows run along the last loop, so that adjacent elements of the operand are in one row.
@@ -80,54 +80,54 @@ class TransposePlan:
             read.append([point.read(place, operand) for place, _, operand in self.across])
         for number, values in zip(self._lines(line), read, strict=True):
             for value, (tile, pitch) in zip(values, tiles, strict=True):
-                memref.StoreOp(value, tile, [add(multiply(number, pitch), lane)])
+                memref.StoreOp(value, tile, [number * pitch + lane])
         barrier()
         points = [self._turned(number, lane, tiles) for number in self._lines(line)]
         self._compute(points, list(self._lines(line)), lane)
 
-    def _lines(self, line: ir.Value) -> Iterator[ir.Value]:
+    def _lines(self, line: Value) -> Iterator[Value]:
         for first in range(0, self.edge, THREADS // self.edge):
-            yield add(line, first) if first else line
+            yield line + first if first else line
 
-    def _tile(self, operand: OperandView) -> tuple[ir.Value, int]:
+    def _tile(self, operand: OperandView) -> tuple[Value, int]:
         pitch = self.edge + max(1, BANK // element_bytes(operand.element_type))
         return shared(self.edge * pitch, operand.element_type), pitch
 
     def _point(self, down: ir.Value, across: ir.Value, given: dict[ir.Value, ir.Value] | None = None) -> Iteration:
         """Return the point of a tile position, clamped at edges."""
         extents = self.points.space.extents
-        indices: list[ir.Value | None] = [None] * len(extents)
+        indices: list[Value | None] = [None] * len(extents)
         for axis, value in zip(self.others, self.outer, strict=True):
             indices[axis] = value
         for axis, corner, own in zip((self.along, len(extents) - 1), self.corner, (down, across), strict=True):
-            at = add(corner, own)
+            at = corner + own
             if extents[axis] % self.edge:
                 at = create("arith.minui", at.type, at, index(extents[axis] - 1))
             indices[axis] = at
         return Iteration(LoopNestState(self.memory, None, self.points.made), indices, given=given)
 
-    def _turned(self, down: ir.Value, across: ir.Value, tiles: list[tuple[ir.Value, int]]) -> Iteration:
+    def _turned(self, down: ir.Value, across: Value, tiles: list[tuple[Value, int]]) -> Iteration:
         """Return the point of a tile position, with the transposed operands as given values."""
         given = {}
         for (_, argument, _), (tile, pitch) in zip(self.across, tiles, strict=True):
-            given[argument] = memref.LoadOp(tile, [add(multiply(across, pitch), down)]).result
+            given[argument] = memref.LoadOp(tile, [across * pitch + down]).result
         point = self._point(down, across, given)
         load_vectors([point], self.points.space.places, len(self.points.space.extents) - 1)
         return point
 
-    def _compute(self, points: list[Iteration], lines: list[ir.Value], lane: ir.Value) -> None:
+    def _compute(self, points: list[Iteration], lines: list[ir.Value], lane: Value) -> None:
         for point in points:
             for place in self.points.space.places:
                 point.run(place)
         for point, line in zip(points, lines, strict=True):
             when(self._exists(line, lane), partial(self.points.store, [point]))
 
-    def _exists(self, down: ir.Value, across: ir.Value) -> ir.Value | None:
+    def _exists(self, down: ir.Value, across: Value) -> Value | None:
         """Return whether a tile position is in bounds; None if all are."""
         extents = self.points.space.extents
         places = zip((self.along, len(extents) - 1), self.corner, (down, across), strict=True)
-        tests = ((axis, add(corner, own)) for axis, corner, own in places if extents[axis] % self.edge)
-        return all_of(*(less(at, extents[axis]) for axis, at in tests))
+        tests = ((axis, corner + own) for axis, corner, own in places if extents[axis] % self.edge)
+        return all_of(*(at.below(extents[axis]) for axis, at in tests))
 
 
 def plan_transpose(group: BlockGroup[LaneModel]) -> TransposePlan | Decline:

@@ -7,7 +7,6 @@ from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.loops import for_loop
-from mirlo.targets.gpu.schedule.launch import add, less, multiply
 from mirlo.targets.gpu.schedule.roles import Roles
 from mirlo.targets.nvvm.options import Options
 from mirlo.targets.nvvm.schedule import bulk
@@ -56,7 +55,7 @@ class WarpgroupConsumers(Consumers):
             ring.full.wait(slot, turn)
             bulk.begin_products()
             left, right = kernel.sides(slot)
-            left = add(left, multiply(self.number, PRODUCT_ROWS * ROW_BYTES))
+            left = left + self.number * (PRODUCT_ROWS * ROW_BYTES)
             for product in range(ROW_BYTES // DEPTH_BYTES):
                 sums = self._product(sums, left, right, product, begins and product == 0)
             bulk.end_products(under_way=1)
@@ -75,20 +74,20 @@ class WarpgroupConsumers(Consumers):
         bulk.wait_for_products(0)
         totals = after_wait(registers(sums, kind, self.tile.accumulators))
         self._release(ring.before(slot, 1))
-        row = add(place.row, add(multiply(self.number, PRODUCT_ROWS), multiply(self.warp, ROWS)))
+        row = place.row + (self.number * PRODUCT_ROWS + self.warp * ROWS)
         self.store_rows(place, row, totals)
         return [slot, turn]
 
-    def _release(self, slot: ir.Value) -> None:
+    def _release(self, slot: Value) -> None:
         """Let each warp signal all producers that it has consumed a stage."""
         together, empty = self.tile.together, self.kernel.ring.empty
-        with only(less(self.lane.number, together)):
+        with only(self.lane.number.below(together)):
             if together > 1:
                 empty.arrive_at(slot, self.lane.number)
             else:
                 empty.arrive(slot)
 
-    def _product(self, sums: ir.Value, left: ir.Value, right: ir.Value, product: int, begins: bool) -> Value:
+    def _product(self, sums: ir.Value, left: Value, right: Value, product: int, begins: bool) -> Value:
         a, b = self.kernel.plan.left, self.kernel.plan.right
         total = {"f32": "f32", "i32": "s32"}[a.form.sums]
         shape = f"#nvvm.shape<m = {PRODUCT_ROWS}, n = {self.tile.width}, k = {a.form.depth}>"

@@ -16,8 +16,7 @@ from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.contraction.body import count_operations
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, unfit
 from mirlo.passes.schedule.blocks.rows import RowGroup, Walk
-from mirlo.passes.schedule.loops import index
-from mirlo.targets.gpu.schedule.launch import add, barrier, less, multiply, shared, split, when
+from mirlo.targets.gpu.schedule.launch import barrier, shared, split, when
 from mirlo.targets.gpu.schedule.rows import Team, ThreadRowsPlan, restored, storable
 from mirlo.targets.gpu.schedule.rows import plan as plan_rows
 from mirlo.targets.gpu.schedule.stages import build, plan_stages
@@ -93,18 +92,18 @@ def reduce_by_shuffles(team: Team, reducer: Reducer, partial: Sequence[ir.Value]
         return found
     number, lane = split(team.thread, [warps, WARP])
     memories = [shared(team.rows * warps, value.type) for value in storable(partial)]
-    first = multiply(team.row, warps)
+    first = team.row * warps
     barrier()
 
     def keep() -> None:
         for memory, value in zip(memories, storable(found), strict=True):
-            memref.StoreOp(value, memory, [add(first, number)])
+            memref.StoreOp(value, memory, [first + number])
 
-    when(less(lane, 1), keep)
+    when(lane.below(1), keep)
     barrier()
     total: list[ir.Value] | None = None
     for warp in range(warps):
-        place = add(first, index(warp))
+        place = first + warp
         loaded = [memref.LoadOp(memory, [place]).result for memory in memories]
         values = [restored(value, like) for value, like in zip(loaded, partial, strict=True)]
         total = values if total is None else reducer.combine(total, values)

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.compute.emit import create
-from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.schedule.attention.partial_results import KeyTiles, PartialResults, tiles_of
 from mirlo.targets.gpu.schedule.attention.work import Loops, Work
-from mirlo.targets.gpu.schedule.launch import Ids, add, clamp_index, launch, less, multiply, split
+from mirlo.targets.gpu.schedule.launch import Ids, clamp_index, launch, split
 
 
 class AttentionKernel:
@@ -45,11 +45,11 @@ class AttentionKernel:
         # With a causal bound the last rows see most keys: start them first.
         turn, self.batch_number, self.part, wide = split(ids.block, [self.high, work.batches, self.count, self.wide])
         down = create("arith.subi", turn.type, index(self.high - 1), turn) if self.high != 1 else turn
-        self.first_row = multiply(down, self.height)
-        self.first_column = multiply(wide, self.columns)
+        self.first_row = down * self.height
+        self.first_column = wide * self.columns
         self.thread = ids.thread
         self.batch = work.batch(self.batch_number)
-        last = clamp_index(add(self.first_row, self.height - 1), work.rows, self.height)
+        last = clamp_index(self.first_row + (self.height - 1), work.rows, self.height)
         self.attend(tiles_of(work, self.batch, (self.first_row, last), self.width, self.part, self.count))
 
     def attend(self, tiles: KeyTiles) -> None:
@@ -58,15 +58,15 @@ class AttentionKernel:
 
     def set_rows(self, rows: Sequence[ir.Value]) -> None:
         """Set this thread's rows within the tile."""
-        self.own_rows = [add(self.first_row, row) for row in rows]
+        self.own_rows = [self.first_row + row for row in rows]
         held = [clamp_index(row, self.work.rows, self.height) for row in self.own_rows]
         self.row_loops: list[Loops] = [{**self.batch, **self.work.row(row)} for row in held]
 
-    def row_exists(self, i: int) -> ir.Value | None:
+    def row_exists(self, i: int) -> Value | None:
         """Return whether one of this thread's rows exists; None if that is certain."""
-        return less(self.own_rows[i], self.work.rows) if self.work.rows % self.height else None
+        return self.own_rows[i].below(self.work.rows) if self.work.rows % self.height else None
 
-    def store(self, line: ir.Value | None, i: int, column: ir.Value, total: ir.Value, weighted: ir.Value) -> None:
+    def store(self, line: Value | None, i: int, column: Value, total: ir.Value, weighted: ir.Value) -> None:
         """Store an element of one of this thread's rows."""
         loops = {**self.row_loops[i], self.found.value_loop: column}
         self.parts.store(line, loops, total, weighted)

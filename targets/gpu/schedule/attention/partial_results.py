@@ -13,12 +13,12 @@ from functools import partial
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.value import Value
+from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.compute.emit import create, emit_constant
-from mirlo.passes.schedule.loops import for_loop, index
+from mirlo.passes.schedule.loops import for_loop
 from mirlo.targets.gpu.schedule.attention.work import Loops, Work, above, hidden, larger, times, weight
 from mirlo.targets.gpu.schedule.epilogue import multiply_add
-from mirlo.targets.gpu.schedule.launch import add, either, launch_points, less, multiply, when
+from mirlo.targets.gpu.schedule.launch import either, launch_points, when
 from mirlo.targets.gpu.schedule.vectors import all_of
 
 
@@ -42,17 +42,17 @@ class PartialResults:
         self.peaks = scratch([kept], self.kind)
         self.totals = scratch([kept], self.kind)
 
-    def line(self, part: ir.Value, batch: ir.Value, row: ir.Value) -> ir.Value:
+    def line(self, part: Value, batch: ir.Value, row: ir.Value) -> Value:
         """Return the index of a row among all parts, from part, batch and row."""
-        return add(multiply(add(multiply(part, self.work.batches), batch), self.work.rows), row)
+        return (part * self.work.batches + batch) * self.work.rows + row
 
-    def _are_several(self) -> ir.Value | None:
+    def _are_several(self) -> Value | None:
         """Return whether there is more than one part; None if that is certain."""
-        return None if isinstance(self.count, int) else less(index(1), self.count)
+        return None if isinstance(self.count, int) else index(1).below(self.count)
 
     def store_row(
-        self, part: ir.Value, batch: ir.Value, row: ir.Value, peak: ir.Value, total: ir.Value, mine: ir.Value
-    ) -> ir.Value | None:
+        self, part: Value, batch: Value, row: Value, peak: ir.Value, total: ir.Value, mine: Value
+    ) -> Value | None:
         """Store the values of a whole row, by the thread for which `mine` is true; return its index."""
         if self.count == 1:
             return None
@@ -67,7 +67,7 @@ class PartialResults:
         when(all_of(mine, self._are_several()), keep)
         return line
 
-    def store(self, line: ir.Value | None, loops: Loops, total: ir.Value, weighted: ir.Value) -> None:
+    def store(self, line: Value | None, loops: Loops, total: ir.Value, weighted: ir.Value) -> None:
         """Store one element of a row; finish it instead if there are no other parts."""
         finish = partial(self.work.finish, total, weighted, loops)
         if self.count == 1:
@@ -81,8 +81,8 @@ class PartialResults:
         else:
             either(several, keep, finish)
 
-    def _keep(self, line: ir.Value, column: ir.Value, weighted: ir.Value) -> None:
-        memref.StoreOp(weighted, self.sums, [add(multiply(line, self.work.found.value_size), column)])
+    def _keep(self, line: Value, column: Value, weighted: ir.Value) -> None:
+        memref.StoreOp(weighted, self.sums, [line * self.work.found.value_size + column])
 
     def combine(self) -> None:
         """Emit the launch that combines the parts, if there may be several."""
@@ -90,7 +90,7 @@ class PartialResults:
         if self.count == 1:
             return
 
-        def element(indices: list[ir.Value]) -> None:
+        def element(indices: list[Value]) -> None:
             batch, row, column = indices
             total, weighted = (self._few if isinstance(self.count, int) else self._any)(batch, row, column)
             loops: Loops = {**work.batch(batch), **work.row(row), work.found.value_loop: column}
@@ -114,24 +114,24 @@ class PartialResults:
     def _any(self, batch: ir.Value, row: ir.Value, column: ir.Value) -> list[ir.Value]:
         """Combine a dynamic number of parts."""
 
-        def look(part: ir.Value, peak: ir.Value) -> list[ir.Value]:
+        def look(part: Value, peak: ir.Value) -> list[ir.Value]:
             return [larger(peak, memref.LoadOp(self.peaks, [self.line(part, batch, row)]).result)]
 
         (peak,) = for_loop(0, self.count, 1, look, [hidden(self.kind)])
         shift = above(peak)
 
-        def join(part: ir.Value, *held: ir.Value) -> list[ir.Value]:
+        def join(part: Value, *held: ir.Value) -> list[ir.Value]:
             line = self.line(part, batch, row)
             return self._with_part(line, memref.LoadOp(self.peaks, [line]).result, shift, column, list(held))
 
         return for_loop(0, self.count, 1, join, [emit_constant(0.0, self.kind)] * 2)
 
     def _with_part(
-        self, line: ir.Value, peak: ir.Value, shift: ir.Value, column: ir.Value, held: list[ir.Value]
+        self, line: Value, peak: ir.Value, shift: Value, column: ir.Value, held: list[ir.Value]
     ) -> list[ir.Value]:
         """Return total and weighted sum with one more part added."""
         share = weight(peak, shift)
-        place = add(multiply(line, self.work.found.value_size), column)
+        place = line * self.work.found.value_size + column
         found = [memref.LoadOp(self.totals, [line]).result, memref.LoadOp(self.sums, [place]).result]
         return [multiply_add(share, part, sum_) for part, sum_ in zip(found, held, strict=True)]
 
@@ -140,28 +140,26 @@ class PartialResults:
 class KeyTiles:
     """The tiles of keys of a part that some row sees."""
 
-    begin: ir.Value
-    end: ir.Value
-    whole: ir.Value
+    begin: Value
+    end: Value
+    whole: Value
     """The first one that a bound crosses; it may be outside."""
 
-    def edge(self, last: ir.Value) -> Value:
+    def edge(self, last: Value) -> Value:
         """Return the first tile that a bound crosses, or one of the ends."""
         edge = create("arith.maxui", self.begin.type, self.whole, self.begin)
         return create("arith.minui", edge.type, edge, last)
 
 
-def tiles_of(
-    work: Work, batch: Loops, rows: tuple[ir.Value, ir.Value], keys: int, part: ir.Value, parts: Dim
-) -> KeyTiles:
+def tiles_of(work: Work, batch: Loops, rows: tuple[Value, Value], keys: int, part: Value, parts: Dim) -> KeyTiles:
     """Return a part's tiles of `keys` that rows from the first to the last see."""
     seen = work.seen(batch, *rows)
-    end = create("arith.divui", seen.type, add(seen, keys - 1), index(keys))
-    begin: ir.Value = index(0)
+    end = create("arith.divui", seen.type, seen + (keys - 1), index(keys))
+    begin: Value = index(0)
     if parts != 1:
         share = D.ceildiv(D.ceildiv(work.found.keys, keys), parts)
-        begin = multiply(part, share)
-        end = create("arith.minui", begin.type, add(begin, share), end)
+        begin = part * share
+        end = create("arith.minui", begin.type, begin + share, end)
         begin = create("arith.minui", begin.type, begin, end)
     by_all = work.seen(batch, *rows, by_all=True)
     return KeyTiles(begin, end, create("arith.divui", seen.type, by_all, index(keys)))

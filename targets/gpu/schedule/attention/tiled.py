@@ -12,6 +12,7 @@ from functools import partial
 
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.blocks.attention import Read
 from mirlo.passes.schedule.buffers import ScheduleFacts
@@ -22,11 +23,8 @@ from mirlo.targets.gpu.schedule.attention.work import Work, above, hidden, large
 from mirlo.targets.gpu.schedule.epilogue import multiply_add
 from mirlo.targets.gpu.schedule.exchange import Exchange, SharedExchange
 from mirlo.targets.gpu.schedule.launch import (
-    add,
     barrier,
     clamp_index,
-    less,
-    multiply,
     shared,
     split,
     when,
@@ -39,7 +37,7 @@ DEPTH = 16
 MIN_ROWS_FOR_SHARED = 8
 """Fewest rows for which values are copied to shared memory."""
 
-Team = Callable[[ir.Value, ir.Value, "ThreadAttentionTile", ir.Type], Exchange]
+Team = Callable[[Value, Value, "ThreadAttentionTile", ir.Type], Exchange]
 """Makes the exchange between the threads of a row, from the indices of row and thread, the tile and the value type."""
 
 
@@ -81,7 +79,7 @@ class ThreadAttentionTile:
         return -(-self.columns // self.across)
 
 
-def in_shared_memory(down: ir.Value, across: ir.Value, tile: ThreadAttentionTile, kind: ir.Type) -> Exchange:
+def in_shared_memory(down: Value, across: Value, tile: ThreadAttentionTile, kind: ir.Type) -> Exchange:
     """Return an exchange that works on every GPU."""
     return SharedExchange(down, across, tile.down, tile.across, tile.rows, kind)
 
@@ -101,16 +99,16 @@ class TiledKernel(AttentionKernel):
         self.meet = self.team(self.down, self.across, tile, self.kind)
         self.stage = shared(DEPTH * max(tile.height + tile.width, tile.columns), self.kind)
         self.weights = shared(tile.height * tile.width, self.kind)
-        self.set_rows([add(self.down, i * tile.down) for i in range(tile.rows)])
+        self.set_rows([self.down + i * tile.down for i in range(tile.rows)])
         zero, lowest = emit_constant(0.0, self.kind), hidden(self.kind)
         start = [lowest] * tile.rows + [zero] * tile.rows + [zero] * (tile.rows * tile.thread_columns)
 
-        def step(number: ir.Value, *carried: ir.Value) -> list[ir.Value]:
-            return self._step(multiply(number, tile.width), list(carried))
+        def step(number: Value, *carried: ir.Value) -> list[ir.Value]:
+            return self._step(number * tile.width, list(carried))
 
         self._finish(for_loop(tiles.begin, tiles.end, 1, step, start))
 
-    def _step(self, first_key: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+    def _step(self, first_key: Value, carried: list[ir.Value]) -> list[ir.Value]:
         rows = self.tile.rows
         peaks, totals, sums = carried[:rows], carried[rows : 2 * rows], carried[2 * rows :]
         scores = self._scores(first_key)
@@ -127,16 +125,16 @@ class TiledKernel(AttentionKernel):
         sums = [times(total, fades[i // count]) for i, total in enumerate(sums)]
         return [*new, *totals, *self._weighted(first_key, sums)]
 
-    def _weight_position(self, i: int, j: int) -> ir.Value:
-        row = add(self.down, i * self.tile.down)
-        return add(multiply(row, self.tile.width), add(self.across, j * self.tile.across))
+    def _weight_position(self, i: int, j: int) -> Value:
+        row = self.down + i * self.tile.down
+        return row * self.tile.width + (self.across + j * self.tile.across)
 
-    def _scores(self, first_key: ir.Value) -> list[list[ir.Value]]:
+    def _scores(self, first_key: Value) -> list[list[ir.Value]]:
         """Compute this thread's masked scores of a tile."""
         found, tile = self.found, self.tile
         zero = emit_constant(0.0, self.kind)
 
-        def step(first: ir.Value, *sums: ir.Value) -> list[ir.Value]:
+        def step(first: Value, *sums: ir.Value) -> list[ir.Value]:
             self._load(first, tile.height, self._query)
             self._load(first, tile.width, lambda line: self._key(first_key, line), start=DEPTH * tile.height)
             barrier()
@@ -149,44 +147,44 @@ class TiledKernel(AttentionKernel):
         for i, loops in enumerate(self.row_loops):
             line = []
             for j in range(tile.keys):
-                key = add(first_key, add(self.across, j * tile.across))
+                key = first_key + (self.across + j * tile.across)
                 at = {**loops, found.key_loop: clamp_index(key, found.keys, tile.width)}
                 score = self.work.score(sums[i * tile.keys + j], at)
                 if found.keys % tile.width:
-                    score = create("arith.select", score.type, less(key, found.keys), score, hidden(score.type))
+                    score = create("arith.select", score.type, key.below(found.keys), score, hidden(score.type))
                 line.append(score)
             lines.append(line)
         return lines
 
-    def _query(self, line: ir.Value) -> tuple[Read, dict[int, ir.Value]]:
-        row = clamp_index(add(self.first_row, line), self.work.rows, self.tile.height)
+    def _query(self, line: Value) -> tuple[Read, dict[int, Value]]:
+        row = clamp_index(self.first_row + line, self.work.rows, self.tile.height)
         return self.found.query, {**self.batch, **self.work.row(row)}
 
-    def _key(self, first_key: ir.Value, line: ir.Value) -> tuple[Read, dict[int, ir.Value]]:
-        key = clamp_index(add(first_key, line), self.found.keys, self.tile.width)
+    def _key(self, first_key: Value, line: Value) -> tuple[Read, dict[int, Value]]:
+        key = clamp_index(first_key + line, self.found.keys, self.tile.width)
         return self.found.key, {**self.batch, self.found.key_loop: key}
 
     def _load(
         self,
-        first: ir.Value,
+        first: Value,
         lines: int,
-        source: Callable[[ir.Value], tuple[Read, dict[int, ir.Value]]],
+        source: Callable[[Value], tuple[Read, dict[int, Value]]],
         start: int = 0,
     ) -> None:
         """Load some k-steps of the first product's operands; zero beyond the last one."""
         size = self.found.size
 
-        def load(line: ir.Value, depth: ir.Value) -> None:
+        def load(line: Value, depth: Value) -> None:
             read, loops = source(line)
-            at = add(first, depth)
+            at = first + depth
             value = self.work.factor(read, {**loops, self.found.size_loop: clamp_index(at, size, DEPTH)})
             if size % DEPTH:
-                value = create("arith.select", value.type, less(at, size), value, emit_constant(0.0, value.type))
-            memref.StoreOp(value, self.stage, [add(add(multiply(depth, lines), line), start)])
+                value = create("arith.select", value.type, at.below(size), value, emit_constant(0.0, value.type))
+            memref.StoreOp(value, self.stage, [depth * lines + line + start])
 
         self._share(lines, DEPTH, load)
 
-    def _share(self, lines: int, across: int, body: Callable[[ir.Value, ir.Value], None]) -> None:
+    def _share(self, lines: int, across: int, body: Callable[[Value, Value], None]) -> None:
         """Divide rows of `across` elements among the threads; call `body` with a row and an element."""
         threads = self.tile.down * self.tile.across
         if threads % across == 0 and lines % (threads // across) == 0:
@@ -194,28 +192,28 @@ class TiledKernel(AttentionKernel):
             together = threads // across
             own, column = split(self.thread, [together, across])
             for first in range(0, lines, together):
-                body(add(own, first), column)
+                body(own + first, column)
             return
         for first in range(0, lines * across, threads):
-            number = add(self.thread, first)
-            inside = less(number, lines * across) if first + threads > lines * across else None
+            number = self.thread + first
+            inside = number.below(lines * across) if first + threads > lines * across else None
 
-            def one(number: ir.Value = number) -> None:
+            def one(number: Value = number) -> None:
                 body(*split(number, [lines, across]))
 
             when(inside, one)
 
-    def _products(self, k: ir.Value, sums: tuple[ir.Value, ...]) -> list[ir.Value]:
+    def _products(self, k: Value, sums: tuple[ir.Value, ...]) -> list[ir.Value]:
         tile = self.tile
-        rows = self._line(add(multiply(k, tile.height), self.down), tile.rows, tile.down)
-        keys = self._line(add(add(multiply(k, tile.width), self.across), DEPTH * tile.height), tile.keys, tile.across)
+        rows = self._line(k * tile.height + self.down, tile.rows, tile.down)
+        keys = self._line(k * tile.width + self.across + DEPTH * tile.height, tile.keys, tile.across)
         pairs = [(a, b) for a in rows for b in keys]
         return [multiply_add(a, b, total) for (a, b), total in zip(pairs, sums, strict=True)]
 
-    def _line(self, first: ir.Value, count: int, apart: int) -> list[ir.Value]:
-        return [memref.LoadOp(self.stage, [add(first, i * apart)]).result for i in range(count)]
+    def _line(self, first: Value, count: int, apart: int) -> list[ir.Value]:
+        return [memref.LoadOp(self.stage, [first + i * apart]).result for i in range(count)]
 
-    def _weighted(self, first_key: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
+    def _weighted(self, first_key: Value, sums: list[ir.Value]) -> list[ir.Value]:
         """Add the tile's weights times the values to the accumulators."""
         tile, found = self.tile, self.found
         if tile.height < MIN_ROWS_FOR_SHARED:
@@ -223,14 +221,12 @@ class TiledKernel(AttentionKernel):
             return for_loop(0, tile.width, 1, lambda k, *held: self._add_directly(first_key, k, held), sums)
         depth = min(DEPTH, tile.width)
 
-        def step(first: ir.Value, *held: ir.Value) -> list[ir.Value]:
-            def load(line: ir.Value, column: ir.Value) -> None:
-                key = clamp_index(add(first_key, add(first, line)), found.keys, tile.width)
-                at = clamp_index(add(self.first_column, column), found.value_size, tile.columns)
+        def step(first: Value, *held: ir.Value) -> list[ir.Value]:
+            def load(line: Value, column: Value) -> None:
+                key = clamp_index(first_key + (first + line), found.keys, tile.width)
+                at = clamp_index(self.first_column + column, found.value_size, tile.columns)
                 loops = {**self.batch, found.key_loop: key, found.value_loop: at}
-                memref.StoreOp(
-                    self.work.factor(found.value, loops), self.stage, [add(multiply(line, tile.columns), column)]
-                )
+                memref.StoreOp(self.work.factor(found.value, loops), self.stage, [line * tile.columns + column])
 
             self._share(depth, tile.columns, load)
             barrier()
@@ -241,31 +237,31 @@ class TiledKernel(AttentionKernel):
         barrier()
         return for_loop(0, tile.width, depth, step, sums)
 
-    def _add_directly(self, first_key: ir.Value, k: ir.Value, sums: tuple[ir.Value, ...]) -> list[ir.Value]:
+    def _add_directly(self, first_key: Value, k: Value, sums: tuple[ir.Value, ...]) -> list[ir.Value]:
         """Add values for few rows directly from global memory."""
         tile, found = self.tile, self.found
-        key = clamp_index(add(first_key, k), found.keys, tile.width)
+        key = clamp_index(first_key + k, found.keys, tile.width)
         values = []
         for c in range(tile.thread_columns):
-            column = clamp_index(add(self.across, c * tile.across), tile.columns, tile.across)
-            at = clamp_index(add(self.first_column, column), found.value_size, tile.columns)
+            column = clamp_index(self.across + c * tile.across, tile.columns, tile.across)
+            at = clamp_index(self.first_column + column, found.value_size, tile.columns)
             values.append(self.work.factor(found.value, {**self.batch, found.key_loop: key, found.value_loop: at}))
         return self._multiplied(k, values, sums)
 
-    def _add(self, first: ir.Value, k: ir.Value, sums: tuple[ir.Value, ...]) -> list[ir.Value]:
+    def _add(self, first: Value, k: Value, sums: tuple[ir.Value, ...]) -> list[ir.Value]:
         tile, count = self.tile, self.tile.thread_columns
-        line = multiply(k, tile.columns)
+        line = k * tile.columns
         values = []
         for c in range(count):
-            column = clamp_index(add(self.across, c * tile.across), tile.columns, tile.across)
-            values.append(memref.LoadOp(self.stage, [add(line, column)]).result)
-        return self._multiplied(add(first, k), values, sums)
+            column = clamp_index(self.across + c * tile.across, tile.columns, tile.across)
+            values.append(memref.LoadOp(self.stage, [line + column]).result)
+        return self._multiplied(first + k, values, sums)
 
-    def _multiplied(self, at: ir.Value, values: list[ir.Value], sums: tuple[ir.Value, ...]) -> list[ir.Value]:
+    def _multiplied(self, at: Value, values: list[ir.Value], sums: tuple[ir.Value, ...]) -> list[ir.Value]:
         """Add the weights of one key times its values to the accumulators."""
         tile = self.tile
         weights = [
-            memref.LoadOp(self.weights, [add(multiply(add(self.down, i * tile.down), tile.width), at)]).result
+            memref.LoadOp(self.weights, [(self.down + i * tile.down) * tile.width + at]).result
             for i in range(tile.rows)
         ]
         pairs = [(w, v) for w in weights for v in values]
@@ -280,14 +276,14 @@ class TiledKernel(AttentionKernel):
 
     def _finish_row(self, i: int, peak: ir.Value, total: ir.Value, sums: list[ir.Value]) -> None:
         tile, found = self.tile, self.found
-        mine = less(self.across, 1)
+        mine = self.across.below(1)
         line = self.parts.store_row(self.part, self.batch_number, self.own_rows[i], peak, total, mine)
         for c in range(tile.thread_columns):
-            own = add(self.across, c * tile.across)
-            column = add(self.first_column, own)
+            own = self.across + c * tile.across
+            column = self.first_column + own
             condition = all_of(
-                less(own, tile.columns) if tile.columns % tile.across else None,
-                less(column, found.value_size) if found.value_size % tile.columns else None,
+                own.below(tile.columns) if tile.columns % tile.across else None,
+                column.below(found.value_size) if found.value_size % tile.columns else None,
             )
             when(condition, partial(self.store, line, i, column, total, sums[c]))
 

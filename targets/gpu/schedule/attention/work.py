@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr
-from mirlo.dialects.core.value import Value
+from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.intrinsics import emit as emit_intrinsic
 from mirlo.dialects.tir.scalars import compare
@@ -17,10 +17,9 @@ from mirlo.passes.schedule.blocks.attention_mask import Bound
 from mirlo.passes.schedule.blocks.contraction.body import convert_accumulator, widened
 from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, TensorBuffers
 from mirlo.passes.schedule.blocks.space import BlockInstance
-from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.schedule.launch import split
 
-Loops = Mapping[int, ir.Value]
+Loops = Mapping[int, Value]
 """The index of each known loop."""
 
 
@@ -54,18 +53,18 @@ class Work:
 
     # Positions
 
-    def batch(self, number: ir.Value) -> dict[int, ir.Value]:
+    def batch(self, number: ir.Value) -> dict[int, Value]:
         """Return the loop indices of a batch."""
         return self._loops(self.found.batch, number)
 
-    def row(self, number: ir.Value) -> dict[int, ir.Value]:
+    def row(self, number: ir.Value) -> dict[int, Value]:
         """Return the loop indices of a row within a batch."""
         return self._loops(self.found.rows, number)
 
-    def _loops(self, loops: Sequence[int], number: ir.Value) -> dict[int, ir.Value]:
+    def _loops(self, loops: Sequence[int], number: ir.Value) -> dict[int, Value]:
         return dict(zip(loops, split(number, [self.found.extents[loop] for loop in loops]), strict=True))
 
-    def indices(self, loops: Loops) -> list[ir.Value | None]:
+    def indices(self, loops: Loops) -> list[Value | None]:
         """Return loop indices in the order that points take."""
         return [loops.get(loop) for loop in range(len(self.found.extents))]
 
@@ -140,7 +139,7 @@ class Work:
 
     # How far keys reach
 
-    def seen(self, batch: Loops, first: ir.Value, last: ir.Value, by_all: bool = False) -> ir.Value:
+    def seen(self, batch: Loops, first: Value, last: Value, by_all: bool = False) -> Value:
         """Return the end of the keys visible to some row from `first` to `last`, or to all of them."""
         reach = index(self.found.keys)
         for bound in self.found.bounds:
@@ -154,7 +153,7 @@ class Work:
         """Return the last key that a bound makes visible to a row."""
         return Iteration(LoopNestState(self.memory, None), self.indices(row)).first(bound.limit)
 
-    def _extreme(self, limit: IndexExpr, batch: Loops, first: ir.Value, last: ir.Value, highest: bool) -> ir.Value:
+    def _extreme(self, limit: IndexExpr, batch: Loops, first: Value, last: Value, highest: bool) -> ir.Value:
         """Return the largest, or smallest, value of an expression over consecutive rows."""
         rows = self.found.rows
         values = dict(batch)
@@ -165,7 +164,7 @@ class Work:
             crosses = other if crosses is None else create("arith.ori", other.type, crosses, other)
         for loop in rows:
             rises = (limit.coefficient(loop) or 0) > 0
-            end: ir.Value = index(self.found.extents[loop] - 1 if rises == highest else 0)
+            end: Value = index(self.found.extents[loop] - 1 if rises == highest else 0)
             if loop == rows[-1]:
                 # Rows that cross to the next iteration of an outer loop may have any index in the inner one.
                 own = high[loop] if rises == highest else low[loop]
@@ -177,23 +176,23 @@ class Work:
 # Arithmetic of the softmax
 
 
-def hidden(kind: ir.Type) -> ir.Value:
+def hidden(kind: ir.Type) -> Value:
     """Return the score of a masked key."""
     return emit_constant(float("-inf"), kind)
 
 
-def above(peak: ir.Value) -> ir.Value:
+def above(peak: ir.Value) -> Value:
     """Return the row maximum to subtract from scores: zero if no key is visible."""
     zero = emit_constant(0.0, peak.type)
     return create("arith.select", peak.type, compare("gt", peak, hidden(peak.type)), peak, zero)
 
 
-def weight(score: ir.Value, shift: ir.Value) -> ir.Value:
+def weight(score: ir.Value, shift: Value) -> ir.Value:
     """Return e^(score - shift)."""
     return emit_intrinsic("exp", create("arith.subf", score.type, score, shift))
 
 
-def larger(a: ir.Value, b: ir.Value) -> ir.Value:
+def larger(a: ir.Value, b: ir.Value) -> Value:
     return create("arith.maximumf", a.type, a, b, fastmath=ir.Attribute.parse("#arith.fastmath<nsz>"))
 
 
@@ -201,5 +200,5 @@ def plus(a: ir.Value, b: ir.Value) -> Value:
     return create("arith.addf", a.type, a, b)
 
 
-def times(a: ir.Value, b: ir.Value) -> ir.Value:
+def times(a: ir.Value, b: ir.Value) -> Value:
     return create("arith.mulf", a.type, a, b)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.value import Value
 from mirlo.passes.schedule.blocks.contraction.body import emit_init
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.loops import attribute_constant, for_loop
@@ -35,12 +36,12 @@ class ThreadPerElementPlan:
         touch(roles.contraction, memory)
         axes = [*roles.batch, *roles.rows.axes, *roles.columns.axes]
 
-        def thread(indices: list[ir.Value]) -> None:
+        def thread(indices: list[Value]) -> None:
             values = dict(zip((axis.id for axis in axes), indices, strict=True))
             readers = [Reader(roles, side, memory) for side in (roles.rows, roles.columns)]
             bases = [reader.base(values) for reader in readers]
 
-            def level(done: dict[int, ir.Value], carried: ir.Value) -> ir.Value:
+            def level(done: dict[int, Value], carried: ir.Value) -> ir.Value:
                 if len(done) == len(roles.sums):
                     a, b = (reader.read(base, done) for reader, base in zip(readers, bases, strict=True))
                     return multiply_add(a, b, carried)

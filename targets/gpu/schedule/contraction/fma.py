@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.rules import Decline, decline
-from mirlo.passes.schedule.loops import for_loop, index
+from mirlo.passes.schedule.loops import for_loop
 from mirlo.targets.gpu.schedule.contraction.staging import Load, SharedMatrix, Stager
 from mirlo.targets.gpu.schedule.contraction.tiled import (
     Mover,
@@ -22,7 +23,7 @@ from mirlo.targets.gpu.schedule.contraction.tiled import (
 )
 from mirlo.targets.gpu.schedule.costs import SUMS
 from mirlo.targets.gpu.schedule.epilogue import multiply_add
-from mirlo.targets.gpu.schedule.launch import add, multiply, split
+from mirlo.targets.gpu.schedule.launch import split
 from mirlo.targets.gpu.schedule.roles import Roles
 from mirlo.targets.gpu.schedule.vectors import element_at, spread
 
@@ -93,12 +94,12 @@ class FmaEngine(ProductEngine):
     def mover(self, operands: Operands) -> Mover:
         return directly if self.tile.wide == 1 else through_registers
 
-    def part(self, thread: ir.Value) -> FmaPart:
+    def part(self, thread: Value) -> FmaPart:
         (high, wide), tile = WARPS[self.tile.wide], self.tile
         warp_down, warp_across, down, across = split(thread, [high, wide, DOWN // high, ACROSS // wide])
-        down = add(multiply(warp_down, DOWN // high), down)
-        across = add(multiply(warp_across, ACROSS // wide), across)
-        return FmaPart(tile, multiply(down, tile.wide), multiply(across, tile.wide))
+        down = warp_down * (DOWN // high) + down
+        across = warp_across * (ACROSS // wide) + across
+        return FmaPart(tile, down * tile.wide, across * tile.wide)
 
 
 @dataclass(frozen=True)
@@ -106,8 +107,8 @@ class FmaPart:
     """A thread's rows and columns: groups of `wide`, as far apart as all threads' groups are wide."""
 
     tile: FmaTile
-    down: ir.Value
-    across: ir.Value
+    down: Value
+    across: Value
 
     def start(self, init: ir.Value) -> list[ir.Value]:
         return [self._spread(init)] * (self.tile.accumulators // self.tile.wide)
@@ -119,7 +120,7 @@ class FmaPart:
             sums = self._step(left, right, index(k), sums)
         return sums
 
-    def _step(self, left: SharedMatrix, right: SharedMatrix, k: ir.Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
+    def _step(self, left: SharedMatrix, right: SharedMatrix, k: Value, sums: Sequence[ir.Value]) -> list[ir.Value]:
         tile = self.tile
         rows = [left.vector(self.down, k, tile.wide, i * DOWN) for i in range(0, tile.rows, tile.wide)]
         columns = [right.vector(self.across, k, tile.wide, j * ACROSS) for j in range(0, tile.columns, tile.wide)]
@@ -127,14 +128,12 @@ class FmaPart:
         pairs = [(a, b) for a in lines for b in columns]
         return [multiply_add(a, b, total) for (a, b), total in zip(pairs, sums, strict=True)]
 
-    def results(
-        self, row: ir.Value, column: ir.Value, sums: Sequence[ir.Value]
-    ) -> Iterator[tuple[ir.Value, ir.Value, ir.Value]]:
+    def results(self, row: Value, column: Value, sums: Sequence[ir.Value]) -> Iterator[tuple[Value, Value, ir.Value]]:
         tile, wide = self.tile, self.tile.wide
         for i in range(tile.rows):
-            at = add(row, add(self.down, i // wide * wide * DOWN + i % wide))
+            at = row + (self.down + (i // wide * wide * DOWN + i % wide))
             for j in range(tile.columns):
-                beside = add(column, add(self.across, j // wide * wide * ACROSS + j % wide))
+                beside = column + (self.across + (j // wide * wide * ACROSS + j % wide))
                 yield at, beside, self._element(sums[i * tile.columns // wide + j // wide], j % wide)
 
     def _spread(self, value: ir.Value) -> ir.Value:

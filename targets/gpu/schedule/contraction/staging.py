@@ -8,13 +8,13 @@ from typing import Protocol
 
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.value import Value
+from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
-from mirlo.passes.schedule.loops import attribute_constant, index
+from mirlo.passes.schedule.loops import attribute_constant
 from mirlo.targets.gpu.schedule.epilogue import Reader, tested
-from mirlo.targets.gpu.schedule.launch import add, clamp_index, less, multiply, shared, split
+from mirlo.targets.gpu.schedule.launch import clamp_index, shared, split
 from mirlo.targets.gpu.schedule.roles import Indices, ProductOperand, Roles, evaluate, values_of
 from mirlo.targets.gpu.schedule.vectors import elements_of, is_aligned, load_vector, spread, store_vector
 
@@ -53,13 +53,13 @@ def elements_of_tile(lines: int, depth: int, along_k: bool, form: ElementFormat)
 class SharedMatrix:
     """An operand in shared memory: lines (rows of the lhs, columns of the rhs) by K."""
 
-    memory: ir.Value
+    memory: Value
     lines: int
     depth: int
     along_k: bool
     """Whether it is contiguous along K, or along lines."""
     form: ElementFormat
-    start: ir.Value | None = None
+    start: Value | None = None
     """Its first element in the memory; None for zero."""
 
     @property
@@ -78,16 +78,16 @@ class SharedMatrix:
         memory = shared(elements_of_tile(lines, depth, along_k, form), element)
         return SharedMatrix(memory, lines, depth, along_k, form)
 
-    def place(self, line: ir.Value, step: ir.Value) -> Value:
+    def place(self, line: Value, step: Value) -> Value:
         """Return the position of an element."""
         outer, inner = (line, step) if self.along_k else (step, line)
-        position = add(multiply(outer, self.pitch), inner)
-        return position if self.start is None else add(self.start, position)
+        position = outer * self.pitch + inner
+        return position if self.start is None else self.start + position
 
-    def vector(self, line: ir.Value, step: ir.Value, count: int, beyond: int = 0) -> ir.Value:
+    def vector(self, line: Value, step: Value, count: int, beyond: int = 0) -> ir.Value:
         """Return consecutive lines, or K elements, from an aligned position, or from `beyond` elements after it."""
         place = self.place(line, step)
-        place = add(place, beyond) if beyond else place
+        place = place + beyond if beyond else place
         return memref.LoadOp(self.memory, [place]).result if count == 1 else load_vector(self.memory, place, count)
 
     def grow(self, stages: int) -> None:
@@ -96,9 +96,9 @@ class SharedMatrix:
         larger = ir.MemRefType.get([stages * self.size], kind.element_type, memory_space=kind.memory_space)
         self.memory.set_type(larger)
 
-    def stage(self, number: ir.Value | None) -> SharedMatrix:
+    def stage(self, number: Value | None) -> SharedMatrix:
         """Return the matrix of a pipeline stage; None if there is only one."""
-        return self if number is None else replace(self, start=multiply(number, self.size))
+        return self if number is None else replace(self, start=number * self.size)
 
 
 AsyncCopy = Callable[[ir.Value, ir.Value, ir.Value, ir.Value, ir.Value, int], None]
@@ -109,11 +109,11 @@ AsyncCopy = Callable[[ir.Value, ir.Value, ir.Value, ir.Value, ir.Value, int], No
 class Load:
     """A thread's part of copying an operand to shared memory."""
 
-    read: Callable[[ir.Value], list[ir.Value]]
+    read: Callable[[Value], list[ir.Value]]
     """Load from global memory to registers, given the first k-step of an iteration."""
-    write: Callable[[Sequence[ir.Value], ir.Value | None], None]
+    write: Callable[[Sequence[ir.Value], Value | None], None]
     """Store to a stage of shared memory; None if there is only one."""
-    copy: Callable[[ir.Value, ir.Value], None] | None
+    copy: Callable[[Value, Value], None] | None
     """Copy from global memory to a stage asynchronously; None if it cannot."""
 
 
@@ -142,12 +142,12 @@ class Stager:
     memory: TensorBuffers
     form: ElementFormat
     batch: Indices
-    first: ir.Value
+    first: Value
     """The first line of the tile."""
     lines: int
     steps: int
     """K elements in shared memory at a time."""
-    thread: ir.Value
+    thread: Value
     threads: int
     async_copy: AsyncCopy | None = None
     ahead: bool = True
@@ -186,10 +186,10 @@ class Stager:
     def _matrix(self, along_k: bool, element: ir.Type) -> SharedMatrix:
         return SharedMatrix.allocate(self.lines, self.steps, along_k, self.form, element)
 
-    def _parts(self, numbers: int) -> list[ir.Value]:
+    def _parts(self, numbers: int) -> list[Value]:
         """Return the numbers of this thread's vectors, given how many vectors the tile has."""
         count = -(-self.lines * self.steps // (numbers * self.threads))
-        return [add(self.thread, part * self.threads) for part in range(count)]
+        return [self.thread + part * self.threads for part in range(count)]
 
     def straight(self, matrix: SharedMatrix, width: int, along_k: bool, computed: bool = False) -> list[Load]:
         """Return loads in which adjacent threads read adjacent memory, along K or along the lines."""
@@ -197,25 +197,25 @@ class Stager:
         for number in self._parts(width):
             if along_k:
                 line, step = split(number, [self.lines, self.steps // width])
-                step = multiply(step, width)
+                step = step * width
             else:
                 step, line = split(number, [self.steps, self.lines // width])
-                line = multiply(line, width)
+                line = line * width
             loads.append(self._load(matrix, line, step, width, along_k, computed))
         return loads
 
-    def _base(self, line: ir.Value, width: int) -> tuple[ir.Value, list[ir.Value]]:
+    def _base(self, line: Value, width: int) -> tuple[ir.Value, list[ir.Value]]:
         """Return the fixed part of a line's position; lines beyond the last one read unused data."""
-        at = clamp_index(add(self.first, line), self.side.extent, self.lines * self.stacked, width)
+        at = clamp_index(self.first + line, self.side.extent, self.lines * self.stacked, width)
         return Reader(self.roles, self.side, self.memory).base({**self.batch, **values_of(self.side.axes, at)})
 
-    def _held(self, position: ir.Value, width: int) -> Indices:
+    def _held(self, position: Value, width: int) -> Indices:
         """Return the reduction axes at a position clamped to their end."""
         if self.ahead or self.roles.depth % self.steps:
             position = create("arith.minui", position.type, position, index(self.roles.depth - width))
         return values_of(self.roles.sums, position)
 
-    def _or_zero(self, position: ir.Value, value: ir.Value) -> ir.Value:
+    def _or_zero(self, position: Value, value: ir.Value) -> ir.Value:
         """Return zero beyond the last k-step, if that is multiplied."""
         if self.roles.depth % self.steps == 0:
             return value
@@ -223,16 +223,14 @@ class Stager:
             zero = spread(emit_constant(0, value.type.element_type), *value.type.shape)
         else:
             zero = emit_constant(0, value.type)
-        return create("arith.select", value.type, less(position, self.roles.depth), value, zero)
+        return create("arith.select", value.type, position.below(self.roles.depth), value, zero)
 
-    def _load(
-        self, matrix: SharedMatrix, line: ir.Value, step: ir.Value, width: int, along_k: bool, computed: bool
-    ) -> Load:
+    def _load(self, matrix: SharedMatrix, line: Value, step: Value, width: int, along_k: bool, computed: bool) -> Load:
         base = self._base(line, 1 if along_k else width)
         along = width if along_k else 1
 
-        def read(begin: ir.Value) -> list[ir.Value]:
-            position = add(begin, step)
+        def read(begin: Value) -> list[ir.Value]:
+            position = begin + step
             values = self._held(position, along)
             reader = Reader(self.roles, self.side, self.memory)
             if width > 1:
@@ -241,7 +239,7 @@ class Stager:
                 value = reader.read(base, values) if computed else reader.element(base, values)
             return [self._or_zero(position, value)]
 
-        def write(values: Sequence[ir.Value], stage: ir.Value | None) -> None:
+        def write(values: Sequence[ir.Value], stage: Value | None) -> None:
             (value,) = values
             place = matrix.stage(stage).place(line, step)
             if width == 1:
@@ -250,16 +248,16 @@ class Stager:
                 store_vector(value, matrix.memory, place)
             else:
                 for i, number in enumerate(elements_of(value)):
-                    memref.StoreOp(number, matrix.memory, [add(place, i * matrix.pitch)])
+                    memref.StoreOp(number, matrix.memory, [place + i * matrix.pitch])
 
-        def copy(begin: ir.Value, stage: ir.Value) -> None:
-            position = add(begin, step)
+        def copy(begin: Value, stage: Value) -> None:
+            position = begin + step
             source, there = self._source(base, self._held(position, along))
             target = matrix.stage(stage).place(line, step)
             # Elements beyond the last k-step or out of bounds are zero.
-            inside: ir.Value = less(position, self.roles.depth)
+            inside = position.below(self.roles.depth)
             if there is not None:
-                inside = Value(inside) & there
+                inside = inside & there
             count = create("arith.select", position.type, inside, index(width), index(0))
             assert self.async_copy is not None
             self.async_copy(self._buffer(), source, matrix.memory, target, count, width)
@@ -274,23 +272,23 @@ class Stager:
         loads = []
         for number in self._parts(QUAD * QUAD):
             step, line = split(number, [self.steps // QUAD, self.lines // QUAD])
-            loads.append(self._turning(matrix, multiply(line, QUAD), multiply(step, QUAD)))
+            loads.append(self._turning(matrix, line * QUAD, step * QUAD))
         return loads
 
-    def _turning(self, matrix: SharedMatrix, line: ir.Value, step: ir.Value) -> Load:
+    def _turning(self, matrix: SharedMatrix, line: Value, step: Value) -> Load:
         base = self._base(line, QUAD)
 
-        def read(begin: ir.Value) -> list[ir.Value]:
+        def read(begin: Value) -> list[ir.Value]:
             found = []
             for i in range(QUAD):
-                position = add(begin, add(step, i))
+                position = begin + (step + i)
                 found.append(self._or_zero(position, self._vector(base, self._held(position, 1), QUAD)))
             return found
 
-        def write(values: Sequence[ir.Value], stage: ir.Value | None) -> None:
+        def write(values: Sequence[ir.Value], stage: Value | None) -> None:
             for j, numbers in enumerate(zip(*map(elements_of, values), strict=True)):
                 column = create("vector.from_elements", values[0].type, *numbers)
-                place = matrix.stage(stage).place(add(line, j), step)
+                place = matrix.stage(stage).place(line + j, step)
                 store_vector(column, matrix.memory, place)
 
         return Load(read, write, None)

@@ -15,15 +15,15 @@ from typing import Protocol, TypeVar
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.value import Value
+from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.body import count_operations, emit_init
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
-from mirlo.passes.schedule.loops import attribute_constant, for_loop, index
+from mirlo.passes.schedule.loops import attribute_constant, for_loop
 from mirlo.targets.gpu.schedule.contraction.staging import ElementFormat, Load, SharedMatrix, Stager
 from mirlo.targets.gpu.schedule.costs import Shape
 from mirlo.targets.gpu.schedule.epilogue import EpilogueEmitter, touch
-from mirlo.targets.gpu.schedule.launch import Ids, add, barrier, launch, multiply, split
+from mirlo.targets.gpu.schedule.launch import Ids, barrier, launch, split
 from mirlo.targets.gpu.schedule.roles import Roles, values_of
 
 MIN_BLOCKS = 108
@@ -58,9 +58,7 @@ class ThreadPart(Protocol):
     def multiply(self, left: SharedMatrix, right: SharedMatrix, sums: list[ir.Value]) -> list[ir.Value]:
         """Add the products of all k-steps in shared memory."""
 
-    def results(
-        self, row: ir.Value, column: ir.Value, sums: Sequence[ir.Value]
-    ) -> Iterator[tuple[ir.Value, ir.Value, ir.Value]]:
+    def results(self, row: Value, column: Value, sums: Sequence[ir.Value]) -> Iterator[tuple[Value, Value, ir.Value]]:
         """Yield row, column and value of each accumulator, given the tile's first row and column."""
 
 
@@ -89,7 +87,7 @@ class ProductEngine:
         """Return what brings the operands to shared memory."""
         raise NotImplementedError
 
-    def part(self, thread: ir.Value) -> ThreadPart:
+    def part(self, thread: Value) -> ThreadPart:
         """Return what a thread holds."""
         raise NotImplementedError
 
@@ -121,12 +119,12 @@ class Operands:
         """Run `body(first, *sums)` for the first k-step of each round."""
         return for_loop(0, self.depth, self.steps, body, sums)
 
-    def stage(self, first: ir.Value, stages: int, later: int = 0) -> Value:
+    def stage(self, first: Value, stages: int, later: int = 0) -> Value:
         """Return the pipeline stage of the round with this first k-step, or of a later round."""
         number = create("arith.divui", first.type, first, index(self.steps))
-        return create("arith.remui", first.type, add(number, later) if later else number, index(stages))
+        return create("arith.remui", first.type, number + later if later else number, index(stages))
 
-    def multiplied(self, multiply: Multiply, stage: ir.Value | None, sums: Sequence[ir.Value]) -> list[ir.Value]:
+    def multiplied(self, multiply: Multiply, stage: Value | None, sums: Sequence[ir.Value]) -> list[ir.Value]:
         """Add the products of a stage."""
         return multiply(self.left.stage(stage), self.right.stage(stage), list(sums))
 
@@ -137,7 +135,7 @@ Mover = Callable[[Operands, Multiply, list[ir.Value]], list[ir.Value]]
 def directly(operands: Operands, multiply: Multiply, sums: list[ir.Value]) -> list[ir.Value]:
     """Load k-steps to the only stage, and multiply them."""
 
-    def one(first: ir.Value, *held: ir.Value) -> list[ir.Value]:
+    def one(first: Value, *held: ir.Value) -> list[ir.Value]:
         for load in operands.loads:
             load.write(load.read(first), None)
         barrier()
@@ -152,17 +150,17 @@ def through_registers(operands: Operands, multiply: Multiply, sums: list[ir.Valu
     """Load the next k-steps to registers while some are multiplied, then to the other one of two stages."""
     operands.grow(2)
 
-    def read(first: ir.Value) -> list[list[ir.Value]]:
+    def read(first: Value) -> list[list[ir.Value]]:
         return [load.read(first) for load in operands.loads]
 
-    def write(values: list[list[ir.Value]], stage: ir.Value) -> None:
+    def write(values: list[list[ir.Value]], stage: Value) -> None:
         for load, own in zip(operands.loads, values, strict=True):
             load.write(own, stage)
         # After this no thread reads the stage that is written next, or writes the one that is read.
         barrier()
 
-    def one(first: ir.Value, *held: ir.Value) -> list[ir.Value]:
-        ahead = read(add(first, operands.steps))
+    def one(first: Value, *held: ir.Value) -> list[ir.Value]:
+        ahead = read(first + operands.steps)
         stage = operands.stage(first, 2)
         following = operands.multiplied(multiply, stage, held)
         write(ahead, create("arith.subi", stage.type, index(1), stage))
@@ -208,7 +206,7 @@ class TiledPlan:
         roles, engine, tile = self.roles, self.engine, self.tile
         number, down, across = split(ids.block, grid)
         batch = values_of(roles.batch, number)
-        row, column = multiply(down, tile.height), multiply(across, tile.width)
+        row, column = down * tile.height, across * tile.width
         part = engine.part(ids.thread)
         places = zip((roles.rows, roles.columns), engine.forms, (row, column), (tile.height, tile.width), strict=True)
         (left, loads), (right, more) = (

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.value import Value
 from mirlo.passes.rules import Decline, decline, schedule
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks, Read, cannot_be_attention
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, unfit
@@ -147,7 +148,7 @@ def _is_vectorizable(read: Read, loop: int, count: int) -> bool:
     return is_aligned(read.place.flat(read.operand), loop, count, read.place.extents[loop])
 
 
-def _by_shuffles(down: ir.Value, across: ir.Value, tile: SumsTile, kind: ir.Type) -> Exchange:
+def _by_shuffles(down: Value, across: Value, tile: SumsTile, kind: ir.Type) -> Exchange:
     return ShuffleExchange(down, across, tile.down, tile.across, tile.rows, kind)
 
 

@@ -12,22 +12,19 @@ from functools import partial
 
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks, Read
 from mirlo.passes.schedule.blocks.contraction.body import widened
 from mirlo.passes.schedule.buffers import ScheduleFacts
-from mirlo.passes.schedule.loops import for_loop, index
+from mirlo.passes.schedule.loops import for_loop
 from mirlo.targets.gpu.schedule.attention.kernel import AttentionKernel
 from mirlo.targets.gpu.schedule.attention.partial_results import KeyTiles
 from mirlo.targets.gpu.schedule.attention.work import Loops, Work, above, hidden, larger, plus, times
 from mirlo.targets.gpu.schedule.launch import (
-    add,
     barrier,
     clamp_index,
-    equal,
-    less,
-    multiply,
     shared,
     split,
     when,
@@ -98,8 +95,8 @@ class DecodeKernel(AttentionKernel):
         nothing = spread(zero, teams.vector)
         start = [hidden(self.f32)] * rows + [zero] * rows + [nothing] * (rows * self.of_value)
 
-        def step(number: ir.Value, *carried: ir.Value) -> list[ir.Value]:
-            return self._step(multiply(number, teams.keys), list(carried))
+        def step(number: Value, *carried: ir.Value) -> list[ir.Value]:
+            return self._step(number * teams.keys, list(carried))
 
         self._meet(for_loop(tiles.begin, tiles.end, 1, step, start))
 
@@ -111,12 +108,12 @@ class DecodeKernel(AttentionKernel):
             value = self._vector(found.query, row, found.size_loop, number)
             if found.size % (self.teams.members * vector):
                 zero = spread(emit_constant(0.0, self.f32), vector)
-                value = create("arith.select", value.type, less(self._column(number), found.size), value, zero)
+                value = create("arith.select", value.type, self._column(number).below(found.size), value, zero)
             made.append(value)
         return made
 
-    def _column(self, number: int) -> ir.Value:
-        return multiply(add(self.member, number * self.teams.members), self.teams.vector)
+    def _column(self, number: int) -> Value:
+        return (self.member + number * self.teams.members) * self.teams.vector
 
     def _vector(self, read: Read, loops: Loops, loop: int, number: int) -> ir.Value:
         """Load consecutive elements of a tensor as f32."""
@@ -128,15 +125,17 @@ class DecodeKernel(AttentionKernel):
         loaded = load_vector(self.work.memory.slot(read.operand.value).buffer, place, vector)
         return widened(read.factor.emit(loaded, vector), self.f32)
 
-    def _step(self, first_key: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+    def _step(self, first_key: Value, carried: list[ir.Value]) -> list[ir.Value]:
         """Process some keys of each team."""
         found, teams, rows = self.found, self.teams, self.height
         peaks, totals, sums = carried[:rows], carried[rows : 2 * rows], carried[2 * rows :]
-        keys = [add(first_key, add(self.team, u * teams.count)) for u in range(teams.unrolled)]
+        keys = [first_key + (self.team + u * teams.count) for u in range(teams.unrolled)]
         held = [{**self.batch, found.key_loop: clamp_index(key, found.keys, teams.keys)} for key in keys]
         heads = [[self._vector(found.key, at, found.size_loop, n) for n in range(self.of_head)] for at in held]
         values = [[self._vector(found.value, at, found.value_loop, n) for n in range(self.of_value)] for at in held]
-        new_peaks, new_totals, new_sums = [], [], []
+        new_peaks: list[ir.Value] = []
+        new_totals: list[ir.Value] = []
+        new_sums: list[ir.Value] = []
         for row in range(rows):
             scores = [self._score(row, key, head) for key, head in zip(keys, heads, strict=True)]
             made = weigh([scores], peaks[row : row + 1], totals[row : row + 1], self.factor, team=1)
@@ -150,7 +149,7 @@ class DecodeKernel(AttentionKernel):
                 new_sums.append(total)
         return [*new_peaks, *new_totals, *new_sums]
 
-    def _score(self, row: int, key: ir.Value, head: list[ir.Value]) -> ir.Value:
+    def _score(self, row: int, key: Value, head: list[ir.Value]) -> ir.Value:
         """Return a masked score, known to all threads of the team."""
         found = self.found
         total: ir.Value | None = None
@@ -165,7 +164,7 @@ class DecodeKernel(AttentionKernel):
         at = {**self.row_loops[row], found.key_loop: clamp_index(key, found.keys, self.teams.keys)}
         score = self.work.score(score, at, in_units=True)
         if found.keys % self.teams.keys:
-            score = create("arith.select", score.type, less(key, found.keys), score, hidden(score.type))
+            score = create("arith.select", score.type, key.below(found.keys), score, hidden(score.type))
         return score
 
     def _meet(self, done: list[ir.Value]) -> None:
@@ -175,41 +174,41 @@ class DecodeKernel(AttentionKernel):
         peaks, totals = (shared(rows * teams.count, self.f32) for _ in range(2))
         sums = shared(rows * teams.count * wide, self.f32)
         for row in range(rows):
-            line = add(multiply(self.team, rows), row)
+            line = self.team * rows + row
 
-            def store_row(row: int = row, line: ir.Value = line) -> None:
+            def store_row(row: int = row, line: Value = line) -> None:
                 memref.StoreOp(done[row], peaks, [line])
                 memref.StoreOp(done[rows + row], totals, [line])
 
-            when(equal(self.member, 0), store_row)
+            when(self.member.equals(0), store_row)
             for number in range(self.of_value):
                 vector = done[2 * rows + row * self.of_value + number]
                 column = self._column(number)
-                place = add(multiply(line, wide), column)
-                inside = less(column, wide) if wide % (teams.members * teams.vector) else None
+                place = line * wide + column
+                inside = column.below(wide) if wide % (teams.members * teams.vector) else None
                 when(inside, partial(store_vector, vector, sums, place))
         barrier()
         threads = WARPS * WARP
         for first in range(0, rows * wide, threads):
-            own = add(self.thread, first)
-            inside = less(own, rows * wide) if first + threads > rows * wide else None
+            own = self.thread + first
+            inside = own.below(rows * wide) if first + threads > rows * wide else None
             when(inside, partial(self._finish, own, peaks, totals, sums))
 
-    def _finish(self, number: ir.Value, peaks: ir.Value, totals: ir.Value, sums: ir.Value) -> None:
+    def _finish(self, number: Value, peaks: Value, totals: Value, sums: Value) -> None:
         found, teams, rows = self.found, self.teams, self.height
         row, column = split(number, [rows, found.value_size])
-        lines = [add(multiply(index(team), rows), row) for team in range(teams.count)]
+        lines = [index(team) * rows + row for team in range(teams.count)]
         own = [memref.LoadOp(peaks, [line]).result for line in lines]
         peak = fold(larger, own)
         scale = emit_constant(self.factor * LOG2_E, self.f32)
         away = times(above(peak), emit_constant(-self.factor * LOG2_E, self.f32))
-        zero: ir.Value = emit_constant(0.0, self.f32)
+        zero: Value = emit_constant(0.0, self.f32)
         total, weighted = zero, zero
         for line, value in zip(lines, own, strict=True):
             share = exp2(fma(value, scale, away))
             total = fma(share, memref.LoadOp(totals, [line]).result, total)
-            place = add(multiply(line, found.value_size), column)
+            place = line * found.value_size + column
             weighted = fma(share, memref.LoadOp(sums, [place]).result, weighted)
         loops = {**self.batch, **self.work.row(row), found.value_loop: column}
-        kept = self.parts.store_row(self.part, self.batch_number, row, peak, total, equal(column, 0))
+        kept = self.parts.store_row(self.part, self.batch_number, row, peak, total, column.equals(0))
         self.parts.store(kept, loops, total, weighted)

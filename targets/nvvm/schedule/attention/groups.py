@@ -12,12 +12,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.value import Value
+from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.compute.emit import create, emit_constant
-from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.schedule.attention.partial_results import PartialResults
 from mirlo.targets.gpu.schedule.attention.work import Work, hidden, plus, times
-from mirlo.targets.gpu.schedule.launch import Ids, add, either, launch, less, multiply, shared, split, when
+from mirlo.targets.gpu.schedule.launch import Ids, either, launch, shared, split, when
 from mirlo.targets.nvvm.schedule import bulk, in_flight
 from mirlo.targets.nvvm.schedule.attention.jobs import Job, Jobs, Row, Visit, loop_i32
 from mirlo.targets.nvvm.schedule.attention.mapped import GroupTile, MappedOperands
@@ -72,7 +71,7 @@ class GroupKernel:
 
         def produce() -> None:
             bulk.set_registers(copying, more=False)
-            with only(less(ids.thread, 1)):
+            with only(ids.thread.below(1)):
                 self.jobs.each(ids.block, self._copy, [index(0), index(1)])
 
         def consume() -> None:
@@ -80,14 +79,14 @@ class GroupKernel:
             self.number = create("arith.subi", group.type, group, index(1))
             warp, lane = split(own, [GROUP // WARP, WARP])
             self.lane = Lane.of(lane)
-            self.group_row = multiply(self.number, PRODUCT_ROWS)
-            self.own_row = add(self.group_row, add(multiply(warp, ROWS), self.lane.group))
+            self.group_row = self.number * PRODUCT_ROWS
+            self.own_row = self.group_row + (warp * ROWS + self.lane.group)
             if self.in_turns:
-                with only(less(self.number, 1)):
+                with only(self.number.below(1)):
                     bulk.arrive_named_barrier(FIRST_ORDER_BARRIER, 2 * GROUP)
             self.jobs.each(ids.block, self._attend, [index(0), index(0)])
 
-        either(less(group, 1), produce, consume)
+        either(group.below(1), produce, consume)
 
     def _allocate_memory(self, ids: Ids) -> None:
         tile, factors = self.tile, self.factors
@@ -96,10 +95,10 @@ class GroupKernel:
         self.unused = bulk.address_of(shared(1, self.f32))
         sizes = [factors.query.bytes(tile.height), factors.key.bytes(tile.keys), factors.value.bytes(tile.keys)]
         self.query = Ring.of(slots, sizes[0], 1, states)
-        self.keys = Ring.of(add(slots, sizes[0]), sizes[1], tile.stages, add(states, 16))
-        after = add(self.keys.base, tile.stages * sizes[1])
-        self.values = Ring.of(after, sizes[2], tile.stages, add(states, 16 + 16 * tile.stages))
-        with only(less(ids.thread, 1)):
+        self.keys = Ring.of(slots + sizes[0], sizes[1], tile.stages, states + 16)
+        after = self.keys.base + tile.stages * sizes[1]
+        self.values = Ring.of(after, sizes[2], tile.stages, states + (16 + 16 * tile.stages))
+        with only(ids.thread.below(1)):
             for ring in (self.query, self.keys, self.values):
                 ring.make(1, tile.groups * (GROUP // WARP))
             bulk.publish_barriers()
@@ -118,10 +117,10 @@ class GroupKernel:
         place = (job.first_row, index(0), job.loops)
         query.copy(self.query_map, target, self.tile.height, place, full, index(0), boxes=query.boxes)
 
-        def step(tile: ir.Value, slot: ir.Value, turn: ir.Value) -> list[ir.Value]:
+        def step(tile: Value, slot: Value, turn: Value) -> list[ir.Value]:
             following = self.keys.following(slot, turn)
             self._fetch(self.keys, self.factors.key, self.key_map, job, tile, *following)
-            self._fetch(self.values, self.factors.value, self.value_map, job, add(tile, 1), slot, turn)
+            self._fetch(self.values, self.factors.value, self.value_map, job, tile + 1, slot, turn)
             return following
 
         slot, turn = downwards(job.last, job.begin, step, [slot, turn])
@@ -132,16 +131,16 @@ class GroupKernel:
         self,
         ring: Ring,
         read: MappedMatrix,
-        tensor_map: ir.Value,
+        tensor_map: Value,
         job: Job,
-        tile: ir.Value,
+        tile: Value,
         slot: ir.Value,
         turn: ir.Value,
     ) -> None:
         """Copy a tile of keys or values to its stage, once that is empty."""
         ring.empty.wait(slot, turn)
         ring.full.expect(slot, ring.size)
-        place = (multiply(tile, self.tile.keys), index(0), job.loops)
+        place = (tile * self.tile.keys, index(0), job.loops)
         read.copy(tensor_map, ring.at(slot), self.tile.keys, place, ring.full, slot, boxes=read.boxes)
 
     # Consumers
@@ -174,7 +173,7 @@ class GroupKernel:
 
     def _rows(self, job: Job) -> list[Row]:
         own = rematerialize(self.own_row)
-        return [self.jobs.row(job, add(own, half * (ROWS // 2))) for half in range(2)]
+        return [self.jobs.row(job, own + half * (ROWS // 2)) for half in range(2)]
 
     def _step(self, tile: Value, *carried: ir.Value, inside: bool) -> list[ir.Value]:
         """Process a tile of keys, and multiply the previous weights with their values."""
@@ -182,7 +181,7 @@ class GroupKernel:
         following = self.keys.following(slot, turn)
         self.keys.full.wait(*following)
         if self.in_turns:
-            bulk.wait_named_barrier(add(self.number, FIRST_ORDER_BARRIER), 2 * GROUP)
+            bulk.wait_named_barrier(self.number + FIRST_ORDER_BARRIER, 2 * GROUP)
         scores = self._scores(following[0])
         self.values.full.wait(slot, turn)
         sums = self._weighted(words, slot, sums)
@@ -209,21 +208,19 @@ class GroupKernel:
 
     def _next_order_barrier(self) -> Value:
         """Return the barrier of the warpgroup whose turn is next."""
-        following = add(self.number, 1)
-        more = less(following, self.tile.groups)
-        return create(
-            "arith.select", following.type, more, add(following, FIRST_ORDER_BARRIER), index(FIRST_ORDER_BARRIER)
-        )
+        following = self.number + 1
+        more = following.below(self.tile.groups)
+        return create("arith.select", following.type, more, following + FIRST_ORDER_BARRIER, index(FIRST_ORDER_BARRIER))
 
     def _release(self, ring: Ring, slot: ir.Value) -> None:
         """Let each warp signal that it has consumed a stage."""
-        with only(less(self.lane.number, 1)):
+        with only(self.lane.number.below(1)):
             ring.empty.arrive(slot)
 
     def _scores(self, slot: ir.Value) -> list[ir.Value]:
         """Issue the scores of a tile of keys."""
         products = -(-self.found.size // self.form.depth)
-        queries = add(self.query.base, multiply(self.group_row, ROW_BYTES))
+        queries = self.query.base + self.group_row * ROW_BYTES
         left, right = (
             SharedOperand(start, in_flight.steps_along(rows, products, DEPTH_BYTES, ROW_BYTES))
             for start, rows in ((queries, self.tile.height), (self.keys.at(slot), self.tile.keys))
@@ -237,8 +234,8 @@ class GroupKernel:
         values = SharedOperand(self.values.at(slot), moved, along_k=False, beside=self.tile.keys * ROW_BYTES)
         return in_flight.multiply(self.form, self.found.value_size, words, values, sums)
 
-    def _masked(self, scores: Sequence[ir.Value], tile: ir.Value, inside: bool) -> list[list[ir.Value]]:
-        first = add(multiply(tile, self.tile.keys), rematerialize(multiply(self.lane.member, PAIR)))
+    def _masked(self, scores: Sequence[ir.Value], tile: Value, inside: bool) -> list[list[ir.Value]]:
+        first = tile * self.tile.keys + rematerialize(self.lane.member * PAIR)
         return masked(self.work, by_rows(scores), [row.loops for row in self.rows], first, self.tile.keys, inside)
 
     def _words(self, weights: Sequence[Sequence[ir.Value]]) -> list[ir.Value]:
@@ -260,11 +257,11 @@ class GroupKernel:
             else:
                 when(row.exists, partial(self._keep, job, row.number, peak, total, own))
 
-    def _keep(self, job: Job, row: ir.Value, peak: ir.Value, total: ir.Value, sums: Sequence[ir.Value]) -> None:
+    def _keep(self, job: Job, row: Value, peak: ir.Value, total: ir.Value, sums: Sequence[ir.Value]) -> None:
         """Store the partial result of a row."""
-        line = self.parts.store_row(job.part, job.batch_number, row, peak, total, less(self.lane.member, 1))
+        line = self.parts.store_row(job.part, job.batch_number, row, peak, total, self.lane.member.below(1))
         for i, weighted in enumerate(sums):
-            column = add(multiply(self.lane.member, PAIR), i // PAIR * COLUMNS + i % PAIR)
+            column = self.lane.member * PAIR + (i // PAIR * COLUMNS + i % PAIR)
             loops = {**self.work.row(row), **job.loops, self.found.value_loop: column}
             self.parts.store(line, loops, total, weighted)
 
@@ -275,13 +272,13 @@ def by_rows(registers: Sequence[ir.Value]) -> list[list[ir.Value]]:
 
 
 def downwards(
-    after: ir.Value, last: ir.Value, body: Callable[..., Sequence[ir.Value]], carried: Sequence[ir.Value]
+    after: Value, last: Value, body: Callable[..., Sequence[ir.Value]], carried: Sequence[ir.Value]
 ) -> list[ir.Value]:
     """Run `body` for the numbers below `after` down to `last`."""
     count = create("arith.subi", after.type, after, last)
 
-    def one(i: ir.Value, *held: ir.Value) -> Sequence[ir.Value]:
-        below = create("arith.subi", after.type, after, add(i, 1))
+    def one(i: Value, *held: ir.Value) -> Sequence[ir.Value]:
+        below = create("arith.subi", after.type, after, i + 1)
         return body(below, *held)
 
     return loop_i32(count, one, carried)

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import static_dim
-from mirlo.dialects.core.value import Value
+from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.compute.emit import create
-from mirlo.passes.schedule.loops import for_loop, index
+from mirlo.passes.schedule.loops import for_loop
 from mirlo.targets.gpu.schedule.attention.partial_results import tiles_of
 from mirlo.targets.gpu.schedule.attention.work import Loops, Work
-from mirlo.targets.gpu.schedule.launch import add, clamp_index, less, multiply, split
+from mirlo.targets.gpu.schedule.launch import clamp_index, split
 from mirlo.targets.nvvm.schedule.attention.mapped import GroupTile, MappedOperands
 from mirlo.targets.nvvm.schedule.attention.memory import rematerialize
 from mirlo.targets.nvvm.schedule.bulk import i32
@@ -27,17 +27,17 @@ class Job:
 
     loops: Loops
     """Loop indices shared by all rows of the tile."""
-    batch_number: ir.Value
-    before: ir.Value
+    batch_number: Value
+    before: Value
     """Rows of the batch before the first head of these rows."""
-    first_row: ir.Value
+    first_row: Value
     """The first row within its head."""
-    part: ir.Value
-    begin: ir.Value
+    part: Value
+    begin: Value
     """The first tile of keys."""
-    edge: ir.Value
+    edge: Value
     """The first tile that is partly masked for some row; the last tile, if there is none before."""
-    last: ir.Value
+    last: Value
 
 
 @dataclass(frozen=True)
@@ -55,10 +55,10 @@ class Visit:
 class Row:
     """A row of a thread."""
 
-    number: ir.Value
+    number: Value
     """The row's number in its batch."""
     loops: Loops
-    exists: ir.Value | None
+    exists: Value | None
     """Whether the row exists; None if that is certain."""
 
 
@@ -80,59 +80,59 @@ class Jobs:
         self.near = next(n for n in range(min(near, self.heads), 0, -1) if self.heads % n == 0)
 
     def each(
-        self, block: ir.Value, body: Callable[[Visit, list[ir.Value]], list[ir.Value]], carried: Sequence[ir.Value]
+        self, block: Value, body: Callable[[Visit, list[ir.Value]], list[ir.Value]], carried: Sequence[ir.Value]
     ) -> None:
         """Run `body` for each job of a block; every other round is reversed to balance the blocks."""
         whole, rest = divmod(self.count, self.blocks)
         back = create("arith.subi", block.type, index(self.blocks - 1), block)
         rounds = index(whole)
         if rest:
-            has_more = less(back if whole % 2 else block, rest)
+            has_more = (back if whole % 2 else block).below(rest)
             rounds = create("arith.select", rounds.type, has_more, index(whole + 1), rounds)
 
-        def find(turn: ir.Value) -> Job:
+        def find(turn: Value) -> Job:
             # Values that are recomputed each time take no registers meanwhile.
             last = create("arith.subi", block.type, index(self.blocks - 1), rematerialize(block))
-            mine = create("arith.select", block.type, less(remainder(turn), 1), block, last)
-            return self._job(add(multiply(turn, self.blocks), mine))
+            mine = create("arith.select", block.type, remainder(turn).below(1), block, last)
+            return self._job(turn * self.blocks + mine)
 
-        def remainder(turn: ir.Value) -> Value:
+        def remainder(turn: Value) -> Value:
             return create("arith.remui", turn.type, turn, index(2))
 
-        def one(turn: ir.Value, *held: ir.Value) -> list[ir.Value]:
+        def one(turn: Value, *held: ir.Value) -> list[ir.Value]:
             return body(Visit(find(turn), remainder(turn), lambda: find(rematerialize(turn))), list(held))
 
         loop_i32(rounds, one, carried)
 
-    def _job(self, number: ir.Value) -> Job:
+    def _job(self, number: Value) -> Job:
         work, tile = self.work, self.tile
         section, turn, within, part = split(number, [self.heads // self.near, self.high, self.near, self.parts])
-        batch_number, outer = split(add(multiply(section, self.near), within), [work.batches, self.outers])
+        batch_number, outer = split(section * self.near + within, [work.batches, self.outers])
         # With a causal bound the last rows see most keys.
         down = create("arith.subi", turn.type, index(self.high - 1), turn) if self.high > 1 else turn
-        first = multiply(down, tile.height)
-        batch, before = work.batch(batch_number), multiply(outer, self.rows)
-        last = clamp_index(add(first, tile.height - 1), self.rows, tile.height)
-        ends = add(before, first), add(before, last)
+        first = down * tile.height
+        batch, before = work.batch(batch_number), outer * self.rows
+        last = clamp_index(first + (tile.height - 1), self.rows, tile.height)
+        ends = before + first, before + last
         tiles = tiles_of(work, batch, ends, tile.keys, part, self.parts)
         # Rows that see no key process one tile whose keys are all masked.
-        end = create("arith.maxui", tiles.end.type, tiles.end, add(tiles.begin, 1))
+        end = create("arith.maxui", tiles.end.type, tiles.end, tiles.begin + 1)
         last_tile = create("arith.subi", end.type, end, index(1))
         same = {loop: work.row(before)[loop] for loop in self.factors.outer}
         return Job({**batch, **same}, batch_number, before, first, part, tiles.begin, tiles.edge(last_tile), last_tile)
 
-    def row(self, job: Job, own: ir.Value) -> Row:
+    def row(self, job: Job, own: Value) -> Row:
         """Return the row with this number in the tile of a job."""
-        row = add(job.first_row, own)
-        exists = less(row, self.rows) if self.rows % self.tile.height else None
-        number = add(job.before, clamp_index(row, self.rows, self.tile.height))
+        row = job.first_row + own
+        exists = row.below(self.rows) if self.rows % self.tile.height else None
+        number = job.before + clamp_index(row, self.rows, self.tile.height)
         return Row(number, {**job.loops, **self.work.row(number)}, exists)
 
 
-def loop_i32(count: ir.Value, body: Callable[..., Sequence[ir.Value]], carried: Sequence[ir.Value]) -> list[ir.Value]:
+def loop_i32(count: Value, body: Callable[..., Sequence[ir.Value]], carried: Sequence[ir.Value]) -> list[ir.Value]:
     """Run `body(i, *carried)` `count` times; indices have 32 bits, to save registers."""
 
-    def one(i: ir.Value, *held: ir.Value) -> list[ir.Value]:
+    def one(i: Value, *held: ir.Value) -> list[ir.Value]:
         following = body(i, *(_cast_index(kind, value) for kind, value in zip(kinds, held, strict=True)))
         return [_to_i32(value) for value in following]
 

@@ -6,7 +6,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.targets.gpu.schedule.contraction.staging import SharedMatrix
-from mirlo.targets.gpu.schedule.launch import add, multiply, split
+from mirlo.targets.gpu.schedule.launch import split
 from mirlo.targets.nvvm.schedule.fragments import Lane, Registers, format_of_matrix, registers
 
 
@@ -16,18 +16,16 @@ class RhsReader:
     def __init__(self, lane: Lane, matrix: SharedMatrix, lines: int, steps: int):
         self.matrix = matrix
         other, along, own = split(lane.number, [2, 2, 8])
-        line, step = multiply(other, lines), multiply(along, 8)
-        step = add(step, multiply(other, steps)) if steps else step
+        line, step = other * lines, along * 8
+        step = step + other * steps if steps else step
         # All fragment addresses differ from this one by constants, which should not take registers.
-        self.base = rematerialize(
-            matrix.place(add(line, own), step) if matrix.along_k else matrix.place(line, add(step, own))
-        )
+        self.base = rematerialize(matrix.place(line + own, step) if matrix.along_k else matrix.place(line, step + own))
 
     def read(self, line: int, step: int, pair: bool) -> list[Registers]:
         """Return the fragments at a position, two or only the first."""
         matrix = self.matrix
         outer, inner = (line, step) if matrix.along_k else (step, line)
-        place = add(self.base, outer * matrix.pitch + inner)
+        place = self.base + (outer * matrix.pitch + inner)
         tiles = 4 if pair else 2
         kind = ir.VectorType.get([tiles, 2], matrix.memory.type.element_type)
         count = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), tiles)

@@ -14,20 +14,18 @@ from functools import partial
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.blocks.attention import Read
 from mirlo.passes.schedule.buffers import ScheduleFacts
-from mirlo.passes.schedule.loops import for_loop, index
+from mirlo.passes.schedule.loops import for_loop
 from mirlo.targets.gpu.schedule.attention.kernel import AttentionKernel
 from mirlo.targets.gpu.schedule.attention.partial_results import KeyTiles
 from mirlo.targets.gpu.schedule.attention.work import Work, hidden, times
 from mirlo.targets.gpu.schedule.contraction.staging import SharedMatrix, elements_of_tile
 from mirlo.targets.gpu.schedule.launch import (
-    add,
     barrier,
     clamp_index,
-    less,
-    multiply,
     shared,
     split,
     when,
@@ -85,9 +83,9 @@ class MmaKernel(AttentionKernel):
         tile = self.tile
         warp, lane = split(self.thread, [tile.warps, WARP])
         self.lane = Lane.of(lane)
-        self.warp_row = multiply(warp, tile.rows * ROWS)
+        self.warp_row = warp * (tile.rows * ROWS)
         self._allocate_memory()
-        self.set_rows([add(self.warp_row, add(self.lane.group, i * 8)) for i in range(2 * tile.rows)])
+        self.set_rows([self.warp_row + (self.lane.group + i * 8) for i in range(2 * tile.rows)])
         self._fetch_query()
         self._copy_keys(tiles.begin)
         commit()
@@ -117,8 +115,8 @@ class MmaKernel(AttentionKernel):
     def _fetch_query(self) -> None:
         tile = self.tile
 
-        def source(line: ir.Value) -> tuple[dict[int, ir.Value], ir.Value | None]:
-            row = clamp_index(add(self.first_row, line), self.work.rows, tile.height)
+        def source(line: Value) -> tuple[dict[int, Value], Value | None]:
+            row = clamp_index(self.first_row + line, self.work.rows, tile.height)
             return {**self.batch, **self.work.row(row)}, None
 
         self._copy(self.found.query, self.query_memory, tile.height, self.depth, self.found.size_loop, index(0), source)
@@ -127,35 +125,35 @@ class MmaKernel(AttentionKernel):
         barrier()
         self.query = [
             [
-                registers(self.form, self.lane.left(self.query_memory, add(self.warp_row, r * ROWS), index(step)))
+                registers(self.form, self.lane.left(self.query_memory, self.warp_row + r * ROWS, index(step)))
                 for step in range(0, self.depth, STEP)
             ]
             for r in range(tile.rows)
         ]
         barrier()
 
-    def _copy_keys(self, number: ir.Value) -> None:
+    def _copy_keys(self, number: Value) -> None:
         source = partial(self._key, self._first_key(number))
         found = self.found
         self._copy(found.key, self.keys, self.tile.keys, self.depth, found.size_loop, index(0), source)
 
-    def _copy_values(self, number: ir.Value) -> None:
+    def _copy_values(self, number: Value) -> None:
         source = partial(self._key, self._first_key(number))
         found, tile = self.found, self.tile
         self._copy(found.value, self.values, tile.keys, tile.columns, found.value_loop, self.first_column, source)
 
-    def _first_key(self, number: ir.Value) -> ir.Value:
+    def _first_key(self, number: Value) -> Value:
         """Return the first key of a tile; of the last tile for tiles beyond it."""
         held = create("arith.minui", number.type, number, index(self.tiles - 1))
-        return multiply(held, self.tile.keys)
+        return held * self.tile.keys
 
-    def _key(self, first: ir.Value, line: ir.Value) -> tuple[dict[int, ir.Value], ir.Value | None]:
+    def _key(self, first: Value, line: Value) -> tuple[dict[int, Value], Value | None]:
         """Return the indices of a key, and whether it exists, if that is not certain."""
-        key = add(first, line)
+        key = first + line
         if self.found.keys % self.tile.keys == 0:
             return {**self.batch, self.found.key_loop: key}, None
         held = create("arith.minui", key.type, key, index(self.found.keys - 1))
-        return {**self.batch, self.found.key_loop: held}, less(key, self.found.keys)
+        return {**self.batch, self.found.key_loop: held}, key.below(self.found.keys)
 
     def _copy(
         self,
@@ -164,18 +162,18 @@ class MmaKernel(AttentionKernel):
         lines: int,
         width: int,
         loop: int,
-        first: ir.Value,
-        source: Callable[[ir.Value], tuple[dict[int, ir.Value], ir.Value | None]],
+        first: Value,
+        source: Callable[[Value], tuple[dict[int, Value], Value | None]],
     ) -> None:
         """Copy rows of a tensor to shared memory in 16-byte vectors; out-of-bounds elements are zero."""
         extent, vector = self.found.size_along(loop), self.form.vector
         buffer = self.work.memory.slot(read.operand.value).buffer
         for line, column in self._pieces(lines, width // vector):
-            column = multiply(column, vector)
+            column = column * vector
             loops, exists = source(line)
-            at = add(first, column)
+            at = first + column
             if extent % width:
-                exists = all_of(exists, less(at, extent))
+                exists = all_of(exists, at.below(extent))
                 at = create("arith.minui", at.type, at, index(extent - vector))
             place = self.work.position(read, {**loops, loop: at})
             target = matrix.place(line, column) if matrix.along_k else matrix.place(column, line)
@@ -184,23 +182,23 @@ class MmaKernel(AttentionKernel):
                 count = create("arith.select", count.type, exists, count, index(0))
             async_copy(buffer, place, matrix.memory, target, count, vector)
 
-    def _pieces(self, lines: int, across: int) -> Iterator[tuple[ir.Value, ir.Value]]:
+    def _pieces(self, lines: int, across: int) -> Iterator[tuple[Value, Value]]:
         """Yield row and column of each vector that this thread copies; extra threads repeat the last one."""
         if self.threads % across == 0:
             # Rows have a constant distance, so addresses differ by constants.
             together = self.threads // across
             own, column = split(self.thread, [together, across])
             for first in range(0, lines, together):
-                yield clamp_index(add(own, first), lines, together), column
+                yield clamp_index(own + first, lines, together), column
             return
         for first in range(0, lines * across, self.threads):
-            number = clamp_index(add(self.thread, first), lines * across, self.threads)
+            number = clamp_index(self.thread + first, lines * across, self.threads)
             line, column = split(number, [lines, across])
             yield line, column
 
     # A tile of keys
 
-    def _step(self, number: ir.Value, carried: list[ir.Value], inside: bool) -> list[ir.Value]:
+    def _step(self, number: Value, carried: list[ir.Value], inside: bool) -> list[ir.Value]:
         tile = self.tile
         lines = 2 * tile.rows
         peaks, totals, sums = carried[:lines], carried[lines : 2 * lines], carried[2 * lines :]
@@ -212,9 +210,9 @@ class MmaKernel(AttentionKernel):
         scores = self._scores()
         wait()
         barrier()
-        self._copy_keys(add(number, 1))
+        self._copy_keys(number + 1)
         commit()
-        first = add(multiply(number, tile.keys), rematerialize(multiply(self.lane.member, 2)))
+        first = number * tile.keys + rematerialize(self.lane.member * 2)
         seen = masked(self.work, self._by_rows(scores), self.row_loops, first, tile.keys, inside)
         made = weigh(seen, peaks, totals, self.factor)
         return [*made.peaks, *made.totals, *self._weighted(made.weights, made.fades, sums)]
@@ -276,12 +274,12 @@ class MmaKernel(AttentionKernel):
 
     def _finish_row(self, line: int, peak: ir.Value, total: ir.Value, sums: list[ir.Value]) -> None:
         tile, found = self.tile, self.found
-        mine = less(self.lane.member, 1)
+        mine = self.lane.member.below(1)
         kept = self.parts.store_row(self.part, self.batch_number, self.own_rows[line], peak, total, mine)
         count = tile.columns // COLUMNS
         for j in range(count):
             for c in range(2):
                 weighted = element_at(sums[line // 2 * count + j], line % 2, c)
-                column = add(self.first_column, add(multiply(self.lane.member, 2), j * COLUMNS + c))
-                inside = less(column, found.value_size) if found.value_size % tile.columns else None
+                column = self.first_column + (self.lane.member * 2 + (j * COLUMNS + c))
+                inside = column.below(found.value_size) if found.value_size % tile.columns else None
                 when(inside, partial(self.store, kept, line, column, total, weighted))

@@ -10,11 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.scalars import compare
-from mirlo.passes.schedule.loops import index
 from mirlo.targets.gpu.schedule.attention.work import Work, above, hidden, larger, plus, times
-from mirlo.targets.gpu.schedule.launch import add
 from mirlo.targets.gpu.schedule.vectors import element_at
 from mirlo.targets.nvvm.schedule.attention.softmax import LOG2_E, exp2, fma, fold
 from mirlo.targets.nvvm.schedule.bulk import i32
@@ -29,8 +28,8 @@ TEAM = 4
 def masked(
     work: Work,
     scores: Sequence[Sequence[ir.Value]],
-    rows: Sequence[Mapping[int, ir.Value]],
-    first: ir.Value,
+    rows: Sequence[Mapping[int, Value]],
+    first: Value,
     keys: int,
     inside: bool,
 ) -> list[list[ir.Value]]:
@@ -44,11 +43,11 @@ def masked(
     lines = []
     for line, loops in zip(scores, rows, strict=True):
         bounds = () if inside else found.bounds
-        seen = [(bound.condition, _in_tile(add(work.limit(bound, loops), 1), first, keys)) for bound in bounds]
+        seen = [(bound.condition, _in_tile(Value(work.limit(bound, loops)) + 1, first, keys)) for bound in bounds]
         made = []
         for i, total in enumerate(line):
             apart = i // PAIR * COLUMNS + i % PAIR
-            key = add(first, apart)
+            key = first + apart
             at = create("arith.minui", key.type, key, index(found.keys - 1)) if is_ragged else key
             given = {condition: _above(end, apart) for condition, end in seen}
             score = work.score(total, {**loops, found.key_loop: at}, inside, in_units=True, given=given)
@@ -59,14 +58,14 @@ def masked(
     return lines
 
 
-def _in_tile(end: ir.Value, first: ir.Value, keys: int) -> ir.Value:
+def _in_tile(end: Value, first: Value, keys: int) -> Value:
     """Return the keys from the thread's first one to an end, clamped to the tile, in 32 bits for cheap comparisons."""
     apart = create("arith.subi", end.type, end, first)
     apart = create("arith.maxsi", apart.type, apart, index(0))
     return i32(create("arith.minsi", apart.type, apart, index(keys)))
 
 
-def _above(count: ir.Value, number: int) -> ir.Value:
+def _above(count: Value, number: int) -> Value:
     """Return whether a count is above a number."""
     return compare("gt", count, number)
 
@@ -75,8 +74,8 @@ def _above(count: ir.Value, number: int) -> ir.Value:
 class Weighed:
     """The effect of a tile of scores on rows."""
 
-    peaks: list[ir.Value]
-    totals: list[ir.Value]
+    peaks: Sequence[ir.Value]
+    totals: Sequence[ir.Value]
     """This thread's part of the sum of each row's weights."""
     fades: list[ir.Value]
     """Factors for the accumulators of previous tiles."""
@@ -114,13 +113,13 @@ def pairs_of(upper: Sequence[ir.Value], lower: Sequence[ir.Value], step: int) ->
     return [(line[at], line[at + 1]) for at in (first, first + PAIR) for line in (upper, lower)]
 
 
-def packed(element: ir.Type, a: ir.Value, b: ir.Value) -> ir.Value:
+def packed(element: ir.Type, a: ir.Value, b: ir.Value) -> Value:
     """Round two values to 16 bits and return them as a vector."""
     wide = create("vector.from_elements", ir.VectorType.get([2], a.type), a, b)
     return create("arith.truncf", ir.VectorType.get([2], element), wide)
 
 
-def as_word(pair: ir.Value) -> ir.Value:
+def as_word(pair: Value) -> Value:
     """Return two 16-bit values as one register."""
     i32 = ir.IntegerType.get_signless(32)
     words = create("vector.bitcast", ir.VectorType.get([1], i32), pair)

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from functools import partial
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.value import Value, select
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.view import OperandView
 from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState
 from mirlo.passes.schedule.blocks.space import BlockInstance
 from mirlo.targets.gpu.schedule.attention.work import Work
-from mirlo.targets.gpu.schedule.launch import add, equal, less, multiply, split, when
+from mirlo.targets.gpu.schedule.launch import split, when
 from mirlo.targets.gpu.schedule.vectors import all_of, is_aligned, store_vector
 from mirlo.targets.nvvm.schedule.attention.online import TEAM, as_word
 from mirlo.targets.nvvm.schedule.fragments import PAIR, Lane
@@ -27,9 +28,7 @@ class SharedRowStores:
     work: Work
     lane: Lane
 
-    def store(
-        self, total: ir.Value, sums: Sequence[ir.Value], row: Mapping[int, ir.Value], exists: ir.Value | None
-    ) -> None:
+    def store(self, total: ir.Value, sums: Sequence[ir.Value], row: Mapping[int, Value], exists: Value | None) -> None:
         """Store a row from this thread's part of it: pairs of adjacent columns, eight columns apart.
 
         `row` are the row's loop indices; `exists` is whether the row exists, None if that is certain.
@@ -55,12 +54,12 @@ class SharedRowStores:
             return False
         return is_aligned(place.flat(output), found.value_loop, COLUMNS, found.value_size)
 
-    def _column(self, number: int) -> ir.Value:
+    def _column(self, number: int) -> Value:
         """Return the column of one of this thread's elements."""
-        return add(multiply(self.lane.member, PAIR), number // PAIR * COLUMNS + number % PAIR)
+        return self.lane.member * PAIR + (number // PAIR * COLUMNS + number % PAIR)
 
     def _together(
-        self, total: ir.Value, sums: Sequence[ir.Value], row: Mapping[int, ir.Value], exists: ir.Value | None
+        self, total: ir.Value, sums: Sequence[ir.Value], row: Mapping[int, Value], exists: Value | None
     ) -> None:
         found, ((place, output),) = self.work.found, self.work.kept
         element = output.element_type
@@ -72,17 +71,17 @@ class SharedRowStores:
         for first in range(0, len(words), TEAM):
             here = words[first : first + TEAM]
             whole = exchanged(self.lane.member, here + here[-1:] * (TEAM - len(here)))
-            column = add(multiply(self.lane.member, COLUMNS), first * COLUMNS)
-            condition = all_of(exists, less(self.lane.member, len(here)) if len(here) < TEAM else None)
+            column = self.lane.member * COLUMNS + first * COLUMNS
+            condition = all_of(exists, self.lane.member.below(len(here)) if len(here) < TEAM else None)
             loops = {**row, found.value_loop: column}
             when(condition, partial(self._write, place, output, whole, loops))
 
     @staticmethod
-    def _word(element: ir.Type, pair: Sequence[ir.Value]) -> ir.Value:
+    def _word(element: ir.Type, pair: Sequence[ir.Value]) -> Value:
         return as_word(create("vector.from_elements", ir.VectorType.get([PAIR], element), *pair))
 
     def _write(
-        self, place: BlockInstance, output: OperandView, words: Sequence[ir.Value], loops: Mapping[int, ir.Value]
+        self, place: BlockInstance, output: OperandView, words: Sequence[ir.Value], loops: Mapping[int, Value]
     ) -> None:
         slot = self.work.memory.slot(output.value)
         at = Iteration(LoopNestState(self.work.memory, None), self.work.indices(loops)).first(
@@ -94,20 +93,17 @@ class SharedRowStores:
         store_vector(made, slot.buffer, at)
 
 
-def exchanged(member: ir.Value, words: Sequence[ir.Value]) -> list[ir.Value]:
+def exchanged(member: Value, words: Sequence[ir.Value]) -> list[ir.Value]:
     """Transpose four words of each of four threads."""
     _, high, low = split(member, [1, 2, 2])
-    odd, upper = equal(low, 1), equal(high, 1)
-
-    def choose(condition: ir.Value, yes: ir.Value, no: ir.Value) -> ir.Value:
-        return create("arith.select", yes.type, condition, yes, no)
+    odd, upper = low.equals(1), high.equals(1)
 
     pairs = []
     for first, second in (words[:2], words[2:]):
-        got = of_neighbour(choose(odd, first, second), 1)
-        pairs.append((choose(odd, got, first), choose(odd, second, got)))
+        got = of_neighbour(select(odd, first, second), 1)
+        pairs.append((select(odd, got, first), select(odd, second, got)))
     lower, higher = pairs
-    swapped = [of_neighbour(choose(upper, a, b), 2) for a, b in zip(lower, higher, strict=True)]
-    before = [choose(upper, a, b) for a, b in zip(swapped, lower, strict=True)]
-    after = [choose(upper, a, b) for a, b in zip(higher, swapped, strict=True)]
+    swapped = [of_neighbour(select(upper, a, b), 2) for a, b in zip(lower, higher, strict=True)]
+    before = [select(upper, a, b) for a, b in zip(swapped, lower, strict=True)]
+    after = [select(upper, a, b) for a, b in zip(higher, swapped, strict=True)]
     return [*before, *after]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute.emit import create
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def exp2(value: ir.Value) -> ir.Value:
     return made.results[0]
 
 
-def fma(a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
+def fma(a: ir.Value, b: ir.Value, c: ir.Value) -> Value:
     """Compute a * b + c, rounded once."""
     return create("math.fma", c.type, a, b, c)
 

@@ -1,0 +1,36 @@
+"""Operators of SSA values: which operation each emits, and which none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from mirlo.dialects.bindings import func, ir
+from mirlo.dialects.context import make_context
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.value import Value
+
+N = D.parse("n")
+CASES: dict[str, tuple[str, Callable[[Value], ir.Value], list[str]]] = {
+    "no sum with zero": ("index", lambda x: x + 0, []),
+    "no product with one": ("i32", lambda x: x * 1, []),
+    "float zero, which changes -0.0": ("f32", lambda x: x + 0, ["arith.constant", "arith.addf"]),
+    "float one": ("f32", lambda x: x * 1, ["arith.constant", "arith.mulf"]),
+    "a number": ("index", lambda x: x * 4 + 1, ["arith.constant", "arith.muli", "arith.constant", "arith.addi"]),
+    "a dim": ("index", lambda x: x * N, ["tir.size", "arith.muli"]),
+    "a bound": ("index", lambda x: x.below(N), ["tir.size", "arith.cmpi"]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_operators_emit(name: str) -> None:
+    kind, compute, wanted = CASES[name]
+    with make_context(), ir.Location.unknown():
+        function = func.FuncOp("f", ir.FunctionType.get([ir.Type.parse(kind)], []))
+        block = function.add_entry_block()
+        argument = Value(block.arguments[0])
+        with ir.InsertionPoint(block):
+            made = compute(argument)
+        assert [op.operation.name for op in block.operations] == wanted
+        assert wanted or made == argument
