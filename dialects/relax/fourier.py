@@ -13,6 +13,10 @@ from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.infer import shape_text
 
 
+LONGEST = 8192
+"""Longest transform that is a product with a matrix; longer ones would need matrices of hundreds of megabytes."""
+
+
 def dft_element(
     turns: np.ndarray, n: np.ndarray, part: np.ndarray, made: np.ndarray, length: float,
     *, inverse: bool, mirrored: bool,

@@ -32,6 +32,8 @@ class FunctionSignature:
     """The arrays that the program uses: it has no inputs for the others."""
     dtypes: tuple[np.dtype, ...]
     """The element type of each array: Python numbers of a call become arrays of it."""
+    complex_outputs: tuple[bool, ...]
+    """Which results are complex: the program holds their real and imaginary parts in a last dim of 2."""
 
     @staticmethod
     def of(exported: export.Exported) -> FunctionSignature:
@@ -41,6 +43,7 @@ class FunctionSignature:
         return FunctionSignature(
             exported.in_tree, exported.out_tree, inputs, outputs, tuple(exported.module_kept_var_idx),
             tuple(aval.dtype for aval in exported.in_avals),
+            tuple(np.dtype(aval.dtype).kind == "c" for aval in exported.out_avals),
         )  # fmt: skip
 
     def kept_names(self) -> tuple[str, ...]:
@@ -55,7 +58,11 @@ class FunctionSignature:
         if tree != self.in_tree:
             raise FrontendError(f"the function was exported for arguments {self.in_tree}, found {tree}")
         return [
-            np.asarray(leaves[i], self.dtypes[i] if isinstance(leaves[i], (bool, int, float)) else None)
+            _without_complex(
+                np.asarray(leaves[i], self.dtypes[i] if isinstance(leaves[i], (bool, int, float, complex)) else None),
+                self.inputs[i],
+                self.dtypes[i],
+            )
             for i in self.kept
         ]
 
@@ -63,7 +70,27 @@ class FunctionSignature:
         """Return the function's result from the arrays of the program."""
         import jax
 
-        return jax.tree_util.tree_unflatten(self.out_tree, [jax.numpy.asarray(array) for array in arrays])
+        made = [
+            _with_complex(array) if complex_ else array
+            for array, complex_ in zip(arrays, self.complex_outputs, strict=True)
+        ]
+        return jax.tree_util.tree_unflatten(self.out_tree, [jax.numpy.asarray(array) for array in made])
+
+
+def _without_complex(array: np.ndarray, name: str, dtype: np.dtype) -> np.ndarray:
+    """Return an array as the program takes it: the parts of complex numbers are in a last dim of 2."""
+    if np.dtype(dtype).kind != "c":
+        return array
+    if array.dtype != dtype:
+        raise FrontendError(f"input '{name}': expected an array of {np.dtype(dtype)}, found {array.dtype}")
+    flat = np.ascontiguousarray(array).reshape(-1)
+    return flat.view(flat.real.dtype).reshape(*array.shape, 2)
+
+
+def _with_complex(array: np.ndarray) -> np.ndarray:
+    """Return the complex numbers whose parts are in the last dim of an array."""
+    complex_type = np.result_type(array.dtype, np.complex64)
+    return array.reshape(-1).view(complex_type).reshape(array.shape[:-1])
 
 
 class CompiledFunction:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.locations import describe
 from mirlo.dialects.core.op import OpError
 from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.stablehlo.errors import StablehloImportError
-from mirlo.frontends.stablehlo.operation import BodyImporter, StablehloOperation
-from mirlo.frontends.stablehlo.registry import CONVERTERS, REFUSED
+from mirlo.frontends.stablehlo.operation import BodyImporter, Scope, StablehloOperation
+from mirlo.frontends.stablehlo.parts import Parts, grouped
+from mirlo.frontends.stablehlo.registry import find_converter
 from mirlo.frontends.stablehlo.sizes import evaluate
 from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.names import terminal
@@ -19,7 +21,6 @@ from mirlo.runtime.params import ParameterStore
 MAX_OPERATIONS = 200_000
 """Operations that calls may come to, as they are copied at each place."""
 MAX_DEPTH = 100
-Scope = Mapping[ir.Value, Tensor]
 RETURNS = ("func.return", "stablehlo.return")
 
 
@@ -51,20 +52,19 @@ class ProgramImport(BodyImporter):
             self.calls.pop()
 
     def block(self, block: ir.Block, operands: Sequence[Tensor], scope: Scope) -> list[Tensor]:
-        """Import the operations of a block for these arguments; return what it returns."""
-        if len(block.arguments) != len(operands):
-            raise UnsupportedOperation(f"a block takes {len(block.arguments)} values, found {len(operands)}")
+        """Import the operations of a block for the parts of its arguments; return those of what it returns."""
         inner = dict(scope)
-        inner.update(zip(block.arguments, operands, strict=True))
+        types = [value.type for value in block.arguments]
+        inner.update(zip(block.arguments, grouped(types, operands, "a block takes"), strict=True))
         for op in block.operations:
             operation = op.operation
             if operation.name in RETURNS:
-                return [inner[value] for value in operation.operands]
+                return list(chain.from_iterable(inner[value] for value in operation.operands))
             made = self._converted(operation, inner)
             inner.update(zip(operation.results, made, strict=True))
         raise UnsupportedOperation("a block ends without a return")
 
-    def _converted(self, op: ir.Operation, scope: Scope) -> list[Tensor]:
+    def _converted(self, op: ir.Operation, scope: Scope) -> list[Parts]:
         self._count += 1
         if self._count > MAX_OPERATIONS:
             raise self._problem(op, f"calls, copied at each place, come to more than {MAX_OPERATIONS} operations")
@@ -74,18 +74,14 @@ class ProgramImport(BodyImporter):
             view.scope = scope
             folded = evaluate(view)
             if folded is not None:
-                return [folded]
-            convert = CONVERTERS.get(name)
-            if convert is None:
-                raise UnsupportedOperation(REFUSED.get(name, "is not supported"))
+                return [(folded,)]
             with op.location:
-                made = convert(view)
+                made = find_converter(view)(view)
             found = [made] if isinstance(made, Tensor) else list(made)
-            if len(found) != len(op.results):
-                raise UnsupportedOperation(f"has {len(op.results)} results, its conversion gives {len(found)}")
+            parts = grouped([value.type for value in op.results], found, "its conversion makes a value for each of")
             for index, tensor in enumerate(found if not self.lifted else ()):
                 self._require_declared(view, index, tensor)
-            return found
+            return parts
         except (UnsupportedOperation, OpError) as problem:
             raise self._problem(op, str(problem)) from None
 

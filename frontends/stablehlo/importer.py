@@ -11,17 +11,23 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.op import OpError
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax import OPS
 from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.stablehlo.body import ProgramImport
 from mirlo.frontends.stablehlo.errors import StablehloImportError
 from mirlo.frontends.stablehlo.parse import parse
+from mirlo.frontends.stablehlo.parts import component_type, grouped, is_complex
 from mirlo.frontends.stablehlo.registry import load_converters
+from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.params import ParameterStore
 
 
 @dataclass(frozen=True)
 class Interface:
-    """What a program does not say itself: names of inputs and outputs, and dynamic dims with their names."""
+    """What a program does not say itself: names of inputs and outputs, and dynamic dims with their names.
+
+    The shapes are those of the program, without the last dim that complex inputs have in relax.
+    """
 
     inputs: Sequence[str] = ()
     outputs: Sequence[str] = ()
@@ -56,10 +62,14 @@ def _build_main(source: ir.Module, name: str, store: ParameterStore, interface: 
     function = func.FuncOp("main", ([found.to_mlir() for found in types], []))
     inner = function.add_entry_block()
     with body.inside(inner):
-        given = [body.tensor(value) for value in inner.arguments]
+        given = [
+            part
+            for value, argument in zip(block.arguments, inner.arguments, strict=True)
+            for part in _parts(body, value.type, argument)
+        ]
         body.calls.append(symbol_name(entry))
         try:
-            made = [body.full(value) for value in body.block(block, given, {})]
+            made = _results(body, block, body.block(block, given, {}))
         except (UnsupportedOperation, OpError) as problem:
             raise StablehloImportError(f"{name}: {problem}") from None
         func.ReturnOp(made)
@@ -71,6 +81,30 @@ def _build_main(source: ir.Module, name: str, store: ParameterStore, interface: 
         function.arg_attrs = ir.ArrayAttr.get([_named(each) for each in names])
     if outputs:
         function.attributes["res_attrs"] = ir.ArrayAttr.get([_named(each) for each in outputs])
+
+
+def _parts(body: ProgramImport, type_: ir.Type, argument: ir.Value) -> list[Tensor]:
+    """Return an input as tensors: a complex one holds the real and the imaginary part in its last dim."""
+    whole = body.tensor(argument)
+    if not is_complex(type_):
+        return [whole]
+    real, imaginary = OPS["split"].make(argument, axis=whole.type.rank - 1, sizes=(1, 1))
+    return [body.tensor(OPS["reshape"].make(part, shape=whole.shape[:-1])) for part in (real, imaginary)]
+
+
+def _results(body: ProgramImport, block: ir.Block, parts: Sequence[Tensor]) -> list[ir.Value]:
+    """Return what the program returns; a complex result holds the real and the imaginary part in its last dim."""
+    types = [value.type for value in block.operations[len(block.operations) - 1].operands]
+    made = []
+    for type_, given in zip(types, grouped(types, parts, "returns"), strict=True):
+        values = [body.full(part) for part in given]
+        if is_complex(type_):
+            made.append(OPS["stack"].make(values, axis=given[0].type.rank))
+        elif len(values) == 1:
+            made.append(values[0])
+        else:
+            raise UnsupportedOperation(f"the program returns {type_}: return the tensors as results of their own")
+    return made
 
 
 def _entry(functions: dict[str, ir.Operation], name: str) -> ir.Operation:
@@ -91,12 +125,19 @@ def _entry(functions: dict[str, ir.Operation], name: str) -> ir.Operation:
 
 
 def _input_type(value: ir.Value, index: int, named: str, name: str, interface: Interface) -> TensorType:
-    found = TensorType.from_mlir(value.type)
-    if found is None:
-        raise StablehloImportError(
-            f"{name}: input '{named}' is {value.type}: expected a tensor of real numbers, integers or bools"
-        )
+    component = component_type(value.type)
+    if component is not None:
+        found = component.with_shape((*component.shape, 2))
+    else:
+        plain = TensorType.from_mlir(value.type)
+        if plain is None:
+            raise StablehloImportError(
+                f"{name}: input '{named}' is {value.type}: expected a tensor of numbers or bools"
+            )
+        found = plain
     given = interface.shapes[index] if index < len(interface.shapes) else None
+    if given is not None and component is not None:
+        given = (*given, 2)
     if given is not None:
         return found.with_shape(tuple(given))
     base = named if D.is_symbol_name(named) else f"input{index}"

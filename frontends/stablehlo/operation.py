@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -12,7 +13,11 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import GraphBuilder, OperationView, UnsupportedOperation
 from mirlo.frontends.stablehlo.enumerations import enumeration
+from mirlo.frontends.stablehlo.parts import Parts, is_complex, types_of
 from mirlo.frontends.tensor import Tensor
+
+Scope = Mapping[ir.Value, Parts]
+"""The values that operations see."""
 
 
 class BodyImporter(GraphBuilder, ABC):
@@ -23,11 +28,11 @@ class BodyImporter(GraphBuilder, ABC):
 
     @abstractmethod
     def call(self, name: str, operands: Sequence[Tensor]) -> list[Tensor]:
-        """Import a function's body here."""
+        """Import a function's body here, for the parts of its arguments; return those of what it returns."""
 
     @abstractmethod
-    def block(self, block: ir.Block, operands: Sequence[Tensor], scope: Mapping[ir.Value, Tensor]) -> list[Tensor]:
-        """Import the operations of a block for these arguments; return what it returns."""
+    def block(self, block: ir.Block, operands: Sequence[Tensor], scope: Scope) -> list[Tensor]:
+        """Import the operations of a block for the parts of its arguments; return those of what it returns."""
 
 
 class StablehloOperation(OperationView):
@@ -35,13 +40,33 @@ class StablehloOperation(OperationView):
 
     body: BodyImporter
 
-    def __init__(self, op: ir.Operation, name: str, operands: Sequence[Tensor], body: BodyImporter) -> None:
+    def __init__(self, op: ir.Operation, name: str, parts: Sequence[Parts], body: BodyImporter) -> None:
         super().__init__(body)
         self.op = op
         self.name = name
-        self.operands = operands
-        self.scope: Mapping[ir.Value, Tensor] = {}
+        self.parts = parts
+        """By operand, the tensors that it is imported as."""
+        self.operands = tuple(chain.from_iterable(parts))
+        """All of these tensors: the operands, if none is complex."""
+        self.scope: Scope = {}
         """The values that regions of the operation see."""
+
+    @property
+    def is_complex(self) -> bool:
+        """Return whether an operand or a result is a tensor of complex numbers."""
+        return any(is_complex(value.type) for value in (*self.op.operands, *self.op.results))
+
+    def by_parts(self, convert: Callable[[StablehloOperation], Tensor | Sequence[Tensor]]) -> list[Tensor]:
+        """Convert an operation on complex tensors as one on the real parts, and one on the imaginary parts."""
+        made: list[Tensor] = []
+        for which in (0, 1):
+            view = StablehloOperation(
+                self.op, self.name, [(part[which % len(part)],) for part in self.parts], self.body
+            )
+            view.scope = self.scope
+            found = convert(view)
+            made.extend([found] if isinstance(found, Tensor) else found)
+        return made
 
     def __getitem__(self, index: int) -> ir.Value:
         """Return an operand as an SSA value of its whole shape."""
@@ -52,11 +77,12 @@ class StablehloOperation(OperationView):
         return self.operands[index].type
 
     def declared(self, index: int = 0) -> TensorType:
-        """Return the type of a result as the program declares it: unknown dims are unknown."""
-        found = TensorType.from_mlir(self.op.results[index].type)
-        if found is None:
-            raise UnsupportedOperation(f"its result is {self.op.results[index].type}, which is not supported")
-        return found
+        """Return the type of a part of the results as the program declares it: unknown dims are unknown."""
+        return self.declared_parts()[index]
+
+    def declared_parts(self) -> tuple[TensorType, ...]:
+        """Return the types of the parts of the results."""
+        return types_of(value.type for value in self.op.results)
 
     # Attributes
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.core.installed import import_modules
+from mirlo.frontends.builder import UnsupportedOperation
 
 if TYPE_CHECKING:
     from mirlo.frontends.stablehlo.operation import StablehloOperation
@@ -14,6 +15,10 @@ if TYPE_CHECKING:
     Converter = Callable[[StablehloOperation], "Tensor | Sequence[Tensor]"]
 
 CONVERTERS: dict[str, Converter] = {}
+COMPLEX: dict[str, Converter] = {}
+"""Converters of operations that have complex tensors among operands or results; these are two tensors each."""
+OF_PARTS: set[str] = set()
+"""Operations whose converter takes the parts of any values, such as calls and loops."""
 REFUSED: dict[str, str] = {}
 """Why an operation is not supported."""
 
@@ -27,6 +32,35 @@ def converter(*names: str) -> Callable[[Converter], Converter]:
         return function
 
     return register
+
+
+def complex_converter(*names: str) -> Callable[[Converter], Converter]:
+    """Register a function that converts these operations where they have complex tensors."""
+
+    def register(function: Converter) -> Converter:
+        for name in names:
+            COMPLEX[name] = function
+        return function
+
+    return register
+
+
+def of_parts(function: Converter) -> Converter:
+    """Declare that a registered converter takes the parts of any values: complex tensors, tuples, tokens."""
+    OF_PARTS.update(name for name, found in CONVERTERS.items() if found is function)
+    return function
+
+
+def find_converter(op: StablehloOperation) -> Converter:
+    """Return the converter of an operation; raise `UnsupportedOperation` with the reason if there is none."""
+    found = CONVERTERS.get(op.name)
+    if op.is_complex and op.name not in OF_PARTS:
+        found = COMPLEX.get(op.name)
+        if found is None and op.name in CONVERTERS:
+            raise UnsupportedOperation("is not supported for complex numbers")
+    if found is None:
+        raise UnsupportedOperation(REFUSED.get(op.name, "is not supported"))
+    return found
 
 
 def load_converters() -> None:

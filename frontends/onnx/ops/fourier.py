@@ -13,7 +13,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DTYPES, DType
 from mirlo.dialects.core.types import TensorType
-from mirlo.dialects.relax.fourier import dft_matrix
+from mirlo.dialects.relax.fourier import LONGEST, dft_matrix
 from mirlo.dialects.relax.infer import require_equal_dims
 from mirlo.frontends.onnx.declared import required
 from mirlo.frontends.onnx.errors import NodeError
@@ -21,10 +21,6 @@ from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, as_value, bind, i64_constant, positions, scalar, unless
 from mirlo.frontends.onnx.values import Converted
-
-LONGEST = 8192
-"""Longest transform; longer ones would need matrices of hundreds of megabytes."""
-
 
 MAX_POSITIONS = 2**24
 """Most elements of all frames of a signal: ten minutes of speech, for example."""

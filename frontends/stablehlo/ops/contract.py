@@ -169,9 +169,3 @@ def _prepared(
         for where, size in zip(sizes, given, strict=True):
             where[axis] = size
     return padded(op, x, op.constant(0, x.type.dtype), *sizes)
-
-
-@converter("batch_norm_inference")
-def batch_norm_inference(op: StablehloOperation) -> Tensor:
-    words = {"axis": op.integer("feature_index"), "epsilon": float(op.op.attributes["epsilon"].value)}
-    return op.tensor(op.emit("batch_norm", *op.operands, **words))

@@ -8,34 +8,38 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.stablehlo.operation import StablehloOperation
-from mirlo.frontends.stablehlo.registry import CONVERTERS, converter
+from mirlo.frontends.stablehlo.parts import grouped
+from mirlo.frontends.stablehlo.registry import COMPLEX, CONVERTERS, converter, of_parts
 from mirlo.frontends.tensor import Tensor
 
 IDENTITIES = ("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement")
 """Custom calls that say where a tensor is, not what it is."""
 
 
+@of_parts
 @converter("call")
 def call(op: StablehloOperation) -> Sequence[Tensor]:
     """Convert a call: the function's operations take its place."""
     return op.body.call(op.text("callee"), op.operands)
 
 
+@of_parts
 @converter("composite")
 def composite(op: StablehloOperation) -> Sequence[Tensor]:
     """Convert an operation that says how it is computed, if there is none of its name."""
-    known = CONVERTERS.get(op.text("name"))
+    known = (COMPLEX if op.is_complex else CONVERTERS).get(op.text("name"))
     if known is not None:
         made = known(op)
         return [made] if isinstance(made, Tensor) else list(made)
     return op.body.call(op.text("decomposition"), op.operands)
 
 
+@of_parts
 @converter("custom_call")
 def custom_call(op: StablehloOperation) -> Sequence[Tensor]:
     """Convert a call of a function that the program does not have; those that check sizes become checks."""
     name = op.text("call_target_name")
-    if name in IDENTITIES and len(op.operands) == 1:
+    if name in IDENTITIES and len(op.parts) == 1:
         return list(op.operands)
     if name == "shape_assertion":
         _require(op)
@@ -66,6 +70,7 @@ def _require(op: StablehloOperation) -> None:
     op.body.require_values(flag, 1, message.partition(" Using ")[0])
 
 
+@of_parts
 @converter("if")
 def if_(op: StablehloOperation) -> Sequence[Tensor]:
     """Convert `if`, whose condition is a bool."""
@@ -73,6 +78,7 @@ def if_(op: StablehloOperation) -> Sequence[Tensor]:
     return _chosen(op, op[0], blocks[0], lambda: op.body.block(blocks[1], [], op.scope))
 
 
+@of_parts
 @converter("case")
 def case(op: StablehloOperation) -> Sequence[Tensor]:
     """Convert `case`: an index outside of the branches takes the last one."""
@@ -96,10 +102,25 @@ def _chosen(
     op: StablehloOperation, flag: ir.Value, then: ir.Block, otherwise: Callable[[], Sequence[Tensor]]
 ) -> list[Tensor]:
     """Make an scf.if of a branch, and of what makes the other one."""
-    types = [op.declared(i) for i in range(len(op.op.results))]
-    return op.body.choose(flag, types, (lambda: op.body.block(then, [], op.scope), otherwise))
+    return op.body.choose(flag, op.declared_parts(), (lambda: op.body.block(then, [], op.scope), otherwise))
 
 
+@of_parts
+@converter("tuple", "optimization_barrier", "after_all", "create_token")
+def same_parts(op: StablehloOperation) -> Sequence[Tensor]:
+    """Convert operations that compute nothing: the parts of the result are those of the operands."""
+    return op.operands
+
+
+@of_parts
+@converter("get_tuple_element")
+def get_tuple_element(op: StablehloOperation) -> Sequence[Tensor]:
+    (given,) = (value.type for value in op.op.operands)
+    types = [given.get_type(i) for i in range(given.num_types)]
+    return grouped(types, op.operands, "a tuple has")[op.integer("index")]
+
+
+@of_parts
 @converter("while")
 def while_(op: StablehloOperation) -> Sequence[Tensor]:
     condition, body = (region.blocks[0] for region in op.op.regions)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.stablehlo.operation import StablehloOperation
 from mirlo.frontends.stablehlo.regions import apply
-from mirlo.frontends.stablehlo.registry import CONVERTERS, converter
+from mirlo.frontends.stablehlo.registry import CONVERTERS, converter, of_parts
 from mirlo.frontends.tensor import Tensor
 
 SAME = {
@@ -104,9 +104,50 @@ def _saturated(op: StablehloOperation, x: Tensor) -> Tensor:
 
 @converter("bitcast_convert")
 def bitcast_convert(op: StablehloOperation) -> Tensor:
-    if op.type(0).dtype.bits != op.declared().dtype.bits:
-        raise UnsupportedOperation(f"reinterprets {op.type(0).dtype} as {op.declared().dtype}: sizes must be equal")
-    return op.elementwise("bitcast", op.operands[0], dtype=op.declared().dtype)
+    """Convert `bitcast_convert`: elements of another size are parts of, or made of, those in a last dim."""
+    x, target = op.operands[0], op.declared().dtype
+    source = x.type.dtype
+    if source.bits == target.bits:
+        return op.elementwise("bitcast", x, dtype=target)
+    if min(source.bits, target.bits) < 8:
+        raise UnsupportedOperation(f"reinterprets {source} as {target}: supported are elements of whole bytes")
+    if source.bits > target.bits:
+        return _divided(op, _bits_of(op, x))
+    if x.type.rank == 0 or x.shape[-1] != target.bits // source.bits:
+        raise UnsupportedOperation(
+            f"reinterprets {x.type} as {target}: the last dim must be {target.bits // source.bits}"
+        )
+    return _united(op, _bits_of(op, x))
+
+
+def _bits_of(op: StablehloOperation, x: Tensor) -> Tensor:
+    unsigned = _unsigned(x.type.dtype.bits)
+    return x if x.type.dtype.name == unsigned else op.elementwise("bitcast", x, dtype=unsigned)
+
+
+def _divided(op: StablehloOperation, raw: Tensor) -> Tensor:
+    """Return each element as several narrower ones, the lowest bits first."""
+    bits, dtype = op.declared().dtype.bits, raw.type.dtype
+    parts = [
+        op.elementwise("cast", op.elementwise("shift_right", raw, op.constant(at, dtype)), dtype=_unsigned(bits))
+        for at in range(0, dtype.bits, bits)
+    ]
+    made = op.tensor(op.emit("stack", parts, axis=raw.type.rank))
+    return op.elementwise("bitcast", made, dtype=op.declared().dtype)
+
+
+def _united(op: StablehloOperation, raw: Tensor) -> Tensor:
+    """Return elements that are made of those in the last dim, which have the lowest bits first."""
+    target, bits = op.declared().dtype, raw.type.dtype.bits
+    count, last = target.bits // bits, raw.type.rank - 1
+    made: Tensor | None = None
+    for i, part in enumerate(op.emit("split", raw, axis=last, sizes=(1,) * count)):
+        one = op.tensor(op.emit("reshape", part, shape=raw.shape[:-1]))
+        wide = op.elementwise("cast", one, dtype=_unsigned(target.bits))
+        placed = op.elementwise("shift_left", wide, op.constant(i * bits, wide.type.dtype))
+        made = placed if made is None else op.elementwise("bitwise_or", made, placed)
+    assert made is not None
+    return made if made.type.dtype is target else op.elementwise("bitcast", made, dtype=target)
 
 
 @converter("sign")
@@ -202,7 +243,8 @@ def reduce_precision(op: StablehloOperation) -> Tensor:
     return op.elementwise("cast", op.elementwise("cast", x, dtype=narrow), dtype=x.type.dtype)
 
 
+@of_parts
 @converter("map")
-def map_(op: StablehloOperation) -> Tensor:
+def map_(op: StablehloOperation) -> Sequence[Tensor]:
     """Convert `map`: its region is applied to whole tensors."""
-    return apply(op, op.op.regions[0].blocks[0], op.operands)[0]
+    return apply(op, op.op.regions[0].blocks[0], op.operands)

@@ -202,9 +202,3 @@ def get_dimension_size(op: StablehloOperation) -> Tensor:
     """Convert the size of a dim that is not followed as a size, such as one of more than 32 bits."""
     made = op.emit("dims_tensor", dims=(op.type(0).shape[op.integer("dimension")],))
     return op.tensor(op.emit("reshape", op.emit("cast", made, dtype=op.declared().dtype), shape=()))
-
-
-@converter("optimization_barrier")
-def optimization_barrier(op: StablehloOperation) -> Sequence[Tensor]:
-    """Convert `optimization_barrier`, which computes nothing."""
-    return list(op.operands)

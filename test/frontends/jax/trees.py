@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 
-def require_equal(found: Any, wanted: Any) -> None:
+def require_equal(found: Any, wanted: Any, tolerance: float = 2e-5) -> None:
     """Compare trees of arrays."""
     import jax
 
@@ -15,4 +15,5 @@ def require_equal(found: Any, wanted: Any) -> None:
     assert ours[1] == theirs[1]
     for a, b in zip(ours[0], theirs[0], strict=True):
         assert (a.dtype, a.shape) == (b.dtype, b.shape)
-        np.testing.assert_allclose(np.asarray(a, np.float64), np.asarray(b, np.float64), rtol=2e-5, atol=2e-5)
+        wide = np.complex128 if a.dtype.kind == "c" else np.float64
+        np.testing.assert_allclose(np.asarray(a, wide), np.asarray(b, wide), rtol=tolerance, atol=tolerance)

@@ -71,8 +71,14 @@ ERRORS = {
     "calls @main, which calls itself": _main(
         "%0 = call @main(%x) : (tensor<4xf32>) -> tensor<4xf32>\nreturn %0 : tensor<4xf32>"
     ),
-    r"input 'arg0' is tensor<4xcomplex<f32>>: expected": _main(
-        "return %x : tensor<4xcomplex<f32>>", "%x: tensor<4xcomplex<f32>>", "tensor<4xcomplex<f32>>"
+    r"input 'arg0' is tuple<tensor<4xf32>>: expected": _main(
+        "%0 = stablehlo.get_tuple_element %x[0] : (tuple<tensor<4xf32>>) -> tensor<4xf32>\nreturn %0 : tensor<4xf32>",
+        "%x: tuple<tensor<4xf32>>",
+    ),
+    r"the program returns tuple<tensor<4xf32>, tensor<4xf32>>: return the tensors": _main(
+        "%0 = stablehlo.tuple %x, %x : tuple<tensor<4xf32>, tensor<4xf32>>\n"
+        "return %0 : tuple<tensor<4xf32>, tensor<4xf32>>",
+        made="tuple<tensor<4xf32>, tensor<4xf32>>",
     ),
     "compares by another function": _main(
         '%0 = "stablehlo.sort"(%x) ({\n^bb0(%a: tensor<f32>, %b: tensor<f32>):\n'

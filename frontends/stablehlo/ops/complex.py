@@ -1,0 +1,195 @@
+"""Operations on complex tensors: each is imported as two real ones."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.builder import UnsupportedOperation
+from mirlo.frontends.stablehlo.complex_numbers import Complex, complex_operand
+from mirlo.frontends.stablehlo.operation import StablehloOperation
+from mirlo.frontends.stablehlo.regions import combiner
+from mirlo.frontends.stablehlo.registry import CONVERTERS, complex_converter, converter
+from mirlo.frontends.tensor import Tensor, of_array
+
+BY_PARTS = (
+    "add", "subtract", "negate",
+    "broadcast", "broadcast_in_dim", "concatenate", "dynamic_broadcast_in_dim", "dynamic_gather", "dynamic_pad",
+    "dynamic_reshape", "dynamic_slice", "dynamic_update_slice", "gather", "get_dimension_size", "pad",
+    "real_dynamic_slice", "reshape", "reverse", "select", "slice", "torch_index_select", "transpose",
+)  # fmt: skip
+"""Operations that compute the real part from real parts, and the imaginary one from imaginary ones."""
+BILINEAR = ("convolution", "dot", "dot_general", "dynamic_conv", "einsum")
+FORMULAS: dict[str, Callable[[Complex], Complex]] = {
+    "chlo.square": Complex.square, "chlo.tan": Complex.tan, "cosine": Complex.cos, "exponential": Complex.exp,
+    "exponential_minus_one": Complex.expm1, "log": Complex.log, "log_plus_one": Complex.log1p,
+    "logistic": Complex.logistic, "rsqrt": Complex.rsqrt, "sign": Complex.sign, "sine": Complex.sin,
+    "sqrt": Complex.sqrt, "tan": Complex.tan, "tanh": Complex.tanh,
+}  # fmt: skip
+_NUMBER = re.compile(r"[-+\w.]+")
+
+
+@complex_converter(*BY_PARTS)
+def by_parts(op: StablehloOperation) -> Sequence[Tensor]:
+    return op.by_parts(CONVERTERS[op.name])[: len(op.declared_parts())]
+
+
+@complex_converter(*BILINEAR)
+def bilinear(op: StablehloOperation) -> Sequence[Tensor]:
+    """Convert a product of tensors to those of the parts."""
+    convert = CONVERTERS[op.name]
+
+    def product(*which: int) -> Tensor | None:
+        if any(len(part) <= i for part, i in zip(op.parts, which, strict=False)):
+            return None  # the imaginary part of a real operand
+        chosen = [(part[i],) for part, i in zip(op.parts, which, strict=False)]
+        made = convert(StablehloOperation(op.op, op.name, [*chosen, *op.parts[2:]], op.body))
+        return made if isinstance(made, Tensor) else made[0]
+
+    rows = product(0, 0), product(1, 1), product(0, 1), product(1, 0)
+    real = _joined(op, "subtract", rows[0], rows[1])
+    imaginary = _joined(op, "add", rows[2], rows[3])
+    return [real, imaginary]
+
+
+def _joined(op: StablehloOperation, name: str, left: Tensor | None, right: Tensor | None) -> Tensor:
+    if left is not None and right is not None:
+        return op.elementwise(name, left, right)
+    made = right if left is None else left
+    assert made is not None  # one of two operands is complex
+    return made
+
+
+def _formula(name: str) -> Callable[[StablehloOperation], Sequence[Tensor]]:
+    return lambda op: FORMULAS[name](complex_operand(op, 0)).tensors()
+
+
+for _name in FORMULAS:
+    complex_converter(_name)(_formula(_name))
+
+
+@complex_converter("multiply")
+def multiply(op: StablehloOperation) -> Sequence[Tensor]:
+    return (complex_operand(op, 0) * complex_operand(op, 1)).tensors()
+
+
+@complex_converter("divide")
+def divide(op: StablehloOperation) -> Sequence[Tensor]:
+    return (complex_operand(op, 0) / complex_operand(op, 1)).tensors()
+
+
+@complex_converter("power")
+def power(op: StablehloOperation) -> Sequence[Tensor]:
+    return complex_operand(op, 0).power(complex_operand(op, 1)).tensors()
+
+
+@complex_converter("abs")
+def absolute(op: StablehloOperation) -> Tensor:
+    return complex_operand(op, 0).abs().tensor
+
+
+@complex_converter("complex")
+def make(op: StablehloOperation) -> Sequence[Tensor]:
+    return op.operands
+
+
+@complex_converter("real")
+def real(op: StablehloOperation) -> Tensor:
+    return op.operands[0]
+
+
+@complex_converter("imag")
+def imaginary(op: StablehloOperation) -> Tensor:
+    return op.operands[1]
+
+
+@complex_converter("convert")
+def convert(op: StablehloOperation) -> Sequence[Tensor]:
+    """Convert `convert`: a real number gets the imaginary part 0, a real result loses the imaginary part."""
+    given = complex_operand(op, 0)
+    dtype = op.declared().dtype
+    made = [op.elementwise("cast", x, dtype=dtype) if x.type.dtype is not dtype else x for x in given.tensors()]
+    return made[: len(op.declared_parts())]
+
+
+@complex_converter("compare")
+def compare(op: StablehloOperation) -> Tensor:
+    """Convert `compare`: complex numbers are equal or not, they have no order."""
+    direction = op.word("comparison_direction")
+    if direction not in ("EQ", "NE"):
+        raise UnsupportedOperation(f"compares complex numbers by {direction}: they have no order")
+    left, right = complex_operand(op, 0), complex_operand(op, 1)
+    same = left.re.equals(right.re).call("logical_and", left.im.equals(right.im))
+    return (same if direction == "EQ" else same.call("logical_not")).tensor
+
+
+@complex_converter("constant")
+def constant(op: StablehloOperation) -> Sequence[Tensor]:
+    """Convert `constant`; one whose elements are equal is kept as one element."""
+    declared = op.declared()
+    elements = _elements(op, declared)
+    made = []
+    for part in (elements[..., 0], elements[..., 1]):
+        shape = declared.static_shape if part.size == declared.elements else ()
+        made.append(of_array(part.reshape(shape), declared))
+    return made
+
+
+def _elements(op: StablehloOperation, declared: TensorType) -> np.ndarray:
+    """Return the elements [count, 2] of a constant, from MLIR's text: the bindings do not read complex ones."""
+    target = declared.dtype.to_numpy()
+    text = op.op.get_asm(use_local_scope=True, print_generic_op_form=True)
+    listed = text[text.index("dense<") + 6 : text.rindex("> : tensor<")]
+    listed = listed.partition("> : tensor<")[0]
+    if listed.startswith('"0x'):
+        raw: np.ndarray = np.frombuffer(bytes.fromhex(listed.strip('"')[2:]), target)
+        return raw.reshape(-1, 2)
+    unsigned = np.dtype(f"u{target.itemsize}")
+    numbers = [
+        np.array(int(word, 16), unsigned).view(target) if word.startswith("0x") else np.array(float(word), target)
+        for word in _NUMBER.findall(listed)
+    ]
+    return np.array(numbers, target).reshape(-1, 2)
+
+
+@complex_converter("iota", "dynamic_iota")
+def iota(op: StablehloOperation) -> Sequence[Tensor]:
+    made = CONVERTERS[op.name](op)
+    assert isinstance(made, Tensor)
+    return [made, op.constant(0, made.type.dtype, made.shape)]
+
+
+@complex_converter("reduce")
+def reduce(op: StablehloOperation) -> Sequence[Tensor]:
+    """Convert sums by parts; other functions of a reduction take both."""
+    is_sum = len(op.parts) == 2 and combiner(op.op.regions[0].blocks[0]) == "add" and op.ints("dimensions")
+    return op.by_parts(CONVERTERS[op.name]) if is_sum else _listed(CONVERTERS[op.name](op))
+
+
+@complex_converter("reduce_window")
+def reduce_window(op: StablehloOperation) -> Sequence[Tensor]:
+    return _listed(CONVERTERS[op.name](op))
+
+
+def _listed(made: Tensor | Sequence[Tensor]) -> Sequence[Tensor]:
+    return [made] if isinstance(made, Tensor) else made
+
+
+@complex_converter("scatter")
+def scatter(op: StablehloOperation) -> Sequence[Tensor]:
+    if combiner(op.op.regions[0].blocks[0]) not in ("add", "new"):
+        raise UnsupportedOperation("combines complex numbers by another function than +, or replaces them")
+    return op.by_parts(CONVERTERS[op.name])
+
+
+@converter("real")
+def real_of_real(op: StablehloOperation) -> Tensor:
+    return op.operands[0]
+
+
+@converter("imag")
+def imaginary_of_real(op: StablehloOperation) -> Tensor:
+    return op.constant(0, op.type(0).dtype, op.type(0).shape)

@@ -1,0 +1,67 @@
+"""Batch normalization, its statistics and its gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mirlo.frontends.stablehlo.complex_numbers import Real
+from mirlo.frontends.stablehlo.operation import StablehloOperation
+from mirlo.frontends.stablehlo.registry import converter
+from mirlo.frontends.tensor import Tensor
+
+
+def _epsilon(op: StablehloOperation) -> float:
+    return float(op.op.attributes["epsilon"].value)
+
+
+def _others(op: StablehloOperation) -> list[int]:
+    """Return the axes of all but the features."""
+    return [i for i in range(op.type(0).rank) if i != op.integer("feature_index")]
+
+
+def _of_features(op: StablehloOperation, x: Tensor) -> Real:
+    """Return a vector with an element for each feature, such that it broadcasts to the operand."""
+    after = op.type(0).rank - op.integer("feature_index") - 1
+    shape = (x.shape[0], *[1] * after)
+    made = op.emit("reshape", x, shape=shape) if after else op.body.full(x)
+    return Real(op, Tensor(x.type.with_shape(op.type(0).shape), made))
+
+
+def _mean(op: StablehloOperation, x: Real) -> Tensor:
+    return op.tensor(op.emit("reduce_mean", x.tensor, axes=_others(op)))
+
+
+@converter("batch_norm_inference")
+def batch_norm_inference(op: StablehloOperation) -> Tensor:
+    return _normalized(op, op.operands)
+
+
+def _normalized(op: StablehloOperation, operands: Sequence[Tensor]) -> Tensor:
+    words = {"axis": op.integer("feature_index"), "epsilon": _epsilon(op)}
+    return op.tensor(op.emit("batch_norm", *operands, **words))
+
+
+@converter("batch_norm_training")
+def batch_norm_training(op: StablehloOperation) -> Sequence[Tensor]:
+    """Convert `batch_norm_training`: the result, the means and the variances of the features."""
+    x = Real(op, op.operands[0])
+    mean = _mean(op, x)
+    centered = x - _of_features(op, mean)
+    variance = _mean(op, centered * centered)
+    return [_normalized(op, [*op.operands, mean, variance]), mean, variance]
+
+
+@converter("batch_norm_grad")
+def batch_norm_grad(op: StablehloOperation) -> Sequence[Tensor]:
+    """Convert `batch_norm_grad`: the gradients of the operand, the scale and the offset."""
+    x, gradient = Real(op, op.operands[0]), Real(op, op.operands[4])
+    scale, mean, variance = (_of_features(op, each) for each in op.operands[1:4])
+    centered = x - mean
+    spread = variance + _epsilon(op)
+    product = gradient * centered
+    shared = _of_features(op, _mean(op, gradient))
+    along = centered * (_of_features(op, _mean(op, product)) / spread)
+    deviation = spread.call("sqrt")
+    operand = (gradient - shared - along) * (scale / deviation)
+    sums = [op.tensor(op.emit("reduce_sum", part.tensor, axes=_others(op))) for part in (product / deviation, gradient)]
+    return [operand.tensor, *sums]

@@ -1,0 +1,143 @@
+"""`select_and_scatter`, the gradient of pooling."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from mirlo.dialects.core.dtypes import DTYPES
+from mirlo.frontends.builder import UnsupportedOperation
+from mirlo.frontends.stablehlo.operation import StablehloOperation
+from mirlo.frontends.stablehlo.ops.shape import padded
+from mirlo.frontends.stablehlo.regions import apply, combiner
+from mirlo.frontends.stablehlo.registry import converter
+from mirlo.frontends.tensor import Tensor
+
+MAX_WINDOW = 1024
+"""Most elements of a window: each makes a slice of the operand, and a tensor of its size."""
+
+
+@dataclass(frozen=True)
+class _Place:
+    """One place in all windows."""
+
+    offsets: tuple[int, ...]
+    valid: np.ndarray
+    """In which windows it is an element of the operand, not padding: a shape that broadcasts to that of the source."""
+
+
+class _Windows:
+    """The windows of an operand, and what is chosen in them."""
+
+    def __init__(self, op: StablehloOperation) -> None:
+        self.op = op
+        self.x, self.source, self.start = op.operands
+        self.rank = self.x.type.rank
+        ones = [1] * self.rank
+        self.window, self.strides = op.ints("window_dimensions", ones), op.ints("window_strides", ones)
+        padding = op.ints("padding", [0] * (2 * self.rank))
+        self.low, self.high = padding[::2], padding[1::2]
+        self.select, self.scatter = (region.blocks[0] for region in op.op.regions)
+        # Along the other axes, of any size, each element is a window.
+        self.axes = [
+            i for i in range(self.rank) if (self.window[i], self.strides[i], self.low[i], self.high[i]) != (1, 1, 0, 0)
+        ]
+        if any(
+            not isinstance(size, int) for axis in self.axes for size in (self.x.shape[axis], self.source.shape[axis])
+        ):
+            raise UnsupportedOperation("has windows over a dynamic dim")
+        if prod(self.window) > MAX_WINDOW:
+            raise UnsupportedOperation(f"has windows of {prod(self.window)} elements: up to {MAX_WINDOW} are supported")
+
+    def size(self, axis: int) -> int:
+        size = self.x.shape[axis]
+        assert isinstance(size, int)
+        return size
+
+    def count(self, axis: int) -> int:
+        """Return the number of windows along an axis."""
+        count = self.source.shape[axis]
+        assert isinstance(count, int)
+        return count
+
+    def places(self) -> Iterator[_Place]:
+        """Return the places in a window, the last dim fastest."""
+        for offsets in itertools.product(*(range(size) for size in self.window)):
+            valid = np.ones([1] * self.rank, bool)
+            for axis in self.axes:
+                at = offsets[axis] + self.strides[axis] * np.arange(self.count(axis)) - self.low[axis]
+                shape = [-1 if i == axis else 1 for i in range(self.rank)]
+                valid = valid & ((at >= 0) & (at < self.size(axis))).reshape(shape)
+            yield _Place(offsets, valid)
+
+    def chosen(self) -> Tensor:
+        """Return the number of the place that is chosen in each window."""
+        op, index = self.op, DTYPES["i32"]
+        zeros = [0] * self.rank
+        wide = padded(op, self.x, op.constant(0, self.x.type.dtype), self.low, self.high, zeros)
+        best: Tensor | None = None
+        number, seen = op.constant(0, index, self.source.shape), np.zeros([1] * self.rank, bool)
+        for at, place in enumerate(self.places()):
+            new = self._sliced(wide, place.offsets)
+            if best is None:
+                best, seen = new, place.valid
+                continue
+            (keep,) = apply(op, self.select, [best, new])
+            keep = self._masked(self._masked(keep, seen, "logical_and"), ~place.valid, "logical_or")
+            best = op.elementwise("where", keep, best, new)
+            number = op.elementwise("where", keep, number, op.constant(at, index))
+            seen = seen | place.valid
+        return number
+
+    def _masked(self, flags: Tensor, mask: np.ndarray, name: str) -> Tensor:
+        neutral = name == "logical_and"
+        if bool(np.all(mask == neutral)):
+            return flags
+        return self.op.elementwise(name, flags, self.op.constant(mask, DTYPES["bool"], mask.shape))
+
+    def _sliced(self, wide: Tensor, offsets: Sequence[int]) -> Tensor:
+        """Return the element at one place of each window."""
+        if not self.axes:
+            return wide
+        begin = [offsets[i] for i in self.axes]
+        end = [offsets[i] + (self.count(i) - 1) * self.strides[i] + 1 for i in self.axes]
+        words = {"axes": self.axes, "begin": begin, "end": end, "strides": [self.strides[i] for i in self.axes]}
+        return self.op.tensor(self.op.emit("strided_slice", wide, **words))
+
+    def spread(self, values: Tensor, offsets: Sequence[int]) -> Tensor:
+        """Return a value for each window as one for each element of the operand, at one place of the windows."""
+        low, high, interior = ([0] * self.rank for _ in range(3))
+        for axis in self.axes:
+            interior[axis] = self.strides[axis] - 1
+            low[axis] = offsets[axis] - self.low[axis]
+            high[axis] = self.size(axis) - low[axis] - (self.count(axis) - 1) * self.strides[axis] - 1
+        return padded(self.op, values, self.op.constant(0, values.type.dtype), low, high, interior)
+
+
+@converter("select_and_scatter")
+def select_and_scatter(op: StablehloOperation) -> Tensor:
+    """Convert `select_and_scatter`: find the place that each window chooses, then add up what each place gets."""
+    windows = _Windows(op)
+    if any(size == 0 for size in windows.source.shape):
+        return op.tensor(op.emit("expand", op.emit("reshape", windows.start, shape=()), shape=windows.x.shape))
+    is_sum = combiner(windows.scatter) == "add" and windows.source.type.dtype.is_float
+    chosen, total = windows.chosen(), None if is_sum else Tensor(windows.x.type, op.body.compact(windows.start))
+    for at, place in enumerate(windows.places()):
+        here = op.elementwise("equal", chosen, op.constant(at, chosen.type.dtype))
+        values = op.elementwise("where", here, windows.source, op.constant(0, windows.source.type.dtype))
+        made = windows.spread(values, place.offsets)
+        if total is None:
+            total = made
+        elif is_sum:
+            total = op.elementwise("add", total, made)
+        else:
+            flags = windows.spread(op.elementwise("cast", here, dtype="i8"), place.offsets)
+            (both,) = apply(op, windows.scatter, [total, made])
+            total = op.elementwise("where", op.elementwise("cast", flags, dtype="bool"), both, total)
+    assert total is not None
+    is_zero = windows.start.constant is not None and not np.any(windows.start.constant)
+    return total if not is_sum or is_zero else op.elementwise("add", total, windows.start)

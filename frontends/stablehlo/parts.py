@@ -1,0 +1,60 @@
+"""The tensors that a value of a program is imported as.
+
+A tensor is one; a complex tensor is two, its real and its imaginary part; a tuple has those of its elements; a token
+has none. Functions and regions take and return the parts of their values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import chain
+
+from mirlo.dialects.bindings import ir, stablehlo
+from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.builder import UnsupportedOperation
+from mirlo.frontends.tensor import Tensor
+
+Parts = tuple[Tensor, ...]
+
+
+def is_complex(type_: ir.Type) -> bool:
+    """Return whether a type is a tensor of complex numbers."""
+    return isinstance(type_, ir.RankedTensorType) and isinstance(type_.element_type, ir.ComplexType)
+
+
+def component_type(type_: ir.Type) -> TensorType | None:
+    """Return the type of the real part of a complex tensor; None for another type."""
+    if not isinstance(type_, ir.RankedTensorType) or not isinstance(type_.element_type, ir.ComplexType):
+        return None
+    return TensorType.from_mlir(
+        ir.RankedTensorType.get(type_.shape, type_.element_type.element_type, type_.encoding)
+    )  # fmt: skip
+
+
+def part_types(type_: ir.Type) -> tuple[TensorType, ...]:
+    """Return the types of the parts of a value; raise `UnsupportedOperation` for a type that is not supported."""
+    found = TensorType.from_mlir(type_)
+    if found is not None:
+        return (found,)
+    component = component_type(type_)
+    if component is not None:
+        return component, component
+    if isinstance(type_, ir.TupleType):
+        return types_of(type_.get_type(i) for i in range(type_.num_types))
+    if stablehlo().TokenType.isinstance(type_):
+        return ()
+    raise UnsupportedOperation(f"has the type {type_}, which is not supported")
+
+
+def types_of(types: Iterable[ir.Type]) -> tuple[TensorType, ...]:
+    """Return the types of the parts of values, in order."""
+    return tuple(chain.from_iterable(map(part_types, types)))
+
+
+def grouped(types: Sequence[ir.Type], tensors: Sequence[Tensor], what: str) -> list[Parts]:
+    """Return the parts of each value of these types, given those of all; `what` is for the error."""
+    counts = [len(part_types(type_)) for type_ in types]
+    if sum(counts) != len(tensors):
+        raise UnsupportedOperation(f"{what} {sum(counts)} values, found {len(tensors)}")
+    given = iter(tensors)
+    return [tuple(next(given) for _ in range(count)) for count in counts]
