@@ -127,16 +127,3 @@ def stablehlo() -> ModuleType:
         raise ImportError(
             "these MLIR bindings have no StableHLO: install the wheel that Mirlo depends on, torch-mlir==20261001"
         ) from None
-
-
-def native_library() -> str:
-    """Return the path of the shared library with the C API of MLIR and LLVM."""
-    libs = importlib.import_module(f"{PACKAGE}._mlir_libs")
-    import glob
-    import os
-
-    folder = os.path.dirname(libs.__file__ or "")
-    found = glob.glob(os.path.join(folder, "*AggregateCAPI*")) or glob.glob(os.path.join(folder, "*PythonCAPI*"))
-    if not found:
-        raise ImportError(f"no MLIR C API library in {folder}")
-    return found[0]

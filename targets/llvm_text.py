@@ -86,7 +86,7 @@ def _nearest_bfloat(number: str) -> int:
     exact = abs(Fraction(number))
     low, high = (Fraction(struct.unpack("<f", struct.pack("<I", bits))[0]) for bits in (single, single + 0x10000))
     up = high - exact < exact - low or (high - exact == exact - low and single >> 16 & 1)
-    return ((single >> 16) + int(up)) | (0x8000 if number.startswith("-") else 0)
+    return int((single >> 16) + int(up)) | (0x8000 if number.startswith("-") else 0)
 
 
 def _written(kind: str, bits: int) -> str:

@@ -26,7 +26,7 @@ Inputs = Mapping[str, np.ndarray] | Sequence[np.ndarray] | np.ndarray
 OutputsInfo = Sequence[tuple[np.dtype, tuple[int, ...]]]
 
 
-class MirloBackendRep(BackendRep):
+class MirloBackendRep(BackendRep):  # type: ignore[misc]
     """A model that is ready to run.
 
     A model whose inputs have dims without a size is compiled when it is run, once for each set of shapes.
@@ -50,7 +50,8 @@ class MirloBackendRep(BackendRep):
         executable = self._executable(arrays)
         results = executable.run(dict(zip(self._names, arrays, strict=True)))
         values = [results[name] for name in self._outputs]
-        return namedtupledict("Outputs", self._outputs)(*values)
+        outputs: tuple[np.ndarray, ...] = namedtupledict("Outputs", self._outputs)(*values)
+        return outputs
 
     def _arrays(self, inputs: Inputs) -> list[np.ndarray]:
         if isinstance(inputs, Mapping):
@@ -77,7 +78,7 @@ class MirloBackendRep(BackendRep):
         return self._compiled[shapes]
 
 
-class MirloBackend(Backend):
+class MirloBackend(Backend):  # type: ignore[misc]
     """The backend, for `onnx.backend.test.BackendTest` and whoever speaks this interface."""
 
     @classmethod

@@ -87,7 +87,7 @@ def _packed(values: np.ndarray, bits: int) -> np.ndarray:
     padded = np.zeros((len(values), -(-values.shape[1] // count) * count), np.uint8)
     padded[:, : values.shape[1]] = values
     fields = padded.reshape(len(values), -1, count) << np.arange(0, 8, bits, dtype=np.uint8)
-    return np.bitwise_or.reduce(fields, axis=-1).astype(np.uint8)
+    return np.asarray(np.bitwise_or.reduce(fields, axis=-1).astype(np.uint8))
 
 
 def _quantized(x: np.ndarray, how: Quantization) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -130,7 +130,7 @@ def _searched(x: np.ndarray, scale: np.ndarray, zero: np.ndarray, how: Quantizat
 
 
 def _codes(x: np.ndarray, scale: np.ndarray, zero: np.ndarray, top: int) -> np.ndarray:
-    return np.clip(np.rint(x * _inverse(scale)[..., None]) + zero[..., None], 0, top).astype(np.float32)
+    return np.asarray(np.clip(np.rint(x * _inverse(scale)[..., None]) + zero[..., None], 0, top).astype(np.float32))
 
 
 def _inverse(scale: np.ndarray) -> np.ndarray:

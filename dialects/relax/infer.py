@@ -89,12 +89,12 @@ def same_dtype(op_names: str, *types: TensorType | None) -> None:
         raise OpError(f"{op_names} must have one element type, got {', '.join(str(t.dtype) for t in present)}")
 
 
-def normalize_axis(axis: int, rank: int, what: str = "axis") -> int:
+def normalize_axis(axis: int, rank: int) -> int:
     """Return a non-negative axis; raise for an axis outside the rank."""
     if rank == 0:
-        raise OpError(f"{what} {axis} is outside a tensor of rank 0, which has no axes")
+        raise OpError(f"axis {axis} is outside a tensor of rank 0, which has no axes")
     if not -rank <= axis < rank:
-        raise OpError(f"{what} {axis} is outside a tensor of rank {rank}: expected {-rank} to {rank - 1}")
+        raise OpError(f"axis {axis} is outside a tensor of rank {rank}: expected {-rank} to {rank - 1}")
     return axis % rank
 
 

@@ -132,18 +132,15 @@ def _is_small(node: Node, values: ir.Value) -> ir.Value:
     return node.emit("less", node.emit("abs", values), node.constant(MAX_SIZE, "f64"))
 
 
-def by_axis(node: Node, values: ir.Value, axes: ir.Value, rank: int, default: int = 0) -> ir.Value:
-    """Return a number per axis of a tensor, from those for the axes that a vector lists, which may be negative."""
+def by_axis(node: Node, values: ir.Value, axes: ir.Value, rank: int) -> ir.Value:
+    """Return a number per axis: `values` for the axes that `axes` lists, which may be negative; 0 for others."""
     (count,) = type_of(values).shape
     column = node.emit("reshape", axes, shape=(count, 1))
     positions = i64_constant(node, np.arange(rank)[None])
     negative = node.emit("subtract", positions, i64_constant(node, rank))
     here = node.emit("logical_or", node.emit("equal", column, positions), node.emit("equal", column, negative))
     spread = node.emit("where", here, node.emit("reshape", values, shape=(count, 1)), i64_constant(node, 0))
-    total = node.emit("reduce_sum", spread, axes=[0])
-    if default == 0:
-        return total
-    return node.emit("where", node.emit("reduce_any", here, axes=[0]), total, i64_constant(node, default))
+    return node.emit("reduce_sum", spread, axes=[0])
 
 
 def reshape_dims(

@@ -94,9 +94,6 @@ class BlockNode:
         """Return an attribute as a Python value; raises AttributeError if the operator has none of this name."""
         return getattr(self.op.opview, name)
 
-    def has_attribute(self, name: str) -> bool:
-        return name in getattr(type(self.op.opview), "_attributes", ())
-
     def operand(self, name: str) -> BlockValue | None:
         """Return the operand declared by this name, or None if it is absent."""
         found = getattr(self.op.opview, name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.installed import import_modules
@@ -84,7 +84,6 @@ class _Hoister:
     session: Session
     concerns: Callable[[str | None], bool]
     hoisted: int = 0
-    _tried: set[tuple[str, str, str]] = field(default_factory=set)
 
     def run(self) -> None:
         for _ in range(MAX_ROUNDS):

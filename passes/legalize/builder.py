@@ -214,10 +214,10 @@ class LegalizeBuilder:
             made: ir.Value = operator.make(*(self._now(v) for v in values), **attributes)
             return made
 
-    def call_packed(self, function: str, *values: ir.Value, results: Sequence[TensorType] | None = None) -> ir.Value:
+    def call_packed(self, function: str, *values: ir.Value) -> ir.Value:
         """Call a run-time function by name with the values and then the results, which it writes."""
         given = [self.value(v) for v in values]
-        outputs = [tensor_type(v) for v in self.op.operation.results] if results is None else list(results)
+        outputs = [tensor_type(v) for v in self.op.operation.results]
         self.created.append(f'"{function}"')
         with self.ip, self.loc:
             made: ir.Value = values_of(CallDpsPacked.build(given, result_types=outputs, function=function))

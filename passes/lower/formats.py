@@ -19,10 +19,6 @@ class FloatFormat:
         return f"i{self.bits}"
 
     @property
-    def infinity_bits(self) -> int:
-        return ((1 << (self.bits - 1 - self.fraction)) - 1) << self.fraction
-
-    @property
     def sign_bit(self) -> int:
         return 1 << (self.bits - 1)
 

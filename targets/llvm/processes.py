@@ -61,9 +61,10 @@ class _Process:
     def answer(self, task: CompileTask) -> bytes:
         try:
             assert self.popen.stdout is not None
-            content, problem = receive(self.popen.stdout)
+            answer: tuple[bytes | None, str] = receive(self.popen.stdout)
         except (OSError, EOFError):
             raise self._ended(task) from None
+        content, problem = answer
         if content is None:
             raise PassError(f"@{task.name}: {problem}")
         return content

@@ -70,11 +70,6 @@ def planned_for(options: Mapping[str, int | str | None]) -> Options:
     return parse_options(" ".join([*([f"chip={name}"] if name else []), *([f"{rest}=true"] if rest else [])]))
 
 
-def chosen_chip(options: str) -> Chip:
-    """Return the chip of a target's options."""
-    return parse_options(options).chip
-
-
 @cache
 def _as_here(chip: Chip) -> Chip:
     """Return a chip with as many multiprocessors as this machine's GPU, if it is of that kind."""

@@ -92,13 +92,13 @@ def _rounded(expected: ModelValue, computed: ModelValue, direction: np.ndarray |
         return computed
     array = np.asarray(expected)
     try:
-        epsilon = float(ml_dtypes.finfo(array.dtype).eps)
+        epsilon = float(ml_dtypes.finfo(array.dtype).eps)  # type: ignore[no-untyped-call]
     except ValueError:
         return computed
     wide, other = array.astype(np.float64), np.asarray(computed).astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
         distance = np.nan_to_num(np.maximum(np.abs(wide - other), epsilon * np.abs(wide)), nan=0.0, posinf=0.0)
-        return (wide + direction * distance).astype(array.dtype)
+        return np.asarray(wide + direction * distance).astype(array.dtype)
 
 
 def _explains(near: list[ModelValue], found: ModelValue, expected: ModelValue, tolerance: Tolerance) -> bool:

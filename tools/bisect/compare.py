@@ -25,7 +25,7 @@ class Tolerance:
         import ml_dtypes
 
         try:
-            epsilon = float(ml_dtypes.finfo(dtype).eps)
+            epsilon = float(ml_dtypes.finfo(dtype).eps)  # type: ignore[no-untyped-call]
         except ValueError:
             return 0.0, 0.0
         rtol = tolerance_of(epsilon) if self.rtol is None else self.rtol

@@ -31,7 +31,9 @@ def _endless_loop() -> type:
     from onnx.reference.ops.op_loop import Loop
 
     def run(self: Loop, limit: object, condition: object, *carried: object, **context: object) -> Sequence[object]:
-        return Loop._run(self, limit, np.array(True) if condition is None else condition, *carried, **context)
+        going = np.array(True) if condition is None else condition
+        results: Sequence[object] = Loop._run(self, limit, going, *carried, **context)
+        return results
 
     return type("Loop", (Loop,), {"op_domain": "", "_run": run})
 

@@ -254,7 +254,7 @@ def intrinsic_reference(name: str, arrays: Sequence[np.ndarray]) -> np.ndarray:
     if name == "fma":
         return numbers[0] * numbers[1] + numbers[2]
     if name == "ldexp":
-        return np.ldexp(numbers[0], arrays[1])
+        return np.asarray(np.ldexp(numbers[0], arrays[1]))
     if name == "nextafter":
         x, y = arrays
         return np.where(x == y, y, np.nextafter(x, y)).astype(WIDE)

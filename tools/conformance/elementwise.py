@@ -58,7 +58,7 @@ def _bitcast(draw: Draw) -> OperatorCase:
 
 
 def quantized(x: np.ndarray, scale: np.ndarray, zero: np.ndarray, low: int, high: int) -> np.ndarray:
-    return np.clip(np.rint(x / scale) + zero, low, high)
+    return np.asarray(np.clip(np.rint(x / scale) + zero, low, high))
 
 
 @operator("quantize", kinds=("f32",))

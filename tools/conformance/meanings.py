@@ -51,12 +51,12 @@ def _or_nan(function: Callable[..., float]) -> Callable[..., float]:
 
 
 def sigmoid(x: Array) -> Array:
-    return 1 / (1 + np.exp(-x))
+    return np.asarray(1 / (1 + np.exp(-x)))
 
 
 def round_half_away(x: Array) -> Array:
     whole = np.trunc(x)
-    return np.copysign(np.where(np.abs(x - whole) >= 0.5, whole + np.sign(x), whole), x)
+    return np.asarray(np.copysign(np.where(np.abs(x - whole) >= 0.5, whole + np.sign(x), whole), x))
 
 
 _GROWTH = ((-1.0, 1.0), (-110.0, 110.0), (-750.0, 750.0))

@@ -55,7 +55,7 @@ def convolved(x: np.ndarray, weight: np.ndarray, stride: int, padding: int, grou
     n, c, h, w, k, _ = found.shape
     split = found.reshape(n, groups, c // groups, h, w, k, k)
     kernels = weight.reshape(groups, -1, *weight.shape[1:])
-    return np.einsum("ngchwij,gocij->ngohw", split, kernels).reshape(n, -1, h, w)
+    return np.asarray(np.einsum("ngchwij,gocij->ngohw", split, kernels).reshape(n, -1, h, w))
 
 
 @operator("conv")
@@ -134,7 +134,7 @@ def _lp_pool(draw: Draw) -> OperatorCase:
 
 
 def normal(x: np.ndarray, axes: tuple[int, ...], epsilon: float = 1e-5) -> np.ndarray:
-    return (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + epsilon)
+    return np.asarray((x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + epsilon))
 
 
 @operator("layer_norm")
@@ -257,7 +257,7 @@ def sampled(row: np.ndarray, size: int) -> np.ndarray:
     at = np.clip((np.arange(size) + 0.5) * row.shape[-1] / size - 0.5, 0, row.shape[-1] - 1)
     low = np.floor(at).astype(int)
     high = np.minimum(low + 1, row.shape[-1] - 1)
-    return row[..., low] * (1 - (at - low)) + row[..., high] * (at - low)
+    return np.asarray(row[..., low] * (1 - (at - low)) + row[..., high] * (at - low))
 
 
 @operator("resize")

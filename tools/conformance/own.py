@@ -48,7 +48,7 @@ def own_checks(name: str) -> Iterable[OwnCheck]:
 
 def _drawn(row: OwnIntrinsic, operand: str, kind: str, seed: int) -> np.ndarray:
     if operand == "float":
-        return sample(kind, SAMPLES, Meaning(np.abs, row.near), seed)  # type: ignore[no-any-return]
+        return sample(kind, SAMPLES, Meaning(np.abs, row.near), seed)
     element = dtype(kind if row.operand_kinds[0] == "int" else "i32").to_numpy()
     return np.random.default_rng(seed).integers(-LIMIT, LIMIT, SAMPLES).astype(element)
 

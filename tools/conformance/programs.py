@@ -86,7 +86,8 @@ def operator_program(operator: str, case: OperatorCase, constants: bool = False)
 
 def _constant(array: np.ndarray) -> ir.Value:
     kind = tensor_type(array)
-    return Constant.make(value=dense_attribute(array, kind), result_types=[kind])
+    made: ir.Value = Constant.make(value=dense_attribute(array, kind), result_types=[kind])
+    return made
 
 
 def intrinsic_program(name: str, arrays: Sequence[np.ndarray]) -> TestProgram:

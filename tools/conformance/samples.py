@@ -41,12 +41,12 @@ def sample(kind: str, count: int, meaning: Meaning, seed: int = 0) -> Array:
     special = special_values(kind)
     if seed == 0:
         values[-len(special) :] = special
-        return values
+        return np.asarray(values)
     # Each special value of one operand meets each of the others.
     rng.shuffle(values)
     grid = np.repeat(special, len(special))
     values[: len(grid)] = grid
-    return values
+    return np.asarray(values)
 
 
 def operands(kind: str, arity: int, count: int, meaning: Meaning) -> list[Array]:

@@ -25,7 +25,7 @@ _ASYMPTOTIC = 800
 def _sine_of_pi(x: Array) -> Array:
     """Return sin(pi x), exactly zero for integers."""
     r = x - 2 * np.rint(x / 2)
-    return np.sin(PI * np.where(np.abs(r) > 0.5, np.sign(r) - r, r))
+    return np.asarray(np.sin(PI * np.where(np.abs(r) > 0.5, np.sign(r) - r, r)))
 
 
 def _log_gamma_of_positive(x: Array) -> Array:
@@ -35,7 +35,7 @@ def _log_gamma_of_positive(x: Array) -> Array:
         product = np.where(small, product * y, product)
         y = np.where(small, y + 1, y)
     series = sum(b / (2 * k * (2 * k - 1) * y ** (2 * k - 1)) for k, b in enumerate(_BERNOULLI, start=1))
-    return (y - 0.5) * np.log(y) - y + np.log(2 * PI) / 2 + series - np.log(product)
+    return np.asarray((y - 0.5) * np.log(y) - y + np.log(2 * PI) / 2 + series - np.log(product))
 
 
 def lgamma(x: Array) -> Array:
@@ -70,7 +70,7 @@ def digamma(x: Array) -> Array:
 def _exp_minus_square(x: Array) -> Array:
     # x² has twice the digits of x: its leading part by itself.
     head = x.astype(np.float32).astype(WIDE)
-    return np.exp(-head * head) * np.exp(-(x - head) * (x + head))
+    return np.asarray(np.exp(-head * head) * np.exp(-(x - head) * (x + head)))
 
 
 def _erf_series(x: Array) -> Array:
@@ -78,14 +78,14 @@ def _erf_series(x: Array) -> Array:
     for n in range(1, 90):
         term = term * (2 * x * x) / (2 * n + 1)
         total = total + term
-    return 2 / np.sqrt(PI) * _exp_minus_square(x) * total
+    return np.asarray(2 / np.sqrt(PI) * _exp_minus_square(x) * total)
 
 
 def _erfc_fraction(x: Array) -> Array:
     tail = np.zeros_like(x)
     for n in range(160, 0, -1):
         tail = n / WIDE(2) / (x + tail)
-    return _exp_minus_square(x) / np.sqrt(PI) / (x + tail)
+    return np.asarray(_exp_minus_square(x) / np.sqrt(PI) / (x + tail))
 
 
 def _erf_and_complement(x: Array) -> tuple[Array, Array]:
@@ -121,7 +121,7 @@ def erfinv(x: Array) -> Array:
         left = np.where(inside < 0.5, below - inside, (1 - inside) - above)
         z = z - left / (2 / np.sqrt(PI) * np.exp(-z * z))
     found = np.where(y == 0, y, np.where(y < 1, z, np.where(y == 1, np.inf, np.nan)))
-    return np.copysign(found, x)
+    return np.asarray(np.copysign(found, x))
 
 
 def _mean(y: Array, function: Callable[[Array, np.longdouble], Array]) -> Array:

@@ -241,7 +241,7 @@ def judge(seed: int) -> GraphVerdict:
     return GraphVerdict(verdict.state, verdict.text, tuple(node.name.split(" ")[0] for node in nodes))
 
 
-def judge_nodes(nodes: list[SizedCase], target: str = "llvm") -> GraphVerdict:
+def judge_nodes(nodes: list[SizedCase]) -> GraphVerdict:
     """Compile nodes to one function, run it, and compare what each computes with what the oracles do."""
     from mirlo.driver.compile import compile as compile_model
     from mirlo.runtime.errors import MirloError
@@ -249,7 +249,7 @@ def judge_nodes(nodes: list[SizedCase], target: str = "llvm") -> GraphVerdict:
     model, feeds = model_of(nodes)
     shown = "; ".join(map(str, nodes))
     try:
-        function = compile_model(model, target, jobs=1)  # with the cache: many cases share kernels
+        function = compile_model(model, jobs=1)  # with the cache: many cases share kernels
         found = function.run(feeds)
         unwritten = _unwritten(function, feeds, found)
     except MirloError as error:

@@ -206,9 +206,9 @@ def _scalar(node: Node, index: int, default: float | None, like: TensorType | st
     return node.emit("reshape", node[index], shape=()) if found.rank else node[index]
 
 
-def first_rows(node: Node, rows: ir.Value, used: ir.Value, output: int = 0) -> ir.Value:
+def first_rows(node: Node, rows: ir.Value, used: ir.Value) -> ir.Value:
     """Return the used rows: the declared number, which is checked, or a data-dependent one."""
-    declared, kind = node.declared(output), type_of(rows)
+    declared, kind = node.declared(0), type_of(rows)
     most = kind.shape[0]
     if declared is None or not isinstance(most, int):
         counted = node.emit("reshape", used, shape=(1,))

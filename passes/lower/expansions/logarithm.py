@@ -7,7 +7,6 @@ from mirlo.passes.lower.expansions.exponential import EXP, LOG2_E
 from mirlo.passes.lower.values import Num, ValueBuilder
 
 LOG10_E = 0.4342944819032518
-LOG10_2 = 0.3010299956639812
 _LOG10_2_SPLIT = {"f32": (0.301025390625, 4.605038981195214e-06), "f64": (0.30102999566224753, 1.7336659603752853e-12)}
 
 SQRT_HALF_BITS = {"f32": 0x3F3504F3, "f64": 0x3FE6A09E667F3BCD}

@@ -59,9 +59,9 @@ def _launch_open(blocks: Dim, threads: int, body: Callable[[Ids], None]) -> None
         gpu.TerminatorOp()
 
 
-def launch_points(extents: Sequence[Dim], body: Callable[[list[Value]], None], threads: int = THREADS) -> None:
+def launch_points(extents: Sequence[Dim], body: Callable[[list[Value]], None]) -> None:
     """Run `body` in one thread per point of a space; adjacent threads differ in the last index."""
-    total = D.product(list(extents))
+    total, threads = D.product(list(extents)), THREADS
     if isinstance(total, int):
         threads = min(threads, max(32, -(-total // 32) * 32))
 

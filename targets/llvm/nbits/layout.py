@@ -24,8 +24,6 @@ FLOATS = {"f4e2m1": 0.5, "f8e4m3fn": 256.0}
 """Floats that weights may be, and what the scales are multiplied by: kernels decode them to multiples of it."""
 TABLES = {"f4e2m1": (0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12)}
 """By element type of floats that are integers in kernels: the integer of each code."""
-WIDE_ZEROS = 64
-"""Rows of a block from which zero points are stored as f32: alignment would waste as much."""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from mirlo.passes.registry import PassError
 from mirlo.targets.llvm_text import readable_by_older
 from mirlo.targets.nvvm import device, options
 from mirlo.targets.nvvm.chips import find_chip
-from mirlo.targets.nvvm.options import chosen_chip, parse_options, planned_for
+from mirlo.targets.nvvm.options import parse_options, planned_for
 from mirlo.targets.nvvm.ptx import assemble, check_translated
 
 
@@ -65,7 +65,7 @@ def test_options_that_do_not_exist(target: str, message: str) -> None:
 
 
 def test_chips_are_chosen_by_name() -> None:
-    assert chosen_chip("chip=sm_90a").name == "sm_90a"
+    assert parse_options("chip=sm_90a").chip.name == "sm_90a"
 
 
 def test_the_chip_of_this_machine_has_its_own_number_of_units(driver: FakeDriver) -> None:
@@ -73,9 +73,9 @@ def test_the_chip_of_this_machine_has_its_own_number_of_units(driver: FakeDriver
     for function in known:
         function.cache_clear()
     try:
-        assert (chosen_chip("").name, chosen_chip("").units) == ("sm_90a", driver.units)
-        assert chosen_chip("chip=sm_90a").units == driver.units
-        assert chosen_chip("chip=sm_80").units == find_chip("sm_80").units
+        assert (parse_options("").chip.name, parse_options("").chip.units) == ("sm_90a", driver.units)
+        assert parse_options("chip=sm_90a").chip.units == driver.units
+        assert parse_options("chip=sm_80").chip.units == find_chip("sm_80").units
     finally:
         for function in known:
             function.cache_clear()

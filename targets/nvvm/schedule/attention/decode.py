@@ -65,11 +65,11 @@ class Teams:
         return {"keys": self.keys, "threads_of_a_key": self.members}
 
 
-def teams_of(found: AttentionBlocks, unrolled: int = 4) -> Teams:
+def teams_of(found: AttentionBlocks) -> Teams:
     """Return teams with as many threads as one read of a key takes, up to a warp."""
     vector = ACCESS // element_bytes(found.key.operand.element_type)
     pieces = max(found.size, found.value_size) // vector
-    return Teams(min(WARP, 1 << max(pieces - 1, 0).bit_length()), vector, unrolled)
+    return Teams(min(WARP, 1 << max(pieces - 1, 0).bit_length()), vector, unrolled=4)
 
 
 class DecodeKernel(AttentionKernel):
