@@ -103,12 +103,8 @@ class CompiledDecoder:
 
     def new_pool(self, capacity: int, count: int) -> CachePool:
         """Return empty caches of a number of sequences that are of different lengths."""
-        if self.states:
-            what = (
-                f"has recurrent states, such as '{next(iter(self.states))}': continuous batching cannot use the model"
-            )
-            raise ModelFolderError(f"{self.config.model}: it {what} yet, use a generator for each sequence")
-        pool = self.executable.pool(count, capacity, limit=self.config.context or None, pairs=self.caches)
+        limit = self.config.context or None
+        pool = self.executable.pool(count, capacity, limit=limit, pairs=self.caches, states=self.states)
         for name in (self.config.names.past_length, USES_CACHE):
             if isinstance(pool, InPlacePool) and name in self.inputs and count > 1:
                 what = "is one for all sequences, which then have one length: continuous batching cannot use the model"

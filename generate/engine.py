@@ -173,7 +173,7 @@ class ServingEngine:
     def _take(self, request: Request, free: list[int]) -> None:
         """Give a request a free slot: one most of which it begins with, or the one that is free for longest."""
         slots = self._slots
-        same = {i: slots[i].common(request) for i in free}
+        same = {i: self._common(i, request) for i in free}
         chosen = max(free, key=lambda i: same[i])
         if 2 * same[chosen] < len(slots[chosen].held):
             chosen = min(free, key=lambda i: (bool(slots[i].held), slots[i].since))
@@ -187,13 +187,17 @@ class ServingEngine:
     def _share(self, place: int, request: Request) -> None:
         """Copy what another sequence has in common with a request, if that is more than its slot holds."""
         slot = self._slots[place]
-        same = {i: other.common(request) for i, other in enumerate(self._slots) if i != place}
+        same = {i: self._common(i, request) for i in range(len(self._slots)) if i != place}
         source = max(same, key=lambda i: same[i], default=place)
         count = same.get(source, 0) - len(slot.held)
         if count > 0:
             self._pool.copy(source, place, same[source])
             slot.held = request.sequence[: same[source]]
             self._reuse(request, count)
+
+    def _common(self, place: int, request: Request) -> int:
+        """Return how many tokens of a slot a request begins with, of those that the caches can go back to."""
+        return self._pool.known(place, self._slots[place].common(request))
 
     def _reuse(self, request: Request, count: int) -> None:
         request.reused_tokens += count

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from mirlo.runtime.errors import InputError
-from mirlo.runtime.state import UpdatingModel, find_pairs, fixed_rows, is_in_place, new_arrays
+from mirlo.runtime.recurrent import PooledStates
+from mirlo.runtime.state import UpdatingModel, find_caches, fixed_rows, is_in_place, new_arrays
 from mirlo.runtime.update import UpdatingCall
 
 NO_CONSTANTS: Mapping[str, np.ndarray] = {}
@@ -18,13 +19,18 @@ class CachePool(ABC):
     """Caches for a fixed number of sequences, by numbers from 0.
 
     A call runs some of them together, with as many new tokens of each. `lengths` are the tokens that the caches of each
-    sequence hold.
+    sequence hold. `states` of a fixed size, which a call replaces, cannot go back to any length.
     """
 
-    def __init__(self, model: UpdatingModel, pairs: Mapping[str, str], count: int, limit: int | None) -> None:
+    def __init__(
+        self, model: UpdatingModel, pairs: Mapping[str, str], count: int, limit: int | None, states: Mapping[str, str]
+    ) -> None:
         self._model, self._pairs = model, dict(pairs)
         self._specs = [spec for spec in model.inputs if spec.name in self._pairs]
         self._others = [spec.name for spec in model.outputs if spec.name not in self._pairs.values()]
+        self._states: PooledStates | None = None
+        if states:
+            self._states = PooledStates([spec for spec in model.inputs if spec.name in states], states, count)
         self._fixed = fixed_rows(self._specs)
         limits = [rows for rows in (limit, self._fixed) if rows is not None]
         self._limit = min(limits, default=None)
@@ -40,19 +46,39 @@ class CachePool(ABC):
             raise InputError(f"caches: expected different numbers below {len(known)}, found {list(sequences)}")
         return CacheSelection(self, self._arrange(sequences), constants or NO_CONSTANTS)
 
-    def rewind(self, sequence: int, length: int) -> None:
-        """Forget all tokens of a sequence but the first `length`."""
-        self._require(sequence, length)
-        self._truncate(sequence, length)
-        self.lengths[sequence] = length
+    def known(self, sequence: int, length: int) -> int:
+        """Return the first tokens of a sequence, up to `length`, that it can go back to.
 
-    def copy(self, source: int, target: int, length: int) -> None:
-        """Let a sequence begin with the first `length` tokens of another one, in place of its own."""
+        They are `length`; fewer if the model has states of a fixed size, which are known before the last call only.
+        """
+        tokens = self.lengths[sequence]
+        most = min(length, tokens)
+        return most if self._states is None else self._states.known(sequence, tokens, most)
+
+    def rewind(self, sequence: int, length: int) -> int:
+        """Forget all tokens of a sequence but the first `length`, or those that are `known`; return how many."""
+        self._require(sequence, length)
+        kept = self.known(sequence, length)
+        if self._states is not None:
+            self._states.copy(sequence, sequence, self.lengths[sequence], kept)
+        self._truncate(sequence, kept)
+        self.lengths[sequence] = kept
+        return kept
+
+    def copy(self, source: int, target: int, length: int) -> int:
+        """Let a sequence begin with the first `length` tokens of another one, or with those that are `known` of it.
+
+        Return how many: they take the place of what the sequence had.
+        """
         self._require(source, length)
         if source == target:
             raise InputError(f"caches: sequence {source} cannot be copied to itself")
-        self._copy(source, target, length)
-        self.lengths[target] = length
+        kept = self.known(source, length)
+        if self._states is not None:
+            self._states.copy(source, target, self.lengths[source], kept)
+        self._copy(source, target, kept)
+        self.lengths[target] = kept
+        return kept
 
     def run(
         self,
@@ -67,7 +93,10 @@ class CachePool(ABC):
             raise InputError(f"caches: expected 1 token or more, found {tokens}")
         if self._limit is not None and longest > self._limit:
             raise InputError(f"caches: a sequence may have {self._limit} tokens, {longest} are needed: end it")
-        results = self._run(inputs, sequences, longest, constants)
+        given = inputs if self._states is None else {**inputs, **self._states.join(sequences)}
+        results = self._run(given, sequences, longest, constants)
+        if self._states is not None:
+            self._states.replace(results, sequences, self.lengths)
         for i in sequences:
             self.lengths[i] += tokens
         return results
@@ -138,9 +167,10 @@ class InPlacePool(CachePool):
     """
 
     def __init__(
-        self, model: UpdatingModel, pairs: Mapping[str, str], count: int, capacity: int, limit: int | None
-    ) -> None:
-        super().__init__(model, pairs, count, limit)
+        self, model: UpdatingModel, pairs: Mapping[str, str], count: int, capacity: int, limit: int | None,
+        states: Mapping[str, str],
+    ) -> None:  # fmt: skip
+        super().__init__(model, pairs, count, limit, states)
         self.capacity = self._fixed or (capacity if self._limit is None else min(capacity, self._limit))
         self._arrays = new_arrays(self._specs, self.capacity, count)
         self._owners = list(range(count))
@@ -225,8 +255,10 @@ class GrowingPool(CachePool):
     A call takes arrays in which its sequences are joined: the tokens of each are the last rows, behind padding.
     """
 
-    def __init__(self, model: UpdatingModel, pairs: Mapping[str, str], count: int, limit: int | None) -> None:
-        super().__init__(model, pairs, count, limit)
+    def __init__(
+        self, model: UpdatingModel, pairs: Mapping[str, str], count: int, limit: int | None, states: Mapping[str, str]
+    ) -> None:
+        super().__init__(model, pairs, count, limit, states)
         self._caches = [new_arrays(self._specs, 0, 1) for _ in range(count)]
         """The caches of each sequence; those of the last call are views of its arrays."""
         self._joined: list[int] = []
@@ -282,12 +314,17 @@ class GrowingPool(CachePool):
 
 
 def new_pool(
-    model: UpdatingModel, count: int, capacity: int, limit: int | None, pairs: Mapping[str, str] | None
+    model: UpdatingModel,
+    count: int,
+    capacity: int,
+    limit: int | None,
+    pairs: Mapping[str, str] | None,
+    states: Mapping[str, str] | None = None,
 ) -> CachePool:
-    """Return empty caches for a number of sequences; `pairs` are the caches, as for `Executable.state`."""
+    """Return empty caches for a number of sequences; the arguments are those of `Executable.state`."""
     if count < 1 or capacity < 1:
         raise InputError(f"caches: expected 1 sequence or more with room for 1 token, found {count} and {capacity}")
-    found = find_pairs(model, count, pairs)
+    found = find_caches(model, count, pairs, states)
     if is_in_place(model, found):
-        return InPlacePool(model, found, count, capacity, limit)
-    return GrowingPool(model, found, count, limit)
+        return InPlacePool(model, found, count, capacity, limit, states or {})
+    return GrowingPool(model, found, count, limit, states or {})

@@ -246,14 +246,15 @@ class Executable(KernelCodeOwner):
         return new_state(self, capacity, batch, limit, pairs, constants, states)
 
     def pool(
-        self, count: int, capacity: int = 256, *, limit: int | None = None, pairs: Mapping[str, str] | None = None
-    ) -> CachePool:
+        self, count: int, capacity: int = 256, *, limit: int | None = None, pairs: Mapping[str, str] | None = None,
+        states: Mapping[str, str] | None = None,
+    ) -> CachePool:  # fmt: skip
         """Return caches for `count` sequences, each with a length of its own, with no valid rows.
 
         A call runs some of them: what begins and ends at any time, such as requests to a language model. The other
         arguments are those of `state`.
         """
-        return new_pool(self, count, capacity, limit, pairs)
+        return new_pool(self, count, capacity, limit, pairs, states)
 
     def updating(
         self,

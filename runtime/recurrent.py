@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -48,6 +48,68 @@ class RecurrentStates:
         """Keep these sequences of the batch, in this order."""
         self.arrays = {name: array[rows] for name, array in self.arrays.items()}
         self._before = 0, self._start
+
+
+class PooledStates:
+    """The states of several sequences that run in calls with changing others, zero at first.
+
+    Each sequence can go back as `RecurrentStates` can: to where it was before its last call, and to the beginning.
+    """
+
+    def __init__(self, specs: Iterable[TensorSpec], pairs: Mapping[str, str], count: int) -> None:
+        """Create the states of `count` sequences; `pairs` are the outputs that are their next values, by inputs."""
+        kinds = list(specs)
+        fixed = next((spec for spec in kinds if isinstance(spec.shape[0], int) and count > 1), None)
+        if fixed is not None:
+            raise InputError(f"caches: calls run any number of sequences, and the state {fixed} is of so many")
+        self._pairs = dict(pairs)
+        self._start: Mapping[str, np.ndarray] = {spec.name: _zeros(spec, 1) for spec in kinds}
+        self._held: list[Mapping[str, np.ndarray]] = [self._start] * count
+        """The states of each sequence, [1, ...]; arrays are never written again."""
+        self._before: list[tuple[int, Mapping[str, np.ndarray]]] = [(0, self._start)] * count
+        """How many tokens each sequence had before its last call, and its states there."""
+        self._joined: tuple[list[int], Mapping[str, np.ndarray]] = ([], {})
+        """The sequences of the last call, and their states as it returned them."""
+
+    def join(self, sequences: Sequence[int]) -> Mapping[str, np.ndarray]:
+        """Return the states of these sequences in arrays for a call."""
+        known, arrays = self._joined
+        if known == list(sequences):
+            return arrays
+        for i in set(known) - set(sequences):  # which would keep the arrays of all in memory
+            length, before = self._before[i]
+            self._held[i], self._before[i] = _copied(self._held[i]), (length, _copied(before))
+        made = {name: np.concatenate([self._held[i][name] for i in sequences]) for name in self._start}
+        self._joined = list(sequences), made
+        return made
+
+    def replace(self, results: dict[str, np.ndarray], sequences: Sequence[int], lengths: Sequence[int]) -> None:
+        """Take the next states out of the results of a call, before which each sequence had so many tokens."""
+        made = {name: results.pop(output) for name, output in self._pairs.items()}
+        for place, i in enumerate(sequences):
+            self._before[i] = lengths[i], self._held[i]
+            self._held[i] = {name: array[place : place + 1] for name, array in made.items()}
+        self._joined = list(sequences), made
+
+    def known(self, sequence: int, tokens: int, length: int) -> int:
+        """Return the last length up to `length` at which the states of a sequence of so many tokens are known."""
+        before = self._before[sequence][0]
+        return tokens if tokens <= length else before if before <= length else 0
+
+    def copy(self, source: int, target: int, tokens: int, length: int) -> None:
+        """Let a sequence have the states of one of so many tokens at a known length; it may be the same sequence."""
+        if length == tokens:
+            self._held[target], self._before[target] = self._held[source], self._before[source]
+        else:
+            before, states = self._before[source]
+            self._held[target] = states if length == before else self._start
+            self._before[target] = 0, self._start
+        if length != tokens or source != target:
+            self._joined = [], {}
+
+
+def _copied(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {name: array.copy() for name, array in arrays.items()}
 
 
 def _zeros(spec: TensorSpec, batch: int) -> np.ndarray:

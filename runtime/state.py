@@ -224,11 +224,18 @@ def new_state(
     states: Mapping[str, str] | None = None,
 ) -> CacheState:
     """Return the state of a model; `pairs` are its caches, outputs by inputs, if they are not those of `aliases`."""
+    found = find_caches(model, batch, pairs, states)
+    return CacheState(model, found, capacity, batch, limit, constants, states)
+
+
+def find_caches(
+    model: UpdatingModel, batch: int, pairs: Mapping[str, str] | None, states: Mapping[str, str] | None
+) -> dict[str, str]:
+    """Return the caches of a model, which may have states alone, after a check of both."""
     if states:
         inputs = {spec.name: spec for spec in model.inputs}
         require_states(states, inputs, {spec.name: spec for spec in model.outputs})
-    found = {} if states and pairs is not None and not pairs else find_pairs(model, batch, pairs)
-    return CacheState(model, found, capacity, batch, limit, constants, states)
+    return {} if states and pairs is not None and not pairs else find_pairs(model, batch, pairs)
 
 
 def find_pairs(model: UpdatingModel, batch: int, pairs: Mapping[str, str] | None) -> dict[str, str]:

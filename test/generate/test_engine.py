@@ -7,18 +7,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from folders import VOCABULARY, example, write_genai, write_plain
+from folders import VOCABULARY, example, write_genai, write_hybrid, write_plain
 
 from mirlo import generate
 from mirlo.generate import GenerationError, LanguageModel, Request
 
-KINDS = ("f32", "u4", "plain")
+KINDS = ("f32", "u4", "plain", "hybrid")
+"""`hybrid` has a layer with states of a fixed size in place of keys and values."""
 
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, LanguageModel]:
     folder = tmp_path_factory.mktemp("models")
     write_genai(folder / "f32"), write_genai(folder / "u4", bits=4), write_plain(folder / "plain")
+    write_hybrid(folder / "hybrid")
     return {kind: generate.load(folder / kind, activations="exact") for kind in KINDS}
 
 
@@ -100,7 +102,22 @@ def test_steps_bound_the_work_on_prompts(models: dict[str, LanguageModel]) -> No
     assert engine.step() == [short, long]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+def test_recurrent_states_are_reused_where_they_are_known(models: dict[str, LanguageModel]) -> None:
+    """A state is known behind all tokens of a sequence: what continues one computes the new tokens only."""
+    random, model = np.random.default_rng(2), models["hybrid"]
+    prompt, search = tokens_of(random, 30), {"max_new_tokens": 6, "min_length": 1000}
+    engine = model.engine(slots=2)
+    first = engine.add(prompt, **search)
+    said = [*prompt, *first.result()]
+    for more, reused in ((tokens_of(random, 5), len(said) - 1), ([], 0)):
+        following = [*said[: len(said) if more else 20], *more]
+        other, next_one = engine.add(tokens_of(random, 9), **search), engine.add(following, **search)
+        assert next_one.result() == alone(model, following, search)
+        assert next_one.reused_tokens == reused
+        assert other.result() == alone(model, list(other.prompt), search)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "hybrid"])
 def test_common_beginnings_are_computed_once(models: dict[str, LanguageModel], kind: str) -> None:
     random, model = np.random.default_rng(1), models[kind]
     begin, search = tokens_of(random, 50), {"max_new_tokens": 6, "min_length": 1000}
