@@ -50,15 +50,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
-    """Skip a test whose operator the ONNX Runtime of an older Python does not have."""
+    """Skip a test whose operator the ONNX Runtime of an older Python, or an older `onnx`, does not have."""
+    return (yield from _skip_what_is_lacking())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, object, object]:
+    """Skip a test whose fixture needs such an operator."""
+    return (yield from _skip_what_is_lacking())
+
+
+def _skip_what_is_lacking() -> Generator[None, object, object]:
     try:
         return (yield)
     except Exception as error:
-        from oracle import lacks
+        from oracle import lacking
 
-        if not lacks(error):
+        reason = lacking(error)
+        if not reason:
             raise
-        pytest.skip(f"this ONNX Runtime lacks it: {str(error).splitlines()[0]}")
+        pytest.skip(reason)
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.infer import shape_text
 
-
 LONGEST = 8192
 """Longest transform that is a product with a matrix; longer ones would need matrices of hundreds of megabytes."""
 

@@ -317,7 +317,7 @@ class Body:
         except NotSupported as problem:
             body = functions.of_schema(step, version, inputs)
             if body is None:
-                raise NodeError(str(problem)) from None
+                raise NodeError(str(problem) + functions.newer_package(step, version)) from None
             return self._expand(body, step, inputs, scope)
         values = [_as_value(name, result) for name, result in zip(outputs, results, strict=False)]
         if values and isinstance(values[0], TensorValue):

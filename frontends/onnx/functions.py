@@ -54,6 +54,25 @@ def of_schema(node: NodeDef, version: int, inputs: Sequence[AnyValue | None]) ->
     return replace(body, defaults=tuple(given.values()), attributes=attributes)
 
 
+def newer_package(node: NodeDef, version: int) -> str:
+    """Return what to install if a newer `onnx` may define the function of an operator, or an empty string.
+
+    Args:
+        node: The operator, of which the installed `onnx` has no function body.
+        version: The opset that the model imports of the operator's domain.
+    """
+    import onnx
+
+    newest = onnx.defs.onnx_opset_version()
+    since, _ = ADOPTED.get((node.domain, node.operator), (0 if node.domain else version, ()))
+    if since <= newest:
+        return ""
+    return (
+        f"; it may be a function of ONNX's opset {since}, and the installed onnx {onnx.__version__} defines opsets "
+        f"up to {newest}: pip install --upgrade onnx"
+    )
+
+
 def _defaults(found: onnx.defs.OpSchema) -> tuple[AttributeDef, ...]:
     """Return the attributes of an operator that have a default value."""
     declared = (attribute.default_value for attribute in found.attributes.values())

@@ -1,4 +1,4 @@
-"""The version of ONNX Runtime that tests compare with: the last one for an older Python lacks operators."""
+"""The versions of ONNX Runtime and `onnx` that tests compare with: older ones lack operators."""
 
 from __future__ import annotations
 
@@ -20,14 +20,27 @@ def is_old() -> bool:
     return tuple(int(part) for part in onnxruntime.__version__.split(".")[:2]) < FIRST
 
 
-def lacks(error: BaseException) -> bool:
-    """Return whether an error says that an old ONNX Runtime does not know a model's operator or its inputs."""
+def lacking(error: BaseException) -> str:
+    """Return what an old ONNX Runtime or `onnx` lacks according to an error, or an empty string."""
+    message = str(error)
+    if "pip install --upgrade onnx" in message:
+        return "this onnx does not define the operator's function"
     kind = type(error)
     names = ("NotImplemented", "InvalidGraph", "Fail", "RuntimeException")
-    return kind.__module__.startswith("onnxruntime.") and kind.__name__ in names and is_old()
+    if kind.__module__.startswith("onnxruntime.") and kind.__name__ in names and is_old():
+        return f"this ONNX Runtime lacks it: {message.splitlines()[0]}"
+    return ""
 
 
 def needs_new(test: Callable[..., Any]) -> Callable[..., Any]:
     """Mark a test of an operator for which older versions of ONNX Runtime compute something else."""
     reason = "this ONNX Runtime computes another result"
     return pytest.mark.skipif(is_old(), reason=reason)(test)
+
+
+def needs_onnx(*version: int) -> pytest.MarkDecorator:
+    """Mark a test of what the `onnx` package itself computes wrongly, or not at all, before a version."""
+    import onnx
+
+    installed = tuple(int(part) for part in onnx.__version__.split(".")[: len(version)])
+    return pytest.mark.skipif(installed < version, reason=f"needs onnx {'.'.join(map(str, version))}")

@@ -1,6 +1,7 @@
 """Models that come to many more nodes than their files have: refused, or kept as loops, in time that is linear."""
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -94,3 +95,15 @@ def test_loops_beyond_the_budget_compute_the_same():
     executable = mirlo.compile(nested_loops(4, 12), cache=False, jobs=1)
     start = np.arange(4, dtype=np.float32)
     np.testing.assert_array_equal(executable.run({"x": start})["y"], start + 12**4)
+
+
+@pytest.mark.parametrize(("operator", "domain"), [("CausalConvWithState", ""), ("LinearAttention", "com.microsoft")])
+def test_functions_of_newer_opsets_name_what_to_install(operator, domain, monkeypatch):
+    """An older `onnx` package does not define the function of an operator."""
+    monkeypatch.setattr(functions.schema, "schema_of", lambda *_: None)
+    monkeypatch.setattr(onnx.defs, "onnx_opset_version", lambda: 23)
+    made = helper.make_node(operator, ["x", "x", "x"], ["y"], domain=domain)
+    graph = helper.make_graph([made], "g", [value("x", [2, 3, 5])], [value("y", [2, 3, 5])])
+    opsets = [helper.make_opsetid("", 27), helper.make_opsetid("com.microsoft", 1)]
+    with pytest.raises(OnnxImportError, match=rf"{operator}.* function of ONNX's opset 27.* up to 23: pip install"):
+        import_model(helper.make_model(graph, opset_imports=opsets, ir_version=10))

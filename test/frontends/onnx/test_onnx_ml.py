@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
+import oracle
 import pytest
 from onnx import TensorProto, helper
 
@@ -121,6 +122,8 @@ def test_classifier(transform: str) -> None:
 @pytest.mark.parametrize("positive", [True, False])
 @pytest.mark.parametrize("transform", ["NONE", "LOGISTIC", "SOFTMAX"])
 def test_two_classes_of_one_score(transform: str, positive: bool) -> None:
+    if transform == "LOGISTIC" and positive and oracle.is_old():
+        pytest.skip("this ONNX Runtime does not transform two scores")
     trees = forest("class", 1, seed=5, positive=positive)
     same("TreeEnsembleClassifier", X, outputs=LABELS, classlabels_int64s=[0, 1], post_transform=transform, **trees)
 
@@ -156,7 +159,7 @@ def test_linear(transform: str) -> None:
         )
         given = {"coefficients": coefficients, "intercepts": intercepts, "post_transform": transform}
         same("LinearClassifier", X, outputs=LABELS, classlabels_ints=[4, 5, 6], **given)
-    if transform in ("NONE", "LOGISTIC"):
+    if transform == "NONE" or (transform == "LOGISTIC" and not oracle.is_old()):
         given = {"coefficients": coefficients[:3], "intercepts": [0.5], "post_transform": transform}
         same("LinearClassifier", X, outputs=WORDS, classlabels_strings=["no", "yes"], **given)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
+import oracle
 import pytest
 from onnx import helper, numpy_helper
 from onnx_models import BOOL, F32, I64, make_model, node
@@ -129,6 +130,8 @@ FORMS: dict[str, tuple[int, Any, dict[str, Any]]] = {
 
 @pytest.mark.parametrize("name", FORMS)
 def test_form(name: str) -> None:
+    if name == "reduce 18, nothing" and oracle.is_old():
+        pytest.skip("this ONNX Runtime ignores noop_with_empty_axes")
     opset, made, constants = FORMS[name]
     outputs = list(made.output)
     compare(make_model([made], {"x": (F32, IMAGE)}, outputs, constants, opset=opset), numbers(*IMAGE))
@@ -201,6 +204,8 @@ CONTRIBUTED: dict[str, tuple[Any, dict[str, Any], bool]] = {
 
 @pytest.mark.parametrize("name", CONTRIBUTED)
 def test_contributed(name: str) -> None:
+    if name == "expand dims" and oracle.is_old():
+        pytest.skip("this ONNX Runtime crashes")
     made, constants, is_quantized = CONTRIBUTED[name]
     outputs = [output for output in made.output if output]
     data = BYTES if is_quantized else numbers(*IMAGE)

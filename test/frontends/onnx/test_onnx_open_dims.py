@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import oracle
 import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
@@ -290,6 +291,7 @@ def test_mel_filters_of_any_size() -> None:
         np.testing.assert_allclose(compiled.run(inputs)["y"], expected, rtol=1e-4, atol=1e-5)
 
 
+@oracle.needs_onnx(1, 19)
 @pytest.mark.parametrize("mode", ["linear", "cubic"])
 def test_shrinking_with_antialiasing(mode: str) -> None:
     """The kernel is as wide as what an element of the result stands for, whatever the sizes are."""

@@ -9,6 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import onnx
+import oracle
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx_models import F32, make_model, node
@@ -96,6 +97,7 @@ def test_large_tensors_are_cut_out_wherever_they_are() -> None:
         assert np.array_equal(found, big) and np.shares_memory(found, np.frombuffer(data, np.uint8))
 
 
+@oracle.needs_onnx(1, 19)
 @pytest.mark.parametrize(
     "dtype",
     ["float32", "float64", "float16", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool",
