@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.dense import dense_attribute
 from mirlo.dialects.core.dims import Dim, symbol
-from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.dialects.core.errors import DimsDiffer, OpMistake, describe_raised
 from mirlo.dialects.core.op import OpError
-from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx import functions, loops, regions, schema
 from mirlo.frontends.onnx.attributes import Attributes
 from mirlo.frontends.onnx.broadcasts import Broadcasts
@@ -30,17 +26,16 @@ from mirlo.frontends.onnx.graph import FunctionDef, GraphDef, NodeDef, TensorDef
 from mirlo.frontends.onnx.inputs import identifier
 from mirlo.frontends.onnx.loop_iteration import LoopIteration
 from mirlo.frontends.onnx.model import LoadedModel
-from mirlo.frontends.onnx.node import Node, relax_op, type_of
+from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.node_traits import NodeTrait
-from mirlo.frontends.onnx.objects import call_host, object_of
 from mirlo.frontends.onnx.order import steps
 from mirlo.frontends.onnx.registry import CONVERTERS
 from mirlo.frontends.onnx.runtime_sizes import bind, bind_unknown, known_sizes, vector
 from mirlo.frontends.onnx.scope import Scope
 from mirlo.frontends.onnx.strings import moved
 from mirlo.frontends.onnx.validity import inference_error
+from mirlo.frontends.onnx.value_maker import ValueMaker
 from mirlo.frontends.onnx.values import (
-    INLINE_ELEMENTS,
     AnyValue,
     ListValue,
     ObjectValue,
@@ -77,7 +72,7 @@ class Observer:
         return [None] * len(step.outputs)
 
 
-class Body:
+class Body(ValueMaker):
     """The import of one function body; operations go to the current insertion point."""
 
     def __init__(
@@ -87,15 +82,11 @@ class Body:
         trusts_declared: bool = True,
         observer: Observer | None = None,
     ) -> None:
-        self.model = model
-        self.store = store
+        super().__init__(model, store)
         self.trusts_declared = trusts_declared
         """Whether declared shapes can be trusted: not if shapes of inputs were replaced."""
         self.observer = observer or Observer()
         self.problems: list[str] = []
-        self._names: dict[tuple[object, ...], tuple[str, np.ndarray]] = {}
-        """Parameter names by the address of the elements, so that a tensor is stored once. The arrays are kept, so
-        that addresses are not reused."""
         self._steps: list[tuple[NodeDef, Scope]] = []
         """The nodes being imported, each inside of the previous one."""
         self.solvable: set[str] = set()
@@ -115,24 +106,8 @@ class Body:
         self.broadcasts = Broadcasts()
         self._symbols = 0
         """Number of symbols made for data-dependent sizes."""
-        self._regions: list[ir.OpView | ir.Operation] = []
-        """For each open region, the operation in the parent region that contains it: the insertion point for the
-        parent."""
 
     # Interface for nodes (node.Builder)
-
-    def ssa(self, value: AnyValue) -> ir.Value:
-        if not isinstance(value, TensorValue):
-            raise NodeError(f"'{value.name}' is {value}, expected a tensor")
-        return self.any_ssa(value)
-
-    def any_ssa(self, value: AnyValue) -> ir.Value:
-        if isinstance(value, (ListValue, OptionalValue)):
-            return object_of(value, self.any_ssa)
-        if value.ir is None:
-            with self._region_of(value):
-                value.ir = self._make(value)
-        return value.ir
 
     def evaluated(self, name: str, given: Mapping[str, AnyValue]) -> AnyValue:
         step, scope = self._steps[-1]
@@ -266,7 +241,7 @@ class Body:
         for name, value in zip(names, values, strict=False):
             if value is not None and value.region is None:
                 is_constant = value.is_constant if isinstance(value, TensorValue) else _is_text(value)
-                value.region = 0 if is_constant else len(self._regions)
+                value.region = 0 if is_constant else self.depth
             if name:
                 scope.values[name] = value
 
@@ -341,70 +316,6 @@ class Body:
         wanted = {formal: name for formal, name in zip(body.outputs, step.outputs, strict=False) if name}
         made = dict(zip(wanted, self._nodes(nodes, list(wanted), inner), strict=True))
         return [made.get(formal) for formal in body.outputs]
-
-    # Values
-
-    def _make(self, value: TensorValue | ObjectValue) -> ir.Value:
-        """Return the SSA value of a known value."""
-        if isinstance(value, ObjectValue):
-            assert value.strings is not None
-            words = {"strings": value.strings.reshape(-1).tolist(), "shape": list(value.strings.shape)}
-            return self.any_ssa(call_host("mirlo.string.constant", [], [value.kind], **words)[0])
-        if value.packed is not None:
-            kind = TensorType(value.packed.shape, DTYPES["u8"])
-            held = relax_op("constant").make(param=self._parameter(value, value.packed), result_types=[kind])
-            unpacked: ir.Value = relax_op("unpack").make(held, dtype=value.type.dtype)
-            return unpacked
-        assert value.known is not None
-        if value.compute is not None:
-            made = value.compute()
-            return self.ssa(made) if isinstance(made, TensorValue) else made
-        if value.known.size <= INLINE_ELEMENTS:
-            attributes: dict[str, ir.Attribute | str] = {"value": dense_attribute(value.known, value.type)}
-        else:
-            attributes = {"param": self._parameter(value, value.known)}
-        found: ir.Value = relax_op("constant").make(**attributes, result_types=[value.type])
-        return found
-
-    def _parameter(self, value: TensorValue, array: np.ndarray) -> str:
-        """Add the elements of a value to the parameter store; keep the model's name if it is free."""
-        place = (array.__array_interface__["data"][0], array.shape, array.strides, array.dtype)
-        if place not in self._names:
-            is_named = value.tensor is not None and self.model.content.parameters.get(value.name) is value.tensor
-            if is_named and value.name not in self.store:
-                self.store.add(value.name, array, source=self.model.path)
-                self._names[place] = value.name, array
-            else:
-                self._names[place] = self.store.add_unique(value.name or "constant", array), array
-        return self._names[place][0]
-
-    @contextmanager
-    def _region_of(self, value: TensorValue | ObjectValue) -> Iterator[None]:
-        """Insert into the region that a value belongs to, where all its users see it."""
-        depth = len(self._regions) if value.region is None else value.region
-        if depth >= len(self._regions):
-            yield
-            return
-        inside = self._regions[depth:]
-        del self._regions[depth:]
-        with ir.InsertionPoint(inside[0]):
-            yield
-        self._regions += inside
-
-    @contextmanager
-    def inside(self, op: ir.OpView | ir.Operation, block: ir.Block) -> Iterator[None]:
-        """Insert at the end of a block of an operation's region."""
-        self._regions.append(op)
-        try:
-            with ir.InsertionPoint(block):
-                yield
-        finally:
-            self._regions.pop()
-
-    @property
-    def depth(self) -> int:
-        """Return the number of open regions."""
-        return len(self._regions)
 
     def _invalid(
         self, step: NodeDef, scope: Scope, inputs: Sequence[AnyValue | None], error: Exception

@@ -1,0 +1,115 @@
+"""SSA values of what an import knows: constants, weights, strings, each made once in the region it belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dense import dense_attribute
+from mirlo.dialects.core.dtypes import DTYPES
+from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.onnx.errors import NodeError
+from mirlo.frontends.onnx.model import LoadedModel
+from mirlo.frontends.onnx.node import relax_op
+from mirlo.frontends.onnx.objects import call_host, object_of
+from mirlo.frontends.onnx.values import (
+    INLINE_ELEMENTS,
+    AnyValue,
+    ListValue,
+    ObjectValue,
+    OptionalValue,
+    TensorValue,
+)
+from mirlo.runtime.params import ParameterStore
+
+
+class ValueMaker:
+    """Makes SSA values; operations go to the current insertion point, or to that of an enclosing region."""
+
+    def __init__(self, model: LoadedModel, store: ParameterStore) -> None:
+        self.model = model
+        self.store = store
+        self._names: dict[tuple[object, ...], tuple[str, np.ndarray]] = {}
+        """Parameter names by the address of the elements, so that a tensor is stored once. The arrays are kept, so
+        that addresses are not reused."""
+        self._regions: list[ir.OpView | ir.Operation] = []
+        """For each open region, the operation in the parent region that contains it: the insertion point for the
+        parent."""
+
+    def ssa(self, value: AnyValue) -> ir.Value:
+        if not isinstance(value, TensorValue):
+            raise NodeError(f"'{value.name}' is {value}, expected a tensor")
+        return self.any_ssa(value)
+
+    def any_ssa(self, value: AnyValue) -> ir.Value:
+        if isinstance(value, (ListValue, OptionalValue)):
+            return object_of(value, self.any_ssa)
+        if value.ir is None:
+            with self._region_of(value):
+                value.ir = self._make(value)
+        return value.ir
+
+    def _make(self, value: TensorValue | ObjectValue) -> ir.Value:
+        """Return the SSA value of a known value."""
+        if isinstance(value, ObjectValue):
+            assert value.strings is not None
+            words = {"strings": value.strings.reshape(-1).tolist(), "shape": list(value.strings.shape)}
+            return self.any_ssa(call_host("mirlo.string.constant", [], [value.kind], **words)[0])
+        if value.packed is not None:
+            kind = TensorType(value.packed.shape, DTYPES["u8"])
+            held = relax_op("constant").make(param=self._parameter(value, value.packed), result_types=[kind])
+            unpacked: ir.Value = relax_op("unpack").make(held, dtype=value.type.dtype)
+            return unpacked
+        assert value.known is not None
+        if value.compute is not None:
+            made = value.compute()
+            return self.ssa(made) if isinstance(made, TensorValue) else made
+        if value.known.size <= INLINE_ELEMENTS:
+            attributes: dict[str, ir.Attribute | str] = {"value": dense_attribute(value.known, value.type)}
+        else:
+            attributes = {"param": self._parameter(value, value.known)}
+        found: ir.Value = relax_op("constant").make(**attributes, result_types=[value.type])
+        return found
+
+    def _parameter(self, value: TensorValue, array: np.ndarray) -> str:
+        """Add the elements of a value to the parameter store; keep the model's name if it is free."""
+        place = (array.__array_interface__["data"][0], array.shape, array.strides, array.dtype)
+        if place not in self._names:
+            is_named = value.tensor is not None and self.model.content.parameters.get(value.name) is value.tensor
+            if is_named and value.name not in self.store:
+                self.store.add(value.name, array, source=self.model.path)
+                self._names[place] = value.name, array
+            else:
+                self._names[place] = self.store.add_unique(value.name or "constant", array), array
+        return self._names[place][0]
+
+    @contextmanager
+    def _region_of(self, value: TensorValue | ObjectValue) -> Iterator[None]:
+        """Insert into the region that a value belongs to, where all its users see it."""
+        depth = len(self._regions) if value.region is None else value.region
+        if depth >= len(self._regions):
+            yield
+            return
+        inside = self._regions[depth:]
+        del self._regions[depth:]
+        with ir.InsertionPoint(inside[0]):
+            yield
+        self._regions += inside
+
+    @contextmanager
+    def inside(self, op: ir.OpView | ir.Operation, block: ir.Block) -> Iterator[None]:
+        """Insert at the end of a block of an operation's region."""
+        self._regions.append(op)
+        try:
+            with ir.InsertionPoint(block):
+                yield
+        finally:
+            self._regions.pop()
+
+    @property
+    def depth(self) -> int:
+        """Return the number of open regions."""
+        return len(self._regions)
