@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 from mirlo.dialects.bindings import func, ir, memref
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.dense import read_dense
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.types import TensorType, dims_of
+from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.core.value import index
 from mirlo.dialects.tir.buffers import buffer_type, workspace_of, workspace_type
 from mirlo.dialects.tir.sizes import SizeEmitter, symbols_of_function
 from mirlo.passes.memory import control, packed, runtime_calls, scalars
+from mirlo.passes.memory.buffers import i8, reshaped, stored
 from mirlo.passes.memory.extents import FloatSizes, NonnegativeDim, SizeProduct, emit_excess
 from mirlo.passes.memory.inplace import inplace_of, with_checked_start, without_start
 from mirlo.passes.memory.layout import Interval
@@ -364,36 +364,6 @@ class PlannedFunction:
             )
         name = ir.StringAttr(symbols.insert(made)).value
         return memref.GetGlobalOp(kind, ir.FlatSymbolRefAttr.get(name)).result
-
-
-def i8() -> ir.Type:
-    return ir.IntegerType.get_signless(8)
-
-
-def reshaped(buffer: ir.Value, wanted: ir.Type) -> ir.Value:
-    """View a contiguous buffer in another shape."""
-    if buffer.type == wanted:
-        return buffer
-    strides: list[int] = []
-    size = 1
-    for dim in reversed(list(wanted.shape)):
-        strides.insert(0, size)
-        size *= dim
-    return memref.ReinterpretCastOp(wanted, buffer, [], [], [], [0], list(wanted.shape), strides).result
-
-
-def stored(value: ir.Attribute, kind: ir.Type) -> ir.Attribute:
-    """Convert a dense attribute of a relax tensor to the storage types of a buffer."""
-    tensor = ir.RankedTensorType.get(kind.shape, kind.element_type)
-    if value.type == tensor:
-        return value
-    import numpy as np
-
-    declared = TensorType.from_mlir(value.type)
-    assert declared is not None
-    raw = read_dense(value, declared)
-    bits = np.ascontiguousarray(raw).view(f"u{raw.dtype.itemsize}").reshape(kind.shape)
-    return ir.DenseElementsAttr.get(bits, type=tensor)
 
 
 def argument_names(op: ir.Operation, attribute: str, count: int) -> list[str]:

@@ -10,7 +10,8 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.dialects.tir.view import PrimView, is_tensor_form, prim_functions
 from mirlo.passes.pipeline import Pipeline
-from mirlo.passes.schedule.blocks.attention import AttentionBlocks, find_attention
+from mirlo.passes.schedule.blocks.attention import AttentionBlocks
+from mirlo.passes.schedule.blocks.find_attention import find_attention
 from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.session import Session
 

@@ -10,7 +10,8 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.rules import Decline, deciding, decline, schedule
-from mirlo.passes.schedule.blocks.attention import AttentionBlocks, cannot_be_attention, find_attention
+from mirlo.passes.schedule.blocks.attention import AttentionBlocks, cannot_be_attention
+from mirlo.passes.schedule.blocks.find_attention import find_attention
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, unfit
 from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.targets.gpu.schedule.attention.lengths import AttentionPlan, QueryCountPlans, with_one_query
