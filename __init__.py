@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mirlo.frontends.script.language import T as T
     from mirlo.frontends.script.module import parse_script as parse_script
     from mirlo.frontends.script.module import script as script
-    from mirlo.frontends.script.prim import prim_func as prim_func
+    from mirlo.frontends.script.parse_prim import prim_func as prim_func
     from mirlo.frontends.script.printer import script_of as script_of
     from mirlo.passes.pipeline import Pipeline as Pipeline
     from mirlo.passes.rules import legalize as legalize
@@ -47,7 +47,7 @@ _LAZY = {
     "load": "mirlo.runtime.load",
     "onnx_operator": "mirlo.frontends.onnx.custom",
     "parse_script": "mirlo.frontends.script.module",
-    "prim_func": "mirlo.frontends.script.prim",
+    "prim_func": "mirlo.frontends.script.parse_prim",
     "script_of": "mirlo.frontends.script.printer",
     "script": "mirlo.frontends.script.module",
 }

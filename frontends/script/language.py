@@ -65,7 +65,7 @@ class TirLanguage(Language):
         self, function: Callable[..., object] | None = None, **options: Any
     ) -> PrimFunc | Callable[[Callable[..., object]], PrimFunc]:
         """Decorate a prim function, as `@mirlo.prim_func` does."""
-        from mirlo.frontends.script.prim import prim_func
+        from mirlo.frontends.script.parse_prim import prim_func
 
         return prim_func(function, **options, _depth=2)
 

@@ -19,7 +19,8 @@ from mirlo.frontends.script.inline import InlineFunction
 from mirlo.frontends.script.interpreter import Interpreter
 from mirlo.frontends.script.language import R, T
 from mirlo.frontends.script.loops import is_docstring
-from mirlo.frontends.script.prim import KIND, PrimFunc, parse_prim_func
+from mirlo.frontends.script.parse_prim import parse_prim_func
+from mirlo.frontends.script.prim import KIND, PrimFunc
 from mirlo.frontends.script.source import Located, ScriptSource, captured_names, parse_object, parse_text
 from mirlo.frontends.script.words import MlirText
 

@@ -18,7 +18,8 @@ from mirlo.passes.schedule.schedule import adopt_choices
 from mirlo.passes.schedule.stored import Stored, calls_of, retype, store
 from mirlo.runtime.container import empty_aligned
 from mirlo.targets.llvm.options import find_machine
-from mirlo.targets.llvm.schedule.contraction.plan import RegisterTilePlan, plan_of
+from mirlo.targets.llvm.schedule.contraction.plan import plan_of
+from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
 from mirlo.targets.llvm.tuned_machine import PACKED, tuned_machine
 
 if TYPE_CHECKING:

@@ -38,7 +38,7 @@ from mirlo.targets.llvm.tuned_machine import (
 
 if TYPE_CHECKING:
     from mirlo.passes.targets import CompileOptions
-    from mirlo.targets.llvm.schedule.contraction.plan import RegisterTilePlan
+    from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
 
 CONV = "relax.conv"
 """The operator with several strategies."""

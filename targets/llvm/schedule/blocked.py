@@ -33,7 +33,7 @@ from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts
 from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction import VectorContractionPlan
-from mirlo.targets.llvm.schedule.contraction.plan import RegisterTilePlan
+from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
 from mirlo.targets.llvm.schedule.group import function_group
 from mirlo.targets.llvm.schedule.open_blocks import OpenBlockedPlan, elements_of_row
 from mirlo.targets.llvm.schedule.row_blocks import BLOCK, KEPT, BlockedPlan, RowBlockContraction

@@ -15,7 +15,7 @@ from mirlo.passes.schedule.loops import for_loop
 from mirlo.targets.llvm.schedule.contraction.code import Code, LoopIndex
 from mirlo.targets.llvm.schedule.contraction.cursors import TileCursors
 from mirlo.targets.llvm.schedule.contraction.kernel import ContractionEmitter
-from mirlo.targets.llvm.schedule.contraction.plan import RegisterTilePlan
+from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
 from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span, spans
 from mirlo.targets.llvm.schedule.rows import VectorRowsPlan
 

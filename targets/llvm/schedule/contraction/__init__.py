@@ -12,7 +12,8 @@ from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.kernel import ContractionEmitter, summary
-from mirlo.targets.llvm.schedule.contraction.plan import RegisterTilePlan, plan_of
+from mirlo.targets.llvm.schedule.contraction.plan import plan_of
+from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
 from mirlo.targets.llvm.schedule.contraction.resolved import chosen_values
 from mirlo.targets.llvm.schedule.group import schedule_group
 from mirlo.targets.llvm.tuned_machine import CONTRACTION_CHOICES

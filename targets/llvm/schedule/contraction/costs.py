@@ -8,7 +8,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.targets.llvm.schedule.contraction.choices import count_of
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand
-from mirlo.targets.llvm.schedule.contraction.plan import RegisterTilePlan
+from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
 from mirlo.targets.llvm.schedule.contraction.tiles import tile_cycles
 
 L3_BYTES_PER_CYCLE = 48.0

@@ -10,7 +10,7 @@ from mirlo.passes.schedule.blocks.contraction.body import convert_accumulator, c
 from mirlo.passes.schedule.vectors import lane_indices, splat, vector_body
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
 from mirlo.targets.llvm.schedule.contraction.cursors import Buffers, TileCursors
-from mirlo.targets.llvm.schedule.contraction.plan import RegisterTilePlan
+from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
 from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span
 
 MIN_K_TO_PREFETCH = 16

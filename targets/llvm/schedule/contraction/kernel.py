@@ -25,7 +25,7 @@ from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand
 from mirlo.targets.llvm.schedule.contraction.orders import BOTH, ROWS
 from mirlo.targets.llvm.schedule.contraction.packing import PanelCopy
 from mirlo.targets.llvm.schedule.contraction.padding import PaddedCopy
-from mirlo.targets.llvm.schedule.contraction.plan import RegisterTilePlan
+from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
 from mirlo.targets.llvm.schedule.contraction.tile import Extent, KBlock, Tiles, converted
 from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span, spans
 

@@ -8,7 +8,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
 from mirlo.targets.llvm.schedule.contraction.padding import Convert
-from mirlo.targets.llvm.schedule.contraction.plan import RegisterTilePlan
+from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
 from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span, spans
 from mirlo.targets.llvm.schedule.movement import transpose_tile
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mirlo.targets.llvm.schedule.contraction.plan import RegisterTilePlan
+from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
 from mirlo.targets.llvm.schedule.contraction.stream import prefetch_bytes
 from mirlo.targets.llvm.tuned_machine import (
     DEPTH_BLOCK,

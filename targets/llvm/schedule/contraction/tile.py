@@ -16,7 +16,7 @@ from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
 from mirlo.targets.llvm.schedule.contraction.cursors import Buffers, TileCursors
 from mirlo.targets.llvm.schedule.contraction.epilogue import Epilogue
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand, WindowIndex
-from mirlo.targets.llvm.schedule.contraction.plan import RegisterTilePlan
+from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
 from mirlo.targets.llvm.schedule.contraction.stream import lead
 from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span
 

@@ -1,0 +1,144 @@
+"""The plan of a contraction in register tiles: the decisions, and what follows from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim, UndecidedDim
+from mirlo.dialects.core.index_expr import IndexExpr
+from mirlo.passes.schedule.blocks.contraction.analysis import Contraction
+from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
+from mirlo.targets.llvm.machine import Machine
+from mirlo.targets.llvm.schedule.contraction.groups import (
+    DotGroup,
+)
+from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand, WindowIndex
+from mirlo.targets.llvm.schedule.contraction.orders import Freedom, LoopOrder
+from mirlo.targets.llvm.schedule.contraction.tiles import (
+    ColumnVector,
+    Span,
+    TileProblem,
+    column_vectors,
+    edge_spans,
+    spans,
+)
+
+
+@dataclass(frozen=True)
+class Packing:
+    """The copy of a panel of columns, one row for each k-step."""
+
+    panel: IndexExpr
+    """The row of a k-step, over the reduction axes as the tiles iterate over them."""
+    axes: list[LoopAxis]
+    """The reduction axes as packing iterates over them."""
+    source: IndexExpr
+    target: IndexExpr
+    """Position in the operand, and the row, over these."""
+
+
+@dataclass
+class RegisterTilePlan:
+    """A contraction with every decision made."""
+
+    contraction: Contraction
+    machine: Machine
+    rows: ContractionOperand
+    columns: ContractionOperand
+    lane_axis: LoopAxis
+    row_axis: LoopAxis | None
+    column_loops: list[LoopAxis]
+    """Axes outside of the panels: those that the column operand depends on."""
+    row_loops: list[LoopAxis]
+    """Axes between a panel and its tiles: those that the column operand does not depend on."""
+    order: list[LoopAxis]
+    """All reduction axes, outermost first."""
+    reduce: list[LoopAxis]
+    """Reduction axes of the kernel's loops, fused, outermost first."""
+    packing: Packing | None
+    """How panels of the column operand are packed; None if it is read in place."""
+    tile_rows: int
+    tile_vectors: int
+    lanes: int
+    unrolled: list[LoopAxis]
+    """The last axes of `reduce`, which are unrolled."""
+    dot: bool
+    """Whether the lanes run along K instead of the output."""
+    writes: list[IndexExpr]
+    reads: list[list[IndexExpr | None]]
+    indices: list[list[IndexExpr]]
+    question: TileProblem
+    """The parameters of the choice of the tile."""
+    may_pack: bool = False
+    """Whether packing panels is optional."""
+    group: DotGroup | None = None
+    """The operand groups of a dot-product instruction, if it is used."""
+    is_streamed: bool = True
+    """Whether panels may be prefetched: they are read one after the other."""
+    order_of_loops: LoopOrder = LoopOrder()
+    free: Freedom = Freedom(False, False, None)
+    """The other permitted orders."""
+    is_stored: bool = False
+    """Whether the column operand may be packed before the kernel runs."""
+    may_dot: bool = False
+    """Whether the lanes could run along K as well as along the output."""
+
+    @property
+    def tile_columns(self) -> int:
+        return self.tile_vectors if self.dot else self.tile_vectors * self.lanes
+
+    @property
+    def depth(self) -> Dim:
+        return D.product([axis.extent for axis in self.reduce])
+
+    @property
+    def panel_rows(self) -> Dim:
+        """Return the rows of a packed panel: k-steps, or groups of them."""
+        assert self.packing is not None
+        return self.depth if self.group is None else prod(axis.extent for axis in self.packing.axes)
+
+    @property
+    def panel_columns(self) -> int:
+        """Return the columns of a panel's vectors, including the inactive ones of the last vector."""
+        columns = min(self.lane_axis.extent, self.tile_columns)
+        return sum(piece.lanes for piece in column_vectors(columns, self.lanes, self.machine.masked))
+
+    @property
+    def row_spans(self) -> list[tuple[Span, bool]]:
+        """Return the tiles along the rows, each with whether it is at an edge, where products are skipped.
+
+        There are none if the number of rows is dynamic.
+        """
+        axis, edge = self.row_axis, self.rows.edge
+        if axis is None:
+            return []
+        if not isinstance(axis.extent, int):
+            if edge is not None:
+                raise UndecidedDim(f"which of {axis.extent} rows lie at an edge")
+            return []
+        if edge is None:
+            return [(span, False) for span in spans(axis.extent, self.tile_rows)]
+        return edge_spans(axis.extent, self.tile_rows, *edge.interior())
+
+    @property
+    def guards(self) -> list[WindowIndex]:
+        return self.rows.guards
+
+    @property
+    def open_rows(self) -> bool:
+        """Return whether the number of rows is dynamic."""
+        return self.row_axis is not None and not isinstance(self.row_axis.extent, int)
+
+    @property
+    def rows_first(self) -> bool:
+        """Return whether the loops over rows are outside of those over panels: row operands are read once."""
+        return self.order_of_loops.rows_outside
+
+    def cut(self, columns: Dim) -> list[ColumnVector]:
+        """Return the vectors that cover this many columns; fewer than a panel has if the number is dynamic."""
+        if not isinstance(columns, int):
+            starts = range(0, self.tile_columns, self.lanes)
+            return [ColumnVector(start, self.lanes, columns - start) for start in starts]
+        return column_vectors(columns, self.lanes, self.machine.masked)
