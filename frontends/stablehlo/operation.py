@@ -109,6 +109,10 @@ class StablehloOperation(OperationView):
             return default
         return int(self.op.attributes[name].value)
 
+    def flag(self, name: str, default: bool = False) -> bool:
+        """Return an attribute that is a bool."""
+        return bool(self.op.attributes[name].value) if name in self.op.attributes else default
+
     def text(self, name: str, default: str | None = None) -> str:
         """Return an attribute that is a string or a symbol."""
         if name not in self.op.attributes and default is not None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from mirlo.frontends.stablehlo.operation import StablehloOperation
     from mirlo.frontends.tensor import Tensor
 
-    Converter = Callable[[StablehloOperation], "Tensor | Sequence[Tensor]"]
+Converter = Callable[["StablehloOperation"], "Tensor | Sequence[Tensor]"]
 
 CONVERTERS: dict[str, Converter] = {}
 COMPLEX: dict[str, Converter] = {}

@@ -77,6 +77,29 @@ def _inverse(draw: Draw) -> OperatorCase:
     return case(x, expected=np.linalg.inv(wide(x)))
 
 
+@operator("cholesky", kinds=("f32", "f64"))
+def _cholesky(draw: Draw) -> OperatorCase:
+    x = draw.array(3, 4, 4)
+    x = x @ x.swapaxes(1, 2) + 5 * np.eye(4, dtype=x.dtype)
+    return case(x, expected=np.linalg.cholesky(wide(x)))
+
+
+@operator("triangular_solve", kinds=("f32", "f64"))
+def _triangular_solve(draw: Draw) -> OperatorCase:
+    x, right = draw.array(3, 4, 4) + 5 * np.eye(4, dtype=draw.kind.to_numpy()), draw.array(3, 4, 2)
+    return case(x, right, lower=False, expected=np.linalg.solve(np.triu(wide(x)), wide(right)))
+
+
+@operator("lu", kinds=("f32", "f64"))
+def _lu(draw: Draw) -> OperatorCase:
+    """Return products of factors with rows exchanged, such that the elimination exchanges them back."""
+    lower = np.tril(draw.array(3, 4, 4, low=-0.5, high=0.5), -1) + np.eye(4)
+    upper = np.triu(draw.array(3, 4, 4), 1) + 5 * np.eye(4)
+    x = (lower @ upper)[:, [1, 0, 3, 2]].astype(draw.kind.to_numpy())
+    pivots = np.broadcast_to(np.array([1, 1, 3, 3]), (3, 4))
+    return case(x, expected=(lower + upper - np.eye(4), pivots))
+
+
 @operator("count_ngrams", kinds=INTS)
 def _count_ngrams(draw: Draw) -> OperatorCase:
     x = draw.array(2, 30, low=0, high=2)

@@ -8,6 +8,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.stablehlo.operation import StablehloOperation
+from mirlo.frontends.stablehlo.ops.linear_algebra import convert_lapack, lapack_function
 from mirlo.frontends.stablehlo.parts import grouped
 from mirlo.frontends.stablehlo.registry import COMPLEX, CONVERTERS, converter, of_parts
 from mirlo.frontends.tensor import Tensor
@@ -44,6 +45,9 @@ def custom_call(op: StablehloOperation) -> Sequence[Tensor]:
     if name == "shape_assertion":
         _require(op)
         return []
+    convert = None if op.is_complex else lapack_function(name)
+    if convert is not None:
+        return convert_lapack(op, convert)
     raise UnsupportedOperation(
         f"calls '{name}', a function of another run time: "
         f"{_ADVICE.get(name.partition('_')[0], 'it has to be written in operations that the program has')}"
@@ -51,7 +55,7 @@ def custom_call(op: StablehloOperation) -> Sequence[Tensor]:
 
 
 _ADVICE = {
-    "lapack": "decompositions and solvers of matrices are LAPACK's on CPUs, and not supported",
+    "lapack": "of LAPACK, real LU and Cholesky factors and triangular systems are supported",
     "cu": "export for CPUs: jax.export.export(f, platforms=['cpu'])",
     "xla": "Python callbacks cannot be part of a compiled model",
 }

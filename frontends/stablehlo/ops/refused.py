@@ -10,7 +10,6 @@ _RANDOM = (
     "threefry, which is made of ordinary operations"
 )
 _HOST = "communicates with the host while the program runs"
-_SOLVER = "factors or solves matrices, which is not supported"
 
 REFUSED.update(
     dict.fromkeys(
@@ -20,7 +19,6 @@ REFUSED.update(
 )  # fmt: skip
 REFUSED["rng"] = _RANDOM
 REFUSED.update(dict.fromkeys(("infeed", "outfeed", "recv", "send", "async_start", "async_done"), _HOST))
-REFUSED.update(dict.fromkeys(("cholesky", "triangular_solve"), _SOLVER))
 REFUSED.update(
     dict.fromkeys(
         ("uniform_quantize", "uniform_dequantize"), "has quantized types: hand over a model with integers and scales"

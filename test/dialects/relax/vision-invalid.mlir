@@ -64,6 +64,38 @@ func.func @det_1(%x: tensor<3x4xf32>) {
 
 // -----
 
+func.func @cholesky_1(%x: tensor<3x4xf32>) {
+  // expected-error@+1 {{'relax.cholesky' op the last two dims of f32[3, 4] must agree, got 3 and 4}}
+  %0 = "relax.cholesky"(%x) : (tensor<3x4xf32>) -> tensor<3x4xf32>
+  return
+}
+
+// -----
+
+func.func @triangular_solve_1(%x: tensor<3x3xf32>, %y: tensor<4x2xf32>) {
+  // expected-error@+1 {{'relax.triangular_solve' op dim 0 of f32[3, 3] and f32[4, 2] must agree, got 3 and 4}}
+  %0 = "relax.triangular_solve"(%x, %y) : (tensor<3x3xf32>, tensor<4x2xf32>) -> tensor<4x2xf32>
+  return
+}
+
+// -----
+
+func.func @triangular_solve_2(%x: tensor<3x3xf32>, %y: tensor<3xf32>) {
+  // expected-error@+1 {{'relax.triangular_solve' op the right side must have the rank and element type of f32[3, 3], got f32[3]}}
+  %0 = "relax.triangular_solve"(%x, %y) : (tensor<3x3xf32>, tensor<3xf32>) -> tensor<3xf32>
+  return
+}
+
+// -----
+
+func.func @lu_1(%x: tensor<3x3xi32>) {
+  // expected-error@+1 {{'relax.lu' op operand must be}}
+  %0:2 = "relax.lu"(%x) : (tensor<3x3xi32>) -> (tensor<3x3xi32>, tensor<3xi32>)
+  return
+}
+
+// -----
+
 func.func @ngrams_1(%x: tensor<2x9xi64>, %grams: tensor<5x2xi32>) {
   // expected-error@+1 {{'relax.count_ngrams' op operand and grams must have one element type, got i64, i32}}
   %0 = "relax.count_ngrams"(%x, %grams) : (tensor<2x9xi64>, tensor<5x2xi32>) -> tensor<2x5xi64>

@@ -32,6 +32,17 @@ func.func @boxes(%boxes: tensor<2x10x4xf32>, %scores: tensor<2x3x10xf32>, %limit
   return
 }
 
+// CHECK-LABEL: func.func @factors(
+func.func @factors(%x: tensor<?x3x3xf32, #relax.dims<["b", 3, 3]>>, %y: tensor<?x3x5xf32, #relax.dims<["b", 3, 5]>>) {
+  // CHECK: "relax.cholesky"{{.*}} -> tensor<?x3x3xf32, #relax.dims<["b", 3, 3]>>
+  %0 = "relax.cholesky"(%x) : (tensor<?x3x3xf32, #relax.dims<["b", 3, 3]>>) -> tensor<?x3x3xf32, #relax.dims<["b", 3, 3]>>
+  // CHECK: "relax.triangular_solve"{{.*}} {lower = false} : {{.*}} -> tensor<?x3x5xf32, #relax.dims<["b", 3, 5]>>
+  %1 = "relax.triangular_solve"(%x, %y) {lower = false} : (tensor<?x3x3xf32, #relax.dims<["b", 3, 3]>>, tensor<?x3x5xf32, #relax.dims<["b", 3, 5]>>) -> tensor<?x3x5xf32, #relax.dims<["b", 3, 5]>>
+  // CHECK: "relax.lu"{{.*}} -> (tensor<?x3x5xf32, #relax.dims<["b", 3, 5]>>, tensor<?x3xi32, #relax.dims<["b", 3]>>)
+  %2:2 = "relax.lu"(%y) : (tensor<?x3x5xf32, #relax.dims<["b", 3, 5]>>) -> (tensor<?x3x5xf32, #relax.dims<["b", 3, 5]>>, tensor<?x3xi32, #relax.dims<["b", 3]>>)
+  return
+}
+
 // CHECK-LABEL: func.func @numbers(
 func.func @numbers(%x: tensor<?x3x3xf32, #relax.dims<["b", 3, 3]>>, %words: tensor<?x9xi64, #relax.dims<["b", 9]>>, %grams: tensor<5x2xi64>, %seed: tensor<i64>) {
   // CHECK: "relax.det"{{.*}} -> tensor<?xf32, #relax.dims<["b"]>>

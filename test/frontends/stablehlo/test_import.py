@@ -64,8 +64,8 @@ ERRORS = {
         "%0 = stablehlo.rng %c, %c, %s, distribution = NORMAL : (tensor<f32>, tensor<f32>, tensor<1xi64>) "
         "-> tensor<4xf32>\nreturn %0 : tensor<4xf32>"
     ).replace(":2:6", ""),
-    "calls 'lapack_sgetrf_ffi', .* LAPACK's": _main(
-        "%0 = stablehlo.custom_call @lapack_sgetrf_ffi(%x) : (tensor<4xf32>) -> tensor<4xf32>\n"
+    "calls 'lapack_sgeqrf_ffi', .* of LAPACK, real LU": _main(
+        "%0 = stablehlo.custom_call @lapack_sgeqrf_ffi(%x) : (tensor<4xf32>) -> tensor<4xf32>\n"
         "return %0 : tensor<4xf32>"
     ),
     "calls @main, which calls itself": _main(

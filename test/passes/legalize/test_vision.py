@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,44 @@ def region_cases() -> list[Case]:
     return made
 
 
+def factor_cases() -> list[Case]:
+    """Return factors and solutions, of batches and of rectangles; what is in the other triangle is not read."""
+    made = []
+    x = f32(2, 5, 5)
+    positive = x @ x.swapaxes(1, 2) + 0.5 * np.eye(5, dtype=np.float32)
+    exact = np.linalg.cholesky(np.float64(positive))
+    made.append(Case("cholesky", [np.tril(positive) + np.triu(x, 1)], {}, exact, rtol=1e-3, atol=1e-3))
+    indefinite = np.float32([[4, 0, 0], [2, 1, 0], [0, 0, 1]])
+    expected = np.float32([[2, 0, 0], [1, np.nan, 0], [0, np.nan, np.nan]])
+    made.append(Case("cholesky", [indefinite], {}, expected))
+    full, right = f32(2, 4, 4) + 3 * np.eye(4, dtype=np.float32), f32(2, 4, 3)
+    for lower, transposed, unit in itertools.product((False, True), repeat=3):
+        part = np.tril(full) if lower else np.triu(full)
+        if unit:
+            part = part - part * np.eye(4) + np.eye(4)
+        exact = np.linalg.solve(np.float64(part.swapaxes(1, 2) if transposed else part), right)
+        words = {"lower": lower, "transposed": transposed, "unit_diagonal": unit}
+        made.append(Case("triangular_solve", [full, right], words, exact, rtol=1e-3, atol=1e-3))
+    for rows, columns in ((4, 4), (3, 5), (5, 3), (1, 2)):
+        given = f32(2, rows, columns)
+        made.append(Case("lu", [given], {}, exact_factors(np.float64(given)), rtol=1e-3, atol=1e-3))
+    made.append(Case("lu", [np.zeros((3, 3), np.float32)], {}, (np.zeros((3, 3)), np.arange(3, dtype=np.int32))))
+    return made
+
+
+def exact_factors(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return LAPACK's factors with exchanged rows, and the rows with which they are exchanged."""
+    pivots = np.zeros((len(x), min(x.shape[1:])), np.int32)
+    made = x.copy()
+    for matrix, row in zip(made, pivots, strict=True):
+        for k in range(row.size):
+            row[k] = k + np.argmax(np.abs(matrix[k:, k]))
+            matrix[[k, row[k]]] = matrix[[row[k], k]]
+            matrix[k + 1 :, k] /= matrix[k, k]
+            matrix[k + 1 :, k + 1 :] -= np.outer(matrix[k + 1 :, k], matrix[k, k + 1 :])
+    return made, pivots
+
+
 def deform_case(groups: int, offset_groups: int, with_mask: bool) -> Case:
     x, weight = f32(2, 4, 6, 7), f32(6, 4 // groups, 3, 2, seed=1)
     offset, bias = f32(2, offset_groups * 12, 5, 3, seed=2), f32(6, seed=3)
@@ -96,6 +135,7 @@ def number_cases() -> list[Case]:
         Case("det", [batch], {}, np.linalg.det(batch)),
         Case("det", [np.zeros((2, 3, 3), np.float32)], {}, np.zeros(2, np.float32)),
         Case("det", [np.float32([[0, 2], [3, 0]])], {}, np.float32(-6)),
+        *factor_cases(),
         Case("inverse", [square], {}, np.linalg.inv(np.float64(square)), rtol=1e-3, atol=1e-3),
         Case("inverse", [batch], {}, np.linalg.inv(batch)),
         Case("count_ngrams", [words, grams], {}, counted(0)),
