@@ -9,12 +9,16 @@ JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
 MODELS := .cache/models
 CHIP ?= sm_90a
 
-.PHONY: run test test-doors lint typecheck lit pytest coverage docs package bench test-gpu test-emulated test-arm test-cross combinations nightly stages samples bench-gpu kit format clean
+.PHONY: run test checks test-doors lint typecheck lit pytest coverage docs package bench test-gpu test-emulated test-arm test-cross combinations nightly stages samples bench-gpu kit format clean
 
 run: $(VENV)/ready
 	@$(BIN)/mirlo run --sample $(MODEL) --profile
 
-test: lint typecheck lit pytest
+test: checks pytest
+
+# The type checker keeps one processor busy, lit the others.
+checks: $(VENV)/ready
+	@+$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint typecheck lit
 
 lint: $(VENV)/ready
 	$(BIN)/ruff check .

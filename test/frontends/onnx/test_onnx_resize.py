@@ -94,6 +94,7 @@ def test_policies(policy: str) -> None:
     same(given, [{"sizes": np.int64([3, 9])}], axes=[2, 3], keep_aspect_ratio_policy=policy)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 @pytest.mark.parametrize("policy", ["not_larger", "not_smaller"])
 def test_policies_of_dynamic_images(policy: str, mode: str) -> None:

@@ -133,6 +133,7 @@ def test_programs_compute_what_onnx_runtime_does(name: str, weights: str, tmp_pa
     _check(program, make(), inputs)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", MODELS)
 def test_sanitizers_find_nothing(name: str, tmp_path: Path) -> None:
     make, inputs = MODELS[name]
