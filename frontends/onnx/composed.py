@@ -95,41 +95,30 @@ def gated_delta_net(node: NodeDef, inputs: Sequence[AnyValue | None]) -> Functio
     if rule not in NEEDS:
         raise NodeError(f"attribute 'update_rule' must be one of {', '.join(NEEDS)}, got '{rule}'")
     parts, (keys, heads, size, width) = _parts(made)
-    count = heads // keys
     rank = made.type_of("query").rank
     if rank == 3 and made.has("key") and not made.has("initial_state"):
         raise NodeError("input 'initial_state' is needed: its first dim says how many sequences there are")
-    # [batch, length, ...]; the number of sequences is that of the states.
     is_split = rank == (4 if made.has("key") else 3)
-    if is_split:
-        outer = made.add("Slice", made.add("Shape", "query"), *map(made.constant, ([0], [2], [0])))
-    else:
-        batch = made.add("Slice", made.add("Shape", "initial_state"), *map(made.constant, ([0], [1], [0])))
-        tokens = made.add("Slice", made.add("Shape", "query"), *map(made.constant, ([0], [1], [0])))
-        outer = made.add("Concat", batch, made.add("Div", tokens, batch), axis=0)
+    outer = _batch_and_length(made, is_split)
 
     def shaped(value: str, *dims: int) -> str:
         return made.add("Reshape", value, made.add("Concat", outer, made.constant(dims), axis=0))
 
     if made.number("qk_l2_norm", 0):
         parts[:2] = [_normalized(made, part) for part in parts[:2]]
-    spread = []
-    for part in parts[:2]:
-        column = shaped(part, keys, 1, size)
-        each = made.add("Expand", column, made.constant([1, 1, 1, count, 1]))
-        spread.append(shaped(each, heads * size))
+    columns = [shaped(part, keys, 1, size) for part in parts[:2]]
+    repeated = [made.add("Expand", column, made.constant([1, 1, 1, heads // keys, 1])) for column in columns]
+    spread = [shaped(each, heads * size) for each in repeated]
     given = {name: _gate(made, name) if name in NEEDS[rule] else "" for name in ("decay", "beta")}
-    axes = rank - (2 if made.has("key") else 1)
     for name, value in given.items():
         if value:
-            is_each = name == "decay" and made.type_of(name).rank == axes + 2
+            is_each = name == "decay" and made.type_of(name).rank == rank + (not made.has("key"))
             given[name] = shaped(value, heads * size if is_each else heads)
     state = made.add("Transpose", "initial_state", perm=[0, 1, 3, 2]) if made.has("initial_state") else ""
     scale = made.number("scale", 0.0) or size**-0.5
-    values = shaped(parts[2], heads * width)
     result = made.add(
-        "LinearAttention", *spread, values, state, given["decay"], given["beta"], domain=MICROSOFT, outputs=2,
-        update_rule=rule, q_num_heads=heads, kv_num_heads=heads, scale=scale,
+        "LinearAttention", *spread, shaped(parts[2], heads * width), state, *given.values(), domain=MICROSOFT,
+        outputs=2, update_rule=rule, q_num_heads=heads, kv_num_heads=heads, scale=scale,
     )  # fmt: skip
     rows = shaped(result, heads, width)
     if not is_split:
@@ -137,6 +126,15 @@ def gated_delta_net(node: NodeDef, inputs: Sequence[AnyValue | None]) -> Functio
     made.rename(made.add("CastLike", rows, "query"), "output")
     made.rename(made.add("Transpose", f"{result}.1", perm=[0, 1, 3, 2]), "final_state")
     return made.finish(GATED_DELTA_NET, ("output", "final_state"))
+
+
+def _batch_and_length(made: _Function, is_split: bool) -> str:
+    """Return the first dims of the query; those of packed tokens if the number of sequences is that of the states."""
+    if is_split:
+        return made.add("Slice", made.add("Shape", "query"), *map(made.constant, ([0], [2], [0])))
+    batch = made.add("Slice", made.add("Shape", "initial_state"), *map(made.constant, ([0], [1], [0])))
+    tokens = made.add("Slice", made.add("Shape", "query"), *map(made.constant, ([0], [1], [0])))
+    return made.add("Concat", batch, made.add("Div", tokens, batch), axis=0)
 
 
 def _parts(made: _Function) -> tuple[list[str], tuple[int, int, int, int]]:

@@ -84,15 +84,7 @@ def _descriptor(description: Description) -> str:
     late = set(artifact.late)
     specs = [*artifact.inputs, *artifact.outputs]
     is_late = [False] * len(artifact.inputs) + [bool(late & set(map(str, s.shape))) for s in artifact.outputs]
-    arrays = []
-    values = []
-    for i, (spec, each) in enumerate(zip(specs, is_late, strict=True)):
-        dims = [_dim(description, dim) for dim in spec.shape]
-        if dims:
-            arrays.append(f"static const int64_t dims{i}[] = {{{', '.join(dims)}}};")
-        in_place = description.in_place(spec) if i >= len(artifact.inputs) else 0
-        values.append(_value(spec, f"dims{i}" if dims else "NULL", each, in_place))
-    arrays.append(_array("mirlo_value", "model_values", values, "\n  "))
+    arrays = _values(description, specs, is_late)
     arrays.append(_array("char *const", "model_checks", map(c_string, sizes.checks), "\n  "))
     arrays.append(_array("char *const", "model_packed", map(c_string, artifact.packed), "\n  "))
     arrays.append(_array("mirlo_packed_fn", "model_packed_own", ["NULL" for _ in artifact.packed]))
@@ -124,6 +116,18 @@ def _descriptor(description: Description) -> str:
         f"extern const mirlo_code {description.symbol};",
         f"const mirlo_code {description.symbol} = {{\n  {listed}}};\n",
     ])  # fmt: skip
+
+
+def _values(description: Description, specs: Sequence[TensorSpec], is_late: Sequence[bool]) -> list[str]:
+    """Return the definitions of the arrays of dims, and that of the inputs and outputs."""
+    arrays, values = [], []
+    for i, (spec, each) in enumerate(zip(specs, is_late, strict=True)):
+        dims = [_dim(description, dim) for dim in spec.shape]
+        if dims:
+            arrays.append(f"static const int64_t dims{i}[] = {{{', '.join(dims)}}};")
+        in_place = description.in_place(spec) if i >= len(description.artifact.inputs) else 0
+        values.append(_value(spec, f"dims{i}" if dims else "NULL", each, in_place))
+    return [*arrays, _array("mirlo_value", "model_values", values, "\n  ")]
 
 
 def _array(kind: str, name: str, members: Iterable[str], separator: str = " ") -> str:

@@ -260,20 +260,14 @@ class PrimBuilder:
         combine: Combine | None,
         rank: int,
     ) -> None:
-        index = ir.IndexType.get()
-        types: list[ir.Type] = [index] * rank
-        types += [a.tensor.value.type if a.map is None else a.tensor.value.type.element_type for a in accesses]
-        if reduces:
-            types += [ir.Type.parse(v.dtype.storage) for v in values]
-        body = block.operation.regions[0].blocks.append(*types, arg_locs=[self.loc] * len(types))
-        arguments = list(body.arguments)
+        body = self._append_body(block, accesses, values if reduces else [], rank)
+        arguments: list[ir.Value] = list(body.arguments)
         slots = {(id(a.tensor), str(a.map), repr(a.outside)): arguments[rank + i] for i, a in enumerate(accesses)}
         accumulators = arguments[rank + len(accesses) :]
 
         def leaf(expr: Expr, emitter: BodyEmitter) -> ir.Value:
             if expr.op == "axis":
-                axis: ir.Value = arguments[expr.data]
-                return axis
+                return arguments[int(expr.data)]
             if expr.op == "acc":
                 return from_storage(accumulators[expr.data], expr.dtype)
             return from_storage(loaded(expr, emitter), expr.dtype)
@@ -289,9 +283,7 @@ class PrimBuilder:
 
         def stored(value: Expr, emitter: BodyEmitter) -> ir.Value:
             # An element that is only copied keeps its storage form.
-            if value.op == "load":
-                return loaded(value, emitter)
-            return to_storage(emitter.emit(value), value.dtype)
+            return loaded(value, emitter) if value.op == "load" else to_storage(emitter.emit(value), value.dtype)
 
         with ir.InsertionPoint(body), self.loc:
             emitter = BodyEmitter(leaf)
@@ -300,6 +292,16 @@ class PrimBuilder:
                 values = list(combine(held, values))
             made = [stored(v, emitter) for v in values]
             ir.Operation.create("tir.yield", operands=made, attributes=_yield_segments(made))
+
+    def _append_body(
+        self, block: ir.OpView, accesses: list[BlockAccess], accumulators: list[Expr], rank: int
+    ) -> ir.Block:
+        """Append the block of a `tir.block`: its arguments are indices, elements or tensors, and accumulators."""
+        types: list[ir.Type] = [ir.IndexType.get()] * rank
+        types += [a.tensor.value.type if a.map is None else a.tensor.value.type.element_type for a in accesses]
+        types += [ir.Type.parse(v.dtype.storage) for v in accumulators]
+        made: ir.Block = block.operation.regions[0].blocks.append(*types, arg_locs=[self.loc] * len(types))
+        return made
 
 
 INDEX_AS = DTYPES["i64"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence, Sized
+from collections.abc import Callable, Iterable, Sequence, Sized
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -295,11 +295,7 @@ def old_forest(node: Node, kind: str, count: int, aggregate: str) -> Forest:
     if unknown:
         raise NodeError(f"attribute 'nodes_modes' has '{min(unknown)}', which is not a mode")
     is_leaf = [mode == LEAF for mode in modes]
-    place: dict[tuple[int, int], int] = {}
-    inner = leaves = 0
-    for key, leaf in zip(zip(trees, ids, strict=True), is_leaf, strict=True):
-        place[key] = -1 - leaves if leaf else inner
-        leaves, inner = leaves + leaf, inner + (not leaf)
+    place = _places(zip(trees, ids, strict=True), is_leaf)
 
     def at(tree: int, name: int) -> int:
         if (tree, name) not in place:
@@ -312,7 +308,7 @@ def old_forest(node: Node, kind: str, count: int, aggregate: str) -> Forest:
         if not is_leaf[i]
     ]
     thresholds = values[[i for i in range(len(ids)) if not is_leaf[i]]]
-    weights, votes = _votes(node, kind, count, leaves, at, aggregate)
+    weights, votes = _votes(node, kind, count, sum(is_leaf), at, aggregate)
     if count == 1:
         # As in ONNX Runtime, where a leaf without a weight counts as what the list of thresholds has for it.
         given = np.array([values[i] for i in range(len(ids)) if is_leaf[i]] or [0], weights.dtype)
@@ -323,6 +319,16 @@ def old_forest(node: Node, kind: str, count: int, aggregate: str) -> Forest:
     if not len(table):  # nothing but leaves
         table, thresholds = np.array([[0, 0, -1, -1]], np.int64), np.zeros(1, values.dtype)
     return _checked(thresholds, table, roots, weights, votes)
+
+
+def _places(nodes: Iterable[tuple[int, int]], is_leaf: Sequence[bool]) -> dict[tuple[int, int], int]:
+    """Return the numbers of nodes: those of leaves are -1 - n, others count on their own."""
+    counts = {True: 0, False: 0}
+    place = {}
+    for key, leaf in zip(nodes, is_leaf, strict=True):
+        place[key] = -1 - counts[leaf] if leaf else counts[leaf]
+        counts[leaf] += 1
+    return place
 
 
 def _votes(

@@ -8,6 +8,7 @@ form.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import product
 
 import numpy as np
@@ -42,8 +43,8 @@ def as_convolution(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     taps = [-(-k // s) for k, s in zip(kernel, strides, strict=True)]
     # The phases before `low`, in units of the stride, are all cropped.
     lows = [min(p // s, t - 1) for p, s, t in zip(begins, strides, taps, strict=True)]
-    before = [t - 1 - low for t, low in zip(taps, lows, strict=True)]
     lasts = [(n + p - 1) // s - low for n, p, s, low in zip(counts, begins, strides, lows, strict=True)]
+    before = [t - 1 - low for t, low in zip(taps, lows, strict=True)]
     after = [max(0, last + t - n - p) for last, t, n, p in zip(lasts, taps, sizes, before, strict=True)]
     made_sizes = [n + p + q - t + 1 for n, p, q, t in zip(sizes, before, after, taps, strict=True)]
 
@@ -54,19 +55,25 @@ def as_convolution(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     made = b.emit(
         OPS["conv"], data, kernel_value, None, padding=(*before, *after), data_layout="N*C", kernel_layout="*IO"
     )
-    batch, channels = x.static_shape[0], weight.static_shape[1]
-    made = b.emit(OPS["reshape"], made, shape=(batch, *made_sizes, *strides, channels))
-    pairs = [axis for i in range(rank) for axis in (1 + i, 1 + rank + i)]
-    made = b.emit(OPS["permute"], made, axes=[0, *pairs, 1 + 2 * rank])
-    whole = (n * s for n, s in zip(made_sizes, strides, strict=True))
-    made = b.emit(OPS["reshape"], made, shape=(batch, *whole, channels))
+    made = _interleaved(b, made, (x.static_shape[0], *made_sizes), strides, weight.static_shape[1])
     first = [p - low * s for p, low, s in zip(begins, lows, strides, strict=True)]
     stops = [p + n for p, n in zip(first, counts, strict=True)]
-    axes = list(range(1, 1 + rank))
-    made = b.emit(OPS["strided_slice"], made, axes=axes, begin=first, end=stops, strides=[1] * rank)
+    made = b.emit(OPS["strided_slice"], made, axes=list(range(1, 1 + rank)), begin=first, end=stops, strides=[1] * rank)
     if op.bias is not None:
         made = b.emit(OPS["add"], made, op.bias)
     return in_layout(made, "N*C", "NC*", b)
+
+
+def _interleaved(
+    b: Rewriter, phases: ir.Value, outer: Sequence[int], strides: Sequence[int], channels: int
+) -> ir.Value:
+    """Rearrange [batch, *sizes, phases * channels] to [batch, *(sizes * strides), channels]."""
+    (batch, *sizes), rank = outer, len(strides)
+    made = b.emit(OPS["reshape"], phases, shape=(batch, *sizes, *strides, channels))
+    pairs = [axis for i in range(rank) for axis in (1 + i, 1 + rank + i)]
+    made = b.emit(OPS["permute"], made, axes=[0, *pairs, 1 + 2 * rank])
+    whole = (n * s for n, s in zip(sizes, strides, strict=True))
+    return b.emit(OPS["reshape"], made, shape=(batch, *whole, channels))
 
 
 def _phases(weight: np.ndarray, strides: tuple[int, ...], taps: list[int]) -> np.ndarray:

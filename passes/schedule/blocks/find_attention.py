@@ -76,7 +76,7 @@ class _Finder:
         axes = self._axes(scores, [*row, self.key_loop], self.size_loop)
         if axes is None:
             return decline("an output is not indexed by plain axes", block=scores.name)
-        first = [self._read(scores, axes, factor) for factor in (products[0].lhs, products[0].rhs)]
+        query, key = self._roles([self._read(scores, axes, each) for each in (products[0].lhs, products[0].rhs)])
         masked = scores.outputs[0].value
         mask: list[BlockInstance] = []
         block = next(self.blocks)
@@ -103,7 +103,6 @@ class _Finder:
             after.append(place)
         if not self.group.kept <= self._made(after):
             return decline("scores or weights are used by something else")
-        query, key = self._roles(first)
         if self._moves(query, self.key_loop):
             return decline("both factors of the scores are indexed by the keys")
         bounds = tuple(bounds_of(mask[-1], self.key_loop)) if mask else ()

@@ -59,14 +59,13 @@ def plan_blocked(view: PrimView, group: BlockGroup[Machine], threads: int = 1) -
     if len(found) != 3:
         return decline("not a contraction, rows and a contraction", stages=len(found))
     first, rows, last = found
-    is_chain = (
+    if not (
         isinstance(first, VectorContractionPlan)
         and isinstance(rows, VectorRowsPlan)
         and isinstance(last, VectorContractionPlan)
-    )
-    if not is_chain or not isinstance(rows, VectorRowsPlan):
+    ):
         return decline("not a contraction, rows and a contraction")
-    plans: list[RegisterTilePlan] = [stage.plan for stage in (first, last) if isinstance(stage, VectorContractionPlan)]
+    plans = [first.plan, last.plan]
     weights = plans[1].rows.access.value
     made = {output.value for block in (*rows.group.blocks, *_blocks_of(plans[0])) for output in block.outputs}
     kept = {value for value, _ in plans[0].contraction.writes} | set(rows.group.kept)
@@ -82,9 +81,8 @@ def plan_blocked(view: PrimView, group: BlockGroup[Machine], threads: int = 1) -
     local = tuple(v for v in _in_order(plans[0], rows) if v in kept)
     is_open = not all(isinstance(extent, int) for block in group.blocks for extent in block.domain)
     kept_rows = {value: elements_of_row(value, D.product(outer)) for value in local if is_open}
-    units = [(plans[0], plans[0].writes[0]), (plans[1], plans[1].rows.form)]
     parts = []
-    for plan, form in units:
+    for plan, form in ((plans[0], plans[0].writes[0]), (plans[1], plans[1].rows.form)):
         part = _plan_block(plan, form, width, local, kept_rows)
         if isinstance(part, Decline):
             return part
