@@ -98,8 +98,9 @@ def compile(
             sums in f32.
         activations: How rows are represented in products with weights of 2, 4 or 8 bits: "exact", "i8", "i8x2" or
             "bf16"; by default as the model permits (`accuracy_level`).
-        kv_cache_dtype: "bf16" or "f16" to store the f32 caches of a language model in half of the memory: new rows are
-            rounded, and attention computes in f32.
+        kv_cache_dtype: "bf16" or "f16" to store the f32 caches of a language model in half of the memory, "i8" in about
+            a quarter: new rows are rounded, and attention computes in f32. Each row of i8 has a scale, in further
+            inputs and outputs, "NAME.scale".
         last_rows: The name of an output [batch, rows, columns] of which calls need the last rows only, such as the
             logits of a language model: as many as a new input, `last_rows`, has elements. Products before it compute no
             others. A model without this output, or with a fixed number of rows in it, gets no such input.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias, Union
 
 from mirlo.passes.graph.activations import ACTIVATIONS
 from mirlo.passes.targets import CompileOptions
+from mirlo.runtime.names import CACHE_DTYPES
 
 if TYPE_CHECKING:
     import os
@@ -39,8 +40,6 @@ CompileFunction = Callable[["CompileRequest"], CompiledResult]
 """Compiles a request: measured placement and strategies compile alternatives with it."""
 PRECISIONS = ("bf16", "f16")
 """Element types that products may be computed from instead of f32."""
-KV_CACHE_DTYPES = ("bf16", "f16")
-"""Types that f32 key/value caches may be stored in."""
 PLACEMENTS = ("priority", "estimated", "measured")
 """How several targets share a model."""
 
@@ -96,8 +95,8 @@ class CompileRequest:
             raise ValueError(f"precision: expected {', '.join(PRECISIONS)} or None, found {self.precision!r}")
         if self.activations not in (None, *ACTIVATIONS):
             raise ValueError(f"activations: expected {', '.join(ACTIVATIONS)} or None, found {self.activations!r}")
-        if self.kv_cache_dtype not in (None, *KV_CACHE_DTYPES):
-            expected = f"{', '.join(KV_CACHE_DTYPES)} or None"
+        if self.kv_cache_dtype not in (None, *CACHE_DTYPES):
+            expected = f"{', '.join(CACHE_DTYPES)} or None"
             raise ValueError(f"kv_cache_dtype: expected {expected}, found {self.kv_cache_dtype!r}")
         if self.kv_cache_dtype is not None and self.pipeline is not None:
             raise ValueError("kv_cache_dtype: a pipeline of your own says so itself, with the pass narrow-caches")

@@ -17,7 +17,7 @@ from mirlo.runtime.artifact import TensorSpec
 from mirlo.runtime.cache_pool import CachePool, InPlacePool
 from mirlo.runtime.dtypes import numpy_dtype
 from mirlo.runtime.executable import Executable
-from mirlo.runtime.names import LAST_ROWS
+from mirlo.runtime.names import CACHE_SCALE, LAST_ROWS
 from mirlo.runtime.state import CacheState
 
 LAST_ONLY = ("num_logits_to_keep", "logits_to_keep")
@@ -169,6 +169,8 @@ def find_caches(
     """Return the outputs that are the next values of caches, by inputs; some layers may have `states` instead."""
     if names.caches is not None:
         caches = {source: output for source, output in names.caches.items() if source in inputs or not states}
+        scales = {f"{source}{CACHE_SCALE}": f"{output}{CACHE_SCALE}" for source, output in caches.items()}
+        caches |= {source: output for source, output in scales.items() if source in inputs and output in outputs}
         for source, output in caches.items():
             for what, name, specs in (("input", source, inputs), ("output", output, outputs)):
                 if name not in specs:

@@ -14,6 +14,10 @@ from typing import Any, TextIO
 
 LAST_ROWS = "last_rows"
 """The input whose size says how many last rows of an output are computed (the pass `keep-last-rows`)."""
+CACHE_DTYPES = ("bf16", "f16", "i8")
+"""Types that f32 caches may be stored in."""
+CACHE_SCALE = ".scale"
+"""What is behind the name of a cache in that of the scales of its rows."""
 
 _NOT_PRINTABLE = re.compile(r"[^\x20-\x7e]")
 _NOT_IN_COMMENT = re.compile(r"[^A-Za-z0-9_ .,:;()\[\]{}'\"=+<>/-]")

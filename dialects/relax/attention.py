@@ -111,9 +111,49 @@ class AttentionWithSinks(AttentionBase, name="attention_with_sinks"):
         softcap: float | None,
     ) -> TensorType:
         found = Attention.infer(query, key, value, mask, scale=scale, causal=causal, at_end=at_end, softcap=softcap)
-        same_dtype("query and sinks", query, sinks)
-        require_rank(sinks, 1, "sinks [heads]")
-        require_equal_dims(query.shape[1], sinks.shape[0], f"the heads of query {query} and sinks {sinks}")
+        _require_sinks(query, sinks)
+        return found
+
+
+def _require_sinks(query: TensorType, sinks: TensorType) -> None:
+    same_dtype("query and sinks", query, sinks)
+    require_rank(sinks, 1, "sinks [heads]")
+    require_equal_dims(query.shape[1], sinks.shape[0], f"the heads of query {query} and sinks {sinks}")
+
+
+class AttentionWithScales(AttentionBase, name="attention_with_scales"):
+    """Attention to keys and values whose rows are multiplied by scales: as those of caches of 8 bits are.
+
+    It is attention to key * key_scale and value * value_scale, whose scales are [B, HKV, T, 1]; with `sinks` [H] it is
+    `attention_with_sinks`.
+    """
+
+    key_scale = operand()
+    value_scale = operand()
+    sinks = optional()
+
+    @staticmethod
+    def infer(
+        query: TensorType,
+        key: TensorType,
+        value: TensorType,
+        mask: TensorType | None,
+        key_scale: TensorType,
+        value_scale: TensorType,
+        sinks: TensorType | None,
+        *,
+        scale: float | None,
+        causal: bool,
+        at_end: bool,
+        softcap: float | None,
+    ) -> TensorType:
+        found = Attention.infer(query, key, value, mask, scale=scale, causal=causal, at_end=at_end, softcap=softcap)
+        if sinks is not None:
+            _require_sinks(query, sinks)
+        for name, tensor, rows in (("key_scale", key_scale, key), ("value_scale", value_scale, value)):
+            same_dtype(f"query and {name}", query, tensor)
+            if tensor.shape != (*rows.shape[:3], 1):
+                raise OpError(f"{name} must be {rows.with_shape((*rows.shape[:3], 1))}, got {tensor}")
         return found
 
 

@@ -124,11 +124,11 @@ def has_several_contractions(function: ir.OpView) -> bool:
 
 def block_kind(block: BlockView) -> FusionKind:
     """Return the kind of one block."""
-    if len(block.outputs) != 1:
+    output = block.outputs[0].map
+    if len(block.outputs) != 1 and (block.is_reduction or any(other.map != output for other in block.outputs)):
         return FusionKind.OPAQUE
     if block.is_reduction:
         return _reduction_kind(block)
-    output = block.outputs[0].map
     kinds = [_access_kind(operand, output) for operand in block.inputs]
     found = max(kinds, default=FusionKind.ELEMENTWISE)
     if found is FusionKind.BROADCAST and FusionKind.ELEMENTWISE in kinds:

@@ -16,6 +16,7 @@ from mirlo.dialects.core.surgery import blocks, erase_dead
 from mirlo.dialects.core.traits import Precision
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
+from mirlo.dialects.relax.attention import AttentionBase
 from mirlo.passes.graph.constants import constant_value, emit_constant, is_constant
 from mirlo.passes.graph.dce import is_pure_relax
 from mirlo.passes.locations import names_of
@@ -130,7 +131,7 @@ class _Converter:
         self._remember(op, [_PrecisionVersions(value, None, True) for value in made])
 
     def _narrow(self, op: ir.Operation) -> None:
-        mask = op.opview.mask if op.name in ("relax.attention", "relax.attention_with_sinks") else None
+        mask = op.opview.mask if isinstance(op.opview, AttentionBase) else None
         values = [self._bounded(v) if mask is not None and v == mask else v for v in op.operands]
         made = self._remake(op, [self._narrowed(value) for value in values])
         self._remember(op, [_PrecisionVersions(None, value, True) for value in made])

@@ -1,4 +1,4 @@
-"""The pass `narrow-caches`: key/value caches in half of the memory."""
+"""The pass `narrow-caches`: key/value caches in half of the memory, or in a quarter."""
 
 from __future__ import annotations
 
@@ -11,41 +11,49 @@ from mirlo.dialects.core.op import class_of
 from mirlo.dialects.core.surgery import erase_op, operations
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
+from mirlo.passes.graph.scaled_caches import ScaledCaches
 from mirlo.passes.registry import Pass, PassError, option, register_pass
+from mirlo.runtime.names import CACHE_DTYPES
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session
 
-NARROW_TYPES = ("bf16", "f16")
 _SLICES = ("relax.slice_dims", "relax.strided_slice")
 
 
 @register_pass
 @dataclass(frozen=True)
 class NarrowCaches(Pass):
-    """Store f32 key/value caches in a narrower type of floats.
+    """Store f32 key/value caches in a narrower type of floats, or in i8 with a scale for each row.
 
     A cache is an input that `relax.cache_write` adds rows to, and the output that has them: both get the type. New
     rows are rounded when they are written, and what reads the cache converts its elements: attention in registers.
-    Other inputs and outputs keep their types.
+    The scales of i8 are further inputs and outputs, with the names of the caches and `.scale`. Other inputs and outputs
+    keep their types.
     """
 
     name = "narrow-caches"
     contained = True
     anchor = "func.func"
-    dtype: str = option("bf16", "the type of the caches: bf16 or f16")
+    dtype: str = option("bf16", "the type of the caches: bf16, f16 or i8")
 
     def run(self, op: ir.OpView, session: Session) -> None:
-        if self.dtype not in NARROW_TYPES:
-            raise PassError(f"dtype must be {' or '.join(NARROW_TYPES)}, got '{self.dtype}'")
+        if self.dtype not in CACHE_DTYPES:
+            raise PassError(f"dtype must be {', '.join(CACHE_DTYPES[:-1])} or {CACHE_DTYPES[-1]}, got '{self.dtype}'")
         if "tir.prim_func" in op.operation.attributes or not len(op.operation.regions[0].blocks):
             return
         found = [each for each in operations(op) if each.name == "relax.cache_write" and _is_cache(each)]
         if not found:
             what = f"no f32 input is a cache that grows in place: {self.dtype} caches need one"
             raise PassError(f"{what}, as GroupQueryAttention and TensorScatter have", op.operation.location)
-        for each in found:
-            _narrow(each, DTYPES[self.dtype])
+        if DTYPES[self.dtype].is_integer:
+            caches = ScaledCaches(op)
+            for each in found:
+                caches.narrow(each)
+            caches.finish()
+        else:
+            for each in found:
+                _narrow(each, DTYPES[self.dtype])
         entry = op.operation.regions[0].blocks[0]
         types = [argument.type for argument in entry.arguments]
         results = [value.type for value in operations(op)[-1].operands]

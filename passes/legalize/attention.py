@@ -13,7 +13,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax.shape import Reshape
-from mirlo.dialects.tir.compute import Expr, TensorExpr, constant, exp, select, tanh
+from mirlo.dialects.tir.compute import Axis, Expr, TensorExpr, constant, exp, select, tanh
 from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.passes.legalize.helpers import aligned, shape_of, wide
 from mirlo.passes.rules import Decline, decline
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def fused_attention(op: ir.OpView, b: LegalizeBuilder) -> ir.Value | Decline:
-    """Emit scores, softmax and the product with the values in one prim function, of attention with or without sinks."""
+    """Emit scores, softmax and the product with the values in one prim function, of all kinds of attention."""
     sizes = _heads_of(op)
     if isinstance(sizes, Decline):
         return sizes
@@ -46,7 +46,8 @@ def fused_attention(op: ir.OpView, b: LegalizeBuilder) -> ir.Value | Decline:
     if groups > 1:
         query = b.emit(Reshape, op.query, shape=(*leading, size))
     sinks = _sinks(op, b, leading)
-    made = b.call_prim(attention.build, query, op.key, op.value, op.mask, sinks, name="attention")
+    scales = [getattr(op, name, None) for name in ("key_scale", "value_scale")]
+    made = b.call_prim(attention.build, query, op.key, op.value, op.mask, sinks, *scales, name="attention")
     return b.emit(Reshape, made, shape=(batch, heads, length, value_size)) if groups > 1 else made
 
 
@@ -76,9 +77,11 @@ class _Attention:
         v: TensorExpr,
         mask: TensorExpr | None,
         sinks: TensorExpr | None,
+        key_scale: TensorExpr | None,
+        value_scale: TensorExpr | None,
     ) -> TensorExpr:
         """Return the results, in the body of a prim function."""
-        scaled = self._scores(p, q, k, mask)
+        scaled, *factors = self._scores(p, q, k, mask, key_scale, value_scale)
         leading, context, rank = self.leading, self.context, len(self.leading)
         peak = p.reduce("max", leading, (context,), lambda *at: scaled.at(*at), name="peak")
         if self.may_see_nothing:
@@ -87,6 +90,9 @@ class _Attention:
             peak = p.compute(leading, lambda *row: select(top.at(*row) > shown, top.at(*row), 0.0), name="shift")
         weights = p.compute((*leading, context), lambda *at: exp(scaled.at(*at) - peak.at(*at[:rank])), name="weights")
         total = p.reduce("add", leading, (context,), lambda *at: weights.at(*at), name="total")
+        if factors:
+            own, scales = weights, factors[0]
+            weights = p.compute((*leading, context), lambda *at: own.at(*at) * scales.at(*at), name="scaled_weights")
 
         def weighted(*axes: Expr) -> Expr:
             *row, d, t = axes
@@ -105,8 +111,19 @@ class _Attention:
 
         return p.compute((*leading, self.value_size), divided, name="divided")
 
-    def _scores(self, p: PrimBuilder, q: TensorExpr, k: TensorExpr, mask: TensorExpr | None) -> TensorExpr:
-        """Return the scaled and masked products of queries and keys."""
+    def _scores(
+        self,
+        p: PrimBuilder,
+        q: TensorExpr,
+        k: TensorExpr,
+        mask: TensorExpr | None,
+        key_scale: TensorExpr | None,
+        value_scale: TensorExpr | None,
+    ) -> list[TensorExpr]:
+        """Return the scaled and masked products of queries and keys, and the scales of the values if there are any.
+
+        They are copied for each score, as schedules read no other tensors between the contractions.
+        """
 
         def product(*axes: Expr) -> Expr:
             *row, t, d = axes
@@ -117,6 +134,8 @@ class _Attention:
         def masked(*axes: Expr) -> Expr:
             *row, t = axes
             value = scores.at(*axes) * self.factor
+            if key_scale is not None:
+                value = value * wide(key_scale.at(row[0], row[1], t, 0))
             if self.softcap is not None:
                 value = tanh(value * (1.0 / self.softcap)) * self.softcap
             hidden = constant(float("-inf"), value.dtype)
@@ -126,7 +145,12 @@ class _Attention:
                 value = select(seen, value, hidden) if mask.dtype.is_bool else value + wide(seen)
             return select(t <= row[-1] + self.past, value, hidden) if self.is_causal else value
 
-        return p.compute((*self.leading, self.context), masked, name="mask")
+        shape = (*self.leading, self.context)
+        axes = [Axis(i) for i in range(len(shape))]
+        values = [masked(*axes)]
+        if value_scale is not None:
+            values.append(wide(value_scale.at(axes[0], axes[1], axes[-1], 0)))
+        return p.block("mask", shape, (), values)
 
 
 def _sinks(op: ir.OpView, b: LegalizeBuilder, leading: tuple[Dim, ...]) -> ir.Value | None:

@@ -269,7 +269,7 @@ def test_logits_that_are_not_finite_are_an_error(models: dict[str, LanguageModel
             Sampler(options, [1]).choose(np.full(8, np.nan, np.float32), [1], 1)
 
 
-@pytest.mark.parametrize("dtype", ("bf16", "f16"))
+@pytest.mark.parametrize("dtype", ("bf16", "f16", "i8"))
 def test_narrow_caches(tmp_path: Path, models: dict[str, LanguageModel], dtype: str) -> None:
     """Rows are rounded once, when they are written: chunks, forks and batches compute the same."""
     from mirlo.runtime.dtypes import numpy_dtype
@@ -278,15 +278,22 @@ def test_narrow_caches(tmp_path: Path, models: dict[str, LanguageModel], dtype: 
     prompt = prompt_of(40)
     narrow, wide = (each.generator(max_new_tokens=12, min_length=1000) for each in (model, exact))
     narrow.append(prompt), wide.append(prompt)
-    error = {"bf16": 0.1, "f16": 0.02}[dtype]
+    error = {"bf16": 0.1, "f16": 0.02, "i8": 0.1}[dtype]
     np.testing.assert_allclose(narrow.logits(), wide.logits(), atol=error)
     caches, others = (each._sequences._state.arrays for each in (narrow, wide))
     for kind in ("key", "value"):  # of the first layer, which no attention comes before
         name = f"past_key_values.0.{kind}"
         assert caches[name].dtype == numpy_dtype(dtype)
+        if dtype == "i8":
+            scales = caches[f"{name}.scale"]
+            np.testing.assert_allclose(scales, np.abs(others[name]).max(3, keepdims=True) / 127, rtol=1e-5)
+            assert np.abs(caches[name] * scales - others[name]).max() <= 0.501 * scales.max()
+            continue
         expected = others[name].astype(numpy_dtype(dtype)).astype(np.float32)
         np.testing.assert_allclose(caches[name].astype(np.float32), expected, rtol=2**-7, atol=1e-6)
-    assert sum(x.nbytes for x in caches.values()) * 2 == sum(x.nbytes for x in others.values())
+    size = others["past_key_values.0.key"].shape[3]
+    fewer = size * 4 / (size + 4) if dtype == "i8" else 2
+    assert sum(x.nbytes for x in caches.values()) * fewer == sum(x.nbytes for x in others.values())
     found = narrow.fork().generate()
     assert (
         narrow.generate() == found == model.generator(chunk_size=7, min_length=1000, max_new_tokens=12).generate(prompt)
@@ -324,8 +331,8 @@ def test_mapped_weights_change_nothing(tmp_path: Path, models: dict[str, Languag
 def test_narrow_caches_need_caches_in_place(tmp_path: Path) -> None:
     with pytest.raises(Exception, match="no f32 input is a cache that grows in place"):
         generate.load(write_plain(tmp_path), kv_cache_dtype="bf16")
-    with pytest.raises(ValueError, match="kv_cache_dtype: expected bf16, f16 or None, found 'i8'"):
-        generate.load(write_plain(tmp_path), kv_cache_dtype="i8")
+    with pytest.raises(ValueError, match="kv_cache_dtype: expected bf16, f16, i8 or None, found 'i4'"):
+        generate.load(write_plain(tmp_path), kv_cache_dtype="i4")
 
 
 def test_no_memory_grows(models: dict[str, LanguageModel]) -> None:

@@ -6,6 +6,8 @@ import argparse
 from argparse import ArgumentParser, _ArgumentGroup, _SubParsersAction
 from collections.abc import Callable
 
+from mirlo.runtime.names import CACHE_DTYPES
+
 Shapes = dict[str, tuple[int | str, ...]]
 
 AddCommand = Callable[["_SubParsersAction[ArgumentParser]", str, str], ArgumentParser]
@@ -35,8 +37,8 @@ def add_kv_cache_dtype(parser: _ArgumentGroup | ArgumentParser) -> None:
     """Add `--kv-cache-dtype`."""
     parser.add_argument(
         "--kv-cache-dtype",
-        choices=("bf16", "f16"),
-        help="store the f32 caches of a language model in half of the memory (default: as they are)",
+        choices=CACHE_DTYPES,
+        help="store the f32 caches of a language model in half of the memory, i8 in a quarter (default: as they are)",
     )
 
 

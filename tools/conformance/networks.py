@@ -227,6 +227,28 @@ def _attention_with_sinks(draw: Draw) -> OperatorCase:
     return case(query, key, value, None, sinks, expected=raised / total @ v)
 
 
+def _scaled_attention(draw: Draw, has_sinks: bool) -> OperatorCase:
+    query, key, value = draw.array(1, 4, 3, 8), draw.array(1, 2, 5, 8), draw.array(1, 2, 5, 6)
+    scales, sinks = [draw.nonzero(1, 2, 5, 1) for _ in "kv"], draw.array(4) if has_sinks else None
+    q = wide(query)
+    k, v = ((wide(x) * wide(scale)).repeat(2, 1) for x, scale in zip((key, value), scales, strict=True))
+    raised = np.exp(q @ k.swapaxes(-1, -2) / math.sqrt(8))
+    total = raised.sum(-1, keepdims=True)
+    if sinks is not None:
+        total = total + np.exp(wide(sinks))[:, None, None]
+    return case(query, key, value, None, *scales, sinks, expected=raised / total @ v)
+
+
+@operator("attention_with_scales")
+def _attention_with_scales(draw: Draw) -> OperatorCase:
+    return _scaled_attention(draw, has_sinks=False)
+
+
+@operator("attention_with_scales")
+def _attention_with_scales_and_sinks(draw: Draw) -> OperatorCase:
+    return _scaled_attention(draw, has_sinks=True)
+
+
 @operator("cache_write")
 def _cache_write(draw: Draw) -> OperatorCase:
     cache, new = draw.array(2, 2, 4, 8), draw.array(2, 2, 2, 8)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.matmul import Matmul
 from mirlo.dialects.relax.shape import Reshape
 from mirlo.dialects.tir.compute import Expr, ExprLike, TensorExpr, constant, rsqrt, select, tanh
@@ -71,6 +72,16 @@ def attention(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
 
 def _reshape(b: LegalizeBuilder, value: ir.Value, shape: tuple[Dim, ...]) -> ir.Value:
     return b.value(value) if shape_of(value) == shape else b.emit(Reshape, value, shape=shape)
+
+
+@legalize("relax.attention_with_scales")
+def attention_with_scales(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
+    """Legalize to attention to keys and values that are multiplied by their scales first."""
+    key, value = b.emit(OPS["multiply"], op.key, op.key_scale), b.emit(OPS["multiply"], op.value, op.value_scale)
+    options = {name: getattr(op, name) for name in ("scale", "causal", "at_end", "softcap")}
+    if op.sinks is None:
+        return b.emit(OPS["attention"], op.query, key, value, op.mask, **options)
+    return b.emit(OPS["attention_with_sinks"], op.query, key, value, op.mask, op.sinks, **options)
 
 
 @legalize("relax.cache_write")

@@ -57,6 +57,8 @@ class AttentionBlocks:
     after: tuple[BlockInstance, ...]
     """Elementwise blocks on that result: the epilogue."""
     bounds: tuple[Bound, ...]
+    scales_values: bool = False
+    """Whether the weights are multiplied by the scales of the values, a second result of the mask, after their sum."""
 
     @property
     def key_loop(self) -> int:

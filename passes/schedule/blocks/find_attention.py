@@ -77,17 +77,11 @@ class _Finder:
         if axes is None:
             return decline("an output is not indexed by plain axes", block=scores.name)
         query, key = self._roles([self._read(scores, axes, each) for each in (products[0].lhs, products[0].rhs)])
-        masked = scores.outputs[0].value
-        mask: list[BlockInstance] = []
-        block = next(self.blocks)
-        while not block.is_reduction:
-            place = self._elementwise(block, [*row, self.key_loop], {scores.outputs[0].value, *self._made(mask)})
-            if isinstance(place, Decline):
-                return place
-            mask.append(place)
-            masked = block.outputs[0].value
-            block = next(self.blocks)
-        total = self._softmax(block, masked)
+        after_scores = self._mask(scores)
+        if isinstance(after_scores, Decline):
+            return after_scores
+        mask, masked, factors, block = after_scores
+        total = self._softmax(block, masked, factors)
         if isinstance(total, Decline):
             return total
         weights, total_value, block = total
@@ -108,7 +102,7 @@ class _Finder:
         bounds = tuple(bounds_of(mask[-1], self.key_loop)) if mask else ()
         return AttentionBlocks(
             self.group, self.extents, query, key, value, scores.outputs[0].value, tuple(mask), masked, total_value,
-            weighted, tuple(after), bounds,
+            weighted, tuple(after), bounds, bool(factors),
         )  # fmt: skip
 
     def _values(self, block: BlockView, product: MultiplyAdd, weights: ir.Value) -> Read | Decline:
@@ -124,8 +118,30 @@ class _Finder:
             return decline("the second product does not sum over the keys", block=block.name)
         return self._read(block, axes, sides[0] if own[0] is sides[1] else sides[1])
 
-    def _softmax(self, block: BlockView, masked: ir.Value) -> tuple[ir.Value, ir.Value, BlockView] | Decline:
-        """Match the weights e^(score - maximum), undivided; return them, their sums, and the next block."""
+    def _mask(self, scores: BlockView) -> tuple[list[BlockInstance], ir.Value, set[ir.Value], BlockView] | Decline:
+        """Match what is done to the scores; return the blocks, the result, the scales of values, and the next block."""
+        masked = scores.outputs[0].value
+        mask: list[BlockInstance] = []
+        factors: set[ir.Value] = set()
+        block = next(self.blocks)
+        while not block.is_reduction:
+            known = {scores.outputs[0].value, *self._made(mask)}
+            place = self._elementwise(block, [*range(self.key_loop), self.key_loop], known, outputs=2)
+            if isinstance(place, Decline):
+                return place
+            mask.append(place)
+            masked, *others = (output.value for output in block.outputs)
+            factors.update(others)
+            block = next(self.blocks)
+        return mask, masked, factors, block
+
+    def _softmax(
+        self, block: BlockView, masked: ir.Value, factors: set[ir.Value]
+    ) -> tuple[ir.Value, ir.Value, BlockView] | Decline:
+        """Match the weights e^(score - maximum), undivided; return them, their sums, and the next block.
+
+        With the scales of values, `factors`, the weights that are returned are multiplied by them.
+        """
         row = list(range(self.key_loop))
         if not self._reduces(block, "arith.maximumf", masked):
             return decline("the first reduction of scores is not their maximum", block=block.name)
@@ -148,7 +164,11 @@ class _Finder:
         if not self._reduces(block, "arith.addf", weights):
             return decline("the weights are not summed up by themselves", block=block.name)
         self.loops[block.outputs[0].value] = row
-        return weights, block.outputs[0].value, next(self.blocks)
+        total, block = block.outputs[0].value, next(self.blocks)
+        if not factors or block.is_reduction:
+            return weights, total, block
+        scaled = self._elementwise(block, [*row, self.key_loop], {weights, *factors})
+        return scaled if isinstance(scaled, Decline) else (block.outputs[0].value, total, next(self.blocks))
 
     def _reduces(self, block: BlockView, kind: str, value: ir.Value) -> bool:
         """Return whether a block reduces a tensor over all keys of each row."""
@@ -165,12 +185,15 @@ class _Finder:
             and self._same(self._place(block, axes), block.inputs[0], [*row, self.key_loop])
         )
 
-    def _elementwise(self, block: BlockView, loops: list[int], known: set[ir.Value]) -> BlockInstance | Decline:
-        """Match an elementwise block over these loops.
+    def _elementwise(
+        self, block: BlockView, loops: list[int], known: set[ir.Value], outputs: int = 1
+    ) -> BlockInstance | Decline:
+        """Match an elementwise block over these loops, with so many outputs at most.
 
         Of the group's values, it may read only `known` ones, elementwise.
         """
-        if block.is_reduction or len(block.outputs) != 1:
+        first, *others = block.outputs
+        if block.is_reduction or len(block.outputs) > outputs or any(other.map != first.map for other in others):
             return decline("not an elementwise block", block=block.name)
         axes = self._axes_of_input(block, loops, known) or self._axes(block, loops, None)
         written = None if axes is None else self._written(block, axes)
@@ -182,7 +205,7 @@ class _Finder:
                 continue
             if operand.value not in known or not self._same(place, operand, self.loops[operand.value]):
                 return decline("a block reads a value of the group at another index", block=block.name)
-        self.loops[block.outputs[0].value] = written
+        self.loops.update({output.value: written for output in block.outputs})
         return place
 
     def _axes_of_input(self, block: BlockView, loops: Sequence[int], known: set[ir.Value]) -> list[int] | None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["attention", "joins", "sorting", "trees"]
 
 
-@legalize("relax.attention", "relax.attention_with_sinks", target="llvm", name="fused")
+@legalize("relax.attention", "relax.attention_with_sinks", "relax.attention_with_scales", target="llvm", name="fused")
 def attention(op: ir.OpView, b: LegalizeBuilder) -> ir.Value | Decline:
     """Legalize to one prim function, which the schedule `blocked` computes a block of rows at a time."""
     return fused_attention(op, b)

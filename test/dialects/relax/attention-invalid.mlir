@@ -213,3 +213,19 @@ func.func @cache_write_6(%cache: tensor<2x2x4x8xf32>, %new: tensor<2x2x3x8xf32>,
   %0 = "relax.cache_write"(%cache, %new, %positions) {shape = [2, 2, 4, 8]} : (tensor<2x2x4x8xf32>, tensor<2x2x3x8xf32>, tensor<2x1xi64>) -> tensor<2x2x4x8xf32>
   return
 }
+
+// -----
+
+func.func @attention_with_scales_1(%query: tensor<1x4x3x8xf32>, %key: tensor<1x2x5x8xf32>, %scale: tensor<1x2x5x1xf32>, %wrong: tensor<1x2x1x1xf32>) {
+  // expected-error@+1 {{'relax.attention_with_scales' op value_scale must be f32[1, 2, 5, 1], got f32[1, 2, 1, 1]}}
+  %0 = "relax.attention_with_scales"(%query, %key, %key, %scale, %wrong) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 1, 0>} : (tensor<1x4x3x8xf32>, tensor<1x2x5x8xf32>, tensor<1x2x5x8xf32>, tensor<1x2x5x1xf32>, tensor<1x2x1x1xf32>) -> tensor<1x4x3x8xf32>
+  return
+}
+
+// -----
+
+func.func @attention_with_scales_2(%query: tensor<1x4x3x8xf32>, %key: tensor<1x2x5x8xf32>, %scale: tensor<1x2x5x1xf32>, %sinks: tensor<3xf32>) {
+  // expected-error@+1 {{'relax.attention_with_scales' op the heads of query f32[1, 4, 3, 8] and sinks f32[3] must agree, got 4 and 3}}
+  %0 = "relax.attention_with_scales"(%query, %key, %key, %scale, %scale, %sinks) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 1, 1>} : (tensor<1x4x3x8xf32>, tensor<1x2x5x8xf32>, tensor<1x2x5x8xf32>, tensor<1x2x5x1xf32>, tensor<1x2x5x1xf32>, tensor<3xf32>) -> tensor<1x4x3x8xf32>
+  return
+}

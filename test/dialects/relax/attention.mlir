@@ -50,3 +50,10 @@ func.func @cache_write(%cache: tensor<?x2x?x64xf32, #relax.dims<["b", 2, "c", 64
   %0 = "relax.cache_write"(%cache, %new, %positions) {shape = ["b", 2, "max(c, t)", 64]} : (tensor<?x2x?x64xf32, #relax.dims<["b", 2, "c", 64]>>, tensor<?x2x?x64xf32, #relax.dims<["b", 2, "s", 64]>>, tensor<?x?xi64, #relax.dims<["b", "s"]>>) -> tensor<?x2x?x64xf32, #relax.dims<["b", 2, "max(c, t)", 64]>>
   return %0 : tensor<?x2x?x64xf32, #relax.dims<["b", 2, "max(c, t)", 64]>>
 }
+
+// CHECK-LABEL: func.func @attention_with_scales(
+func.func @attention_with_scales(%query: tensor<1x4x3x8xf32>, %key: tensor<1x2x5x8xf32>, %value: tensor<1x2x5x6xf32>, %scale: tensor<1x2x5x1xf32>) -> tensor<1x4x3x6xf32> {
+  // CHECK: "relax.attention_with_scales"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 1, 0>} :
+  %0 = "relax.attention_with_scales"(%query, %key, %value, %scale, %scale) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 1, 0>} : (tensor<1x4x3x8xf32>, tensor<1x2x5x8xf32>, tensor<1x2x5x6xf32>, tensor<1x2x5x1xf32>, tensor<1x2x5x1xf32>) -> tensor<1x4x3x6xf32>
+  return %0 : tensor<1x4x3x6xf32>
+}

@@ -1,6 +1,6 @@
 // RUN: mirlo-opt %s --narrow-caches=dtype=bf16 | FileCheck %s
-// RUN: not mirlo-opt %s --narrow-caches=dtype=i8 2>&1 | FileCheck %s --check-prefix=TYPE
-// TYPE: dtype must be bf16 or f16, got 'i8'
+// RUN: not mirlo-opt %s --narrow-caches=dtype=i4 2>&1 | FileCheck %s --check-prefix=TYPE
+// TYPE: dtype must be bf16, f16 or i8, got 'i4'
 
 // The input, its output and the write have the type; new rows are rounded, rows that are read are converted.
 // CHECK-LABEL: func.func @main(

@@ -57,6 +57,8 @@ def plan_group(
     found = deciding(find_attention)(group)
     if isinstance(found, Decline):
         return found
+    if found.scales_values:
+        return decline("the weights are multiplied by scales of the values")
     more = plan(found)
     single = with_one_query(found)
     if isinstance(more, Decline) or single is None:
