@@ -14,18 +14,19 @@ import numpy as np
 from mirlo.runtime import artifact as artifacts
 from mirlo.runtime import interrupts, packed, threads
 from mirlo.runtime.arena import ArenaPool
-from mirlo.runtime.artifact import Artifact, TensorSpec, describe
+from mirlo.runtime.artifact import Artifact, TensorSpec
 from mirlo.runtime.cache_pool import CachePool, new_pool
 from mirlo.runtime.container import READABLE, empty_aligned
 from mirlo.runtime.device_array import DeviceArray, is_on_device
 from mirlo.runtime.direct import DirectCall
-from mirlo.runtime.dtypes import MAX_RANK, numpy_dtype
-from mirlo.runtime.errors import ArtifactError, InputError, OutOfMemoryError
+from mirlo.runtime.dtypes import MAX_RANK
+from mirlo.runtime.errors import ArtifactError, InputError
 from mirlo.runtime.external import LoadedExternals, load_externals
-from mirlo.runtime.inputs import GivenOutputs, bind, check_output, convert, is_same_memory, outputs_given, random_input
+from mirlo.runtime.inputs import GivenOutputs, bind, convert, random_input
 from mirlo.runtime.kernel_code import KernelCodeOwner
 from mirlo.runtime.loaders import load_code
 from mirlo.runtime.on_device import DeviceCall, run_on_device
+from mirlo.runtime.outputs import OutputArrays
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.profile import Profile, make_profile, tick_length
 from mirlo.runtime.sizes import Allocations, RecordWords, Sizes
@@ -74,11 +75,9 @@ class Executable(KernelCodeOwner):
         self._store = ParameterStore()
         for spec in artifact.params:
             self._store.add(spec.name, store.get(spec.name), store.source(spec.name))
-        late = set(artifact.late)
-        self._late = {i for i, spec in enumerate(artifact.outputs) if late.intersection(map(str, spec.shape))}
-        self._allocates = bool(self._late) or bool(artifact.metadata.get("allocates"))
+        self._results = OutputArrays(artifact, self._sizes)
+        self._allocates = bool(self._results.late) or bool(artifact.metadata.get("allocates"))
         self._polls = bool(artifact.metadata.get(interrupts.POLLS))
-        self._output_dtypes = [numpy_dtype(spec.dtype) for spec in artifact.outputs]
         for external in artifact.externals:
             for name in external.params:
                 self._store.add(name, store.get(name), store.source(name))
@@ -90,11 +89,8 @@ class Executable(KernelCodeOwner):
         self._arenas = ArenaPool(artifact.arena_bytes)
         self._code = load_code(artifact, device)
         self._names = [spec.name for spec in artifact.inputs]
-        self._output_names = [spec.name for spec in artifact.outputs]
-        places = {name: i for i, name in enumerate(self._names)}
-        self._aliases = {name: places[source] for name, source in artifact.aliases.items()}
         self._direct = DirectCall.of(
-            artifact, self._sizes, self._code, self._params, self._arenas, self._late, self._allocates
+            artifact, self._sizes, self._code, self._params, self._arenas, self._results.late, self._allocates
         )
 
     @property
@@ -163,7 +159,7 @@ class Executable(KernelCodeOwner):
             results = self._quickly(self._in_order(inputs))
         if results is None:
             results = self._execute(bind(self.inputs, (), inputs), out)
-        return dict(zip(self._output_names, results, strict=True))
+        return dict(zip(self._results.names, results, strict=True))
 
     def on_device(
         self, *arrays: object, stream: object = None, out: object = None, **named: object
@@ -319,7 +315,7 @@ class Executable(KernelCodeOwner):
         if self.artifact.threads > 1:
             threads.revive(self.artifact.threads)
         if self._code.device is not None and stamps is None and any(map(is_on_device, values)):
-            return self._from_device(self._run_on_device(values, None, None), out)
+            return self._results.from_device(self._run_on_device(values, None, None), out)
         dims: dict[str, int] = {}
         # These locals keep every array alive during the call, whatever other threads of the caller do with theirs.
         arrays = [convert(spec, value, dims) for spec, value in zip(self.inputs, values, strict=True)]
@@ -332,8 +328,8 @@ class Executable(KernelCodeOwner):
         nbytes = self.artifact.arena_bytes
         if self._sizes.is_dynamic:
             nbytes = 0 if self._code.has_memory else self._sizes.arena_bytes(record)
-        results = self._output_arrays(out, record, arrays)
-        late = Allocations(self._updated(out, arrays)) if self._allocates else None
+        results = self._results.before_call(out, record, arrays)
+        late = Allocations(self._results.updated(out, arrays)) if self._allocates else None
         if late is not None:
             record[self._sizes.words - 1] = late.address
         addresses = [0 if array is None else _address(array) for array in (*arrays, *results)]
@@ -347,7 +343,7 @@ class Executable(KernelCodeOwner):
         self._sizes.require(record)
         if late is None:
             return [array for array in results if array is not None]
-        return self._late_outputs(results, late, record, out)
+        return self._results.with_late(results, late, record, out)
 
     def _measure(self, record: RecordWords) -> None:
         """Check the sizes of the inputs in compiled code and compute the others: an entry call without tensors."""
@@ -368,72 +364,8 @@ class Executable(KernelCodeOwner):
                     packed.raise_first(failures, self.artifact.packed, record[0], record[1], self._externals.explain)
                 self._sizes.require(record)
 
-            call = DeviceCall(self._params, self._measure, finish, self._late)
+            call = DeviceCall(self._params, self._measure, finish, self._results.late)
             return run_on_device(side, self.artifact, self._sizes, values, out, stream, call)
-
-    def _from_device(self, arrays: list[DeviceArray], out: GivenOutputs) -> list[np.ndarray]:
-        """Return copies on the CPU, in the caller's arrays where they are given."""
-        made: list[np.ndarray] = []
-        for spec, array, given in zip(self.outputs, arrays, outputs_given(self.outputs, out), strict=True):
-            made.append(array.numpy(None if given is None else check_output(spec, array.shape, given, made)))
-        return made
-
-    def _updated(self, out: GivenOutputs, inputs: list[np.ndarray]) -> dict[int, np.ndarray]:
-        """Return the caller's arrays for outputs of data-dependent sizes that update their input in place."""
-        given = outputs_given(self.outputs, out)
-        found: dict[int, np.ndarray] = {}
-        for i in self._late:
-            array, source = given[i], self._aliases.get(self._output_names[i])
-            if source is not None and is_same_memory(array, inputs[source]) and array.flags.c_contiguous:
-                found[i] = array
-        return found
-
-    def _late_outputs(
-        self, results: Sequence[np.ndarray | None], late: Allocations, record: RecordWords, out: GivenOutputs
-    ) -> list[np.ndarray]:
-        """Return the outputs, including those with data-dependent sizes."""
-        late.require()
-        made: list[np.ndarray] = []
-        given = outputs_given(self.outputs, out)
-        for i, (spec, array) in enumerate(zip(self.outputs, results, strict=True)):
-            if array is None:
-                array = late.output(i, self._output_dtypes[i], self._sizes.shape(spec.shape, record))
-                wanted = given[i]
-                if wanted is not None:
-                    wanted = check_output(spec, array.shape, wanted, made)
-                    if not is_same_memory(wanted, array):
-                        wanted[...] = array
-                    array = wanted
-            made.append(array)
-        return made
-
-    def _output_arrays(
-        self, out: GivenOutputs, record: RecordWords, inputs: list[np.ndarray]
-    ) -> list[np.ndarray | None]:
-        """Return new arrays, or the caller's; None for each output whose size is not known yet."""
-        results: list[np.ndarray | None] = []
-        for i, (spec, dtype, given) in enumerate(
-            zip(self.outputs, self._output_dtypes, outputs_given(self.outputs, out), strict=True)
-        ):
-            if i in self._late:
-                results.append(None)
-                continue
-            shape = self._sizes.shape(spec.shape, record)
-            if min(shape, default=0) < 0:
-                raise InputError(f"output '{spec.name}': of these inputs it would be {describe(spec.dtype, shape)}")
-            if given is None:
-                try:
-                    results.append(empty_aligned(dtype, shape))
-                except OutOfMemoryError as error:
-                    raise OutOfMemoryError(f"there is no memory for output {spec}: {error}") from None
-                continue
-            source = self._aliases.get(spec.name)
-            others = inputs
-            if source is not None and is_same_memory(given, inputs[source]):
-                others = [array for i, array in enumerate(inputs) if i != source]
-            taken = [array for array in others + results if array is not None]
-            results.append(check_output(spec, shape, given, taken))
-        return results
 
     def _params_array(self) -> ctypes.Array[ctypes.c_void_p]:
         """Return the addresses of the weights, then of the packed functions: the same for every call."""

@@ -1,0 +1,92 @@
+"""The arrays of a call's outputs: new ones, the caller's, and those whose sizes only the call tells."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mirlo.runtime.artifact import Artifact, describe
+from mirlo.runtime.container import empty_aligned
+from mirlo.runtime.device_array import DeviceArray
+from mirlo.runtime.dtypes import numpy_dtype
+from mirlo.runtime.errors import InputError, OutOfMemoryError
+from mirlo.runtime.inputs import GivenOutputs, check_output, is_same_memory, outputs_given
+from mirlo.runtime.sizes import Allocations, RecordWords, Sizes
+
+
+class OutputArrays:
+    """Makes and checks the arrays of the outputs of a model."""
+
+    def __init__(self, artifact: Artifact, sizes: Sizes) -> None:
+        self.specs = artifact.outputs
+        self.names = [spec.name for spec in self.specs]
+        late = set(artifact.late)
+        self.late = {i for i, spec in enumerate(self.specs) if late.intersection(map(str, spec.shape))}
+        """The outputs of data-dependent sizes."""
+        places = {spec.name: i for i, spec in enumerate(artifact.inputs)}
+        self._aliases = {name: places[source] for name, source in artifact.aliases.items()}
+        self._dtypes = [numpy_dtype(spec.dtype) for spec in self.specs]
+        self._sizes = sizes
+
+    def from_device(self, arrays: list[DeviceArray], out: GivenOutputs) -> list[np.ndarray]:
+        """Return copies on the CPU, in the caller's arrays where they are given."""
+        made: list[np.ndarray] = []
+        for spec, array, given in zip(self.specs, arrays, outputs_given(self.specs, out), strict=True):
+            made.append(array.numpy(None if given is None else check_output(spec, array.shape, given, made)))
+        return made
+
+    def updated(self, out: GivenOutputs, inputs: list[np.ndarray]) -> dict[int, np.ndarray]:
+        """Return the caller's arrays for outputs of data-dependent sizes that update their input in place."""
+        given = outputs_given(self.specs, out)
+        found: dict[int, np.ndarray] = {}
+        for i in self.late:
+            array, source = given[i], self._aliases.get(self.specs[i].name)
+            if source is not None and is_same_memory(array, inputs[source]) and array.flags.c_contiguous:
+                found[i] = array
+        return found
+
+    def with_late(
+        self, results: Sequence[np.ndarray | None], late: Allocations, record: RecordWords, out: GivenOutputs
+    ) -> list[np.ndarray]:
+        """Return the outputs, including those with data-dependent sizes."""
+        late.require()
+        made: list[np.ndarray] = []
+        given = outputs_given(self.specs, out)
+        for i, (spec, array) in enumerate(zip(self.specs, results, strict=True)):
+            if array is None:
+                array = late.output(i, self._dtypes[i], self._sizes.shape(spec.shape, record))
+                wanted = given[i]
+                if wanted is not None:
+                    wanted = check_output(spec, array.shape, wanted, made)
+                    if not is_same_memory(wanted, array):
+                        wanted[...] = array
+                    array = wanted
+            made.append(array)
+        return made
+
+    def before_call(self, out: GivenOutputs, record: RecordWords, inputs: list[np.ndarray]) -> list[np.ndarray | None]:
+        """Return new arrays, or the caller's; None for each output whose size is not known yet."""
+        results: list[np.ndarray | None] = []
+        for i, (spec, dtype, given) in enumerate(
+            zip(self.specs, self._dtypes, outputs_given(self.specs, out), strict=True)
+        ):
+            if i in self.late:
+                results.append(None)
+                continue
+            shape = self._sizes.shape(spec.shape, record)
+            if min(shape, default=0) < 0:
+                raise InputError(f"output '{spec.name}': of these inputs it would be {describe(spec.dtype, shape)}")
+            if given is None:
+                try:
+                    results.append(empty_aligned(dtype, shape))
+                except OutOfMemoryError as error:
+                    raise OutOfMemoryError(f"there is no memory for output {spec}: {error}") from None
+                continue
+            source = self._aliases.get(spec.name)
+            others = inputs
+            if source is not None and is_same_memory(given, inputs[source]):
+                others = [array for i, array in enumerate(inputs) if i != source]
+            taken = [array for array in others + results if array is not None]
+            results.append(check_output(spec, shape, given, taken))
+        return results
