@@ -26,7 +26,7 @@ from mirlo.targets.llvm.trees.layout import BITS, BLOCK, NAN_HOLDS
 
 GROUPS = (64, 16)
 """Rows that are computed together: as many as amortize the loads of a node, then those of a vector of AVX-512."""
-MIN_ROWS = 4
+MIN_ROWS = 6
 """Fewest rows for which vectors are faster than one row after the other."""
 MAX_BYTES = 32 * 1024
 """Most bytes of a group's features and scores, which are on the stack and stay in the L1 cache."""
