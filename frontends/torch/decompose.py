@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from mirlo.frontends.torch.errors import UnsupportedAten
 from mirlo.frontends.torch.graph import target_name
-from mirlo.frontends.torch.registry import CONVERTERS, load_converters
+from mirlo.frontends.torch.places import source_line
+from mirlo.frontends.torch.registry import CONVERTERS, load_converters, reason_of
 
 if TYPE_CHECKING:
     import torch
@@ -19,12 +20,15 @@ MAX_ROUNDS = 3
 def decomposed(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     """Return a program whose operators have converters, as far as PyTorch decomposes them.
 
-    It has no operators that write and no regions of autocast. An operator that has a converter is kept whole.
+    It has no operators that write and no regions of autocast. An operator that has a converter is kept whole. Raises
+    `UnsupportedAten` for an operator that nothing decomposes, before the program is traced for it.
     """
     load_converters()
     for number in range(MAX_ROUNDS):
         targets = _targets(program)
-        table = _table({target for target in targets if target_name(target) not in CONVERTERS})
+        missing = {target for target in targets if target_name(target) not in CONVERTERS}
+        table = _table(missing)
+        _require_converters(program, {target for target in missing if target not in table and _is_final(target)})
         if not table and (number or not _must_be_traced(program, targets)):
             break
         try:
@@ -47,6 +51,26 @@ def _targets(program: torch.export.ExportedProgram) -> set[torch._ops.OpOverload
         node.target for module in modules for node in module.graph.nodes
         if node.op == "call_function" and hasattr(node.target, "_schema")
     }  # fmt: skip
+
+
+def _is_final(target: torch._ops.OpOverload) -> bool:
+    """Return whether tracing leaves an operator that has no decomposition.
+
+    It replaces those that write, and operators of other namespaces, such as accesses to the tensors in a subclass.
+    """
+    return target.namespace == "aten" and not target._schema.is_mutable
+
+
+def _require_converters(program: torch.export.ExportedProgram, without: set[torch._ops.OpOverload]) -> None:
+    """Raise an error for the first operator of these that computes tensors; sizes need no converter."""
+    import torch
+
+    for node in program.graph.nodes:
+        value = node.meta.get("val")
+        if node.target in without and node.users and isinstance(value, (torch.Tensor, list, tuple)):
+            name, line = target_name(node.target), source_line(node)
+            at = f"; {line}" if line else ""
+            raise UnsupportedAten(name, f"program: operator '{name}' (node '{node.name}'): {reason_of(name)}{at}")
 
 
 def _table(missing: set[torch._ops.OpOverload]) -> dict[torch._ops.OpOverload, Callable[..., object]]:

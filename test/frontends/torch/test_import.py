@@ -16,7 +16,7 @@ from mirlo.dialects.core.locations import find_source_position, node_of  # noqa:
 from mirlo.frontends.foreign import FrontendError  # noqa: E402
 from mirlo.frontends.torch.decompose import decomposed  # noqa: E402
 from mirlo.frontends.torch.importer import import_exported  # noqa: E402
-from mirlo.frontends.torch.registry import CONVERTERS  # noqa: E402
+from mirlo.frontends.torch.registry import CONVERTERS, load_converters  # noqa: E402
 
 DYNAMIC_FUNCTIONS = {
     "reshape": lambda x: x.reshape(x.shape[0] * 2, -1) * x.shape[0],
@@ -139,6 +139,26 @@ def test_what_has_no_converter_goes_through_onnx_aloud(monkeypatch: pytest.Monke
     ):
         made = mirlo.compile(net, args=(x,), cache=False)
     require_close(made.torch(x), net(x).detach())
+
+
+def test_a_program_for_onnx_is_decomposed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch's exporter does it: a program with an operator that nothing decomposes is not traced before."""
+    pytest.importorskip("onnxscript")
+    calls = []
+    once = torch.export.ExportedProgram.run_decompositions
+    monkeypatch.setattr(
+        torch.export.ExportedProgram,
+        "run_decompositions",
+        lambda *args, **words: calls.append(1) or once(*args, **words),
+    )
+    load_converters()
+    for name in ("aten.gelu.default", "aten.topk.default"):  # the first of these can be decomposed
+        monkeypatch.delitem(CONVERTERS, name)
+    x = torch.randn(4)
+    with pytest.warns(UserWarning, match=r"through ONNX: .*operator 'aten.topk.default'.*has no converter.*forward"):
+        made = mirlo.compile(Calls(lambda x: torch.topk(F.gelu(x), 2).values).eval(), args=(x,), cache=False)
+    require_close(made.torch(x), torch.topk(F.gelu(x), 2).values)
+    assert len(calls) == 1
 
 
 def test_refused_operators_give_their_reason() -> None:
