@@ -4,36 +4,30 @@ from __future__ import annotations
 
 import ast
 import difflib
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir, memref
-from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DType
-from mirlo.dialects.core.index_expr import contiguous_strides
 from mirlo.dialects.tir.buffers import START
 from mirlo.dialects.tir.calls import CallExtern
 from mirlo.dialects.tir.compute import (
     BOOL,
     INDEX,
-    Buffer,
     Expr,
     LoopBuilder,
     Variable,
     all_of,
-    clamp,
     constant,
     lift,
-    select,
 )
 from mirlo.dialects.tir.compute.builder import from_storage
 from mirlo.dialects.tir.compute.emit import scalar_type
 from mirlo.dialects.tir.compute.loops import element_of_scalar, emit, held
 from mirlo.dialects.tir.loops import For
 from mirlo.dialects.tir.own_intrinsics import OWN, emit_own
-from mirlo.frontends.script.buffers import ScriptBuffer
+from mirlo.frontends.script.assignments import as_value, reassigned_names
 from mirlo.frontends.script.describe import describe, is_number, kind_of
 from mirlo.frontends.script.inline import InlineFunction
 from mirlo.frontends.script.interpreter import Interpreter
@@ -48,45 +42,14 @@ from mirlo.frontends.script.loops import (
     is_init,
     word_of,
 )
+from mirlo.frontends.script.memory_buffer import MemoryBuffer
 from mirlo.frontends.script.source import Located
 
 if TYPE_CHECKING:
-    from mirlo.dialects.core.dims import Dim
     from mirlo.frontends.script.words import Word
 
 SCOPES = ("global", "local", "shared")
 _KINDS = {"grid": "serial", "thread_binding": "bound"}
-
-
-class MemoryBuffer(ScriptBuffer):
-    """A buffer in memory."""
-
-    def __init__(self, name: str, buffer: Buffer, is_input: bool = False, strides: Sequence[int] | None = None):
-        self.name = name
-        self._strides = strides
-        self.buffer = buffer
-        self.is_input = is_input
-
-    @property
-    def shape(self) -> tuple[Dim, ...]:
-        return self.buffer.shape
-
-    @property
-    def dtype(self) -> DType:
-        return self.buffer.dtype
-
-    @property
-    def strides(self) -> tuple[Dim, ...]:
-        """Return the elements between neighbours in each dim."""
-        return tuple(self._strides) if self._strides is not None else contiguous_strides(self.shape)
-
-    def read(self, indices: Sequence[Expr], outside: float | None = None) -> Expr:
-        if outside is None:
-            return self.buffer[tuple(indices)]
-        sizes = [lift(size, INDEX) for size in self.shape]
-        inside = all_of([c for i, size in zip(indices, sizes, strict=True) for c in (i >= 0, i < size)])
-        held_in = tuple(clamp(i, 0, size - 1) for i, size in zip(indices, sizes, strict=True))
-        return select(inside, self.buffer[held_in], constant(outside, self.dtype))
 
 
 class BufferForm(Interpreter):
@@ -97,7 +60,7 @@ class BufferForm(Interpreter):
     """The condition that starts a block's reduction, inside of a block with reduction axes."""
 
     def body(self, statements: Sequence[ast.stmt]) -> None:
-        self.mutable = _changing(statements)
+        self.mutable = reassigned_names(statements)
         self.written: set[MemoryBuffer] = set()
         for node in statements:
             self.statement(node)
@@ -180,7 +143,7 @@ class BufferForm(Interpreter):
             self.names[name] = value
 
     def _statement_AugAssign(self, node: ast.AugAssign) -> None:
-        loaded = ast.copy_location(_as_value(node.target), node.target)
+        loaded = ast.copy_location(as_value(node.target), node.target)
         value = self.value(ast.copy_location(ast.BinOp(loaded, node.op, node.value), node))
         if isinstance(node.target, ast.Subscript):
             self._store(node.target, value, node.value)
@@ -318,7 +281,7 @@ class BufferForm(Interpreter):
         values = self.arguments(call, 2, 2, keywords=("start",))
         source, target = (self._copied(value, argument) for value, argument in zip(values, call.args, strict=True))
         if source.shape != target.shape or source.dtype is not target.dtype:
-            raise self.error(call, f"T.copy takes buffers of one type, found {_typed(source)} and {_typed(target)}")
+            raise self.error(call, f"T.copy takes buffers of one type, found {source} and {target}")
         if not all(isinstance(dim, int) for dim in source.shape):
             raise self.error(call, "T.copy takes buffers of sizes known when the function is made: write a loop")
         self._write(target, call.args[1])
@@ -328,7 +291,7 @@ class BufferForm(Interpreter):
             made.operation.attributes[START] = ir.UnitAttr.get()
 
     def call_inline(self, function: InlineFunction, node: ast.Call) -> object:
-        outer, self.mutable = self.mutable, _changing(function.tree.body)
+        outer, self.mutable = self.mutable, reassigned_names(function.tree.body)
         try:
             return super().call_inline(function, node)
         finally:
@@ -411,35 +374,7 @@ class BufferForm(Interpreter):
 
 def from_scalar(value: ir.Value, element: DType) -> ir.Value:
     """Convert the result of a C function to the scalar type used for computation."""
-    return value if element is BOOL else from_storage(value, element) if element is not INDEX else value
-
-
-def _typed(buffer: MemoryBuffer) -> str:
-    return f"{buffer.dtype}[{', '.join(map(str, buffer.shape))}]"
-
-
-def _as_value(target: ast.expr) -> ast.expr:
-    if isinstance(target, ast.Subscript):
-        return ast.Subscript(target.value, target.slice, ast.Load())
-    return ast.Name(target.id, ast.Load()) if isinstance(target, ast.Name) else target
-
-
-def _changing(statements: Sequence[ast.stmt]) -> set[str]:
-    """Return the names that are assigned more than once."""
-    return {name for name, count in _assigned(statements).items() if count > 1}
-
-
-def _assigned(statements: Sequence[ast.stmt]) -> Counter[str]:
-    """Count the assignments of each name, without loop indices."""
-    found: Counter[str] = Counter()
-    for statement in statements:
-        for node in ast.walk(statement):
-            targets = node.targets if isinstance(node, ast.Assign) else []
-            if isinstance(node, ast.AugAssign):
-                found.update({node.target.id: 2} if isinstance(node.target, ast.Name) else {})
-            for target in targets:
-                found.update(n.id for n in ast.walk(target) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
-    return found
+    return value if element in (BOOL, INDEX) else from_storage(value, element)
 
 
 def _NO_VALUES() -> dict[str, ir.Attribute]:

@@ -15,10 +15,11 @@ from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.compute import LoopFunction, PrimBuilder
 from mirlo.dialects.tir.view import NAMES
-from mirlo.frontends.script.buffer_form import BufferForm, MemoryBuffer
+from mirlo.frontends.script.buffer_form import BufferForm
 from mirlo.frontends.script.describe import kind_of
 from mirlo.frontends.script.errors import NotRegular, ScriptError
 from mirlo.frontends.script.interpreter import Interpreter
+from mirlo.frontends.script.memory_buffer import MemoryBuffer
 from mirlo.frontends.script.source import Located, ScriptSource
 from mirlo.frontends.script.tensor_form import TensorBuffer, TensorForm
 from mirlo.frontends.script.words import AttributeSymbol, DimSymbol, ShapeSymbol, TypeSymbol

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.tensor import Tensor
@@ -142,11 +141,6 @@ def sign(op: AtenOperation, x: Tensor) -> Tensor:
 def square(op: AtenOperation, x: Tensor) -> Tensor:
     y = op.cast(x, op.dtype)
     return op.apply("multiply", y, y)
-
-
-@converter("aten.bitwise_not.default")
-def bitwise_not(op: AtenOperation, x: Tensor) -> Tensor:
-    return op.apply("bitwise_not", x)
 
 
 @converter("aten.logical_not.default")
@@ -352,34 +346,6 @@ def addcmul(op: AtenOperation, x: Tensor, a: Tensor, b: Tensor, *, value: Operan
     else:
         made = op.apply("multiply", op.apply("multiply", wide[1], op.operand(value, wide[1].type.dtype)), wide[2])
     return op.cast(op.apply("add", wide[0], made), op.dtype)
-
-
-SHIFTS = {"bitwise_left_shift": "shift_left", "bitwise_right_shift": "shift_right", "__lshift__": "shift_left",
-          "__rshift__": "shift_right"}  # fmt: skip
-
-
-@converter(*(f"aten.{name}.{kind}" for name in SHIFTS for kind in ("Tensor", "Scalar", "Tensor_Scalar")))
-def shift(op: AtenOperation, x: Tensor, by: Operand) -> Tensor:
-    """Convert the shifts; a distance outside of the bits gives 0, or the sign."""
-    kind = op.dtype
-    if not kind.is_integer:
-        raise UnsupportedOperation(f"shifts {kind}")
-    name = SHIFTS[op.name.split(".")[1]]
-    value, distance = op.operand(x, kind), op.operand(by, kind)
-    far = op.apply("greater_equal", distance, kind.bits)
-    if not kind.is_unsigned:
-        far = op.apply("logical_or", far, op.apply("less", distance, 0))
-    if name == "shift_right":
-        most = kind.bits if kind.is_unsigned else kind.bits - 1
-        return _shifted(op, name, value, op.choose(far, most - (most == kind.bits), distance, kind), far, kind)
-    return _shifted(op, name, value, op.choose(far, 0, distance, kind), far, kind)
-
-
-def _shifted(op: AtenOperation, name: str, value: Tensor, near: Tensor, far: Tensor, kind: DType) -> Tensor:
-    made = op.apply(name, value, near)
-    if name == "shift_right" and not kind.is_unsigned:
-        return made
-    return op.choose(far, 0, made, kind)
 
 
 @converter("aten.deg2rad.default", "aten.rad2deg.default")
