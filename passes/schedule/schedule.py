@@ -32,7 +32,7 @@ from mirlo.passes.schedule.choices import (
 )
 from mirlo.passes.schedule.tuned import set_tuned, tuned_values
 from mirlo.passes.schedule.words.rule_parts import WORDS_RULE, ScheduleParts, inline_for_rules
-from mirlo.passes.schedule.words.trace import PrimitiveCallRecord, Trace
+from mirlo.passes.schedule.words.trace import APPLIED, PrimitiveCallRecord, Trace
 from mirlo.passes.schedule.words.tree import ScheduleError
 from mirlo.passes.targets import chain, check_rule_targets, rules_target
 from mirlo.runtime.errors import MirloError
@@ -307,6 +307,10 @@ def _words_of(rule: Rule, made: object) -> Trace:
     """Return the words that let a rule make a function again."""
     if not isinstance(made, (ir.OpView, ir.Operation)):
         return Trace([PrimitiveCallRecord("apply_rule", (rule.name,))])
+    if APPLIED in made.operation.attributes:
+        said = ir.StringAttr(made.operation.attributes[APPLIED]).value
+        del made.operation.attributes[APPLIED]
+        return Trace.from_json(json.loads(said))
     parts = parts_of(made)
     if parts:
         return Trace([PrimitiveCallRecord("apply_rule", (part.rule, part.blocks), part.choices) for part in parts])

@@ -78,7 +78,7 @@ def _apply(s: Schedule, rng: np.random.Generator) -> None:  # noqa: C901, a list
         lambda: s.reorder(loop, other),
         lambda: s.vectorize(last),
         lambda: s.unroll(loop) if isinstance(size := s.extent(loop), int) and size <= 8 else None,
-        lambda: s.parallel(loop),
+        lambda: s.parallel(loop), lambda: s.unswitch(loop),
         lambda: s.compute_at(block, anywhere), lambda: s.compute_at(block, anywhere), into_reader, into_reader,
         lambda: s.reverse_compute_at(block, anywhere),
         lambda: s.compute_inline(block) if rng.random() < 0.5 else None,

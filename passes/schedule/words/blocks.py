@@ -71,6 +71,12 @@ def reverse_compute_at(root: Root, leaf: BlockLeaf, loop: Loop) -> None:
         if late:
             raise ScheduleError(f"reverse_compute_at: '{leaf.name}' reads '{late[0].name}', made after '{loop.name}'")
     maker, written, read = makers[0]
+    for _, _, other_read in makers:
+        if other_read.is_opaque or other_read.at != read.at:
+            name = other_read.buffer.name
+            raise ScheduleError(
+                f"reverse_compute_at: '{leaf.name}' reads elements of '{name}' that are not ready there"
+            )
     region = written_region(maker, written, loop)
     _move(root, leaf, loop, _axes_of(leaf, read), region, at_end=True)
 
@@ -82,7 +88,8 @@ def inline(root: Root, leaf: BlockLeaf) -> None:
     if leaf.is_reduction or buffer.is_parameter:
         what = "a reduction" if leaf.is_reduction else "a result of the function"
         raise ScheduleError(f"compute_inline: '{leaf.name}' is {what}")
-    _axes_of(leaf, leaf.writes[0])
+    if None in _axes_of(leaf, leaf.writes[0]):
+        raise ScheduleError(f"compute_inline: '{leaf.name}' writes a dim of '{buffer.name}' that is no axis")
     for other in root.leaves():
         for i, access in enumerate(other.reads):
             if access.buffer is not buffer:
@@ -196,10 +203,13 @@ def _require_movable(root: Root, leaf: BlockLeaf) -> None:
             raise ScheduleError(f"'{leaf.name}' shares '{loop.name}' with other blocks")
 
 
-def _axes_of(leaf: BlockLeaf, access: BufferAccess) -> list[int]:
-    """Return the axis of the block for each dim of an access."""
-    found = []
-    for index in access.at:
+def _axes_of(leaf: BlockLeaf, access: BufferAccess) -> list[int | None]:
+    """Return the axis of the block for each dim of an access; None for a dim of one element."""
+    found: list[int | None] = []
+    for index, size in zip(access.at, access.buffer.shape, strict=True):
+        if size == 1 and index == IndexExpr():
+            found.append(None)
+            continue
         axes = [i for i in range(len(leaf.kinds)) if index == loop_index(axis_name(i))]
         if not axes or axes[0] in found:
             raise ScheduleError(f"'{leaf.name}': {index} of '{access.buffer.name}' is not one axis of the block")
@@ -207,7 +217,7 @@ def _axes_of(leaf: BlockLeaf, access: BufferAccess) -> list[int]:
     return found
 
 
-def _move(root: Root, leaf: BlockLeaf, loop: Loop, axes: list[int], region: list[Region], at_end: bool) -> None:
+def _move(root: Root, leaf: BlockLeaf, loop: Loop, axes: list[int | None], region: list[Region], at_end: bool) -> None:
     """Move a block from its loops into a loop, over a region of some of its axes and all of the others."""
     parent = leaf.parent
     replace(leaf, [])

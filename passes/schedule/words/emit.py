@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 from mirlo.dialects.bindings import func, ir, memref, scf
-from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.dims import Dim, UndecidedDim
-from mirlo.dialects.core.index_expr import IndexExpr, number
-from mirlo.dialects.core.value import Value, index
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.index_expr import IndexExpr
+from mirlo.dialects.core.value import index
 from mirlo.dialects.tir.loops import For
 from mirlo.dialects.tir.scalars import compare, create
 from mirlo.dialects.tir.sizes import buffer_indices
@@ -19,15 +19,17 @@ from mirlo.passes.schedule.loops import attribute_constant, clone_body, for_loop
 from mirlo.passes.schedule.words.blocks import decompose
 from mirlo.passes.schedule.words.index import LoopValue, emit_index
 from mirlo.passes.schedule.words.lanes import (
+    EdgeTest,
     LoopLanes,
     PlacedBuffers,
     Values,
     can_vectorize,
+    edge_tests,
     mask_of_guards,
     open_guards,
 )
 from mirlo.passes.schedule.words.memory import allocate_buffers
-from mirlo.passes.schedule.words.regions import split_by
+from mirlo.passes.schedule.words.ranges import Bound, complete_iterations, emit_bound, hoist, least_end, steps_of
 from mirlo.passes.schedule.words.registers import Accumulators, Carried
 from mirlo.passes.schedule.words.tree import (
     BOUND,
@@ -48,7 +50,6 @@ from mirlo.passes.schedule.words.tree import (
     loops_of,
 )
 
-Bound = Dim | ir.Value
 MAX_UNROLL = 256
 """Most iterations of a loop that are emitted one by one."""
 
@@ -76,16 +77,22 @@ class PartEmitter:
     def emit(self, nodes: Sequence[Node], function: BufferFunction) -> None:
         """Emit some nodes at the insertion point."""
         if self._emitter is None:
-            self._emitter = _Emitter(allocate_buffers(self._root, function))
+            self._emitter = _Emitter(allocate_buffers(self._root, function), extents_of(list(self._root.loops())))
         for node in nodes:
             self._emitter.node(node, {}, [])
 
 
 class _Emitter:
-    def __init__(self, placed: PlacedBuffers) -> None:
-        self.placed = placed
+    def __init__(self, placed: PlacedBuffers, extents: dict[str, Dim]) -> None:
+        self.placed, self.extents = placed, extents
         self.assumed: frozenset[Guard] = frozenset()
         """The guards that all iterations pass which are emitted now."""
+        self.passed: frozenset[EdgeTest] = frozenset()
+        """The tests of edges that all iterations pass which are emitted now."""
+        self.unswitched: frozenset[str] = frozenset()
+        """The loops of which a copy is emitted now."""
+        self.failed: tuple[list[EdgeTest], ...] = ()
+        """Tests of edges of which no iteration passes all."""
         self.accumulators: Accumulators | None = None
         """The results that are in registers in the loops which are emitted now."""
 
@@ -102,6 +109,8 @@ class _Emitter:
         return carried
 
     def loop(self, loop: Loop, values: Values, carried: Carried) -> Carried:
+        if loop.is_unswitched and loop.name not in self.unswitched:
+            return self.unswitch(loop, values, carried)
         if loop.tensorized is not None:
             loop.tensorized.emit(loop, values, self.placed)
             return carried
@@ -111,27 +120,76 @@ class _Emitter:
             self.accumulators.emit(self, values)
             self.accumulators = None
             return carried
-        if loop.kind == VECTORIZED and len(loop.body) == 1 and loop.extent != 1:
-            (leaf,) = loop.body
-            if isinstance(leaf, BlockLeaf):
-                if self.accumulators is not None and leaf is self.accumulators.leaf:
-                    return self.accumulators.add_lanes(self, loop, values, carried)
-                guards = self.guards_of(leaf, values)
-                if guards is None:
-                    return carried
-                if can_vectorize(leaf, loop, guards, self.placed):
-                    self.lanes(leaf, loop, values, guards)
-                    return carried
+        (leaf, *others) = loop.body
+        if loop.kind == VECTORIZED and not others and isinstance(leaf, BlockLeaf) and loop.extent != 1:
+            if self.accumulators is not None and leaf is self.accumulators.leaf:
+                return self.accumulators.add_lanes(self, loop, values, carried)
+            guards = self.guards_of(leaf, values)
+            if guards is None:
+                return carried
+            if can_vectorize(leaf, loop, guards, self.placed):
+                self.lanes(leaf, loop, values, guards)
+                return carried
+        return self.each_iteration(loop, values, carried)
 
-        def body(i: LoopValue, held: Carried) -> Carried:
+    def each_iteration(self, loop: Loop, values: Values, carried: Carried) -> Carried:
+        """Emit a loop that is none of vectors."""
+
+        def body(i: LoopValue, held: Carried, known: Values = values) -> Carried:
             for child in loop.body:
-                held = self.node(child, {**values, loop.name: i}, held)
+                held = self.node(child, {**known, loop.name: i}, held)
             return held
 
+        if loop.name in values:
+            return body(values[loop.name], carried)
         for position, (low, high, assumed) in enumerate(self.ranges(loop, values)):
+            steps = None if isinstance(high, int) or position == 0 else steps_of(loop)
+            each = body if steps is None else partial(self.step_by_step, loop, steps, values, body)
             with self.assuming(assumed):
-                carried = self.iterations(loop, low, high, body, carried, is_rest=position > 0)
+                carried = self.iterations(loop, low, high, each, carried, is_rest=position > 0)
         return carried
+
+    def step_by_step(
+        self, loop: Loop, steps: Loop, values: Values, body: Callable[..., Carried], i: LoopValue, held: Carried
+    ) -> Carried:
+        """Emit an iteration with the unrolled loop in it around the others."""
+        low, high, assumed = self.reached(steps, {**values, loop.name: i})
+
+        def step(j: LoopValue, inner: Carried) -> Carried:
+            return body(i, inner, {**values, steps.name: j})
+
+        with self.assuming(assumed):
+            return self.iterations(steps, low, high, step, held, is_rest=True)
+
+    def unswitch(self, loop: Loop, values: Values, carried: Carried) -> Carried:
+        """Emit a loop without the tests of edges that it decides for all iterations, and with them."""
+        tests = self.tests_before(loop, values)
+        unswitched, passed, failed = self.unswitched, self.passed, self.failed
+        self.unswitched = unswitched | {loop.name}
+        try:
+            if not tests:
+                return self.loop(loop, values, carried)
+            branch = scf.IfOp(self.all_inside(tests, values), [value.type for value in carried], has_else=True)
+            self.passed = passed | set(tests)
+            with ir.InsertionPoint(branch.then_block):
+                scf.YieldOp(self.loop(loop, values, carried))
+            self.passed, self.failed = passed, (*failed, tests)
+            with ir.InsertionPoint(branch.else_block):
+                scf.YieldOp(self.loop(loop, values, carried))
+        finally:
+            self.unswitched, self.passed, self.failed = unswitched, passed, failed
+        return list(branch.results)
+
+    def tests_before(self, loop: Loop, values: Values) -> list[EdgeTest]:
+        """Return the tests of edges in a loop that do not depend on its iterations."""
+        inside, found = {loop.name, *(other.name for other in loops_of(loop))}, dict[EdgeTest, None]()
+        for leaf in leaves_of(loop):
+            extents = extents_of(around(leaf))
+            for access in leaf.reads:
+                for test in edge_tests(access, leaf.place(access), values, extents):
+                    if test not in self.passed and not test[0].variables() & inside:
+                        found[test] = None
+        return list(found)
 
     def iterations(
         self,
@@ -152,13 +210,15 @@ class _Emitter:
             return for_loop(low, high, 1, lambda i, *held: body(i, list(held)), carried)
         kind = SERIAL if is_rest else loop.kind
         made = For.build(
-            _bound(low), _bound(high), result_types=[], kind=kind, thread=loop.thread if kind == BOUND else None
+            emit_bound(low), emit_bound(high), result_types=[], kind=kind, thread=loop.thread if kind == BOUND else None
         )
         block = made.operation.regions[0].blocks.append(ir.IndexType.get())
         with ir.InsertionPoint(block):
             body(block.arguments[0], [])
             no_values = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, 0, 0, 0])}
             ir.Operation.create("tir.yield", operands=[], attributes=no_values)
+        if isinstance(low, int) and isinstance(high, int) and kind == SERIAL:
+            hoist(made.operation)
         return carried
 
     # Guards
@@ -183,13 +243,13 @@ class _Emitter:
 
     def ranges(self, loop: Loop, values: Values) -> list[tuple[Bound, Bound, frozenset[Guard]]]:
         """Return the ranges of a loop that are emitted, and the guards that all iterations of each pass."""
-        whole: list[tuple[Bound, Bound, frozenset[Guard]]] = [(0, loop.extent, frozenset())]
         if not loop.is_peeled or loop.kind not in (SERIAL, PARALLEL):
-            return whole
+            return [self.reached(loop, values) if loop.kind == SERIAL else (0, loop.extent, frozenset())]
+        whole: list[tuple[Bound, Bound, frozenset[Guard]]] = [(0, loop.extent, frozenset())]
         ends: dict[Guard, Bound] = {}
         for leaf in leaves_of(loop):
             for guard, known in open_guards(leaf, values, self.assumed) or ():
-                end = _complete_iterations(known, leaf, loop, values)
+                end = complete_iterations(known, leaf, loop, values)
                 if end is not None:
                     ends[guard] = end
         if not ends:
@@ -198,11 +258,27 @@ class _Emitter:
         if isinstance(loop.extent, int) and len(static) == len(ends):
             cut = max(0, min(loop.extent, *static))
             return [(0, cut, frozenset(ends)), (cut, loop.extent, frozenset())]
-        end = index(loop.extent)
-        for other in ends.values():
-            end = create("arith.minsi", end.type, end, _bound(other))
-        end = create("arith.maxsi", end.type, end, index(0))
+        end = least_end([loop.extent, *ends.values()])
         return [(0, end, frozenset(ends)), (end, loop.extent, frozenset())]
+
+    def reached(self, loop: Loop, values: Values) -> tuple[Bound, Bound, frozenset[Guard]]:
+        """Return the range of a loop in which guards leave something to do, and those that all its iterations pass."""
+        leaves, whole = list(leaves_of(loop)), (0, loop.extent, frozenset[Guard]())
+        if not isinstance(loop.extent, int) or len(leaves) != 1:
+            return whole
+        (leaf,), is_rest = leaves, any(other.is_peeled for other in around(loop))
+        inside = {other.name for other in loops_of(loop)}
+        ends: dict[Guard, Bound] = {}
+        for guard, known in open_guards(leaf, values, self.assumed) or ():
+            if not guard[0].variables() & inside and (is_rest or known[0].variables() <= {loop.name}):
+                end = complete_iterations(known, leaf, loop, values)
+                if end is not None:
+                    ends[guard] = end
+        if not ends:
+            return whole
+        if all(isinstance(end, int) for end in ends.values()):
+            return 0, max(0, min(loop.extent, *(end for end in ends.values() if isinstance(end, int)))), frozenset(ends)
+        return 0, least_end([loop.extent, *ends.values()]), frozenset(ends)
 
     def guarded(self, guards: Sequence[Guard], values: Values, body: Callable[[], None]) -> None:
         """Emit a body for iterations that pass the guards."""
@@ -231,7 +307,7 @@ class _Emitter:
 
         def vector() -> None:
             mask, loops = mask_of_guards(inside, loop, values)
-            LoopLanes(leaf, loop, values, self.placed, mask, loops).emit()
+            LoopLanes(leaf, loop, values, self.placed, mask, loops, self.passed).emit()
 
         self.guarded([guard for guard in guards if guard not in inside], values, vector)
 
@@ -252,10 +328,9 @@ class _Emitter:
         names = {axis_name(i): index for i, index in enumerate(at)}
         if leaf.view is None:
             return [self.read(leaf.reads[0], names, values)]
-        env = self.environment(leaf, at, values)
-        for argument, access in zip(leaf.view.accumulators, leaf.writes, strict=False):
-            env[argument] = self.read(access, names, values)
-        return clone_body(leaf.view, env)
+        pairs = zip(leaf.view.accumulators, leaf.writes, strict=False)
+        former = {argument: self.read(access, names, values) for argument, access in pairs}
+        return clone_body(leaf.view, {**self.environment(leaf, at, values), **former})
 
     def environment(self, leaf: BlockLeaf, at: Sequence[IndexExpr], values: Values) -> dict[ir.Value, ir.Value]:
         """Emit what the body of a block reads, without its former results."""
@@ -276,7 +351,12 @@ class _Emitter:
         buffer = self.placed[id(access.buffer)].value
         if access.outside is None:
             return memref.LoadOp(buffer, self.address(at, access, values)).result
-        inside = self.inside(at, access, values)
+        tests = [test for test in edge_tests(access, at, values, self.extents) if test not in self.passed]
+        if not tests:
+            return memref.LoadOp(buffer, self.address(at, access, values)).result
+        if any(all(test in tests for test in failed) for failed in self.failed):
+            return attribute_constant(access.outside)
+        inside = self.all_inside(tests, values)
         branch = scf.IfOp(inside, [access.buffer.element], has_else=True)
         with ir.InsertionPoint(branch.then_block):
             scf.YieldOp([memref.LoadOp(buffer, self.address(at, access, values)).result])
@@ -284,45 +364,14 @@ class _Emitter:
             scf.YieldOp([attribute_constant(access.outside)])
         return branch.results[0]
 
-    def inside(self, at: list[IndexExpr], access: BufferAccess, values: Values) -> ir.Value:
-        """Emit whether an index is within the bounds of the tensor."""
-        flag = ir.IntegerType.get_signless(1)
-        condition = create("arith.constant", flag, value=ir.BoolAttr.get(True))
-        for each, size in zip(at, access.buffer.shape, strict=True):
-            # An unsigned comparison also covers negative indices.
-            condition = create("arith.andi", flag, condition, compare("ult", emit_index(each, values), index(size)))
+    def all_inside(self, tests: Sequence[EdgeTest], values: Values) -> ir.Value:
+        """Emit whether all indices are within the bounds of their tensors."""
+        # An unsigned comparison also covers negative indices.
+        condition, *others = (emit_index(each, values).below(size) for each, size in tests)
+        for other in others:
+            condition = condition & other
         return condition
 
     def address(self, at: list[IndexExpr], access: BufferAccess, values: Values) -> list[ir.Value]:
         placed = self.placed[id(access.buffer)]
         return buffer_indices(placed.shape, [emit_index(each, values) for each in placed.at(at)])
-
-
-def _bound(value: Bound) -> ir.Value:
-    return value if isinstance(value, ir.Value) else index(value)
-
-
-def _complete_iterations(guard: Guard, leaf: BlockLeaf, loop: Loop, values: Values) -> Bound | None:
-    """Return how many iterations of a loop, from the first on, pass a guard whatever the loops inside are at.
-
-    None if the guard does not grow evenly along the loop.
-    """
-    expression, bound = guard
-    step = expression.coefficient(loop.name)
-    if step is None or not D.is_certain(lambda: step > 0):
-        return None
-    parts = split_by(expression.replace({loop.name: number(0)}), {other.name for other in around(loop)})
-    if parts is None:
-        return None
-    before, rest = parts
-    try:
-        highest = rest.range(extents_of(list(loops_of(loop))))[1]
-    except UndecidedDim:
-        return None
-    # The last complete iteration i: before + step * i + highest < bound.
-    limit = bound - highest - 1 + step
-    if not before.terms:
-        complete: Dim = limit // step
-        return complete
-    left = Value(index(limit)) - emit_index(before, values)
-    return create("arith.floordivsi", left.type, left, index(step))

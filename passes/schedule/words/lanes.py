@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
@@ -87,6 +87,24 @@ def can_vectorize(leaf: BlockLeaf, loop: Loop, guards: Sequence[Guard], placed: 
     return all(point.where(access, leaf.place(access)).coefficient(loop.name) != 0 for access in leaf.writes)
 
 
+EdgeTest = tuple[IndexExpr, Dim]
+"""An index that must not be negative and must be below a size."""
+
+
+def edge_tests(
+    access: BufferAccess, at: Sequence[IndexExpr], values: Values, extents: dict[str, Dim]
+) -> list[EdgeTest]:
+    """Return the indices of an access that may be beyond the edges of the tensor, in loops of these extents."""
+    if access.outside is None:
+        return []
+    tests = zip(at, access.buffer.shape, strict=True)
+    return [
+        (each, size)
+        for each, size in tests
+        if not D.is_certain(partial(_is_inside, with_numbers(each, values), size, extents))
+    ]
+
+
 def _is_inside(found: IndexExpr, size: Dim, extents: dict[str, Dim]) -> bool:
     low, high = found.range(extents)
     return bool(low >= 0 and high < size)
@@ -148,6 +166,8 @@ class LoopLanes:
     """The active lanes; None for all of them."""
     masked_by: frozenset[str]
     """The loops that the mask depends on."""
+    passed: frozenset[EdgeTest] = frozenset()
+    """The tests of edges that all iterations pass."""
 
     @property
     def lanes(self) -> int:
@@ -160,6 +180,10 @@ class LoopLanes:
     @property
     def axis(self) -> str:
         return self.loop.name
+
+    def _tests(self, access: BufferAccess, at: Sequence[IndexExpr]) -> list[EdgeTest]:
+        extents = extents_of(around(self.leaf))
+        return [test for test in edge_tests(access, at, self.values, extents) if test not in self.passed]
 
     # What `blocks/access.py` asks of a point
 
@@ -194,16 +218,6 @@ class LoopLanes:
         step = self.where(access, self.leaf.place(access)).coefficient(self.axis)
         return step == 1 or step == 0 and all(access is not written for written in self.leaf.writes)
 
-    def _tests(self, access: BufferAccess, at: Sequence[IndexExpr]) -> Iterator[tuple[IndexExpr, Dim]]:
-        """Return the indices that may be outside of a tensor, and its sizes."""
-        if access.outside is None:
-            return
-        extents = extents_of(around(self.leaf))
-        for found, size in zip(at, access.buffer.shape, strict=True):
-            each = with_numbers(found, self.values)
-            if not D.is_certain(partial(_is_inside, each, size, extents)):
-                yield each, size
-
     def read(self, access: BufferAccess, names: dict[str, IndexExpr]) -> ir.Value:
         """Emit the elements that the lanes read: a scalar if it is the same one."""
         if access.is_opaque:
@@ -214,7 +228,7 @@ class LoopLanes:
         buffer, where, tests = (
             self.placed[id(access.buffer)].flat,
             self.where(access, at),
-            list(self._tests(access, at)),
+            [(with_numbers(each, self.values), size) for each, size in self._tests(access, at)],
         )
         if self.mask is not None and not tests and where.coefficient(self.axis) == 0:
             if where.variables() & self.masked_by:

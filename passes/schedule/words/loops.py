@@ -20,6 +20,7 @@ from mirlo.passes.schedule.words.tree import (
     ScheduleError,
     around,
     leaves_of,
+    loops_of,
     replace,
     set_children,
 )
@@ -135,6 +136,15 @@ def set_kind(loop: Loop, kind: str, thread: str | None = None) -> None:
             f"{word} the inner loop"
         )
     loop.kind, loop.thread = kind, thread
+
+
+def unswitch(loop: Loop) -> None:
+    """Let the iterations of a loop have no tests of edges when those that they share pass."""
+    inside = {loop.name, *(other.name for other in loops_of(loop))}
+    tested = [(leaf, access) for leaf in leaves_of(loop) for access in leaf.reads if access.outside is not None]
+    if all(each.variables() <= inside for leaf, access in tested for each in leaf.place(access)):
+        raise ScheduleError(f"unswitch: no read in '{loop.name}' may be beyond an edge that is the same for the loop")
+    loop.is_unswitched = True
 
 
 def require_serial(loop: Loop) -> None:

@@ -20,7 +20,7 @@ from mirlo.dialects.tir.scalars import create
 from mirlo.passes.schedule.blocks.combine import Reducer, reducer_of
 from mirlo.passes.schedule.loops import attribute_constant, clone_body
 from mirlo.passes.schedule.vectors import may_trap, splat, vector_body
-from mirlo.passes.schedule.words.lanes import Contributions, LoopLanes, PlacedBuffers, Values, mask_of_guards
+from mirlo.passes.schedule.words.lanes import Contributions, EdgeTest, LoopLanes, PlacedBuffers, Values, mask_of_guards
 from mirlo.passes.schedule.words.tree import (
     SERIAL,
     UNROLLED,
@@ -41,6 +41,9 @@ Carried = list[ir.Value]
 
 class LoopEmitter(Protocol):
     """What emits the loops and blocks of a schedule."""
+
+    passed: frozenset[EdgeTest]
+    """The tests of edges that all iterations pass which are emitted now."""
 
     def loop(self, loop: Loop, values: Values, carried: Carried) -> Carried:
         """Emit a loop; return the accumulators after it."""
@@ -193,7 +196,7 @@ class Accumulators:
 
         def add(held: Carried) -> Carried:
             mask, loops = mask_of_guards(inside, loop, values)
-            point = LoopLanes(self.leaf, loop, values, self.placed, mask, loops)
+            point = LoopLanes(self.leaf, loop, values, self.placed, mask, loops, emitter.passed)
             if self.reducer is not None and self.has_parts:
                 return self.reducer.combine(held, point.contributions(self.reducer))
             env = point.environment(self.leaf, self.leaf.at)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +21,7 @@ from mirlo.passes.schedule.words.rfactor import rfactor
 from mirlo.passes.schedule.words.rule_parts import ScheduleParts, claim
 from mirlo.passes.schedule.words.show import show
 from mirlo.passes.schedule.words.tensorize import PrimScript, TensorIntrin
-from mirlo.passes.schedule.words.trace import PrimitiveCallRecord, Trace
+from mirlo.passes.schedule.words.trace import APPLIED, PrimitiveCallRecord, Trace
 from mirlo.passes.schedule.words.tree import (
     BOUND,
     PARALLEL,
@@ -186,6 +187,11 @@ class Schedule:
         """Unroll a loop completely."""
         self._kind("unroll", loop, UNROLLED)
 
+    def unswitch(self, loop: str) -> None:
+        """Emit a loop twice: without tests of edges for when all reads inside are in bounds, and with them."""
+        loops.unswitch(self._loop(loop))
+        self._record("unswitch", (loop,), None)
+
     def bind(self, loop: str, thread: str) -> None:
         """Bind a loop to an axis of the hardware, such as `threadIdx.x`, on targets that have it."""
         loops.set_kind(self._loop(loop), BOUND, thread)
@@ -347,14 +353,18 @@ class Schedule:
     def emit(self, facts: ScheduleFacts | None = None, choices: ChoiceValues | None = None) -> func.FuncOp:
         """Replace the function by the loops; return the new function, in buffer form. The schedule is used up.
 
-        A rule states what it chose as `choices`; callers may choose otherwise with `apply_rule`.
+        A rule states what it did as `facts`, and what it chose as `choices`; callers may choose otherwise with
+        `apply_rule`.
         """
         from mirlo.passes.schedule.words.emit import emit
 
         if self.applied:
             raise ScheduleError("apply_rule: the rules of a target run in a compilation; give it as `schedules`")
         words = [str(said) for said in self.trace]
-        return emit(self._root, {"rule": "schedule", "words": "; ".join(words), **(facts or {})}, choices)
+        made = emit(self._root, {"rule": "schedule", "words": "; ".join(words), **(facts or {})}, choices)
+        if facts is not None:
+            made.attributes[APPLIED] = ir.StringAttr.get(json.dumps(self.trace.as_json()))
+        return made
 
     def parts(self) -> ScheduleParts:
         """Return the parts of a schedule in which rules of the target schedule some of the blocks."""
@@ -419,8 +429,8 @@ def _require_no_rule(leaf: BlockLeaf, what: str) -> None:
 
 
 WORDS = (
-    "split", "fuse", "reorder", "parallel", "vectorize", "unroll", "bind", "compute_at", "reverse_compute_at",
-    "compute_inline", "cache_read", "cache_write", "pack", "decompose_reduction", "accumulate", "rfactor", "tensorize",
-    "apply_rule",
+    "split", "fuse", "reorder", "parallel", "vectorize", "unroll", "unswitch", "bind", "compute_at",
+    "reverse_compute_at", "compute_inline", "cache_read", "cache_write", "pack", "decompose_reduction", "accumulate",
+    "rfactor", "tensorize", "apply_rule",
 )  # fmt: skip
 """The primitives that a trace may contain."""

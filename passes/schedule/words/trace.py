@@ -11,6 +11,8 @@ from typing import Any
 from mirlo.passes.schedule.words.tree import ScheduleError
 
 VERSION = 1
+APPLIED = "tir.words"
+"""Attribute of what a rule made, until `schedule` reads it: the primitives that the rule applied."""
 
 
 @dataclass(frozen=True)

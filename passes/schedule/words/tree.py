@@ -134,6 +134,8 @@ class Loop:
     """Whether the iterations that no guard limits are a loop of their own."""
     accumulated: BlockLeaf | None = None
     """The reduction whose results are in registers while the loop runs."""
+    is_unswitched: bool = False
+    """Whether there is a copy of the loop for iterations without reads beyond edges."""
 
 
 @dataclass(eq=False)

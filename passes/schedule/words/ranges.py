@@ -1,0 +1,95 @@
+"""Which iterations of a loop do something, how often it is emitted, and what moves before it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim, UndecidedDim
+from mirlo.dialects.core.index_expr import number
+from mirlo.dialects.core.value import Value, index
+from mirlo.dialects.tir.scalars import create
+from mirlo.passes.schedule.words.index import emit_index
+from mirlo.passes.schedule.words.lanes import Values
+from mirlo.passes.schedule.words.regions import split_by
+from mirlo.passes.schedule.words.tree import (
+    UNROLLED,
+    BlockLeaf,
+    Guard,
+    Loop,
+    around,
+    extents_of,
+    leaves_of,
+    loops_of,
+)
+
+Bound = Dim | ir.Value
+
+
+def least_end(ends: Sequence[Bound]) -> ir.Value:
+    """Emit the smallest of some ends, not below zero."""
+    first, *others = map(emit_bound, ends)
+    for other in others:
+        first = Value(first).minimum(other)
+    return Value(first).maximum(0)
+
+
+def steps_of(loop: Loop) -> Loop | None:
+    """Return the unrolled loop of a reduction, split from this one, that may as well be around those between them."""
+    leaf, *others = leaves_of(loop)
+    reduced = leaf.reduce_loops()
+    if others or loop.name not in reduced:
+        return None
+    inside = [other for other in loops_of(loop) if other.name in reduced]
+    return inside[0] if len(inside) == 1 and inside[0].kind == UNROLLED else None
+
+
+def hoist(loop: ir.Operation) -> None:
+    """Move what all iterations compute and load alike before a loop that stores to arrays on the stack only."""
+    (block,) = loop.regions[0].blocks
+    ops = [op.operation for op in block.operations][:-1]
+    written = [op.operands[1] for op in ops if op.name == "memref.store"]
+    if any(len(op.regions) for op in ops) or not all(_is_on_stack(value) for value in written):
+        return
+    varying: set[ir.Value] = {*block.arguments}
+    for op in ops:
+        is_load = op.name == "memref.load" and op.operands[0] not in written
+        if (is_load or op.name.startswith(("arith.", "tir.size"))) and varying.isdisjoint(op.operands):
+            op.move_before(loop)
+        else:
+            varying.update(op.results)
+
+
+def _is_on_stack(value: ir.Value) -> bool:
+    return not isinstance(value.owner, ir.Block) and value.owner.operation.name == "memref.alloca"
+
+
+def emit_bound(value: Bound) -> ir.Value:
+    return value if isinstance(value, ir.Value) else index(value)
+
+
+def complete_iterations(guard: Guard, leaf: BlockLeaf, loop: Loop, values: Values) -> Bound | None:
+    """Return how many iterations of a loop, from the first on, pass a guard whatever the loops inside are at.
+
+    None if the guard does not grow evenly along the loop.
+    """
+    expression, bound = guard
+    step = expression.coefficient(loop.name)
+    if step is None or not D.is_certain(lambda: step > 0):
+        return None
+    parts = split_by(expression.replace({loop.name: number(0)}), {other.name for other in around(loop)})
+    if parts is None:
+        return None
+    before, rest = parts
+    try:
+        highest = rest.range(extents_of(list(loops_of(loop))))[1]
+    except UndecidedDim:
+        return None
+    # The last complete iteration i: before + step * i + highest < bound.
+    limit = bound - highest - 1 + step
+    if not before.terms:
+        complete: Dim = limit // step
+        return complete
+    left = Value(index(limit)) - emit_index(before, values)
+    return create("arith.floordivsi", left.type, left, index(step))
