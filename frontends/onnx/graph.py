@@ -185,7 +185,7 @@ class ModelDef:
         for tensor in self.graph.initializers:
             yield tensor.name, tensor
         for node in self.graph.nodes:
-            if node.operator == "Constant" and len(node.outputs) == 1:
+            if (node.domain, node.operator) == ("", "Constant") and len(node.outputs) == 1:
                 for attribute in node.attributes:
                     if attribute.name == "value" and isinstance(attribute.value, TensorDef):
                         yield node.outputs[0], attribute.value
