@@ -186,6 +186,8 @@ def test_causal_convolution(dilation: int, last: int, has_past: bool) -> None:
     check(
         make("CausalConvWithState", feeds, constants, "x w b" + " p" * has_past, "y s", shapes=shapes, **given), feeds
     )
+    given |= {"state_window": 3}  # ONNX Runtime has it on GPUs only
+    assert "'state_window' must be 0" in refused(make("CausalConvWithState", feeds, constants, "x w b", "y s", **given))
 
 
 @pytest.mark.parametrize("kind", ("silu", "swish", "sigmoid"))
