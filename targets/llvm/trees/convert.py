@@ -99,7 +99,7 @@ def _match(op: ir.OpView, b: Rewriter, machine: Machine) -> tuple[MaskedTrees, U
         len(upper.lower), kind_of(op.nodes), kind_of(op.roots),
     )  # fmt: skip
     if not trees.groups:
-        return decline("features and scores of 16 rows do not fit the L1 cache", features=trees.columns)
+        return decline("features and scores of 16 rows do not fit the cache", features=trees.columns)
     return trees, upper, values
 
 

@@ -28,8 +28,10 @@ GROUPS = (64, 16)
 """Rows that are computed together: as many as amortize the loads of a node, then those of a vector of AVX-512."""
 MIN_ROWS = 6
 """Fewest rows for which vectors are faster than one row after the other."""
-MAX_BYTES = 32 * 1024
-"""Most bytes of a group's features and scores, which are on the stack and stay in the L1 cache."""
+L1_BYTES = 32 * 1024
+"""Most bytes of the features and scores of 64 rows, which are on the stack and stay in the L1 cache."""
+MAX_BYTES = 128 * 1024
+"""Most bytes of those of 16 rows, a part of the L2 cache; more than L1_BYTES are in the workspace."""
 _FAILS = (("ugt", "gt"), ("uge", "ge"), ("ult", "lt"), ("ule", "le"), ("ne", "one"), ("eq", "eq"))
 """Of each comparison, the ones that hold where it fails: NaN fails, or it holds. A NaN differs from everything."""
 
@@ -77,7 +79,8 @@ class MaskedTrees:
     @property
     def groups(self) -> list[int]:
         """Return the numbers of rows that are computed together, the largest first."""
-        fit = [rows for rows in GROUPS if self.scratch_bytes(rows) <= MAX_BYTES]
+        limits = dict(zip(GROUPS, (L1_BYTES, MAX_BYTES), strict=True))
+        fit = [rows for rows in GROUPS if self.scratch_bytes(rows) <= limits[rows]]
         return [rows for rows in fit if not isinstance(self.rows, int) or self.rows >= rows or rows == GROUPS[-1]]
 
     @property
@@ -165,7 +168,8 @@ class _Group:
     def __init__(self, trees: MaskedTrees, machine: Machine, loops: LoopBuilder, tables: Tables, rows: int):
         self.trees, self.machine, self.loops, self.tables, self.rows = trees, machine, loops, tables, rows
         self.lanes = lanes_of(machine)
-        self.features = loops.alloca((rows * trees.padded_columns,), DTYPES["f32"])
+        memory = loops.alloca if trees.scratch_bytes(rows) <= L1_BYTES else loops.scratch
+        self.features = memory((rows * trees.padded_columns,), DTYPES["f32"])
         self.scores = loops.alloca((trees.targets, rows), DTYPES["f32"])
         self.reached = loops.alloca((rows,), DTYPES["i32"])
 

@@ -112,10 +112,26 @@ def test_vectors_of_all_lengths(cpu: str, depth: int) -> None:
 def test_few_rows_of_a_static_batch(threads: int) -> None:
     model = _forest(9, 7, MODES[:1], False, seed=3)
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    for rows in (2, 3, 4, 5, 15, 16, 17, 67, 79, 80):
+    for rows in (2, 4, 5, 6, 15, 16, 17, 67, 79, 80):
         x = np.random.default_rng(rows).integers(-3, 4, (rows, FEATURES)).astype(np.float32)
         compiled = mirlo.compile(model, shapes={"x": (rows, FEATURES)}, threads=threads)
         np.testing.assert_array_equal(compiled(x), session.run(None, {"x": x})[0])
+
+
+def _columns(model: onnx.ModelProto, *names: str) -> list[list[object]]:
+    attributes = {each.name: helper.get_attribute_value(each) for each in model.graph.node[0].attribute}
+    return [list(attributes[name]) for name in names]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_features_that_do_not_fit_the_l1_cache(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "FEATURES", 700)
+    model = _forest(20, 6, MODES[:1], True, seed=3)
+    used = {feature for feature, how in zip(*_columns(model, "nodes_featureids", "nodes_modes"), strict=True)
+            if how != b"LEAF"}  # fmt: skip
+    compiled = mirlo.compile(model, threads=threads)
+    assert 256 < len(used) <= 1024 and "tree_ensemble_masks" in str(compiled.profile(np.ones((16, FEATURES), np.float32)))
+    _agree(model, True, compiled)
 
 
 def _walked(tables: tuple[np.ndarray, ...], root: int, row: np.ndarray, mode: int) -> int:
