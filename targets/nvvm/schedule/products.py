@@ -88,7 +88,8 @@ def chosen_values(stages: Sequence[PlannedBlocks]) -> dict[str, int]:
         plan, parts = whole.inner, whole.divided.parts
     if isinstance(plan, GemvPlan):
         return {PARTS: parts}
-    assert isinstance(plan, TilePlan)
+    if not isinstance(plan, TilePlan):
+        return {}  # parts that the rule of all GPUs computes, one thread per sum
     for number, way in enumerate(STRATEGIES):
         if plan.tile in way.tiles:
             return {WAY: number, TILE: list(way.tiles).index(plan.tile), PARTS: parts}

@@ -14,8 +14,8 @@ from mirlo.targets.gpu.schedule import costs
 from mirlo.targets.nvvm.chips import find_chip
 from mirlo.targets.nvvm.ptxas import run_ptxas
 
-DTYPES = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
-SLACK = {"f32": 1e-6, "f16": 1e-3, "bf16": 8e-3}
+DTYPES = {"f64": np.float64, "f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
+SLACK = {"f64": 1e-12, "f32": 1e-6, "f16": 1e-3, "bf16": 8e-3}
 
 
 def text(m: int, n: int, k: int, dtype: str, turned: bool) -> str:
@@ -39,6 +39,11 @@ def check(m: int, n: int, k: int, dtype: str, turned: bool) -> str:
     wanted = np.maximum(left @ right + bias, 0)
     np.testing.assert_allclose(found.astype(np.float64), wanted, atol=SLACK[dtype] * np.abs(wanted).max(), rtol=0)
     return schedule
+
+
+def test_thin_products_in_parts() -> None:
+    """Parts of a product that no tile fits have one thread per sum."""
+    assert "in 4 parts" in check(3, 256, 512, "f64", False)
 
 
 @pytest.mark.parametrize("turned", [False, True])
