@@ -79,6 +79,15 @@ def twice(node):
 a shape; `node.type(0)` is the type of an input. `node.emit_all` makes an operator of several results and returns all of
 them. Return the output value or a tuple of values. Your converter is tried before an existing one for the same
 operator; return `NotImplemented` to leave the node to that one. Functions of the model need no converter.
+
+`@converter(..., traits=[NodeTrait.MOVES])` declares more of the operator; the traits are also in `mirlo.extend`:
+
+| trait | what the import does with it |
+| --- | --- |
+| `MOVES`: the outputs consist of elements of the inputs | applies the operator to indices of strings |
+| `MEASURES`: only the types of the inputs matter | applies it to strings; folds it on inputs that are not known |
+| `SAME_SHAPE`: the output has the shape of the first input | takes the declared shape of the output for the input |
+| `SAME_VALUES`: the output has the numbers of the first input | follows dims that a model computes with floats |
 """
 
 DIFFERENCES = """
