@@ -130,7 +130,8 @@ def test_features_that_do_not_fit_the_l1_cache(threads: int, monkeypatch: pytest
     used = {feature for feature, how in zip(*_columns(model, "nodes_featureids", "nodes_modes"), strict=True)
             if how != b"LEAF"}  # fmt: skip
     compiled = mirlo.compile(model, threads=threads)
-    assert 256 < len(used) <= 1024 and "tree_ensemble_masks" in str(compiled.profile(np.ones((16, FEATURES), np.float32)))
+    profile = compiled.profile(np.ones((16, FEATURES), np.float32))
+    assert 256 < len(used) <= 1024 and "tree_ensemble_masks" in str(profile)
     _agree(model, True, compiled)
 
 
