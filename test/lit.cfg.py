@@ -2,10 +2,14 @@
 
 # ruff: noqa: F821 (lit defines `config` and `lit_config`)
 
+import atexit
 import importlib.util
 import os
 import re
+import subprocess
 import sys
+import tempfile
+import time
 
 import lit.formats
 
@@ -32,11 +36,31 @@ config.environment["OPENBLAS_NUM_THREADS"] = "1"
 config.environment["XDG_CACHE_HOME"] = os.path.join(ROOT, ".cache", "tests")
 
 TOOLS = {
-    "mirlo-opt": f"{sys.executable} -m mirlo.tools.opt",
-    "mirlo": f"{sys.executable} -m mirlo.tools.cli",
-    "FileCheck": f"{sys.executable} -m filecheck",
+    "mirlo-opt": "mirlo.tools.opt:command",
+    "mirlo": "mirlo.tools.cli:command",
+    "FileCheck": "filecheck.main:main",
 }
-for tool, command in TOOLS.items():
+if hasattr(os, "fork"):
+    # Commands run in forks of a process that has imported the tools; it ends when lit does.
+    support = os.path.join(ROOT, "test", "support")
+    path = os.path.join(tempfile.mkdtemp(prefix="mirlo-lit-"), "socket")
+    server = subprocess.Popen(
+        [sys.executable, os.path.join(support, "tool_server.py"), path],
+        stdin=subprocess.PIPE,
+        env={**os.environ, **config.environment},
+    )
+    atexit.register(server.stdin.close)
+    while not os.path.exists(path):
+        if server.poll() is not None:
+            lit_config.fatal("the server of the tools does not start")
+        time.sleep(0.01)
+    commands = {
+        tool: f"{sys.executable} -I -S {os.path.join(support, 'tool_client.py')} {path} {function}"
+        for tool, function in TOOLS.items()
+    }
+else:
+    commands = {tool: f"{sys.executable} -m {function.partition(':')[0]}" for tool, function in TOOLS.items()}
+for tool, command in commands.items():
     config.substitutions.append((rf"(?<![-\w./%]){re.escape(tool)}(?![-\w./])", command))
 config.substitutions.append(("%python", sys.executable))
 config.substitutions.append(("%root", ROOT))

@@ -1,0 +1,84 @@
+"""A process that has imported the tools already, and runs each command that lit asks for in a fork of itself.
+
+lit's tests start a tool 500 times; to import the compiler takes half a second of each. `tool_client.py` passes the
+command on with its files, folder and environment. Where there is no `fork`, lit starts the tools themselves.
+"""
+
+from __future__ import annotations
+
+import array
+import importlib
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+from typing import NoReturn
+
+IMPORTED = (
+    "mirlo.tools.opt", "mirlo.tools.cli", "mirlo.dialects.relax", "mirlo.dialects.tir", "mirlo.frontends.onnx.importer",
+    "mirlo.passes.legalize.legalize", "mirlo.passes.schedule.schedule", "mirlo.passes.memory.plan", "filecheck.main",
+    "filecheck.parser", "filecheck.matcher",
+)  # fmt: skip
+"""What most commands import."""
+STREAMS = 3
+
+
+def serve(path: str) -> None:
+    """Run commands until the process that started this one closes its standard input."""
+    for name in IMPORTED:
+        importlib.import_module(name)
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(path)
+    server.listen(64)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks
+    pipe = os.dup(0)
+    watch = threading.Thread(target=_leave_with_owner, args=(pipe, path), daemon=True)
+    watch.start()
+    while True:
+        connection, _ = server.accept()
+        if os.fork() == 0:
+            server.close()
+            os.close(pipe)
+            run(connection)
+        connection.close()
+
+
+def _leave_with_owner(pipe: int, path: str) -> None:
+    while os.read(pipe, 1):
+        pass
+    os.unlink(path)
+    os._exit(0)
+
+
+def run(connection: socket.socket) -> NoReturn:
+    """Run the command of a connection in a process of its own, and send its exit code."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    files = array.array("i")
+    data, ancillary, _, _ = connection.recvmsg(1 << 16, socket.CMSG_SPACE(STREAMS * files.itemsize))
+    for _, _, content in ancillary:
+        files.frombytes(content)
+    while not data.endswith(b"\n"):
+        data += connection.recv(1 << 16)
+    command = json.loads(data)
+    for stream, file in enumerate(files):
+        os.dup2(file, stream)
+        os.close(file)
+    os.chdir(command["folder"])
+    os.environ.clear()
+    os.environ.update(command["environment"])
+    module, _, function = command["function"].partition(":")
+    sys.argv = [module, *command["arguments"]]
+    child = os.fork()
+    if child == 0:
+        connection.close()
+        sys.exit(getattr(importlib.import_module(module), function)())
+    _, status = os.waitpid(child, 0)
+    code = os.waitstatus_to_exitcode(status)
+    connection.sendall(bytes([code if code >= 0 else 128 - code]))
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])
