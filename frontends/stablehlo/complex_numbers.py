@@ -104,11 +104,11 @@ class Complex:
         im = (second - first * ratio) / divisor
         return Complex(re, wide.where(-im, im))
 
-    def turned(self) -> Complex:
+    def times_i(self) -> Complex:
         """Return i times the value."""
         return Complex(-self.im, self.re)
 
-    def turned_back(self) -> Complex:
+    def times_minus_i(self) -> Complex:
         """Return -i times the value."""
         return Complex(self.im, -self.re)
 
@@ -198,7 +198,7 @@ class Complex:
 
     def tan(self) -> Complex:
         """Return the tangent."""
-        return self.turned().tanh().turned_back()
+        return self.times_i().tanh().times_minus_i()
 
     def rsqrt(self) -> Complex:
         """Return one divided by the root."""

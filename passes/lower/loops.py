@@ -42,8 +42,9 @@ class LowerLoops(Pass):
         for block in blocks:
             _lower_block(block)
         if blocks or found["tir.for"]:
-            while loops := find(op, "tir.for"):
-                unrolled |= _lower_for(loops[0])
+            # Inner loops first: an outer one that is unrolled repeats what they have become.
+            for loop in reversed(find(op, "tir.for")):
+                unrolled |= _lower_for(loop)
             found = find_all(op, CALL, ALLOCA)
         lower_found_calls(op, found[CALL])
         for buffer in found[ALLOCA]:

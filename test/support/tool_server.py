@@ -65,6 +65,9 @@ def run(connection: socket.socket) -> NoReturn:
     for stream, file in enumerate(files):
         os.dup2(file, stream)
         os.close(file)
+    # The server's own streams know whether its files, not these, can be positioned.
+    sys.stdin, sys.stdout = open(0), open(1, "w")  # noqa: SIM115
+    sys.stderr = open(2, "w", buffering=1, errors="backslashreplace")  # noqa: SIM115
     os.chdir(command["folder"])
     os.environ.clear()
     os.environ.update(command["environment"])
