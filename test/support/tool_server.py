@@ -1,7 +1,7 @@
 """A process that has imported the tools already, and runs each command that lit asks for in a fork of itself.
 
-lit's tests start a tool 500 times; to import the compiler takes half a second of each. `tool_client.py` passes the
-command on with its files, folder and environment. Where there is no `fork`, lit starts the tools themselves.
+lit's tests start a tool more than 400 times; to import the compiler takes half a second of each. `tool_client.py` passes
+the command on with its files, folder and environment. Where there is no `fork`, lit starts the tools themselves.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import array
 import importlib
 import json
 import os
+import select
 import signal
 import socket
 import sys
-import threading
 from typing import NoReturn
 
 IMPORTED = (
@@ -30,26 +30,18 @@ def serve(path: str) -> None:
     for name in IMPORTED:
         importlib.import_module(name)
     server = socket.socket(socket.AF_UNIX)
-    server.bind(path)
+    server.bind(f"{path}.new")
     server.listen(64)
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the forks
-    pipe = os.dup(0)
-    watch = threading.Thread(target=_leave_with_owner, args=(pipe, path), daemon=True)
-    watch.start()
-    while True:
+    os.rename(f"{path}.new", path)  # who sees it can connect
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nothing waits for the forks
+    while sys.stdin not in select.select([server, sys.stdin], [], [])[0]:
         connection, _ = server.accept()
         if os.fork() == 0:
             server.close()
-            os.close(pipe)
             run(connection)
         connection.close()
-
-
-def _leave_with_owner(pipe: int, path: str) -> None:
-    while os.read(pipe, 1):
-        pass
     os.unlink(path)
-    os._exit(0)
+    os.rmdir(os.path.dirname(path))
 
 
 def run(connection: socket.socket) -> NoReturn:
