@@ -35,6 +35,7 @@ def _nodes(zero: int, opset: int, dtype: type, is_dynamic: bool) -> list[SizedCa
     return (nodes[zero::6] or nodes) if is_dynamic else nodes  # kernels for any sizes take longer to compile
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "zero, opset, dtype, is_dynamic",
     [
@@ -89,6 +90,7 @@ def test_recurrent_layer_of_length_0(operator, gates, length):
     np.testing.assert_array_equal(found["h"], np.zeros((1, 2, 4)))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("target", ["llvm", with_c("c,llvm")])
 @pytest.mark.parametrize("size", [1e3, 1e5, 1e7])
 def test_log_softmax_of_large_numbers(target, size):

@@ -1,7 +1,7 @@
 """A process that has imported the tools already, and runs each command that lit asks for in a fork of itself.
 
-lit's tests start a tool more than 400 times; to import the compiler takes half a second of each. `tool_client.py` passes
-the command on with its files, folder and environment. Where there is no `fork`, lit starts the tools themselves.
+lit's tests start a tool more than 400 times; to import the compiler takes half a second of each. `tool_client.py`
+passes the command on with its files, folder and environment. Where there is no `fork`, lit starts the tools themselves.
 """
 
 from __future__ import annotations

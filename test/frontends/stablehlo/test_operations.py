@@ -49,6 +49,7 @@ def cases(table: dict[str, tuple[str, ...]]) -> list[tuple[str, str]]:
     return [(name, kind) for name, kinds in table.items() for kind in kinds]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("name", "kind"), cases(UNARY))
 def test_unary(name: str, kind: str) -> None:
     x = values(kind, 37)
@@ -59,6 +60,7 @@ def test_unary(name: str, kind: str) -> None:
     require_equal(text, x)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("name", "kind"), cases(BINARY))
 def test_binary(name: str, kind: str) -> None:
     x, y = values(kind, 37), values(kind, 37)
@@ -108,6 +110,7 @@ def test_total_order() -> None:
 CONVERSIONS = [(a, b) for a, b in itertools.product(KINDS, KINDS) if a != b]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("source", "target"), CONVERSIONS)
 def test_convert(source: str, target: str) -> None:
     x = values(source, 37)
@@ -266,6 +269,7 @@ COMBINED = {"add": "%3 = stablehlo.add %a, %b : tensor<f32>", "maximum": "%3 = s
             "multiply": "%3 = stablehlo.multiply %a, %b : tensor<f32>"}  # fmt: skip
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("form", SCATTERS, ids=str)
 @pytest.mark.parametrize("combined", [*COMBINED, "replace"])
 def test_scatter(form: tuple, combined: str) -> None:

@@ -60,7 +60,7 @@ KINDS = {
 }
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", KINDS)
 def test_kinds(name: str) -> None:
     assert "parts = 1 " in check(KINDS[name])
@@ -76,7 +76,7 @@ def test_bf16() -> None:
     check(KINDS["causal"], "bf16")
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("tile", "size"), [((3, 128, 2), 64), ((2, 176, 2), 128), ((1, 32, 4), 64), ((2, 80, 2), 256), ((2, 112, 2), 192)]
 )

@@ -39,6 +39,7 @@ def is_used(opcodes: Iterable[str], kind: str) -> bool:
     return any(opcode.startswith("tcgen05.mma") and KINDS[kind] in opcode for opcode in opcodes)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("kind", "turned"), [*((k, "b") for k in KINDS), *((k, t) for k in ("f16", "bf16") for t in ("", "a"))]
 )
@@ -48,6 +49,7 @@ def test_formats(kind: str, turned: str) -> None:
     assert is_used(gpu.opcodes, kind)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("tile", tensormemory.TILES, ids=lambda tile: f"{tile.height}x{tile.width}")
 def test_tiles(tile: tensormemory.WarpgroupTile, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipelined, "best_tile", lambda *_: tile)
@@ -102,6 +104,7 @@ TAKEN_AWAY = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", TAKEN_AWAY)
 def test_what_is_missing_is_found(name: str) -> None:
     pattern, message = TAKEN_AWAY[name]
@@ -113,6 +116,7 @@ def test_what_is_missing_is_found(name: str) -> None:
             compiled(*inputs)
 
 
+@pytest.mark.sample(2)
 @needs_ptxas()
 @pytest.mark.parametrize("turned", ["", "ab"])
 def test_large_products_are_assembled_without_spills(turned: str, monkeypatch: pytest.MonkeyPatch) -> None:

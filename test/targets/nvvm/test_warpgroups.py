@@ -71,7 +71,7 @@ def run(kind: str, result: str, size: tuple[int, int, int], turned: str, options
     return found, a, b
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("turned", ["", "a", "b", "ab"])
 @pytest.mark.parametrize("kind", HALVES)
 def test_halves_in_any_order(kind: str, turned: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,7 +81,7 @@ def test_halves_in_any_order(kind: str, turned: str, monkeypatch: pytest.MonkeyP
     assert np.abs(found.astype(np.float32) - wanted).max() <= 2.0**-7 * np.abs(wanted).max()
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("tile", warpgroup.TILES, ids=lambda t: f"{t.height}x{t.width}x{t.together}")
 def test_tiles(tile: warpgroup.WarpgroupTile, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipelined, "best_tile", lambda *_: tile)
@@ -89,6 +89,7 @@ def test_tiles(tile: warpgroup.WarpgroupTile, monkeypatch: pytest.MonkeyPatch) -
     np.testing.assert_allclose(found, a.astype(np.float32) @ b.astype(np.float32), rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("turned", ["", "b"])
 def test_clusters_go_on_to_the_next_tiles(turned: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(CHIPS, "sm_90a", replace(CHIPS["sm_90a"], units=2))
@@ -97,6 +98,7 @@ def test_clusters_go_on_to_the_next_tiles(turned: str, monkeypatch: pytest.Monke
     np.testing.assert_allclose(found, a.astype(np.float32) @ b.astype(np.float32), rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("kind", "result", "options"),
     [("i8", "i32", ""), ("f8E4M3FN", "f32", ""), ("f8E5M2", "f32", ""), ("f32", "f32", "tf32=true")],

@@ -58,6 +58,7 @@ def _matmul(m: int, k: int, n: int, left: str, right: str, out: str, turned: boo
     }}"""
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("is_constant", [False, True])
 @pytest.mark.parametrize(("left", "right"), [("u8", "i8"), ("i8", "i8"), ("i8", "u8"), ("u8", "u8")])
 def test_products_of_bytes(left: str, right: str, is_constant: bool, tmp_path: Path) -> None:

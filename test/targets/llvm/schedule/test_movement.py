@@ -13,6 +13,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.compute import maximum, select
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("rows", [2, 15, 16, 40])
 @pytest.mark.parametrize("columns", [5, 16, 33])
 def test_transpose(rows: int, columns: int) -> None:
@@ -71,6 +72,7 @@ def test_runs_of_a_padded_and_joined_image() -> None:
     compare(build, [tensor(20, 36, 33), tensor(38, 40, 33)])
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", range(12))
 def test_random_orders(seed: int) -> None:
     generator = np.random.default_rng(seed)
@@ -89,6 +91,7 @@ def test_random_orders(seed: int) -> None:
     np.testing.assert_array_equal(found, np.ascontiguousarray(x.transpose(order)))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("order", list(itertools.permutations(range(4)))[1::2])
 def test_every_order_of_four_dims(order: tuple[int, ...]) -> None:
     shape = (2, 5, 18, 19)
@@ -115,6 +118,7 @@ def test_layouts_of_images() -> None:
     compare(lambda p, x: p.compute((1, 3, 100), lambda n, c, s: x[n, s, c]), [tensor(1, 100, 3)], "elementwise")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("channels", [2, 3, 4])
 @pytest.mark.parametrize("dtype", ["f32", "f64", "i8", "bf16"])
 @pytest.mark.parametrize("pixels", [7, 64, 101, 1000, 2403])
@@ -135,6 +139,7 @@ def test_interleaved_channels_meet_others() -> None:
     compare(build, [tensor(3, 30, 37), tensor(30, 37, 3), tensor(3)], "elementwise")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("dtype", ["f32", "f64", "i16"])
 @pytest.mark.parametrize("offset", [0, 1, 5])
 def test_arrays_that_begin_anywhere(offset: int, dtype: str) -> None:

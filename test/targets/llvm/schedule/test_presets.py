@@ -61,6 +61,7 @@ def _runs_here(machine: Machine) -> bool:
 RUNNABLE = [name for name, machine in PRESETS.items() if _runs_here(machine)]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", MODELS)
 def test_models_compile_for_every_preset(name: str, tmp_path: Path) -> None:
     module, store = import_model(weightless_model(name, tmp_path))
@@ -155,6 +156,7 @@ class Operators:
         return make_model(self.nodes, self.inputs, outputs, self.constants, opset=20)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_random_operators_are_planned_for_every_preset(seed: int) -> None:
     module, store = import_model(Operators(seed).model(low_precision=True))
