@@ -132,18 +132,23 @@ class IndexExpr:
 
     def replace(self, values: Mapping[str, IndexExpr]) -> IndexExpr:
         """Replace these variables; others stay."""
+        if not values or values.keys().isdisjoint(self.variables()):
+            return self
         return self.substitute(lambda name: values[name] if name in values else loop_index(name))
 
     def substitute(self, by: Callable[[Any], IndexExpr], extents: Extents | None = None) -> IndexExpr:
         """Replace every variable; `extents` are those of the new variables, where quotients may use them."""
-        result = IndexExpr({}, self.constant)
+        terms: dict[Any, Any] = {}
+        constant = self.constant
         for term, coefficient in self.terms.items():
             if isinstance(term, FloorDiv):
                 value = floor_divide(term.inner.substitute(by, extents), term.divisor, extents)
             else:
                 value = by(term)
-            result = result + value * coefficient
-        return result
+            constant = constant + value.constant * coefficient
+            for atom, count in value.terms.items():
+                terms[atom] = terms.get(atom, 0) + count * coefficient
+        return IndexExpr({atom: count for atom, count in terms.items() if count}, constant)
 
     def terms_with_remainders(self) -> tuple[list[tuple[Atom | Remainder, Dim]], Dim]:
         """Return terms, in the order of their text, and constant of the same sum, written with remainders."""

@@ -64,7 +64,7 @@ def reverse_compute_at(root: Root, leaf: BlockLeaf, loop: Loop) -> None:
         raise ScheduleError(
             f"reverse_compute_at: '{leaf.name}' is a reduction, which needs more than one iteration computes"
         )
-    order = list(root.leaves())
+    order = root.leaves()
     last = max(order.index(other) for other in leaves_of(loop))
     for read in leaf.reads:
         late = [other for other in order[last + 1 :] if any(access.buffer is read.buffer for access in other.writes)]
@@ -146,7 +146,7 @@ def decompose(root: Root, leaf: BlockLeaf, loop: Loop) -> BlockLeaf:
         raise ScheduleError(f"decompose_reduction: '{before[0].name}', of the reduction, is around '{loop.name}'")
     chain = around(leaf)
     inside = [other for other in chain[chain.index(loop) :] if other.name not in reduced]
-    shared = [other for other in inside if len(list(leaves_of(other))) > 1]
+    shared = [other for other in inside if len(leaves_of(other)) > 1]
     if leaf.is_moved and shared:
         raise ScheduleError(
             f"decompose_reduction: '{shared[0].name}' may compute an element of '{leaf.name}' in several iterations, "
@@ -199,7 +199,7 @@ def _require_movable(root: Root, leaf: BlockLeaf) -> None:
     if leaf.has_partial_results:
         raise ScheduleError(f"'{leaf.name}' makes partial results: move it before rfactor")
     for loop in around(leaf):
-        if len(list(leaves_of(loop))) != 1:
+        if len(leaves_of(loop)) != 1:
             raise ScheduleError(f"'{leaf.name}' shares '{loop.name}' with other blocks")
 
 

@@ -9,26 +9,24 @@ from functools import partial
 from mirlo.dialects.bindings import func, ir, memref, scf
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr
-from mirlo.dialects.core.value import index
 from mirlo.dialects.tir.loops import For
-from mirlo.dialects.tir.scalars import compare, create
+from mirlo.dialects.tir.scalars import create
 from mirlo.dialects.tir.sizes import buffer_indices
 from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts
 from mirlo.passes.schedule.choices import ChoiceValues
-from mirlo.passes.schedule.loops import attribute_constant, clone_body, for_loop
+from mirlo.passes.schedule.loops import PARALLEL as PARALLEL_LOOP
+from mirlo.passes.schedule.loops import attribute_constant, clone_body
 from mirlo.passes.schedule.words.blocks import decompose
-from mirlo.passes.schedule.words.index import LoopValue, emit_index
+from mirlo.passes.schedule.words.index import LoopValue, LoopValues
 from mirlo.passes.schedule.words.lanes import (
     EdgeTest,
     LoopLanes,
-    PlacedBuffers,
-    Values,
     can_vectorize,
     edge_tests,
     mask_of_guards,
     open_guards,
 )
-from mirlo.passes.schedule.words.memory import allocate_buffers
+from mirlo.passes.schedule.words.memory import PlacedBuffers, allocate_buffers
 from mirlo.passes.schedule.words.ranges import Bound, complete_iterations, emit_bound, hoist, least_end, steps_of
 from mirlo.passes.schedule.words.registers import Accumulators, Carried
 from mirlo.passes.schedule.words.tree import (
@@ -44,7 +42,6 @@ from mirlo.passes.schedule.words.tree import (
     Node,
     Root,
     around,
-    axis_name,
     extents_of,
     leaves_of,
     loops_of,
@@ -67,7 +64,7 @@ class PartEmitter:
     def __init__(self, root: Root) -> None:
         self._root = root
         self._emitter: _Emitter | None = None
-        for leaf in list(root.leaves()):
+        for leaf in root.leaves():
             if leaf.is_reduction and leaf.part == "whole" and not leaf.rule:
                 # Each iteration of a loop may have a partial result of one element: then no loop of the reduction
                 # is left.
@@ -77,9 +74,9 @@ class PartEmitter:
     def emit(self, nodes: Sequence[Node], function: BufferFunction) -> None:
         """Emit some nodes at the insertion point."""
         if self._emitter is None:
-            self._emitter = _Emitter(allocate_buffers(self._root, function), extents_of(list(self._root.loops())))
+            self._emitter = _Emitter(allocate_buffers(self._root, function), extents_of(self._root.loops()))
         for node in nodes:
-            self._emitter.node(node, {}, [])
+            self._emitter.node(node, LoopValues(), [])
 
 
 class _Emitter:
@@ -96,7 +93,7 @@ class _Emitter:
         self.accumulators: Accumulators | None = None
         """The results that are in registers in the loops which are emitted now."""
 
-    def node(self, node: Node, values: Values, carried: Carried) -> Carried:
+    def node(self, node: Node, values: LoopValues, carried: Carried) -> Carried:
         """Emit a node; return the accumulators after it."""
         if isinstance(node, BlockLeaf):
             if self.accumulators is not None and node is self.accumulators.leaf:
@@ -108,7 +105,7 @@ class _Emitter:
             return self.loop(node, values, carried)
         return carried
 
-    def loop(self, loop: Loop, values: Values, carried: Carried) -> Carried:
+    def loop(self, loop: Loop, values: LoopValues, carried: Carried) -> Carried:
         if loop.is_unswitched and loop.name not in self.unswitched:
             return self.unswitch(loop, values, carried)
         if loop.tensorized is not None:
@@ -132,12 +129,13 @@ class _Emitter:
                 return carried
         return self.each_iteration(loop, values, carried)
 
-    def each_iteration(self, loop: Loop, values: Values, carried: Carried) -> Carried:
+    def each_iteration(self, loop: Loop, values: LoopValues, carried: Carried) -> Carried:
         """Emit a loop that is none of vectors."""
 
-        def body(i: LoopValue, held: Carried, known: Values = values) -> Carried:
+        def body(i: LoopValue, held: Carried, known: LoopValues = values) -> Carried:
+            inside = known.at({loop.name: i})
             for child in loop.body:
-                held = self.node(child, {**known, loop.name: i}, held)
+                held = self.node(child, inside, held)
             return held
 
         if loop.name in values:
@@ -146,22 +144,23 @@ class _Emitter:
             steps = None if isinstance(high, int) or position == 0 else steps_of(loop)
             each = body if steps is None else partial(self.step_by_step, loop, steps, values, body)
             with self.assuming(assumed):
-                carried = self.iterations(loop, low, high, each, carried, is_rest=position > 0)
+                carried = self.iterations(loop, (low, high), values, each, carried, is_rest=position > 0)
         return carried
 
     def step_by_step(
-        self, loop: Loop, steps: Loop, values: Values, body: Callable[..., Carried], i: LoopValue, held: Carried
+        self, loop: Loop, steps: Loop, values: LoopValues, body: Callable[..., Carried], i: LoopValue, held: Carried
     ) -> Carried:
         """Emit an iteration with the unrolled loop in it around the others."""
-        low, high, assumed = self.reached(steps, {**values, loop.name: i})
+        inside = values.at({loop.name: i})
+        low, high, assumed = self.reached(steps, inside)
 
         def step(j: LoopValue, inner: Carried) -> Carried:
-            return body(i, inner, {**values, steps.name: j})
+            return body(i, inner, inside.at({steps.name: j}))
 
         with self.assuming(assumed):
-            return self.iterations(steps, low, high, step, held, is_rest=True)
+            return self.iterations(steps, (low, high), inside, step, held, is_rest=True)
 
-    def unswitch(self, loop: Loop, values: Values, carried: Carried) -> Carried:
+    def unswitch(self, loop: Loop, values: LoopValues, carried: Carried) -> Carried:
         """Emit a loop without the tests of edges that it decides for all iterations, and with them."""
         tests = self.tests_before(loop, values)
         unswitched, passed, failed = self.unswitched, self.passed, self.failed
@@ -180,7 +179,7 @@ class _Emitter:
             self.unswitched, self.passed, self.failed = unswitched, passed, failed
         return list(branch.results)
 
-    def tests_before(self, loop: Loop, values: Values) -> list[EdgeTest]:
+    def tests_before(self, loop: Loop, values: LoopValues) -> list[EdgeTest]:
         """Return the tests of edges in a loop that do not depend on its iterations."""
         inside, found = {loop.name, *(other.name for other in loops_of(loop))}, dict[EdgeTest, None]()
         for leaf in leaves_of(loop):
@@ -194,36 +193,54 @@ class _Emitter:
     def iterations(
         self,
         loop: Loop,
-        low: Bound,
-        high: Bound,
+        bounds: tuple[Bound, Bound],
+        values: LoopValues,
         body: Callable[[LoopValue, Carried], Carried],
         carried: Carried,
         is_rest: bool,
     ) -> Carried:
         """Emit some iterations of a loop."""
+        low, high = bounds
         most = MAX_UNROLL if loop.kind == UNROLLED else 1
         if isinstance(low, int) and isinstance(high, int) and high - low <= most:
             for i in range(low, high):
                 carried = body(i, carried)
             return carried
-        if carried:
-            return for_loop(low, high, 1, lambda i, *held: body(i, list(held)), carried)
         kind = SERIAL if is_rest else loop.kind
-        made = For.build(
-            emit_bound(low), emit_bound(high), result_types=[], kind=kind, thread=loop.thread if kind == BOUND else None
-        )
+        if carried or kind in (SERIAL, PARALLEL):
+            made = scf.ForOp(emit_bound(low, values), emit_bound(high, values), values.emit(1), carried)
+            if kind == PARALLEL:
+                made.operation.attributes[PARALLEL_LOOP] = ir.UnitAttr.get()
+            with ir.InsertionPoint(made.body):
+                scf.YieldOp(body(made.induction_variable, list(made.inner_iter_args)))
+            if kind == SERIAL and not carried and isinstance(low, int) and isinstance(high, int):
+                hoist(made.operation)
+            return list(made.results)
+        self.annotated(loop, kind, bounds, values, body)
+        return carried
+
+    def annotated(
+        self,
+        loop: Loop,
+        kind: str,
+        bounds: tuple[Bound, Bound],
+        values: LoopValues,
+        body: Callable[[LoopValue, Carried], Carried],
+    ) -> None:
+        """Emit a loop that a pass after this maps to lanes, copies or threads."""
+        low, high = (emit_bound(bound, values) for bound in bounds)
+        made = For.build(low, high, result_types=[], kind=kind, thread=loop.thread if kind == BOUND else None)
         block = made.operation.regions[0].blocks.append(ir.IndexType.get())
         with ir.InsertionPoint(block):
             body(block.arguments[0], [])
             no_values = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, 0, 0, 0])}
             ir.Operation.create("tir.yield", operands=[], attributes=no_values)
-        if isinstance(low, int) and isinstance(high, int) and kind == SERIAL:
-            hoist(made.operation)
-        return carried
 
     # Guards
 
-    def guards_of(self, leaf: BlockLeaf, values: Values, ignored: frozenset[str] = frozenset()) -> list[Guard] | None:
+    def guards_of(
+        self, leaf: BlockLeaf, values: LoopValues, ignored: frozenset[str] = frozenset()
+    ) -> list[Guard] | None:
         """Return the guards of a block that some iterations may not pass; None if no iteration passes all of them.
 
         Guards that depend on loops that are `ignored` do not count.
@@ -241,7 +258,7 @@ class _Emitter:
         finally:
             self.assumed = before
 
-    def ranges(self, loop: Loop, values: Values) -> list[tuple[Bound, Bound, frozenset[Guard]]]:
+    def ranges(self, loop: Loop, values: LoopValues) -> list[tuple[Bound, Bound, frozenset[Guard]]]:
         """Return the ranges of a loop that are emitted, and the guards that all iterations of each pass."""
         if not loop.is_peeled or loop.kind not in (SERIAL, PARALLEL):
             return [self.reached(loop, values) if loop.kind == SERIAL else (0, loop.extent, frozenset())]
@@ -258,12 +275,12 @@ class _Emitter:
         if isinstance(loop.extent, int) and len(static) == len(ends):
             cut = max(0, min(loop.extent, *static))
             return [(0, cut, frozenset(ends)), (cut, loop.extent, frozenset())]
-        end = least_end([loop.extent, *ends.values()])
+        end = least_end([loop.extent, *ends.values()], values)
         return [(0, end, frozenset(ends)), (end, loop.extent, frozenset())]
 
-    def reached(self, loop: Loop, values: Values) -> tuple[Bound, Bound, frozenset[Guard]]:
+    def reached(self, loop: Loop, values: LoopValues) -> tuple[Bound, Bound, frozenset[Guard]]:
         """Return the range of a loop in which guards leave something to do, and those that all its iterations pass."""
-        leaves, whole = list(leaves_of(loop)), (0, loop.extent, frozenset[Guard]())
+        leaves, whole = leaves_of(loop), (0, loop.extent, frozenset[Guard]())
         if not isinstance(loop.extent, int) or len(leaves) != 1:
             return whole
         (leaf,), is_rest = leaves, any(other.is_peeled for other in around(loop))
@@ -278,9 +295,9 @@ class _Emitter:
             return whole
         if all(isinstance(end, int) for end in ends.values()):
             return 0, max(0, min(loop.extent, *(end for end in ends.values() if isinstance(end, int)))), frozenset(ends)
-        return 0, least_end([loop.extent, *ends.values()]), frozenset(ends)
+        return 0, least_end([loop.extent, *ends.values()], values), frozenset(ends)
 
-    def guarded(self, guards: Sequence[Guard], values: Values, body: Callable[[], None]) -> None:
+    def guarded(self, guards: Sequence[Guard], values: LoopValues, body: Callable[[], None]) -> None:
         """Emit a body for iterations that pass the guards."""
         condition = self.condition(guards, values)
         if condition is None:
@@ -291,17 +308,17 @@ class _Emitter:
             body()
             scf.YieldOp([])
 
-    def condition(self, guards: Sequence[Guard], values: Values) -> ir.Value | None:
+    def condition(self, guards: Sequence[Guard], values: LoopValues) -> ir.Value | None:
         """Emit whether an iteration passes the guards; None if there are none."""
         condition = None
         for expression, bound in guards:
-            test = compare("lt", emit_index(expression, values), index(bound))
+            test = values.emit(expression) < values.emit(bound)
             condition = test if condition is None else create("arith.andi", test.type, condition, test)
         return condition
 
     # Points
 
-    def lanes(self, leaf: BlockLeaf, loop: Loop, values: Values, guards: Sequence[Guard]) -> None:
+    def lanes(self, leaf: BlockLeaf, loop: Loop, values: LoopValues, guards: Sequence[Guard]) -> None:
         """Emit a vectorized loop around a block."""
         inside = [guard for guard in guards if loop.name in guard[0].variables()]
 
@@ -311,67 +328,68 @@ class _Emitter:
 
         self.guarded([guard for guard in guards if guard not in inside], values, vector)
 
-    def point(self, leaf: BlockLeaf, values: Values) -> None:
+    def point(self, leaf: BlockLeaf, values: LoopValues) -> None:
         made = self.computed(leaf, leaf.at, values)
         for value, access in zip(made, leaf.writes, strict=True):
             self.store(value, leaf, access, values)
 
-    def store(self, value: ir.Value, leaf: BlockLeaf, access: BufferAccess, values: Values) -> None:
-        where = self.address(leaf.place(access), access, values)
-        memref.StoreOp(value, self.placed[id(access.buffer)].value, where)
+    def store(self, value: ir.Value, leaf: BlockLeaf, access: BufferAccess, values: LoopValues) -> None:
+        memref.StoreOp(value, self.placed[access.buffer].value, self.address(access, leaf.at, values))
 
-    def computed(self, leaf: BlockLeaf, at: Sequence[IndexExpr], values: Values) -> list[ir.Value]:
+    def computed(self, leaf: BlockLeaf, at: list[IndexExpr], values: LoopValues) -> list[ir.Value]:
         """Emit the values of a block at one point, given the values of its axes."""
         if leaf.part == "start":
             assert leaf.view is not None
             return [attribute_constant(attribute) for attribute in leaf.view.init]
-        names = {axis_name(i): index for i, index in enumerate(at)}
         if leaf.view is None:
-            return [self.read(leaf.reads[0], names, values)]
+            return [self.read(leaf.reads[0], at, values)]
         pairs = zip(leaf.view.accumulators, leaf.writes, strict=False)
-        former = {argument: self.read(access, names, values) for argument, access in pairs}
+        former = {argument: self.read(access, at, values) for argument, access in pairs}
         return clone_body(leaf.view, {**self.environment(leaf, at, values), **former})
 
-    def environment(self, leaf: BlockLeaf, at: Sequence[IndexExpr], values: Values) -> dict[ir.Value, ir.Value]:
+    def environment(self, leaf: BlockLeaf, at: list[IndexExpr], values: LoopValues) -> dict[ir.Value, ir.Value]:
         """Emit what the body of a block reads, without its former results."""
         assert leaf.view is not None
-        names = {axis_name(i): index for i, index in enumerate(at)}
-        axes = [emit_index(index, values) for index in at]
-        env: dict[ir.Value, ir.Value] = dict(zip(leaf.view.index_arguments, axes, strict=False))
+        env: dict[ir.Value, ir.Value] = {
+            argument: values.emit(index)
+            for axis, (argument, index) in enumerate(zip(leaf.view.index_arguments, at, strict=False))
+            if leaf.view.uses_index(axis)
+        }
         for argument, access in zip(leaf.view.input_arguments, leaf.reads, strict=True):
-            env[argument] = self.read(access, names, values)
+            env[argument] = self.read(access, at, values)
         return env
 
-    def read(self, access: BufferAccess, names: dict[str, IndexExpr], values: Values) -> ir.Value:
+    def read(self, access: BufferAccess, axes: list[IndexExpr], values: LoopValues) -> ir.Value:
         if access.is_opaque:
-            return self.placed[id(access.buffer)].value
-        at = [each.replace(names) for each in access.at]
+            return self.placed[access.buffer].value
+        at = self.placed.indices(access, axes)
         if access.inlined is not None:
             return self.computed(access.inlined, at, values)[0]
-        buffer = self.placed[id(access.buffer)].value
+        buffer = self.placed[access.buffer].value
         if access.outside is None:
-            return memref.LoadOp(buffer, self.address(at, access, values)).result
+            return memref.LoadOp(buffer, self.address(access, axes, values)).result
         tests = [test for test in edge_tests(access, at, values, self.extents) if test not in self.passed]
         if not tests:
-            return memref.LoadOp(buffer, self.address(at, access, values)).result
+            return memref.LoadOp(buffer, self.address(access, axes, values)).result
         if any(all(test in tests for test in failed) for failed in self.failed):
             return attribute_constant(access.outside)
         inside = self.all_inside(tests, values)
         branch = scf.IfOp(inside, [access.buffer.element], has_else=True)
         with ir.InsertionPoint(branch.then_block):
-            scf.YieldOp([memref.LoadOp(buffer, self.address(at, access, values)).result])
+            scf.YieldOp([memref.LoadOp(buffer, self.address(access, axes, values)).result])
         with ir.InsertionPoint(branch.else_block):
             scf.YieldOp([attribute_constant(access.outside)])
         return branch.results[0]
 
-    def all_inside(self, tests: Sequence[EdgeTest], values: Values) -> ir.Value:
+    def all_inside(self, tests: Sequence[EdgeTest], values: LoopValues) -> ir.Value:
         """Emit whether all indices are within the bounds of their tensors."""
         # An unsigned comparison also covers negative indices.
-        condition, *others = (emit_index(each, values).below(size) for each, size in tests)
+        condition, *others = (values.emit(each).below(values.emit(size)) for each, size in tests)
         for other in others:
             condition = condition & other
         return condition
 
-    def address(self, at: list[IndexExpr], access: BufferAccess, values: Values) -> list[ir.Value]:
-        placed = self.placed[id(access.buffer)]
-        return buffer_indices(placed.shape, [emit_index(each, values) for each in placed.at(at)])
+    def address(self, access: BufferAccess, axes: list[IndexExpr], values: LoopValues) -> list[ir.Value]:
+        """Emit the indices in memory of the element that a block with these axes accesses."""
+        indices = [values.emit(each) for each in self.placed.in_memory(access, axes)]
+        return buffer_indices(self.placed[access.buffer].shape, indices)

@@ -1,58 +1,140 @@
-"""Emission of index expressions over named loops."""
+"""Emission of index expressions over named loops, each once in a region."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
+from operator import le
+from typing import TypeAlias
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import FloorDiv, IndexExpr, Remainder, number
 from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.scalars import create
 
 LoopValue = ir.Value | int
 """The index of a loop: an integer in an iteration that is emitted by itself."""
+Sum: TypeAlias = tuple[frozenset[tuple[object, Dim]], Dim]
+"""Terms and constant of an expression whose loops are values."""
 
 
-def with_numbers(index: IndexExpr, values: Mapping[str, LoopValue]) -> IndexExpr:
-    """Substitute the loops whose index is an integer."""
-    known = {name: number(value) for name, value in values.items() if isinstance(value, int)}
-    made: IndexExpr = index.replace(known) if known else index
-    return made
+class EmittedIndices:
+    """The index expressions that are emitted in a block, and those in the blocks around it."""
+
+    def __init__(self, outer: EmittedIndices | None = None) -> None:
+        self.block = ir.InsertionPoint.current.block
+        self._known: dict[Sum, Value] = {}
+        self._outer = outer
+
+    def find(self, key: Sum) -> Value | None:
+        """Return the value of an expression, None if it is not emitted."""
+        scope: EmittedIndices | None = self
+        while scope is not None:
+            found = scope._known.get(key)
+            if found is not None:
+                return found
+            scope = scope._outer
+        return None
+
+    def add(self, key: Sum, value: Value) -> None:
+        self._known[key] = value
 
 
-def emit_index(expression: IndexExpr, values: Mapping[str, LoopValue]) -> Value:
-    """Emit an index expression over loops with these values."""
-    return _emit(with_numbers(expression, values), values)
+class LoopValues:
+    """The indices of the loops around what is emitted, by their names."""
 
+    def __init__(self, values: Mapping[str, LoopValue] | None = None, emitted: EmittedIndices | None = None) -> None:
+        self._values: Mapping[str, LoopValue] = values or {}
+        if emitted is None or emitted.block != ir.InsertionPoint.current.block:
+            emitted = EmittedIndices(emitted)
+        self._emitted = emitted
 
-def _emit(expression: IndexExpr, values: Mapping[str, LoopValue]) -> Value:
-    terms, constant = expression.terms_with_remainders()
-    total: Value | None = None
-    for atom, count in terms:
-        value = _emit_division(atom, values) if isinstance(atom, (FloorDiv, Remainder)) else _loop(values, str(atom))
-        value = value * count
-        total = value if total is None else total + value
-    if total is None:
-        return index(constant)
-    return total + constant
+    def __getitem__(self, name: str) -> LoopValue:
+        return self._values[name]
 
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
 
-def _loop(values: Mapping[str, LoopValue], name: str) -> Value:
-    found = values[name]
-    assert not isinstance(found, int), "integers are substituted"
-    return Value(found)
+    def at(self, indices: Mapping[str, LoopValue]) -> LoopValues:
+        """Return the values inside of these loops too, at the insertion point."""
+        return LoopValues({**self._values, **indices}, self._emitted)
 
+    def with_numbers(self, expression: IndexExpr) -> IndexExpr:
+        """Substitute the loops whose index is an integer."""
+        known: dict[str, IndexExpr] = {}
+        for name in expression.variables():
+            value = self._values.get(name)
+            if isinstance(value, int):
+                known[name] = number(value)
+        made: IndexExpr = expression.replace(known) if known else expression
+        return made
 
-def _emit_division(atom: FloorDiv | Remainder, values: Mapping[str, LoopValue]) -> Value:
-    kind = ir.IndexType.get()
-    # A divisor is the extent of a loop around this: it is not zero where it divides.
-    value, divisor = _emit(atom.inner, values), index(atom.divisor)
-    terms, constant = atom.inner.terms_with_remainders()
-    is_positive = all(D.is_certain(lambda part=part: part >= 0) for part in (constant, *(count for _, count in terms)))  # type: ignore[misc]
-    if isinstance(atom, FloorDiv):
-        return create("arith.divui" if is_positive else "arith.floordivsi", kind, value, divisor)
-    if is_positive:
-        return create("arith.remui", kind, value, divisor)
-    quotient = create("arith.floordivsi", kind, value, divisor)
-    return value - quotient * divisor
+    def emit(self, expression: IndexExpr | Dim) -> Value:
+        """Emit an index expression, or return its value where it is emitted already."""
+        if not isinstance(expression, IndexExpr):
+            return self._sum({}, expression)
+        terms: dict[object, Dim] = {}
+        constant: Dim = expression.constant
+        for atom, count in expression.terms.items():
+            if isinstance(atom, FloorDiv):
+                return self._divisions(self.with_numbers(expression))
+            value = self._values[atom]
+            if isinstance(value, int):
+                constant = constant + value * count
+            else:
+                terms[atom] = count
+        return self._sum(terms, constant)
+
+    def _divisions(self, expression: IndexExpr) -> Value:
+        terms, constant = expression.terms_with_remainders()
+        return self._sum(dict(terms), constant)
+
+    def _sum(self, terms: Mapping[object, Dim], constant: Dim) -> Value:
+        """Emit a sum of terms and a constant; its terms without the constant, and multiples, are found again too."""
+        key = frozenset(terms.items()), constant
+        found = self._emitted.find(key)
+        if found is None:
+            found = self._new_sum(terms, constant)
+            # Values of a region inside of the block, such as a branch, are not visible after it.
+            if ir.InsertionPoint.current.block == self._emitted.block:
+                self._emitted.add(key, found)
+        return found
+
+    def _new_sum(self, terms: Mapping[object, Dim], constant: Dim) -> Value:
+        if not terms:
+            return index(constant)
+        if constant != 0:
+            return self._sum(terms, 0) + self._sum({}, constant)
+        if len(terms) == 1:
+            ((atom, count),) = terms.items()
+            if count == 1:
+                return self._atom(atom)
+            return self._sum({atom: 1}, 0) * self._sum({}, count)
+        total: Value | None = None
+        for atom in sorted(terms, key=str):
+            value = self._sum({atom: terms[atom]}, 0)
+            total = value if total is None else total + value
+        assert total is not None
+        return total
+
+    def _atom(self, atom: object) -> Value:
+        if isinstance(atom, (FloorDiv, Remainder)):
+            return self._division(atom)
+        found = self._values[str(atom)]
+        assert not isinstance(found, int), "integers are substituted"
+        return Value(found)
+
+    def _division(self, atom: FloorDiv | Remainder) -> Value:
+        kind = ir.IndexType.get()
+        # A divisor is the extent of a loop around this: it is not zero where it divides.
+        value, divisor = self.emit(atom.inner), self.emit(atom.divisor)
+        terms, constant = atom.inner.terms_with_remainders()
+        is_positive = all(D.is_certain(partial(le, 0, part)) for part in (constant, *(count for _, count in terms)))
+        if isinstance(atom, FloorDiv):
+            return create("arith.divui" if is_positive else "arith.floordivsi", kind, value, divisor)
+        if is_positive:
+            return create("arith.remui", kind, value, divisor)
+        quotient = create("arith.floordivsi", kind, value, divisor)
+        return value - quotient * divisor

@@ -18,8 +18,8 @@ from mirlo.passes.schedule.blocks import access as lane_access
 from mirlo.passes.schedule.blocks.combine import Reducer, reducer_of
 from mirlo.passes.schedule.loops import attribute_constant
 from mirlo.passes.schedule.vectors import lane_mask, may_trap, splat, vector_body
-from mirlo.passes.schedule.words.index import LoopValue, emit_index, with_numbers
-from mirlo.passes.schedule.words.memory import Placed
+from mirlo.passes.schedule.words.index import LoopValues
+from mirlo.passes.schedule.words.memory import PlacedBuffers
 from mirlo.passes.schedule.words.tree import (
     BOUND,
     BlockLeaf,
@@ -27,30 +27,27 @@ from mirlo.passes.schedule.words.tree import (
     Guard,
     Loop,
     around,
-    axis_name,
     extents_of,
     views_of,
 )
 
-Values = dict[str, LoopValue]
-PlacedBuffers = dict[int, Placed]
-"""Buffers in memory, by the identity of the schedule's buffer."""
-
 
 def open_guards(
-    leaf: BlockLeaf, values: Values, assumed: frozenset[Guard] = frozenset(), ignored: frozenset[str] = frozenset()
+    leaf: BlockLeaf, values: LoopValues, assumed: frozenset[Guard] = frozenset(), ignored: frozenset[str] = frozenset()
 ) -> list[tuple[Guard, Guard]] | None:
     """Return the guards of a block that some iterations may not pass, as they are and with the loops that are numbers.
 
     None if no iteration passes all of them. Those that are `assumed` are passed; those that depend on loops that are
     `ignored` do not count.
     """
+    if not leaf.guards:
+        return []
     extents = extents_of(around(leaf))
     found = []
     for guard in leaf.guards:
         if guard in assumed or guard[0].variables() & ignored:
             continue
-        index, bound = with_numbers(guard[0], values), guard[1]
+        index, bound = values.with_numbers(guard[0]), guard[1]
         if D.is_certain(partial(_is_below, index, bound, extents)):
             continue
         if D.is_certain(partial(_is_beyond, index, bound, extents)):
@@ -79,12 +76,12 @@ def can_vectorize(leaf: BlockLeaf, loop: Loop, guards: Sequence[Guard], placed: 
         return False
     if loop.name in leaf.reduce_loops():
         return leaf.part == "update" and leaf.view is not None and reducer_of(leaf.view) is not None
-    point = LoopLanes(leaf, loop, {}, placed, None, frozenset())
+    point = LoopLanes(leaf, loop, LoopValues(), placed, None, frozenset())
     if any(other.kind == BOUND for other in around(leaf)):
         # Threads of GPUs have whole vectors only.
         is_masked = any(loop.name in guard.variables() for guard, _ in guards)
         return not is_masked and all(point.is_whole(access) for access in (*leaf.reads, *leaf.writes))
-    return all(point.where(access, leaf.place(access)).coefficient(loop.name) != 0 for access in leaf.writes)
+    return all(point.where(access, leaf.at).coefficient(loop.name) != 0 for access in leaf.writes)
 
 
 EdgeTest = tuple[IndexExpr, Dim]
@@ -92,7 +89,7 @@ EdgeTest = tuple[IndexExpr, Dim]
 
 
 def edge_tests(
-    access: BufferAccess, at: Sequence[IndexExpr], values: Values, extents: dict[str, Dim]
+    access: BufferAccess, at: Sequence[IndexExpr], values: LoopValues, extents: dict[str, Dim]
 ) -> list[EdgeTest]:
     """Return the indices of an access that may be beyond the edges of the tensor, in loops of these extents."""
     if access.outside is None:
@@ -101,7 +98,7 @@ def edge_tests(
     return [
         (each, size)
         for each, size in tests
-        if not D.is_certain(partial(_is_inside, with_numbers(each, values), size, extents))
+        if not D.is_certain(partial(_is_inside, values.with_numbers(each), size, extents))
     ]
 
 
@@ -117,7 +114,7 @@ class LaneGuards(NamedTuple):
     loops: frozenset[str]
 
 
-def mask_of_guards(guards: Sequence[Guard], loop: Loop, values: Values) -> LaneGuards:
+def mask_of_guards(guards: Sequence[Guard], loop: Loop, values: LoopValues) -> LaneGuards:
     """Emit the mask of the lanes of a loop that pass these guards."""
     mask: ir.Value | None = None
     loops: set[str] = set()
@@ -126,22 +123,22 @@ def mask_of_guards(guards: Sequence[Guard], loop: Loop, values: Values) -> LaneG
     for guard, bound in guards:
         loops |= guard.variables()
         if guard.coefficient(loop.name) == 1:
-            left = index(bound) - emit_index(guard.replace({loop.name: number(0)}), values)
+            left = values.emit(bound) - values.emit(guard.replace({loop.name: number(0)}))
             # LLVM compares lanes as 32 bits.
-            active = create("arith.maxsi", left.type, create("arith.minsi", left.type, left, index(lanes)), index(0))
+            active = left.minimum(values.emit(lanes)).maximum(values.emit(0))
             on = create("vector.create_mask", kind, active)
         else:
-            on = compare("lt", _vector_index(guard, loop, values), splat(index(bound), lanes))
+            on = compare("lt", _vector_index(guard, loop, values), splat(values.emit(bound), lanes))
         mask = on if mask is None else create("arith.andi", kind, mask, on)
     return LaneGuards(mask, frozenset(loops))
 
 
-def _vector_index(expression: IndexExpr, loop: Loop, values: Values) -> ir.Value:
+def _vector_index(expression: IndexExpr, loop: Loop, values: LoopValues) -> ir.Value:
     """Emit an index for each lane."""
     lanes = D.static_dim(loop.extent)
     step = expression.coefficient(loop.name)
     if step is not None:
-        first = emit_index(expression.replace({loop.name: number(0)}), values)
+        first = values.emit(expression.replace({loop.name: number(0)}))
         return splat(first, lanes) if step == 0 else lane_access.steps(first, step, lanes)
     total = Value(splat(index(expression.constant), lanes))
     for term, coefficient in expression.terms.items():
@@ -160,7 +157,7 @@ class LoopLanes:
 
     leaf: BlockLeaf
     loop: Loop
-    values: Values
+    values: LoopValues
     placed: PlacedBuffers
     mask: ir.Value | None
     """The active lanes; None for all of them."""
@@ -193,18 +190,18 @@ class LoopLanes:
         return _vector_index(expression, self.loop, self.values)
 
     def first(self, expression: IndexExpr) -> ir.Value:
-        return emit_index(expression.replace({self.axis: number(0)}), self.values)
+        return self.values.emit(expression.replace({self.axis: number(0)}))
 
     def number(self, expression: IndexExpr) -> Dim | None:
-        found = with_numbers(expression, {**self.values, self.axis: 0})
+        found = self.values.with_numbers(expression.replace({self.axis: number(0)}))
         return found.constant if found.is_constant else None
 
     # Memory
 
-    def where(self, access: BufferAccess, at: Sequence[IndexExpr]) -> IndexExpr:
-        """Return the position in memory of the element at these indices of a buffer."""
+    def where(self, access: BufferAccess, axes: list[IndexExpr]) -> IndexExpr:
+        """Return the position in memory of the element that a block with these axes accesses."""
         extents = extents_of(around(self.leaf))
-        found = with_numbers(self.placed[id(access.buffer)].flat_index(list(at)), self.values)
+        found = self.values.with_numbers(self.placed.flat_index(access, axes))
         try:
             simplified: IndexExpr = found.substitute(loop_index, extents)
         except (UndecidedDim, KeyError):
@@ -215,20 +212,20 @@ class LoopLanes:
         """Return whether the lanes access one element, or elements next to each other, which all exist."""
         if access.is_opaque or access.inlined is not None or access.outside is not None:
             return False
-        step = self.where(access, self.leaf.place(access)).coefficient(self.axis)
+        step = self.where(access, self.leaf.at).coefficient(self.axis)
         return step == 1 or step == 0 and all(access is not written for written in self.leaf.writes)
 
-    def read(self, access: BufferAccess, names: dict[str, IndexExpr]) -> ir.Value:
+    def read(self, access: BufferAccess, axes: list[IndexExpr]) -> ir.Value:
         """Emit the elements that the lanes read: a scalar if it is the same one."""
         if access.is_opaque:
-            return self.placed[id(access.buffer)].value
-        at = [each.replace(names) for each in access.at]
+            return self.placed[access.buffer].value
+        at = self.placed.indices(access, axes)
         if access.inlined is not None:
             return self.compute(access.inlined, at)[0]
         buffer, where, tests = (
-            self.placed[id(access.buffer)].flat,
-            self.where(access, at),
-            [(with_numbers(each, self.values), size) for each, size in self._tests(access, at)],
+            self.placed[access.buffer].flat,
+            self.where(access, axes),
+            [(self.values.with_numbers(each), size) for each, size in self._tests(access, at)],
         )
         if self.mask is not None and not tests and where.coefficient(self.axis) == 0:
             if where.variables() & self.masked_by:
@@ -242,7 +239,7 @@ class LoopLanes:
 
     def write(self, value: ir.Value, access: BufferAccess) -> None:
         """Store an element for each lane."""
-        buffer, where = self.placed[id(access.buffer)].flat, self.where(access, self.leaf.place(access))
+        buffer, where = self.placed[access.buffer].flat, self.where(access, self.leaf.at)
         full = splat(value, self.lanes)
         if where.coefficient(self.axis) == 1:
             if self.mask is None:
@@ -255,29 +252,27 @@ class LoopLanes:
 
     # Values
 
-    def compute(self, leaf: BlockLeaf, at: Sequence[IndexExpr]) -> list[ir.Value]:
+    def compute(self, leaf: BlockLeaf, at: list[IndexExpr]) -> list[ir.Value]:
         """Emit the values of a block, one per lane or a scalar; `leaf` is the point's block or one inlined in it."""
         if leaf.part == "start":
             assert leaf.view is not None
             return [attribute_constant(attribute) for attribute in leaf.view.init]
-        names = {axis_name(i): each for i, each in enumerate(at)}
         if leaf.view is None:
-            return [self.read(leaf.reads[0], names)]
+            return [self.read(leaf.reads[0], at)]
         env = self.environment(leaf, at)
         for argument, access in zip(leaf.view.accumulators, leaf.writes, strict=False):
-            env[argument] = self.read(access, names)
+            env[argument] = self.read(access, at)
         return vector_body(leaf.view, env, self.lanes, self.mask)
 
-    def environment(self, leaf: BlockLeaf, at: Sequence[IndexExpr]) -> dict[ir.Value, ir.Value]:
+    def environment(self, leaf: BlockLeaf, at: list[IndexExpr]) -> dict[ir.Value, ir.Value]:
         """Emit what the body of a block reads, without its former results."""
         assert leaf.view is not None
-        names = {axis_name(i): each for i, each in enumerate(at)}
         env: dict[ir.Value, ir.Value] = {}
         for axis, argument in enumerate(leaf.view.index_arguments):
             if leaf.view.uses_index(axis):
                 env[argument] = self.index(at[axis])
         for argument, access in zip(leaf.view.input_arguments, leaf.reads, strict=True):
-            env[argument] = self.read(access, names)
+            env[argument] = self.read(access, at)
         return env
 
     def contributions(self, reducer: Reducer) -> list[ir.Value]:
@@ -303,7 +298,7 @@ class LoopLanes:
         assert reducer is not None
         totals = reducer.horizontal(self.contributions(reducer))
         for combiner, total, access in zip(reducer.combiners, totals, leaf.writes, strict=True):
-            buffer, where = self.placed[id(access.buffer)].flat, self.where(access, leaf.place(access))
+            buffer, where = self.placed[access.buffer].flat, self.where(access, leaf.at)
             place = self.first(where)
             before = memref.LoadOp(buffer, [place]).result
             memref.StoreOp(combiner.add(before, total), buffer, [place])

@@ -23,6 +23,7 @@ from mirlo.passes.schedule.words.tree import (
     ScheduleBuffer,
     ScheduleError,
     around,
+    axis_name,
 )
 
 LOCAL = "local"
@@ -48,10 +49,6 @@ class Placed:
         outer = [floor_divide(inside[d], tiles[d]) if d in tiles else inside[d] for d in self.buffer.order]
         return outer + [modulo(inside[d], tiles[d]) for d in self.buffer.order if d in tiles]
 
-    def flat_index(self, indices: list[IndexExpr]) -> IndexExpr:
-        """Return the position in memory of the element at these indices."""
-        return flatten(self.at(indices), contiguous_strides(self.shape))
-
     @property
     def flat(self) -> ir.Value:
         """Emit a one-dimensional view: of a parameter, where the function begins.
@@ -71,8 +68,51 @@ class Placed:
             return flat(self.value)
 
 
-def allocate_buffers(root: Root, function: BufferFunction) -> dict[int, Placed]:
-    """Allocate all buffers that blocks access; return them by identity."""
+@dataclass(frozen=True)
+class _Place:
+    """Where a block accesses a buffer, for the axes of the block as expressions of the loops."""
+
+    axes: list[IndexExpr]
+    indices: list[IndexExpr]
+    in_memory: list[IndexExpr]
+
+
+class PlacedBuffers:
+    """The buffers of a schedule in memory, and where blocks access them while they are emitted."""
+
+    def __init__(self, placed: dict[int, Placed]) -> None:
+        self._placed = placed
+        self._places: dict[int, _Place] = {}
+
+    def __getitem__(self, buffer: ScheduleBuffer) -> Placed:
+        return self._placed[id(buffer)]
+
+    def indices(self, access: BufferAccess, axes: list[IndexExpr]) -> list[IndexExpr]:
+        """Return the indices of an access of a block with these axes."""
+        return self._place(access, axes).indices
+
+    def in_memory(self, access: BufferAccess, axes: list[IndexExpr]) -> list[IndexExpr]:
+        """Return the indices of an access in the dims of the memory."""
+        return self._place(access, axes).in_memory
+
+    def flat_index(self, access: BufferAccess, axes: list[IndexExpr]) -> IndexExpr:
+        """Return the position in memory of the element of an access."""
+        return flatten(self.in_memory(access, axes), contiguous_strides(self[access.buffer].shape))
+
+    def _place(self, access: BufferAccess, axes: list[IndexExpr]) -> _Place:
+        # Unrolled iterations access the same expressions with other values.
+        found = self._places.get(id(access))
+        if found is None or found.axes is not axes:
+            names = {axis_name(i): index for i, index in enumerate(axes)}
+            indices = [index.replace(names) for index in access.at]
+            placed = None if access.inlined is not None else self[access.buffer]
+            found = _Place(axes, indices, [] if placed is None else placed.at(indices))
+            self._places[id(access)] = found
+        return found
+
+
+def allocate_buffers(root: Root, function: BufferFunction) -> PlacedBuffers:
+    """Allocate all buffers that blocks access."""
     placed = {}
     for buffer in root.buffers:
         uses = [(leaf, access) for leaf in root.leaves() for access in _accesses(leaf) if access.buffer is buffer]
@@ -82,7 +122,7 @@ def allocate_buffers(root: Root, function: BufferFunction) -> dict[int, Placed]:
             placed[id(buffer)] = _whole(buffer, function.buffer(buffer.value))
         elif uses:
             placed[id(buffer)] = _allocate(buffer, uses, function)
-    return placed
+    return PlacedBuffers(placed)
 
 
 def _whole(buffer: ScheduleBuffer, value: ir.Value) -> Placed:

@@ -8,10 +8,9 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, UndecidedDim
 from mirlo.dialects.core.index_expr import number
-from mirlo.dialects.core.value import Value, index
+from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.scalars import create
-from mirlo.passes.schedule.words.index import emit_index
-from mirlo.passes.schedule.words.lanes import Values
+from mirlo.passes.schedule.words.index import LoopValues
 from mirlo.passes.schedule.words.regions import split_by
 from mirlo.passes.schedule.words.tree import (
     UNROLLED,
@@ -27,9 +26,9 @@ from mirlo.passes.schedule.words.tree import (
 Bound = Dim | ir.Value
 
 
-def least_end(ends: Sequence[Bound]) -> ir.Value:
+def least_end(ends: Sequence[Bound], values: LoopValues) -> ir.Value:
     """Emit the smallest of some ends, not below zero."""
-    first, *others = map(emit_bound, ends)
+    first, *others = (emit_bound(end, values) for end in ends)
     for other in others:
         first = Value(first).minimum(other)
     return Value(first).maximum(0)
@@ -65,11 +64,11 @@ def _is_on_stack(value: ir.Value) -> bool:
     return not isinstance(value.owner, ir.Block) and value.owner.operation.name == "memref.alloca"
 
 
-def emit_bound(value: Bound) -> ir.Value:
-    return value if isinstance(value, ir.Value) else index(value)
+def emit_bound(bound: Bound, values: LoopValues) -> ir.Value:
+    return bound if isinstance(bound, ir.Value) else values.emit(bound)
 
 
-def complete_iterations(guard: Guard, leaf: BlockLeaf, loop: Loop, values: Values) -> Bound | None:
+def complete_iterations(guard: Guard, leaf: BlockLeaf, loop: Loop, values: LoopValues) -> Bound | None:
     """Return how many iterations of a loop, from the first on, pass a guard whatever the loops inside are at.
 
     None if the guard does not grow evenly along the loop.
@@ -83,7 +82,7 @@ def complete_iterations(guard: Guard, leaf: BlockLeaf, loop: Loop, values: Value
         return None
     before, rest = parts
     try:
-        highest = rest.range(extents_of(list(loops_of(loop))))[1]
+        highest = rest.range(extents_of(loops_of(loop)))[1]
     except UndecidedDim:
         return None
     # The last complete iteration i: before + step * i + highest < bound.
@@ -91,5 +90,5 @@ def complete_iterations(guard: Guard, leaf: BlockLeaf, loop: Loop, values: Value
     if not before.terms:
         complete: Dim = limit // step
         return complete
-    left = Value(index(limit)) - emit_index(before, values)
-    return create("arith.floordivsi", left.type, left, index(step))
+    left = values.emit(limit) - values.emit(before)
+    return create("arith.floordivsi", left.type, left, values.emit(step))

@@ -20,7 +20,9 @@ from mirlo.dialects.tir.scalars import create
 from mirlo.passes.schedule.blocks.combine import Reducer, reducer_of
 from mirlo.passes.schedule.loops import attribute_constant, clone_body
 from mirlo.passes.schedule.vectors import may_trap, splat, vector_body
-from mirlo.passes.schedule.words.lanes import Contributions, EdgeTest, LoopLanes, PlacedBuffers, Values, mask_of_guards
+from mirlo.passes.schedule.words.index import LoopValues
+from mirlo.passes.schedule.words.lanes import Contributions, EdgeTest, LoopLanes, mask_of_guards
+from mirlo.passes.schedule.words.memory import PlacedBuffers
 from mirlo.passes.schedule.words.tree import (
     SERIAL,
     UNROLLED,
@@ -45,22 +47,24 @@ class LoopEmitter(Protocol):
     passed: frozenset[EdgeTest]
     """The tests of edges that all iterations pass which are emitted now."""
 
-    def loop(self, loop: Loop, values: Values, carried: Carried) -> Carried:
+    def loop(self, loop: Loop, values: LoopValues, carried: Carried) -> Carried:
         """Emit a loop; return the accumulators after it."""
 
-    def environment(self, leaf: BlockLeaf, at: Sequence[IndexExpr], values: Values) -> dict[ir.Value, ir.Value]:
+    def environment(self, leaf: BlockLeaf, at: list[IndexExpr], values: LoopValues) -> dict[ir.Value, ir.Value]:
         """Emit what the body of a block reads, without its former results."""
 
-    def guards_of(self, leaf: BlockLeaf, values: Values, ignored: frozenset[str] = frozenset()) -> list[Guard] | None:
+    def guards_of(
+        self, leaf: BlockLeaf, values: LoopValues, ignored: frozenset[str] = frozenset()
+    ) -> list[Guard] | None:
         """Return the guards of a block that some iterations may not pass; None if no iteration passes all of them."""
 
-    def guarded(self, guards: Sequence[Guard], values: Values, body: Callable[[], None]) -> None:
+    def guarded(self, guards: Sequence[Guard], values: LoopValues, body: Callable[[], None]) -> None:
         """Emit a body for iterations that pass the guards."""
 
-    def condition(self, guards: Sequence[Guard], values: Values) -> ir.Value | None:
+    def condition(self, guards: Sequence[Guard], values: LoopValues) -> ir.Value | None:
         """Emit whether an iteration passes the guards; None if there are none."""
 
-    def store(self, value: ir.Value, leaf: BlockLeaf, access: BufferAccess, values: Values) -> None:
+    def store(self, value: ir.Value, leaf: BlockLeaf, access: BufferAccess, values: LoopValues) -> None:
         """Store an element of a block."""
 
 
@@ -154,7 +158,7 @@ class Accumulators:
     def lanes(self) -> int:
         return 1 if self.vector is None else D.static_dim(self.vector.extent)
 
-    def emit(self, emitter: LoopEmitter, values: Values) -> None:
+    def emit(self, emitter: LoopEmitter, values: LoopValues) -> None:
         """Emit the loop, and store the results after it."""
         starts = self.reducer.identity() if self.has_parts and self.reducer is not None else self._init()
         starts = [splat(start, self.lanes) if self.lanes > 1 else start for start in starts]
@@ -164,7 +168,7 @@ class Accumulators:
     def _init(self) -> list[ir.Value]:
         return [attribute_constant(attribute) for attribute in self.view.init]
 
-    def _slot(self, values: Values) -> slice:
+    def _slot(self, values: LoopValues) -> slice:
         """Return where the accumulators of this iteration of the unrolled loops are."""
         here = [values[loop.name] for loop in self.unrolled_loops]
         key = tuple(i for i in here if isinstance(i, int))
@@ -172,7 +176,7 @@ class Accumulators:
         at = self.keys.index(key) * width
         return slice(at, at + width)
 
-    def add_point(self, emitter: LoopEmitter, values: Values, carried: Carried) -> Carried:
+    def add_point(self, emitter: LoopEmitter, values: LoopValues, carried: Carried) -> Carried:
         """Emit one iteration of the reduction, and add to its accumulators."""
         slot, guards = self._slot(values), emitter.guards_of(self.leaf, values)
         if guards is None:
@@ -187,7 +191,7 @@ class Accumulators:
 
         return _replaced(carried, slot, self._guarded(emitter, guards, values, carried[slot], add))
 
-    def add_lanes(self, emitter: LoopEmitter, loop: Loop, values: Values, carried: Carried) -> Carried:
+    def add_lanes(self, emitter: LoopEmitter, loop: Loop, values: LoopValues, carried: Carried) -> Carried:
         """Emit one iteration in each lane, and add to the accumulators."""
         slot, guards = self._slot(values), emitter.guards_of(self.leaf, values)
         if guards is None:
@@ -213,7 +217,7 @@ class Accumulators:
         self,
         emitter: LoopEmitter,
         guards: list[Guard],
-        values: Values,
+        values: LoopValues,
         held: Carried,
         body: Callable[[Carried], Carried],
     ) -> Carried:
@@ -227,14 +231,14 @@ class Accumulators:
             scf.YieldOp(held)
         return list(branch.results)
 
-    def _store(self, emitter: LoopEmitter, values: Values, totals: Carried) -> None:
+    def _store(self, emitter: LoopEmitter, values: LoopValues, totals: Carried) -> None:
         """Combine the parts of each result, and store it."""
         reduced = self.leaf.reduce_loops()
         zero = {loop.name: 0 for loop in around(self.leaf) if loop.name in reduced and loop.name not in values}
         for key in itertools.product(*(range(D.static_dim(loop.extent)) for loop in self.spatial)):
             at = dict(zip((loop.name for loop in self.spatial), key, strict=True))
             made = self._result(at, totals)
-            inside = {**values, **zero, **at}
+            inside = values.at({**zero, **at})
             guards = emitter.guards_of(self.leaf, inside, frozenset(reduced))
             if guards is None:
                 continue
@@ -243,7 +247,7 @@ class Accumulators:
                 continue
             masked = [guard for guard in guards if self.vector.name in guard[0].variables()]
 
-            def store(made: Carried = made, inside: Values = inside, masked: list[Guard] = masked) -> None:
+            def store(made: Carried = made, inside: LoopValues = inside, masked: list[Guard] = masked) -> None:
                 assert self.vector is not None
                 mask, loops = mask_of_guards(masked, self.vector, inside)
                 point = LoopLanes(self.leaf, self.vector, inside, self.placed, mask, loops)
@@ -252,7 +256,7 @@ class Accumulators:
 
             emitter.guarded([guard for guard in guards if guard not in masked], inside, store)
 
-    def _store_point(self, emitter: LoopEmitter, made: Carried, values: Values) -> None:
+    def _store_point(self, emitter: LoopEmitter, made: Carried, values: LoopValues) -> None:
         for value, access in zip(made, self.leaf.writes, strict=True):
             emitter.store(value, self.leaf, access, values)
 

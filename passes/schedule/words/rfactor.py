@@ -88,12 +88,12 @@ def _require_room(leaf: BlockLeaf) -> Loop | None:
     The others may use the result in the same iteration: partial results are combined right after that loop.
     """
     chain = around(leaf)
-    if len(list(leaves_of(chain[0]))) == 1:
+    if len(leaves_of(chain[0])) == 1:
         return None
     reduced = leaf.reduce_loops()
     first = next(i for i, other in enumerate(chain) if other.name in reduced)
     inside = [other for other in chain[first:] if other.name not in reduced]
-    if inside or len(list(leaves_of(chain[first]))) > 1:
+    if inside or len(leaves_of(chain[first])) > 1:
         what = f"'{inside[0].name}'" if inside else "another block"
         raise ScheduleError(
             f"rfactor: {what} is in '{chain[first].name}', a loop of the reduction '{leaf.name}', which shares its "

@@ -87,7 +87,7 @@ def parts_of_tree(root: Root) -> list[TreePart]:
     last = -1
     for node in root.body:
         # Two parts of the same rule may follow one another: each `apply_rule` is one.
-        leaf = next(leaves_of(node))
+        leaf = leaves_of(node)[0]
         if found and leaf.claim == last:
             found[-1] = TreePart(found[-1].rule, (*found[-1].nodes, node))
         else:

@@ -400,16 +400,18 @@ class Schedule:
         return found
 
     def _find_loop(self, name: str) -> Loop:
-        found = {loop.name: loop for loop in self._root.loops()}
-        if name not in found:
-            raise ScheduleError(f"there is no loop '{name}'{nearest(str(name), found)}")
-        return found[name]
+        loops = self._root.loops()
+        for loop in loops:
+            if loop.name == name:
+                return loop
+        raise ScheduleError(f"there is no loop '{name}'{nearest(str(name), [loop.name for loop in loops])}")
 
     def _find_leaf(self, name: str) -> BlockLeaf:
-        found = {leaf.name: leaf for leaf in self._root.leaves()}
-        if name not in found:
-            raise ScheduleError(f"there is no block '{name}'{nearest(str(name), found)}")
-        return found[name]
+        leaves = self._root.leaves()
+        for leaf in leaves:
+            if leaf.name == name:
+                return leaf
+        raise ScheduleError(f"there is no block '{name}'{nearest(str(name), [leaf.name for leaf in leaves])}")
 
     def _buffer(self, name: str) -> ScheduleBuffer:
         found = {buffer.alias: buffer for buffer in self._root.buffers if buffer.alias}

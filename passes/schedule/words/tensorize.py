@@ -15,8 +15,8 @@ from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.own_intrinsics import OWN
 from mirlo.dialects.tir.scalars import Value, create
 from mirlo.dialects.tir.view import BlockView
-from mirlo.passes.schedule.words.index import emit_index
-from mirlo.passes.schedule.words.memory import Placed
+from mirlo.passes.schedule.words.index import LoopValues
+from mirlo.passes.schedule.words.memory import Placed, PlacedBuffers
 from mirlo.passes.schedule.words.regions import split_by
 from mirlo.passes.schedule.words.tree import (
     BlockLeaf,
@@ -80,7 +80,7 @@ class TensorIntrin:
     def match(self, means: ir.OpView, loop: Loop) -> dict[int, BufferTile]:
         """Match each parameter of `means` to a tile of a buffer."""
         tree = build(means)
-        wanted, found = list(tree.leaves()), list(leaves_of(loop))
+        wanted, found = tree.leaves(), leaves_of(loop)
         if len(wanted) != 1 or len(found) != 1:
             raise ScheduleError(f"tensorize: '{self.name}' is for one block; '{loop.name}' has {len(found)}")
         pattern, leaf = wanted[0], found[0]
@@ -178,18 +178,18 @@ class BoundIntrin:
     def name(self) -> str:
         return self.intrinsic.name
 
-    def emit(self, loop: Loop, values: dict[str, ir.Value], placed: dict[int, Placed]) -> None:
+    def emit(self, loop: Loop, values: LoopValues, placed: PlacedBuffers) -> None:
         """Emit the operations of the implementation on the buffers of the schedule."""
         given, strides = {}, {}
         for position, tile in self.arguments.items():
-            memory = placed[id(tile.buffer)]
+            memory = placed[tile.buffer]
             if not all(isinstance(size, int) for size in memory.shape):
                 raise ScheduleError(
                     f"tensorize: '{tile.buffer.name}' is {' x '.join(map(str, memory.shape))} elements: '{self.name}' "
                     "takes tiles of buffers of fixed sizes; copy them (cache_read) in a loop outside"
                 )
             tile.check_packed(memory, self.name)
-            origin: list[ir.Value] = [emit_index(index, values) for index in memory.at(tile.start)]
+            origin: list[ir.Value] = [values.emit(index) for index in memory.at(tile.start)]
             argument = given[position] = _Argument(memory.value, origin, tile.places())
             strides[self.intrinsic.does.parameters[position].name] = argument.strides
         module = ir.Module.create(ir.Location.unknown())

@@ -149,31 +149,36 @@ class Root:
     modules: list[ir.Module] = field(default_factory=list)
     """Modules that keep blocks alive which are not in the function."""
 
-    def leaves(self) -> Iterator[BlockLeaf]:
-        yield from leaves_of(self)
+    def leaves(self) -> list[BlockLeaf]:
+        return leaves_of(self)
 
-    def loops(self) -> Iterator[Loop]:
-        yield from loops_of(self)
+    def loops(self) -> list[Loop]:
+        return loops_of(self)
 
 
 Node = Loop | BlockLeaf | Root
 
 
-def leaves_of(node: Node) -> Iterator[BlockLeaf]:
-    if isinstance(node, BlockLeaf):
-        yield node
-        return
-    for child in node.body:
-        yield from leaves_of(child)
+def leaves_of(node: Node) -> list[BlockLeaf]:
+    """Return the blocks in a node, in order."""
+    return [each for each in _nodes_of(node) if isinstance(each, BlockLeaf)]
 
 
-def loops_of(node: Node) -> Iterator[Loop]:
-    if isinstance(node, BlockLeaf):
-        return
-    for child in node.body:
-        if isinstance(child, Loop):
-            yield child
-        yield from loops_of(child)
+def loops_of(node: Node) -> list[Loop]:
+    """Return the loops in a node without itself, outer ones first."""
+    return [each for each in _nodes_of(node) if isinstance(each, Loop) and each is not node]
+
+
+def _nodes_of(node: Node) -> list[Node]:
+    """Return a node and those in it, in order."""
+    found: list[Node] = []
+    left = [node]
+    while left:
+        each = left.pop()
+        found.append(each)
+        if not isinstance(each, BlockLeaf):
+            left += reversed(each.body)
+    return found
 
 
 def axis_name(position: int) -> str:

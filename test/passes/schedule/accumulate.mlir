@@ -3,7 +3,7 @@
 
 // Three rows at a time, two vectors of each: six accumulators, which are combined and stored after the loop.
 // CHECK-LABEL: func.func private @f(
-// CHECK:         "tir.for"
+// CHECK:         scf.for
 // CHECK:           %[[LOOP:.*]]:6 = scf.for {{.*}} -> (vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>, vector<8xf32>)
 // CHECK-COUNT-6:     vector.load %{{.*}}
 // CHECK:             scf.yield

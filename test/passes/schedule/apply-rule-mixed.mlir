@@ -5,8 +5,8 @@
 // CHECK-LABEL: func.func private @f(
 // CHECK-SAME:    tir.parts = [{blocks = ["total"], choices = {{.*}}, rule = "rows"}, {blocks = ["twice"], choices = {}, rule = "schedule"}]
 // CHECK:         vector.reduction <add>
-// CHECK:         "tir.for"
-// CHECK:         kind = "parallel"
+// CHECK:         scf.for
+// CHECK:         } {tir.parallel}
 func.func private @f(%x: tensor<6x40xf32>) -> tensor<6xf32> attributes {tir.prim_func} {
   %0 = "tir.block"(%x) ({
   ^bb0(%i: index, %j: index, %a: f32, %total: f32):

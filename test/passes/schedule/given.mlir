@@ -6,11 +6,11 @@
 // A saved schedule in the place of the target's rules.
 // CHECK-LABEL: func.func private @f(
 // CHECK-SAME:    tir.schedule = {rule = "schedule", words = "s.split('twice_i', [None, 4]); s.vectorize('twice_i_1'); s.parallel('twice_i_0')"}
-// CHECK:         "tir.for"
+// CHECK:         scf.for
 // CHECK:           vector.load %arg0
 // CHECK:           arith.addf {{.*}} : vector<4xf32>
 // CHECK:           vector.store
-// CHECK:         kind = "parallel"
+// CHECK:         } {tir.parallel}
 // ERROR:         the schedule given for '@f': there is no loop 'nothing'
 func.func private @f(%x: tensor<16xf32>) -> tensor<16xf32> attributes {tir.prim_func} {
   %0 = "tir.block"(%x) ({

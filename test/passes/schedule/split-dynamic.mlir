@@ -5,11 +5,11 @@
 // CHECK-LABEL: func.func private @f(
 // CHECK-SAME:    %[[N:arg[0-9]+]]: index
 // CHECK:         %[[ALL:.*]] = arith.floordivsi
-// CHECK:         "tir.for"
+// CHECK:         scf.for
 // CHECK:           vector.load %arg0
 // CHECK:           vector.store
-// CHECK:         kind = "parallel"
-// CHECK:         "tir.for"
+// CHECK:         } {tir.parallel}
+// CHECK:         scf.for
 // CHECK:           vector.create_mask
 // CHECK:           vector.maskedload %arg0
 // CHECK:           vector.maskedstore

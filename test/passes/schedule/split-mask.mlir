@@ -3,7 +3,7 @@
 
 // A tail by a mask: each vector computes which of its lanes are elements.
 // CHECK-LABEL: func.func private @f(
-// CHECK:         "tir.for"
+// CHECK:         scf.for
 // CHECK:           %[[MASK:.*]] = vector.create_mask {{.*}} : vector<8xi1>
 // CHECK:           %[[X:.*]] = vector.maskedload %arg0[{{.*}}], %[[MASK]],
 // CHECK:           %[[Y:.*]] = arith.addf %[[X]], %[[X]] : vector<8xf32>

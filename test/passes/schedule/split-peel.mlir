@@ -4,15 +4,15 @@
 // A peeled tail: the two complete vectors without a mask, then one of five elements.
 // CHECK-LABEL: func.func private @f(
 // CHECK-SAME:    words = "s.split('twice_i', [None, 8], tail='peel'); s.vectorize('twice_i_1')"
-// CHECK:         "tir.for"
+// CHECK:         scf.for
 // CHECK-NOT:       vector.create_mask
 // CHECK:           vector.load %arg0
 // CHECK:           vector.store {{.*}}, %arg1
-// CHECK:           "tir.yield"
+// CHECK:         }
 // CHECK:         vector.create_mask {{.*}} : vector<8xi1>
 // CHECK:         vector.maskedload %arg0
 // CHECK:         vector.maskedstore %arg1
-// CHECK-NOT:     "tir.for"
+// CHECK-NOT:     scf.for
 func.func private @f(%x: tensor<21xf32>) -> tensor<21xf32> attributes {tir.prim_func} {
   %0 = "tir.block"(%x) ({
   ^bb0(%i: index, %a: f32):
