@@ -1,7 +1,8 @@
 """Figures of the code base: `python -m benchmarks.house [--against REVISION]`.
 
 Counts lines by folder, lines with `Any`, import cycles, strictly typed files, imperative docstrings, class names that
-are used twice, and long functions of the code that ships. `--against` adds a column for another revision from git.
+are used twice, and long functions of the code that ships. `--against` adds a column for another revision from git, and
+counts the files of features that the other revision lacks apart from those that both have (`benchmarks/features.py`).
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
+
+from mirlo.benchmarks.features import new_features
 
 ROOT = Path(__file__).resolve().parents[1]
 LONG = 40
@@ -43,14 +46,20 @@ class House:
         self.texts = {path: path.read_text(encoding="utf-8") for path in self.paths}
         self.trees = {path: ast.parse(text) for path, text in self.texts.items()}
 
-    def figures(self) -> dict[str, int | str]:
-        """Return all figures by name."""
+    def figures(self, other: House | None = None) -> dict[str, int | str]:
+        """Return all figures by name; lines of features that the other checkout lacks are counted apart."""
         found: dict[str, int | str] = {}
         lines = Counter[str]()
         for path, text in self.texts.items():
             lines[path.relative_to(self.root).parts[0]] += len(text.splitlines())
         found.update({f"lines of {folder}": count for folder, count in sorted(lines.items())})
         found["lines"] = sum(lines.values())
+        if other is not None:
+            apart = {self.root / name for names in new_features(self.names, other.names).values() for name in names}
+            shared = [path for path in self.paths if path not in apart]
+            found["lines of features of both"] = sum(len(self.texts[path].splitlines()) for path in shared)
+            found["lines of features of one"] = found["lines"] - found["lines of features of both"]
+            found["statements of features of both"] = sum(_statements(self.trees[path]) for path in shared)
         found["files"] = len(self.paths)
         found["lines with Any"] = sum(
             bool(re.search(r"\bAny\b", line)) for t in self.texts.values() for line in t.splitlines()
@@ -65,6 +74,11 @@ class House:
         found["class names used twice"] = len(self.repeated_class_names)
         found[f"functions over {LONG} lines"] = sum((n.end_lineno or 0) - n.lineno > LONG for n in self._functions)
         return found
+
+    @cached_property
+    def names(self) -> list[str]:
+        """The paths of the files from the root."""
+        return [path.relative_to(self.root).as_posix() for path in self.paths]
 
     @cached_property
     def imports(self) -> dict[str, set[str]]:
@@ -152,6 +166,16 @@ def import_cycles(imports: dict[str, set[str]]) -> list[list[str]]:
     return found
 
 
+def _statements(tree: ast.AST) -> int:
+    """Return the number of statements without imports and docstrings, which types and line breaks do not change."""
+    return sum(
+        isinstance(node, ast.stmt)
+        and not isinstance(node, ast.Import | ast.ImportFrom)
+        and not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+        for node in ast.walk(tree)
+    )
+
+
 def _imported(node: ast.AST) -> Iterator[str]:
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
@@ -174,10 +198,13 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--against", metavar="REVISION", help="a revision whose figures are printed as well")
     flags = parser.parse_args(arguments)
-    columns = {"now": House(ROOT).figures()}
+    now = House(ROOT)
     if flags.against:
         with _checkout(flags.against) as folder:
-            columns = {flags.against: House(folder).figures(), **columns}
+            before = House(folder)
+            columns = {flags.against: before.figures(now), "now": now.figures(before)}
+    else:
+        columns = {"now": now.figures()}
     print(f"| figure | {' | '.join(columns)} |\n| --- |{' ---: |' * len(columns)}")
     for name in dict.fromkeys(name for figures in columns.values() for name in figures):
         print(f"| {name} | {' | '.join(str(figures.get(name, '')) for figures in columns.values())} |")

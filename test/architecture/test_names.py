@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 import sys
 import warnings
+from fnmatch import filter as matching
 from pathlib import Path
 
 import pytest
 from commands import ROOT, output_of, python
 
 import mirlo
+from mirlo.benchmarks.features import FEATURES, new_features
 from mirlo.benchmarks.house import House
 
 
@@ -44,3 +46,12 @@ def test_class_names_are_used_once() -> None:
     assert "Executable" not in repeated
     if repeated:
         warnings.warn(f"class names that several classes have: {repeated}", stacklevel=1)
+
+
+def test_figures_tell_files_of_new_features() -> None:
+    """Each pattern of the table matches a file; files of a feature that the other revision has are not new."""
+    names = House(ROOT).names
+    assert [p for patterns in FEATURES.values() for p in patterns.split() if not matching(names, p)] == []
+    old = [name for name in names if not name.startswith("frontends/torch/ops/")]
+    assert new_features(names, names) == {} and "PyTorch" not in new_features(names, old)
+    assert "frontends/sklearn/__init__.py" in new_features(names, ["passes/rules.py"])["scikit-learn"]
