@@ -143,12 +143,14 @@ class GraphBuilder:
     def require_nonnegative(self, sizes: Sequence[Dim], message: str) -> None:
         """Check in the call that sizes are not negative; an error contains the message."""
         if not all(D.is_nonnegative(size) for size in sizes):
-            self.require_values(OPS["dims_tensor"].make(dims=tuple(sizes)), len(sizes), message)
+            self.require_values(self.tensor(OPS["dims_tensor"].make(dims=tuple(sizes))), len(sizes), message)
 
-    def require_values(self, values: ir.Value, count: int, message: str) -> None:
+    def require_values(self, values: Tensor, count: int, message: str) -> None:
         """Check in the call that the elements of a vector of i64 are not negative; an error contains the message."""
         names = [self.new_symbol("checked") for _ in range(count)]
-        OPS["bind_dims"].build(values, symbols=names, bounds=[UNKNOWN] * count, what=message, result_types=[])
+        OPS["bind_dims"].build(
+            self.full(values), symbols=names, bounds=[UNKNOWN] * count, what=message, result_types=[]
+        )
 
     # Regions
 
@@ -163,13 +165,13 @@ class GraphBuilder:
             self.blocks.pop()
 
     def choose(
-        self, flag: ir.Value, types: Sequence[TensorType], branches: Sequence[Callable[[], Sequence[Tensor]]]
+        self, flag: Tensor, types: Sequence[TensorType], branches: Sequence[Callable[[], Sequence[Tensor]]]
     ) -> list[Tensor]:
         """Make an scf.if of what two functions build, for a flag of rank 0.
 
         Dims of the declared types with symbols that are not bound yet may differ in the branches; they are bound here.
         """
-        condition = tensor.ExtractOp(flag, []).result
+        condition = tensor.ExtractOp(self.full(flag), []).result
         axes = [[axis for axis, dim in enumerate(found.shape) if D.symbols_of(dim) - self.taken] for found in types]
         results = [
             found.with_shape([UNKNOWN if axis in erased else dim for axis, dim in enumerate(found.shape)]).to_mlir()
@@ -232,9 +234,13 @@ class OperationView:
     def __init__(self, body: GraphBuilder) -> None:
         self.body = body
 
-    def emit(self, name: str, *operands: Any, **attributes: Any) -> Any:
-        """Make a relax operator; operands are SSA values or tensors, or lists of them."""
-        return OPS[name].make(*map(self._value, operands), **attributes)
+    def emit(self, name: str, *operands: Any, **attributes: Any) -> Tensor:
+        """Make a relax operator of one result; operands are tensors or SSA values, or lists of them."""
+        return self.tensor(OPS[name].make(*map(self._value, operands), **attributes))
+
+    def emit_all(self, name: str, *operands: Any, **attributes: Any) -> list[Tensor]:
+        """Make a relax operator of several results like `emit`."""
+        return [self.tensor(value) for value in OPS[name].make(*map(self._value, operands), **attributes)]
 
     def _value(self, item: Any) -> Any:
         if isinstance(item, (list, tuple)):
@@ -255,13 +261,17 @@ class OperationView:
 
     def elementwise(self, name: str, *operands: Tensor, **attributes: object) -> Tensor:
         """Make an elementwise operator of relax, without expanding any operand; bools have operators of their own."""
-        if name in OF_BOOLS and operands[0].type.dtype.is_bool:
+        if name in OF_BOOLS and operands[0].dtype.is_bool:
             name = OF_BOOLS[name]
         return self.body.elementwise(name, operands, attributes)
 
+    def broadcast_to(self, x: Tensor, type_: TensorType) -> Tensor:
+        """Return a tensor as one of a type that its shape broadcasts to, without expanding it."""
+        return Tensor(type_, self.body.full(x))
+
     def permuted(self, x: Tensor, order: Sequence[int]) -> Tensor:
         """Return x with its dims in another order."""
-        return x if list(order) == list(range(len(order))) else self.tensor(self.emit("permute", x, axes=list(order)))
+        return x if list(order) == list(range(len(order))) else self.emit("permute", x, axes=list(order))
 
     def positions(self, type_: TensorType, axis: int) -> Tensor:
         """Return a tensor that holds each element's index along an axis."""
@@ -273,18 +283,18 @@ class OperationView:
         inner = type_.rank - axis - 1
         if inner:
             row = self.emit("reshape", row, shape=(type_.shape[axis], *[1] * inner))
-        return Tensor(type_, row)
+        return self.broadcast_to(row, type_)
 
     def position_of_extreme(self, kind: str, x: Tensor, axis: int, keepdims: bool) -> Tensor:
         """Return the first position of the maximum ('max') or minimum ('min'); the first NaN wins over numbers."""
-        if x.type.dtype.is_bool:
+        if x.dtype.is_bool:
             x = self.elementwise("cast", x, dtype="i8")
-        position = self.tensor(self.emit(f"arg{kind}", x, axis=axis, keepdims=keepdims))
-        if not x.type.dtype.is_float:
+        position = self.emit(f"arg{kind}", x, axis=axis, keepdims=keepdims)
+        if not x.dtype.is_float:
             return position
         nans = self.elementwise("cast", self.elementwise("isnan", x), dtype="i8")
-        first = self.tensor(self.emit("argmax", nans, axis=axis, keepdims=keepdims))
-        some = self.tensor(self.emit("reduce_max", nans, axes=[axis], keepdims=keepdims))
+        first = self.emit("argmax", nans, axis=axis, keepdims=keepdims)
+        some = self.emit("reduce_max", nans, axes=[axis], keepdims=keepdims)
         return self.elementwise("where", self.elementwise("cast", some, dtype="bool"), first, position)
 
 

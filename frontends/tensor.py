@@ -8,6 +8,7 @@ import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.types import TensorType
 
 SIZES = 64
@@ -37,6 +38,16 @@ class Tensor:
     def shape(self) -> tuple[Dim, ...]:
         """Return the dims."""
         return self.type.shape
+
+    @property
+    def rank(self) -> int:
+        """Return the number of dims."""
+        return self.type.rank
+
+    @property
+    def dtype(self) -> DType:
+        """Return the element type."""
+        return self.type.dtype
 
     @property
     def constant(self) -> np.ndarray | None:

@@ -91,7 +91,7 @@ class ProgramImport(BodyImporter):
             said == is_ for said, is_ in zip(declared.shape, made.shape, strict=True)
             if isinstance(said, int) and isinstance(is_, int)
         )  # fmt: skip
-        if declared.dtype is not made.type.dtype or not agree:
+        if declared.dtype is not made.dtype or not agree:
             raise UnsupportedOperation(f"is declared {declared}, but its operands make it {made.type}")
 
     def _problem(self, op: ir.Operation, text: str) -> StablehloImportError:

@@ -26,7 +26,7 @@ class Real:
         """Return a number as a constant of this element type; a tensor as it is."""
         if isinstance(number, Real):
             return number
-        return Real(self.op, self.op.constant(number, self.tensor.type.dtype))
+        return Real(self.op, self.op.constant(number, self.tensor.dtype))
 
     def filled(self, number: float) -> Real:
         """Return a constant of this type."""

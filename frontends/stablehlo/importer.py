@@ -88,7 +88,7 @@ def _parts(body: ProgramImport, type_: ir.Type, argument: ir.Value) -> list[Tens
     whole = body.tensor(argument)
     if not is_complex(type_):
         return [whole]
-    real, imaginary = OPS["split"].make(argument, axis=whole.type.rank - 1, sizes=(1, 1))
+    real, imaginary = OPS["split"].make(argument, axis=whole.rank - 1, sizes=(1, 1))
     return [body.tensor(OPS["reshape"].make(part, shape=whole.shape[:-1])) for part in (real, imaginary)]
 
 
@@ -99,7 +99,7 @@ def _results(body: ProgramImport, block: ir.Block, parts: Sequence[Tensor]) -> l
     for type_, given in zip(types, grouped(types, parts, "returns"), strict=True):
         values = [body.full(part) for part in given]
         if is_complex(type_):
-            made.append(OPS["stack"].make(values, axis=given[0].type.rank))
+            made.append(OPS["stack"].make(values, axis=given[0].rank))
         elif len(values) == 1:
             made.append(values[0])
         else:

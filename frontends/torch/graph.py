@@ -137,11 +137,11 @@ class GraphImport(GraphImporter):
         from mirlo.frontends.torch.promotion import element_type
 
         shape = tuple(declared.shape)
-        agree = made.type.rank == len(shape) and all(
+        agree = made.rank == len(shape) and all(
             one == other for one, other in zip(shape, made.shape, strict=True)
             if isinstance(one, int) and isinstance(other, int)
         )  # fmt: skip
-        if not agree or made.type.dtype is not element_type(declared.dtype):
+        if not agree or made.dtype is not element_type(declared.dtype):
             raise UnsupportedOperation(f"gives {declared.dtype}{list(shape)}, but its conversion makes it {made.type}")
         for axis, size in enumerate(shape):
             number = self.sizes.only_value(size)

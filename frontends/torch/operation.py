@@ -95,10 +95,10 @@ class AtenOperation(OperationView):
     def cast(self, x: Tensor, target: DType | str) -> Tensor:
         """Return x with elements of another type."""
         wanted = dtype(target)
-        if x.type.dtype is wanted:
+        if x.dtype is wanted:
             return x
         number = x.constant
-        if number is not None and number.size == 1 and not x.type.dtype.is_float and wanted.bits >= 8:
+        if number is not None and number.size == 1 and not x.dtype.is_float and wanted.bits >= 8:
             return self.constant(number.reshape(()), wanted, x.shape)
         return self.elementwise("cast", x, dtype=wanted, saturate=False)
 
@@ -115,7 +115,7 @@ class AtenOperation(OperationView):
 
     def apply(self, name: str, *operands: Operand, **attributes: object) -> Tensor:
         """Make an elementwise operator on tensors and numbers; numbers get the type of the first tensor."""
-        kind = next(operand.type.dtype for operand in operands if isinstance(operand, Tensor))
+        kind = next(operand.dtype for operand in operands if isinstance(operand, Tensor))
         given = [x if isinstance(x, Tensor) else self.operand(x, kind) for x in operands]
         return self.elementwise(name, *given, **attributes)
 
@@ -130,7 +130,7 @@ class AtenOperation(OperationView):
 
     def wide(self, x: Tensor) -> Tensor:
         """Return 16-bit floats as f32, in which PyTorch computes with them."""
-        return self.cast(x, "f32") if x.type.dtype.is_float and x.type.dtype.bits < 32 else x
+        return self.cast(x, "f32") if x.dtype.is_float and x.dtype.bits < 32 else x
 
     def elementwise(self, name: str, *operands: Tensor, **attributes: object) -> Tensor:
         """Make an elementwise operator; dims of operands that PyTorch found equal are compared in the call."""
@@ -139,12 +139,12 @@ class AtenOperation(OperationView):
     def _with_equal_dims(self, operands: Sequence[Tensor]) -> Sequence[Tensor]:
         """Return operands with one expression of each dim: a guard of the trace can say more than expressions do."""
         made = list(operands)
-        for axis in range(-max((x.type.rank for x in operands), default=0), 0):
-            found = [x.shape[axis] for x in operands if -axis <= x.type.rank and x.shape[axis] != 1]
+        for axis in range(-max((x.rank for x in operands), default=0), 0):
+            found = [x.shape[axis] for x in operands if -axis <= x.rank and x.shape[axis] != 1]
             wanted = next((dim for dim in found if isinstance(dim, int)), found[0] if found else 1)
             for index, x in enumerate(made):
-                if -axis <= x.type.rank and x.shape[axis] != 1:
-                    made[index] = self.with_dim(x, x.type.rank + axis, wanted)
+                if -axis <= x.rank and x.shape[axis] != 1:
+                    made[index] = self.with_dim(x, x.rank + axis, wanted)
         return made
 
     def with_dim(self, x: Tensor, axis: int, wanted: Dim) -> Tensor:
@@ -155,9 +155,9 @@ class AtenOperation(OperationView):
         self.body.require_nonnegative([wanted - dim, dim - wanted], f"a size of '{self.name}': {dim} is {wanted}")
         shape = (*x.shape[:axis], wanted, *x.shape[axis + 1 :])
         if x.array is not None and x.array.size == 1:
-            return self.constant(x.array.reshape(()), x.type.dtype, shape)
-        words = {"begin": [0] * x.type.rank, "strides": [1] * x.type.rank}
-        return self.tensor(self.emit("slice_dims", x, shape=shape, **words))
+            return self.constant(x.array.reshape(()), x.dtype, shape)
+        words = {"begin": [0] * x.rank, "strides": [1] * x.rank}
+        return self.emit("slice_dims", x, shape=shape, **words)
 
     # Common forms
 
@@ -166,8 +166,8 @@ class AtenOperation(OperationView):
         if x.shape == tuple(shape):
             return x
         if x.array is not None and x.array.size == 1:
-            return self.constant(x.array.reshape(()), x.type.dtype, shape)
-        return self.tensor(self.emit("reshape", x, shape=tuple(shape)))
+            return self.constant(x.array.reshape(()), x.dtype, shape)
+        return self.emit("reshape", x, shape=tuple(shape))
 
     def expanded(self, x: Tensor, shape: Sequence[Dim]) -> Tensor:
         """Return x broadcast to a shape, without computing it."""
@@ -179,17 +179,17 @@ class AtenOperation(OperationView):
             return x
         if isinstance(begin, int) and isinstance(size, int):
             words = {"axes": [axis], "begin": [begin], "end": [begin + (size - 1) * step + 1 if size else begin]}
-            return self.tensor(self.emit("strided_slice", x, **words, strides=[step]))
-        begins: list[Dim] = [0] * x.type.rank
-        strides = [1] * x.type.rank
+            return self.emit("strided_slice", x, **words, strides=[step])
+        begins: list[Dim] = [0] * x.rank
+        strides = [1] * x.rank
         begins[axis], strides[axis] = begin, step
         shape = (*x.shape[:axis], size, *x.shape[axis + 1 :])
-        return self.tensor(self.emit("slice_dims", x, begin=begins, shape=shape, strides=strides))
+        return self.emit("slice_dims", x, begin=begins, shape=shape, strides=strides)
 
     def sorted_order(self, x: Tensor, axis: int, descending: bool) -> Tensor:
         """Return the positions of the sorted elements along an axis; NaN is the largest, as PyTorch has it."""
-        given = self.cast(x, "i8") if x.type.dtype.is_bool else x
-        order = self.tensor(self.emit("argsort", given, axis=axis, descending=descending))
+        given = self.cast(x, "i8") if x.dtype.is_bool else x
+        order = self.emit("argsort", given, axis=axis, descending=descending)
         return self.cast(order, "i64")
 
     def fixed(self, size: Dim, what: str) -> int:

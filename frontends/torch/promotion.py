@@ -37,7 +37,7 @@ def promoted(operands: Sequence[object]) -> DType:
     groups: list[list[DType]] = [[], [], []]
     for operand in operands:
         if isinstance(operand, Tensor):
-            groups[0 if operand.type.rank else 1].append(operand.type.dtype)
+            groups[0 if operand.rank else 1].append(operand.dtype)
         else:
             groups[2].append(_of_number(operand))
     result: DType | None = None

@@ -111,7 +111,7 @@ def convert(op: StablehloOperation) -> Sequence[Tensor]:
     """Convert `convert`: a real number gets the imaginary part 0, a real result loses the imaginary part."""
     given = complex_operand(op, 0)
     dtype = op.declared().dtype
-    made = [op.elementwise("cast", x, dtype=dtype) if x.type.dtype is not dtype else x for x in given.tensors()]
+    made = [op.elementwise("cast", x, dtype=dtype) if x.dtype is not dtype else x for x in given.tensors()]
     return made[: len(op.declared_parts())]
 
 
@@ -159,7 +159,7 @@ def _elements(op: StablehloOperation, declared: TensorType) -> np.ndarray:
 def iota(op: StablehloOperation) -> Sequence[Tensor]:
     made = CONVERTERS[op.name](op)
     assert isinstance(made, Tensor)
-    return [made, op.constant(0, made.type.dtype, made.shape)]
+    return [made, op.constant(0, made.dtype, made.shape)]
 
 
 @complex_converter("reduce")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from mirlo.dialects.bindings import ir, stablehlo
+from mirlo.dialects.bindings import stablehlo
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DType
@@ -35,7 +35,7 @@ def dot(op: StablehloOperation) -> Tensor:
 @converter("einsum")
 def einsum(op: StablehloOperation) -> Tensor:
     left, right = _widened(op)
-    return op.tensor(op.emit("einsum", [left, right], equation=op.text("einsum_config")))
+    return op.emit("einsum", [left, right], equation=op.text("einsum_config"))
 
 
 def contract(
@@ -43,8 +43,8 @@ def contract(
 ) -> Tensor:
     """Return a product: batch dims first, then what is left of both sides."""
     left, right = _widened(op)
-    kept = [i for i in range(left.type.rank) if i not in left_batch + left_axes]
-    others = [i for i in range(right.type.rank) if i not in right_batch + right_axes]
+    kept = [i for i in range(left.rank) if i not in left_batch + left_axes]
+    others = [i for i in range(right.rank) if i not in right_batch + right_axes]
     batch = [left.shape[i] for i in left_batch]
     rows, depth, columns = (
         [left.shape[i] for i in kept],
@@ -58,20 +58,18 @@ def contract(
         op, right, [right_batch, right_axes, others], (*batch, D.product(depth), D.product(columns))
     )
     made = op.emit("matmul", lhs, rhs, transpose_lhs=turn_left, transpose_rhs=turn_right)
-    return op.tensor(op.emit("reshape", made, shape=(*batch, *rows, *columns)))
+    return op.emit("reshape", made, shape=(*batch, *rows, *columns))
 
 
-def _matrix(
-    op: StablehloOperation, x: Tensor, groups: list[list[int]], shape: tuple[Dim, ...]
-) -> tuple[ir.Value, bool]:
+def _matrix(op: StablehloOperation, x: Tensor, groups: list[list[int]], shape: tuple[Dim, ...]) -> tuple[Tensor, bool]:
     """Return an operand with the dims of each group together, and whether rows and columns are exchanged."""
     batch, rows, columns = groups
     order = [*batch, *rows, *columns]
     swapped = [*batch, *columns, *rows]
-    natural = list(range(x.type.rank))
+    natural = list(range(x.rank))
     if swapped == natural and order != natural and len(shape) == len(batch) + 2:
         return op.emit("reshape", x, shape=(*shape[:-2], shape[-1], shape[-2])), True
-    permuted = op.emit("permute", x, axes=order) if order != natural else op.body.full(x)
+    permuted = op.emit("permute", x, axes=order) if order != natural else x
     return op.emit("reshape", permuted, shape=shape), False
 
 
@@ -83,7 +81,7 @@ def _widened(op: StablehloOperation) -> tuple[Tensor, Tensor]:
 
 
 def _as(op: StablehloOperation, x: Tensor, dtype: DType) -> Tensor:
-    return x if x.type.dtype is dtype else op.elementwise("cast", x, dtype=dtype)
+    return x if x.dtype is dtype else op.elementwise("cast", x, dtype=dtype)
 
 
 @converter("convolution")
@@ -112,7 +110,7 @@ def _convolved(op: StablehloOperation, low: Sequence[int], high: Sequence[int]) 
     flags = op.ints("window_reversal", [0] * len(ones))
     reversed_axes = [axis for axis, flag in zip(numbers.kernel_spatial_dimensions, flags, strict=True) if flag]
     if reversed_axes:
-        kernel = op.tensor(op.emit("reverse", kernel, axes=reversed_axes))
+        kernel = op.emit("reverse", kernel, axes=reversed_axes)
     given = [numbers.input_batch_dimension, numbers.input_feature_dimension, *numbers.input_spatial_dimensions]
     made = [numbers.output_batch_dimension, numbers.output_feature_dimension, *numbers.output_spatial_dimensions]
     weights = [
@@ -148,24 +146,24 @@ def _grouped(
 ) -> Tensor:
     """Return the convolution; with batch groups, each part of the batch has its own filters."""
     if groups == 1:
-        return op.tensor(op.emit("conv", x, kernel, **words))
+        return op.emit("conv", x, kernel, **words)
     if not isinstance(x.shape[0], int):
         raise UnsupportedOperation("batch groups of a batch that is not a number")
-    filters = kernel.type.rank - 1 if channels_last else 0
+    filters = kernel.rank - 1 if channels_last else 0
     size = kernel.shape[filters]
     assert isinstance(size, int)
-    parts = op.emit("split", x, axis=0, sizes=(x.shape[0] // groups,) * groups)
-    banks = op.emit("split", kernel, axis=filters, sizes=(size // groups,) * groups)
+    parts = op.emit_all("split", x, axis=0, sizes=(x.shape[0] // groups,) * groups)
+    banks = op.emit_all("split", kernel, axis=filters, sizes=(size // groups,) * groups)
     made = [op.emit("conv", part, bank, **words) for part, bank in zip(parts, banks, strict=True)]
-    return op.tensor(op.emit("concat", made, axis=x.type.rank - 1 if channels_last else 1))
+    return op.emit("concat", made, axis=x.rank - 1 if channels_last else 1)
 
 
 def _prepared(
     op: StablehloOperation, x: Tensor, axes: list[int], low: Sequence[int], high: Sequence[int], spaces: list[int]
 ) -> Tensor:
     """Return the input of a convolution with zeros between its elements and around them."""
-    sizes = [[0] * x.type.rank for _ in range(3)]
+    sizes = [[0] * x.rank for _ in range(3)]
     for axis, *given in zip(axes, low, high, spaces, strict=True):
         for where, size in zip(sizes, given, strict=True):
             where[axis] = size
-    return padded(op, x, op.constant(0, x.type.dtype), *sizes)
+    return padded(op, x, op.constant(0, x.dtype), *sizes)

@@ -79,7 +79,7 @@ def _require(op: StablehloOperation) -> None:
 def if_(op: StablehloOperation) -> Sequence[Tensor]:
     """Convert `if`, whose condition is a bool."""
     blocks = [region.blocks[0] for region in op.op.regions]
-    return _chosen(op, op[0], blocks[0], lambda: op.body.block(blocks[1], [], op.scope))
+    return _chosen(op, op.operands[0], blocks[0], lambda: op.body.block(blocks[1], [], op.scope))
 
 
 @of_parts
@@ -103,7 +103,7 @@ def _branches(op: StablehloOperation, blocks: list[ir.Block], number: int) -> li
 
 
 def _chosen(
-    op: StablehloOperation, flag: ir.Value, then: ir.Block, otherwise: Callable[[], Sequence[Tensor]]
+    op: StablehloOperation, flag: Tensor, then: ir.Block, otherwise: Callable[[], Sequence[Tensor]]
 ) -> list[Tensor]:
     """Make an scf.if of a branch, and of what makes the other one."""
     return op.body.choose(flag, op.declared_parts(), (lambda: op.body.block(then, [], op.scope), otherwise))

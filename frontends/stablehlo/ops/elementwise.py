@@ -48,14 +48,14 @@ def compare(op: StablehloOperation) -> Tensor:
 
 def _ordered(op: StablehloOperation, x: Tensor) -> Tensor:
     """Return integers in the order of floats: negative ones have their bits inverted."""
-    bits = x.type.dtype.bits
+    bits = x.dtype.bits
     integer = {16: "i16", 32: "i32", 64: "i64"}.get(bits)
     if integer is None:
         raise UnsupportedOperation(
-            f"compares {x.type.dtype} in total order, which is supported for floats of 16 bits and more"
+            f"compares {x.dtype} in total order, which is supported for floats of 16 bits and more"
         )
     raw = op.elementwise("bitcast", x, dtype=integer)
-    dtype = raw.type.dtype
+    dtype = raw.dtype
     mask = op.constant((1 << bits - 1) - 1, dtype)
     negative = op.elementwise("less", raw, op.constant(0, dtype))
     return op.elementwise("where", negative, op.elementwise("bitwise_xor", raw, mask), raw)
@@ -71,7 +71,7 @@ def clamp(op: StablehloOperation) -> Tensor:
     """Convert `clamp`; constant bounds become those of `clip`."""
     low, x, high = op.operands
     bounds = op.scalar(0), op.scalar(2)
-    if x.type.dtype.is_float and bounds[0] is not None and bounds[1] is not None:
+    if x.dtype.is_float and bounds[0] is not None and bounds[1] is not None:
         least, most = float(bounds[0]), float(bounds[1])
         if least <= most:
             return op.elementwise("clip", x, min=least, max=most)
@@ -82,7 +82,7 @@ def clamp(op: StablehloOperation) -> Tensor:
 def convert(op: StablehloOperation) -> Tensor:
     """Convert `convert`: floats outside of an integer type become its nearest value, NaN 0, as XLA has it."""
     x, target = op.operands[0], op.declared().dtype
-    source = x.type.dtype
+    source = x.dtype
     if source is target:
         return x
     if source.is_float and target.is_integer and target.bits >= 8:
@@ -92,9 +92,9 @@ def convert(op: StablehloOperation) -> Tensor:
 
 def _saturated(op: StablehloOperation, x: Tensor) -> Tensor:
     target = op.declared().dtype
-    if x.type.dtype.bits < 32:
+    if x.dtype.bits < 32:
         x = op.elementwise("cast", x, dtype="f32")
-    dtype, kind = x.type.dtype, np.iinfo(target.to_numpy())
+    dtype, kind = x.dtype, np.iinfo(target.to_numpy())
     above = op.elementwise("greater_equal", x, op.constant(float(kind.max + 1), dtype))
     outside = op.elementwise("logical_or", above, op.elementwise("isnan", x))
     bounded = op.elementwise("maximum", x, op.constant(float(kind.min), dtype))
@@ -106,14 +106,14 @@ def _saturated(op: StablehloOperation, x: Tensor) -> Tensor:
 def bitcast_convert(op: StablehloOperation) -> Tensor:
     """Convert `bitcast_convert`: elements of another size are parts of, or made of, those in a last dim."""
     x, target = op.operands[0], op.declared().dtype
-    source = x.type.dtype
+    source = x.dtype
     if source.bits == target.bits:
         return op.elementwise("bitcast", x, dtype=target)
     if min(source.bits, target.bits) < 8:
         raise UnsupportedOperation(f"reinterprets {source} as {target}: supported are elements of whole bytes")
     if source.bits > target.bits:
         return _divided(op, _bits_of(op, x))
-    if x.type.rank == 0 or x.shape[-1] != target.bits // source.bits:
+    if x.rank == 0 or x.shape[-1] != target.bits // source.bits:
         raise UnsupportedOperation(
             f"reinterprets {x.type} as {target}: the last dim must be {target.bits // source.bits}"
         )
@@ -121,33 +121,33 @@ def bitcast_convert(op: StablehloOperation) -> Tensor:
 
 
 def _bits_of(op: StablehloOperation, x: Tensor) -> Tensor:
-    unsigned = _unsigned(x.type.dtype.bits)
-    return x if x.type.dtype.name == unsigned else op.elementwise("bitcast", x, dtype=unsigned)
+    unsigned = _unsigned(x.dtype.bits)
+    return x if x.dtype.name == unsigned else op.elementwise("bitcast", x, dtype=unsigned)
 
 
 def _divided(op: StablehloOperation, raw: Tensor) -> Tensor:
     """Return each element as several narrower ones, the lowest bits first."""
-    bits, dtype = op.declared().dtype.bits, raw.type.dtype
+    bits, dtype = op.declared().dtype.bits, raw.dtype
     parts = [
         op.elementwise("cast", op.elementwise("shift_right", raw, op.constant(at, dtype)), dtype=_unsigned(bits))
         for at in range(0, dtype.bits, bits)
     ]
-    made = op.tensor(op.emit("stack", parts, axis=raw.type.rank))
+    made = op.emit("stack", parts, axis=raw.rank)
     return op.elementwise("bitcast", made, dtype=op.declared().dtype)
 
 
 def _united(op: StablehloOperation, raw: Tensor) -> Tensor:
     """Return elements that are made of those in the last dim, which have the lowest bits first."""
-    target, bits = op.declared().dtype, raw.type.dtype.bits
-    count, last = target.bits // bits, raw.type.rank - 1
+    target, bits = op.declared().dtype, raw.dtype.bits
+    count, last = target.bits // bits, raw.rank - 1
     made: Tensor | None = None
-    for i, part in enumerate(op.emit("split", raw, axis=last, sizes=(1,) * count)):
-        one = op.tensor(op.emit("reshape", part, shape=raw.shape[:-1]))
+    for i, part in enumerate(op.emit_all("split", raw, axis=last, sizes=(1,) * count)):
+        one = op.emit("reshape", part, shape=raw.shape[:-1])
         wide = op.elementwise("cast", one, dtype=_unsigned(target.bits))
-        placed = op.elementwise("shift_left", wide, op.constant(i * bits, wide.type.dtype))
+        placed = op.elementwise("shift_left", wide, op.constant(i * bits, wide.dtype))
         made = placed if made is None else op.elementwise("bitwise_or", made, placed)
     assert made is not None
-    return made if made.type.dtype is target else op.elementwise("bitcast", made, dtype=target)
+    return made if made.dtype is target else op.elementwise("bitcast", made, dtype=target)
 
 
 @converter("sign")
@@ -155,7 +155,7 @@ def sign(op: StablehloOperation) -> Tensor:
     """Convert `sign`, which keeps NaN."""
     x = op.operands[0]
     made = op.elementwise("sign", x)
-    return op.elementwise("where", op.elementwise("isnan", x), x, made) if x.type.dtype.is_float else made
+    return op.elementwise("where", op.elementwise("isnan", x), x, made) if x.dtype.is_float else made
 
 
 @converter("round_nearest_afz")
@@ -165,7 +165,7 @@ def round_nearest_afz(op: StablehloOperation) -> Tensor:
     whole = op.elementwise("trunc", x)
     apart = op.elementwise("abs", op.elementwise("subtract", x, whole))
     away = op.elementwise("add", whole, op.elementwise("sign", x))
-    far = op.elementwise("greater_equal", apart, op.constant(0.5, x.type.dtype))
+    far = op.elementwise("greater_equal", apart, op.constant(0.5, x.dtype))
     return op.elementwise("where", far, away, whole)
 
 
@@ -173,9 +173,9 @@ def round_nearest_afz(op: StablehloOperation) -> Tensor:
 def shift(op: StablehloOperation) -> Tensor:
     """Convert the shifts; a distance that is not less than the number of bits gives 0, or the sign."""
     x, by = op.operands
-    dtype = x.type.dtype
+    dtype = x.dtype
     distance = by if dtype.is_unsigned else op.elementwise("cast", by, dtype=_unsigned(dtype.bits))
-    counter = distance.type.dtype
+    counter = distance.dtype
     far = op.elementwise("greater_equal", distance, op.constant(dtype.bits, counter))
     if op.name == "shift_right_arithmetic":
         wide = op.elementwise("cast", x, dtype=f"i{dtype.bits}") if dtype.is_unsigned else x
@@ -198,7 +198,7 @@ def _unsigned(bits: int) -> str:
 def popcnt(op: StablehloOperation) -> Tensor:
     """Convert `popcnt`: add up bits in fields of 2, 4, 8 bits, and so on."""
     x = op.operands[0]
-    dtype = x.type.dtype
+    dtype = x.dtype
     raw = x if dtype.is_unsigned else op.elementwise("cast", x, dtype=_unsigned(dtype.bits))
     return op.elementwise("cast", _bit_count(op, raw), dtype=dtype)
 
@@ -207,18 +207,18 @@ def popcnt(op: StablehloOperation) -> Tensor:
 def count_leading_zeros(op: StablehloOperation) -> Tensor:
     """Convert `count_leading_zeros`: set all bits below the first one, and count the others."""
     x = op.operands[0]
-    dtype = x.type.dtype
+    dtype = x.dtype
     raw = x if dtype.is_unsigned else op.elementwise("cast", x, dtype=_unsigned(dtype.bits))
     distance = 1
     while distance < dtype.bits:
-        shifted = op.elementwise("shift_right", raw, op.constant(distance, raw.type.dtype))
+        shifted = op.elementwise("shift_right", raw, op.constant(distance, raw.dtype))
         raw = op.elementwise("bitwise_or", raw, shifted)
         distance *= 2
     return op.elementwise("cast", _bit_count(op, op.elementwise("bitwise_not", raw)), dtype=dtype)
 
 
 def _bit_count(op: StablehloOperation, raw: Tensor) -> Tensor:
-    dtype, bits = raw.type.dtype, raw.type.dtype.bits
+    dtype, bits = raw.dtype, raw.dtype.bits
     width = 1
     while width < bits:
         mask = op.constant(sum(((1 << width) - 1) << at for at in range(0, bits, 2 * width)), dtype)
@@ -238,9 +238,9 @@ def reduce_precision(op: StablehloOperation) -> Tensor:
         raise UnsupportedOperation(
             f"rounds to {form[0]} bits of exponent and {form[1]} of mantissa, which is not a supported type"
         )
-    if narrow == x.type.dtype.name:
+    if narrow == x.dtype.name:
         return x
-    return op.elementwise("cast", op.elementwise("cast", x, dtype=narrow), dtype=x.type.dtype)
+    return op.elementwise("cast", op.elementwise("cast", x, dtype=narrow), dtype=x.dtype)
 
 
 @of_parts

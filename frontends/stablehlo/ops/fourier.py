@@ -36,7 +36,7 @@ def fft(op: StablehloOperation) -> Sequence[Tensor]:
 
 def _along(op: StablehloOperation, parts: list[Tensor], axis: int, length: int, inverse: bool) -> list[Tensor]:
     """Transform along one axis."""
-    rank = parts[0].type.rank
+    rank = parts[0].rank
     order = [*(i for i in range(rank) if i != axis), axis]
     made = _transformed(op, [op.permuted(part, order) for part in parts], length, inverse)
     return [op.permuted(part, [order.index(i) for i in range(rank)]) for part in made]
@@ -74,7 +74,7 @@ def _twiddles(length: int, rows: int, columns: int, inverse: bool) -> np.ndarray
 
 
 def _times(op: StablehloOperation, parts: list[Tensor], factors: np.ndarray) -> list[Tensor]:
-    dtype = parts[0].type.dtype
+    dtype = parts[0].dtype
     constants = (op.constant(part.copy(), dtype, part.shape) for part in (factors.real, factors.imag))
     real, imaginary = (Real(op, part) for part in constants)
     return (Complex(Real(op, parts[0]), Real(op, parts[1])) * Complex(real, imaginary)).tensors()
@@ -85,7 +85,7 @@ def _of_real(op: StablehloOperation, x: Tensor, length: int) -> list[Tensor]:
     bins = length // 2 + 1
     if _factor(length) == 1:
         return _product(op, [x], (length, bins), length, False, made=2)
-    nothing = op.constant(0, x.type.dtype, x.shape)
+    nothing = op.constant(0, x.dtype, x.shape)
     return [_sliced(op, part, 0, bins) for part in _transformed(op, [x, nothing], length, False)]
 
 
@@ -101,14 +101,14 @@ def _to_real(op: StablehloOperation, parts: list[Tensor], length: int) -> Tensor
     ends[0] = 0
     if length % 2 == 0:
         ends[-1] = 0
-    dtype = real.type.dtype
+    dtype = real.dtype
     imaginary = op.elementwise(
         "where", op.constant(ends == 1, DTYPES["bool"], (bins,)), imaginary, op.constant(0, dtype)
     )
     for part, sign in ((real, 1), (imaginary, -1)):
-        rest = op.tensor(op.emit("reverse", _sliced(op, part, 1, (length + 1) // 2), axes=[part.type.rank - 1]))
+        rest = op.emit("reverse", _sliced(op, part, 1, (length + 1) // 2), axes=[part.rank - 1])
         rest = op.elementwise("negative", rest) if sign < 0 else rest
-        mirrored.append(op.tensor(op.emit("concat", [part, rest], axis=part.type.rank - 1)))
+        mirrored.append(op.emit("concat", [part, rest], axis=part.rank - 1))
     return _transformed(op, mirrored, length, True)[0]
 
 
@@ -125,18 +125,16 @@ def _product(
     )  # fmt: skip
     rows, columns = len(parts) * given, made * bins
     flat = matrix.transpose(1, 0, 3, 2).reshape(rows, columns)
-    last = parts[0].type.rank - 1
-    whole = parts[0] if len(parts) == 1 else op.tensor(op.emit("concat", parts, axis=last))
-    found = op.emit("matmul", whole, op.constant(flat, parts[0].type.dtype, flat.shape))
-    if made == 1:
-        return [op.tensor(found)]
-    return [op.tensor(part) for part in op.emit("split", found, axis=last, sizes=(bins, bins))]
+    last = parts[0].rank - 1
+    whole = parts[0] if len(parts) == 1 else op.emit("concat", parts, axis=last)
+    found = op.emit("matmul", whole, op.constant(flat, parts[0].dtype, flat.shape))
+    return [found] if made == 1 else op.emit_all("split", found, axis=last, sizes=(bins, bins))
 
 
 def _reshaped(op: StablehloOperation, x: Tensor, shape: Sequence[object]) -> Tensor:
-    return op.tensor(op.emit("reshape", x, shape=tuple(shape)))
+    return op.emit("reshape", x, shape=tuple(shape))
 
 
 def _sliced(op: StablehloOperation, x: Tensor, begin: int, end: int) -> Tensor:
-    words = {"axes": [x.type.rank - 1], "begin": [begin], "end": [end], "strides": [1]}
-    return op.tensor(op.emit("strided_slice", x, **words))
+    words = {"axes": [x.rank - 1], "begin": [begin], "end": [end], "strides": [1]}
+    return op.emit("strided_slice", x, **words)

@@ -24,10 +24,10 @@ def dynamic_slice(op: StablehloOperation) -> Tensor:
     begins = _begins(op, op.operands[1:], x.shape, sizes)
     known = begins.known_sizes
     if known is not None:
-        return op.tensor(op.emit("slice_dims", x, begin=known, shape=tuple(sizes), strides=[1] * len(sizes)))
+        return op.emit("slice_dims", x, begin=known, shape=tuple(sizes), strides=[1] * len(sizes))
     length, ones = op.sizes(tuple(sizes)), op.sizes((1,) * len(sizes))
     bounds = op.emit("stack", [begins, length, ones], axis=0)
-    return op.tensor(op.emit("slice_at", x, bounds, shape=tuple(sizes)))
+    return op.emit("slice_at", x, bounds, shape=tuple(sizes))
 
 
 def _begins(op: StablehloOperation, starts: Sequence[Tensor], shape: Sequence[Dim], sizes: Sequence[Dim]) -> Tensor:
@@ -38,20 +38,20 @@ def _begins(op: StablehloOperation, starts: Sequence[Tensor], shape: Sequence[Di
     if len(known) == len(starts):
         return op.sizes(tuple(D.minimum(D.maximum(at, 0), most) for at, most in zip(known, room, strict=True)))
     parts = [op.emit("reshape", op.emit("cast", start, dtype="i64"), shape=(1,)) for start in starts]
-    joined = op.tensor(op.emit("concat", parts, axis=0) if len(parts) > 1 else parts[0])
+    joined = op.emit("concat", parts, axis=0) if len(parts) > 1 else parts[0]
     return _within(op, joined, room)
 
 
 def _within(op: StablehloOperation, at: Tensor, room: Sequence[Dim]) -> Tensor:
     """Return positions of 0 to `room`, of each coordinate in the last dim."""
-    zero = op.constant(0, at.type.dtype)
+    zero = op.constant(0, at.dtype)
     return op.elementwise("minimum", op.elementwise("maximum", at, zero), _row(op, room, at.type))
 
 
 def _row(op: StablehloOperation, values: Sequence[Dim], like: TensorType) -> Tensor:
     """Return a vector of sizes as a tensor that broadcasts to a type."""
     made = op.sizes(tuple(values), like.dtype.name)
-    return Tensor(like, op.body.full(made))
+    return op.broadcast_to(made, like)
 
 
 @converter("dynamic_update_slice")
@@ -67,22 +67,22 @@ def dynamic_update_slice(op: StablehloOperation) -> Tensor:
         op, [op.operands[2 + i] for i in axes], [x.shape[i] for i in axes], [update.shape[i] for i in axes]
     )
     points = _grid(op, begins, [update.shape[i] for i in axes])
-    rest = [i for i in range(x.type.rank) if i not in axes]
+    rest = [i for i in range(x.rank) if i not in axes]
     order = [*axes, *rest]
     moved, new = op.permuted(x, order), op.permuted(update, order)
-    made = op.tensor(op.emit("scatter_nd", moved, points, new))
+    made = op.emit("scatter_nd", moved, points, new)
     return op.permuted(made, [order.index(i) for i in range(len(order))])
 
 
 def _grid(op: StablehloOperation, begins: Tensor, sizes: Sequence[Dim]) -> Tensor:
     """Return the points of a box: [*sizes, coordinates]."""
     shape = (*sizes, len(sizes))
-    total = Tensor(TensorType.of(shape, "i64"), op.body.full(begins))
+    total = op.broadcast_to(begins, TensorType.of(shape, "i64"))
     for axis, size in enumerate(sizes):
         if size == 1:
             continue
         steps = op.positions(TensorType.of(shape, "i64"), axis)
-        unit = op.constant(np.eye(len(sizes), dtype=np.int64)[axis], steps.type.dtype)
+        unit = op.constant(np.eye(len(sizes), dtype=np.int64)[axis], steps.dtype)
         along = op.elementwise("multiply", steps, Tensor(steps.type, array=unit.array))
         total = op.elementwise("add", total, along)
     return total
@@ -125,19 +125,19 @@ class _Windows:
     @property
     def window(self) -> list[int]:
         """Return the dims of x that are dims of a window."""
-        return [i for i in range(self.x.type.rank) if i not in self.dropped]
+        return [i for i in range(self.x.rank) if i not in self.dropped]
 
     def _points(
         self, indices: Tensor, vector_dim: int, batching: list[int], index_batching: list[int], index_map: list[int]
     ) -> Tensor:
         op = self.op
         wide = indices
-        if indices.type.dtype.name != "i64":
+        if indices.dtype.name != "i64":
             wide = op.elementwise("cast", indices, dtype="i64")
-        if vector_dim == indices.type.rank:
-            wide = op.tensor(op.emit("expand_dims", wide, axes=[vector_dim]))
-        elif vector_dim != indices.type.rank - 1:
-            order = [i for i in range(indices.type.rank) if i != vector_dim] + [vector_dim]
+        if vector_dim == indices.rank:
+            wide = op.emit("expand_dims", wide, axes=[vector_dim])
+        elif vector_dim != indices.rank - 1:
+            order = [i for i in range(indices.rank) if i != vector_dim] + [vector_dim]
             wide = op.permuted(wide, order)
         if not batching:
             return wide
@@ -145,8 +145,8 @@ class _Windows:
         for axis in index_batching:
             at = axis - (axis > vector_dim)
             shape = TensorType.of((*wide.shape[:-1], 1), "i64")
-            columns.append(op.body.full(op.positions(shape, at)))
-        return op.tensor(op.emit("concat", [*columns, *([op.body.full(wide)] if index_map else [])], axis=-1))
+            columns.append(op.positions(shape, at))
+        return op.emit("concat", [*columns, *([wide] if index_map else [])], axis=-1)
 
     def _spread(self, points: Tensor) -> tuple[Tensor, list[int]]:
         """Return a point for each element of a window along indexed dims, and these: [*outer, *spans, coordinates]."""
@@ -157,7 +157,7 @@ class _Windows:
         count = len(self.indexed)
         shape = (*self.outer, *(self.sizes[axis] for axis in spans), count)
         inner = op.emit("reshape", points, shape=(*self.outer, *[1] * len(spans), count))
-        total = Tensor(TensorType.of(shape, "i64"), inner)
+        total = op.broadcast_to(inner, TensorType.of(shape, "i64"))
         for number, axis in enumerate(spans):
             steps = op.positions(total.type, len(self.outer) + number)
             unit = np.eye(count, dtype=np.int64)[self.indexed.index(axis)]
@@ -169,10 +169,10 @@ class _Windows:
         """Return the windows."""
         op, x = self.op, self.x
         room = [x.shape[axis] - self.sizes[axis] for axis in self.indexed]
-        whole = [axis for axis in range(x.type.rank) if axis not in self.indexed]
+        whole = [axis for axis in range(x.rank) if axis not in self.indexed]
         if any(x.shape[axis] != self.sizes[axis] for axis in whole):
             shape = tuple(self.sizes[axis] if axis in whole else dim for axis, dim in enumerate(x.shape))
-            x = op.tensor(op.emit("slice_dims", x, begin=[0] * len(shape), shape=shape, strides=[1] * len(shape)))
+            x = op.emit("slice_dims", x, begin=[0] * len(shape), shape=shape, strides=[1] * len(shape))
         if 0 in x.shape:
             raise UnsupportedOperation("reads elements of an empty tensor")
         points = _within(op, self.points, room)
@@ -180,7 +180,7 @@ class _Windows:
             return self._taken(x, points, offset_dims)
         points, spans = self._spread(points)
         moved = op.permuted(x, [*self.indexed, *whole])
-        found = op.tensor(op.emit("gather_nd", moved, points))
+        found = op.emit("gather_nd", moved, points)
         # The dims: outer, spans, those of x that are whole. Windows of one element have none yet.
         held = [*spans, *whole]
         return self._arranged(found, held, offset_dims)
@@ -189,11 +189,11 @@ class _Windows:
         """Return slices along one axis: an embedding, say."""
         op, axis = self.op, self.indexed[0]
         indices = op.emit("reshape", points, shape=self.outer)
-        found = op.tensor(op.emit("gather", x, indices, axis=axis))
+        found = op.emit("gather", x, indices, axis=axis)
         count = len(self.outer)
         # The outer dims are where the axis was: they go to the front.
-        order = [*range(axis, axis + count), *range(axis), *range(axis + count, found.type.rank)]
-        held = [i for i in range(x.type.rank) if i != axis]
+        order = [*range(axis, axis + count), *range(axis), *range(axis + count, found.rank)]
+        held = [i for i in range(x.rank) if i != axis]
         return self._arranged(op.permuted(found, order), held, offset_dims)
 
     def _arranged(self, found: Tensor, held: list[int], offset_dims: list[int]) -> Tensor:
@@ -201,7 +201,7 @@ class _Windows:
         op, count = self.op, len(self.outer)
         ones = [axis for axis in self.window if axis not in held]
         if ones:
-            found = op.tensor(op.emit("expand_dims", found, axes=[found.type.rank + i for i in range(len(ones))]))
+            found = op.emit("expand_dims", found, axes=[found.rank + i for i in range(len(ones))])
             held = [*held, *ones]
         inner = [count + held.index(axis) for axis in self.window]
         order: list[int] = []
@@ -220,14 +220,14 @@ def scatter(op: StablehloOperation) -> Tensor:
     numbers = stablehlo().ScatterDimensionNumbers(op.op.attributes["scatter_dimension_numbers"])
     kind = combiner(op.op.regions[0].blocks[0])
     x, indices, updates = op.operands
-    if kind is None or (x.type.dtype.is_bool and kind != "new"):
+    if kind is None or (x.dtype.is_bool and kind != "new"):
         raise UnsupportedOperation(
             "combines elements by another function than +, *, maximum and minimum, or replaces them"
         )
     inserted, batching = list(numbers.inserted_window_dims), list(numbers.input_batching_dims)
     windows = list(numbers.update_window_dims)
-    kept = [i for i in range(x.type.rank) if i not in inserted + batching]
-    sizes: list[Dim] = [1] * x.type.rank
+    kept = [i for i in range(x.rank) if i not in inserted + batching]
+    sizes: list[Dim] = [1] * x.rank
     for axis, place in zip(kept, windows, strict=True):
         sizes[axis] = updates.shape[place]
     form = _Windows(
@@ -241,7 +241,7 @@ def scatter(op: StablehloOperation) -> Tensor:
 
 def _scattered(op: StablehloOperation, form: _Windows, updates: Tensor, windows: list[int], reduction: str) -> Tensor:
     x, sizes = form.x, form.sizes
-    whole = [axis for axis in range(x.type.rank) if axis not in form.indexed]
+    whole = [axis for axis in range(x.rank) if axis not in form.indexed]
     partial = [axis for axis in whole if sizes[axis] != x.shape[axis]]
     if partial:
         raise UnsupportedOperation(f"updates a part of dim {partial[0]} without a position for it")
@@ -256,14 +256,14 @@ def _scattered(op: StablehloOperation, form: _Windows, updates: Tensor, windows:
     if fits is not None:
         points = _redirected(op, points, fits, len(form.outer), x.shape[form.indexed[0]])
         spare = op.emit("strided_slice", moved, axes=[0], begin=[0], end=[1], strides=[1])
-        moved = op.tensor(op.emit("concat", [op.body.full(moved), spare], axis=0))
+        moved = op.emit("concat", [moved, spare], axis=0)
     new = _arranged_updates(op, form, updates, windows, [*spans, *whole])
-    made = op.tensor(op.emit("scatter_nd", moved, points, new, reduction=reduction))
+    made = op.emit("scatter_nd", moved, points, new, reduction=reduction)
     if fits is not None:
         size = x.shape[form.indexed[0]]
         shape = (size, *made.shape[1:])
         zeros, ones = [0] * len(shape), [1] * len(shape)
-        made = op.tensor(op.emit("slice_dims", made, begin=zeros, shape=shape, strides=ones))
+        made = op.emit("slice_dims", made, begin=zeros, shape=shape, strides=ones)
     return op.permuted(made, [order.index(i) for i in range(len(order))])
 
 
@@ -275,37 +275,38 @@ def _fits(op: StablehloOperation, points: Tensor, room: Sequence[Dim]) -> Tensor
         if np.all((known >= 0) & (known <= most)):
             return None
     below = op.elementwise("less_equal", points, _row(op, room, points.type))
-    above = op.elementwise("greater_equal", points, op.constant(0, points.type.dtype))
+    above = op.elementwise("greater_equal", points, op.constant(0, points.dtype))
     both = op.elementwise("logical_and", below, above)
-    return op.tensor(op.emit("reduce_all", both, axes=[-1], keepdims=True))
+    return op.emit("reduce_all", both, axes=[-1], keepdims=True)
 
 
 def _redirected(op: StablehloOperation, points: Tensor, fits: Tensor, outer: int, beyond: Dim) -> Tensor:
     """Return points of which those that do not fit are in the row `beyond`."""
     count = points.shape[-1]
     assert isinstance(count, int)
-    spread = points.type.rank - 1 - outer
-    flags = op.emit("reshape", fits, shape=(*fits.shape[:-1], *[1] * spread, 1)) if spread else op.body.full(fits)
-    there = op.body.full(op.sizes((beyond, *[0] * (count - 1))))
-    return op.elementwise("where", Tensor(points.type.with_dtype("bool"), flags), points, Tensor(points.type, there))
+    spread = points.rank - 1 - outer
+    flags = op.emit("reshape", fits, shape=(*fits.shape[:-1], *[1] * spread, 1)) if spread else fits
+    flags = op.broadcast_to(flags, points.type.with_dtype("bool"))
+    there = op.broadcast_to(op.sizes((beyond, *[0] * (count - 1))), points.type)
+    return op.elementwise("where", flags, points, there)
 
 
 def _arranged_updates(
     op: StablehloOperation, form: _Windows, updates: Tensor, windows: list[int], held: list[int]
 ) -> Tensor:
     """Return updates with the outer dims first, then these dims of windows, without those of one position."""
-    outer = [i for i in range(updates.type.rank) if i not in windows]
+    outer = [i for i in range(updates.rank) if i not in windows]
     place = dict(zip(form.window, windows, strict=True))
     ones = [place[axis] for axis in form.window if axis not in held]
     moved = op.permuted(updates, [*outer, *(place[axis] for axis in held), *ones])
     if not ones:
         return moved
-    rank = updates.type.rank
-    return op.tensor(op.emit("squeeze", moved, axes=list(range(rank - len(ones), rank))))
+    rank = updates.rank
+    return op.emit("squeeze", moved, axes=list(range(rank - len(ones), rank)))
 
 
 @converter("torch_index_select")
 def torch_index_select(op: StablehloOperation) -> Tensor:
     if op.integer("batch_dims", 0):
         raise UnsupportedOperation("with batch dims")
-    return op.tensor(op.emit("gather", *op.operands, axis=op.integer("dim")))
+    return op.emit("gather", *op.operands, axis=op.integer("dim"))

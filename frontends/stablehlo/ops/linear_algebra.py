@@ -18,7 +18,7 @@ def cholesky(op: StablehloOperation) -> Tensor:
     """Convert `cholesky`: the upper factor is the transpose of the lower one."""
     lower = op.flag("lower")
     x = op.operands[0] if lower else _transposed(op, op.operands[0])
-    made = op.tensor(op.emit("cholesky", x))
+    made = op.emit("cholesky", x)
     return made if lower else _transposed(op, made)
 
 
@@ -33,12 +33,12 @@ def _solved(op: StablehloOperation, left: bool, lower: bool, transposed: bool, u
     """Solve a y = b, or y a = b by the transpose."""
     a, b = op.operands[:2]
     words = {"lower": lower, "transposed": transposed == left, "unit_diagonal": unit}
-    made = op.tensor(op.emit("triangular_solve", a, b if left else _transposed(op, b), **words))
+    made = op.emit("triangular_solve", a, b if left else _transposed(op, b), **words)
     return made if left else _transposed(op, made)
 
 
 def _transposed(op: StablehloOperation, x: Tensor) -> Tensor:
-    rank = x.type.rank
+    rank = x.rank
     return op.permuted(x, [*range(rank - 2), rank - 1, rank - 2])
 
 
@@ -75,15 +75,15 @@ def _potrf(op: StablehloOperation) -> Sequence[Tensor]:
     """Convert `potrf`, whose second result is the number of the first pivot that is not positive."""
     lower = _letter(op, "uplo") == "L"
     x = op.operands[0] if lower else _transposed(op, op.operands[0])
-    made = op.tensor(op.emit("cholesky", x))
+    made = op.emit("cholesky", x)
     return [made if lower else _transposed(op, made), _first(op, op.elementwise("isnan", made))]
 
 
 def _getrf(op: StablehloOperation) -> Sequence[Tensor]:
     """Convert `getrf`, which counts rows from 1; the last result is the number of the first pivot that is 0."""
-    factors, pivots = (op.tensor(value) for value in op.emit("lu", op.operands[0]))
-    one = op.constant(1, pivots.type.dtype)
-    zero = op.elementwise("equal", factors, op.constant(0, factors.type.dtype))
+    factors, pivots = op.emit_all("lu", op.operands[0])
+    one = op.constant(1, pivots.dtype)
+    zero = op.elementwise("equal", factors, op.constant(0, factors.dtype))
     return [factors, op.elementwise("add", pivots, one), _first(op, zero)]
 
 
@@ -92,14 +92,14 @@ def _first(op: StablehloOperation, flags: Tensor) -> Tensor:
     *batch, rows, columns = flags.shape
     size = D.minimum(rows, columns)
     row, column = (op.positions(TensorType.of((size, size), "i64"), axis) for axis in (0, 1))
-    square = op.emit("slice_dims", flags, begin=[0] * flags.type.rank, shape=(*batch, size, size),
-                     strides=[1] * flags.type.rank)  # fmt: skip
-    diagonal = op.elementwise("logical_and", op.tensor(square), op.elementwise("equal", row, column))
-    marked = op.tensor(op.emit("reduce_any", diagonal, axes=[diagonal.type.rank - 1]))
+    square = op.emit("slice_dims", flags, begin=[0] * flags.rank, shape=(*batch, size, size),
+                     strides=[1] * flags.rank)  # fmt: skip
+    diagonal = op.elementwise("logical_and", square, op.elementwise("equal", row, column))
+    marked = op.emit("reduce_any", diagonal, axes=[diagonal.rank - 1])
     numbers = op.elementwise("cast", marked, dtype="i32")
-    found = op.tensor(op.emit("reduce_max", numbers, axes=[numbers.type.rank - 1]))
-    place = op.elementwise("cast", op.tensor(op.emit("argmax", numbers, axis=-1, keepdims=False)), dtype="i32")
-    return op.elementwise("multiply", found, op.elementwise("add", place, op.constant(1, found.type.dtype)))
+    found = op.emit("reduce_max", numbers, axes=[numbers.rank - 1])
+    place = op.elementwise("cast", op.emit("argmax", numbers, axis=-1, keepdims=False), dtype="i32")
+    return op.elementwise("multiply", found, op.elementwise("add", place, op.constant(1, found.dtype)))
 
 
 def _trsm(op: StablehloOperation) -> Tensor:

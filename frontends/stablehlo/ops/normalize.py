@@ -23,12 +23,12 @@ def _of_features(op: StablehloOperation, x: Tensor) -> Real:
     """Return a vector with an element for each feature, such that it broadcasts to the operand."""
     after = op.type(0).rank - op.integer("feature_index") - 1
     shape = (x.shape[0], *[1] * after)
-    made = op.emit("reshape", x, shape=shape) if after else op.body.full(x)
-    return Real(op, Tensor(x.type.with_shape(op.type(0).shape), made))
+    made = op.emit("reshape", x, shape=shape) if after else x
+    return Real(op, op.broadcast_to(made, x.type.with_shape(op.type(0).shape)))
 
 
 def _mean(op: StablehloOperation, x: Real) -> Tensor:
-    return op.tensor(op.emit("reduce_mean", x.tensor, axes=_others(op)))
+    return op.emit("reduce_mean", x.tensor, axes=_others(op))
 
 
 @converter("batch_norm_inference")
@@ -38,7 +38,7 @@ def batch_norm_inference(op: StablehloOperation) -> Tensor:
 
 def _normalized(op: StablehloOperation, operands: Sequence[Tensor]) -> Tensor:
     words = {"axis": op.integer("feature_index"), "epsilon": _epsilon(op)}
-    return op.tensor(op.emit("batch_norm", *operands, **words))
+    return op.emit("batch_norm", *operands, **words)
 
 
 @converter("batch_norm_training")
@@ -63,5 +63,5 @@ def batch_norm_grad(op: StablehloOperation) -> Sequence[Tensor]:
     along = centered * (_of_features(op, _mean(op, product)) / spread)
     deviation = spread.call("sqrt")
     operand = (gradient - shared - along) * (scale / deviation)
-    sums = [op.tensor(op.emit("reduce_sum", part.tensor, axes=_others(op))) for part in (product / deviation, gradient)]
+    sums = [op.emit("reduce_sum", part.tensor, axes=_others(op)) for part in (product / deviation, gradient)]
     return [operand.tensor, *sums]

@@ -37,15 +37,15 @@ def rng_bit_generator(op: StablehloOperation) -> Sequence[Tensor]:
 
 def _state(op: StablehloOperation, index: int) -> Tensor:
     words = {"axes": [0], "begin": [index], "end": [index + 1], "strides": [1]}
-    return op.tensor(op.emit("reshape", op.emit("strided_slice", op.operands[0], **words), shape=()))
+    return op.emit("reshape", op.emit("strided_slice", op.operands[0], **words), shape=())
 
 
 def _as_declared(op: StablehloOperation, made: Tensor, declared: TensorType) -> Tensor:
     """Return bits as the element type of the result; narrow ones are the lowest of 32."""
     bits, dtype = declared.dtype.bits, declared.dtype
-    if made.type.dtype.bits != bits:
+    if made.dtype.bits != bits:
         made = op.elementwise("cast", made, dtype=f"u{bits}")
-    return made if made.type.dtype is dtype else op.elementwise("bitcast", made, dtype=dtype)
+    return made if made.dtype is dtype else op.elementwise("bitcast", made, dtype=dtype)
 
 
 def _advanced(op: StablehloOperation, count: int) -> Tensor:
@@ -53,7 +53,7 @@ def _advanced(op: StablehloOperation, count: int) -> Tensor:
     parts = [_state(op, 0), *_counter(op, op.constant(count, U64))]
     size = op.type(0).shape[0]
     listed = [op.emit("reshape", part, shape=(1,)) for part in parts[: size if isinstance(size, int) else None]]
-    return op.tensor(op.emit("concat", listed, axis=0))
+    return op.emit("concat", listed, axis=0)
 
 
 def _counter(op: StablehloOperation, steps: Tensor) -> tuple[Tensor, Tensor]:
@@ -91,10 +91,10 @@ def _threefry(op: StablehloOperation, declared: TensorType) -> tuple[Tensor, int
     half = tuple(-(-size // 2) if i == axis else size for i, size in enumerate(shape)) or (1,)
     words = _threefry_words(op, _halves(op, _counter(op, _numbers(op, half))[0]), key)
     if not shape:
-        return op.tensor(op.emit("reshape", words[0], shape=())), 1
+        return op.emit("reshape", words[0], shape=()), 1
     joined = op.emit("stack", words, axis=axis + 1)
     wide = tuple(2 * half[i] if i == axis else size for i, size in enumerate(shape))
-    made = op.tensor(op.emit("reshape", joined, shape=wide))
+    made = op.emit("reshape", joined, shape=wide)
     return _cut(op, made, axis, shape[axis]), prod(half)
 
 
@@ -108,13 +108,13 @@ def _cut(op: StablehloOperation, x: Tensor, axis: int, size: int) -> Tensor:
     if x.shape[axis] == size:
         return x
     words = {"axes": [axis], "begin": [0], "end": [size], "strides": [1]}
-    return op.tensor(op.emit("strided_slice", x, **words))
+    return op.emit("strided_slice", x, **words)
 
 
 def _numbers(op: StablehloOperation, shape: tuple[int, ...]) -> Tensor:
     """Return the position of each element; the last dim varies fastest."""
     count = TensorType((prod(shape),), U64)
-    return op.tensor(op.emit("reshape", op.positions(count, 0), shape=shape))
+    return op.emit("reshape", op.positions(count, 0), shape=shape)
 
 
 def _threefry_words(op: StablehloOperation, counter: Words, key: Words) -> Words:
@@ -142,8 +142,8 @@ def _philox(op: StablehloOperation, declared: TensorType) -> tuple[Tensor, int]:
     words = _philox_words(op, [*_halves(op, low), *_halves(op, high)], _halves(op, _state(op, 0)))
     if per_step == 2:
         words = [_whole(op, *words[:2]), _whole(op, *words[2:])]
-    joined = op.tensor(op.emit("reshape", op.emit("stack", words, axis=1), shape=(count * per_step,)))
-    return op.tensor(op.emit("reshape", _cut(op, joined, 0, prod(shape)), shape=shape)), count
+    joined = op.emit("reshape", op.emit("stack", words, axis=1), shape=(count * per_step,))
+    return op.emit("reshape", _cut(op, joined, 0, prod(shape)), shape=shape), count
 
 
 def _philox_words(op: StablehloOperation, counter: Words, key: Words) -> Words:

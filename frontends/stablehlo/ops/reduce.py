@@ -39,7 +39,7 @@ def reduce(op: StablehloOperation) -> Sequence[Tensor]:
 
 
 def _reduced(op: StablehloOperation, kind: str, x: Tensor, start: Tensor, axes: Sequence[int]) -> Tensor:
-    made = op.tensor(op.emit(REDUCTIONS[kind], x, axes=axes))
+    made = op.emit(REDUCTIONS[kind], x, axes=axes)
     if _is_identity(kind, start):
         return made
     return op.elementwise(COMBINE[kind], made, start)
@@ -50,7 +50,7 @@ def _is_identity(kind: str, start: Tensor) -> bool:
     found = start.constant
     if found is None:
         return False
-    number, dtype = found.reshape(-1)[0], start.type.dtype
+    number, dtype = found.reshape(-1)[0], start.dtype
     if kind in ("add", "or"):
         return bool(number == 0)
     if kind in ("mul", "and"):
@@ -81,10 +81,10 @@ def _position_of_extreme(
     kind = "max" if found == "argmax" else "min"
     if int(producer.attributes["iota_dimension"].value) != axes[0] or not _is_identity(kind, starts[0]):
         return None
-    x, dtype = values[0], values[1].type.dtype
-    extreme = op.tensor(op.emit(f"reduce_{kind}", x, axes=axes))
+    x, dtype = values[0], values[1].dtype
+    extreme = op.emit(f"reduce_{kind}", x, axes=axes)
     position = op.position_of_extreme(kind, x, axes[0], False)
-    return [extreme, op.tensor(op.emit("cast", position, dtype=dtype))]
+    return [extreme, op.emit("cast", position, dtype=dtype)]
 
 
 def _tree(
@@ -105,11 +105,11 @@ def _tree(
             made = apply(op, block, [*first, *second])
             if size % 2:
                 rest = _part(op, found, axis, size - 1, size)
-                made = [op.tensor(op.emit("concat", [a, b], axis=axis)) for a, b in zip(made, rest, strict=True)]
+                made = [op.emit("concat", [a, b], axis=axis) for a, b in zip(made, rest, strict=True)]
             found, size = made, half + size % 2
     if any(value.shape[axis] == 0 for value in found for axis in axes):
         raise UnsupportedOperation("reduces no elements with a function that is not a sum, maximum or the like")
-    squeezed = [op.tensor(op.emit("squeeze", value, axes=axes)) for value in found]
+    squeezed = [op.emit("squeeze", value, axes=axes) for value in found]
     return apply(op, block, [*_like(squeezed, starts), *squeezed])
 
 
@@ -119,7 +119,7 @@ def _part(op: StablehloOperation, values: Sequence[Tensor], axis: int, begin: in
 
 def _sliced_axis(op: StablehloOperation, x: Tensor, axis: int, begin: int, end: int, stride: int) -> Tensor:
     words = {"axes": [axis], "begin": [begin], "end": [end], "strides": [stride]}
-    return op.tensor(op.emit("strided_slice", x, **words))
+    return op.emit("strided_slice", x, **words)
 
 
 @converter("reduce_window")
@@ -136,7 +136,7 @@ def reduce_window(op: StablehloOperation) -> Sequence[Tensor]:
     x, start = op.operands[0], op.operands[count]
     if kind is not None and _is_identity(kind, start) and base == ones and dilations == ones:
         made = _running(op, kind, x, window, strides, low, high)
-        if made is None and kind in ("max", "add") and x.type.dtype.is_float:
+        if made is None and kind in ("max", "add") and x.dtype.is_float:
             made = _pooled(op, kind, x, window, strides, low, high)
         if made is not None:
             return [made]
@@ -198,21 +198,21 @@ def _running(
     if size != window[axis] or any(others) or {low[axis], high[axis]} != {0, size - 1}:
         return None
     name = "cumsum" if kind == "add" else "cumprod"
-    return op.tensor(op.emit(name, x, axis=axis, reverse=high[axis] != 0))
+    return op.emit(name, x, axis=axis, reverse=high[axis] != 0)
 
 
 def _pooled(
     op: StablehloOperation, kind: str, x: Tensor, window: list[int], strides: list[int], low: list[int], high: list[int]
 ) -> Tensor | None:
     """Return the maximum or sum of windows by pooling over the axes that have them."""
-    axes = [i for i in range(x.type.rank) if window[i] != 1 or strides[i] != 1 or low[i] or high[i]]
-    rest = [i for i in range(x.type.rank) if i not in axes]
+    axes = [i for i in range(x.rank) if window[i] != 1 or strides[i] != 1 or low[i] or high[i]]
+    rest = [i for i in range(x.rank) if i not in axes]
     if not 1 <= len(axes) <= 3 or any(size < 0 for size in (*low, *high)):
         return None
     if any(low[i] >= window[i] or high[i] >= window[i] for i in axes):
         return None  # windows of padding alone, which pooling does not have
-    channels_last = len(rest) == 2 and rest == [0, x.type.rank - 1]
-    order = list(range(x.type.rank)) if channels_last else [*rest, *axes]
+    channels_last = len(rest) == 2 and rest == [0, x.rank - 1]
+    order = list(range(x.rank)) if channels_last else [*rest, *axes]
     moved = op.permuted(x, order)
     outer, inner = moved.shape[: len(rest)], moved.shape[len(rest) :]
     value = moved if channels_last else op.emit("reshape", moved, shape=(1, D.product(outer), *inner))
@@ -227,8 +227,8 @@ def _pooled(
     else:
         made = op.emit("avg_pool", value, count_include_pad=True, **words)
         elements = float(np.prod([window[i] for i in axes]))
-        made = op.emit("multiply", made, op.constant(elements, x.type.dtype))
+        made = op.emit("multiply", made, op.constant(elements, x.dtype))
     if channels_last:
-        return op.tensor(made)
-    made = op.tensor(op.emit("reshape", made, shape=(*outer, *op.tensor(made).shape[2:])))
-    return op.permuted(made, [order.index(i) for i in range(x.type.rank)])
+        return made
+    made = op.emit("reshape", made, shape=(*outer, *made.shape[2:]))
+    return op.permuted(made, [order.index(i) for i in range(x.rank)])

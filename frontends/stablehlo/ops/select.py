@@ -36,7 +36,7 @@ class _Windows:
     def __init__(self, op: StablehloOperation) -> None:
         self.op = op
         self.x, self.source, self.start = op.operands
-        self.rank = self.x.type.rank
+        self.rank = self.x.rank
         ones = [1] * self.rank
         self.window, self.strides = op.ints("window_dimensions", ones), op.ints("window_strides", ones)
         padding = op.ints("padding", [0] * (2 * self.rank))
@@ -78,7 +78,7 @@ class _Windows:
         """Return the number of the place that is chosen in each window."""
         op, index = self.op, DTYPES["i32"]
         zeros = [0] * self.rank
-        wide = padded(op, self.x, op.constant(0, self.x.type.dtype), self.low, self.high, zeros)
+        wide = padded(op, self.x, op.constant(0, self.x.dtype), self.low, self.high, zeros)
         best: Tensor | None = None
         number, seen = op.constant(0, index, self.source.shape), np.zeros([1] * self.rank, bool)
         for at, place in enumerate(self.places()):
@@ -106,7 +106,7 @@ class _Windows:
         begin = [offsets[i] for i in self.axes]
         end = [offsets[i] + (self.count(i) - 1) * self.strides[i] + 1 for i in self.axes]
         words = {"axes": self.axes, "begin": begin, "end": end, "strides": [self.strides[i] for i in self.axes]}
-        return self.op.tensor(self.op.emit("strided_slice", wide, **words))
+        return self.op.emit("strided_slice", wide, **words)
 
     def spread(self, values: Tensor, offsets: Sequence[int]) -> Tensor:
         """Return a value for each window as one for each element of the operand, at one place of the windows."""
@@ -115,7 +115,7 @@ class _Windows:
             interior[axis] = self.strides[axis] - 1
             low[axis] = offsets[axis] - self.low[axis]
             high[axis] = self.size(axis) - low[axis] - (self.count(axis) - 1) * self.strides[axis] - 1
-        return padded(self.op, values, self.op.constant(0, values.type.dtype), low, high, interior)
+        return padded(self.op, values, self.op.constant(0, values.dtype), low, high, interior)
 
 
 @converter("select_and_scatter")
@@ -123,12 +123,12 @@ def select_and_scatter(op: StablehloOperation) -> Tensor:
     """Convert `select_and_scatter`: find the place that each window chooses, then add up what each place gets."""
     windows = _Windows(op)
     if any(size == 0 for size in windows.source.shape):
-        return op.tensor(op.emit("expand", op.emit("reshape", windows.start, shape=()), shape=windows.x.shape))
-    is_sum = combiner(windows.scatter) == "add" and windows.source.type.dtype.is_float
+        return op.emit("expand", op.emit("reshape", windows.start, shape=()), shape=windows.x.shape)
+    is_sum = combiner(windows.scatter) == "add" and windows.source.dtype.is_float
     chosen, total = windows.chosen(), None if is_sum else Tensor(windows.x.type, op.body.compact(windows.start))
     for at, place in enumerate(windows.places()):
-        here = op.elementwise("equal", chosen, op.constant(at, chosen.type.dtype))
-        values = op.elementwise("where", here, windows.source, op.constant(0, windows.source.type.dtype))
+        here = op.elementwise("equal", chosen, op.constant(at, chosen.dtype))
+        values = op.elementwise("where", here, windows.source, op.constant(0, windows.source.dtype))
         made = windows.spread(values, place.offsets)
         if total is None:
             total = made

@@ -47,7 +47,7 @@ def reshape(op: StablehloOperation) -> Tensor:
     x, declared = op.operands[0], op.declared()
     if x.array is not None and x.array.size == 1:
         return of_array(x.array.reshape(()), declared)
-    return op.tensor(op.emit("reshape", x, shape=_known_shape(op, x.shape, declared.shape)))
+    return op.emit("reshape", x, shape=_known_shape(op, x.shape, declared.shape))
 
 
 def _known_shape(op: StablehloOperation, old: Sequence[Dim], new: Sequence[Dim]) -> tuple[Dim, ...]:
@@ -64,7 +64,7 @@ def _known_shape(op: StablehloOperation, old: Sequence[Dim], new: Sequence[Dim])
 @converter("dynamic_reshape")
 def dynamic_reshape(op: StablehloOperation) -> Tensor:
     x = op.operands[0]
-    return op.tensor(op.emit("reshape", x, shape=op.dims(1)))
+    return op.emit("reshape", x, shape=op.dims(1))
 
 
 @converter("broadcast_in_dim")
@@ -86,7 +86,7 @@ def broadcast_leading(op: StablehloOperation) -> Tensor:
     """Convert `broadcast`, which adds dims in front."""
     x = op.operands[0]
     shape = (*op.ints("broadcast_sizes"), *x.shape)
-    return broadcast(op, x, TensorType(shape, x.type.dtype), list(range(len(shape) - x.type.rank, len(shape))))
+    return broadcast(op, x, TensorType(shape, x.dtype), list(range(len(shape) - x.rank, len(shape))))
 
 
 def broadcast(op: StablehloOperation, x: Tensor, type_: TensorType, axes: Sequence[int]) -> Tensor:
@@ -94,24 +94,23 @@ def broadcast(op: StablehloOperation, x: Tensor, type_: TensorType, axes: Sequen
     if x.array is not None and x.array.size == 1:
         return of_array(x.array.reshape(()), type_)
     order = sorted(range(len(axes)), key=axes.__getitem__)
-    value = op.body.compact(x)
-    found = TensorType.from_mlir(value.type)
-    assert found is not None
-    dims = [1] * (x.type.rank - found.rank) + list(found.shape)
+    made = op.tensor(op.body.compact(x))
+    rank = made.rank
+    dims = [1] * (x.rank - rank) + list(made.shape)
     if order != list(range(len(axes))):
-        if found.rank < x.type.rank:
-            value = op.emit("reshape", value, shape=tuple(dims))
-        value = op.emit("permute", value, axes=order)
+        if rank < x.rank:
+            made = op.emit("reshape", made, shape=tuple(dims))
+        made = op.emit("permute", made, axes=order)
         dims = [dims[i] for i in order]
     placed: list[Dim] = [1] * type_.rank
     for dim, axis in zip(dims, sorted(axes), strict=True):
         placed[axis] = dim
     if tuple(placed) != type_.shape:  # leading dims of 1 are not needed to broadcast
-        while len(placed) > found.rank and placed[0] == 1:
+        while len(placed) > rank and placed[0] == 1:
             placed.pop(0)
-    if tuple(placed) != tuple(op.body.tensor(value).shape):
-        value = op.emit("reshape", value, shape=tuple(placed))
-    return op.tensor(value) if tuple(placed) == type_.shape else Tensor(type_, value)
+    if tuple(placed) != made.shape:
+        made = op.emit("reshape", made, shape=tuple(placed))
+    return made if tuple(placed) == type_.shape else op.broadcast_to(made, type_)
 
 
 @converter("transpose")
@@ -122,14 +121,14 @@ def transpose(op: StablehloOperation) -> Tensor:
 @converter("reverse")
 def reverse(op: StablehloOperation) -> Tensor:
     axes = op.ints("dimensions")
-    return op.tensor(op.emit("reverse", op.operands[0], axes=axes)) if axes else op.operands[0]
+    return op.emit("reverse", op.operands[0], axes=axes) if axes else op.operands[0]
 
 
 @converter("concatenate")
 def concatenate(op: StablehloOperation) -> Tensor:
     axis = op.integer("dimension")
     given = [operand for operand in op.operands if operand.shape[axis] != 0] or list(op.operands[:1])
-    return given[0] if len(given) == 1 else op.tensor(op.emit("concat", given, axis=axis))
+    return given[0] if len(given) == 1 else op.emit("concat", given, axis=axis)
 
 
 @converter("slice")
@@ -141,7 +140,7 @@ def slice_(op: StablehloOperation) -> Tensor:
     if not axes:
         return x
     begin, end, strides = zip(*(bounds[i] for i in axes), strict=True)
-    return op.tensor(op.emit("strided_slice", x, axes=axes, begin=begin, end=end, strides=strides))
+    return op.emit("strided_slice", x, axes=axes, begin=begin, end=end, strides=strides)
 
 
 @converter("real_dynamic_slice")
@@ -149,7 +148,7 @@ def real_dynamic_slice(op: StablehloOperation) -> Tensor:
     """Convert `real_dynamic_slice`, whose bounds are sizes."""
     begin, end, steps = op.dims(1), op.dims(2), op.numbers(3, "strides that are numbers")
     shape = [D.ceildiv(b - a, s) for a, b, s in zip(begin, end, steps, strict=True)]
-    return op.tensor(op.emit("slice_dims", op.operands[0], begin=begin, shape=tuple(shape), strides=steps))
+    return op.emit("slice_dims", op.operands[0], begin=begin, shape=tuple(shape), strides=steps)
 
 
 @converter("pad")
@@ -174,12 +173,12 @@ def padded(
     if not any(low) and not any(high):
         return x
     number = value.constant
-    is_exact = number is not None and (x.type.dtype.is_float or abs(float(number)) < 1 << 24)
+    is_exact = number is not None and (x.dtype.is_float or abs(float(number)) < 1 << 24)
     numbers = [size for size in (*low, *high) if isinstance(size, int)]
     if number is not None and is_exact and len(numbers) == len(low) + len(high):
-        return op.tensor(op.emit("pad", x, pads=numbers, mode="constant", value=float(number)))
+        return op.emit("pad", x, pads=numbers, mode="constant", value=float(number))
     shape = tuple(a + dim + b for a, dim, b in zip(low, x.shape, high, strict=True))
-    return op.tensor(op.emit("pad_at", x, op.sizes(tuple(low)), value, shape=shape, mode="constant"))
+    return op.emit("pad_at", x, op.sizes(tuple(low)), value, shape=shape, mode="constant")
 
 
 def _spaced(op: StablehloOperation, x: Tensor, value: Tensor, axis: int, count: int) -> Tensor:
@@ -188,17 +187,17 @@ def _spaced(op: StablehloOperation, x: Tensor, value: Tensor, axis: int, count: 
         raise UnsupportedOperation("interior padding of a dim that may be 0")
     if x.shape[axis] == 0:
         return x
-    apart = op.tensor(op.emit("expand_dims", x, axes=[axis + 1]))
-    zeros = [0] * apart.type.rank
-    after = [count if i == axis + 1 else 0 for i in range(apart.type.rank)]
+    apart = op.emit("expand_dims", x, axes=[axis + 1])
+    zeros = [0] * apart.rank
+    after = [count if i == axis + 1 else 0 for i in range(apart.rank)]
     wide = padded(op, apart, value, zeros, after, zeros)
     size = x.shape[axis] * (count + 1)
-    flat = op.tensor(op.emit("reshape", wide, shape=(*x.shape[:axis], size, *x.shape[axis + 1 :])))
-    return padded(op, flat, value, zeros[1:], [-count if i == axis else 0 for i in range(x.type.rank)], zeros[1:])
+    flat = op.emit("reshape", wide, shape=(*x.shape[:axis], size, *x.shape[axis + 1 :]))
+    return padded(op, flat, value, zeros[1:], [-count if i == axis else 0 for i in range(x.rank)], zeros[1:])
 
 
 @converter("get_dimension_size")
 def get_dimension_size(op: StablehloOperation) -> Tensor:
     """Convert the size of a dim that is not followed as a size, such as one of more than 32 bits."""
     made = op.emit("dims_tensor", dims=(op.type(0).shape[op.integer("dimension")],))
-    return op.tensor(op.emit("reshape", op.emit("cast", made, dtype=op.declared().dtype), shape=()))
+    return op.emit("reshape", op.emit("cast", made, dtype=op.declared().dtype), shape=())

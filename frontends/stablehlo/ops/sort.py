@@ -20,19 +20,19 @@ def sort(op: StablehloOperation) -> Sequence[Tensor]:
     if keys is None:
         raise UnsupportedOperation("compares by another function than < or > of one or several operands")
     if len(op.operands) == 1:
-        return [op.tensor(op.emit("sort", op.operands[0], axis=axis, descending=keys[0].descending))]
+        return [op.emit("sort", op.operands[0], axis=axis, descending=keys[0].descending)]
     order: Tensor | None = None
     for key in reversed(keys):
         operand = op.operands[key.operand]
         given = operand if order is None else _taken(op, operand, order, axis)
-        step = op.tensor(op.emit("argsort", given, axis=axis, descending=key.descending))
+        step = op.emit("argsort", given, axis=axis, descending=key.descending)
         order = step if order is None else _taken(op, order, step, axis)
     assert order is not None
     return [_taken(op, operand, order, axis) for operand in op.operands]
 
 
 def _taken(op: StablehloOperation, x: Tensor, order: Tensor, axis: int) -> Tensor:
-    return op.tensor(op.emit("gather_elements", x, order, axis=axis))
+    return op.emit("gather_elements", x, order, axis=axis)
 
 
 @converter("chlo.top_k")
@@ -40,5 +40,5 @@ def top_k(op: StablehloOperation) -> Sequence[Tensor]:
     """Convert `top_k` along the last axis."""
     attributes = op.op.attributes
     held = ir.DictAttr(attributes["composite_attributes"]) if op.has("composite_attributes") else attributes
-    values, places = op.emit("topk", op.operands[0], k=ir.IntegerAttr(held["k"]).value)
-    return [op.tensor(values), op.tensor(op.emit("cast", places, dtype=op.declared(1).dtype))]
+    values, places = op.emit_all("topk", op.operands[0], k=ir.IntegerAttr(held["k"]).value)
+    return [values, op.emit("cast", places, dtype=op.declared(1).dtype)]

@@ -9,12 +9,12 @@ from mirlo.frontends.torch.registry import converter
 
 @converter("aten.relu.default")
 def relu(op: AtenOperation, x: Tensor) -> Tensor:
-    return op.apply("relu", x) if x.type.dtype.is_float else op.apply("maximum", x, 0)
+    return op.apply("relu", x) if x.dtype.is_float else op.apply("maximum", x, 0)
 
 
 @converter("aten.relu6.default")
 def relu6(op: AtenOperation, x: Tensor) -> Tensor:
-    return op.apply("clip", x, min=0.0, max=6.0) if x.type.dtype.is_float else _clipped(op, x)
+    return op.apply("clip", x, min=0.0, max=6.0) if x.dtype.is_float else _clipped(op, x)
 
 
 def _clipped(op: AtenOperation, x: Tensor) -> Tensor:
@@ -49,7 +49,7 @@ def elu(op: AtenOperation, x: Tensor, alpha: float = 1.0, scale: float = 1.0, in
     grown = op.apply("expm1", op.apply("multiply", y, float(input_scale)))
     below = op.apply("multiply", grown, float(alpha) * float(scale))
     above = op.apply("multiply", y, float(scale))
-    return op.cast(op.choose(op.apply("less_equal", y, 0.0), below, above, y.type.dtype), op.dtype)
+    return op.cast(op.choose(op.apply("less_equal", y, 0.0), below, above, y.dtype), op.dtype)
 
 
 @converter("aten.selu.default")
@@ -69,7 +69,7 @@ def softplus(op: AtenOperation, x: Tensor, beta: float = 1, threshold: float = 2
     scaled = y if beta == 1 else op.apply("multiply", y, float(beta))
     made = op.apply("softplus", scaled)
     made = made if beta == 1 else op.apply("divide", made, float(beta))
-    return op.cast(op.choose(op.apply("greater", scaled, float(threshold)), y, made, y.type.dtype), op.dtype)
+    return op.cast(op.choose(op.apply("greater", scaled, float(threshold)), y, made, y.dtype), op.dtype)
 
 
 @converter("aten.log_sigmoid.default")
@@ -87,16 +87,16 @@ def threshold(op: AtenOperation, x: Tensor, limit: Operand, value: Operand) -> T
 
 @converter("aten.prelu.default", "aten._prelu_kernel.default")
 def prelu(op: AtenOperation, x: Tensor, slope: Tensor) -> Tensor:
-    if slope.type.rank == 1 and "_kernel" not in op.name and x.type.rank > 1:
-        slope = op.reshaped(slope, (*slope.shape, *[1] * (x.type.rank - 2)))
-    elif not x.type.rank:
+    if slope.rank == 1 and "_kernel" not in op.name and x.rank > 1:
+        slope = op.reshaped(slope, (*slope.shape, *[1] * (x.rank - 2)))
+    elif not x.rank:
         slope = op.reshaped(slope, ())
     return op.choose(op.apply("greater", x, 0), x, op.apply("multiply", x, slope), op.dtype)
 
 
 @converter("aten.glu.default")
 def glu(op: AtenOperation, x: Tensor, axis: int = -1) -> Tensor:
-    axis %= x.type.rank
+    axis %= x.rank
     half = x.shape[axis] // 2
     left, right = op.sliced(x, axis, 0, half), op.sliced(x, axis, half, half)
     return op.apply("multiply", left, op.apply("sigmoid", right))
@@ -128,5 +128,5 @@ def logit(op: AtenOperation, x: Tensor, epsilon: float | None = None) -> Tensor:
     y = op.wide(op.cast(x, op.dtype))
     if epsilon is not None:
         y = op.apply("minimum", op.apply("maximum", y, float(epsilon)), 1.0 - float(epsilon))
-    rest = op.apply("subtract", op.constant(1, y.type.dtype), y)
+    rest = op.apply("subtract", op.constant(1, y.dtype), y)
     return op.cast(op.apply("log", op.apply("divide", y, rest)), op.dtype)

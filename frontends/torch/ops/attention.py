@@ -19,8 +19,8 @@ def attention(
     """Convert attention on tensors of any number of outer dims; the last of them are the heads."""
     if dropout:
         raise UnsupportedOperation("drops elements, as in training: call eval() of its module")
-    rank = query.type.rank
-    if rank < 2 or not all(each.type.rank == rank for each in (key, value)):
+    rank = query.rank
+    if rank < 2 or not all(each.rank == rank for each in (key, value)):
         raise UnsupportedOperation("has operands of different ranks")
     outer = D.product(query.shape[:-3])
     given = []
@@ -34,22 +34,21 @@ def attention(
     if mask is not None:
         mask = _mask(op, mask, query, key)
     factor = 1 / math.sqrt(op.fixed(query.shape[-1], "a size of heads")) if scale is None else float(scale)
-    made = op.tensor(op.emit("attention", *given, mask, scale=factor, causal=is_causal))
+    made = op.emit("attention", *given, mask, scale=factor, causal=is_causal)
     made = op.reshaped(made, op.shape)
-    if mask is None or not mask.type.dtype.is_bool:
+    if mask is None or not mask.dtype.is_bool:
         return made
     # A query that attends to nothing gives zeros.
-    some = op.tensor(op.emit("reduce_any", mask, axes=[3], keepdims=True))
-    rows = op.body.full(op.expanded(some, (*given[0].shape[:2], given[0].shape[2], 1)))
-    flags = op.reshaped(op.tensor(rows), (*query.shape[:-1], 1))
+    some = op.emit("reduce_any", mask, axes=[3], keepdims=True)
+    flags = op.reshaped(op.expanded(some, (*given[0].shape[:3], 1)), (*query.shape[:-1], 1))
     return op.choose(flags, made, 0, op.dtype)
 
 
 def _mask(op: AtenOperation, mask: Tensor, query: Tensor, key: Tensor) -> Tensor:
     """Return a mask of four dims."""
     shape = (*query.shape[:-1], key.shape[-2])
-    if mask.type.rank == 2 or len(shape) == 4:
-        return op.reshaped(mask, (*[1] * (4 - mask.type.rank), *mask.shape))
-    whole = op.tensor(op.body.full(op.expanded(mask, shape)))
+    if mask.rank == 2 or len(shape) == 4:
+        return op.reshaped(mask, (*[1] * (4 - mask.rank), *mask.shape))
+    whole = op.expanded(mask, shape)
     heads = shape[-3] if len(shape) > 2 else 1
     return op.reshaped(whole, (D.product(shape[:-3]), heads, *shape[-2:]))

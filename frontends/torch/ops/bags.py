@@ -27,10 +27,10 @@ def embedding_bag(
     begins = op.sliced(op.cast(offsets, "i64"), 0, 0, bags)
     places = op.positions(begins.type.with_shape((count, 1)), 0)
     begun = op.apply("less_equal", op.reshaped(begins, (1, bags)), places)
-    numbers = op.tensor(op.emit("reduce_sum", op.cast(begun, "i64"), axes=[1]))
+    numbers = op.emit("reduce_sum", op.cast(begun, "i64"), axes=[1])
     bag = op.reshaped(op.apply("subtract", numbers, 1), (count, 1))
-    rows = op.wide(op.tensor(op.emit("gather", table, indices, axis=0)))
-    wide = rows.type.dtype
+    rows = op.wide(op.emit("gather", table, indices, axis=0))
+    wide = rows.dtype
     if weights is not None:
         rows = op.apply("multiply", rows, op.reshaped(op.cast(weights, wide), (count, 1)))
     kept = op.expanded(op.constant(1, wide), (count, 1))
@@ -49,6 +49,6 @@ def embedding_bag(
 
 def _combined(op: AtenOperation, rows: Tensor, bag: Tensor, shape: tuple[Dim, ...], reduction: str) -> Tensor:
     """Return rows combined by the number of their bag."""
-    start = op.constant(float("-inf") if reduction == "max" else 0, rows.type.dtype)
+    start = op.constant(float("-inf") if reduction == "max" else 0, rows.dtype)
     room = op.expanded(start, shape)
-    return op.tensor(op.emit("scatter_nd", room, bag, rows, reduction=reduction))
+    return op.emit("scatter_nd", room, bag, rows, reduction=reduction)

@@ -29,5 +29,5 @@ def assert_scalar(op: AtenOperation, *_: object) -> None:
 @converter("aten._assert_async.msg")
 def assert_async(op: AtenOperation, flag: Tensor, message: str) -> None:
     """Check a condition on data in the call."""
-    sign = op.choose(op.cast(flag, "bool"), 1, -1, op.cast(flag, "i64").type.dtype)
+    sign = op.choose(op.cast(flag, "bool"), 1, -1, op.cast(flag, "i64").dtype)
     op.body.require_values(op.emit("reshape", sign, shape=(1,)), 1, message)

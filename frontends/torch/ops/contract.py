@@ -14,13 +14,13 @@ from mirlo.frontends.torch.registry import converter
 
 def product(op: AtenOperation, x: Tensor, y: Tensor, transposed: bool = False) -> Tensor:
     """Return a product of matrices, of any kind of element."""
-    kind = x.type.dtype
+    kind = x.dtype
     if kind.is_bool:
         raise UnsupportedOperation("multiplies matrices of bools")
     if x.type.shape[-1] == 0:
         shape = (*x.shape[:-1], y.shape[-2 if transposed else -1])
         return op.expanded(op.constant(0, kind), shape)
-    return op.tensor(op.emit("matmul", x, y, transpose_rhs=transposed))
+    return op.emit("matmul", x, y, transpose_rhs=transposed)
 
 
 @converter("aten.mm.default", "aten.bmm.default", "aten.mv.default")
@@ -31,7 +31,7 @@ def mm(op: AtenOperation, x: Tensor, y: Tensor) -> Tensor:
 @converter("aten._int_mm.default")
 def int_mm(op: AtenOperation, x: Tensor, y: Tensor) -> Tensor:
     """Convert the product of int8 matrices, whose sums are i32."""
-    return op.tensor(op.emit("matmul", x, y, out_dtype=op.dtype))
+    return op.emit("matmul", x, y, out_dtype=op.dtype)
 
 
 @converter("aten.matmul.default", "aten.linalg_matmul.default")
@@ -41,9 +41,9 @@ def matmul(op: AtenOperation, x: Tensor, y: Tensor) -> Tensor:
 
 @converter("aten.dot.default", "aten.vdot.default", "aten.inner.default")
 def dot(op: AtenOperation, x: Tensor, y: Tensor) -> Tensor:
-    if not x.type.rank or not y.type.rank:
+    if not x.rank or not y.rank:
         return op.apply("multiply", x, y)
-    if x.type.rank == y.type.rank == 1:
+    if x.rank == y.rank == 1:
         return product(op, x, y)
     rows, cols = (op.reshaped(each, (D.product(each.shape[:-1]), each.shape[-1])) for each in (x, y))
     return op.reshaped(product(op, rows, cols, transposed=True), op.shape)
@@ -62,27 +62,27 @@ def addmm(op: AtenOperation, bias: Tensor, x: Tensor, y: Tensor, *, beta: Operan
 
 @converter("aten.addbmm.default")
 def addbmm(op: AtenOperation, bias: Tensor, x: Tensor, y: Tensor, *, beta: Operand = 1, alpha: Operand = 1) -> Tensor:
-    total = op.tensor(op.emit("reduce_sum", op.wide(product(op, op.wide(x), op.wide(y))), axes=[0]))
+    total = op.emit("reduce_sum", op.wide(product(op, op.wide(x), op.wide(y))), axes=[0])
     made = _scaled(op, total, alpha)
     if beta:
-        made = op.apply("add", made, _scaled(op, op.cast(bias, made.type.dtype), beta))
+        made = op.apply("add", made, _scaled(op, op.cast(bias, made.dtype), beta))
     return op.cast(made, op.dtype)
 
 
 def _scaled(op: AtenOperation, x: Tensor, factor: Operand) -> Tensor:
-    return x if factor == 1 else op.apply("multiply", x, op.operand(factor, x.type.dtype))
+    return x if factor == 1 else op.apply("multiply", x, op.operand(factor, x.dtype))
 
 
 @converter("aten.linear.default")
 def linear(op: AtenOperation, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    made = product(op, x, weight) if weight.type.rank == 1 else product(op, x, weight, transposed=True)
+    made = product(op, x, weight) if weight.rank == 1 else product(op, x, weight, transposed=True)
     return made if bias is None else op.apply("add", made, bias)
 
 
 @converter("aten.bilinear.default")
 def bilinear(op: AtenOperation, x: Tensor, y: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     rows = [op.reshaped(each, (D.product(each.shape[:-1]), each.shape[-1])) for each in (x, y)]
-    made = op.tensor(op.emit("einsum", [rows[0], weight, rows[1]], equation="bn,anm,bm->ba"))
+    made = op.emit("einsum", [rows[0], weight, rows[1]], equation="bn,anm,bm->ba")
     made = made if bias is None else op.apply("add", made, bias)
     return op.reshaped(made, op.shape)
 
@@ -96,7 +96,7 @@ def einsum(op: AtenOperation, equation: str, tensors: Sequence[Tensor], **ignore
         letters = [letter for letter in text if letter.isalpha()]
         kept = sorted(letter for letter in set(letters) if letters.count(letter) == 1)
         text += "->" + ("..." if "..." in text else "") + "".join(kept)
-    return op.tensor(op.emit("einsum", list(tensors), equation=text))
+    return op.emit("einsum", list(tensors), equation=text)
 
 
 @converter("aten.convolution.default", "aten._convolution.default")
@@ -138,7 +138,7 @@ def convolved(
     groups: int,
 ) -> Tensor:
     """Return a convolution of a batch, or of one element without its dim."""
-    count = weight.type.rank - 2
+    count = weight.rank - 2
     dilations = each_axis(dilation, count)
     if isinstance(padding, str):
         pads = _same_padding(weight, dilations) if padding == "same" else [0] * (2 * count)
@@ -146,18 +146,18 @@ def convolved(
         pads = each_axis(padding, count) * 2
     batched = _batched(op, x, count)
     operands = [batched, weight] if bias is None else [batched, weight, bias]
-    made = op.tensor(
-        op.emit("conv", *operands, strides=each_axis(stride, count), padding=pads, dilations=dilations, groups=groups)
+    made = op.emit(
+        "conv", *operands, strides=each_axis(stride, count), padding=pads, dilations=dilations, groups=groups
     )
     return _unbatched(op, made, x)
 
 
 def _batched(op: AtenOperation, x: Tensor, spatial: int) -> Tensor:
-    return x if x.type.rank == spatial + 2 else op.reshaped(x, (1, *x.shape))
+    return x if x.rank == spatial + 2 else op.reshaped(x, (1, *x.shape))
 
 
 def _unbatched(op: AtenOperation, made: Tensor, x: Tensor) -> Tensor:
-    return made if made.type.rank == x.type.rank else op.reshaped(made, made.shape[1:])
+    return made if made.rank == x.rank else op.reshaped(made, made.shape[1:])
 
 
 @converter("aten.conv_transpose1d.default", "aten.conv_transpose2d.input", "aten.conv_transpose3d.input")
@@ -172,15 +172,13 @@ def _transposed(
     op: AtenOperation, x: Tensor, weight: Tensor, bias: Tensor | None, stride: Ints, padding: Ints,
     output_padding: Ints, groups: int, dilation: Ints,
 ) -> Tensor:  # fmt: skip
-    count = weight.type.rank - 2
+    count = weight.rank - 2
     batched = _batched(op, x, count)
     operands = [batched, weight] if bias is None else [batched, weight, bias]
-    made = op.tensor(
-        op.emit(
+    made = op.emit(
             "conv_transpose", *operands, strides=each_axis(stride, count), padding=each_axis(padding, count) * 2,
             output_padding=each_axis(output_padding, count), dilations=each_axis(dilation, count), groups=groups,
-        )
-    )  # fmt: skip
+        )  # fmt: skip
     return _unbatched(op, made, x)
 
 
@@ -194,11 +192,11 @@ def cdist(op: AtenOperation, x: Tensor, y: Tensor, p: float = 2.0, *_: object) -
 
 def norm(op: AtenOperation, x: Tensor, p: float) -> Tensor:
     """Return the p-norm of the last dim."""
-    size, axis = op.apply("abs", op.wide(x)), x.type.rank - 1
+    size, axis = op.apply("abs", op.wide(x)), x.rank - 1
     if p == 0:
-        size = op.cast(op.apply("not_equal", size, 0), size.type.dtype)
+        size = op.cast(op.apply("not_equal", size, 0), size.dtype)
     if math.isinf(p):
-        return op.cast(op.tensor(op.emit("reduce_max", size, axes=[axis])), op.dtype)
+        return op.cast(op.emit("reduce_max", size, axes=[axis]), op.dtype)
     powers = size if p in (0, 1) else op.apply("power", size, float(p))
-    made = op.tensor(op.emit("reduce_sum", powers, axes=[axis]))
+    made = op.emit("reduce_sum", powers, axes=[axis])
     return op.cast(made if p in (0, 1) else op.apply("power", made, 1.0 / p), op.dtype)

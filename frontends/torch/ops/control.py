@@ -27,7 +27,7 @@ def cond(
     if not isinstance(flag, Tensor):
         raise UnsupportedOperation("has a condition on sizes")
     types = [op.type_of(value) for value in op.node.meta["val"]]
-    condition = op.body.full(op.reshaped(op.cast(flag, "bool"), ()))
+    condition = op.reshaped(op.cast(flag, "bool"), ())
 
     def branch(graph: GraphModule) -> Callable[[], list[Tensor]]:
         return lambda: [
@@ -108,7 +108,7 @@ def scanned(op: AtenOperation, step: Step, init: list[Tensor], rows: Sequence[Te
         made = step(at, carried)
         carried, outputs = made[:count], made[count:]
         collected.append(outputs)
-    stacked = [op.tensor(op.emit("stack", list(column), axis=0)) for column in zip(*collected, strict=True)]
+    stacked = [op.emit("stack", list(column), axis=0) for column in zip(*collected, strict=True)]
     return [*carried, *stacked]
 
 
@@ -126,7 +126,7 @@ def _looped(op: AtenOperation, step: Step, init: list[Tensor], rows: Sequence[Te
         made = step(at, carried)
         place = op.reshaped(at, (1, 1))
         written = [
-            op.tensor(op.emit("scatter_nd", old, place, op.reshaped(new, (1, *new.shape))))
+            op.emit("scatter_nd", old, place, op.reshaped(new, (1, *new.shape)))
             for old, new in zip(collected, made[count:], strict=True)
         ]
         return [op.apply("add", at, 1), *made[:count], *written]
@@ -139,7 +139,7 @@ def row_at(op: AtenOperation, x: Tensor, at: Tensor | int) -> Tensor:
     """Return a row, at a position that is a number or a tensor."""
     if isinstance(at, int):
         return op.reshaped(op.sliced(x, 0, at, 1), x.shape[1:])
-    return op.tensor(op.emit("gather", x, at, axis=0))
+    return op.emit("gather", x, at, axis=0)
 
 
 def _as_tensor(op: AtenOperation, value: object) -> Tensor:

@@ -41,8 +41,8 @@ def copy(op: AtenOperation, x: Tensor, source: Tensor, *_: object) -> Tensor:
 
 @converter("aten.view.dtype")
 def view_dtype(op: AtenOperation, x: Tensor, _: object) -> Tensor:
-    if x.type.dtype.bits != op.dtype.bits or x.type.dtype.is_bool or op.dtype.is_bool:
-        raise UnsupportedOperation(f"reinterprets {x.type.dtype} as {op.dtype}: sizes must be equal")
+    if x.dtype.bits != op.dtype.bits or x.dtype.is_bool or op.dtype.is_bool:
+        raise UnsupportedOperation(f"reinterprets {x.dtype} as {op.dtype}: sizes must be equal")
     return op.elementwise("bitcast", x, dtype=op.dtype)
 
 
@@ -120,16 +120,16 @@ def _range(op: AtenOperation, start: Dim, step: float) -> Tensor:
 
 @converter("aten.eye.default", "aten.eye.m")
 def eye(op: AtenOperation, *_: object, **ignored: object) -> Tensor:
-    return op.tensor(op.emit("eye", shape=op.shape, dtype=op.dtype))
+    return op.emit("eye", shape=op.shape, dtype=op.dtype)
 
 
 @converter("aten.tril.default", "aten.triu.default")
 def tri(op: AtenOperation, x: Tensor, diagonal: int = 0) -> Tensor:
     upper = "triu" in op.name
-    if x.type.dtype.is_bool:
+    if x.dtype.is_bool:
         number = op.cast(x, "i8")
-        return op.cast(op.tensor(op.emit("tri", number, k=diagonal, upper=upper)), "bool")
-    return op.tensor(op.emit("tri", x, k=diagonal, upper=upper))
+        return op.cast(op.emit("tri", number, k=diagonal, upper=upper), "bool")
+    return op.emit("tri", x, k=diagonal, upper=upper)
 
 
 @converter("aten.tril_indices.default", "aten.triu_indices.default")

@@ -47,7 +47,7 @@ def _float(name: str) -> Callable[..., Tensor]:
 
 def _rounded(name: str) -> Callable[..., Tensor]:
     def convert(op: AtenOperation, x: Tensor) -> Tensor:
-        return op.apply(name, x) if x.type.dtype.is_float else x
+        return op.apply(name, x) if x.dtype.is_float else x
 
     return convert
 
@@ -111,13 +111,13 @@ for _name in ("mul.Tensor", "mul.Scalar", "multiply.Tensor", "multiply.Scalar"):
 
 @converter("aten.abs.default", "aten.absolute.default")
 def abs_(op: AtenOperation, x: Tensor) -> Tensor:
-    return x if x.type.dtype.is_bool or x.type.dtype.is_unsigned else op.apply("abs", x)
+    return x if x.dtype.is_bool or x.dtype.is_unsigned else op.apply("abs", x)
 
 
 @converter("aten.neg.default", "aten.negative.default")
 def neg(op: AtenOperation, x: Tensor) -> Tensor:
-    if x.type.dtype.is_unsigned:
-        return op.apply("subtract", op.constant(0, x.type.dtype), x)
+    if x.dtype.is_unsigned:
+        return op.apply("subtract", op.constant(0, x.dtype), x)
     return op.apply("negative", x)
 
 
@@ -129,12 +129,12 @@ def positive(op: AtenOperation, x: Tensor) -> Tensor:
 @converter("aten.sign.default", "aten.sgn.default")
 def sign(op: AtenOperation, x: Tensor) -> Tensor:
     """Convert `sign`, which is 0 for NaN."""
-    if x.type.dtype.is_bool:
+    if x.dtype.is_bool:
         return x
-    if x.type.dtype.is_unsigned:
+    if x.dtype.is_unsigned:
         return op.apply("minimum", x, 1)
     above, below = op.apply("greater", x, 0), op.apply("less", x, 0)
-    return op.choose(above, 1, op.choose(below, -1, 0, x.type.dtype), x.type.dtype)
+    return op.choose(above, 1, op.choose(below, -1, 0, x.dtype), x.dtype)
 
 
 @converter("aten.square.default")
@@ -151,7 +151,7 @@ def logical_not(op: AtenOperation, x: Tensor) -> Tensor:
 @converter("aten.isnan.default", "aten.isinf.default", "aten.isfinite.default")
 def test_of_floats(op: AtenOperation, x: Tensor) -> Tensor:
     name = op.name.split(".")[1]
-    if not x.type.dtype.is_float:
+    if not x.dtype.is_float:
         return op.constant(name == "isfinite", op.dtype, x.shape)
     return op.apply(name, x)
 
@@ -163,7 +163,7 @@ def signbit(op: AtenOperation, x: Tensor) -> Tensor:
 
 def _is_negative(op: AtenOperation, x: Tensor) -> Tensor:
     """Return the sign of each element; -0 has one."""
-    kind = x.type.dtype
+    kind = x.dtype
     if kind.is_bool:
         return op.constant(False, TensorType.of((), "bool").dtype, x.shape)
     if not kind.is_float:
@@ -201,7 +201,7 @@ def _added(op: AtenOperation, name: str, x: Operand, y: Operand, alpha: Operand)
     if isinstance(alpha, (int, float)) and alpha == 1:
         return op.apply(name, left, right)
     left, right = op.wide(left), op.wide(right)
-    scaled = op.apply("multiply", right, op.operand(alpha, right.type.dtype))
+    scaled = op.apply("multiply", right, op.operand(alpha, right.dtype))
     return op.cast(op.apply(name, left, scaled), target)
 
 
@@ -230,7 +230,7 @@ def floor_divide(op: AtenOperation, x: Operand, y: Operand) -> Tensor:
     if not op.dtype.is_float:
         return op.apply("floor_divide", left, right)
     a, b = op.wide(left), op.wide(right)
-    kind = a.type.dtype
+    kind = a.dtype
     rest = op.apply("fmod", a, b)
     quotient = op.apply("divide", op.apply("subtract", a, rest), b)
     signs = op.apply("not_equal", op.apply("less", b, 0), op.apply("less", rest, 0))
@@ -272,7 +272,7 @@ def fmax(op: AtenOperation, x: Tensor, y: Tensor) -> Tensor:
 @converter("aten.hypot.default")
 def hypot(op: AtenOperation, x: Tensor, y: Tensor) -> Tensor:
     a, b = (op.apply("abs", op.wide(op.cast(each, op.dtype))) for each in (x, y))
-    kind = a.type.dtype
+    kind = a.dtype
     high, low = op.apply("maximum", a, b), op.apply("minimum", a, b)
     ratio = op.apply("divide", low, op.choose(op.apply("equal", high, 0), 1, high, kind))
     made = op.apply("multiply", high, op.apply("sqrt", op.apply("add", op.apply("multiply", ratio, ratio), 1)))
@@ -329,7 +329,7 @@ def clamp_max(op: AtenOperation, x: Tensor, most: Operand | None) -> Tensor:
 def lerp(op: AtenOperation, x: Tensor, end: Tensor, weight: Operand) -> Tensor:
     """Convert `lerp`, from the nearer end."""
     a, b = op.wide(x), op.wide(end)
-    kind = a.type.dtype
+    kind = a.dtype
     w = op.operand(weight, kind)
     span = op.apply("subtract", b, a)
     low = op.apply("add", a, op.apply("multiply", w, span))
@@ -342,9 +342,9 @@ def lerp(op: AtenOperation, x: Tensor, end: Tensor, weight: Operand) -> Tensor:
 def addcmul(op: AtenOperation, x: Tensor, a: Tensor, b: Tensor, *, value: Operand = 1) -> Tensor:
     wide: list[Tensor] = [op.wide(op.cast(each, op.dtype)) for each in (x, a, b)]
     if "addcdiv" in op.name:
-        made = op.apply("divide", op.apply("multiply", wide[1], op.operand(value, wide[1].type.dtype)), wide[2])
+        made = op.apply("divide", op.apply("multiply", wide[1], op.operand(value, wide[1].dtype)), wide[2])
     else:
-        made = op.apply("multiply", op.apply("multiply", wide[1], op.operand(value, wide[1].type.dtype)), wide[2])
+        made = op.apply("multiply", op.apply("multiply", wide[1], op.operand(value, wide[1].dtype)), wide[2])
     return op.cast(op.apply("add", wide[0], made), op.dtype)
 
 
@@ -361,7 +361,7 @@ def frac(op: AtenOperation, x: Tensor) -> Tensor:
 
 @converter("aten.round.decimals")
 def round_decimals(op: AtenOperation, x: Tensor, *, decimals: int = 0) -> Tensor:
-    if not x.type.dtype.is_float:
+    if not x.dtype.is_float:
         return x
     scale = float(10 ** abs(decimals))
     y = op.wide(x)

@@ -15,9 +15,9 @@ def grouped_mm(
 ) -> Tensor:
     if bias is not None:
         raise UnsupportedOperation("adds a bias to each group")
-    if (x.type.rank, weight.type.rank) == (3, 3) and ends is None:
-        return op.cast(op.tensor(op.emit("matmul", op.wide(x), op.wide(weight))), op.dtype)
-    if (x.type.rank, weight.type.rank) != (2, 3) or ends is None:
+    if (x.rank, weight.rank) == (3, 3) and ends is None:
+        return op.cast(op.emit("matmul", op.wide(x), op.wide(weight)), op.dtype)
+    if (x.rank, weight.rank) != (2, 3) or ends is None:
         raise UnsupportedOperation("has groups of columns: only groups of rows are supported")
     return of_rows(op, x, weight, ends)
 
@@ -28,21 +28,19 @@ def of_rows(op: AtenOperation, x: Tensor, weight: Tensor, ends: Tensor) -> Tenso
     groups = weight.shape[0]
     if not isinstance(groups, int):
         raise UnsupportedOperation("has a dynamic number of groups")
-    if x.type.dtype is not weight.type.dtype:
-        raise UnsupportedOperation(f"multiplies {x.type.dtype} by {weight.type.dtype}")
+    if x.dtype is not weight.dtype:
+        raise UnsupportedOperation(f"multiplies {x.dtype} by {weight.dtype}")
     ends = op.cast(ends, "i64")
-    before = op.tensor(
-        op.emit("concat", [op.constant(0, ends.type.dtype, (1,)), op.sliced(ends, 0, 0, groups - 1)], axis=0)
-    )
+    before = op.emit("concat", [op.constant(0, ends.dtype, (1,)), op.sliced(ends, 0, 0, groups - 1)], axis=0)
     sizes = op.body.bind(op.apply("subtract", ends, before), op.name)
     begin: Dim = 0
     parts = []
     for group, size in enumerate(sizes):
         rows = op.sliced(x, 0, begin, size)
         matrix = op.reshaped(op.sliced(weight, 0, group, 1), weight.shape[1:])
-        parts.append(op.tensor(op.emit("matmul", op.wide(rows), op.wide(matrix))))
+        parts.append(op.emit("matmul", op.wide(rows), op.wide(matrix)))
         begin = begin + size
     rest = x.shape[0] - begin
     op.body.require_nonnegative([rest], "groups end within the rows")
-    parts.append(op.constant(0, parts[0].type.dtype, (rest, weight.shape[2])))
-    return op.cast(op.tensor(op.emit("concat", parts, axis=0)), op.dtype)
+    parts.append(op.constant(0, parts[0].dtype, (rest, weight.shape[2])))
+    return op.cast(op.emit("concat", parts, axis=0), op.dtype)

@@ -12,12 +12,12 @@ from mirlo.frontends.torch.registry import converter
 @converter("aten.histc.default")
 def histc(op: AtenOperation, x: Tensor, bins: int = 100, least: float = 0, most: float = 0) -> Tensor:
     """Count the values in equal parts of a range; equal ends stand for those of the data."""
-    if not x.type.dtype.is_float:
-        raise UnsupportedOperation(f"counts values of {x.type.dtype}")
+    if not x.dtype.is_float:
+        raise UnsupportedOperation(f"counts values of {x.dtype}")
     values = op.wide(op.reshaped(x, (D.product(x.shape),)))
-    kind = values.type.dtype
+    kind = values.dtype
     if least == most and D.is_certain(lambda: values.shape[0] >= 1):
-        begin, end = (op.tensor(op.emit(name, values)) for name in ("reduce_min", "reduce_max"))
+        begin, end = (op.emit(name, values) for name in ("reduce_min", "reduce_max"))
         is_single = op.apply("equal", begin, end)
         begin = op.choose(is_single, op.apply("subtract", begin, 1), begin, kind)
         end = op.choose(is_single, op.apply("add", end, 1), end, kind)
@@ -31,5 +31,5 @@ def histc(op: AtenOperation, x: Tensor, bins: int = 100, least: float = 0, most:
     part = op.choose(is_inside, op.apply("minimum", op.apply("floor", part), bins - 1), bins, kind)
     ones = op.expanded(op.constant(1, kind), values.shape)
     counts = op.expanded(op.constant(0, kind), (bins + 1,))
-    made = op.tensor(op.emit("scatter_elements", counts, op.cast(part, "i64"), ones, axis=0, reduction="add"))
+    made = op.emit("scatter_elements", counts, op.cast(part, "i64"), ones, axis=0, reduction="add")
     return op.cast(op.sliced(made, 0, 0, bins), op.dtype)

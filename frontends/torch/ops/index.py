@@ -16,15 +16,15 @@ from mirlo.frontends.torch.registry import converter
 
 @converter("aten.embedding.default")
 def embedding(op: AtenOperation, weight: Tensor, indices: Tensor, *_: object) -> Tensor:
-    return op.tensor(op.emit("gather", weight, indices, axis=0))
+    return op.emit("gather", weight, indices, axis=0)
 
 
 @converter("aten.index_select.default", "aten.index_select_backward.default")
 def index_select(op: AtenOperation, x: Tensor, axis: int, indices: Tensor) -> Tensor:
-    if not x.type.rank:
+    if not x.rank:
         return x
     flat = op.reshaped(indices, (indices.type.elements,))
-    return op.tensor(op.emit("gather", x, flat, axis=axis_of(axis, x.type.rank)))
+    return op.emit("gather", x, flat, axis=axis_of(axis, x.rank))
 
 
 @converter("aten.gather.default", "aten.take_along_dim.default")
@@ -33,21 +33,21 @@ def gather(op: AtenOperation, x: Tensor, axis: Any, indices: Any, **ignored: obj
         axis, indices = indices, axis
         if axis is None:
             flat = op.reshaped(x, (x.type.elements,))
-            return op.tensor(op.emit("gather", flat, op.reshaped(indices, (indices.type.elements,)), axis=0))
-        axis = axis_of(axis, x.type.rank)
+            return op.emit("gather", flat, op.reshaped(indices, (indices.type.elements,)), axis=0)
+        axis = axis_of(axis, x.rank)
         outer = broadcast_shape([_without(x, axis), _without(indices, axis)])
         x = op.expanded(x, (*outer[:axis], x.shape[axis], *outer[axis + 1 :]))
         indices = op.expanded(indices, (*outer[:axis], indices.shape[axis], *outer[axis + 1 :]))
     if 0 in indices.shape:
         return op.expanded(op.constant(0, op.dtype), op.shape)
-    if not x.type.rank or not indices.type.rank:
-        x, indices = (each if each.type.rank else op.reshaped(each, (1,)) for each in (x, indices))
-        return op.reshaped(op.tensor(op.emit("gather", x, indices, axis=0)), op.shape)
-    axis = axis_of(axis, x.type.rank)
-    for other in range(x.type.rank):
+    if not x.rank or not indices.rank:
+        x, indices = (each if each.rank else op.reshaped(each, (1,)) for each in (x, indices))
+        return op.reshaped(op.emit("gather", x, indices, axis=0), op.shape)
+    axis = axis_of(axis, x.rank)
+    for other in range(x.rank):
         if other != axis:
             x = op.sliced(x, other, 0, indices.shape[other])
-    return op.tensor(op.emit("gather_elements", x, indices, axis=axis))
+    return op.emit("gather_elements", x, indices, axis=axis)
 
 
 def _without(x: Tensor, axis: int) -> tuple[Dim, ...]:
@@ -56,7 +56,7 @@ def _without(x: Tensor, axis: int) -> tuple[Dim, ...]:
 
 @converter("aten.take.default")
 def take(op: AtenOperation, x: Tensor, indices: Tensor) -> Tensor:
-    return op.tensor(op.emit("gather", op.reshaped(x, (x.type.elements,)), indices, axis=0))
+    return op.emit("gather", op.reshaped(x, (x.type.elements,)), indices, axis=0)
 
 
 REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min", "add": "add", "multiply": "mul"}
@@ -83,7 +83,7 @@ def scatter_reduce(
     if kind is not None:
         return _scattered(op, start, axis, indices, source, kind)
     total = _scattered(op, op.wide(start), axis, indices, op.wide(source), "add")
-    counts = op.expanded(op.constant(1, total.type.dtype), x.shape)
+    counts = op.expanded(op.constant(1, total.dtype), x.shape)
     if not include_self:
         counts = _scattered(op, counts, axis, indices, 0, "none")
     counts = op.apply("maximum", _scattered(op, counts, axis, indices, 1, "add"), 1)
@@ -93,7 +93,7 @@ def scatter_reduce(
 def _identity(op: AtenOperation, reduce: str, x: Tensor) -> Operand:
     import numpy as np
 
-    kind = x.type.dtype
+    kind = x.dtype
     if reduce in ("sum", "mean", "prod"):
         return int(reduce == "prod")
     if kind.is_bool:
@@ -108,23 +108,23 @@ def _scattered(op: AtenOperation, x: Tensor, axis: int, indices: Tensor, source:
     """Return x with updates at positions along an axis, combined in f32 if they are 16-bit floats."""
     if 0 in indices.shape:
         return x
-    updates = source if isinstance(source, Tensor) else op.expanded(op.operand(source, x.type.dtype), indices.shape)
-    if not x.type.rank:
+    updates = source if isinstance(source, Tensor) else op.expanded(op.operand(source, x.dtype), indices.shape)
+    if not x.rank:
         rows = [op.reshaped(each, (1,)) for each in (x, indices, updates)]
         return op.reshaped(_scattered(op, rows[0], 0, rows[1], rows[2], kind), ())
-    if not indices.type.rank:
+    if not indices.rank:
         indices = op.reshaped(indices, (1,))
         updates = op.reshaped(updates, (1,))
     for other, size in enumerate(indices.shape):
         updates = op.sliced(updates, other, 0, size)
-    if x.type.dtype.is_bool and kind != "none":
+    if x.dtype.is_bool and kind != "none":
         wide = [op.cast(each, "i8") for each in (x, updates)]
         found = {"add": "max", "mul": "min"}.get(kind, kind)
-        made = op.emit("scatter_elements", wide[0], indices, wide[1], axis=axis_of(axis, x.type.rank), reduction=found)
-        return op.cast(op.tensor(made), "bool")
+        made = op.emit("scatter_elements", wide[0], indices, wide[1], axis=axis_of(axis, x.rank), reduction=found)
+        return op.cast(made, "bool")
     start, new = (x, updates) if kind in ("none", "max", "min") else (op.wide(x), op.wide(updates))
-    made = op.emit("scatter_elements", start, indices, new, axis=axis_of(axis, x.type.rank), reduction=kind)
-    return op.cast(op.tensor(made), x.type.dtype)
+    made = op.emit("scatter_elements", start, indices, new, axis=axis_of(axis, x.rank), reduction=kind)
+    return op.cast(made, x.dtype)
 
 
 @converter("aten.index_add.default")
@@ -142,8 +142,8 @@ def index_copy(op: AtenOperation, x: Tensor, axis: int, indices: Tensor, source:
 
 @converter("aten.index_fill.int_Scalar", "aten.index_fill.int_Tensor")
 def index_fill(op: AtenOperation, x: Tensor, axis: int, indices: Tensor, value: Operand) -> Tensor:
-    axis = axis_of(axis, x.type.rank)
-    if not x.type.rank:
+    axis = axis_of(axis, x.rank)
+    if not x.rank:
         return op.operand(value, op.dtype)
     shape = (*x.shape[:axis], indices.type.elements, *x.shape[axis + 1 :])
     return _along(op, x, axis, indices, op.expanded(op.operand(value, op.dtype), shape), "none")
@@ -151,15 +151,15 @@ def index_fill(op: AtenOperation, x: Tensor, axis: int, indices: Tensor, value: 
 
 def _along(op: AtenOperation, x: Tensor, axis: int, indices: Tensor, new: Tensor, kind: str) -> Tensor:
     """Return x with slices combined at positions along an axis."""
-    if not x.type.rank:
+    if not x.rank:
         x, new = op.reshaped(x, (1,)), op.reshaped(new, (1,))
-    axis = axis_of(axis, x.type.rank)
+    axis = axis_of(axis, x.rank)
     count = indices.type.elements
     if count == 0 or 0 in x.shape:
         return op.reshaped(x, op.shape)
-    column = op.reshaped(indices, (count, *[1] * (x.type.rank - axis - 1)))
+    column = op.reshaped(indices, (count, *[1] * (x.rank - axis - 1)))
     places = op.expanded(column, (*x.shape[:axis], count, *x.shape[axis + 1 :]))
-    return op.reshaped(_scattered(op, x, axis, op.tensor(op.body.full(places)), new, kind), op.shape)
+    return op.reshaped(_scattered(op, x, axis, places, new, kind), op.shape)
 
 
 @converter("aten.index.Tensor", "aten._unsafe_index.Tensor")
@@ -171,15 +171,15 @@ def index(op: AtenOperation, x: Tensor, indices: Sequence[Tensor | None]) -> Ten
     if 0 in op.shape:
         return op.expanded(op.constant(0, op.dtype), op.shape)
     if len(axes) == 1:
-        return op.tensor(op.emit("gather", x, given[0], axis=axes[0]))
+        return op.emit("gather", x, given[0], axis=axes[0])
     shape = broadcast_shape([each.shape for each in given])
-    rest = [axis for axis in range(x.type.rank) if axis not in axes]
+    rest = [axis for axis in range(x.rank) if axis not in axes]
     points = _points(op, given, shape)
-    made = op.tensor(op.emit("gather_nd", op.permuted(x, [*axes, *rest]), points))
+    made = op.emit("gather_nd", op.permuted(x, [*axes, *rest]), points)
     if axes != list(range(axes[0], axes[0] + len(axes))):
         return made
     count, before = len(shape), axes[0]
-    order = [*range(count, count + before), *range(count), *range(count + before, made.type.rank)]
+    order = [*range(count, count + before), *range(count), *range(count + before, made.rank)]
     return op.permuted(made, order)
 
 
@@ -187,14 +187,14 @@ def _positions(op: AtenOperation, x: Tensor, indices: Sequence[Tensor | None]) -
     """Return indices as positions: flags are those of the elements that they select."""
     found: list[Tensor | None] = []
     for each in indices:
-        if each is None or not (each.type.dtype.is_bool or each.type.dtype.name == "u8"):
+        if each is None or not (each.dtype.is_bool or each.dtype.name == "u8"):
             found.append(None if each is None else op.cast(each, "i64"))
             continue
         flags = op.cast(each, "bool")
-        if not flags.type.rank:
+        if not flags.rank:
             raise UnsupportedOperation("indexes by one flag")
         rows = nonzero_rows(op, flags)
-        found.extend(op.reshaped(op.sliced(rows, 0, at, 1), (rows.shape[1],)) for at in range(flags.type.rank))
+        found.extend(op.reshaped(op.sliced(rows, 0, at, 1), (rows.shape[1],)) for at in range(flags.rank))
     if not any(each is not None for each in found):
         raise UnsupportedOperation("has no indices")
     return x, found
@@ -203,30 +203,30 @@ def _positions(op: AtenOperation, x: Tensor, indices: Sequence[Tensor | None]) -
 def nonzero_rows(op: AtenOperation, flags: Tensor) -> Tensor:
     """Return a row of positions for each dim, of the elements that are set."""
     total = op.emit("reduce_sum", op.cast(flags, "i64"))
-    count = op.body.bind_result(op, op.tensor(total))
-    return op.tensor(op.emit("nonzero", flags, count=(count,)))
+    count = op.body.bind_result(op, total)
+    return op.emit("nonzero", flags, count=(count,))
 
 
 def _points(op: AtenOperation, given: Sequence[Tensor], shape: tuple[Dim, ...]) -> Tensor:
     """Return positions along several axes as coordinates in the last dim."""
-    columns = [op.body.full(op.expanded(each, shape)) for each in given]
-    return op.tensor(op.emit("stack", columns, axis=len(shape)))
+    columns = [op.expanded(each, shape) for each in given]
+    return op.emit("stack", columns, axis=len(shape))
 
 
 @converter("aten.index_put.default", "aten._unsafe_index_put.default")
 def index_put(
     op: AtenOperation, x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False
 ) -> Tensor:
-    if not accumulate and len(indices) == 1 and indices[0] is not None and indices[0].type.dtype.is_bool:
+    if not accumulate and len(indices) == 1 and indices[0] is not None and indices[0].dtype.is_bool:
         flags = indices[0]
-        if not values.type.rank or values.type.elements == 1:
-            mask = op.reshaped(flags, (*flags.shape, *[1] * (x.type.rank - flags.type.rank)))
+        if not values.rank or values.type.elements == 1:
+            mask = op.reshaped(flags, (*flags.shape, *[1] * (x.rank - flags.rank)))
             return op.choose(mask, op.reshaped(values, ()), x, op.dtype)
     x, found = _positions(op, x, indices)
     axes = [axis for axis, each in enumerate(found) if each is not None]
     given = [each for each in found if each is not None]
     shape = broadcast_shape([each.shape for each in given])
-    rest = [axis for axis in range(x.type.rank) if axis not in axes]
+    rest = [axis for axis in range(x.rank) if axis not in axes]
     if 0 in shape or 0 in x.shape:
         return x
     points = _points(op, given, shape)
@@ -235,22 +235,22 @@ def index_put(
     new = op.cast(values, op.dtype)
     if axes == list(range(axes[0], axes[0] + len(axes))) and axes[0]:
         before = tuple(x.shape[: axes[0]])
-        whole = op.tensor(op.body.full(op.expanded(new, (*before, *shape, *inner[len(before) :]))))
+        whole = op.expanded(new, (*before, *shape, *inner[len(before) :]))
         n, m = len(before), len(shape)
-        new = op.permuted(whole, [*range(n, n + m), *range(n), *range(n + m, whole.type.rank)])
+        new = op.permuted(whole, [*range(n, n + m), *range(n), *range(n + m, whole.rank)])
     else:
         new = op.expanded(new, (*shape, *inner))
     kind = "add" if accumulate else "none"
     start, new = (op.wide(x), op.wide(new)) if accumulate else (x, new)
-    if x.type.dtype.is_bool and accumulate:
+    if x.dtype.is_bool and accumulate:
         start, new, kind = op.cast(x, "i8"), op.cast(new, "i8"), "max"
-    made = op.tensor(op.emit("scatter_nd", op.permuted(start, order), points, new, reduction=kind))
-    return op.cast(op.permuted(made, [order.index(i) for i in range(x.type.rank)]), op.dtype)
+    made = op.emit("scatter_nd", op.permuted(start, order), points, new, reduction=kind)
+    return op.cast(op.permuted(made, [order.index(i) for i in range(x.rank)]), op.dtype)
 
 
 @converter("aten.nonzero.default", "aten.argwhere.default")
 def nonzero(op: AtenOperation, x: Tensor) -> Tensor:
-    if not x.type.rank:
+    if not x.rank:
         count = op.body.bind_result(op, op.reshaped(op.cast(op.cast(x, "bool"), "i64"), (1,)))
         return op.expanded(op.constant(0, op.dtype), (count, 0))
     rows = nonzero_rows(op, op.cast(x, "bool"))
@@ -260,9 +260,9 @@ def nonzero(op: AtenOperation, x: Tensor) -> Tensor:
 @converter("aten.masked_select.default")
 def masked_select(op: AtenOperation, x: Tensor, mask: Tensor) -> Tensor:
     shape = broadcast_shape([x.shape, mask.shape])
-    flat = [op.reshaped(op.tensor(op.body.full(op.expanded(each, shape))), (D.product(shape),)) for each in (x, mask)]
+    flat = [op.reshaped(op.expanded(each, shape), (D.product(shape),)) for each in (x, mask)]
     rows = nonzero_rows(op, flat[1])
-    return op.tensor(op.emit("gather", flat[0], op.reshaped(rows, (rows.shape[1],)), axis=0))
+    return op.emit("gather", flat[0], op.reshaped(rows, (rows.shape[1],)), axis=0)
 
 
 @converter("aten.masked_scatter.default")
@@ -272,11 +272,11 @@ def masked_scatter(op: AtenOperation, x: Tensor, mask: Tensor, source: Tensor) -
     size = D.product(shape)
     if size == 0 or source.type.elements == 0:
         return op.expanded(x, shape)
-    flags = op.reshaped(op.tensor(op.body.full(op.expanded(mask, shape))), (size,))
-    at = op.apply("subtract", op.tensor(op.emit("cumsum", op.cast(flags, "i64"), axis=0)), 1)
+    flags = op.reshaped(op.expanded(mask, shape), (size,))
+    at = op.apply("subtract", op.emit("cumsum", op.cast(flags, "i64"), axis=0), 1)
     last = op.operand(source.type.elements - 1, "i64")
     at = op.apply("minimum", op.apply("maximum", at, 0), last)
-    taken = op.tensor(op.emit("gather", op.reshaped(source, (source.type.elements,)), at, axis=0))
+    taken = op.emit("gather", op.reshaped(source, (source.type.elements,)), at, axis=0)
     return op.choose(op.reshaped(flags, shape), op.reshaped(taken, shape), op.expanded(x, shape), op.dtype)
 
 
@@ -287,10 +287,10 @@ def sort(op: AtenOperation, x: Tensor, *args: Any, stable: Any = None, dim: int 
     axis = args[0] if args else 0 if "msort" in op.name else dim
     descending = args[1] if len(args) > 1 else descending
     zero = op.constant(0, TensorType.of((), "i64").dtype, x.shape)
-    if not x.type.rank:
+    if not x.rank:
         return x if "msort" in op.name else [x, zero]
-    order = op.sorted_order(x, axis_of(axis, x.type.rank), bool(descending))
-    made = op.tensor(op.emit("gather_elements", x, order, axis=axis_of(axis, x.type.rank)))
+    order = op.sorted_order(x, axis_of(axis, x.rank), bool(descending))
+    made = op.emit("gather_elements", x, order, axis=axis_of(axis, x.rank))
     return made if "msort" in op.name else [made, order]
 
 
@@ -300,9 +300,9 @@ def argsort(
 ) -> Tensor:
     axis = args[0] if args else dim
     descending = args[1] if len(args) > 1 else descending
-    if not x.type.rank:
+    if not x.rank:
         return op.constant(0, op.dtype)
-    return op.sorted_order(x, axis_of(axis, x.type.rank), bool(descending))
+    return op.sorted_order(x, axis_of(axis, x.rank), bool(descending))
 
 
 @converter("aten.topk.default")
@@ -310,14 +310,13 @@ def topk(
     op: AtenOperation, x: Tensor, k: Dim, axis: int = -1, largest: bool = True, ordered: bool = True
 ) -> list[Tensor]:
     """Convert `topk`, for which NaN is the largest."""
-    if not x.type.rank:
+    if not x.rank:
         return [x, op.constant(0, TensorType.of((), "i64").dtype)]
-    axis = axis_of(axis, x.type.rank)
-    if x.type.dtype.is_float:
+    axis = axis_of(axis, x.rank)
+    if x.dtype.is_float:
         order = op.sliced(op.sorted_order(x, axis, bool(largest)), axis, 0, k)
-        return [op.tensor(op.emit("gather_elements", x, order, axis=axis)), order]
-    made = op.emit("topk", x, k=op.fixed(k, "a count"), axis=axis, largest=bool(largest), sorted=True)
-    return [op.tensor(each) for each in made]
+        return [op.emit("gather_elements", x, order, axis=axis), order]
+    return op.emit_all("topk", x, k=op.fixed(k, "a count"), axis=axis, largest=bool(largest), sorted=True)
 
 
 @converter("aten.one_hot.default")
@@ -349,31 +348,31 @@ def median(op: AtenOperation, x: Tensor) -> Tensor:
 
 def _middle(op: AtenOperation, x: Tensor, axis: int) -> Tensor:
     """Return the rank of the median along an axis, a dim of 1 there: that of the last NaN if one is not left out."""
-    axis = axis_of(axis, x.type.rank)
-    size: Dim = x.shape[axis] if x.type.rank else 1
-    if not x.type.dtype.is_float or not x.type.rank:
+    axis = axis_of(axis, x.rank)
+    size: Dim = x.shape[axis] if x.rank else 1
+    if not x.dtype.is_float or not x.rank:
         return op.operand((size - 1) // 2, "i64")
     nans = op.cast(op.apply("isnan", x), "i64")
-    count = op.tensor(op.emit("reduce_sum", nans, axes=[axis], keepdims=True))
+    count = op.emit("reduce_sum", nans, axes=[axis], keepdims=True)
     total = op.operand(size, "i64")
     if "nanmedian" in op.name:
         kept = op.apply("subtract", total, count)
         return op.apply("maximum", op.apply("shift_right", op.apply("subtract", kept, 1), 1), 0)
     last = op.apply("subtract", total, count)  # the first NaN among the sorted elements
-    return op.choose(op.apply("greater", count, 0), last, op.operand((size - 1) // 2, "i64"), count.type.dtype)
+    return op.choose(op.apply("greater", count, 0), last, op.operand((size - 1) // 2, "i64"), count.dtype)
 
 
 def _ranked(op: AtenOperation, x: Tensor, rank: Tensor, axis: int, keepdim: bool) -> list[Tensor]:
     """Return the element of a rank along an axis, and its position."""
-    zero = op.constant(0, rank.type.dtype)
-    if not x.type.rank:
+    zero = op.constant(0, rank.dtype)
+    if not x.rank:
         return [x, zero]
-    axis = axis_of(axis, x.type.rank)
+    axis = axis_of(axis, x.rank)
     order = op.sorted_order(x, axis, False)
     shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
-    at = op.tensor(op.body.full(op.expanded(rank, shape)))
-    place = op.tensor(op.emit("gather_elements", order, at, axis=axis))
-    value = op.tensor(op.emit("gather_elements", x, place, axis=axis))
+    at = op.expanded(rank, shape)
+    place = op.emit("gather_elements", order, at, axis=axis)
+    value = op.emit("gather_elements", x, place, axis=axis)
     kept = shape if keepdim else (*x.shape[:axis], *x.shape[axis + 1 :])
     return [op.reshaped(value, kept), op.reshaped(place, kept)]
 
@@ -384,16 +383,16 @@ def searchsorted(op: AtenOperation, first: Tensor, second: Tensor, *, right: boo
     """Convert `searchsorted`: how many elements of a sorted row are below each value."""
     sequence, values = (first, second) if "search" in op.name else (second, first)
     if sorter is not None:
-        sequence = op.tensor(op.emit("gather_elements", sequence, sorter, axis=sequence.type.rank - 1))
-    rows = sequence if sequence.type.rank == 1 else op.reshaped(sequence, (*sequence.shape[:-1], 1, sequence.shape[-1]))
+        sequence = op.emit("gather_elements", sequence, sorter, axis=sequence.rank - 1)
+    rows = sequence if sequence.rank == 1 else op.reshaped(sequence, (*sequence.shape[:-1], 1, sequence.shape[-1]))
     row, value = op.promoted(rows, op.reshaped(values, (*values.shape, 1)))
     after = right or side == "right"
     below = op.apply("less_equal" if after else "less", row, value)
-    if value.type.dtype.is_float:  # NaN is the largest
+    if value.dtype.is_float:  # NaN is the largest
         both = op.apply("logical_and", op.apply("isnan", row), op.apply("isnan", value))
         lower = op.apply("logical_and", op.apply("logical_not", op.apply("isnan", row)), op.apply("isnan", value))
         below = op.apply("logical_or", below, lower)
         if after:
             below = op.apply("logical_or", below, both)
-    total = op.emit("reduce_sum", op.cast(below, "i64"), axes=[below.type.rank - 1])
-    return op.cast(op.tensor(total), op.dtype)
+    total = op.emit("reduce_sum", op.cast(below, "i64"), axes=[below.rank - 1])
+    return op.cast(total, op.dtype)

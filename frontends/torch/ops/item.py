@@ -21,7 +21,7 @@ def item(op: AtenOperation, x: Tensor) -> Tensor | Dim:
         return op.body.bind_result(op, x)
     # Symbols are not negative: the number is the difference of two, one of which is 0.
     number = op.cast(op.reshaped(x, (1,)), "i64")
-    signs = op.tensor(op.emit("concat", [number, op.tensor(op.emit("negative", number))], axis=0))
+    signs = op.emit("concat", [number, op.emit("negative", number)], axis=0)
     above, below = op.body.bind(op.apply("maximum", signs, 0), op.name)
     op.body.sizes.learn(value, above - below)
     return above - below

@@ -17,21 +17,21 @@ TRAINING = "normalizes by statistics of the batch, as in training=True: only inf
 @converter("aten.softmax.int", "aten._softmax.default", "aten._safe_softmax.default", "aten.special_softmax.int")
 def softmax(op: AtenOperation, x: Tensor, axis: int, *_: object, **ignored: object) -> Tensor:
     y = op.cast(x, op.dtype)
-    if not x.type.rank:
+    if not x.rank:
         return op.constant(1, op.dtype)
-    made = op.tensor(op.emit("softmax", y, axis=axis_of(axis, x.type.rank)))
+    made = op.emit("softmax", y, axis=axis_of(axis, x.rank))
     if "safe" not in op.name:
         return made
-    least = op.emit("reduce_max", y, axes=[axis_of(axis, x.type.rank)], keepdims=True)
-    return op.choose(op.apply("equal", op.tensor(least), float("-inf")), 0, made, op.dtype)
+    least = op.emit("reduce_max", y, axes=[axis_of(axis, x.rank)], keepdims=True)
+    return op.choose(op.apply("equal", least, float("-inf")), 0, made, op.dtype)
 
 
 @converter("aten.log_softmax.int", "aten._log_softmax.default", "aten.special_log_softmax.int")
 def log_softmax(op: AtenOperation, x: Tensor, axis: int, *_: object, **ignored: object) -> Tensor:
     y = op.cast(x, op.dtype)
-    if not x.type.rank:
+    if not x.rank:
         return op.constant(0, op.dtype)
-    return op.tensor(op.emit("log_softmax", y, axis=axis_of(axis, x.type.rank)))
+    return op.emit("log_softmax", y, axis=axis_of(axis, x.rank))
 
 
 @converter("aten.layer_norm.default")
@@ -45,14 +45,14 @@ def layer_norm(
 def _layer_norm(
     op: AtenOperation, x: Tensor, count: int, weight: Tensor | None, bias: Tensor | None, epsilon: float
 ) -> Tensor:
-    axis = x.type.rank - count
-    if weight is not None and weight.type.dtype is not x.type.dtype:
-        weight = op.cast(weight, x.type.dtype)
+    axis = x.rank - count
+    if weight is not None and weight.dtype is not x.dtype:
+        weight = op.cast(weight, x.dtype)
     if bias is not None:
-        bias = op.cast(bias, x.type.dtype)
+        bias = op.cast(bias, x.dtype)
     if weight is None and bias is not None:
-        return op.apply("add", op.tensor(op.emit("layer_norm", x, axis=axis, epsilon=epsilon)), bias)
-    return op.tensor(op.emit("layer_norm", x, weight, bias, axis=axis, epsilon=epsilon))
+        return op.apply("add", op.emit("layer_norm", x, axis=axis, epsilon=epsilon), bias)
+    return op.emit("layer_norm", x, weight, bias, axis=axis, epsilon=epsilon)
 
 
 @converter("aten.native_layer_norm.default")
@@ -60,16 +60,16 @@ def native_layer_norm(
     op: AtenOperation, x: Tensor, normalized: Sequence[Dim], weight: Tensor | None, bias: Tensor | None, epsilon: float
 ) -> list[Tensor]:
     made = _layer_norm(op, x, len(normalized), weight, bias, epsilon)
-    axes = list(range(x.type.rank - len(normalized), x.type.rank))
+    axes = list(range(x.rank - len(normalized), x.rank))
     return [made, *_statistics(op, x, axes, epsilon, op.result(1).dtype.name)]
 
 
 def _statistics(op: AtenOperation, x: Tensor, axes: list[int], epsilon: float, kind: str) -> list[Tensor]:
     """Return the mean and the reciprocal of the deviation."""
     y = op.wide(x)
-    center = op.tensor(op.emit("reduce_mean", y, axes=axes, keepdims=True))
+    center = op.emit("reduce_mean", y, axes=axes, keepdims=True)
     apart = op.apply("subtract", y, center)
-    spread = op.tensor(op.emit("reduce_mean", op.apply("multiply", apart, apart), axes=axes, keepdims=True))
+    spread = op.emit("reduce_mean", op.apply("multiply", apart, apart), axes=axes, keepdims=True)
     return [op.cast(each, kind) for each in (center, op.apply("rsqrt", op.apply("add", spread, epsilon)))]
 
 
@@ -78,16 +78,14 @@ def rms_norm(
     op: AtenOperation, x: Tensor, normalized: Sequence[Dim], weight: Tensor | None = None, epsilon: float | None = None
 ) -> Tensor | list[Tensor]:
     if epsilon is None:
-        epsilon = {"f64": 2.220446049250313e-16}.get(op.wide(x).type.dtype.name, 1.1920928955078125e-07)
-    axis = x.type.rank - len(normalized)
-    scale = None if weight is None else op.cast(weight, x.type.dtype)
-    made = op.tensor(op.emit("rms_norm", x, scale, axis=axis, epsilon=epsilon))
+        epsilon = {"f64": 2.220446049250313e-16}.get(op.wide(x).dtype.name, 1.1920928955078125e-07)
+    axis = x.rank - len(normalized)
+    scale = None if weight is None else op.cast(weight, x.dtype)
+    made = op.emit("rms_norm", x, scale, axis=axis, epsilon=epsilon)
     if "_fused" not in op.name:
         return op.cast(made, op.dtype)
     y = op.wide(x)
-    mean = op.tensor(
-        op.emit("reduce_mean", op.apply("multiply", y, y), axes=list(range(axis, x.type.rank)), keepdims=True)
-    )
+    mean = op.emit("reduce_mean", op.apply("multiply", y, y), axes=list(range(axis, x.rank)), keepdims=True)
     kept = op.apply("rsqrt", op.apply("add", mean, epsilon))
     return [op.cast(made, op.result(0).dtype), op.cast(kept, op.result(1).dtype)]
 
@@ -109,18 +107,18 @@ def _by_own_statistics(
 ) -> list[Tensor]:
     """Return x normalized by the mean and the variance of each channel, these, and the reciprocal deviation."""
     y = op.wide(x)
-    axes = [axis for axis in range(x.type.rank) if axis != 1]
-    center = op.tensor(op.emit("reduce_mean", y, axes=axes, keepdims=True))
+    axes = [axis for axis in range(x.rank) if axis != 1]
+    center = op.emit("reduce_mean", y, axes=axes, keepdims=True)
     apart = op.apply("subtract", y, center)
-    spread = op.tensor(op.emit("reduce_mean", op.apply("multiply", apart, apart), axes=axes, keepdims=True))
+    spread = op.emit("reduce_mean", op.apply("multiply", apart, apart), axes=axes, keepdims=True)
     scale = op.apply("rsqrt", op.apply("add", spread, epsilon))
     made = op.apply("multiply", apart, scale)
     for name, given in (("multiply", weight), ("add", bias)):
         if given is not None:
-            column = op.reshaped(op.cast(given, y.type.dtype), (given.shape[0], *[1] * (x.type.rank - 2)))
+            column = op.reshaped(op.cast(given, y.dtype), (given.shape[0], *[1] * (x.rank - 2)))
             made = op.apply(name, made, column)
     vectors = [op.reshaped(each, (x.shape[1],)) for each in (center, spread, scale)]
-    return [op.cast(made, x.type.dtype), *vectors]
+    return [op.cast(made, x.dtype), *vectors]
 
 
 @converter("aten._native_batch_norm_legit.no_stats")
@@ -144,12 +142,12 @@ def functional_batch_norm(
         return [made, *rest, mean, variance]
     made, center, spread, scale = _by_own_statistics(op, x, weight, bias, epsilon)
     count = D.product([dim for axis, dim in enumerate(x.shape) if axis != 1])
-    size = op.operand(count, spread.type.dtype)
+    size = op.operand(count, spread.dtype)
     unbiased = op.apply("divide", op.apply("multiply", spread, size), op.apply("subtract", size, 1))
     moved = [
         op.cast(
             op.apply("add", op.apply("multiply", op.wide(old), 1 - momentum), op.apply("multiply", new, momentum)),
-            old.type.dtype,
+            old.dtype,
         )
         for old, new in ((mean, center), (variance, unbiased))
     ]
@@ -165,17 +163,17 @@ def _batch_norm(
     variance: Tensor,
     epsilon: float,
 ) -> Tensor:
-    kind = x.type.dtype
-    if x.type.rank < 2:
+    kind = x.dtype
+    if x.rank < 2:
         raise UnsupportedOperation("normalizes a tensor without a dim of channels")
     channels = x.shape[1]
     one, zero = (op.expanded(op.constant(number, kind), (channels,)) for number in (1, 0))
     given = [one if weight is None else weight, zero if bias is None else bias, mean, variance]
-    if any(each.type.dtype is not kind for each in given):
+    if any(each.dtype is not kind for each in given):
         y = op.wide(x)
-        given = [op.cast(each, y.type.dtype) for each in given]
-        return op.cast(op.tensor(op.emit("batch_norm", y, *given, axis=1, epsilon=epsilon)), kind)
-    return op.tensor(op.emit("batch_norm", x, *given, axis=1, epsilon=epsilon))
+        given = [op.cast(each, y.dtype) for each in given]
+        return op.cast(op.emit("batch_norm", y, *given, axis=1, epsilon=epsilon), kind)
+    return op.emit("batch_norm", x, *given, axis=1, epsilon=epsilon)
 
 
 @converter("aten._native_batch_norm_legit_no_training.default")
@@ -199,11 +197,11 @@ def group_norm(
 def _group_norm(
     op: AtenOperation, x: Tensor, groups: int, weight: Tensor | None, bias: Tensor | None, epsilon: float
 ) -> Tensor:
-    kind, channels = x.type.dtype, x.shape[1]
+    kind, channels = x.dtype, x.shape[1]
     scale = op.expanded(op.constant(1, kind), (channels,)) if weight is None else op.cast(weight, kind)
     shift = op.expanded(op.constant(0, kind), (channels,)) if bias is None else op.cast(bias, kind)
-    spread = op.reshaped(x, (*x.shape, 1)) if x.type.rank == 2 else x
-    made = op.tensor(op.emit("group_norm", spread, scale, shift, groups=groups, epsilon=epsilon))
+    spread = op.reshaped(x, (*x.shape, 1)) if x.rank == 2 else x
+    made = op.emit("group_norm", spread, scale, shift, groups=groups, epsilon=epsilon)
     return op.reshaped(made, x.shape)
 
 

@@ -16,7 +16,7 @@ def _spatial(op: AtenOperation) -> int:
 
 
 def _batched(op: AtenOperation, x: Tensor, count: int) -> Tensor:
-    return x if x.type.rank == count + 2 else op.reshaped(x, (1, *x.shape))
+    return x if x.rank == count + 2 else op.reshaped(x, (1, *x.shape))
 
 
 @converter("aten.max_pool1d.default", "aten.max_pool2d.default", "aten.max_pool3d.default")
@@ -26,7 +26,7 @@ def max_pool(
 ) -> Tensor:  # fmt: skip
     count = _spatial(op)
     words = _max_words(op, count, kernel, stride, padding, dilation, ceil_mode)
-    return op.reshaped(op.tensor(op.emit("max_pool", _batched(op, x, count), **words)), op.shape)
+    return op.reshaped(op.emit("max_pool", _batched(op, x, count), **words), op.shape)
 
 
 def _max_words(
@@ -51,15 +51,15 @@ def max_pool_with_indices(
     words = _max_words(op, count, kernel, stride, padding, dilation, ceil_mode)
     batched = _batched(op, x, count)
     if not op.is_used(1):
-        made = op.tensor(op.emit("max_pool", batched, **words))
+        made = op.emit("max_pool", batched, **words)
         return [
             op.reshaped(made, op.result(0).shape),
             op.expanded(op.constant(0, op.result(1).dtype), op.result(1).shape),
         ]
-    values, places = op.emit("max_pool_with_indices", batched, **words)
+    values, places = op.emit_all("max_pool_with_indices", batched, **words)
     size = D.product(batched.shape[2:])
-    within = op.apply("mod", op.tensor(places), op.operand(size, "i64"))
-    return [op.reshaped(op.tensor(values), op.result(0).shape), op.reshaped(within, op.result(1).shape)]
+    within = op.apply("mod", places, op.operand(size, "i64"))
+    return [op.reshaped(values, op.result(0).shape), op.reshaped(within, op.result(1).shape)]
 
 
 @converter("aten.avg_pool1d.default", "aten.avg_pool2d.default", "aten.avg_pool3d.default")
@@ -68,7 +68,7 @@ def avg_pool(
     count_include_pad: bool = True, divisor: int | None = None,
 ) -> Tensor:  # fmt: skip
     count = _spatial(op)
-    if x.type.dtype.is_integer:
+    if x.dtype.is_integer:
         raise UnsupportedOperation("averages integers")
     sizes = each_axis(kernel, count)
     strides = sizes if stride is None or stride == [] or stride == () else each_axis(stride, count)
@@ -78,12 +78,10 @@ def avg_pool(
         if ceil_mode:
             raise UnsupportedOperation("rounds sizes up and has a divisor")
         count_include_pad = True
-    made = op.tensor(
-        op.emit(
+    made = op.emit(
             "avg_pool", batched, kernel=sizes, strides=strides, padding=pads * 2, ceil_mode=bool(ceil_mode),
             count_include_pad=bool(count_include_pad),
-        )
-    )  # fmt: skip
+        )  # fmt: skip
     if divisor is not None:
         made = op.apply("multiply", made, float(np.prod(sizes)) / divisor)
     return op.cast(op.reshaped(made, op.shape), op.dtype)
@@ -98,22 +96,22 @@ def adaptive_avg_pool(op: AtenOperation, x: Tensor, _: object) -> Tensor:
     count = _spatial(op)
     y = op.wide(x)
     shape = op.shape
-    axes = list(range(x.type.rank - count, x.type.rank))
+    axes = list(range(x.rank - count, x.rank))
     if all(shape[axis] == 1 for axis in axes):
-        return op.cast(op.tensor(op.emit("reduce_mean", y, axes=axes, keepdims=True)), op.dtype)
+        return op.cast(op.emit("reduce_mean", y, axes=axes, keepdims=True), op.dtype)
     sizes = [(op.fixed(x.shape[axis], "a size"), op.fixed(shape[axis], "a size")) for axis in axes]
     if all(after and before % after == 0 for before, after in sizes):
         steps = [before // after for before, after in sizes]
-        made = op.tensor(op.emit("avg_pool", _batched(op, y, count), kernel=steps, strides=steps))
+        made = op.emit("avg_pool", _batched(op, y, count), kernel=steps, strides=steps)
         return op.cast(op.reshaped(made, shape), op.dtype)
     for axis, (before, after) in zip(axes, sizes, strict=True):
         matrix = np.zeros((before, after))
         for at in range(after):
             begin, end = at * before // after, -(-(at + 1) * before // after)
             matrix[begin:end, at] = 1 / (end - begin)
-        order = [i for i in range(x.type.rank) if i != axis] + [axis]
-        moved = op.tensor(op.emit("matmul", op.permuted(y, order), op.constant(matrix, y.type.dtype, matrix.shape)))
-        y = op.permuted(moved, [order.index(i) for i in range(x.type.rank)])
+        order = [i for i in range(x.rank) if i != axis] + [axis]
+        moved = op.emit("matmul", op.permuted(y, order), op.constant(matrix, y.dtype, matrix.shape))
+        y = op.permuted(moved, [order.index(i) for i in range(x.rank)])
     return op.cast(y, op.dtype)
 
 
@@ -122,7 +120,7 @@ def adaptive_max_pool(op: AtenOperation, x: Tensor, _: object) -> list[Tensor]:
     """Convert adaptive pooling, with positions if the windows are equal."""
     count = _spatial(op)
     shape = op.result(0).shape
-    axes = list(range(x.type.rank - count, x.type.rank))
+    axes = list(range(x.rank - count, x.rank))
     sizes = [(op.fixed(x.shape[axis], "a size"), op.fixed(shape[axis], "a size")) for axis in axes]
     if not all(after and before % after == 0 for before, after in sizes):
         raise UnsupportedOperation("has windows of different sizes")

@@ -22,8 +22,7 @@ def scanned(op: AtenOperation, values: Sequence[Tensor], axis: int, combine: Com
         after = [op.sliced(x, axis, step, size - step) for x in made]
         heads = [op.sliced(x, axis, 0, step) for x in made]
         made = [
-            op.tensor(op.emit("concat", [head, tail], axis=axis))
-            for head, tail in zip(heads, combine(before, after), strict=True)
+            op.emit("concat", [head, tail], axis=axis) for head, tail in zip(heads, combine(before, after), strict=True)
         ]
         step *= 2
     return made
@@ -33,26 +32,26 @@ def scanned(op: AtenOperation, values: Sequence[Tensor], axis: int, combine: Com
 def running_extreme(op: AtenOperation, x: Tensor, axis: int) -> list[Tensor]:
     """Convert `cummax` and `cummin`: the last of equal elements has the position, and NaN wins."""
     kind = op.result(1).dtype
-    if not x.type.rank:
+    if not x.rank:
         return [x, op.constant(0, kind)]
-    axis = axis_of(axis, x.type.rank)
+    axis = axis_of(axis, x.rank)
     wins = "greater_equal" if "max" in op.name else "less_equal"
 
     def combine(before: Sequence[Tensor], after: Sequence[Tensor]) -> list[Tensor]:
         later = op.apply(wins, after[0], before[0])
-        if x.type.dtype.is_float:
+        if x.dtype.is_float:
             later = op.apply("logical_or", later, op.apply("isnan", after[0]))
-        return [op.choose(later, new, old, new.type.dtype) for old, new in zip(before, after, strict=True)]
+        return [op.choose(later, new, old, new.dtype) for old, new in zip(before, after, strict=True)]
 
-    wide = op.cast(x, "i8") if x.type.dtype.is_bool else x
-    places = op.tensor(op.body.full(op.positions(x.type.with_dtype(kind), axis)))
+    wide = op.cast(x, "i8") if x.dtype.is_bool else x
+    places = op.positions(x.type.with_dtype(kind), axis)
     value, place = scanned(op, [wide, places], axis, combine)
-    return [op.cast(value, x.type.dtype), place]
+    return [op.cast(value, x.dtype), place]
 
 
 @converter("aten.logcumsumexp.default")
 def logcumsumexp(op: AtenOperation, x: Tensor, axis: int) -> Tensor:
-    if not x.type.rank:
+    if not x.rank:
         return x
     y = op.wide(op.cast(x, op.dtype))
 
@@ -60,7 +59,7 @@ def logcumsumexp(op: AtenOperation, x: Tensor, axis: int) -> Tensor:
         high, low = (op.apply(name, before[0], after[0]) for name in ("maximum", "minimum"))
         apart = op.apply("exp", op.apply("subtract", low, high))
         total = op.apply("add", high, op.apply("log1p", apart))
-        return [op.choose(op.apply("isinf", high), high, total, y.type.dtype)]
+        return [op.choose(op.apply("isinf", high), high, total, y.dtype)]
 
-    (made,) = scanned(op, [y], axis_of(axis, x.type.rank), combine)
+    (made,) = scanned(op, [y], axis_of(axis, x.rank), combine)
     return op.cast(made, op.dtype)

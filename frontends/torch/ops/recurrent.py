@@ -43,7 +43,7 @@ def recurrent(
             sequence, finals = _layer(op, kind, sequence, begin, rows, has_biases)
         for found, final in zip(last, finals, strict=True):
             found.append(final)
-    ends = [made[0] if layers == 1 else op.tensor(op.emit("concat", made, axis=0)) for made in last]
+    ends = [made[0] if layers == 1 else op.emit("concat", made, axis=0) for made in last]
     return [op.permuted(sequence, [1, 0, 2]) if batch_first else sequence, *ends]
 
 
@@ -56,13 +56,11 @@ def _layer(
     has_biases: bool,
 ) -> tuple[Tensor, list[Tensor]]:
     """Return the outputs of all directions, one after the other in the last dim, and their last states."""
-    given = [
-        op.tensor(op.emit("stack", [_reordered(op, kind, row[index]) for row in rows], axis=0)) for index in (0, 1)
-    ]
+    given = [op.emit("stack", [_reordered(op, kind, row[index]) for row in rows], axis=0) for index in (0, 1)]
     bias = None
     if has_biases:
         both = [op.emit("concat", [_reordered(op, kind, row[index]) for index in (2, 3)], axis=0) for row in rows]
-        bias = op.tensor(op.emit("stack", both, axis=0))
+        bias = op.emit("stack", both, axis=0)
     hidden = op.fixed(rows[0][1].shape[1], "a size of states")
     words: dict[str, object] = {
         "hidden_size": hidden, "direction": "bidirectional" if len(rows) == 2 else "forward",
@@ -89,14 +87,14 @@ def _projected_layer(
         projected = product(op, x, params[0], transposed=True)
         for bias in params[2:-1]:
             projected = op.apply("add", projected, bias)
-        given = op.tensor(op.emit("reverse", projected, axes=[0])) if at else projected
+        given = op.emit("reverse", projected, axes=[0]) if at else projected
         step = _projected_step(op, given, params[1], params[-1])
         *last, made = scanned(op, step, begin, [x.type.with_shape((length, *begin[0].shape))], length)
-        sequences.append(op.tensor(op.emit("reverse", made, axes=[0])) if at else made)
+        sequences.append(op.emit("reverse", made, axes=[0]) if at else made)
         for found, state in zip(finals, last, strict=True):
             found.append(state)
-    joined = sequences[0] if len(sequences) == 1 else op.tensor(op.emit("concat", sequences, axis=2))
-    return joined, [op.tensor(op.emit("stack", each, axis=0)) for each in finals]
+    joined = sequences[0] if len(sequences) == 1 else op.emit("concat", sequences, axis=2)
+    return joined, [op.emit("stack", each, axis=0) for each in finals]
 
 
 def _projected_step(op: AtenOperation, projected: Tensor, recurrent: Tensor, matrix: Tensor) -> Step:
@@ -123,4 +121,4 @@ def _reordered(op: AtenOperation, kind: str, weight: Tensor) -> Tensor:
         return weight
     size = weight.shape[0] // len(order)
     parts = [op.sliced(weight, 0, size * gate, size) for gate in order]
-    return op.tensor(op.emit("concat", parts, axis=0))
+    return op.emit("concat", parts, axis=0)

@@ -23,16 +23,16 @@ def axes_of(axes: Axes, rank: int) -> list[int]:
 
 def reduced(op: AtenOperation, name: str, x: Tensor, axes: Axes, keepdim: bool = False) -> Tensor:
     """Return a reduction in the element type of x, 16-bit floats computed in f32."""
-    if not x.type.rank:
+    if not x.rank:
         return x
     wide = op.wide(x)
-    made = op.tensor(op.emit(name, wide, axes=axes_of(axes, x.type.rank), keepdims=keepdim))
-    return op.cast(made, x.type.dtype)
+    made = op.emit(name, wide, axes=axes_of(axes, x.rank), keepdims=keepdim)
+    return op.cast(made, x.dtype)
 
 
 def count_of(x: Tensor, axes: Axes) -> Dim:
     """Return the number of elements that a reduction takes."""
-    return D.product([x.shape[axis] for axis in axes_of(axes, x.type.rank)] if x.type.rank else [])
+    return D.product([x.shape[axis] for axis in axes_of(axes, x.rank)] if x.rank else [])
 
 
 @converter("aten.sum.default", "aten.sum.dim_IntList")
@@ -56,32 +56,32 @@ def extreme(op: AtenOperation, x: Tensor, axes: Axes = None, keepdim: bool = Fal
 
 
 def _extreme(op: AtenOperation, kind: str, x: Tensor, axes: Axes, keepdim: bool) -> Tensor:
-    if not x.type.rank:
+    if not x.rank:
         return x
-    if x.type.dtype.is_bool:
+    if x.dtype.is_bool:
         name = "reduce_any" if kind == "max" else "reduce_all"
-        return op.tensor(op.emit(name, x, axes=axes_of(axes, x.type.rank), keepdims=keepdim))
-    return op.tensor(op.emit(f"reduce_{kind}", x, axes=axes_of(axes, x.type.rank), keepdims=keepdim))
+        return op.emit(name, x, axes=axes_of(axes, x.rank), keepdims=keepdim)
+    return op.emit(f"reduce_{kind}", x, axes=axes_of(axes, x.rank), keepdims=keepdim)
 
 
 @converter("aten.max.dim", "aten.min.dim")
 def extreme_along(op: AtenOperation, x: Tensor, axis: int, keepdim: bool = False) -> list[Tensor]:
     kind = "max" if "max" in op.name else "min"
-    if not x.type.rank:
+    if not x.rank:
         return [x, op.constant(0, TensorType.of((), "i64").dtype)]
-    axis = axis_of(axis, x.type.rank)
+    axis = axis_of(axis, x.rank)
     return [_extreme(op, kind, x, axis, keepdim), op.cast(op.position_of_extreme(kind, x, axis, keepdim), "i64")]
 
 
 @converter("aten.argmax.default", "aten.argmin.default")
 def argmax(op: AtenOperation, x: Tensor, axis: int | None = None, keepdim: bool = False) -> Tensor:
     kind = "max" if "max" in op.name else "min"
-    if not x.type.rank:
+    if not x.rank:
         return op.constant(0, op.dtype)
     if axis is None:
         flat = op.reshaped(x, (x.type.elements,))
         return op.reshaped(op.cast(op.position_of_extreme(kind, flat, 0, False), op.dtype), op.shape)
-    return op.cast(op.position_of_extreme(kind, x, axis_of(axis, x.type.rank), keepdim), op.dtype)
+    return op.cast(op.position_of_extreme(kind, x, axis_of(axis, x.rank), keepdim), op.dtype)
 
 
 @converter("aten.any.default", "aten.any.dim", "aten.any.dims", "aten.all.default", "aten.all.dim", "aten.all.dims")
@@ -90,8 +90,8 @@ def any_(op: AtenOperation, x: Tensor, axes: Axes = None, keepdim: bool = False)
     name = "reduce_any" if ".any." in op.name else "reduce_all"
     flags = op.cast(x, "bool")
     empty = isinstance(axes, (list, tuple)) and not axes and op.name.endswith("dims")
-    if x.type.rank and not empty:
-        flags = op.tensor(op.emit(name, flags, axes=axes_of(axes, x.type.rank), keepdims=keepdim))
+    if x.rank and not empty:
+        flags = op.emit(name, flags, axes=axes_of(axes, x.rank), keepdims=keepdim)
     return op.cast(flags, op.dtype)
 
 
@@ -112,7 +112,7 @@ def var_mean(
     op: AtenOperation, x: Tensor, axes: Axes = None, given: float | bool | None = None, keep: bool = False, *,
     correction: float | None = None, keepdim: bool = False,
 ) -> list[Tensor]:  # fmt: skip
-    return [op.cast(each, x.type.dtype) for each in _spreads(op, x, axes, given, keep, correction, keepdim)]
+    return [op.cast(each, x.dtype) for each in _spreads(op, x, axes, given, keep, correction, keepdim)]
 
 
 def _spreads(
@@ -137,11 +137,11 @@ def _spreads(
 def _moments(op: AtenOperation, x: Tensor, axes: Axes, correction: float, keepdim: bool) -> tuple[Tensor, Tensor]:
     """Return variance and mean, of 16-bit floats in f32."""
     y = op.wide(x)
-    kind, places = y.type.dtype, axes_of(axes, x.type.rank)
-    center = op.tensor(op.emit("reduce_mean", y, axes=places, keepdims=True)) if x.type.rank else y
+    kind, places = y.dtype, axes_of(axes, x.rank)
+    center = op.emit("reduce_mean", y, axes=places, keepdims=True) if x.rank else y
     apart = op.apply("subtract", y, center)
     squares = op.apply("multiply", apart, apart)
-    total = op.tensor(op.emit("reduce_sum", squares, axes=places, keepdims=keepdim)) if x.type.rank else squares
+    total = op.emit("reduce_sum", squares, axes=places, keepdims=keepdim) if x.rank else squares
     count = count_of(x, axes)
     if isinstance(count, int):
         divisor = max(count - correction, 0)
@@ -150,30 +150,30 @@ def _moments(op: AtenOperation, x: Tensor, axes: Axes, correction: float, keepdi
         rest = op.apply("subtract", op.operand(count, kind), float(correction))
         made = op.apply("divide", total, op.apply("maximum", rest, 0.0))
     squeezed = [dim for axis, dim in enumerate(x.shape) if axis not in places]
-    average = center if keepdim else op.reshaped(center, squeezed if x.type.rank else ())
+    average = center if keepdim else op.reshaped(center, squeezed if x.rank else ())
     return made, average
 
 
 @converter("aten.logsumexp.default")
 def logsumexp(op: AtenOperation, x: Tensor, axes: Axes, keepdim: bool = False) -> Tensor:
     y = op.wide(op.cast(x, op.dtype))
-    kind, places = y.type.dtype, axes_of(axes, x.type.rank)
-    if not x.type.rank:
+    kind, places = y.dtype, axes_of(axes, x.rank)
+    if not x.rank:
         return op.cast(y, op.dtype)
-    most = op.tensor(op.emit("reduce_max", y, axes=places, keepdims=True))
+    most = op.emit("reduce_max", y, axes=places, keepdims=True)
     most = op.choose(op.apply("isinf", most), 0, most, kind)
     total = op.emit("reduce_sum", op.apply("exp", op.apply("subtract", y, most)), axes=places, keepdims=True)
-    made = op.apply("add", op.apply("log", op.tensor(total)), most)
+    made = op.apply("add", op.apply("log", total), most)
     return op.cast(op.reshaped(made, op.shape), op.dtype)
 
 
 @converter("aten.cumsum.default", "aten.cumprod.default")
 def running(op: AtenOperation, x: Tensor, axis: int, **ignored: object) -> Tensor:
     y = op.wide(op.cast(x, op.dtype))
-    if not x.type.rank:
+    if not x.rank:
         return op.cast(y, op.dtype)
     name = op.name.split(".")[1]
-    return op.cast(op.tensor(op.emit(name, y, axis=axis_of(axis, x.type.rank))), op.dtype)
+    return op.cast(op.emit(name, y, axis=axis_of(axis, x.rank)), op.dtype)
 
 
 @converter("aten.count_nonzero.default", "aten.count_nonzero.dim_IntList")
@@ -196,14 +196,14 @@ def pdist(op: AtenOperation, x: Tensor, order: float = 2.0) -> Tensor:
         return op.expanded(op.constant(0, op.dtype), op.shape)
     index = TensorType.of((), "i64").dtype
     one, other = (
-        op.tensor(op.emit("gather", op.wide(x), op.constant(rows, index, rows.shape), axis=0))
+        op.emit("gather", op.wide(x), op.constant(rows, index, rows.shape), axis=0)
         for rows in np.triu_indices(count, 1)
     )
     return op.cast(_norm(op, op.apply("subtract", one, other), order, [1], False), op.dtype)
 
 
 def _norm(op: AtenOperation, y: Tensor, order: float, axes: Axes, keepdim: bool) -> Tensor:
-    kind = y.type.dtype
+    kind = y.dtype
     size = op.apply("abs", y)
     if order == 0:
         made = reduced(op, "reduce_sum", op.cast(op.apply("not_equal", y, 0), kind), axes, keepdim)

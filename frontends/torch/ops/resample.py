@@ -15,8 +15,8 @@ from mirlo.frontends.torch.registry import converter
 def _resized(op: AtenOperation, x: Tensor, mode: str, align: bool, factors: Sequence[float | None]) -> Tensor:
     """Return x of the declared size; coordinates are divided by the factors that are given."""
     shape = op.shape
-    count = x.type.rank - 2
-    if mode != "nearest" and not x.type.dtype.is_float:
+    count = x.rank - 2
+    if mode != "nearest" and not x.dtype.is_float:
         raise UnsupportedOperation("interpolates integers")
     y = x if mode == "nearest" else op.wide(x)
     words = {
@@ -32,7 +32,7 @@ def _resized(op: AtenOperation, x: Tensor, mode: str, align: bool, factors: Sequ
         made = op.emit("resize", y, scales=[] if align else [1.0, 1.0, *quotients], **words)
     else:
         made = op.emit("resize_at", y, _run_time_scales(op, pairs), **words)
-    return op.cast(op.tensor(made), op.dtype)
+    return op.cast(made, op.dtype)
 
 
 def _run_time_scales(op: AtenOperation, pairs: Sequence[tuple[float, Dim, Dim]]) -> Tensor:
@@ -46,7 +46,7 @@ def _run_time_scales(op: AtenOperation, pairs: Sequence[tuple[float, Dim, Dim]])
             else op.apply("divide", op.operand(after, kind), op.operand(before, kind))
         )
         made.append(op.reshaped(scale, (1,)))
-    return op.tensor(op.emit("concat", made, axis=0))
+    return op.emit("concat", made, axis=0)
 
 
 @converter("aten.upsample_nearest1d.vec", "aten.upsample_nearest2d.vec", "aten.upsample_nearest3d.vec")
@@ -78,7 +78,7 @@ def grid_sampler(op: AtenOperation, x: Tensor, grid: Tensor, mode: int, padding:
         "padding_mode": ("zeros", "border", "reflection")[padding],
         "align_corners": bool(align),
     }
-    return op.cast(op.tensor(op.emit("grid_sample", op.wide(x), op.wide(grid), **words)), op.dtype)
+    return op.cast(op.emit("grid_sample", op.wide(x), op.wide(grid), **words), op.dtype)
 
 
 @converter("aten.col2im.default")
@@ -86,9 +86,9 @@ def col2im(
     op: AtenOperation, x: Tensor, size: Sequence[Dim], kernel: Sequence[int], dilation: Sequence[int],
     padding: Sequence[int], stride: Sequence[int],
 ) -> Tensor:  # fmt: skip
-    batched = x if x.type.rank == 3 else op.reshaped(x, (1, *x.shape))
+    batched = x if x.rank == 3 else op.reshaped(x, (1, *x.shape))
     made = op.emit(
         "col2im", op.wide(batched), image=tuple(size), window=tuple(kernel), strides=list(stride),
         padding=list(padding) * 2, dilations=list(dilation),
     )  # fmt: skip
-    return op.cast(op.reshaped(op.tensor(made), op.shape), op.dtype)
+    return op.cast(op.reshaped(made, op.shape), op.dtype)

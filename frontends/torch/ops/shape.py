@@ -39,12 +39,12 @@ def expand(op: AtenOperation, x: Tensor, *_: object, **ignored: object) -> Tenso
 
 @converter("aten.permute.default", "aten.permute_copy.default")
 def permute(op: AtenOperation, x: Tensor, order: Sequence[int]) -> Tensor:
-    return op.permuted(x, [axis_of(axis, x.type.rank) for axis in order])
+    return op.permuted(x, [axis_of(axis, x.rank) for axis in order])
 
 
 @converter("aten.transpose.int", "aten.transpose_copy.int", "aten.swapaxes.default", "aten.swapdims.default")
 def transpose(op: AtenOperation, x: Tensor, one: int, two: int) -> Tensor:
-    order = list(range(x.type.rank))
+    order = list(range(x.rank))
     if order:
         one, two = one % len(order), two % len(order)
         order[one], order[two] = order[two], order[one]
@@ -53,7 +53,7 @@ def transpose(op: AtenOperation, x: Tensor, one: int, two: int) -> Tensor:
 
 @converter("aten.t.default", "aten.numpy_T.default", "aten.t_copy.default")
 def t(op: AtenOperation, x: Tensor) -> Tensor:
-    return op.permuted(x, list(range(x.type.rank))[::-1])
+    return op.permuted(x, list(range(x.rank))[::-1])
 
 
 @converter("aten.mT.default", "aten.adjoint.default", "aten.mH.default")
@@ -63,7 +63,7 @@ def matrix_transpose(op: AtenOperation, x: Tensor) -> Tensor:
 
 @converter("aten.movedim.int", "aten.movedim.intlist")
 def movedim(op: AtenOperation, x: Tensor, source: Ints, target: Ints) -> Tensor:
-    rank = x.type.rank
+    rank = x.rank
     given, wanted = ([axis % rank for axis in ([a] if isinstance(a, int) else a)] for a in (source, target))
     rest = iter(axis for axis in range(rank) if axis not in given)
     return op.permuted(x, [given[wanted.index(axis)] if axis in wanted else next(rest) for axis in range(rank)])
@@ -71,7 +71,7 @@ def movedim(op: AtenOperation, x: Tensor, source: Ints, target: Ints) -> Tensor:
 
 @converter("aten.select.int", "aten.select_copy.int")
 def select(op: AtenOperation, x: Tensor, axis: int, index: Dim) -> Tensor:
-    axis = axis_of(axis, x.type.rank)
+    axis = axis_of(axis, x.rank)
     at = x.shape[axis] + index if isinstance(index, int) and index < 0 else index
     return op.reshaped(op.sliced(x, axis, at, 1), (*x.shape[:axis], *x.shape[axis + 1 :]))
 
@@ -81,7 +81,7 @@ def slice_(
     op: AtenOperation, x: Tensor, axis: int = 0, start: Dim | None = None, end: Dim | None = None, step: int = 1
 ) -> Tensor:
     """Convert `slice`, whose size PyTorch has computed."""
-    axis = axis_of(axis, x.type.rank)
+    axis = axis_of(axis, x.rank)
     return op.sliced(x, axis, start_of(x.shape[axis], start), op.shape[axis], step)
 
 
@@ -97,7 +97,7 @@ def start_of(size: Dim, start: Dim | None) -> Dim:
 
 @converter("aten.narrow.default")
 def narrow(op: AtenOperation, x: Tensor, axis: int, start: Dim, length: Dim) -> Tensor:
-    axis = axis_of(axis, x.type.rank)
+    axis = axis_of(axis, x.rank)
     return op.sliced(x, axis, start_of(x.shape[axis], start), length)
 
 
@@ -108,7 +108,7 @@ def narrow(op: AtenOperation, x: Tensor, axis: int, start: Dim, length: Dim) -> 
     "aten.tensor_split.indices",
 )  # fmt: skip
 def split(op: AtenOperation, x: Tensor, _: object, axis: int = 0) -> list[Tensor]:
-    axis = axis_of(axis, x.type.rank)
+    axis = axis_of(axis, x.rank)
     sizes = [op.type_of(value).shape[axis] for value in op.node.meta["val"]]
     begin: Dim = 0
     made = []
@@ -127,16 +127,16 @@ def unbind(op: AtenOperation, x: Tensor, axis: int = 0) -> list[Tensor]:
 def cat(op: AtenOperation, tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
     """Convert `cat`; vectors without elements are left out, whatever the rank of the others."""
     axis = axis_of(axis, len(op.shape))
-    given = [op.cast(x, op.dtype) for x in tensors if not (x.type.rank == 1 and x.shape[0] == 0)]
+    given = [op.cast(x, op.dtype) for x in tensors if not (x.rank == 1 and x.shape[0] == 0)]
     kept = [x for x in given if x.shape[axis] != 0]
     if not kept:
         return op.expanded(op.constant(0, op.dtype), op.shape)
-    return kept[0] if len(kept) == 1 else op.tensor(op.emit("concat", kept, axis=axis))
+    return kept[0] if len(kept) == 1 else op.emit("concat", kept, axis=axis)
 
 
 @converter("aten.stack.default")
 def stack(op: AtenOperation, tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
-    return op.tensor(op.emit("stack", [op.cast(x, op.dtype) for x in tensors], axis=axis_of(axis, len(op.shape))))
+    return op.emit("stack", [op.cast(x, op.dtype) for x in tensors], axis=axis_of(axis, len(op.shape)))
 
 
 @converter("aten.diff.default")
@@ -144,22 +144,22 @@ def diff(
     op: AtenOperation, x: Tensor, n: int = 1, axis: int = -1, before: Tensor | None = None, after: Tensor | None = None
 ) -> Tensor:
     """Convert `diff`: differences of neighbours, of flags whether they differ."""
-    axis = axis_of(axis, x.type.rank)
-    parts = [op.cast(part, x.type.dtype) for part in (before, x, after) if part is not None]
-    x = parts[0] if len(parts) == 1 else op.tensor(op.emit("concat", parts, axis=axis))
+    axis = axis_of(axis, x.rank)
+    parts = [op.cast(part, x.dtype) for part in (before, x, after) if part is not None]
+    x = parts[0] if len(parts) == 1 else op.emit("concat", parts, axis=axis)
     for _ in range(n):
         size = x.shape[axis]
         if size == 0:
             break
         high, low = op.sliced(x, axis, 1, size - 1), op.sliced(x, axis, 0, size - 1)
-        x = op.apply("not_equal" if x.type.dtype.is_bool else "subtract", high, low)
+        x = op.apply("not_equal" if x.dtype.is_bool else "subtract", high, low)
     return x
 
 
 @converter("aten.repeat.default", "aten.tile.default")
 def repeat(op: AtenOperation, x: Tensor, repeats: Sequence[Dim]) -> Tensor:
-    repeats = [1] * (x.type.rank - len(repeats)) + list(repeats)
-    spread = op.reshaped(x, [1] * (len(repeats) - x.type.rank) + list(x.shape))
+    repeats = [1] * (x.rank - len(repeats)) + list(repeats)
+    spread = op.reshaped(x, [1] * (len(repeats) - x.rank) + list(x.shape))
     pairs = [dim for count, size in zip(repeats, spread.shape, strict=True) for dim in (count, size)]
     apart = op.reshaped(spread, [dim for size in spread.shape for dim in (1, size)])
     return op.reshaped(op.expanded(apart, pairs), op.shape)
@@ -169,8 +169,8 @@ def repeat(op: AtenOperation, x: Tensor, repeats: Sequence[Dim]) -> Tensor:
 def flip(op: AtenOperation, x: Tensor, axes: Sequence[int] | None = None) -> Tensor:
     if axes is None:
         axes = [1] if "fliplr" in op.name else [0]
-    axes = [axis_of(axis, x.type.rank) for axis in axes]
-    return op.tensor(op.emit("reverse", x, axes=axes)) if axes and x.type.rank else x
+    axes = [axis_of(axis, x.rank) for axis in axes]
+    return op.emit("reverse", x, axes=axes) if axes and x.rank else x
 
 
 @converter("aten.roll.default")
@@ -180,24 +180,24 @@ def roll(op: AtenOperation, x: Tensor, shifts: Ints, axes: Ints = ()) -> Tensor:
     if not axes:
         return op.reshaped(_rolled(op, op.reshaped(x, (x.type.elements,)), shifts[0], 0), x.shape)
     for shift, axis in zip(shifts, axes, strict=True):
-        x = _rolled(op, x, shift, axis_of(axis, x.type.rank))
+        x = _rolled(op, x, shift, axis_of(axis, x.rank))
     return x
 
 
 def _rolled(op: AtenOperation, x: Tensor, shift: Dim, axis: int) -> Tensor:
     size = x.shape[axis]
-    if not x.type.rank or size == 0:
+    if not x.rank or size == 0:
         return x
     by = shift % size
     if by == 0:
         return x
     end = op.sliced(x, axis, size - by, by)
-    return op.tensor(op.emit("concat", [end, op.sliced(x, axis, 0, size - by)], axis=axis))
+    return op.emit("concat", [end, op.sliced(x, axis, 0, size - by)], axis=axis)
 
 
 @converter("aten.constant_pad_nd.default")
 def constant_pad(op: AtenOperation, x: Tensor, pads: Sequence[Dim], value: Operand = 0) -> Tensor:
-    return padded(op, x, pads, "constant", op.operand(value, x.type.dtype))
+    return padded(op, x, pads, "constant", op.operand(value, x.dtype))
 
 
 PAD_MODES = {"reflect": "reflect", "reflection": "reflect", "replicate": "edge", "replication": "edge",
@@ -208,17 +208,17 @@ PAD_MODES = {"reflect": "reflect", "reflection": "reflect", "replicate": "edge",
 def pad(
     op: AtenOperation, x: Tensor, pads: Sequence[Dim], mode: str = "constant", value: Operand | None = None
 ) -> Tensor:
-    return padded(op, x, pads, PAD_MODES[mode], op.operand(value or 0, x.type.dtype))
+    return padded(op, x, pads, PAD_MODES[mode], op.operand(value or 0, x.dtype))
 
 
 @converter(*(f"aten.{kind}_pad{n}d.default" for kind in ("reflection", "replication") for n in (1, 2, 3)))
 def pad_edges(op: AtenOperation, x: Tensor, pads: Sequence[Dim]) -> Tensor:
-    return padded(op, x, pads, PAD_MODES[op.name.split(".")[1].split("_")[0]], op.constant(0, x.type.dtype))
+    return padded(op, x, pads, PAD_MODES[op.name.split(".")[1].split("_")[0]], op.constant(0, x.dtype))
 
 
 def padded(op: AtenOperation, x: Tensor, pads: Sequence[Dim], mode: str, value: Tensor) -> Tensor:
     """Return x padded; `pads` are pairs of the last dim, the one before, and so on; negative ones crop."""
-    rank = x.type.rank
+    rank = x.rank
     low: list[Dim] = [0] * rank
     high: list[Dim] = [0] * rank
     for number in range(len(pads) // 2):
@@ -228,20 +228,20 @@ def padded(op: AtenOperation, x: Tensor, pads: Sequence[Dim], mode: str, value: 
     sizes = [size for size in (*low, *high) if isinstance(size, int)]
     found = value.constant
     first = None if found is None else found.reshape(-1)[0]
-    exact = first is not None and (x.type.dtype.is_float or abs(int(first)) < 1 << 24)
+    exact = first is not None and (x.dtype.is_float or abs(int(first)) < 1 << 24)
     if len(sizes) == 2 * rank and first is not None and exact:
         if mode != "constant" and any(size < 0 for size in sizes):
             raise UnsupportedOperation("crops and pads at once by elements of the tensor")
-        return op.tensor(op.emit("pad", x, pads=sizes, mode=mode, value=float(first)))
+        return op.emit("pad", x, pads=sizes, mode=mode, value=float(first))
     if mode != "constant":
-        value = op.constant(0, x.type.dtype)
-    return op.tensor(op.emit("pad_at", x, op.sizes(tuple(low)), value, shape=op.shape, mode=mode))
+        value = op.constant(0, x.dtype)
+    return op.emit("pad_at", x, op.sizes(tuple(low)), value, shape=op.shape, mode=mode)
 
 
 @converter("aten.diagonal.default", "aten.diagonal_copy.default")
 def diagonal(op: AtenOperation, x: Tensor, offset: int = 0, one: int = 0, two: int = 1) -> Tensor:
     """Convert `diagonal`: elements that are a row and one column apart."""
-    rank = x.type.rank
+    rank = x.rank
     one, two = one % rank, two % rank
     rest = [axis for axis in range(rank) if axis not in (one, two)]
     moved = op.permuted(x, [*rest, one, two])
@@ -257,14 +257,14 @@ def diagonal(op: AtenOperation, x: Tensor, offset: int = 0, one: int = 0, two: i
 
 @converter("aten.unfold.default", "aten.unfold_copy.default")
 def unfold(op: AtenOperation, x: Tensor, axis: int, size: int, step: int) -> Tensor:
-    axis = axis_of(axis, x.type.rank)
-    if not x.type.rank:
+    axis = axis_of(axis, x.rank)
+    if not x.rank:
         return op.reshaped(x, op.shape)
     count = op.shape[axis]
     parts = [op.sliced(x, axis, at, count, step) for at in range(size)]
     if not parts:
         return op.expanded(op.constant(0, op.dtype), op.shape)
-    return op.tensor(op.emit("stack", parts, axis=x.type.rank))
+    return op.emit("stack", parts, axis=x.rank)
 
 
 def _numbers(dims: Sequence[Dim]) -> tuple[int, ...]:
@@ -302,12 +302,12 @@ def as_strided(
     flat = op.reshaped(x, (x.type.elements,))
     if not places.size:
         return op.expanded(op.constant(0, op.dtype), op.shape)
-    return op.tensor(op.emit("gather", flat, op.constant(places, TensorType.of((), "i64").dtype, places.shape), axis=0))
+    return op.emit("gather", flat, op.constant(places, TensorType.of((), "i64").dtype, places.shape), axis=0)
 
 
 @converter("aten.select_scatter.default")
 def select_scatter(op: AtenOperation, x: Tensor, source: Tensor, axis: int, index: Dim) -> Tensor:
-    axis = axis_of(axis, x.type.rank)
+    axis = axis_of(axis, x.rank)
     size = x.shape[axis]
     at = size + index if isinstance(index, int) and index < 0 else index
     middle = op.reshaped(op.cast(source, op.dtype), (*x.shape[:axis], 1, *x.shape[axis + 1 :]))
@@ -324,7 +324,7 @@ def slice_scatter(
     end: Dim | None = None,
     step: int = 1,
 ) -> Tensor:
-    axis = axis_of(axis, x.type.rank)
+    axis = axis_of(axis, x.rank)
     begin = start_of(x.shape[axis], start)
     return _replaced(op, x, op.cast(source, op.dtype), axis, begin, step)
 
@@ -337,19 +337,19 @@ def _replaced(op: AtenOperation, x: Tensor, new: Tensor, axis: int, begin: Dim, 
     if step == 1:
         parts = [op.sliced(x, axis, 0, begin), new, op.sliced(x, axis, begin + count, size - begin - count)]
         parts = [part for part in parts if part.shape[axis] != 0]
-        return parts[0] if len(parts) == 1 else op.tensor(op.emit("concat", parts, axis=axis))
-    order = [axis, *(i for i in range(x.type.rank) if i != axis)]
+        return parts[0] if len(parts) == 1 else op.emit("concat", parts, axis=axis)
+    order = [axis, *(i for i in range(x.rank) if i != axis)]
     places = op.positions(TensorType.of((count, 1), "i64"), 0)
     points = op.apply("add", op.apply("multiply", places, step), op.operand(begin, "i64"))
     moved = op.emit("scatter_nd", op.permuted(x, order), points, op.permuted(new, order))
-    return op.permuted(op.tensor(moved), [order.index(i) for i in range(x.type.rank)])
+    return op.permuted(moved, [order.index(i) for i in range(x.rank)])
 
 
 @converter("aten.diagonal_scatter.default")
 def diagonal_scatter(
     op: AtenOperation, x: Tensor, source: Tensor, offset: int = 0, one: int = 0, two: int = 1
 ) -> Tensor:
-    rank = x.type.rank
+    rank = x.rank
     one, two = one % rank, two % rank
     rest = [axis for axis in range(rank) if axis not in (one, two)]
     order = [one, two, *rest]
@@ -358,7 +358,7 @@ def diagonal_scatter(
     at = op.positions(TensorType.of((new.shape[0], 1), "i64"), 0)
     columns = [op.apply("add", at, max(-offset, 0)), op.apply("add", at, max(offset, 0))]
     points = op.emit("concat", columns, axis=1)
-    made = op.tensor(op.emit("scatter_nd", moved, points, new))
+    made = op.emit("scatter_nd", moved, points, new)
     return op.permuted(made, [order.index(i) for i in range(rank)])
 
 
