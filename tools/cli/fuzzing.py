@@ -81,7 +81,7 @@ def execute(arguments: Arguments) -> None:
             counts[state] += 1
             longest = max(longest, outcome.seconds)
             if outcome.result is not None:
-                used.update(getattr(outcome.result, "operators", ()) or [getattr(outcome.result, "mutation", "")])
+                used.update(outcome.result.used)
             if state in (*BAD, DISPUTED):
                 what = outcome.crash or (outcome.result.text if outcome.result else "")
                 entry: SeedFinding = {"seed": outcome.seed, "state": state, "what": what}

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 from mirlo.runtime.names import file_name, shell_word
 from mirlo.tools.bisect.compare import ModelValue, Tolerance, difference, tolerance_of
 from mirlo.tools.bisect.oracles import OracleError, either, onnxruntime, reference
 from mirlo.tools.fuzz.graphs import RandomGraph, random_graph
+from mirlo.tools.fuzz.verdict import FAILED, REFUSED, SeedVerdict, verdict_of_error
 
-RIGHT, WRONG, REFUSED, DISPUTED, FAILED = "right", "wrong", "refused", "disputed", "failed"
+RIGHT, WRONG, DISPUTED = "right", "wrong", "disputed"
 STATES = {
     RIGHT: "as an oracle computes it",
     WRONG: "not as any oracle computes it",
@@ -21,40 +22,27 @@ STATES = {
 }
 
 
-@dataclass(frozen=True)
-class GraphVerdict:
-    """What became of a graph."""
-
-    state: str
-    text: str = ""
-    operators: tuple[str, ...] = ()
-
-
-def judge(seed: int, target: str = "llvm", threads: int = 1) -> GraphVerdict:
+def judge(seed: int, target: str = "llvm", threads: int = 1) -> SeedVerdict:
     """Compile the graph of a seed, run it, compare."""
     graph = random_graph(seed)
-    state, text = _judge(graph, target, threads)
-    return GraphVerdict(state, text, tuple(graph.operators))
+    return replace(_judge(graph, target, threads), used=tuple(graph.operators))
 
 
-def _judge(graph: RandomGraph, target: str, threads: int) -> tuple[str, str]:
+def _judge(graph: RandomGraph, target: str, threads: int) -> SeedVerdict:
     from mirlo.driver.compile import compile as compile_model
-    from mirlo.runtime.errors import MirloError
 
     names = [value.name for value in graph.model.graph.output]
     if not names:
-        return RIGHT, "no nodes"
+        return SeedVerdict(RIGHT, "no nodes")
     try:
         # Other seeds have the other cores; nobody asks for kernels of random graphs again.
         found = compile_model(graph.model, target, threads=threads, jobs=1, cache=False).run(graph.feeds)
-    except MirloError as error:
-        return (FAILED if getattr(error, "internal", False) else REFUSED), str(error)
     except Exception as error:
-        return FAILED, f"{type(error).__name__}: {error}"
+        return verdict_of_error(error)
     expected = reference(graph.model, graph.feeds, names)
     departing = {name: text for name in names if (text := _departs(name, found, expected, graph)) is not None}
     if not departing:
-        return RIGHT, ""
+        return SeedVerdict(RIGHT)
     try:
         other = onnxruntime(graph.model, graph.feeds, names)
     except OracleError:
@@ -62,8 +50,10 @@ def _judge(graph: RandomGraph, target: str, threads: int) -> tuple[str, str]:
     told = {name: text for name, text in departing.items() if _departs(name, found, other, graph) is not None}
     wrong = [name for name in told if _departs(name, other, expected, graph) is None]
     if wrong:
-        return WRONG, f"'{wrong[0]}': {told[wrong[0]]}"
-    return (DISPUTED, "; ".join(f"'{name}': {text}" for name, text in told.items())) if told else (RIGHT, "")
+        return SeedVerdict(WRONG, f"'{wrong[0]}': {told[wrong[0]]}")
+    if told:
+        return SeedVerdict(DISPUTED, "; ".join(f"'{name}': {text}" for name, text in told.items()))
+    return SeedVerdict(RIGHT)
 
 
 def _departs(

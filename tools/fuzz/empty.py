@@ -17,7 +17,8 @@ import numpy as np
 from mirlo.runtime import system
 from mirlo.tools.bisect.compare import ModelValue, Tolerance, difference
 from mirlo.tools.bisect.oracles import Oracle, OracleError, onnxruntime, reference
-from mirlo.tools.fuzz.differential import FAILED, REFUSED, RIGHT, WRONG, GraphVerdict
+from mirlo.tools.fuzz.differential import RIGHT, WRONG
+from mirlo.tools.fuzz.verdict import FAILED, REFUSED, SeedVerdict, verdict_of_error
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -230,7 +231,7 @@ def model_of(nodes: list[SizedCase]) -> tuple[onnx.ModelProto, dict[str, np.ndar
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10), feeds
 
 
-def judge(seed: int) -> GraphVerdict:
+def judge(seed: int) -> SeedVerdict:
     """Compile and run the nodes of a seed, together, or each by itself where they cannot be."""
     nodes = random_nodes(seed)
     verdict = judge_nodes(nodes)
@@ -238,13 +239,12 @@ def judge(seed: int) -> GraphVerdict:
         alone = [judge_nodes([node]) for node in nodes]
         order = (FAILED, WRONG, REFUSED, COMPUTED, RIGHT)
         verdict = min(alone, key=lambda each: order.index(each.state))
-    return GraphVerdict(verdict.state, verdict.text, tuple(node.name.split(" ")[0] for node in nodes))
+    return SeedVerdict(verdict.state, verdict.text, tuple(node.name.split(" ")[0] for node in nodes))
 
 
-def judge_nodes(nodes: list[SizedCase]) -> GraphVerdict:
+def judge_nodes(nodes: list[SizedCase]) -> SeedVerdict:
     """Compile nodes to one function, run it, and compare what each computes with what the oracles do."""
     from mirlo.driver.compile import compile as compile_model
-    from mirlo.runtime.errors import MirloError
 
     model, feeds = model_of(nodes)
     shown = "; ".join(map(str, nodes))
@@ -252,19 +252,17 @@ def judge_nodes(nodes: list[SizedCase]) -> GraphVerdict:
         function = compile_model(model, jobs=1)  # with the cache: many cases share kernels
         found = function.run(feeds)
         unwritten = _unwritten(function, feeds, found)
-    except MirloError as error:
-        return GraphVerdict(FAILED if getattr(error, "internal", False) else REFUSED, f"{shown}: {error}")
     except Exception as error:
-        return GraphVerdict(FAILED, f"{shown}: {type(error).__name__}: {error}")
+        return verdict_of_error(error, shown)
     if unwritten:
-        return GraphVerdict(WRONG, f"{shown}: '{unwritten}': {UNWRITTEN}")
+        return SeedVerdict(WRONG, f"{shown}: '{unwritten}': {UNWRITTEN}")
     state = RIGHT
     for i, node in enumerate(nodes):
         texts = departures(node, {k.split("_")[1]: v for k, v in found.items() if k.startswith(f"y{i}_")})
         if texts and None not in texts:
-            return GraphVerdict(WRONG, f"{node}: {'; '.join(str(text) for text in texts)}")
+            return SeedVerdict(WRONG, f"{node}: {'; '.join(str(text) for text in texts)}")
         state = state if texts else COMPUTED
-    return GraphVerdict(state)
+    return SeedVerdict(state)
 
 
 def _unwritten(function: Executable, feeds: Mapping[str, np.ndarray], found: Mapping[str, np.ndarray]) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import struct
 import tempfile
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,32 +17,19 @@ import numpy as np
 
 from mirlo.runtime import container, seal
 from mirlo.runtime.artifact import MODEL_FILE
+from mirlo.tools.fuzz.verdict import ACCEPTED, STATES_OF_READERS, SeedVerdict, verdict_of_error
 
 if TYPE_CHECKING:
     import onnx
 
     from mirlo.runtime.fields import Json
 
-ACCEPTED, REFUSED, FAILED = "accepted", "refused", "failed"
-STATES = {
-    ACCEPTED: "the file loads: what was changed does not matter to it",
-    REFUSED: "an error that tells what is wrong",
-    FAILED: "an error that is not the user's: a bug",
-}
+STATES = {**STATES_OF_READERS, ACCEPTED: "the file loads: what was changed does not matter to it"}
 _ODD: tuple[Json, ...] = (
     None, True, False, -1, 0, 1, 2, 3, 4096, 2**31, 2**32 + 1, 2**62, 2**63 - 1, 2**64, -(2**63), 1e300, 0.5, "", "x",
     "\ud800", "\x1b[2J", "a\nb", "\0", "a" * 5000, "f32", "f64", "u2", "llvm", "program", "specialized", "onnxruntime",
     [], {}, [[]], [{}], [None], {"": None}, [2**62], ["n", "m"], [1] * 65, [-1],
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class HeaderVerdict:
-    """What became of a file."""
-
-    state: str
-    text: str = ""
-    mutation: str = ""
 
 
 @cache
@@ -138,10 +124,9 @@ def _signed(data: bytes, header: object, header_bytes: int, code_bytes: int, res
     return (head.ljust(start, b"\0") + code).ljust(data_start, b"\0") + tensors
 
 
-def judge(seed: int) -> HeaderVerdict:
+def judge(seed: int) -> SeedVerdict:
     """Open, list, and where the seal does not tell, load and run the file of a seed."""
     from mirlo.runtime import artifact as artifacts
-    from mirlo.runtime.errors import MirloError
     from mirlo.runtime.load import load
     from mirlo.tools.cli.info import compiled_lines
 
@@ -156,11 +141,9 @@ def judge(seed: int) -> HeaderVerdict:
             if not resealed:
                 executable = load(path)
                 executable.run(executable.random_inputs(dims={"n": 3}))
-        except MirloError as error:
-            return HeaderVerdict(REFUSED, str(error), kind)
         except Exception as error:
-            return HeaderVerdict(FAILED, f"{what}: {type(error).__name__}: {error}", kind)
-    return HeaderVerdict(ACCEPTED, what, kind)
+            return verdict_of_error(error, what, (kind,))
+    return SeedVerdict(ACCEPTED, what, (kind,))
 
 
 def write(seed: int, folder: Path) -> None:

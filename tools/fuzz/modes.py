@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from mirlo.tools.fuzz.workers import SeedVerdict
+    from mirlo.tools.fuzz.verdict import SeedVerdict
 
 MEMORY = 8 << 30
 """Address space, in bytes, of a process that reads hostile input."""
@@ -19,8 +19,8 @@ MEMORY = 8 << 30
 class Mode(NamedTuple):
     """A kind of random input and what becomes of it.
 
-    The module has `judge(seed)`, which returns a verdict with `state`, `text`, and `mutation` or `operators`; and
-    `STATES`, the meaning of each state. With `write(seed, folder)`, it writes the input of a seed.
+    The module has `judge(seed)`, which returns a `SeedVerdict`, and `STATES`, the meaning of each state. With
+    `write(seed, folder)`, it writes the input of a seed.
     A named tuple, since `mirlo --help` reads the table: a dataclass would import `inspect`.
     """
 

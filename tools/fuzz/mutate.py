@@ -3,33 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from mirlo.tools.fuzz.graphs import random_graph
+from mirlo.tools.fuzz.verdict import ACCEPTED, STATES_OF_READERS, SeedVerdict, verdict_of_error
 
 if TYPE_CHECKING:
     import onnx
 
-ACCEPTED, REFUSED, FAILED = "accepted", "refused", "failed"
-STATES = {
-    ACCEPTED: "compiled: what was changed is not wrong",
-    REFUSED: "an error that tells what is wrong",
-    FAILED: "an error that is not the user's: a bug",
-}
+STATES = STATES_OF_READERS
 SMALL_GRAPH = 8
-
-
-@dataclass(frozen=True)
-class FileVerdict:
-    """What became of a file."""
-
-    state: str
-    text: str = ""
-    mutation: str = ""
 
 
 def broken_file(seed: int) -> tuple[bytes, str]:
@@ -41,19 +27,16 @@ def broken_file(seed: int) -> tuple[bytes, str]:
     return mutation(model, rng), mutation.__name__.strip("_")
 
 
-def judge(seed: int) -> FileVerdict:
+def judge(seed: int) -> SeedVerdict:
     """Import and compile the broken file of a seed."""
     from mirlo.driver.compile import compile as compile_model
-    from mirlo.runtime.errors import MirloError
 
     content, mutation = broken_file(seed)
     try:
         compile_model(content, jobs=1, cache=False)
-    except MirloError as error:
-        return FileVerdict(FAILED if getattr(error, "internal", False) else REFUSED, str(error), mutation)
     except Exception as error:
-        return FileVerdict(FAILED, f"{type(error).__name__}: {error}", mutation)
-    return FileVerdict(ACCEPTED, "", mutation)
+        return verdict_of_error(error, used=(mutation,))
+    return SeedVerdict(ACCEPTED, used=(mutation,))
 
 
 # Mutations of bytes

@@ -11,18 +11,18 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from mirlo.runtime.names import terminal
+from mirlo.tools.fuzz.verdict import FAILED, REFUSED, SeedVerdict
 
 if TYPE_CHECKING:
     import onnx
 
-SAFE, REFUSED, UNSAFE, FAILED = "safe", "refused", "unsafe", "failed"
+SAFE, UNSAFE = "safe", "unsafe"
 STATES = {
     SAFE: "nothing of the name acts where it is written",
     REFUSED: "an error that tells what is wrong",
@@ -77,15 +77,6 @@ TEXT_FIELDS = (
     "subgraph",
 )  # fmt: skip
 """Where a model holds text."""
-
-
-@dataclass(frozen=True)
-class NameVerdict:
-    """What became of a model."""
-
-    state: str
-    text: str = ""
-    mutation: str = ""
 
 
 def hostile_model(seed: int) -> tuple[onnx.ModelProto, dict[str, str]]:
@@ -156,14 +147,14 @@ def _branch(text: Callable[[str, str], str] = lambda place, plain: plain) -> onn
     return helper.make_graph([node], name, [], [helper.make_tensor_value_info(name, TensorProto.FLOAT, None)])
 
 
-def judge(seed: int) -> NameVerdict:
+def judge(seed: int) -> SeedVerdict:
     """Give the model of a seed to a command, and look at all that comes out."""
     model, chosen = hostile_model(seed)
     commands = list(COMMANDS)
     name = commands[seed % len(commands)]
     state, text = judge_model(model, name)
     where = ", ".join(f"{place}={payload[:40]!a}" for place, payload in chosen.items())
-    return NameVerdict(state, f"{name}: {where}: {text}" if text else "", name)
+    return SeedVerdict(state, f"{name}: {where}: {text}" if text else "", (name,))
 
 
 COMMANDS: dict[str, tuple[str, ...]] = {

@@ -17,7 +17,8 @@ import numpy as np
 
 from mirlo.tools.bisect.compare import Tolerance, difference
 from mirlo.tools.bisect.oracles import Oracle, OracleError, onnxruntime, reference
-from mirlo.tools.fuzz.differential import FAILED, REFUSED, RIGHT, WRONG, GraphVerdict
+from mirlo.tools.fuzz.differential import RIGHT, WRONG
+from mirlo.tools.fuzz.verdict import FAILED, REFUSED, SeedVerdict, verdict_of_error
 
 if TYPE_CHECKING:
     import onnx
@@ -260,25 +261,20 @@ def _compiled(content: bytes) -> Executable:
     return made
 
 
-def judge(seed: int) -> GraphVerdict:
+def judge(seed: int) -> SeedVerdict:
     """Call the model of a seed."""
-    from mirlo.runtime.errors import MirloError
-
     call = hostile_call(seed)
     given = ", ".join(f"{name}={_shown(array)}" for name, array in call.feeds.items())
     try:
         found = _compiled(call.model.SerializeToString()).run(call.feeds)
-    except MirloError as error:
-        state = FAILED if getattr(error, "internal", False) else REFUSED
-        return GraphVerdict(state, f"{call.name}: {given}: {error}", (call.name,))
     except Exception as error:
-        return GraphVerdict(FAILED, f"{call.name}: {given}: {type(error).__name__}: {error}", (call.name,))
+        return verdict_of_error(error, f"{call.name}: {given}", (call.name,))
     text = _departs(call, found, reference) if call.is_known else None
     if text and not _departs(call, found, onnxruntime):
         text = None  # numpy has no slice from an element before the first one, ONNX begins with the first
     if text is None:
-        return GraphVerdict(RIGHT if call.is_known else COMPUTED, "", (call.name,))
-    return GraphVerdict(WRONG if text else COMPUTED, f"{call.name}: {given}: {text}" if text else "", (call.name,))
+        return SeedVerdict(RIGHT if call.is_known else COMPUTED, "", (call.name,))
+    return SeedVerdict(WRONG if text else COMPUTED, f"{call.name}: {given}: {text}" if text else "", (call.name,))
 
 
 def _shown(array: np.ndarray) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,16 +17,12 @@ from google.protobuf.message import DecodeError
 
 from mirlo.tools.fuzz import extreme, malformed
 from mirlo.tools.fuzz.structure_parts import model_to_change
+from mirlo.tools.fuzz.verdict import ACCEPTED, STATES_OF_READERS, SeedVerdict, verdict_of_error
 
 if TYPE_CHECKING:
     import onnx
 
-ACCEPTED, REFUSED, FAILED = "accepted", "refused", "failed"
-STATES = {
-    ACCEPTED: "compiled: what was changed is not wrong",
-    REFUSED: "an error that tells what is wrong",
-    FAILED: "an error that is not the user's: a bug",
-}
+STATES = STATES_OF_READERS
 MAX_BYTES = 4_000_000
 """Bytes of a model, beyond which no further mutation is applied."""
 MUTATIONS: tuple[Callable[[onnx.ModelProto, np.random.Generator], None], ...] = (
@@ -36,15 +31,6 @@ MUTATIONS: tuple[Callable[[onnx.ModelProto, np.random.Generator], None], ...] = 
     malformed.attributes, malformed.subgraph, malformed.capture, extreme.deep, extreme.wide, malformed.opsets,
     malformed.types, malformed.operator, malformed.initializers, malformed.empty,
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class StructureVerdict:
-    """What became of a model."""
-
-    state: str
-    text: str = ""
-    mutation: str = ""
 
 
 def hostile_model(seed: int) -> tuple[onnx.ModelProto, tuple[str, ...]]:
@@ -63,22 +49,17 @@ def hostile_model(seed: int) -> tuple[onnx.ModelProto, tuple[str, ...]]:
     return model, tuple(names)
 
 
-def judge(seed: int) -> StructureVerdict:
+def judge(seed: int) -> SeedVerdict:
     """Import and compile the model of a seed; run it where its inputs are known."""
     from mirlo.driver.compile import compile as compile_model
-    from mirlo.runtime.errors import MirloError
 
     model, names = hostile_model(seed)
-    told = ", ".join(names)
     try:
         executable = compile_model(model.SerializeToString(), jobs=1, cache=False)
         executable.run(executable.random_inputs(0))
-    except MirloError as error:
-        state = FAILED if getattr(error, "internal", False) else REFUSED
-        return StructureVerdict(state, f"{told}: {error}", names[0])
     except Exception as error:
-        return StructureVerdict(FAILED, f"{told}: {type(error).__name__}: {error}", names[0])
-    return StructureVerdict(ACCEPTED, "", names[0])
+        return verdict_of_error(error, ", ".join(names), names[:1])
+    return SeedVerdict(ACCEPTED, used=names[:1])
 
 
 def write(seed: int, folder: Path) -> None:

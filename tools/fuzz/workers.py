@@ -7,25 +7,16 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from multiprocessing.connection import wait
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from mirlo.runtime import system
+from mirlo.tools.fuzz.verdict import SeedVerdict
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
 BATCH = 100
 """Jobs of one process, before a new one takes over: what leaks does not add up."""
-
-
-class SeedVerdict(Protocol):
-    """What became of the input of a seed."""
-
-    @property
-    def state(self) -> str: ...
-
-    @property
-    def text(self) -> str: ...
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from commands import mirlo
 from onnx_models import F32, make_model, node
 
 from mirlo.tools.bisect.oracles import OracleError, either, onnxruntime
-from mirlo.tools.fuzz import sizes, structure
+from mirlo.tools.fuzz import sizes, structure, verdict
 from mirlo.tools.fuzz.graphs import random_graph
 from mirlo.tools.fuzz.mutate import MUTATIONS, broken_file
 from mirlo.tools.fuzz.operators import load_planners
@@ -57,15 +57,15 @@ def test_hostile_structures_are_refused() -> None:
     assert report["found"] == [] and report["states"]["refused"] >= 20
     assert set(report["used"]) == {mutation.__name__ for mutation in structure.MUTATIONS}
     branches = structure.judge(185)
-    assert branches.state == structure.REFUSED and "'then_branch' gives" in branches.text
+    assert branches.state == verdict.REFUSED and "'then_branch' gives" in branches.text
     collected = structure.judge(6037)  # an optional value as a scan output
-    assert collected.state == structure.REFUSED and "must be a tensor, got" in collected.text
+    assert collected.state == verdict.REFUSED and "must be a tensor, got" in collected.text
 
 
 def test_hostile_sizes_are_refused() -> None:
     """The first seeds, one that once read outside of what it pads, one that once had no end."""
     states = [sizes.judge(seed).state for seed in (*range(0, sizes.BLOCK * len(sizes.ALL), 100), 145, 806)]
-    assert not {sizes.WRONG, sizes.FAILED} & set(states) and states.count(sizes.REFUSED) >= 4
+    assert not {sizes.WRONG, verdict.FAILED} & set(states) and states.count(verdict.REFUSED) >= 4
 
 
 def test_empty_axes_are_computed() -> None:
