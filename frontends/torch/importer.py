@@ -50,6 +50,8 @@ def _results(
 
     names, kept = [], []
     for spec, value in zip(specs, values, strict=True):
+        if spec.kind == OutputKind.TOKEN:
+            continue
         if spec.kind != OutputKind.USER_OUTPUT:
             raise TorchImportError(f"{body.name}: has a result of kind {spec.kind.name}, which is not supported")
         if not isinstance(spec.arg, ConstantArgument):
@@ -80,6 +82,8 @@ def _build_main(program: torch.export.ExportedProgram, name: str, store: Paramet
         for node, spec in zip(nodes, specs, strict=True):
             if isinstance(spec.arg, ConstantArgument):
                 values[node] = spec.arg.value
+            elif spec.kind == InputKind.TOKEN:
+                values[node] = None  # orders checks, which are imported in the order of the program
             elif node not in values:
                 values[node] = constants.value(spec, node)
         try:

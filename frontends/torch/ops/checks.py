@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.torch.operation import AtenOperation
-from mirlo.frontends.torch.registry import converter
+from mirlo.frontends.torch.registry import CONVERTERS, converter
 
 if TYPE_CHECKING:
     from mirlo.frontends.tensor import Tensor
+
+CHECKS = ("aten._assert_async.msg", "aten._linalg_check_errors.default")
+"""Operators without results."""
 
 
 @converter(
@@ -24,6 +28,16 @@ def declared(op: AtenOperation, *_: object, **ignored: object) -> None:
 def assert_scalar(op: AtenOperation, *_: object) -> None:
     """Check a condition on sizes in the call."""
     op.body.require(op.node.args[0], str(op.node.args[1]) if len(op.node.args) > 1 else "a condition on sizes")
+
+
+@converter("higher_order.with_effects")
+def with_effects(op: AtenOperation, token: None, target: object, *args: object, **kwargs: object) -> list[None]:
+    """Convert a check that is kept in the order of the program: its effect is the error."""
+    name = str(target)
+    if name not in CHECKS:
+        raise UnsupportedOperation(f"calls '{name}' for its effect, which is not supported")
+    CONVERTERS[name](op, *args, **kwargs)
+    return [None] * len(op.node.meta["val"])
 
 
 @converter("aten._assert_async.msg")

@@ -1,0 +1,55 @@
+"""Factors of matrices and triangular systems, for the import of any program."""
+
+from __future__ import annotations
+
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.builder import OperationView
+from mirlo.frontends.tensor import Tensor
+
+
+def transposed(op: OperationView, x: Tensor) -> Tensor:
+    """Return each matrix transposed."""
+    rank = x.rank
+    return op.permuted(x, [*range(rank - 2), rank - 1, rank - 2])
+
+
+def cholesky(op: OperationView, x: Tensor, *, lower: bool) -> Tensor:
+    """Return the Cholesky factor of each matrix; the upper one is the transpose of the lower one."""
+    made = op.emit("cholesky", x if lower else transposed(op, x))
+    return made if lower else transposed(op, made)
+
+
+def solve_triangular(
+    op: OperationView, a: Tensor, b: Tensor, *, left: bool = True, lower: bool, is_transposed: bool = False,
+    unit: bool = False,
+) -> Tensor:  # fmt: skip
+    """Solve a y = b, or y a = b by the transpose."""
+    words = {"lower": lower, "transposed": is_transposed == left, "unit_diagonal": unit}
+    made = op.emit("triangular_solve", a, b if left else transposed(op, b), **words)
+    return made if left else transposed(op, made)
+
+
+def first_on_diagonal(op: OperationView, flags: Tensor) -> Tensor:
+    """Return the number, from 1, of the first element on each diagonal that is set; 0 if none is."""
+    *batch, rows, columns = flags.shape
+    size = D.minimum(rows, columns)
+    row, column = (op.positions(TensorType.of((size, size), "i64"), axis) for axis in (0, 1))
+    square = op.emit("slice_dims", flags, begin=[0] * flags.rank, shape=(*batch, size, size),
+                     strides=[1] * flags.rank)  # fmt: skip
+    diagonal = op.elementwise("logical_and", square, op.elementwise("equal", row, column))
+    marked = op.emit("reduce_any", diagonal, axes=[diagonal.rank - 1])
+    numbers = op.elementwise("cast", marked, dtype="i32")
+    found = op.emit("reduce_max", numbers, axes=[numbers.rank - 1])
+    place = op.elementwise("cast", op.emit("argmax", numbers, axis=-1, keepdims=False), dtype="i32")
+    return op.elementwise("multiply", found, op.elementwise("add", place, op.constant(1, found.dtype)))
+
+
+def first_zero_pivot(op: OperationView, factors: Tensor) -> Tensor:
+    """Return the number, from 1, of the first pivot of each matrix that is 0; 0 if none is."""
+    return first_on_diagonal(op, op.elementwise("equal", factors, op.constant(0, factors.dtype)))
+
+
+def first_without_root(op: OperationView, factors: Tensor) -> Tensor:
+    """Return the number, from 1, of the first pivot of each Cholesky factor that is not positive; 0 if none is."""
+    return first_on_diagonal(op, op.elementwise("isnan", factors))

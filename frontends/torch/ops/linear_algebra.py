@@ -1,0 +1,316 @@
+"""Factors, inverses and determinants of matrices, and systems of equations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.builder import UnsupportedOperation, broadcast_shape
+from mirlo.frontends.linear_algebra import (
+    cholesky,
+    first_without_root,
+    first_zero_pivot,
+    solve_triangular,
+    transposed,
+)
+from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.torch.operation import AtenOperation
+from mirlo.frontends.torch.registry import converter
+
+
+@converter("aten._linalg_check_errors.default")
+def check_errors(op: AtenOperation, info: Tensor, name: str, *, is_matrix: bool) -> None:
+    """Check in the call that a factorization or a solution was found for all matrices."""
+    flags = op.cast(op.apply("not_equal", info, 0), "i64")
+    failed = flags if not info.rank else op.emit("reduce_sum", flags)
+    what = "not positive definite" if "cholesky" in name else "singular"
+    message = f"{name}: a matrix is {what}; minus the number of such matrices"
+    op.body.require_values(op.emit("reshape", op.apply("negative", failed), shape=(1,)), 1, message)
+
+
+def _checked(op: AtenOperation, info: Tensor, name: str, wanted: bool) -> Tensor:
+    """Return the numbers of the pivots that failed; require that there are none if errors are wanted."""
+    if wanted:
+        check_errors(op, info, name, is_matrix=info.rank == 0)
+    return info
+
+
+@converter("aten.linalg_cholesky_ex.default")
+def cholesky_ex(op: AtenOperation, x: Tensor, *, upper: bool = False, check_errors: bool = False) -> list[Tensor]:
+    if _is_empty(x):
+        return [x, _no_errors(op, 1)]
+    made = cholesky(op, x, lower=not upper)
+    return [made, _checked(op, first_without_root(op, made), "linalg.cholesky_ex", check_errors)]
+
+
+@converter("aten.cholesky.default")
+def convert_cholesky(op: AtenOperation, x: Tensor, upper: bool = False) -> Tensor:
+    if _is_empty(x):
+        return x
+    made = cholesky(op, x, lower=not upper)
+    _checked(op, first_without_root(op, made), "cholesky", True)
+    return made
+
+
+@converter("aten.cholesky_solve.default")
+def cholesky_solve(op: AtenOperation, b: Tensor, factor: Tensor, upper: bool = False) -> Tensor:
+    """Solve by two triangles, the factor and its transpose."""
+    if _is_empty(op.result()):
+        return _zeros(op)
+    a, b = _with_equal_batches(op, factor, b)
+    made = solve_triangular(op, a, b, lower=not upper, is_transposed=upper)
+    return solve_triangular(op, a, made, lower=not upper, is_transposed=not upper)
+
+
+@converter("aten.cholesky_inverse.default")
+def cholesky_inverse(op: AtenOperation, factor: Tensor, upper: bool = False) -> Tensor:
+    if _is_empty(factor):
+        return factor
+    made = solve_triangular(op, factor, _identity(op, factor), lower=not upper, is_transposed=upper)
+    return solve_triangular(op, factor, made, lower=not upper, is_transposed=not upper)
+
+
+@converter("aten.linalg_solve_triangular.default")
+def solve_triangle(
+    op: AtenOperation, a: Tensor, b: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
+) -> Tensor:
+    if _is_empty(op.result()):
+        return _zeros(op)
+    a, b = _with_equal_batches(op, a, b)
+    return solve_triangular(op, a, b, left=left, lower=not upper, unit=unitriangular)
+
+
+@converter("aten.triangular_solve.default")
+def triangular_solve(
+    op: AtenOperation, b: Tensor, a: Tensor, upper: bool = True, transpose: bool = False, unit: bool = False
+) -> list[Tensor]:
+    a, b = _with_equal_batches(op, a, b)
+    if _is_empty(op.result(0)):
+        return [op.expanded(op.constant(0, b.dtype), b.shape), a]
+    return [solve_triangular(op, a, b, lower=not upper, is_transposed=transpose, unit=unit), a]
+
+
+# Elimination with exchanged rows
+
+
+@converter("aten.linalg_lu_factor_ex.default")
+def lu_factor_ex(op: AtenOperation, x: Tensor, *, pivot: bool = True, check_errors: bool = False) -> list[Tensor]:
+    factors, pivots = _factors(op, x, pivot)
+    if _is_empty(x):
+        return [factors, pivots, _no_errors(op, 2)]
+    info = _checked(op, first_zero_pivot(op, factors), "linalg.lu_factor_ex", check_errors)
+    return [factors, op.apply("add", pivots, 1), info]
+
+
+@converter("aten.linalg_lu.default")
+def lu(op: AtenOperation, x: Tensor, *, pivot: bool = True) -> list[Tensor]:
+    factors, pivots = _factors(op, x, pivot)
+    rows = _permutation(op, pivots, x.shape[-2])
+    return [_permutation_matrix(op, rows, op.result(0)), *_triangles(op, factors)]
+
+
+@converter("aten.lu_unpack.default")
+def lu_unpack(op: AtenOperation, factors: Tensor, pivots: Tensor, data: bool = True, rows: bool = True) -> list[Tensor]:
+    nothing = [op.expanded(op.constant(0, op.result(i).dtype), op.result(i).shape) for i in range(3)]
+    made = nothing[:1]
+    if rows:
+        order = _permutation(op, op.apply("subtract", pivots, 1), factors.shape[-2])
+        made = [_permutation_matrix(op, order, op.result(0))]
+    return [*made, *(_triangles(op, factors) if data else nothing[1:])]
+
+
+@converter("aten.linalg_lu_solve.default")
+def lu_solve(
+    op: AtenOperation, factors: Tensor, pivots: Tensor, b: Tensor, *, left: bool = True, adjoint: bool = False
+) -> Tensor:
+    """Solve by the two triangles and the order of rows; x a = b is solved by the transposes."""
+    if _is_empty(op.result()):
+        return _zeros(op)
+    a, b = _with_equal_batches(op, factors, b)
+    order = _permutation(op, op.apply("subtract", pivots, 1), factors.shape[-2])
+    y = b if left else transposed(op, b)
+    if adjoint == left:
+        y = solve_triangular(op, a, y, lower=False, is_transposed=True)
+        y = solve_triangular(op, a, y, lower=True, is_transposed=True, unit=True)
+        y = _rows(op, y, op.sorted_order(order, order.rank - 1, False))
+    else:
+        y = solve_triangular(op, a, _rows(op, y, order), lower=True, unit=True)
+        y = solve_triangular(op, a, y, lower=False)
+    return y if left else transposed(op, y)
+
+
+@converter("aten.lu_solve.default")
+def lu_solve_of_factors(op: AtenOperation, b: Tensor, factors: Tensor, pivots: Tensor) -> Tensor:
+    return lu_solve(op, factors, pivots, b)
+
+
+@converter("aten._linalg_solve_ex.default")
+def solve_ex(
+    op: AtenOperation, a: Tensor, b: Tensor, *, left: bool = True, check_errors: bool = False
+) -> list[Tensor | None]:
+    """Solve systems of equations, whose right sides may be vectors."""
+    _require_no_factors(op, (1, 2))
+    is_vector = b.rank == 1 or (b.rank == a.rank - 1 and b.shape == a.shape[:-1])
+    right = op.reshaped(b, (*b.shape, 1)) if is_vector else b
+    if _is_empty(op.result(0)):
+        return [op.expanded(op.constant(0, b.dtype), op.result(0).shape), None, None, _no_errors(op, 3)]
+    a, right = _with_equal_batches(op, a, right)
+    if left or is_vector:
+        made, info = _solved(op, a, right)
+    else:
+        made, info = _solved(op, transposed(op, a), transposed(op, right))
+        made = transposed(op, made)
+    # The systems of a matrix that is used for a batch of right sides have one number.
+    wanted = op.result(3).shape
+    if info.shape != wanted:
+        info = op.emit("reduce_max", info, axes=list(range(info.rank - len(wanted))))
+    _checked(op, info, "linalg.solve_ex", check_errors)
+    return [op.reshaped(made, op.result(0).shape), None, None, info]
+
+
+@converter("aten.linalg_inv_ex.default")
+def inverse_ex(op: AtenOperation, x: Tensor, *, check_errors: bool = False) -> list[Tensor]:
+    if _is_empty(x):
+        return [x, _no_errors(op, 1)]
+    made, info = _solved(op, x, _identity(op, x))
+    return [made, _checked(op, info, "linalg.inv_ex", check_errors)]
+
+
+@converter("aten._linalg_det.default")
+def determinant(op: AtenOperation, x: Tensor) -> list[Tensor | None]:
+    _require_no_factors(op, (1, 2))
+    return [op.emit("det", x), None, None]
+
+
+@converter("aten._linalg_slogdet.default")
+def log_determinant(op: AtenOperation, x: Tensor) -> list[Tensor | None]:
+    """Convert the sign and the logarithm of the determinant: those of the pivots, and of the exchanges of rows."""
+    _require_no_factors(op, (2, 3))
+    size, kind = x.shape[-1], x.dtype
+    if size == 0:
+        made = [op.expanded(op.constant(number, kind), x.shape[:-2]) for number in (1, 0)]
+        return [*made, None, None]
+    factors, pivots = _factors(op, x, True)
+    diagonal, axis = _diagonal(op, factors), x.rank - 2
+    place = op.cast(op.positions(pivots.type, axis), "i32")
+    moved = op.apply("not_equal", pivots, place)
+    signs = op.apply("multiply", op.apply("sign", diagonal), op.choose(moved, -1, 1, kind))
+    sign = op.emit("reduce_prod", signs, axes=[axis])
+    logs = op.apply("log", op.apply("abs", diagonal))
+    return [sign, op.emit("reduce_sum", logs, axes=[axis]), None, None]
+
+
+# Parts
+
+
+def _require_no_factors(op: AtenOperation, indices: Sequence[int]) -> None:
+    if any(map(op.is_used, indices)):
+        raise UnsupportedOperation("gives the factors of its matrices, which only gradients need: use lu_factor")
+
+
+def _is_empty(x: Tensor | TensorType) -> bool:
+    return 0 in x.shape
+
+
+def _zeros(op: AtenOperation) -> Tensor:
+    return op.expanded(op.constant(0, op.dtype), op.shape)
+
+
+def _no_errors(op: AtenOperation, index: int) -> Tensor:
+    return op.expanded(op.constant(0, op.result(index).dtype), op.result(index).shape)
+
+
+def _identity(op: AtenOperation, x: Tensor) -> Tensor:
+    made = op.emit("eye", shape=x.shape[-2:], dtype=x.dtype)
+    return op.expanded(made, x.shape)
+
+
+def _with_equal_batches(op: AtenOperation, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    batch = broadcast_shape([a.shape[:-2], b.shape[:-2]])
+    return op.expanded(a, (*batch, *a.shape[-2:])), op.expanded(b, (*batch, *b.shape[-2:]))
+
+
+def _factors(op: AtenOperation, x: Tensor, pivot: bool) -> tuple[Tensor, Tensor]:
+    """Return both triangles of each matrix in one, and the row with which each was exchanged, from 0."""
+    if not pivot:
+        raise UnsupportedOperation("factors matrices without an exchange of rows")
+    if _is_empty(x):
+        found = TensorType.of((*x.shape[:-2], D.minimum(*x.shape[-2:])), "i32")
+        return x, op.expanded(op.constant(0, found.dtype), found.shape)
+    factors, pivots = op.emit_all("lu", x)
+    return factors, pivots
+
+
+def _solved(op: AtenOperation, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the solution of a y = b, and the pivot that is 0: eliminate with b beside a, then substitute."""
+    size, last = a.shape[-1], a.rank - 1
+    beside = op.emit("concat", [a, b], axis=last)
+    factors, _ = _factors(op, beside, True)
+    square, right = op.sliced(factors, last, 0, size), op.sliced(factors, last, size, b.shape[-1])
+    return solve_triangular(op, square, right, lower=False), first_zero_pivot(op, square)
+
+
+def _diagonal(op: AtenOperation, x: Tensor) -> Tensor:
+    """Return the diagonals of square matrices."""
+    row, column = (op.positions(x.type.with_shape(x.shape[-2:]), axis) for axis in (0, 1))
+    kept = op.choose(op.apply("equal", row, column), x, 0, x.dtype)
+    return op.emit("reduce_sum", kept, axes=[x.rank - 1])
+
+
+def _triangles(op: AtenOperation, factors: Tensor) -> list[Tensor]:
+    """Return L, whose diagonal is ones, and U."""
+    rows, columns = factors.shape[-2:]
+    size, last = D.minimum(rows, columns), factors.rank - 1
+    left, upper = op.sliced(factors, last, 0, size), op.sliced(factors, last - 1, 0, size)
+    if _is_empty(factors):
+        return [_eye_of(op, left), upper]
+    lower = op.emit("tri", left, k=-1, upper=False)
+    return [op.apply("add", lower, _eye_of(op, left)), op.emit("tri", upper, k=0, upper=True)]
+
+
+def _eye_of(op: AtenOperation, x: Tensor) -> Tensor:
+    return op.expanded(op.emit("eye", shape=x.shape[-2:], dtype=x.dtype), x.shape)
+
+
+def _permutation(op: AtenOperation, pivots: Tensor, rows: Dim) -> Tensor:
+    """Return the order of rows after each, one by one, was exchanged with the row that `pivots` holds for it."""
+    batch, count, axis = pivots.shape[:-1], pivots.shape[-1], pivots.rank - 1
+    kind = TensorType.of((*batch, rows), "i64")
+    places = op.positions(kind, axis)
+    if count == 0 or 0 in batch:
+        return places
+    wide = op.cast(pivots, "i64")
+
+    def goes_on(values: list[Tensor]) -> Tensor:
+        return op.apply("less", values[0], op.operand(count, "i64"))
+
+    def exchange(values: list[Tensor]) -> list[Tensor]:
+        at, order = values
+        spot = op.reshaped(at, (1,))
+        other = op.emit("gather", wide, spot, axis=axis)
+        here = op.emit("gather", order, spot, axis=axis)
+        there = op.emit("gather_elements", order, other, axis=axis)
+        swapped = op.choose(op.apply("equal", places, other), here, order, kind.dtype)
+        swapped = op.choose(op.apply("equal", places, at), there, swapped, kind.dtype)
+        return [op.apply("add", at, 1), swapped]
+
+    _, order = op.body.repeat([op.constant(0, kind.dtype), places], goes_on, exchange)
+    return order
+
+
+def _permutation_matrix(op: AtenOperation, order: Tensor, found: TensorType) -> Tensor:
+    """Return matrices that put the rows of others in order when their transposes multiply them."""
+    if _is_empty(found):
+        return op.expanded(op.constant(0, found.dtype), found.shape)
+    row = op.positions(TensorType.of((*order.shape, 1), "i64").with_shape((order.shape[-1], 1)), 0)
+    columns = op.reshaped(order, (*order.shape[:-1], 1, order.shape[-1]))
+    return op.cast(op.apply("equal", row, columns), found.dtype)
+
+
+def _rows(op: AtenOperation, x: Tensor, order: Tensor) -> Tensor:
+    """Return the rows of matrices in an order."""
+    axis = x.rank - 2
+    wanted = op.expanded(op.reshaped(order, (*order.shape, 1)), (*x.shape[:-2], order.shape[-1], x.shape[-1]))
+    return op.emit("gather_elements", x, wanted, axis=axis)
