@@ -13,6 +13,7 @@ import numpy as np
 from mirlo.generate.adapters import AdapterFiles, Adapters
 from mirlo.generate.config import ModelConfig, NodeNames
 from mirlo.generate.errors import ModelFolderError
+from mirlo.generate.prefixes import PrefixCache
 from mirlo.runtime.artifact import TensorSpec
 from mirlo.runtime.cache_pool import CachePool, InPlacePool
 from mirlo.runtime.dtypes import numpy_dtype
@@ -54,7 +55,13 @@ class Caches(Protocol):
 class CompiledDecoder:
     """The compiled model, called with tokens."""
 
-    def __init__(self, config: ModelConfig, executable: Executable, adapters: AdapterFiles | None = None) -> None:
+    def __init__(
+        self,
+        config: ModelConfig,
+        executable: Executable,
+        adapters: AdapterFiles | None = None,
+        prefixes: PrefixCache | None = None,
+    ) -> None:
         self.config = config
         self.executable = executable
         self.inputs = {spec.name: spec for spec in executable.inputs}
@@ -77,8 +84,12 @@ class CompiledDecoder:
                 what = f"{token} is not a token: the model has {self.vocabulary}"
                 raise ModelFolderError(f"{config.source}: tokens of the end and of padding: {what}")
         self._adapters = Adapters({}) if adapters is None else adapters.fitted(self.inputs)
+        self.adapter: str | None = None
+        """The name of the adapter."""
         self.constants: dict[str, np.ndarray] = {}
         """The inputs of the adapter."""
+        self.prefixes = PrefixCache(0) if prefixes is None else prefixes
+        """Beginnings of sequences that need not be computed again."""
         others = (
             self.inputs.keys()
             - self.caches.keys()
@@ -91,20 +102,20 @@ class CompiledDecoder:
     def with_adapter(self, name: str | None) -> CompiledDecoder:
         """Return the decoder with one of its adapters; None for the model without one."""
         made = copy.copy(self)
-        made.constants = self._adapters.inputs(name)
+        made.adapter, made.constants = name, self._adapters.inputs(name)
         return made
 
-    def new_state(self, capacity: int, batch: int) -> CacheState:
-        """Return empty caches."""
+    def new_state(self, capacity: int, batch: int, block: int) -> CacheState:
+        """Return empty caches for calls with up to `block` new tokens."""
         limit = self.config.context or None
         return self.executable.state(
-            capacity, batch, limit=limit, pairs=self.caches, constants=self.constants, states=self.states
+            capacity, batch, limit=limit, pairs=self.caches, constants=self.constants, states=self.states, block=block
         )
 
-    def new_pool(self, capacity: int, count: int) -> CachePool:
-        """Return empty caches of a number of sequences that are of different lengths."""
+    def new_pool(self, capacity: int, count: int, block: int) -> CachePool:
+        """Return empty caches of a number of sequences that are of different lengths, as `new_state` does."""
         limit = self.config.context or None
-        pool = self.executable.pool(count, capacity, limit=limit, pairs=self.caches, states=self.states)
+        pool = self.executable.pool(count, capacity, limit=limit, pairs=self.caches, states=self.states, block=block)
         for name in (self.config.names.past_length, USES_CACHE):
             if isinstance(pool, InPlacePool) and name in self.inputs and count > 1:
                 what = "is one for all sequences, which then have one length: continuous batching cannot use the model"

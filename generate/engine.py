@@ -17,6 +17,7 @@ from mirlo.generate.request import Request
 from mirlo.generate.search import SearchOptions, with_options
 from mirlo.generate.sequences import FIRST_CAPACITY
 from mirlo.generate.text import TokenTexts
+from mirlo.runtime.cache_arrays import Rows
 
 MAX_SLOTS = 4096
 STRIDE = 64
@@ -66,7 +67,7 @@ class ServingEngine:
     `add` takes a request at any time, from any thread. Each `step` computes a token of every active sequence in one
     call of the model, and up to `chunk_size` tokens of prompts. What ends makes room for what waits. Every request gets
     the tokens that it would get alone. A prompt that begins like another sequence, active or ended, takes over the part
-    that is the same.
+    that is the same: from the caches of that sequence, or from the pages that the model keeps.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class ServingEngine:
             raise GenerationError(f"slots: expected 1 to {MAX_SLOTS}, found {slots!r:.40}")
         self.counts = EngineCounts()
         self._decoder, self._search, self._texts, self._grammar = decoder, search, texts, grammar
-        self._pool = decoder.new_pool(FIRST_CAPACITY, slots)
+        self._pool = decoder.new_pool(FIRST_CAPACITY, slots, search.chunk_size)
         self._slots = [_Slot() for _ in range(slots)]
         self._waiting: deque[Request] = deque()
         self._admitted = 0
@@ -153,14 +154,15 @@ class ServingEngine:
 
     def _forget(self) -> None:
         """Let the caches hold nothing: active sequences are computed anew."""
-        self._pool = self._decoder.new_pool(FIRST_CAPACITY, len(self._slots))
+        self._pool = self._decoder.new_pool(FIRST_CAPACITY, len(self._slots), self._search.chunk_size)
         for slot in self._slots:
             slot.held = []
 
     def _admit(self) -> None:
         """Free the slots of requests that are done, and give them to those that wait, in their order."""
-        for slot in self._slots:
+        for i, slot in enumerate(self._slots):
             if slot.request is not None and slot.request.is_done:
+                self._keep(i)
                 slot.request = None
         while self._waiting:
             free = [i for i, slot in enumerate(self._slots) if slot.request is None]
@@ -194,6 +196,28 @@ class ServingEngine:
             self._pool.copy(source, place, same[source])
             slot.held = request.sequence[: same[source]]
             self._reuse(request, count)
+
+    def _restore(self, place: int, request: Request) -> None:
+        """Take the rows of the first tokens of a request from an earlier sequence, if its slot holds fewer."""
+        slot, pool = self._slots[place], self._pool
+        most, with_states = len(request.sequence) - 1, bool(self._decoder.states)
+        found = self._decoder.prefixes.find(request.adapter, request.sequence, most, with_states)
+        count = 0 if found is None else found.length - len(slot.held)
+        if found is not None and count > 0:
+            start = pool.rewind(place, 0 if with_states else len(slot.held))
+            pool.extend(place, found.rows_from(start), found.length - start, found.states)
+            slot.held = request.sequence[: found.length]
+            self._reuse(request, count)
+
+    def _keep(self, place: int) -> None:
+        """Keep the rows of a slot's tokens for sequences that begin like them."""
+        slot, pool = self._slots[place], self._pool
+        states = (lambda: pool.states(place)) if self._decoder.states else None
+
+        def rows(start: int, stop: int) -> Rows | None:
+            return pool.rows(place, start, stop)
+
+        self._decoder.prefixes.add(slot.adapter, slot.held, rows, states)
 
     def _common(self, place: int, request: Request) -> int:
         """Return how many tokens of a slot a request begins with, of those that the caches can go back to."""
@@ -234,6 +258,7 @@ class ServingEngine:
             if request is None or budget <= 0:
                 continue
             self._share(i, request)
+            self._restore(i, request)
             first = len(slot.held)
             part = request.sequence[first : first + min(budget, request.options.chunk_size)]
             decoder = self._decoder.with_adapter(request.adapter)
@@ -244,6 +269,7 @@ class ServingEngine:
             tokens = np.array([part], np.int64)
             logits = decoder.run(selection, PaddedTokens(tokens, selection.mask(len(part)), positions))
             slot.held.extend(part)
+            self._keep(i)
             budget -= len(part)
             if slot.pending == 0:
                 request.choose(logits[0, -1])

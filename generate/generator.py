@@ -35,6 +35,8 @@ class Timing:
     """Of these."""
     steps: int = 0
     """Calls of the model for these: fewer than tokens if guesses were right."""
+    reused_tokens: int = 0
+    """Tokens of prompts that were not computed, as an earlier sequence began with them."""
 
     @property
     def rate(self) -> float:
@@ -47,7 +49,9 @@ class Timing:
         return self.prompt_tokens / self.prompt_seconds if self.prompt_seconds else 0.0
 
     def __str__(self) -> str:
-        first = f"prompt: {self.prompt_tokens} tokens in {self.prompt_seconds:.3f} s ({self.prompt_rate:.1f} tokens/s)"
+        reused = f", {self.reused_tokens} of them reused," if self.reused_tokens else ""
+        prompt = f"prompt: {self.prompt_tokens} tokens{reused}"
+        first = f"{prompt} in {self.prompt_seconds:.3f} s ({self.prompt_rate:.1f} tokens/s)"
         return f"{first}, then {self.tokens} tokens in {self.seconds:.3f} s ({self.rate:.1f} tokens/s)"
 
 
@@ -127,7 +131,7 @@ class Generator:
         """Return the next token, or a list of one for each sequence; those that have ended get the padding token."""
         if self.options.num_beams > 1:
             raise GenerationError("num_beams: the tokens of a search with beams are known at its end: use generate")
-        start, steps = time.perf_counter(), self._sequences.steps
+        start, steps, reused = time.perf_counter(), self._sequences.steps, self._sequences.reused
         rows = self._sequences.tokens
         if self.is_done:
             raise GenerationError("the sequence has ended: append to it, or rewind it")
@@ -141,6 +145,9 @@ class Generator:
         for i, (row, token) in enumerate(zip(rows, chosen, strict=True)):
             row.append(token)
             self._ended[i] = self._ended[i] or token in self._decoder.config.ends
+        if self.is_done:
+            self._sequences.keep()
+        self.timing.reused_tokens += self._sequences.reused - reused
         self._count(time.perf_counter() - start, self._sequences.steps - steps)
         return chosen[0] if len(chosen) == 1 else chosen
 
@@ -180,6 +187,7 @@ class Generator:
             yield from filter(None, [text.add(token)])
             if text.is_stopped:
                 self._ended[0] = True
+                self._sequences.keep()
                 return
         yield from filter(None, [text.finish()])
 
@@ -227,6 +235,7 @@ class Generator:
             most, (penalties,) = len(row) + room, self._new_samplers(1)
             found = search_beams(beams, row, self.options, penalties, self._decoder.config.ends, most)
             row.extend(found[len(row) :])
+            self.timing.reused_tokens += beams.reused
             self._count(time.perf_counter() - start, beams.steps)
         self._ended = [True]
 

@@ -17,6 +17,7 @@ from mirlo.generate.engine import ServingEngine
 from mirlo.generate.errors import GenerationError, ModelFolderError
 from mirlo.generate.generator import Generator
 from mirlo.generate.guidance import FORMS, Grammar
+from mirlo.generate.prefixes import DEFAULT_BYTES, PrefixCache
 from mirlo.generate.search import with_options
 from mirlo.generate.tokenizer import FILE, FolderTokenizer
 from mirlo.runtime.executable import Executable
@@ -25,10 +26,20 @@ from mirlo.runtime.executable import Executable
 class LanguageModel:
     """A compiled language model; `generator` starts sequences."""
 
-    def __init__(self, config: ModelConfig, executable: Executable, adapters: AdapterFiles | None = None) -> None:
+    def __init__(
+        self,
+        config: ModelConfig,
+        executable: Executable,
+        adapters: AdapterFiles | None = None,
+        prefix_bytes: int = DEFAULT_BYTES,
+    ) -> None:
+        if not isinstance(prefix_bytes, int) or prefix_bytes < 0:
+            raise GenerationError(f"prefix_bytes: expected a number of bytes, found {prefix_bytes!r:.40}")
         self.config = config
         self.executable = executable
-        self._decoder = CompiledDecoder(config, executable, adapters)
+        self.prefixes = PrefixCache(prefix_bytes)
+        """Rows of the caches for the beginnings of sequences, which others that begin like them reuse."""
+        self._decoder = CompiledDecoder(config, executable, adapters, self.prefixes)
 
     @cached_property
     def tokenizer(self) -> FolderTokenizer | None:
@@ -108,12 +119,16 @@ def load(
     *,
     adapters: Mapping[str, str | os.PathLike[str]] | None = None,
     mapped: bool = False,
+    prefix_bytes: int = DEFAULT_BYTES,
     **options: Any,
 ) -> LanguageModel:
     """Compile the language model of a folder; `options` are those of `mirlo.compile`.
 
     Weights of a model that is in the cache are copied to memory, in huge pages, from which cores read them faster. With
     `mapped` they stay in the file, which takes the least memory, and processes share it.
+
+    Rows of the caches for what sequences began with stay in up to `prefix_bytes` of memory: a sequence that begins with
+    the same tokens does not compute them again. 0 keeps none.
 
     `adapters` are files of LoRA adapters by names that generators choose them by: `.onnx_adapter`, or `.safetensors`.
     Their tensors are inputs of the model, so all adapters share its code and its weights.
@@ -130,4 +145,4 @@ def load(
         raise ModelFolderError(
             f"{config.model}: the model works on sequences or strings, which generation cannot drive: export a decoder"
         )
-    return LanguageModel(config, compiled if mapped else compiled.resident(), files)
+    return LanguageModel(config, compiled if mapped else compiled.resident(), files, prefix_bytes)

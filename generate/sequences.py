@@ -9,6 +9,7 @@ import numpy as np
 
 from mirlo.generate.decoder import CompiledDecoder, PaddedTokens, pad
 from mirlo.generate.errors import GenerationError
+from mirlo.runtime.state import CacheState
 
 FIRST_CAPACITY = 256
 """Rows of new caches: more are added when they are used up."""
@@ -26,8 +27,10 @@ class Sequences:
         self.tokens: list[list[int]] = [[] for _ in range(batch)]
         self.steps = 0
         """How many times the model was called."""
+        self.reused = 0
+        """How many tokens were not computed, as an earlier sequence began with them."""
         self._chunk = chunk
-        self._state = decoder.new_state(FIRST_CAPACITY, batch)
+        self._state = decoder.new_state(FIRST_CAPACITY, batch, chunk)
         self._held: list[list[int]] = [[] for _ in range(batch)]
         """The tokens that the caches hold."""
         self._agreed = [0] * batch
@@ -57,17 +60,51 @@ class Sequences:
             return self._rows[agreed - first - 1 : agreed - first]
         # The logits of the last token are needed, so it is computed again if the caches hold it.
         kept = self._forget(min(agreed, len(tokens) - 1))
+        if kept < len(tokens) - 1:
+            kept = self._reuse(tokens, kept)
         guessed = [] if guess is None else guess()
         pending, last = [*tokens[kept:], *guessed], len(tokens) - kept - 1
+        is_prompt = last > 0
         while True:
             part, pending = pending[: self._chunk], pending[self._chunk :]
             wanted = max(1, len(part) - last)
             rows = self._run(part, wanted)
             held.extend(part)
+            if is_prompt:
+                self._keep(min(len(held), len(tokens)))
             if last < len(part):  # guesses that do not fit are left out
                 self._rows = np.array(rows)
                 return self._rows[:1]
             last -= len(part)
+
+    def keep(self) -> None:
+        """Keep the rows of a sequence that has ended, for others that begin like it; those of a batch are not kept."""
+        if self.batch == 1:
+            self._keep(self._agree(0))
+
+    def _keep(self, length: int) -> None:
+        """Keep the rows of the first tokens of the only sequence."""
+        (held,), state = self._held, self._state
+        # States are those behind the last token.
+        states = (lambda: state.states) if state.is_recurrent and length == state.length else None
+        if states is not None or not state.is_recurrent:
+            self.decoder.prefixes.add(self.decoder.adapter, held[:length], state.rows, states)
+
+    def _reuse(self, tokens: Sequence[int], kept: int) -> int:
+        """Take the rows of the first tokens from an earlier sequence, if there are more than `kept`; return how many.
+
+        The last token is computed in any case: its logits are needed.
+        """
+        decoder, state = self.decoder, self._state
+        found = decoder.prefixes.find(decoder.adapter, tokens, len(tokens) - 1, state.is_recurrent)
+        if found is None or found.length <= kept:
+            return kept
+        start = self._forget(kept)
+        state.extend(found.rows_from(start), found.length - start, found.states)
+        (held,) = self._held
+        held.extend(tokens[start : found.length])
+        self.reused += found.length - start
+        return found.length
 
     def select(self, chosen: Sequence[int]) -> None:
         """Keep these sequences of the batch, in this order; one may be kept several times."""
@@ -106,6 +143,7 @@ class Sequences:
         """Let the caches hold so many tokens, or fewer if the model cannot go back to these; return how many."""
         (held,) = self._held
         self._rows = self._rows[:0]
+        length = min(length, self._state.length)  # an interrupted call may have lost tokens of a window
         if length < self._state.length:  # also what an interrupted call added
             length = self._state.rewind(length)
         del held[length:]
@@ -145,6 +183,8 @@ class Sequences:
             )
         self._state.rewind(0)
         left = self.decoder.config.names.pads_left
+        if self._starts_apart(left):
+            return self._start_each()
         tokens, self._mask = pad(self.tokens, self.decoder.config.pad, left)
         positions = np.maximum(self._mask.cumsum(1) - 1, 0)
         self._held = [[] for _ in self.tokens]
@@ -155,8 +195,49 @@ class Sequences:
         picked: np.ndarray = logits[np.arange(self.batch), -1 - behind]
         return picked
 
+    def _starts_apart(self, left: bool) -> bool:
+        """Return whether to compute each prompt of a batch by itself.
+
+        This is where prompts are the same, or begin with many tokens that are known; and where a call cannot have so
+        many tokens, as they are more than the windows of the caches have room for.
+        """
+        if len({tuple(row) for row in self.tokens}) == 1:
+            return True
+        longest = max(map(len, self.tokens))
+        if left or not self._state.is_in_place:
+            return False
+        return longest > self._chunk or 2 * sum(map(self._known, self.tokens)) > sum(map(len, self.tokens))
+
+    def _known(self, tokens: Sequence[int]) -> int:
+        """Return how many first tokens of a prompt are known."""
+        decoder = self.decoder
+        found = decoder.prefixes.find(decoder.adapter, tokens, len(tokens) - 1, self._state.is_recurrent)
+        return 0 if found is None else found.length
+
+    def _start_each(self) -> np.ndarray:
+        """Compute each different prompt by itself, in chunks."""
+        done: dict[tuple[int, ...], tuple[CacheState, np.ndarray]] = {}
+        for row in self.tokens:
+            if tuple(row) not in done:
+                single = Sequences(self.decoder, 1, self._chunk)
+                single.tokens = [list(row)]
+                done[tuple(row)] = single._state, single.logits()
+                self.steps, self.reused = self.steps + single.steps, self.reused + single.reused
+        made = [done[tuple(row)] for row in self.tokens]
+        self._state.join([state for state, _ in made])
+        self._held = [list(row) for row in self.tokens]
+        lengths = np.array(list(map(len, self.tokens)))
+        self._mask = (np.arange(lengths.max()) < lengths[:, None]).astype(np.int64)
+        return np.concatenate([logits for _, logits in made])
+
     def _continue_batch(self, new: list[list[int]]) -> np.ndarray:
-        """Append as many tokens to each sequence."""
+        """Append as many tokens to each sequence, in chunks."""
+        for at in range(0, len(new[0]), self._chunk):
+            rows = self._extend_batch([row[at : at + self._chunk] for row in new])
+        return rows
+
+    def _extend_batch(self, new: list[list[int]]) -> np.ndarray:
+        """Append as many tokens to each sequence in one call."""
         count = len(new[0])
         first = np.array([len(held) for held in self._held], np.int64)
         if self.decoder.config.names.pads_left:

@@ -18,6 +18,10 @@ from mirlo.runtime.names import is_printable, terminal
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.seal import seal, split
 
+CACHE_RANK = 4
+"""Dims of a cache: [batch, heads, rows, size]."""
+MAX_WINDOW = 1 << 40
+"""Most tokens of a window; what is larger is not a number of tokens."""
 MODEL_FILE = FileKind(b"EXEC", "compiled model (.mirlo)", version=3, error=ArtifactError)
 
 
@@ -107,6 +111,20 @@ class Artifact:
                 )
         if len(set(found.values())) != len(found):
             raise ArtifactError("metadata 'aliases': two outputs have the memory of one input")
+        return dict(found)
+
+    @property
+    def windows(self) -> dict[str, int]:
+        """Return the inputs that are caches of windows, rings of rows, with the tokens of a window."""
+        found = self.metadata.get("windows", {})
+        inputs = {spec.name: spec for spec in self.inputs}
+        if not isinstance(found, dict):
+            raise ArtifactError(f"metadata 'windows': expected tokens by inputs, found {found!r}")
+        for name, tokens in found.items():
+            if name not in inputs or len(inputs[name].shape) != CACHE_RANK:
+                raise ArtifactError(f"metadata 'windows': {name!r} is not an input that is a cache")
+            if not isinstance(tokens, int) or isinstance(tokens, bool) or not 1 <= tokens <= MAX_WINDOW:
+                raise ArtifactError(f"metadata 'windows': expected a number of tokens for {name!r}, found {tokens!r}")
         return dict(found)
 
     @property

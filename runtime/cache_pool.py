@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from mirlo.runtime.cache_arrays import AXIS, BLOCK, CacheArrays, Rows, fixed_rows, new_arrays, require_rows
 from mirlo.runtime.errors import InputError
-from mirlo.runtime.recurrent import PooledStates
-from mirlo.runtime.state import UpdatingModel, find_caches, fixed_rows, is_in_place, new_arrays
+from mirlo.runtime.recurrent import PooledStates, require_same
+from mirlo.runtime.state import UpdatingModel, find_caches, is_in_place
 from mirlo.runtime.update import UpdatingCall
 
 NO_CONSTANTS: Mapping[str, np.ndarray] = {}
@@ -31,9 +32,8 @@ class CachePool(ABC):
         self._states: PooledStates | None = None
         if states:
             self._states = PooledStates([spec for spec in model.inputs if spec.name in states], states, count)
-        self._fixed = fixed_rows(self._specs)
-        limits = [rows for rows in (limit, self._fixed) if rows is not None]
-        self._limit = min(limits, default=None)
+        fixed = fixed_rows(spec for spec in self._specs if spec.name not in model.windows)
+        self._limit = min((rows for rows in (limit, fixed) if rows is not None), default=None)
         self.lengths = [0] * count
 
     def select(self, sequences: Sequence[int], constants: Mapping[str, np.ndarray] | None = None) -> CacheSelection:
@@ -49,11 +49,12 @@ class CachePool(ABC):
     def known(self, sequence: int, length: int) -> int:
         """Return the first tokens of a sequence, up to `length`, that it can go back to.
 
-        They are `length`; fewer if the model has states of a fixed size, which are known before the last call only.
+        They are `length`; fewer if the model has states of a fixed size, which are known before the last call only, and
+        none if the cache of a window has lost tokens of the window there.
         """
         tokens = self.lengths[sequence]
         most = min(length, tokens)
-        return most if self._states is None else self._states.known(sequence, tokens, most)
+        return self._held(sequence, most if self._states is None else self._states.known(sequence, tokens, most))
 
     def rewind(self, sequence: int, length: int) -> int:
         """Forget all tokens of a sequence but the first `length`, or those that are `known`; return how many."""
@@ -80,6 +81,32 @@ class CachePool(ABC):
         self.lengths[target] = kept
         return kept
 
+    def rows(self, sequence: int, start: int, stop: int) -> Rows | None:
+        """Return a copy of the rows of some tokens of a sequence; None if a window has lost some of them."""
+        self._require(sequence, stop)
+        if not 0 <= start <= stop:
+            raise InputError(f"caches: expected tokens from 0 to {stop}, found {start}")
+        return self._read(sequence, start, stop)
+
+    def states(self, sequence: int) -> Rows:
+        """Return a copy of the states of a fixed size of a sequence, by the names of the inputs."""
+        return {} if self._states is None else self._states.arrays(sequence)
+
+    def extend(self, sequence: int, parts: Sequence[Rows], tokens: int, states: Rows) -> None:
+        """Append tokens of which the rows are known to a sequence, and take the states behind them."""
+        length = self.lengths[sequence]
+        self._require(sequence, length)
+        self._require_room(length + tokens)
+        arrays = self._arrays_of(sequence)
+        given = [part for part in parts if part or arrays]
+        require_rows(arrays, given, tokens)
+        if self._states is None:
+            require_same(states, {})
+        else:
+            self._states.restore(sequence, states)
+        self._write(sequence, given, length + tokens)
+        self.lengths[sequence] = length + tokens
+
     def run(
         self,
         inputs: Mapping[str, np.ndarray],
@@ -91,8 +118,7 @@ class CachePool(ABC):
         longest = max(self.lengths[i] for i in sequences) + tokens
         if tokens < 1:
             raise InputError(f"caches: expected 1 token or more, found {tokens}")
-        if self._limit is not None and longest > self._limit:
-            raise InputError(f"caches: a sequence may have {self._limit} tokens, {longest} are needed: end it")
+        self._require_room(longest)
         given = inputs if self._states is None else {**inputs, **self._states.join(sequences)}
         results = self._run(given, sequences, longest, constants)
         if self._states is not None:
@@ -100,6 +126,14 @@ class CachePool(ABC):
         for i in sequences:
             self.lengths[i] += tokens
         return results
+
+    def _require_room(self, tokens: int) -> None:
+        if self._limit is not None and tokens > self._limit:
+            raise InputError(f"caches: a sequence may have {self._limit} tokens, {tokens} are needed: end it")
+
+    def _held(self, sequence: int, length: int) -> int:
+        """Return how many first tokens of a sequence, up to `length`, the caches can go back to."""
+        return length
 
     @abstractmethod
     def mask(self, sequences: Sequence[int], tokens: int) -> np.ndarray:
@@ -126,6 +160,18 @@ class CachePool(ABC):
     @abstractmethod
     def _copy(self, source: int, target: int, length: int) -> None:
         """Copy the first rows of a sequence to another one."""
+
+    @abstractmethod
+    def _arrays_of(self, sequence: int) -> Mapping[str, np.ndarray]:
+        """Return arrays with the types of the caches of a sequence."""
+
+    @abstractmethod
+    def _read(self, sequence: int, start: int, stop: int) -> Rows | None:
+        """Return a copy of the rows of some tokens; None if they are not there any more."""
+
+    @abstractmethod
+    def _write(self, sequence: int, parts: Sequence[Rows], tokens: int) -> None:
+        """Append rows to a sequence, which has so many tokens then."""
 
     def _require(self, sequence: int, length: int) -> None:
         if not 0 <= length <= self.lengths[sequence]:
@@ -168,15 +214,19 @@ class InPlacePool(CachePool):
 
     def __init__(
         self, model: UpdatingModel, pairs: Mapping[str, str], count: int, capacity: int, limit: int | None,
-        states: Mapping[str, str],
+        states: Mapping[str, str], block: int,
     ) -> None:  # fmt: skip
         super().__init__(model, pairs, count, limit, states)
-        self.capacity = self._fixed or (capacity if self._limit is None else min(capacity, self._limit))
-        self._arrays = new_arrays(self._specs, self.capacity, count)
+        self._caches = CacheArrays(self._specs, model.windows, count, capacity, limit, block)
         self._owners = list(range(count))
         """The sequence that each part of the arrays belongs to."""
         self._calls: dict[tuple[int, int, int], tuple[UpdatingCall | None, Mapping[str, np.ndarray]]] = {}
         """Prepared calls on these arrays, by the first part, the number of parts and the identity of the constants."""
+
+    @property
+    def capacity(self) -> int:
+        """Return the tokens of a sequence that there is room for."""
+        return self._caches.capacity
 
     def mask(self, sequences: Sequence[int], tokens: int) -> np.ndarray:
         after = np.array([self.lengths[i] + tokens for i in sequences], np.int64)
@@ -198,11 +248,7 @@ class InPlacePool(CachePool):
 
     def _swap(self, a: int, b: int) -> None:
         """Exchange two parts of the arrays."""
-        first, second = (self.lengths[self._owners[place]] for place in (a, b))
-        for array in self._arrays.values():
-            kept = array[a, :, :first].copy()
-            array[a, :, :second] = array[b, :, :second]
-            array[b, :, :first] = kept
+        self._caches.exchange(a, b, (self.lengths[self._owners[a]], self.lengths[self._owners[b]]))
         self._owners[a], self._owners[b] = self._owners[b], self._owners[a]
 
     def _run(
@@ -216,7 +262,11 @@ class InPlacePool(CachePool):
         first, count = self._owners.index(sequences[0]), len(sequences)
         if self._owners[first : first + count] != list(sequences):
             raise InputError(f"caches: the sequences {list(sequences)} are not in the order of select")
-        views = {name: array[first : first + count] for name, array in self._arrays.items()}
+        tokens = longest - max(self.lengths[i] for i in sequences)
+        for place, i in enumerate(sequences, first):
+            self._caches.require_block(tokens, self.lengths[i])
+            self._caches.wrote(place, self.lengths[i] + tokens)
+        views = {name: array[first : first + count] for name, array in self._caches.arrays.items()}
         key = (first, count, id(constants))
         if key not in self._calls:
             self._calls[key] = self._model.updating(views, self._pairs, constants), constants
@@ -229,24 +279,30 @@ class InPlacePool(CachePool):
 
     def _reserve(self, rows: int) -> None:
         """Make room for so many tokens of each sequence."""
-        if rows <= self.capacity:
-            return
-        doubled = max(rows, 2 * self.capacity)
-        capacity = doubled if self._limit is None else min(doubled, self._limit)
-        made = new_arrays(self._specs, capacity, len(self._owners))
-        for name, array in self._arrays.items():
-            for place, owner in enumerate(self._owners):
-                made[name][place, :, : self.lengths[owner]] = array[place, :, : self.lengths[owner]]
-        self._arrays, self.capacity = made, capacity
-        self._calls.clear()
+        if self._caches.reserve(rows, [self.lengths[owner] for owner in self._owners]):
+            self._calls.clear()
+
+    def _held(self, sequence: int, length: int) -> int:
+        return self._caches.known(self._owners.index(sequence), length)
 
     def _truncate(self, sequence: int, length: int) -> None:
-        """Leave what is behind the first rows: it is not read."""
+        self._caches.truncate(self._owners.index(sequence), length)
 
     def _copy(self, source: int, target: int, length: int) -> None:
-        a, b = self._owners.index(source), self._owners.index(target)
-        for array in self._arrays.values():
-            array[b, :, :length] = array[a, :, :length]
+        self._caches.copy(self._owners.index(source), self._owners.index(target), length)
+
+    def _arrays_of(self, sequence: int) -> Mapping[str, np.ndarray]:
+        return self._caches.arrays
+
+    def _read(self, sequence: int, start: int, stop: int) -> Rows | None:
+        return self._caches.read(self._owners.index(sequence), start, stop)
+
+    def _write(self, sequence: int, parts: Sequence[Rows], tokens: int) -> None:
+        self._reserve(tokens)
+        place, at = self._owners.index(sequence), self.lengths[sequence]
+        for part in parts:
+            self._caches.write(place, at, part)
+            at += next(iter(part.values())).shape[AXIS]
 
 
 class GrowingPool(CachePool):
@@ -259,7 +315,8 @@ class GrowingPool(CachePool):
         self, model: UpdatingModel, pairs: Mapping[str, str], count: int, limit: int | None, states: Mapping[str, str]
     ) -> None:
         super().__init__(model, pairs, count, limit, states)
-        self._caches = [new_arrays(self._specs, 0, 1) for _ in range(count)]
+        none = dict.fromkeys(self._pairs, 0)
+        self._caches = [new_arrays(self._specs, none, 1) for _ in range(count)]
         """The caches of each sequence; those of the last call are views of its arrays."""
         self._joined: list[int] = []
         """The sequences that `_arrays` hold."""
@@ -295,7 +352,7 @@ class GrowingPool(CachePool):
         for i in set(self._joined) - set(sequences):  # which would keep the arrays of all in memory
             self._caches[i] = {name: array.copy() for name, array in self._caches[i].items()}
         rows = max(self.lengths[i] for i in sequences)
-        arrays = new_arrays(self._specs, rows, len(sequences))
+        arrays = new_arrays(self._specs, dict.fromkeys(self._pairs, rows), len(sequences))
         for place, i in enumerate(sequences):
             for name, array in self._caches[i].items():
                 arrays[name][place, :, rows - self.lengths[i] :] = array[0]
@@ -306,6 +363,17 @@ class GrowingPool(CachePool):
 
     def _copy(self, source: int, target: int, length: int) -> None:
         self._replace(target, {name: array[:, :, :length].copy() for name, array in self._caches[source].items()})
+
+    def _arrays_of(self, sequence: int) -> Mapping[str, np.ndarray]:
+        return self._caches[sequence]
+
+    def _read(self, sequence: int, start: int, stop: int) -> Rows:
+        return {name: array[:, :, start:stop].copy() for name, array in self._caches[sequence].items()}
+
+    def _write(self, sequence: int, parts: Sequence[Rows], tokens: int) -> None:
+        arrays = self._caches[sequence].items()
+        made = {name: np.concatenate([array, *(part[name] for part in parts)], AXIS) for name, array in arrays}
+        self._replace(sequence, made)
 
     def _replace(self, sequence: int, caches: dict[str, np.ndarray]) -> None:
         self._caches[sequence] = caches
@@ -320,11 +388,12 @@ def new_pool(
     limit: int | None,
     pairs: Mapping[str, str] | None,
     states: Mapping[str, str] | None = None,
+    block: int = BLOCK,
 ) -> CachePool:
     """Return empty caches for a number of sequences; the arguments are those of `Executable.state`."""
     if count < 1 or capacity < 1:
         raise InputError(f"caches: expected 1 sequence or more with room for 1 token, found {count} and {capacity}")
     found = find_caches(model, count, pairs, states)
     if is_in_place(model, found):
-        return InPlacePool(model, found, count, capacity, limit, states or {})
+        return InPlacePool(model, found, count, capacity, limit, states or {}, block)
     return GrowingPool(model, found, count, limit, states or {})

@@ -15,6 +15,7 @@ from mirlo.runtime import artifact as artifacts
 from mirlo.runtime import interrupts, packed, threads
 from mirlo.runtime.arena import ArenaPool
 from mirlo.runtime.artifact import Artifact, TensorSpec
+from mirlo.runtime.cache_arrays import BLOCK
 from mirlo.runtime.cache_pool import CachePool, new_pool
 from mirlo.runtime.container import READABLE, empty_aligned
 from mirlo.runtime.device_array import DeviceArray, is_on_device
@@ -76,6 +77,7 @@ class Executable(KernelCodeOwner):
         for spec in artifact.params:
             self._store.add(spec.name, store.get(spec.name), store.source(spec.name))
         self._results = OutputArrays(artifact, self._sizes)
+        self._windows = artifact.windows
         self._allocates = bool(self._results.late) or bool(artifact.metadata.get("allocates"))
         self._polls = bool(artifact.metadata.get(interrupts.POLLS))
         for external in artifact.externals:
@@ -107,6 +109,11 @@ class Executable(KernelCodeOwner):
     def aliases(self) -> dict[str, str]:
         """Return the inputs that can be updated in place, by the names of the outputs."""
         return self.artifact.aliases
+
+    @property
+    def windows(self) -> dict[str, int]:
+        """Return the tokens of a window that inputs are rings of, by their names."""
+        return dict(self._windows)
 
     @property
     def memory(self) -> MemoryUse:
@@ -231,26 +238,28 @@ class Executable(KernelCodeOwner):
         pairs: Mapping[str, str] | None = None,
         constants: Mapping[str, np.ndarray] | None = None,
         states: Mapping[str, str] | None = None,
+        block: int = BLOCK,
     ) -> CacheState:
         """Return caches for a sequence of calls, such as those of a language model, with no valid rows.
 
         They have room for `capacity` rows of `batch` sequences, and grow up to `limit`. `pairs` are the outputs that
         are the next values of the caches, by the names of inputs; without it, those that update inputs in place.
         `constants` are inputs that stay the same in all calls. `states` are further pairs, of arrays of a fixed size
-        that a call replaces, such as those of linear attention.
+        that a call replaces, such as those of linear attention. `block` is how many new tokens a call may have, where
+        the model keeps windows of tokens only.
         """
-        return new_state(self, capacity, batch, limit, pairs, constants, states)
+        return new_state(self, capacity, batch, limit, pairs, constants, states, block)
 
     def pool(
         self, count: int, capacity: int = 256, *, limit: int | None = None, pairs: Mapping[str, str] | None = None,
-        states: Mapping[str, str] | None = None,
+        states: Mapping[str, str] | None = None, block: int = BLOCK,
     ) -> CachePool:  # fmt: skip
         """Return caches for `count` sequences, each with a length of its own, with no valid rows.
 
         A call runs some of them: what begins and ends at any time, such as requests to a language model. The other
         arguments are those of `state`.
         """
-        return new_pool(self, count, capacity, limit, pairs, states)
+        return new_pool(self, count, capacity, limit, pairs, states, block)
 
     def updating(
         self,

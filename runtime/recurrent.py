@@ -44,6 +44,16 @@ class RecurrentStates:
         made._start, made.arrays, made._before = self._start, self.arrays, self._before
         return made
 
+    def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
+        """Take states that were those behind the tokens that there are now."""
+        require_same(arrays, self._start)
+        self.arrays, self._before = arrays, (0, self._start)
+
+    def join(self, others: Sequence[RecurrentStates]) -> None:
+        """Take the states of others, of one sequence each, for a batch."""
+        self.arrays = {name: np.concatenate([each.arrays[name] for each in others]) for name in self._start}
+        self._before = 0, self._start
+
     def select(self, rows: np.ndarray) -> None:
         """Keep these sequences of the batch, in this order."""
         self.arrays = {name: array[rows] for name, array in self.arrays.items()}
@@ -106,6 +116,22 @@ class PooledStates:
             self._before[target] = 0, self._start
         if length != tokens or source != target:
             self._joined = [], {}
+
+    def arrays(self, sequence: int) -> Mapping[str, np.ndarray]:
+        """Return a copy of the states of a sequence."""
+        return _copied(self._held[sequence])
+
+    def restore(self, sequence: int, arrays: Mapping[str, np.ndarray]) -> None:
+        """Let a sequence have states that were those behind the tokens that it has now."""
+        require_same(arrays, self._start)
+        self._held[sequence], self._before[sequence] = arrays, (0, self._start)
+        self._joined = [], {}
+
+
+def require_same(arrays: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]) -> None:
+    if arrays.keys() != expected.keys():
+        names = ", ".join(expected) or "none"
+        raise InputError(f"state: expected the states {names}, found {', '.join(arrays) or 'none'}")
 
 
 def _copied(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

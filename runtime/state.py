@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from mirlo.runtime.artifact import TensorSpec
-from mirlo.runtime.dtypes import numpy_dtype
-from mirlo.runtime.errors import InputError, OutOfMemoryError
-from mirlo.runtime.huge_pages import empty_together
+from mirlo.runtime.cache_arrays import AXIS, BLOCK, CacheArrays, Rows, fixed_rows, new_arrays, require_rows
+from mirlo.runtime.errors import InputError
 from mirlo.runtime.recurrent import RecurrentStates, require_states
 from mirlo.runtime.update import UpdatingCall
 
@@ -18,9 +17,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from mirlo.runtime.inputs import GivenOutputs
-
-AXIS = 2
-"""The dim of a cache that counts its rows: [batch, heads, rows, size]."""
 
 
 class UpdatingModel(Protocol):
@@ -35,6 +31,10 @@ class UpdatingModel(Protocol):
     @property
     def aliases(self) -> dict[str, str]:
         """Return the inputs that can be updated in place, by the names of the outputs."""
+
+    @property
+    def windows(self) -> dict[str, int]:
+        """Return the tokens of a window that inputs are rings of, by their names."""
 
     def run(self, inputs: Mapping[str, np.ndarray], out: GivenOutputs = None) -> dict[str, np.ndarray]:
         """Run the model on arrays by input name."""
@@ -67,28 +67,32 @@ class CacheState:
         limit: int | None = None,
         constants: Mapping[str, np.ndarray] | None = None,
         states: Mapping[str, str] | None = None,
+        block: int = BLOCK,
     ) -> None:
         if capacity < 1 or batch < 1:
             raise InputError(f"state: expected a capacity and a batch of 1 or more, found {capacity} and {batch}")
         self._model = model
         self._pairs = dict(pairs)
         """The outputs that are the next values of the caches, by inputs."""
-        self._specs = {spec.name: spec for spec in model.inputs if spec.name in self._pairs}
+        specs = [spec for spec in model.inputs if spec.name in self._pairs]
         self._constants = dict(constants or {})
         self._states = dict(states or {})
         """The outputs that are the next values of states of a fixed size, by inputs."""
         known = {spec.name: spec for spec in model.inputs}
         self._recurrent = RecurrentStates([known[name] for name in self._states], self._states, batch)
-        self._batch = batch
-        self._length = 0
-        self._is_in_place = is_in_place(model, self._pairs)
-        self._fixed = fixed_rows(self._specs.values())
-        self._limit = self._fixed if limit is None else limit if self._fixed is None else min(limit, self._fixed)
+        self._batch, self._block, self._length = batch, block, 0
         cached = {*self._pairs.values(), *self._states.values()}
         self._others = [spec.name for spec in model.outputs if spec.name not in cached]
-        rows = self._fixed or (capacity if self._limit is None else min(capacity, self._limit))
-        self._rows = rows if self._is_in_place else 0
-        self._arrays = new_arrays(self._specs.values(), self._rows, self._batch)
+        self._caches: CacheArrays | None = None
+        """The caches in place; None for those of other models."""
+        self._grown: dict[str, np.ndarray] = {}
+        """The caches of these, which grow with each call."""
+        if is_in_place(model, self._pairs):
+            self._caches = CacheArrays(specs, model.windows, batch, capacity, limit, block)
+            self._fixed, self._limit = self._caches.fixed, self._caches.limit
+        else:
+            self._fixed, self._limit = fixed_rows(specs), limit
+            self._grown = new_arrays(specs, dict.fromkeys(self._pairs, 0), batch)
         self._call: UpdatingCall | None = None
         """Calls that are prepared for these arrays."""
 
@@ -100,12 +104,12 @@ class CacheState:
     @property
     def capacity(self) -> int:
         """Return how many rows the caches have room for."""
-        return self._rows
+        return 0 if self._caches is None else self._caches.capacity
 
     @property
     def is_in_place(self) -> bool:
         """Return whether calls update the caches without copying them."""
-        return self._is_in_place
+        return self._caches is not None
 
     @property
     def is_recurrent(self) -> bool:
@@ -114,21 +118,41 @@ class CacheState:
 
     @property
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return the valid rows of the caches, by the names of the inputs; these are views."""
-        return {name: array[:, :, : self._length] for name, array in self._arrays.items()}
+        """Return the valid rows of the caches, by the names of the inputs; these are views.
+
+        The cache of a window has them in the order of a ring: the row of a token is its position modulo the rows.
+        """
+        if self._caches is None:
+            return dict(self._grown)
+        rows = self._caches.length_of
+        return {name: array[:, :, : rows(name, self._length)] for name, array in self._caches.arrays.items()}
 
     def run(self, inputs: Mapping[str, np.ndarray], tokens: int) -> dict[str, np.ndarray]:
         """Run the model on its other inputs, which are for this many new tokens; return its other outputs."""
         if tokens < 1:
             raise InputError(f"state: expected 1 token or more, found {tokens}")
         self._reserve(self._length + tokens)
-        if self._is_in_place and self._call is None:
-            self._call = self._model.updating(self._arrays, self._pairs, self._constants)
-        results = self._run(inputs)
+        caches = self._caches
+        results = self._run(inputs) if caches is None else self._run_in_place(caches, inputs, tokens)
         if self._states:
             self._recurrent.replace(results, self._length)
         self._length += tokens
         return results
+
+    def _run_in_place(
+        self, caches: CacheArrays, inputs: Mapping[str, np.ndarray], tokens: int
+    ) -> dict[str, np.ndarray]:
+        """Run the model on the caches that it updates."""
+        caches.require_block(tokens, self._length)
+        if self._call is None:
+            self._call = self._model.updating(caches.arrays, self._pairs, self._constants)
+        for part in range(self._batch):
+            caches.wrote(part, self._length + tokens)
+        try:
+            return self._run(inputs)
+        except BaseException:  # of an interrupted call, windows may have lost tokens
+            self._length = caches.known(0, self._length)
+            raise
 
     def _run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Run the model; return its outputs but the caches."""
@@ -136,36 +160,49 @@ class CacheState:
             inputs = {**inputs, **self._recurrent.arrays}
         if self._call is not None:
             return self._call.run(inputs)
-        given = {**inputs, **self._constants, **self._arrays}
-        if self._is_in_place:
-            out = {output: self._arrays[name] for name, output in self._pairs.items()}
-            results = self._model.run(given, out=out)
+        arrays = self._grown if self._caches is None else self._caches.arrays
+        given = {**inputs, **self._constants, **arrays}
+        if self._caches is not None:
+            results = self._model.run(given, out={output: arrays[name] for name, output in self._pairs.items()})
         else:
             results = self._model.run(given)
-            self._arrays = {name: results[output] for name, output in self._pairs.items()}
+            self._grown = {name: results[output] for name, output in self._pairs.items()}
         return {name: results[name] for name in (*self._others, *self._states.values())}
 
     def rewind(self, length: int) -> int:
         """Forget all tokens but the first `length`; a negative number forgets that many of the last ones.
 
-        Return how many tokens are left: fewer if states of a fixed size are known for fewer only.
+        Return how many tokens are left: fewer if states of a fixed size are known for fewer only, and none if a window
+        of the tokens that are left is not in its cache any more.
         """
         kept = length + self._length if length < 0 else length
         if not 0 <= kept <= self._length:
             raise InputError(f"state: cannot go back to {length} tokens: there are {self._length}")
+        if self._caches is not None and kept < self._length:
+            kept = self._caches.known(0, kept)
         if self._states and kept < self._length:
             kept = self._recurrent.rewind(kept)
+            if self._caches is not None and self._caches.known(0, kept) < kept:
+                kept = self._recurrent.rewind(0)
         self._length = kept
-        if not self._is_in_place:
-            self._arrays = {name: np.ascontiguousarray(array[:, :, :kept]) for name, array in self._arrays.items()}
+        if self._caches is None:
+            self._grown = {name: np.ascontiguousarray(array[:, :, :kept]) for name, array in self._grown.items()}
+        else:
+            for part in range(self._batch):
+                self._caches.truncate(part, kept)
         return kept
 
     def fork(self) -> CacheState:
         """Return a copy that continues on its own."""
-        made = CacheState(self._model, self._pairs, max(1, self._rows), self._batch, self._limit, self._constants)
+        rows, limit = max(1, self.capacity), self._limit
+        made = CacheState(self._model, self._pairs, rows, self._batch, limit, self._constants, None, self._block)
         made._states, made._others, made._recurrent = self._states, self._others, self._recurrent.fork()
         made._length = self._length
-        made._take(self._arrays, self._length)
+        if self._caches is None or made._caches is None:
+            made._grown = {name: array.copy() for name, array in self._grown.items()}
+        else:
+            for part in range(self._batch):
+                made._caches.take(self._caches, part, part, self._length)
         return made
 
     def select(self, rows: npt.ArrayLike) -> None:
@@ -173,45 +210,76 @@ class CacheState:
         chosen = np.asarray(rows)
         if chosen.shape != (self._batch,) or chosen.min() < 0 or chosen.max() >= self._batch:
             raise InputError(f"state: expected {self._batch} numbers of sequences, found {chosen}")
-        for array in self._arrays.values():
-            array[:, :, : self._length] = array[chosen, :, : self._length]
+        if self._caches is not None:
+            self._caches.select(chosen, self._length)
+        self._grown = {name: array[chosen] for name, array in self._grown.items()}
         self._recurrent.select(chosen)
+
+    def join(self, states: Sequence[CacheState]) -> None:
+        """Let each sequence of the batch have the tokens of a state of one sequence, in place of its own.
+
+        Caches that grow with each call need states of one length.
+        """
+        lengths = {state.length for state in states}
+        if len(states) != self._batch or any(state._batch != 1 for state in states):
+            raise InputError(f"state: expected {self._batch} states of one sequence each, found {len(states)}")
+        if len(lengths) > 1 and (self._caches is None or self._states):
+            raise InputError(
+                f"state: expected states of one length, found {', '.join(map(str, sorted(lengths)))} tokens"
+            )
+        self.rewind(0)
+        self._reserve(max(lengths))
+        for part, state in enumerate(states):
+            if self._caches is not None and state._caches is not None:
+                self._caches.take(state._caches, 0, part, state.length)
+        self._grown = {name: np.concatenate([state._grown[name] for state in states]) for name in self._grown}
+        self._recurrent.join([state._recurrent for state in states])
+        self._length = max(lengths)
+
+    def rows(self, start: int, stop: int) -> Rows | None:
+        """Return a copy of the rows of some tokens of the only sequence; None if a window has lost some of them."""
+        self._require_one()
+        if not 0 <= start <= stop <= self._length:
+            raise InputError(f"state: there are {self._length} tokens, not those from {start} to {stop}")
+        if self._caches is not None:
+            return self._caches.read(0, start, stop)
+        return {name: array[:, :, start:stop].copy() for name, array in self._grown.items()}
+
+    @property
+    def states(self) -> Rows:
+        """Return the states of a fixed size, by the names of the inputs; their arrays are never written again."""
+        return dict(self._recurrent.arrays)
+
+    def extend(self, parts: Sequence[Rows], tokens: int, states: Rows) -> None:
+        """Append tokens of which the rows are known to the only sequence, and take the states behind them."""
+        self._require_one()
+        arrays = self._grown if self._caches is None else self._caches.arrays
+        parts = [part for part in parts if part or arrays]
+        require_rows(arrays, parts, tokens)
+        self._reserve(self._length + tokens)
+        self._recurrent.restore(states)
+        at = self._length
+        if self._caches is None:
+            self._grown = {
+                name: np.concatenate([array, *(part[name] for part in parts)], AXIS) for name, array in arrays.items()
+            }
+        for part in parts:
+            if self._caches is not None:
+                self._caches.write(0, at, part)
+                at += next(iter(part.values())).shape[AXIS]
+        self._length += tokens
+
+    def _require_one(self) -> None:
+        if self._batch != 1:
+            raise InputError(f"state: expected a state of one sequence, found {self._batch}")
 
     def _reserve(self, length: int) -> None:
         """Make room for so many rows."""
         if self._limit is not None and length > self._limit:
             what = f"has {self._limit} rows" if self._fixed == self._limit else f"may have {self._limit} rows"
             raise InputError(f"state: the cache {what}, {length} are needed: rewind it, or start anew")
-        if self._is_in_place and length > self._rows:
-            rows = max(length, 2 * self._rows)
-            self._rows = rows if self._limit is None else min(rows, self._limit)
-            before, self._call = self._arrays, None
-            self._arrays = new_arrays(self._specs.values(), self._rows, self._batch)
-            self._take(before, self._length)
-
-    def _take(self, arrays: Mapping[str, np.ndarray], length: int) -> None:
-        """Copy the valid rows of other caches."""
-        if not self._is_in_place:
-            self._arrays = {name: array.copy() for name, array in arrays.items()}
-            return
-        for name, array in arrays.items():
-            self._arrays[name][:, :, :length] = array[:, :, :length]
-
-
-def new_arrays(specs: Iterable[TensorSpec], rows: int, batch: int) -> dict[str, np.ndarray]:
-    """Return caches with room for so many rows of each sequence, by the names of the inputs."""
-    kinds = {}
-    for spec in specs:
-        shape = [dim if isinstance(dim, int) else batch for dim in spec.shape]
-        shape[AXIS] = rows
-        kinds[spec.name] = numpy_dtype(spec.dtype), tuple(shape)
-    try:
-        made = dict(zip(kinds, empty_together(list(kinds.values())), strict=True))
-    except OutOfMemoryError as error:
-        raise OutOfMemoryError(f"state: there is no memory for {rows} rows of the caches: {error}") from None
-    for array in made.values():
-        array[...] = 0  # rows that are not valid are hidden, which NaN would survive
-    return made
+        if self._caches is not None and self._caches.reserve(length, [self._length] * self._batch):
+            self._call = None
 
 
 def new_state(
@@ -222,10 +290,11 @@ def new_state(
     pairs: Mapping[str, str] | None,
     constants: Mapping[str, np.ndarray] | None = None,
     states: Mapping[str, str] | None = None,
+    block: int = BLOCK,
 ) -> CacheState:
     """Return the state of a model; `pairs` are its caches, outputs by inputs, if they are not those of `aliases`."""
     found = find_caches(model, batch, pairs, states)
-    return CacheState(model, found, capacity, batch, limit, constants, states)
+    return CacheState(model, found, capacity, batch, limit, constants, states, block)
 
 
 def find_caches(
@@ -260,10 +329,10 @@ def find_pairs(model: UpdatingModel, batch: int, pairs: Mapping[str, str] | None
 
 
 def is_in_place(model: UpdatingModel, pairs: Mapping[str, str]) -> bool:
-    """Return whether calls can update all these caches without copying them."""
-    return all(model.aliases.get(output) == name for name, output in pairs.items())
-
-
-def fixed_rows(specs: Iterable[TensorSpec]) -> int | None:
-    """Return the rows of caches whose size is fixed, those of the smallest; None if none is."""
-    return min((rows for rows in (spec.shape[AXIS] for spec in specs) if isinstance(rows, int)), default=None)
+    """Return whether calls can update all these caches without copying them; raise an error if windows need it."""
+    aliases = model.aliases
+    apart = [name for name, output in pairs.items() if aliases.get(output) != name]
+    windows = [name for name in apart if name in model.windows]
+    if windows:
+        raise InputError(f"caches: '{windows[0]}' is the cache of a window, which calls of this model do not update")
+    return not apart

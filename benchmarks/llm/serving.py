@@ -38,6 +38,7 @@ def report_serving(folder: Path, threads: int, activations: str | None) -> None:
 def _serve(model: Any, slots: int, prompts: list[list[int]], threads: int) -> tuple[float, Any]:
     """Return the tokens of answers in a second, prompts included, and the counts of the engine."""
     clock = time.thread_time if threads == 1 else time.perf_counter
+    model.prefixes.clear()  # of the runs before
     engine = model.engine(slots, min_length=1 << 30, max_length=0, max_new_tokens=NEW_TOKENS)
     for prompt in prompts:
         engine.add(prompt)

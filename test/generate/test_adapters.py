@@ -55,7 +55,9 @@ def models(tmp_path_factory: pytest.TempPathFactory, files: dict[str, Path]) -> 
     folder, made = tmp_path_factory.mktemp("models"), {}
     for kind, options in KINDS.items():
         known = {name: path for name, path in files.items() if kind != "required" or name != "queries"}
-        made[kind] = generate.load(write_lora(folder / kind, **options), adapters=known, activations="exact")
+        made[kind] = generate.load(
+            write_lora(folder / kind, **options), adapters=known, activations="exact", prefix_bytes=0
+        )
     return made
 
 

@@ -21,7 +21,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, LanguageModel]
     folder = tmp_path_factory.mktemp("models")
     write_genai(folder / "f32"), write_genai(folder / "u4", bits=4), write_plain(folder / "plain")
     write_hybrid(folder / "hybrid")
-    return {kind: generate.load(folder / kind, activations="exact") for kind in KINDS}
+    return {kind: generate.load(folder / kind, activations="exact", prefix_bytes=0) for kind in KINDS}
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +50,10 @@ def alone(model: LanguageModel, prompt: list[int], search: dict[str, Any]) -> li
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(6))
 def test_requests_are_as_alone(models: dict[str, LanguageModel], kind: str, seed: int) -> None:
-    """Arrivals, lengths, options and common beginnings are drawn; slots and parts of prompts are few."""
+    """Arrivals, lengths, options and common beginnings are drawn; slots, parts of prompts and pages are few."""
     random, model = np.random.default_rng(seed), models[kind]
-    engine = model.engine(slots=int(random.integers(1, 5)), chunk_size=int(random.choice([3, 8, 512])))
+    pages = LanguageModel(model.config, model.executable, prefix_bytes=(0, 60_000, 1 << 20)[seed % 3])
+    engine = pages.engine(slots=int(random.integers(1, 5)), chunk_size=int(random.choice([3, 8, 512])))
     begins = [tokens_of(random, 20) for _ in range(2)]
     pending = []
     for _ in range(12):
@@ -78,6 +79,7 @@ def test_requests_are_as_alone(models: dict[str, LanguageModel], kind: str, seed
             assert request.tokens == expected
             assert request.reason == ("end" if expected[-1] in model.config.ends else "length")
     assert engine.counts.tokens == sum(len(request.tokens) for request, _ in requests)
+    assert bool(pages.prefixes.nbytes) == bool(seed % 3)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -149,6 +151,25 @@ def test_slots_that_are_needed_are_those_of_no_use(models: dict[str, LanguageMod
     gone = engine.add(first, max_new_tokens=2)
     gone.result()
     assert gone.reused_tokens == 0
+
+
+def test_beginnings_outlive_their_slots(models: dict[str, LanguageModel]) -> None:
+    """What a slot lost is in the pages of the model, which generators fill and read as well."""
+    random, model = np.random.default_rng(6), models["f32"]
+    pages = LanguageModel(model.config, model.executable)
+    first, second, third = (tokens_of(random, 70) for _ in range(3))
+    engine = pages.engine(slots=1)
+    search = {"max_new_tokens": 9, "min_length": 1000}
+    answers = [engine.add(prompt, **search).result() for prompt in (first, second)]
+    further = [*first, *answers[0], *tokens_of(random, 4)]
+    request = engine.add(further, **search)
+    assert request.result() == alone(model, further, search) and request.reused_tokens == 70 + 8
+    pages.generator(**search).generate(third)
+    again = engine.add(third, **search)
+    assert again.result() == alone(model, third, search) and again.reused_tokens == 69
+    generator = pages.generator(**search)
+    assert generator.generate(second) == answers[1] and generator.timing.reused_tokens == 69
+    assert "70 tokens, 69 of them reused, in" in str(generator.timing)
 
 
 def test_caches_grow(models: dict[str, LanguageModel]) -> None:

@@ -23,7 +23,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, LanguageModel]
     folder = tmp_path_factory.mktemp("models")
     write_genai(folder / "f32"), write_genai(folder / "u4", bits=4), write_plain(folder / "plain")
     write_hybrid(folder / "hybrid")
-    return {kind: generate.load(folder / kind, activations="exact") for kind in KINDS}
+    return {kind: generate.load(folder / kind, activations="exact", prefix_bytes=0) for kind in KINDS}
 
 
 def prompt_of(length: int, seed: int = 0) -> list[int]:
@@ -61,13 +61,13 @@ def test_chunked_is_whole(models: dict[str, LanguageModel], kind: str, chunk: in
 def test_only_logits_that_are_needed_are_computed(models: dict[str, LanguageModel], kind: str) -> None:
     model, prompt = models[kind], prompt_of(30)
     whole = generate.load(model.config.folder, activations="exact", last_rows=None)
-    state = model._decoder.new_state(64, 1)
+    state = model._decoder.new_state(64, 1, 64)
     for rows in (1, 4, 99):
         state.rewind(0)
         tokens, mask = np.array([prompt]), np.ones((1, 30), np.int64)
         step = PaddedTokens(tokens, mask, np.arange(30)[None])
         made = model._decoder.run(state, step, rows)
-        wanted = whole._decoder.run(whole._decoder.new_state(64, 1), step, 30)
+        wanted = whole._decoder.run(whole._decoder.new_state(64, 1, 64), step, 30)
         assert made.shape == (1, min(rows, 30), VOCABULARY) and wanted.shape == (1, 30, VOCABULARY)
         np.testing.assert_allclose(made, wanted[:, -min(rows, 30) :], rtol=1e-4, atol=1e-4)
     assert without_end(model, prompt, 12) == without_end(whole, prompt, 12)
@@ -308,7 +308,7 @@ def test_states_of_a_fixed_size(models: dict[str, LanguageModel]) -> None:
     decoder = model._decoder
     assert sorted(decoder.states) == [f"past_key_values.0.{kind}_state" for kind in ("conv", "recurrent")]
     assert sorted(decoder.caches) == ["past_key_values.1.key", "past_key_values.1.value"]
-    state = decoder.new_state(16, 1)
+    state = decoder.new_state(16, 1, 16)
     rows = {"last_rows": np.zeros(1, np.int8)}
     inputs = {"input_ids": np.array([[5, 6, 7, 8]]), "attention_mask": np.ones((1, 4), np.int64), **rows}
     first = state.run(inputs, 4)["logits"]

@@ -307,7 +307,11 @@ def test_pools_are_as_states(executable: Executable, seed: int) -> None:
         if action == 1:
             source, target = (int(i) for i in random.permutation(count)[:2])
             length = int(random.integers(pool.lengths[source] + 1))
-            pool.copy(source, target, length)
+            if random.integers(2):
+                pool.copy(source, target, length)
+            else:
+                rows = [pool.rows(source, 0, length // 2), pool.rows(source, length // 2, length)]
+                pool.rewind(target, 0), pool.extend(target, rows, length, {})
             states[target] = states[source].fork()
             states[target].rewind(length)
             continue
@@ -358,6 +362,61 @@ def test_wrong_calls_of_pools(executable: Executable, call: Callable[[Any], Any]
 def test_wrong_pools(executable: Executable, count: int) -> None:
     with pytest.raises(InputError, match="expected 1 sequence or more"):
         executable.pool(count)
+
+
+@pytest.mark.parametrize("grows", (False, True))
+def test_rows_continue_other_sequences(executable: Executable, grows: bool) -> None:
+    """A sequence begins with rows of another one, of a state or a pool."""
+    if grows:
+        options: dict[str, Any] = {"pairs": {"past": "present"}}
+        compiled, new = mirlo.compile(grown_model()), [{"x": np.ones((1, 2, n, 4), np.float32) * n} for n in (5, 2)]
+    else:
+        options, compiled, new = {}, executable, [tokens(5, 0), tokens(2, 5)]
+    state, pool = compiled.state(2, **options), compiled.pool(3, 2, **options)
+    state.run(new[0], 5)
+    rows = [state.rows(0, 2), state.rows(2, 5)]
+    assert all(part is not None for part in rows)
+    other = compiled.state(2, **options)
+    other.extend(rows, 5, {}), pool.extend(1, rows, 5, {})
+    again = pool.rows(1, 0, 5)
+    for name, array in state.arrays.items():
+        np.testing.assert_array_equal(again[name], array)
+    expected, found = state.run(new[1], 2)["y"], pool.select([1]).run(new[1], 2)["y"]
+    np.testing.assert_allclose(other.run(new[1], 2)["y"], expected, rtol=1e-6)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+    batch = compiled.state(2, batch=2, **options)
+    batch.join([state, other])
+    for name, array in batch.arrays.items():
+        np.testing.assert_array_equal(array, np.concatenate([state.arrays[name], other.arrays[name]]))
+    with pytest.raises(InputError, match="expected 2 states of one sequence each, found 1"):
+        batch.join([state])
+    with pytest.raises(InputError, match="expected a state of one sequence, found 2"):
+        batch.rows(0, 1)
+
+
+def test_wrong_rows(executable: Executable) -> None:
+    state, pool = executable.state(), executable.pool(2)
+    good = {name: np.zeros((1, KV_HEADS, 3, SIZE), np.float32) for name in CACHES.values()}
+    short = good | {"past_key": good["past_key"][:, :, :2]}
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"past_key": good["past_key"]}, "expected rows of past_key, past_value, found past_key"),
+        (short, "rows of 'past_key': expected float32.1, 2, tokens, 16., found float32.1, 2, 2, 16."),
+        (good | {"past_value": good["past_value"][0]}, "rows of 'past_"),
+        (good | {"past_value": good["past_value"].astype(np.float64)}, "rows of 'past_value': .* found float64"),
+    ]
+    for rows, message in cases:
+        for extend in (state.extend, lambda *given: pool.extend(0, *given)):
+            with pytest.raises(InputError, match=message):
+                extend([rows], 3, {})
+    with pytest.raises(InputError, match="expected rows of 4 tokens, found 3"):
+        state.extend([good], 4, {})
+    with pytest.raises(InputError, match="there are 0 tokens, not those from 0 to 1"):
+        state.rows(0, 1)
+    with pytest.raises(InputError, match="expected the states none, found s"):
+        state.extend([good], 3, {"s": np.zeros(1)})
+    with pytest.raises(InputError, match="expected the states none, found s"):
+        pool.extend(0, [good], 3, {"s": np.zeros(1)})
+    assert state.length == 0 and pool.lengths == [0, 0]
 
 
 @pytest.mark.parametrize("total", ("mask", "input"))

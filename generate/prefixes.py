@@ -1,0 +1,210 @@
+"""Beginnings of sequences whose rows of the caches are kept, so that other sequences do not compute them again."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from mirlo.runtime.cache_arrays import Rows
+
+PAGE = 64
+"""Most tokens of a page."""
+DEFAULT_BYTES = 64 << 20
+"""Bytes of pages that a model keeps unless it is told otherwise."""
+
+
+@dataclass(eq=False)
+class CachePage:
+    """The rows of some tokens, behind those of its parent. Pages are never written again."""
+
+    tokens: tuple[int, ...]
+    parent: CachePage | None
+    rows: Rows
+    """Rows [1, heads, tokens, size] of each cache, by the names of the model's inputs."""
+    states: Rows | None
+    """States of a fixed size behind the tokens, if they are known there."""
+    children: dict[int, list[CachePage]] = field(default_factory=dict)
+    """The pages that continue this one, by their first tokens."""
+
+    @property
+    def nbytes(self) -> int:
+        return _bytes(self.rows) + (0 if self.states is None else _bytes(self.states))
+
+    @property
+    def path(self) -> list[CachePage]:
+        """Return the pages from the first one to this one."""
+        found: list[CachePage] = []
+        page: CachePage | None = self
+        while page is not None and page.parent is not None:
+            found.append(page)
+            page = page.parent
+        return found[::-1]
+
+
+@dataclass(frozen=True)
+class KnownPrefix:
+    """First tokens of a sequence whose rows are known."""
+
+    length: int
+    pages: tuple[CachePage, ...]
+    states: Rows
+    """States of a fixed size behind these tokens."""
+
+    def rows_from(self, start: int) -> list[Rows]:
+        """Return the rows of the tokens from `start` on, in parts."""
+        made: list[Rows] = []
+        at = 0
+        for page in self.pages:
+            first, last = max(start - at, 0), min(len(page.tokens), self.length - at)
+            if first < last:
+                made.append({name: array[:, :, first:last] for name, array in page.rows.items()})
+            at += len(page.tokens)
+        return made
+
+
+class PrefixCache:
+    """Pages of tokens with their rows: a tree whose paths are beginnings of sequences.
+
+    Sequences copy rows from pages to caches of their own, so pages stay as they are, and a page that another sequence
+    continues in its middle is shared up to there. Pages that were not used for longest make room for new ones. Any
+    thread may use it.
+    """
+
+    def __init__(self, limit: int = DEFAULT_BYTES) -> None:
+        self._limit = limit
+        self._roots: dict[str | None, CachePage] = {}
+        """Trees by adapter: the same tokens have other rows with another one."""
+        self._used: OrderedDict[CachePage, None] = OrderedDict()
+        """All pages, those that were not used for longest first: a page comes before its parent."""
+        self._lock = threading.Lock()
+        self.nbytes = 0
+        """Bytes of all pages."""
+
+    def __len__(self) -> int:
+        return len(self._used)
+
+    def find(self, adapter: str | None, tokens: Sequence[int], most: int, with_states: bool) -> KnownPrefix | None:
+        """Return the longest known beginning of a sequence, of `most` tokens at most; None if there is none.
+
+        With states of a fixed size it ends where these are known.
+        """
+        with self._lock:
+            root = self._roots.get(adapter)
+            if root is None:
+                return None
+            known = _matches(root, tokens, most)
+            if with_states:
+                known = (found for found in known if found.is_whole and found.page.states is not None)
+            best = max(known, key=lambda found: found.length, default=None)
+            if best is None:
+                return None
+            pages = best.page.path
+            self._touch(pages)
+            return KnownPrefix(best.length, tuple(pages), (best.page.states or {}) if with_states else {})
+
+    def add(
+        self,
+        adapter: str | None,
+        tokens: Sequence[int],
+        rows: Callable[[int, int], Rows | None],
+        states: Callable[[], Rows] | None = None,
+    ) -> None:
+        """Keep the rows of a sequence, as far as there is room.
+
+        `rows` returns those of a range of tokens, or None if they are not there any more; `states` the states behind
+        the last token.
+        """
+        if self._limit <= 0 or not tokens:
+            return
+        with self._lock:
+            root, size = self._roots.setdefault(adapter, CachePage((), None, {}, None)), len(tokens)
+            whole = (found for found in _matches(root, tokens, size) if found.is_whole)
+            start = max(whole, key=lambda found: found.length, default=_Match(root, 0, True))
+            page, at = start.page, start.length
+            self._touch(page.path)
+            while at < size:
+                stop = min(at + PAGE, size)
+                known = rows(at, stop)
+                if known is None:
+                    return
+                made = CachePage(tuple(tokens[at:stop]), page, known, states() if states and stop == size else None)
+                if not self._make_room(made.nbytes, page.path):
+                    return
+                page.children.setdefault(made.tokens[0], []).append(made)
+                self.nbytes += made.nbytes
+                self._touch(made.path)
+                page, at = made, stop
+            if states is not None and page.states is None and page.parent is not None:
+                known = states()
+                if self._make_room(_bytes(known), page.path):
+                    page.states = known
+                    self.nbytes += _bytes(known)
+
+    def clear(self) -> None:
+        """Forget all pages."""
+        with self._lock:
+            self._roots.clear()
+            self._used.clear()
+            self.nbytes = 0
+
+    def _touch(self, path: Sequence[CachePage]) -> None:
+        """Mark pages as used, the last one of the path first, so that each stays before its parent."""
+        for page in reversed(path):
+            self._used[page] = None
+            self._used.move_to_end(page)
+
+    def _make_room(self, nbytes: int, path: Sequence[CachePage]) -> bool:
+        """Forget pages until there is room for so many bytes, but none of a path; return whether there is."""
+        kept = set(path)
+        while self.nbytes + nbytes > self._limit:
+            page = next(iter(self._used), None)
+            if page is None or page in kept:
+                return False
+            assert page.parent is not None and not page.children
+            del self._used[page]
+            siblings = page.parent.children[page.tokens[0]]
+            siblings.remove(page)
+            if not siblings:
+                del page.parent.children[page.tokens[0]]
+            self.nbytes -= page.nbytes
+        return True
+
+
+@dataclass(frozen=True)
+class _Match:
+    """A page that a sequence has all of, or a part of, behind the pages that lead to it."""
+
+    page: CachePage
+    length: int
+    """The tokens of the sequence up to the end of the match."""
+    is_whole: bool
+
+
+def _matches(root: CachePage, tokens: Sequence[int], most: int) -> Iterator[_Match]:
+    """Yield the pages that the first `most` tokens of a sequence have in common with a tree."""
+    most = min(most, len(tokens))
+    waiting = [_Match(root, 0, True)]
+    while waiting:
+        at = waiting.pop()
+        for child in at.page.children.get(tokens[at.length], ()) if at.length < most else ():
+            size = len(child.tokens)
+            same = _common(child.tokens, tokens[at.length : min(at.length + size, most)])
+            found = _Match(child, at.length + same, same == size)
+            yield found
+            if found.is_whole:
+                waiting.append(found)
+
+
+def _common(a: Sequence[int], b: Sequence[int]) -> int:
+    """Return how many first tokens are the same."""
+    if tuple(a) == tuple(b):
+        return len(a)
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+
+
+def _bytes(arrays: Mapping[str, np.ndarray]) -> int:
+    return sum(array.nbytes for array in arrays.values())

@@ -1,0 +1,214 @@
+"""The arrays of caches that calls update in place: rows of tokens, all of them or those of a window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from mirlo.runtime.artifact import CACHE_RANK, TensorSpec
+from mirlo.runtime.dtypes import numpy_dtype
+from mirlo.runtime.errors import InputError, OutOfMemoryError
+from mirlo.runtime.huge_pages import empty_together
+
+AXIS = 2
+"""The dim of a cache that counts its rows: [batch, heads, rows, size]."""
+BLOCK = 512
+"""New tokens of a call that rings have room for beside the window, unless the caller says otherwise."""
+
+Rows = Mapping[str, np.ndarray]
+"""Rows [1, heads, rows, size] of each cache, by the names of the inputs."""
+
+
+class CacheArrays:
+    """Caches in place: an array for each, with a part for each of several sequences.
+
+    The rows of a sequence are the first ones of its part. The cache of a window is a ring: the row of a token is its
+    position modulo the rows, of which there are as many as the window has, and as many more as a call may have new
+    tokens. So a ring holds the last tokens only, and can go back as far as the window that is needed is still there.
+    """
+
+    def __init__(
+        self, specs: Iterable[TensorSpec], windows: Mapping[str, int], count: int, capacity: int, limit: int | None,
+        block: int,
+    ) -> None:  # fmt: skip
+        """Create caches of `count` sequences with room for `capacity` tokens, which grow up to `limit`."""
+        if block < 1:
+            raise InputError(f"caches: expected a block of 1 token or more, found {block}")
+        self._specs = list(specs)
+        self._windows = {spec.name: windows[spec.name] for spec in self._specs if spec.name in windows}
+        self._most = {
+            spec.name: ring_rows(spec, windows[spec.name], block) for spec in self._specs if spec.name in windows
+        }
+        self._count = count
+        fixed = fixed_rows(spec for spec in self._specs if spec.name not in windows)
+        limits = [rows for rows in (limit, fixed) if rows is not None]
+        self.fixed = fixed
+        """Rows of caches whose size is fixed, windows aside."""
+        self.limit = min(limits, default=None)
+        """Most tokens of a sequence."""
+        self.capacity = fixed or (capacity if self.limit is None else min(capacity, self.limit))
+        """Tokens of a sequence that there is room for; windows keep the last ones."""
+        self._first = {name: [0] * count for name in self._windows}
+        """The first token of each part whose row has not been overwritten, by the names of rings."""
+        self.arrays = self._new()
+
+    @property
+    def has_windows(self) -> bool:
+        return bool(self._windows)
+
+    def length_of(self, name: str, tokens: int) -> int:
+        """Return how many rows of a cache are used by so many tokens."""
+        return min(tokens, self.arrays[name].shape[AXIS]) if name in self._windows else tokens
+
+    def require_block(self, tokens: int, length: int) -> None:
+        """Raise an error if a call with so many new tokens would overwrite what they attend to."""
+        for name, window in self._windows.items():
+            rows = self._most[name]
+            if tokens + window - 1 > rows and length + tokens > rows:
+                raise InputError(
+                    f"caches: '{name}' keeps a window of {window} tokens and has room for {rows - window + 1} new ones "
+                    f"in a call, found {tokens}: pass fewer at a time, or make the caches with block={tokens}"
+                )
+
+    def reserve(self, tokens: int, lengths: list[int]) -> bool:
+        """Make room for so many tokens of each sequence; return whether the arrays are others now.
+
+        `lengths` are the tokens that each part holds.
+        """
+        if tokens <= self.capacity:
+            return False
+        doubled = max(tokens, 2 * self.capacity)
+        self.capacity = doubled if self.limit is None else min(doubled, self.limit)
+        before, self.arrays = self.arrays, self._new()
+        for name, array in before.items():
+            if array.shape == self.arrays[name].shape:  # a ring of its full size
+                self.arrays[name] = array
+                continue
+            for part, length in enumerate(lengths):
+                self.arrays[name][part, :, :length] = array[part, :, :length]
+        return True
+
+    def wrote(self, part: int, tokens: int) -> None:
+        """Note that a part has had so many tokens."""
+        for name, first in self._first.items():
+            first[part] = max(first[part], tokens - self.arrays[name].shape[AXIS])
+
+    def known(self, part: int, length: int) -> int:
+        """Return how many first tokens a part can go back to: `length`, or 0 if a window lacks tokens it needs."""
+        needed = ((first[part], length - self._windows[name] + 1) for name, first in self._first.items())
+        return length if all(first <= max(0, start) for first, start in needed) else 0
+
+    def truncate(self, part: int, length: int) -> None:
+        """Keep the first tokens of a part, a number that is `known`: what is behind them is not read."""
+        if not length:
+            for first in self._first.values():
+                first[part] = 0
+
+    def copy(self, source: int, target: int, length: int) -> None:
+        """Copy the first tokens of a part, a number that is `known`, to another one."""
+        self.take(self, source, target, length)
+
+    def take(self, other: CacheArrays, source: int, target: int, length: int) -> None:
+        """Copy the first tokens of a part of other arrays, a number that is `known` there; there is room for them."""
+        for name, array in other.arrays.items():
+            own = self.arrays[name]
+            if name not in self._windows:
+                own[target, :, :length] = array[source, :, :length]
+                continue
+            start = max(other._first[name][source], length - own.shape[AXIS], 0)
+            tokens = np.arange(min(start, length), length)
+            own[target][:, tokens % own.shape[AXIS]] = array[source][:, tokens % array.shape[AXIS]]
+            self._first[name][target] = start
+
+    def exchange(self, a: int, b: int, lengths: tuple[int, int]) -> None:
+        """Exchange two parts, which hold so many tokens."""
+        for name, array in self.arrays.items():
+            first, second = (array.shape[AXIS],) * 2 if name in self._windows else lengths
+            kept = array[a, :, :first].copy()
+            array[a, :, :second] = array[b, :, :second]
+            array[b, :, :first] = kept
+        for known in self._first.values():
+            known[a], known[b] = known[b], known[a]
+
+    def select(self, parts: np.ndarray, length: int) -> None:
+        """Let each part hold what another one held; all of them hold so many tokens."""
+        for name, array in self.arrays.items():
+            rows = self.length_of(name, length)
+            array[:, :, :rows] = array[parts, :, :rows]
+
+    def read(self, part: int, start: int, stop: int) -> dict[str, np.ndarray] | None:
+        """Return a copy of the rows of some tokens of a part; None if a window has lost some of them."""
+        made = {}
+        for name, array in self.arrays.items():
+            if name not in self._windows:
+                made[name] = array[part : part + 1, :, start:stop].copy()
+            elif start < self._first[name][part]:
+                return None
+            else:
+                made[name] = array[part : part + 1][:, :, np.arange(start, stop) % array.shape[AXIS]]
+        return made
+
+    def write(self, part: int, start: int, rows: Rows) -> None:
+        """Write the rows of tokens from `start` on, for which there is room."""
+        stop = start
+        for name, array in self.arrays.items():
+            new, size = rows[name][0], array.shape[AXIS]
+            stop = start + new.shape[1]
+            if name in self._windows:
+                first = max(start, stop - size)  # a ring holds the last ones
+                array[part][:, np.arange(first, stop) % size] = new[:, first - start :]
+            else:
+                array[part, :, start:stop] = new
+        self.wrote(part, stop)
+
+    def _new(self) -> dict[str, np.ndarray]:
+        rows = {spec.name: min(self.capacity, self._most.get(spec.name, self.capacity)) for spec in self._specs}
+        rows |= {s.name: n for s in self._specs if isinstance(n := s.shape[AXIS], int) and s.name in self._windows}
+        return new_arrays(self._specs, rows, self._count)
+
+
+def require_rows(arrays: Mapping[str, np.ndarray], parts: Sequence[Rows], tokens: int) -> None:
+    """Raise an error unless these are rows of so many tokens for caches such as `arrays`."""
+    for part in parts:
+        if part.keys() != arrays.keys():
+            raise InputError(f"caches: expected rows of {', '.join(arrays)}, found {', '.join(part) or 'none'}")
+        counts = {array.shape[AXIS] if array.ndim == CACHE_RANK else -1 for array in part.values()}
+        for name, array in part.items():
+            _, heads, _, size = arrays[name].shape
+            if len(counts) > 1 or array.shape != (1, heads, *counts, size) or array.dtype != arrays[name].dtype:
+                expected = f"{arrays[name].dtype}[1, {heads}, tokens, {size}]"
+                raise InputError(f"caches: rows of '{name}': expected {expected}, found {array.dtype}{[*array.shape]}")
+    given = sum(next(iter(part.values())).shape[AXIS] for part in parts)
+    if arrays and given != tokens:
+        raise InputError(f"caches: expected rows of {tokens} tokens, found {given}")
+
+
+def ring_rows(spec: TensorSpec, window: int, block: int) -> int:
+    """Return the most rows of the cache of a window."""
+    rows = spec.shape[AXIS]
+    if isinstance(rows, int) and rows < window:
+        raise InputError(f"caches: {spec} is the cache of a window of {window} tokens, which needs as many rows")
+    return rows if isinstance(rows, int) else window - 1 + block
+
+
+def new_arrays(specs: Iterable[TensorSpec], rows: Mapping[str, int], batch: int) -> dict[str, np.ndarray]:
+    """Return caches with room for so many rows of each sequence, by the names of the inputs."""
+    kinds = {}
+    for spec in specs:
+        shape = [dim if isinstance(dim, int) else batch for dim in spec.shape]
+        shape[AXIS] = rows[spec.name]
+        kinds[spec.name] = numpy_dtype(spec.dtype), tuple(shape)
+    try:
+        made = dict(zip(kinds, empty_together(list(kinds.values())), strict=True))
+    except OutOfMemoryError as error:
+        most = max(rows.values(), default=0)
+        raise OutOfMemoryError(f"state: there is no memory for {most} rows of the caches: {error}") from None
+    for array in made.values():
+        array[...] = 0  # rows that are not valid are hidden, which NaN would survive
+    return made
+
+
+def fixed_rows(specs: Iterable[TensorSpec]) -> int | None:
+    """Return the rows of caches whose size is fixed, those of the smallest; None if none is."""
+    return min((rows for rows in (spec.shape[AXIS] for spec in specs) if isinstance(rows, int)), default=None)
