@@ -10,7 +10,6 @@ from itertools import combinations
 
 import numpy as np
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.calls import CallDpsPacked
 from mirlo.frontends.onnx.errors import NodeError
@@ -18,6 +17,7 @@ from mirlo.frontends.onnx.graph import GraphDef
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.node_traits import NodeTrait
 from mirlo.frontends.onnx.registry import CONVERTERS
+from mirlo.frontends.onnx.relax_value import RelaxValue
 
 
 def declared_shapes(graph: GraphDef, functions: Container[tuple[str, str, str]]) -> Mapping[str, tuple[int, ...]]:
@@ -47,14 +47,14 @@ def count_of(node: Node, index: int) -> int:
 CONTRADICTS = "which contradicts the shape that the model declares"
 
 
-def required(node: Node, holds: ir.Value, what: str, value: ir.Value, why: str = CONTRADICTS) -> ir.Value:
+def required(node: Node, holds: RelaxValue, what: str, value: RelaxValue, why: str = CONTRADICTS) -> RelaxValue:
     """Return the value if all elements of a bool tensor hold; otherwise the call ends with an error."""
     return required_all(node, holds, what, [value], why)[0]
 
 
 def required_all(
-    node: Node, holds: ir.Value, what: str, values: Iterable[ir.Value], why: str = CONTRADICTS
-) -> list[ir.Value]:
+    node: Node, holds: RelaxValue, what: str, values: Iterable[RelaxValue], why: str = CONTRADICTS
+) -> list[RelaxValue]:
     """Return the values if all elements of a bool tensor hold, as `required`."""
     text = f"node '{node.outputs[0]}' ({node.operator}): {what}, {why}"
     message = node.constant(np.frombuffer(text.encode(), np.uint8))
@@ -65,24 +65,22 @@ def required_all(
     return [node.emit("where", flag, value, node.constant(0, type_of(value))) for value in values]
 
 
-def equals(node: Node, index: int, wanted: Sequence[float] | float) -> ir.Value:
+def equals(node: Node, index: int, wanted: Sequence[float] | float) -> RelaxValue:
     """Return whether the elements of an input equal these numbers."""
     found = node.type(index)
     if found.elements != np.size(wanted):
         text = f"must have the {np.size(wanted)} numbers that the declared shape takes, got {found}"
         raise NodeError(f"input {node.input_name(index)} {text}")
-    return node.emit("equal", node[index], node.constant(np.reshape(wanted, found.static_shape), found))
+    return node[index].equals(node.constant(np.reshape(wanted, found.static_shape), found))
 
 
-def axes_set(node: Node, index: int, rank: int) -> ir.Value:
+def axes_set(node: Node, index: int, rank: int) -> RelaxValue:
     """Return the axes that an input lists as a bit set."""
     column = node.emit("reshape", node[index], shape=(count_of(node, index), 1))
     kind = node.type(index)
-    from_start, from_end = (
-        node.emit("equal", column, node.constant(np.arange(rank)[None] - offset, kind)) for offset in (0, rank)
-    )
-    found = node.emit("cast", node.emit("logical_or", from_start, from_end), dtype="i64")
-    return node.emit("reduce_sum", node.emit("multiply", found, node.constant(1 << np.arange(rank), "i64")))
+    from_start, from_end = (column.equals(node.constant(np.arange(rank)[None] - offset, kind)) for offset in (0, rank))
+    found = node.emit("cast", from_start | from_end, dtype="i64")
+    return node.emit("reduce_sum", found * node.constant(1 << np.arange(rank), "i64"))
 
 
 def candidate_axes(x: TensorType, count: int, shape: Sequence[int], keepdims: bool) -> list[tuple[int, ...]]:
@@ -95,10 +93,10 @@ def candidate_axes(x: TensorType, count: int, shape: Sequence[int], keepdims: bo
     return made
 
 
-def is_candidate(node: Node, found: ir.Value, candidates: Sequence[tuple[int, ...]]) -> ir.Value:
+def is_candidate(node: Node, found: RelaxValue, candidates: Sequence[tuple[int, ...]]) -> RelaxValue:
     """Return whether an axis set is one of the candidates."""
     numbers = node.constant(np.array([axes_as_bits(axes) for axes in candidates]), "i64")
-    return node.emit("reduce_any", node.emit("equal", found, numbers))
+    return node.emit("reduce_any", found.equals(numbers))
 
 
 def axes_as_bits(axes: Sequence[int]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import graph_operations
@@ -62,7 +62,7 @@ def _name(cls: type[DialectOp]) -> OnnxName:
 
 def convert(node: Node, cls: type[DialectOp]) -> Converted:
     """Convert a node to the operator of a class: its inputs in order, its attributes by name."""
-    operands: list[ir.Value | list[ir.Value] | None] = []
+    operands: list[ir.Value | Sequence[ir.Value] | None] = []
     for i, field in enumerate(cls._operand_layout.fields):
         if field.kind == "variadic":
             operands.append(node.all(i))

@@ -10,28 +10,30 @@ from collections.abc import Callable, Sequence
 from math import prod
 
 import numpy as np
+import numpy.typing as npt
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dense import dense_attribute
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import relax_op, type_of
+from mirlo.frontends.onnx.relax_value import RelaxValue
 
-Rule = Callable[[ir.OpView, ir.Value], Sequence[ir.Value | None]]
+Rule = Callable[[ir.OpView, RelaxValue], Sequence[ir.Value | None]]
 RULES: dict[str, Rule] = {}
 
 
-def gradients(y: ir.Value, xs: Sequence[ir.Value]) -> list[ir.Value]:
+def gradients(y: ir.Value, xs: Sequence[ir.Value]) -> list[RelaxValue]:
     """Return the gradient of the sum of y with respect to each of xs; zeros if y does not depend on it."""
     order = _between(y, xs)
-    found: dict[ir.Value, ir.Value] = {y: filled(type_of(y), 1)}
+    found: dict[ir.Value, RelaxValue] = {y: filled(type_of(y), 1)}
     for op in reversed(order):
         upper = found.get(op.results[0])
         if upper is None:
             continue
         for operand, part in zip(op.operands, _rule_of(op)(op.opview, upper), strict=True):
             if part is not None:
-                found[operand] = emit("add", found[operand], part) if operand in found else part
+                found[operand] = found[operand] + part if operand in found else RelaxValue(part, EMITTER)
     return [found[x] if x in found else filled(type_of(x), 0) for x in xs]
 
 
@@ -43,7 +45,7 @@ def _between(y: ir.Value, xs: Sequence[ir.Value]) -> list[ir.OpView]:
     stack: list[tuple[ir.Value, bool]] = [(y, False)]
     while stack:
         value, is_done = stack.pop()
-        if value in stops or not isinstance(value, ir.OpResult):
+        if value in stops or isinstance(value.owner, ir.Block):
             reaches[value] = value in stops
             continue
         op = value.owner
@@ -77,20 +79,29 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
     return register
 
 
-def emit(name: str, *operands: ir.Value, **attributes: object) -> ir.Value:
-    found: ir.Value = relax_op(name).make(*operands, **attributes)
-    return found
+class GradientEmitter:
+    """What emits the operations of gradients: no node."""
+
+    def emit(self, operator: str, *operands: ir.Value, **attributes: object) -> RelaxValue:
+        return RelaxValue(relax_op(operator).make(*operands, **attributes), self)
+
+    def constant(self, array: npt.ArrayLike, like: TensorType) -> RelaxValue:
+        """Return a number as a constant of rank 0."""
+        kind = TensorType((), like.dtype)
+        value = dense_attribute(np.asarray(array).astype(kind.dtype.to_numpy()), kind)
+        return RelaxValue(relax_op("constant").make(value=value, result_types=[kind]), self)
 
 
-def filled(kind: TensorType, number: float) -> ir.Value:
+EMITTER = GradientEmitter()
+emit = EMITTER.emit
+
+
+def filled(kind: TensorType, number: float) -> RelaxValue:
     return emit("full", shape=kind.shape, value=number, dtype=kind.dtype)
 
 
-def constant_like(value: ir.Value, number: float) -> ir.Value:
-    kind = TensorType((), type_of(value).dtype)
-    array = np.array(number).astype(kind.dtype.to_numpy())
-    found: ir.Value = relax_op("constant").make(value=dense_attribute(array, kind), result_types=[kind])
-    return found
+def constant_like(value: ir.Value, number: float) -> RelaxValue:
+    return EMITTER.constant(number, type_of(value))
 
 
 def summed_to(gradient: ir.Value, value: ir.Value) -> ir.Value:
@@ -103,67 +114,61 @@ def summed_to(gradient: ir.Value, value: ir.Value) -> ir.Value:
     return emit("reshape", emit("reduce_sum", gradient, axes=axes), shape=wanted.shape)
 
 
-def _unary(name: str, slope: Callable[[ir.Value, ir.Value], ir.Value]) -> None:
+def _unary(name: str, slope: Callable[[RelaxValue, RelaxValue], RelaxValue]) -> None:
     """Register a unary function with this derivative, a function of operand and result."""
-    RULES[f"relax.{name}"] = lambda op, g: [
-        emit("multiply", g, slope(op.operation.operands[0], op.operation.results[0]))
-    ]
+
+    @rule(name)
+    def multiplied(op: ir.OpView, g: RelaxValue) -> Sequence[ir.Value | None]:
+        return [g * slope(*(RelaxValue(value[0], EMITTER) for value in (op.operation.operands, op.operation.results)))]
 
 
 _unary("exp", lambda x, y: y)
 _unary("log", lambda x, y: emit("reciprocal", x))
-_unary("sqrt", lambda x, y: emit("divide", constant_like(y, 0.5), y))
-_unary("tanh", lambda x, y: emit("subtract", constant_like(y, 1), emit("square", y)))
-_unary("sigmoid", lambda x, y: emit("multiply", y, emit("subtract", constant_like(y, 1), y)))
+_unary("sqrt", lambda x, y: 0.5 / y)
+_unary("tanh", lambda x, y: 1 - emit("square", y))
+_unary("sigmoid", lambda x, y: y * (1 - y))
 _unary("sin", lambda x, y: emit("cos", x))
-_unary("cos", lambda x, y: emit("negative", emit("sin", x)))
-_unary("square", lambda x, y: emit("multiply", x, constant_like(x, 2)))
+_unary("cos", lambda x, y: -emit("sin", x))
+_unary("square", lambda x, y: x * 2)
 _unary("abs", lambda x, y: emit("sign", x))
-_unary("reciprocal", lambda x, y: emit("negative", emit("square", y)))
+_unary("reciprocal", lambda x, y: -emit("square", y))
 _unary("negative", lambda x, y: constant_like(x, -1))
-_unary("relu", lambda x, y: emit("cast", emit("greater", x, constant_like(x, 0)), dtype=type_of(x).dtype))
+_unary("relu", lambda x, y: emit("cast", x > 0, dtype=type_of(x).dtype))
 _unary("softplus", lambda x, y: emit("sigmoid", x))
-_unary(
-    "erf",
-    lambda x, y: emit(
-        "multiply", emit("exp", emit("negative", emit("square", x))), constant_like(x, 2 / np.sqrt(np.pi))
-    ),
-)
+_unary("erf", lambda x, y: emit("exp", -emit("square", x)) * (2 / np.sqrt(np.pi)))
 
 
 @rule("add")
-def _add(op: ir.OpView, g: ir.Value) -> Sequence[ir.Value | None]:
+def _add(op: ir.OpView, g: RelaxValue) -> Sequence[ir.Value | None]:
     return [summed_to(g, op.lhs), summed_to(g, op.rhs)]
 
 
 @rule("subtract")
-def _subtract(op: ir.OpView, g: ir.Value) -> Sequence[ir.Value | None]:
-    return [summed_to(g, op.lhs), summed_to(emit("negative", g), op.rhs)]
+def _subtract(op: ir.OpView, g: RelaxValue) -> Sequence[ir.Value | None]:
+    return [summed_to(g, op.lhs), summed_to(-g, op.rhs)]
 
 
 @rule("multiply")
-def _multiply(op: ir.OpView, g: ir.Value) -> Sequence[ir.Value | None]:
-    return [summed_to(emit("multiply", g, op.rhs), op.lhs), summed_to(emit("multiply", g, op.lhs), op.rhs)]
+def _multiply(op: ir.OpView, g: RelaxValue) -> Sequence[ir.Value | None]:
+    return [summed_to(g * op.rhs, op.lhs), summed_to(g * op.lhs, op.rhs)]
 
 
 @rule("divide")
-def _divide(op: ir.OpView, g: ir.Value) -> Sequence[ir.Value | None]:
-    upper = emit("divide", g, op.rhs)
-    lower = emit("negative", emit("multiply", upper, emit("divide", op.lhs, op.rhs)))
-    return [summed_to(upper, op.lhs), summed_to(lower, op.rhs)]
+def _divide(op: ir.OpView, g: RelaxValue) -> Sequence[ir.Value | None]:
+    upper = g / op.rhs
+    return [summed_to(upper, op.lhs), summed_to(-(upper * emit("divide", op.lhs, op.rhs)), op.rhs)]
 
 
 @rule("power")
-def _power(op: ir.OpView, g: ir.Value) -> Sequence[ir.Value | None]:
-    one, result = constant_like(op.lhs, 1), op.operation.results[0]
-    base = emit("multiply", op.rhs, emit("power", op.lhs, emit("subtract", op.rhs, one)))
-    is_positive = emit("greater", op.lhs, constant_like(op.lhs, 0))
-    exponent = emit("multiply", result, emit("log", emit("where", is_positive, op.lhs, one)))
-    return [summed_to(emit("multiply", g, base), op.lhs), summed_to(emit("multiply", g, exponent), op.rhs)]
+def _power(op: ir.OpView, g: RelaxValue) -> Sequence[ir.Value | None]:
+    x, y, result = (RelaxValue(value, EMITTER) for value in (op.lhs, op.rhs, op.operation.results[0]))
+    base = y * emit("power", x, y - 1)
+    exponent = result * emit("log", emit("where", x > 0, x, constant_like(x, 1)))
+    return [summed_to(g * base, x), summed_to(g * exponent, y)]
 
 
 @rule("maximum", "minimum")
-def _extreme(op: ir.OpView, g: ir.Value) -> Sequence[ir.Value | None]:
+def _extreme(op: ir.OpView, g: RelaxValue) -> Sequence[ir.Value | None]:
     """Pass the gradient to the selected operand; to the first of equal ones."""
     first = "greater_equal" if op.operation.name == "relax.maximum" else "less_equal"
     is_first, zero = emit(first, op.lhs, op.rhs), constant_like(g, 0)
@@ -171,7 +176,7 @@ def _extreme(op: ir.OpView, g: ir.Value) -> Sequence[ir.Value | None]:
 
 
 @rule("where")
-def _where(op: ir.OpView, g: ir.Value) -> Sequence[ir.Value | None]:
+def _where(op: ir.OpView, g: RelaxValue) -> Sequence[ir.Value | None]:
     zero = constant_like(g, 0)
     return [
         None,
@@ -181,36 +186,36 @@ def _where(op: ir.OpView, g: ir.Value) -> Sequence[ir.Value | None]:
 
 
 @rule("cast")
-def _cast(op: ir.OpView, g: ir.Value) -> Sequence[ir.Value | None]:
+def _cast(op: ir.OpView, g: RelaxValue) -> Sequence[ir.Value | None]:
     kind = type_of(op.x).dtype
     return [emit("cast", g, dtype=kind) if kind.is_float else None]
 
 
 @rule("reshape", "squeeze", "expand_dims")
-def _reshape(op: ir.OpView, g: ir.Value) -> Sequence[ir.Value | None]:
+def _reshape(op: ir.OpView, g: RelaxValue) -> Sequence[ir.Value | None]:
     return [emit("reshape", g, shape=type_of(op.x).shape)]
 
 
 @rule("expand")
-def _expand(op: ir.OpView, g: ir.Value) -> Sequence[ir.Value | None]:
+def _expand(op: ir.OpView, g: RelaxValue) -> Sequence[ir.Value | None]:
     return [summed_to(g, op.x)]
 
 
 @rule("permute")
-def _permute(op: ir.OpView, g: ir.Value) -> Sequence[ir.Value | None]:
+def _permute(op: ir.OpView, g: RelaxValue) -> Sequence[ir.Value | None]:
     rank = len(op.axes)
     return [emit("permute", g, axes=[[axis % rank for axis in op.axes].index(i) for i in range(rank)])]
 
 
 @rule("concat")
-def _concat(op: ir.OpView, g: ir.Value) -> Sequence[ir.Value | None]:
+def _concat(op: ir.OpView, g: RelaxValue) -> Sequence[ir.Value | None]:
     sizes = [type_of(x).shape[op.axis] for x in op.xs]
     parts = relax_op("split").make(g, axis=op.axis, sizes=sizes) if len(sizes) > 1 else (g,)
     return list(parts)
 
 
 @rule("reduce_sum", "reduce_mean")
-def _reduce(op: ir.OpView, g: ir.Value) -> Sequence[ir.Value | None]:
+def _reduce(op: ir.OpView, g: RelaxValue) -> Sequence[ir.Value | None]:
     x = type_of(op.x)
     axes = [axis % x.rank for axis in op.axes] if op.axes is not None else list(range(x.rank))
     kept = tuple(1 if i in axes else dim for i, dim in enumerate(x.shape))
@@ -220,24 +225,23 @@ def _reduce(op: ir.OpView, g: ir.Value) -> Sequence[ir.Value | None]:
     if not x.is_static:
         raise NodeError(f"the gradient of a mean needs known sizes, got {x}")
     count = prod(x.static_shape) // max(prod(type_of(g).static_shape), 1)
-    return [emit("multiply", spread, constant_like(g, 1 / max(count, 1)))]
+    return [spread * (1 / max(count, 1))]
 
 
 @rule("softmax")
-def _softmax(op: ir.OpView, g: ir.Value) -> Sequence[ir.Value | None]:
+def _softmax(op: ir.OpView, g: RelaxValue) -> Sequence[ir.Value | None]:
     y = op.operation.results[0]
-    total = emit("reduce_sum", emit("multiply", g, y), axes=[op.axis], keepdims=True)
-    return [emit("multiply", y, emit("subtract", g, total))]
+    return [(g - emit("reduce_sum", g * y, axes=[op.axis], keepdims=True)) * y]
 
 
 @rule("log_softmax")
-def _log_softmax(op: ir.OpView, g: ir.Value) -> Sequence[ir.Value | None]:
+def _log_softmax(op: ir.OpView, g: RelaxValue) -> Sequence[ir.Value | None]:
     total = emit("reduce_sum", g, axes=[op.axis], keepdims=True)
-    return [emit("subtract", g, emit("multiply", emit("exp", op.operation.results[0]), total))]
+    return [g - emit("exp", op.operation.results[0]) * total]
 
 
 @rule("matmul")
-def _matmul(op: ir.OpView, g: ir.Value) -> Sequence[ir.Value | None]:
+def _matmul(op: ir.OpView, g: RelaxValue) -> Sequence[ir.Value | None]:
     lhs, rhs = type_of(op.lhs), type_of(op.rhs)
     if lhs.rank < 2 or rhs.rank < 2:
         raise NodeError(f"the gradient of a product with a vector is not supported: {lhs} and {rhs}; reshape it")
@@ -254,7 +258,7 @@ def _matmul(op: ir.OpView, g: ir.Value) -> Sequence[ir.Value | None]:
 
 
 @rule("conv")
-def _conv(op: ir.OpView, g: ir.Value) -> Sequence[ir.Value | None]:
+def _conv(op: ir.OpView, g: RelaxValue) -> Sequence[ir.Value | None]:
     """Differentiate with respect to data and weight.
 
     The first is a transposed convolution, the second a convolution with strides and dilations exchanged.
@@ -279,8 +283,8 @@ def _conv(op: ir.OpView, g: ir.Value) -> Sequence[ir.Value | None]:
         ends = [max(end, 0) for end in ends]
     else:
         x_used = op.x
-    turned = emit("permute", x_used, axes=swapped), emit("permute", g, axes=swapped)
-    whole = emit("conv", *turned, strides=dilations, dilations=strides, padding=[*pads[:count], *ends])
+    transposed = emit("permute", x_used, axes=swapped), emit("permute", g, axes=swapped)
+    whole = emit("conv", *transposed, strides=dilations, dilations=strides, padding=[*pads[:count], *ends])
     parts = [data, emit("permute", whole, axes=swapped)]
     if op.bias is not None:
         parts.append(emit("reduce_sum", g, axes=[0, *range(2, x.rank)]))

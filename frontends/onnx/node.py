@@ -23,6 +23,7 @@ from mirlo.frontends.onnx.expansion import Expansion
 from mirlo.frontends.onnx.graph import GraphDef, TensorDef
 from mirlo.frontends.onnx.loop_iteration import LoopIteration
 from mirlo.frontends.onnx.objects import call_host
+from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.signature import Signature
 from mirlo.frontends.onnx.values import (
     AnyValue,
@@ -185,19 +186,23 @@ class Node:
         """Call a host function on SSA values; return its results, which have these kinds."""
         return call_host(function, values, results, **options)
 
-    def __getitem__(self, index: int) -> ir.Value:
+    def __getitem__(self, index: int) -> RelaxValue:
         """Return an input as an SSA value."""
-        return self.builder.ssa(self.value(index))
+        return self.ssa(self.value(index))
+
+    def ssa(self, value: AnyValue) -> RelaxValue:
+        """Return the SSA value of a tensor that is no input."""
+        return RelaxValue(self.builder.ssa(value), self)
 
     def declared(self, output: int) -> tuple[int, ...] | None:
         """Return the declared shape of an output if it is static."""
         return self.builder.declared(self.outputs[output]) if self.has_output(output) else None
 
-    def optional(self, index: int) -> ir.Value | None:
+    def optional(self, index: int) -> RelaxValue | None:
         """Return an input as an SSA value, or None if the node omits it."""
         return self[index] if self.has(index) else None
 
-    def all(self, start: int = 0) -> list[ir.Value]:
+    def all(self, start: int = 0) -> list[RelaxValue]:
         """Return all inputs from `start` on as SSA values."""
         return [self[i] for i in range(start, len(self))]
 
@@ -273,7 +278,7 @@ class Node:
             return self.attr.ints(name)
         return self.ints(index) if self.has(index) else None
 
-    def emit(self, operator: str | OperatorClass, *operands: Any, **attributes: Any) -> ir.Value:
+    def emit(self, operator: str | OperatorClass, *operands: Any, **attributes: Any) -> RelaxValue:
         """Make an operation of one result, of relax by name or of a class; return its value.
 
         Operands that may broadcast at run time are expanded.
@@ -282,24 +287,25 @@ class Node:
         # Converters of extensions may unpack several results; `emit_all` has the type for that.
         return made[0] if len(made) == 1 else made  # type: ignore[return-value]
 
-    def emit_all(self, operator: str | OperatorClass, *operands: Any, **attributes: Any) -> tuple[ir.Value, ...]:
+    def emit_all(self, operator: str | OperatorClass, *operands: Any, **attributes: Any) -> tuple[RelaxValue, ...]:
         """Make an operation like `emit`; return the values of its results, one or several."""
         cls = relax_op(operator) if isinstance(operator, str) else operator
         while True:
             try:
-                return tuple(cls.build(*operands, **attributes).operation.results)
+                made = cls.build(*operands, **attributes)
+                return tuple(RelaxValue(value, self) for value in made.operation.results)
             except BroadcastDiffers as error:
                 expanded = expanded_operands(self, operands, error)
                 if expanded is None:
                     raise
                 operands = expanded
 
-    def constant(self, array: npt.ArrayLike, like: TensorType | DType | str | None = None) -> ir.Value:
+    def constant(self, array: npt.ArrayLike, like: TensorType | DType | str | None = None) -> RelaxValue:
         """Return the SSA value of a constant with the element type of `like`."""
         if like is not None:
             element = like.dtype if isinstance(like, TensorType) else dtype(like)
             array = np.asarray(array).astype(element.to_numpy())
-        return self.builder.ssa(constant("", np.asarray(array)))
+        return self.ssa(constant("", np.asarray(array)))
 
     def tensor_attribute(self, name: str) -> np.ndarray:
         return self.builder.array(self.attr.tensor(name))

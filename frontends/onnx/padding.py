@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.budget import require_table
 from mirlo.frontends.onnx.declared import required
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.relax_value import RelaxValue
 
 PADS, VALUE = 1, 2
 
 
-def pad_of_run_time(node: Node, axes: list[int], shape: tuple[int, ...]) -> ir.Value:
+def pad_of_run_time(node: Node, axes: list[int], shape: tuple[int, ...]) -> RelaxValue:
     x, count = node.type(0), len(axes)
     if node.type(PADS).static_shape != (2 * count,) or len(shape) != x.rank:
         raise NodeError(f"pads must have {2 * count} numbers for {count} axes of {x}, got {node.type(PADS)}")
@@ -23,30 +23,32 @@ def pad_of_run_time(node: Node, axes: list[int], shape: tuple[int, ...]) -> ir.V
     for position, axis in enumerate(axes):
         begin = node.emit("gather", node[PADS], node.constant(position, "i64"))
         require_table(f"the positions along axis {axis}", shape[axis])
-        source = node.emit("subtract", node.constant(np.arange(shape[axis]), "i64"), begin)
+        source = node.constant(np.arange(shape[axis]), "i64") - begin
         made = _along(node, made, source, axis % x.rank, sizes[axis], mode, value)
     ends = node.emit("reduce_sum", node.emit("reshape", node[PADS], shape=(2, count)), axes=[0])
     grown = node.constant([shape[axis] - sizes[axis] for axis in axes], "i64")
-    return required(node, node.emit("equal", ends, grown), "input 'pads' adds another number of elements", made)
+    return required(node, ends.equals(grown), "input 'pads' adds another number of elements", made)
 
 
-def _along(node: Node, x: ir.Value, source: ir.Value, axis: int, size: int, mode: str, value: ir.Value) -> ir.Value:
+def _along(
+    node: Node, x: RelaxValue, source: RelaxValue, axis: int, size: int, mode: str, value: RelaxValue
+) -> RelaxValue:
     """Pad one dim: the element at each position of `source`, or the value that the mode defines outside."""
     if size == 0:
         raise NodeError(f"an empty dim of {node.type(0)} is padded by amounts that are known at run time only")
     last = node.constant(max(size - 1, 0), "i64")
     zero = node.constant(0, "i64")
     if mode == "wrap":
-        source = node.emit("mod", source, node.constant(max(size, 1), "i64"))
+        source = source % (max(size, 1))
     elif mode == "reflect":
         turn = node.constant(max(2 * (size - 1), 1), "i64")
-        place = node.emit("mod", source, turn)
-        source = node.emit("minimum", place, node.emit("subtract", turn, place))
+        place = source % turn
+        source = node.emit("minimum", place, turn - place)
     nearest = node.emit("minimum", node.emit("maximum", source, zero), last)
     made = node.emit("gather", x, nearest, axis=axis)
     if mode != "constant":
         return made
-    is_inside = node.emit("equal", source, nearest)
+    is_inside = source.equals(nearest)
     found = type_of(made)
     column = tuple(dim if i == axis else 1 for i, dim in enumerate(found.shape))
     return node.emit("where", node.emit("reshape", is_inside, shape=column), made, value)

@@ -72,8 +72,12 @@ from mirlo.extend import converter
 def twice(node):
     x = node[0]                               # input 0 as a value; node.optional(1), node.all()
     times = node.attr.int("times", 2)         # also float, str, bool, ints, floats, choice
-    return node.emit("multiply", x, node.constant(times, node.type(0)))
+    return x * times                          # or node.emit("multiply", x, node.constant(times, node.type(0)))
 ```
+
+Values have operators: `(x - 1) * y`, `x // y`, `x < y`, `a & b`, `~a`. A number becomes a constant of the value's
+element type. `x.equals(y)` compares elements; `==` compares the values themselves. `node.emit` makes every other
+operator of relax.
 
 `node.array(1)`, `node.ints(1)` and `node.scalar(1)` read an input that must be constant, `node.dims(1)` one that holds
 a shape; `node.type(0)` is the type of an input. `node.emit_all` makes an operator of several results and returns all of

@@ -11,7 +11,6 @@ from functools import partial, reduce
 
 import numpy as np
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.budget import require_table
 from mirlo.dialects.core.dims import Dim
@@ -19,6 +18,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.dynamic import BindDims
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.values import TensorValue, as_dim
 
 WRONG = -1
@@ -27,7 +27,7 @@ MAX_SIZE = float(1 << 62)
 """Sizes from here on are invalid: sums of a few of them would overflow i64."""
 
 
-def bind_unknown(node: Node, values: ir.Value, what: str, known: Sequence[Dim | None]) -> tuple[Dim, ...]:
+def bind_unknown(node: Node, values: RelaxValue, what: str, known: Sequence[Dim | None]) -> tuple[Dim, ...]:
     """Return the elements of an i64 vector: those that are known, and symbols that the others are bound to."""
     unknown = [i for i, dim in enumerate(known) if dim is None]
     chosen = values if len(unknown) == len(known) else node.emit("gather", values, i64_constant(node, unknown), axis=0)
@@ -40,7 +40,7 @@ def known_sizes(elements: Sequence[Dim | None]) -> list[Dim | None]:
     return [None if dim is None or dim == 0 or not D.is_nonnegative(dim) else dim for dim in elements]
 
 
-def bind(node: Node, values: ir.Value, what: str, bounds: Sequence[Dim] | None = None) -> tuple[Dim, ...]:
+def bind(node: Node, values: RelaxValue, what: str, bounds: Sequence[Dim] | None = None) -> tuple[Dim, ...]:
     """Bind the elements of an i64 vector to symbols; `what` describes them in errors."""
     found = type_of(values)
     if found.rank != 1:
@@ -58,7 +58,7 @@ def bind(node: Node, values: ir.Value, what: str, bounds: Sequence[Dim] | None =
         free = node.constant(np.array([not is_solved for is_solved in solved]))
         values = node.emit(
             "where",
-            node.emit("logical_or", node.emit("equal", values, expected), free),
+            values.equals(expected) | free,
             values,
             i64_constant(node, WRONG),
         )
@@ -69,14 +69,14 @@ def bind(node: Node, values: ir.Value, what: str, bounds: Sequence[Dim] | None =
     return made
 
 
-def vector(node: Node, index: int) -> ir.Value:
+def vector(node: Node, index: int) -> RelaxValue:
     """Return an input that is a list of integers as an i64 vector."""
     found = node.type(index)
     value = node[index] if found.rank == 1 else node.emit("reshape", node[index], shape=(found.elements,))
     return value if found.dtype.name == "i64" else node.emit("cast", value, dtype="i64")
 
 
-def scalar(node: Node, index: int) -> ir.Value:
+def scalar(node: Node, index: int) -> RelaxValue:
     """Return an input of one element as rank 0."""
     found = node.type(index)
     if found.elements != 1:
@@ -84,67 +84,67 @@ def scalar(node: Node, index: int) -> ir.Value:
     return node.emit("reshape", node[index], shape=()) if found.rank else node[index]
 
 
-def shape_vector(node: Node, shape: Sequence[Dim]) -> ir.Value:
+def shape_vector(node: Node, shape: Sequence[Dim]) -> RelaxValue:
     """Return dims as an i64 vector."""
     if all(isinstance(dim, int) for dim in shape):
         return node.constant(np.array(shape, np.int64))
     return node.emit("dims_tensor", dims=tuple(shape))
 
 
-def as_value(made: ir.Value) -> TensorValue:
+def as_value(made: RelaxValue) -> TensorValue:
     """Wrap an emitted SSA value."""
     return TensorValue("", type_of(made), ir=made)
 
 
-def as_scalar(node: Node, dim: Dim) -> ir.Value:
+def as_scalar(node: Node, dim: Dim) -> RelaxValue:
     """Return a dim as an i64 of rank 0."""
     if isinstance(dim, int):
         return i64_constant(node, dim)
     return node.emit("reshape", shape_vector(node, [dim]), shape=())
 
 
-def i64_constant(node: Node, values: int | Sequence[int] | np.ndarray) -> ir.Value:
+def i64_constant(node: Node, values: int | Sequence[int] | np.ndarray) -> RelaxValue:
     """Return integers as an i64 constant."""
     return node.constant(np.asarray(values, np.int64))
 
 
-def unless(node: Node, holds: ir.Value, values: ir.Value) -> ir.Value:
+def unless(node: Node, holds: RelaxValue, values: RelaxValue) -> RelaxValue:
     """Return the values if all of these conditions hold, else invalid sizes."""
     rank = type_of(holds).rank
     flag = node.emit("reduce_all", holds) if rank else holds
     return node.emit("where", flag, values, i64_constant(node, WRONG))
 
 
-def as_sizes(node: Node, values: ir.Value) -> ir.Value:
+def as_sizes(node: Node, values: RelaxValue) -> RelaxValue:
     """Convert f64 to i64; values that are not sizes, such as NaN, become invalid sizes."""
     return node.emit(
         "where", _is_small(node, values), node.emit("cast", values, dtype="i64"), i64_constant(node, WRONG)
     )
 
 
-def holds_sum(node: Node, *terms: ir.Value) -> ir.Value:
+def holds_sum(node: Node, *terms: RelaxValue) -> RelaxValue:
     """Return whether the sum of these integers fits i64."""
     wide = [node.emit("cast", term, dtype="f64") for term in terms]
     return _is_small(node, reduce(partial(node.emit, "add"), wide))
 
 
-def _is_small(node: Node, values: ir.Value) -> ir.Value:
-    return node.emit("less", node.emit("abs", values), node.constant(MAX_SIZE, "f64"))
+def _is_small(node: Node, values: RelaxValue) -> RelaxValue:
+    return node.emit("abs", values) < MAX_SIZE
 
 
-def by_axis(node: Node, values: ir.Value, axes: ir.Value, rank: int) -> ir.Value:
+def by_axis(node: Node, values: RelaxValue, axes: RelaxValue, rank: int) -> RelaxValue:
     """Return a number per axis: `values` for the axes that `axes` lists, which may be negative; 0 for others."""
     (count,) = type_of(values).shape
     column = node.emit("reshape", axes, shape=(count, 1))
     positions = i64_constant(node, np.arange(rank)[None])
-    negative = node.emit("subtract", positions, i64_constant(node, rank))
-    here = node.emit("logical_or", node.emit("equal", column, positions), node.emit("equal", column, negative))
+    negative = positions - rank
+    here = column.equals(positions) | column.equals(negative)
     spread = node.emit("where", here, node.emit("reshape", values, shape=(count, 1)), i64_constant(node, 0))
     return node.emit("reduce_sum", spread, axes=[0])
 
 
 def reshape_dims(
-    node: Node, x: TensorType, wanted: ir.Value, allow_zero: bool, elements: Sequence[Dim | None] | None = None
+    node: Node, x: TensorType, wanted: RelaxValue, allow_zero: bool, elements: Sequence[Dim | None] | None = None
 ) -> tuple[Dim, ...]:
     """Return the result dims of a Reshape to a run-time shape: 0 copies a dim, -1 is the rest.
 
@@ -156,12 +156,12 @@ def reshape_dims(
     made = wanted
     if not allow_zero:
         own = shape_vector(node, [*x.shape, *[WRONG_DIM] * rank][:rank])
-        made = node.emit("where", node.emit("equal", wanted, i64_constant(node, 0)), own, wanted)
-    is_open = node.emit("equal", made, i64_constant(node, -1))
+        made = node.emit("where", wanted.equals(0), own, wanted)
+    is_open = made.equals(-1)
     ones = i64_constant(node, 1)
     known = node.emit("reduce_prod", node.emit("where", is_open, ones, made))
     total = node.emit("reduce_prod", shape_vector(node, x.shape)) if x.rank else ones
-    rest = node.emit("floor_divide", total, node.emit("maximum", known, ones))
+    rest = total // node.emit("maximum", known, ones)
     made = node.emit("where", is_open, rest, made)
     known_dims = known_sizes(elements or [None] * rank)
     if any(dim is not None for dim in known_dims):
@@ -169,7 +169,7 @@ def reshape_dims(
         given = shape_vector(node, [0 if dim is None else dim for dim in known_dims])
         is_known = node.constant(np.array([dim is not None for dim in known_dims]))
         made = node.emit("where", is_known, given, made)
-    fits = node.emit("equal", node.emit("reduce_prod", made), total)
+    fits = node.emit("reduce_prod", made).equals(total)
     what = f"input 'shape' does not fit the input {x}, or is not a shape"
     return bind_unknown(node, unless(node, fits, made), what, known_dims)
 
@@ -178,8 +178,8 @@ def infer_remaining_dim(node: Node, x: TensorType, shape: Sequence[Dim]) -> tupl
     """Return a shape whose -1 is replaced by what the other dims leave of x's elements."""
     total = node.emit("reduce_prod", shape_vector(node, x.shape))
     known = node.emit("reduce_prod", shape_vector(node, [1, *(dim for dim in shape if dim != -1)]))
-    rest = node.emit("floor_divide", total, node.emit("maximum", known, i64_constant(node, 1)))
-    whole = node.emit("equal", node.emit("multiply", rest, known), total)
+    rest = total // node.emit("maximum", known, i64_constant(node, 1))
+    whole = (rest * known).equals(total)
     checked = node.emit("reshape", unless(node, whole, rest), shape=(1,))
     (dim,) = bind(node, checked, f"the other dims of the shape do not divide the elements of {x}")
     return tuple(dim if size == -1 else size for size in shape)
@@ -189,7 +189,7 @@ WRONG_DIM = 0
 """Stands for a missing dim that should be copied: the element counts then match only for empty tensors."""
 
 
-def expand_dims(node: Node, x: TensorType, wanted: ir.Value) -> tuple[Dim, ...]:
+def expand_dims(node: Node, x: TensorType, wanted: RelaxValue) -> tuple[Dim, ...]:
     """Return the dims of x broadcast with a run-time shape, both ways."""
     (count,) = type_of(wanted).shape
     if not isinstance(count, int):
@@ -198,15 +198,14 @@ def expand_dims(node: Node, x: TensorType, wanted: ir.Value) -> tuple[Dim, ...]:
     own = [*[1] * (rank - x.rank), *x.shape]
     tail = own[rank - count :]
     given = shape_vector(node, tail)
-    one = i64_constant(node, 1)
-    fits = node.emit("logical_or", node.emit("equal", wanted, given), node.emit("equal", wanted, one))
+    fits = wanted.equals(given) | wanted.equals(1)
     free = node.constant(np.array([dim == 1 for dim in tail]))
-    checked = unless(node, node.emit("logical_or", fits, free), wanted)
+    checked = unless(node, fits | free, wanted)
     bound = bind(node, checked, f"input 'shape' does not broadcast with the input {x}")
     return (*own[: rank - count], *(new if old == 1 else old for old, new in zip(tail, bound, strict=True)))
 
 
-def slice_of_run_time(node: Node) -> ir.Value:
+def slice_of_run_time(node: Node) -> RelaxValue:
     """Convert Slice with run-time bounds: start and length are computed at run time."""
     x = node.type(0)
     if not x.rank or node.type(1).rank != 1:
@@ -266,10 +265,10 @@ def _elements(value: TensorValue) -> list[Dim | None]:
     return list(value.partial or ())
 
 
-def split_of_run_time(node: Node, axis: int) -> tuple[ir.Value, ...]:
+def split_of_run_time(node: Node, axis: int) -> tuple[RelaxValue, ...]:
     """Convert Split with run-time sizes."""
     x, sizes = node.type(0), vector(node, 1)
-    total = node.emit("equal", node.emit("reduce_sum", sizes), shape_vector(node, x.shape[axis : axis + 1]))
+    total = node.emit("reduce_sum", sizes).equals(shape_vector(node, x.shape[axis : axis + 1]))
     parts = bind(node, unless(node, total, sizes), f"input 'split' does not add up to {x.shape[axis]}")
     if len(parts) != len(node.outputs):
         raise NodeError(f"input 'split' has {len(parts)} numbers for {len(node.outputs)} outputs")
@@ -294,7 +293,7 @@ def _sliced_axes(node: Node, rank: int) -> list[int]:
     return list(range(count if isinstance(count, int) else rank))
 
 
-def pad_of_any_size(node: Node) -> ir.Value:
+def pad_of_any_size(node: Node) -> RelaxValue:
     """Convert Pad with run-time amounts and axes."""
     x, mode = node.type(0), node.attr.choice("mode", "constant", ("constant", "reflect", "edge", "wrap"))
     pads = vector(node, 1)
@@ -314,7 +313,7 @@ def pad_of_any_size(node: Node) -> ir.Value:
     shape = _padded(node, x)
     if shape is None:
         own = shape_vector(node, x.shape)
-        sizes = node.emit("add", own, node.emit("add", before, after))
+        sizes = own + (before + after)
         sizes = unless(node, holds_sum(node, own, before, after), sizes)
         shape = bind(node, sizes, "input 'pads' takes away more than there is")
     value = None
@@ -337,25 +336,25 @@ def _padded(node: Node, x: TensorType) -> tuple[Dim, ...] | None:
     return tuple(shape) if all(D.is_certain(lambda dim=dim: dim >= 0) for dim in shape) else None  # type: ignore[misc]
 
 
-def steps_of_run_time(node: Node) -> ir.Value:
+def steps_of_run_time(node: Node) -> RelaxValue:
     """Convert Range with run-time bounds."""
     start, limit, delta = (scalar(node, i) for i in range(3))
     found = type_of(start)
     if found.dtype.is_float:
         wide = "f64"
         first, last, step = (node.emit("cast", each, dtype=wide) for each in (start, limit, delta))
-        length = node.emit("divide", node.emit("subtract", last, first), step)
+        length = (last - first) / step
         count = as_sizes(node, node.emit("maximum", node.emit("ceil", length), node.constant(0.0, "f64")))
     else:
         first, last, step = (
             each if found.dtype.name == "i64" else node.emit("cast", each, dtype="i64")
             for each in (start, limit, delta)
         )
-        nonzero = node.emit("where", node.emit("equal", step, i64_constant(node, 0)), i64_constant(node, 1), step)
-        count = node.emit("negative", node.emit("floor_divide", node.emit("subtract", first, last), nonzero))
+        nonzero = node.emit("where", step.equals(0), i64_constant(node, 1), step)
+        count = -((first - last) // nonzero)
         count = node.emit("maximum", count, i64_constant(node, 0))
-        count = unless(node, holds_sum(node, first, node.emit("negative", last)), count)
-    wrong = node.emit("equal", delta, node.constant(0, found))
+        count = unless(node, holds_sum(node, first, -last), count)
+    wrong = delta.equals(0)
     count = node.emit("where", wrong, i64_constant(node, WRONG), count)
     shape = bind(
         node,
@@ -365,7 +364,7 @@ def steps_of_run_time(node: Node) -> ir.Value:
     return node.emit("steps", start, delta, shape=shape)
 
 
-def nonzero_of(node: Node, x: ir.Value) -> ir.Value:
+def nonzero_of(node: Node, x: RelaxValue) -> RelaxValue:
     """Return the indices of non-zero elements, as ONNX's NonZero: counted first."""
     found = type_of(x)
     flags = x if found.dtype.is_bool else node.emit("not_equal", x, node.constant(0, found))
@@ -378,7 +377,7 @@ def nonzero_of(node: Node, x: ir.Value) -> ir.Value:
     return node.emit("nonzero", flags, count=count)
 
 
-def positions(node: Node, count: Dim) -> ir.Value:
+def positions(node: Node, count: Dim) -> RelaxValue:
     """Return 0, 1, 2, ... as an i64 vector."""
     if isinstance(count, int):
         require_table("the positions along a dim", count)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, is_exact
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.values import Converted
 
 
@@ -21,8 +21,8 @@ def swish(node: Node) -> Converted:
     alpha = node.attr.float("alpha", 1.0)
     if alpha == 1:
         return node.emit("silu", node[0])
-    scaled = node.emit("multiply", node[0], node.constant(alpha, node.type(0)))
-    return node.emit("multiply", node[0], node.emit("sigmoid", scaled))
+    scaled = node[0] * alpha
+    return node[0] * node.emit("sigmoid", scaled)
 
 
 @converter("Clip")
@@ -48,7 +48,7 @@ def clip(node: Node) -> Converted:
     return result
 
 
-def scalar_tensor(node: Node, index: int) -> ir.Value:
+def scalar_tensor(node: Node, index: int) -> RelaxValue:
     """Return an input of one element as a tensor of rank 0."""
     return node[index] if node.type(index).rank == 0 else node.emit("reshape", node[index], shape=())
 
@@ -57,12 +57,12 @@ SOFTMAX = {"Softmax": "softmax", "LogSoftmax": "log_softmax", "Hardmax": "hardma
 
 
 @converter(*SOFTMAX, since=13)
-def softmax(node: Node) -> ir.Value:
+def softmax(node: Node) -> RelaxValue:
     return node.emit(SOFTMAX[node.operator], node[0], axis=node.attr.int("axis", -1))
 
 
 @converter(*SOFTMAX)
-def softmax_flattened(node: Node) -> ir.Value:
+def softmax_flattened(node: Node) -> RelaxValue:
     """Convert softmax before opset 13: over all dims from `axis` on, flattened."""
     name, found = SOFTMAX[node.operator], node.type(0)
     axis = node.attr.int("axis", 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.dialects.core.types import TensorType
@@ -10,11 +9,12 @@ from mirlo.dialects.relax.infer import require_equal_shapes
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.runtime_sizes import positions, shape_vector
 
 
 @converter("AffineGrid", since=20)
-def affine_grid(node: Node) -> ir.Value:
+def affine_grid(node: Node) -> RelaxValue:
     """Convert AffineGrid: theta [N, 2, 3] or [N, 3, 4].
 
     The grid sizes [N, C, (D,) H, W] are constants or run-time values.
@@ -45,17 +45,14 @@ def affine_grid(node: Node) -> ir.Value:
     return made if theta.dtype.name == wide else node.emit("cast", made, dtype=theta.dtype)
 
 
-def _positions(node: Node, size: Dim, corners: bool, kind: TensorType) -> ir.Value:
+def _positions(node: Node, size: Dim, corners: bool, kind: TensorType) -> RelaxValue:
     """Return positions from -1 to 1: the corners, or the centers, of `size` equal parts."""
-    one, two = (node.constant(number, kind) for number in (1, 2))
     i = node.emit("cast", positions(node, size), dtype=kind.dtype)
     if isinstance(size, int):
         count = node.constant(size, kind)
     else:
         counted = node.emit("reshape", shape_vector(node, [size]), shape=())
         count = node.emit("cast", counted, dtype=kind.dtype)
-    doubled = node.emit("multiply", i, two)
     if corners:
-        last = node.emit("maximum", node.emit("subtract", count, one), one)
-        return node.emit("subtract", node.emit("divide", doubled, last), one)
-    return node.emit("subtract", node.emit("divide", node.emit("add", doubled, one), count), one)
+        return i * 2 / node.emit("maximum", count - 1, node.constant(1, kind)) - 1
+    return (i * 2 + 1) / count - 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.errors import DimsDiffer
 from mirlo.frontends.onnx.dimensions import quotient
@@ -10,6 +9,7 @@ from mirlo.frontends.onnx.equations import multiple_of
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.values import DECLINED, Converted
 
 PAST_KEY, PAST_VALUE, NONPAD_LENGTHS = 4, 5, 6
@@ -45,14 +45,14 @@ def attention(node: Node) -> Converted:
     return result, key, value
 
 
-def bound_of(causal: bool, has_past: bool, query: ir.Value) -> dict[str, bool]:
+def bound_of(causal: bool, has_past: bool, query: RelaxValue) -> dict[str, bool]:
     """Return the causal attributes of attention; with a cache, the last query sees all keys."""
     if not causal or (has_past and type_of(query).shape[2] == 1):
         return {}
     return {"causal": True, "at_end": has_past}
 
 
-def _heads(node: Node, x: ir.Value, attribute: str) -> ir.Value:
+def _heads(node: Node, x: RelaxValue, attribute: str) -> RelaxValue:
     """Return [batch, heads, length, size], from that or from [batch, length, heads * size]."""
     found = type_of(x)
     if found.rank == 4:
@@ -63,7 +63,7 @@ def _heads(node: Node, x: ir.Value, attribute: str) -> ir.Value:
     return split_heads(node, x, node.attr.int(attribute), attribute)
 
 
-def split_heads(node: Node, x: ir.Value, heads: int, attribute: str) -> ir.Value:
+def split_heads(node: Node, x: RelaxValue, heads: int, attribute: str) -> RelaxValue:
     """Reshape [batch, length, heads * size] to [batch, heads, length, size]."""
     batch, length, hidden = type_of(x).shape
     size: Dim | None = quotient(hidden, heads)
@@ -89,7 +89,7 @@ def rotary_embedding(node: Node) -> Converted:
     return node.emit("reshape", node.emit("permute", result, axes=(0, 2, 1, 3)), shape=found.shape)
 
 
-def _angles(node: Node, index: int) -> ir.Value:
+def _angles(node: Node, index: int) -> RelaxValue:
     """Return the cache as [batch, 1, length, angles], with rows selected by 'position_ids' if given."""
     cache = node[index]
     if node.has(3):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DType
 from mirlo.frontends.onnx.dtypes import onnx_code, onnx_dtype
 from mirlo.frontends.onnx.graph import STRING_CODE
@@ -10,6 +9,7 @@ from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.node_traits import NodeTrait
 from mirlo.frontends.onnx.ops.string import cast_strings
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.values import Converted, Output
 
 
@@ -44,10 +44,10 @@ def _cast(node: Node, wanted: DType) -> Output:
     return node.emit("cast", node[0], dtype=wanted, saturate=saturate)
 
 
-def _powers_of_two(node: Node, rounding: str, saturate: bool) -> ir.Value:
+def _powers_of_two(node: Node, rounding: str, saturate: bool) -> RelaxValue:
     """Cast to the exponent-only type: the exponent of the nearest f32, or of the next one."""
 
-    def number(value: int) -> ir.Value:
+    def number(value: int) -> RelaxValue:
         return node.constant(value, "u32")
 
     x = node.type(0)
@@ -58,15 +58,15 @@ def _powers_of_two(node: Node, rounding: str, saturate: bool) -> ir.Value:
     fraction = node.emit("bitwise_and", bits, number(0x7FFFFF))
     # A tie rounds up, but not from the smallest exponent, whose values are subnormal.
     least = {"up": 1, "nearest": 0x400000, "down": 0x800000}[rounding]
-    goes_up = node.emit("greater_equal", fraction, number(least))
+    goes_up = fraction >= least
     if rounding == "nearest":
-        is_tie = node.emit("equal", magnitude, number(0x400000))
-        goes_up = node.emit("logical_and", goes_up, node.emit("logical_not", is_tie))
+        is_tie = magnitude.equals(0x400000)
+        goes_up = goes_up & ~is_tie
     top = number(0xFE if saturate else 0xFF)
-    raised = node.emit("minimum", node.emit("add", exponent, node.emit("cast", goes_up, dtype="u32")), top)
-    special = node.emit("equal", exponent, number(0xFF))
+    raised = node.emit("minimum", exponent + node.emit("cast", goes_up, dtype="u32"), top)
+    special = exponent.equals(0xFF)
     # The value itself, which is then cast exactly; the smallest one is subnormal.
     normal = node.emit("shift_left", raised, number(23))
-    power = node.emit("where", node.emit("equal", raised, number(0)), number(1 << 22), normal)
+    power = node.emit("where", raised.equals(0), number(1 << 22), normal)
     made = node.emit("where", special, number(0x7FC00000), power)
     return node.emit("cast", node.emit("bitcast", made, dtype="f32"), dtype="f8e8m0")

@@ -33,13 +33,13 @@ def causal_conv(node: Node) -> Converted:
     wide = "f64" if x.dtype.name == "f64" else "f32"
     rows = node.emit("reshape", positions(node, length), shape=(length, 1))
     columns = node.emit("reshape", positions(node, window), shape=(1, window))
-    taken = node.emit("gather", padded, node.emit("add", rows, columns), axis=2)
+    taken = node.emit("gather", padded, rows + columns, axis=2)
     factors = node.emit("cast", node[1], dtype=wide)
-    made = node.emit("reduce_sum", node.emit("multiply", node.emit("cast", taken, dtype=wide), factors), axes=[3])
+    made = node.emit("reduce_sum", node.emit("cast", taken, dtype=wide) * factors, axes=[3])
     if node.has(2):
         bias = node.emit("reshape", node.emit("cast", node[2], dtype=wide), shape=(channels, 1))
-        made = node.emit("add", made, bias)
+        made = made + bias
     if activation != "none":
-        made = node.emit("multiply", made, node.emit("sigmoid", made))
+        made = made * node.emit("sigmoid", made)
     last = node.emit("slice_dims", padded, begin=[0, 0, length], shape=(batch, channels, kept), strides=[1, 1, 1])
     return node.emit("cast", made, dtype=x.dtype), last

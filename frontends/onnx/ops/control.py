@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.expansion import TooManyIterations
 from mirlo.frontends.onnx.graph import GraphDef
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.runtime_sizes import bind, scalar
 from mirlo.frontends.onnx.values import (
     AnyValue,
@@ -117,13 +117,13 @@ def _compiled(
     return [*made[: len(carried)], *(_first(node, rows, count) for rows in made[len(carried) :])]
 
 
-def _first(node: Node, rows: ir.Value, count: Dim) -> ir.Value:
+def _first(node: Node, rows: RelaxValue, count: Dim) -> RelaxValue:
     found = type_of(rows)
     zeros, ones = [0] * found.rank, [1] * found.rank
     return node.emit("slice_dims", rows, begin=zeros, shape=(count, *found.shape[1:]), strides=ones)
 
 
-def stacked(node: Node, sequence: Sequence[AnyValue], axis: int) -> ir.Value:
+def stacked(node: Node, sequence: Sequence[AnyValue], axis: int) -> RelaxValue:
     """Stack scan outputs to one value."""
     if not sequence:
         raise NodeError("the loop has no iterations, so that the shape of what it collects is not known")
@@ -131,5 +131,5 @@ def stacked(node: Node, sequence: Sequence[AnyValue], axis: int) -> ir.Value:
     for value in sequence:
         if isinstance(value, (OptionalValue, ObjectValue)):
             raise NodeError(f"what the body collects in each iteration must be a tensor, got {value.kind}")
-        values.append(node.builder.ssa(value) if isinstance(value, (TensorValue, ListValue)) else value)
+        values.append(node.ssa(value) if isinstance(value, (TensorValue, ListValue)) else value)
     return node.emit("stack", values, axis=axis)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.budget import require_table
 from mirlo.dialects.core.dims import Dim
@@ -16,6 +15,7 @@ from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.graph import STRING_CODE
 from mirlo.frontends.onnx.node import Node, is_exact
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.runtime_sizes import positions, scalar, steps_of_run_time
 from mirlo.frontends.onnx.values import Converted, constant, dtype_of_array, strings
 
@@ -65,7 +65,7 @@ def constant_of_shape(node: Node) -> Converted:
     return made if declared is None else required(node, equals(node, 0, declared), "input 'input' is another", made)
 
 
-def _filled(node: Node, value: np.ndarray, shape: Sequence[Dim]) -> ir.Value:
+def _filled(node: Node, value: np.ndarray, shape: Sequence[Dim]) -> RelaxValue:
     if any(isinstance(dim, int) and dim < 0 for dim in shape):
         raise NodeError(f"input 'input' must be sizes, got {list(shape)}")
     number = value.reshape(-1)[0].item()
@@ -93,20 +93,18 @@ def arange(node: Node) -> Converted:
     return steps_of_run_time(node)
 
 
-def _range_of_run_time(node: Node, count: int) -> ir.Value:
+def _range_of_run_time(node: Node, count: int) -> RelaxValue:
     start, limit, delta = (node.emit("reshape", node[i], shape=()) for i in range(3))
     require_table("the range", count)
     steps = node.constant(np.arange(count), node.type(0))
-    made = node.emit("add", start, node.emit("multiply", steps, delta))
+    made = start + steps * delta
     # Up or down, the last element is before the limit, and the next one is not.
-    spans = [node.emit("multiply", node.constant(number, node.type(0)), delta) for number in (count - 1, count)]
-    ends = [node.emit("add", start, span) for span in spans]
-    up = node.emit("greater", delta, node.constant(0, node.type(0)))
-    is_before = [
-        node.emit("where", up, node.emit("less", end, limit), node.emit("greater", end, limit)) for end in ends
-    ]
-    fits = node.emit("logical_not", is_before[1])
-    fits = node.emit("logical_and", is_before[0], fits) if count else fits
+    spans = [node.constant(number, node.type(0)) * delta for number in (count - 1, count)]
+    ends = [start + span for span in spans]
+    up = delta > 0
+    is_before = [node.emit("where", up, end < limit, end > limit) for end in ends]
+    fits = ~is_before[1]
+    fits = is_before[0] & fits if count else fits
     return required(node, fits, "the bounds make another number of elements", made)
 
 
@@ -125,11 +123,11 @@ def trilu(node: Node) -> Converted:
     return node.emit("tri", node[0], k=int(node.scalar(1, 0)), upper=node.attr.bool("upper", 1))
 
 
-def _trilu_of_run_time(node: Node) -> ir.Value:
+def _trilu_of_run_time(node: Node) -> RelaxValue:
     """Convert Trilu with a run-time diagonal: compare it with each element's own."""
     rows, columns = node.type(0).shape[-2:]
     down = node.emit("reshape", positions(node, rows), shape=(rows, 1))
-    diagonals = node.emit("subtract", positions(node, columns), down)
+    diagonals = positions(node, columns) - down
     k = scalar(node, 1)
     is_kept = node.emit("greater_equal" if node.attr.bool("upper", 1) else "less_equal", diagonals, k)
     return node.emit("where", is_kept, node[0], node.constant(0, node.type(0)))

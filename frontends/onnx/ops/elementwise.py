@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import reduce
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DType
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.values import Converted
 
 VARIADIC = {"Sum": "add", "Max": "maximum", "Min": "minimum"}
@@ -21,8 +21,8 @@ def variadic(node: Node) -> Converted:
 
 @converter("Mean")
 def mean(node: Node) -> Converted:
-    total = reduce(lambda left, right: node.emit("add", left, right), node.all())
-    return node.emit("divide", total, node.constant(len(node), node.type(0)))
+    total = reduce(lambda left, right: left + right, node.all())
+    return total / len(node)
 
 
 @converter("Mod")
@@ -46,7 +46,7 @@ def power(node: Node) -> Converted:
     return node.emit("cast", result, dtype=base.dtype)
 
 
-def cast_to(node: Node, value: ir.Value, found: DType, wanted: DType | str) -> ir.Value:
+def cast_to(node: Node, value: RelaxValue, found: DType, wanted: DType | str) -> RelaxValue:
     return value if str(found) == str(wanted) else node.emit("cast", value, dtype=wanted)
 
 
@@ -65,4 +65,4 @@ def is_inf(node: Node) -> Converted:
         node.ignore(0)
         return node.emit("full", shape=node.type(0).shape, value=0, dtype="bool")
     side = node.emit("greater" if positive else "less", node[0], node.constant(0, node.type(0)))
-    return node.emit("logical_and", node.emit("isinf", node[0]), side)
+    return node.emit("isinf", node[0]) & side

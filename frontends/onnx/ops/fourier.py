@@ -9,7 +9,6 @@ from contextlib import suppress
 
 import numpy as np
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DTYPES, DType
 from mirlo.dialects.core.types import TensorType
@@ -19,7 +18,8 @@ from mirlo.frontends.onnx.declared import required
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.runtime_sizes import as_scalar, as_value, bind, i64_constant, positions, scalar, unless
+from mirlo.frontends.onnx.relax_value import RelaxValue
+from mirlo.frontends.onnx.runtime_sizes import as_scalar, as_value, bind, positions, scalar, unless
 from mirlo.frontends.onnx.values import Converted
 
 MAX_POSITIONS = 2**24
@@ -38,7 +38,7 @@ def dft(node: Node) -> Converted:
     return _dft_of_run_time(node)
 
 
-def _dft_of_run_time(node: Node) -> ir.Value:
+def _dft_of_run_time(node: Node) -> RelaxValue:
     """Convert DFT with a run-time axis: select among the axes that make the declared shape."""
     x, rank = node.type(0), node.type(0).rank
     declared: tuple[Dim, ...] | None = node.declared(0)
@@ -46,7 +46,7 @@ def _dft_of_run_time(node: Node) -> ir.Value:
         declared = (*x.shape[:-1], 2)  # whichever axis it is
     if declared is None:
         raise NodeError("input 'axis' must be a constant, or the model must declare the shape of the result")
-    fitting: dict[int, ir.Value] = {}
+    fitting: dict[int, RelaxValue] = {}
     for axis in range(rank - 1):
         with suppress(NodeError):  # an axis that cannot be transformed is not a candidate
             made = _dft(node, axis)
@@ -56,21 +56,21 @@ def _dft_of_run_time(node: Node) -> ir.Value:
         raise NodeError(f"no axis makes the shape {list(declared)} that is declared")
     given = scalar(node, 2)
 
-    def is_axis(axis: int) -> ir.Value:
-        names = [node.emit("equal", given, node.constant(number, type_of(given))) for number in (axis, axis - rank)]
+    def is_axis(axis: int) -> RelaxValue:
+        names = [given.equals(number) for number in (axis, axis - rank)]
         return node.emit("logical_or", *names)
 
     flags = {axis: is_axis(axis) for axis in fitting}
-    result: ir.Value | None = None
-    known: ir.Value | None = None
+    result: RelaxValue | None = None
+    known: RelaxValue | None = None
     for axis, value in fitting.items():
         result = value if result is None else node.emit("where", flags[axis], value, result)
-        known = flags[axis] if known is None else node.emit("logical_or", known, flags[axis])
+        known = flags[axis] if known is None else known | flags[axis]
     assert result is not None and known is not None
     return required(node, known, "input 'axis' is another", result)
 
 
-def _dft(node: Node, axis: int) -> ir.Value:
+def _dft(node: Node, axis: int) -> RelaxValue:
     """Transform along one axis of a tensor whose last dim holds the real and possibly the imaginary part."""
     x = node.type(0)
     if not -x.rank <= axis < x.rank or axis % x.rank == x.rank - 1 or x.shape[-1] not in (1, 2, *_open(x.shape[-1])):
@@ -117,7 +117,7 @@ def stft(node: Node) -> Converted:
     return _frames(node, _starts(node, (size - length) // step + 1, step), length, onesided)
 
 
-def _stft_of_run_time(node: Node, size: int, window: int, onesided: bool) -> ir.Value:
+def _stft_of_run_time(node: Node, size: int, window: int, onesided: bool) -> RelaxValue:
     """Convert STFT with a run-time step or length: compute what makes the declared shape."""
     declared = node.declared(0)
     if declared is None or len(declared) != 4:
@@ -129,57 +129,55 @@ def _stft_of_run_time(node: Node, size: int, window: int, onesided: bool) -> ir.
     elif not node.has(3):
         lengths = [window]
     step = node.emit("cast", scalar(node, 1), dtype="i64")
-    starts = node.emit("multiply", positions(node, count), step)
+    starts = positions(node, count) * step
     given = node.emit("cast", scalar(node, 3), dtype="i64") if node.has(3) else node.constant(np.int64(lengths[0]))
     result = fits = None
     for length in lengths:
         if not 0 < length <= size or (node.has(2) and window != length):
             continue
         made = _frames(node, starts, length, onesided)
-        room = node.emit(
-            "subtract", node.constant(np.int64(size - length)), node.emit("multiply", step, _whole(node, count - 1))
-        )
-        one = node.emit("logical_and", node.emit("equal", given, _whole(node, length)), _between(node, room, step))
+        room = node.constant(np.int64(size - length)) - step * _whole(node, count - 1)
+        one = given.equals(_whole(node, length)) & _between(node, room, step)
         result = made if result is None else node.emit("where", one, made, result)
-        fits = one if fits is None else node.emit("logical_or", fits, one)
+        fits = one if fits is None else fits | one
     if fits is None or result is None:
         raise NodeError(f"no length of frames makes the shape {list(declared)} that is declared")
     return required(node, fits, "inputs 'frame_step' and 'frame_length' are others", result)
 
 
-def _whole(node: Node, number: int) -> ir.Value:
+def _whole(node: Node, number: int) -> RelaxValue:
     return node.constant(np.int64(number))
 
 
-def _between(node: Node, room: ir.Value, step: ir.Value) -> ir.Value:
+def _between(node: Node, room: RelaxValue, step: RelaxValue) -> RelaxValue:
     """Return whether the signal continues after the last frame, but by less than one step."""
-    return node.emit("logical_and", node.emit("greater_equal", room, _whole(node, 0)), node.emit("less", room, step))
+    return (room >= _whole(node, 0)) & (room < step)
 
 
-def _open_stft(node: Node, onesided: bool) -> ir.Value:
+def _open_stft(node: Node, onesided: bool) -> RelaxValue:
     """Convert STFT of a signal of any length, with a size and step that may be run-time values."""
     size = node.type(0).shape[1]
     step, length = _frame_sizes(node, size)
     return _frames(node, _starts(node, (size - length) // step + 1, step), length, onesided)
 
 
-def _starts(node: Node, count: Dim, step: Dim) -> ir.Value:
+def _starts(node: Node, count: Dim, step: Dim) -> RelaxValue:
     """Return where frames begin."""
-    return node.emit("multiply", positions(node, count), as_scalar(node, step))
+    return positions(node, count) * as_scalar(node, step)
 
 
-def _frames(node: Node, starts: ir.Value, length: Dim, onesided: bool) -> ir.Value:
+def _frames(node: Node, starts: RelaxValue, length: Dim, onesided: bool) -> RelaxValue:
     """Return the transforms of frames that start at these positions."""
     (count,) = type_of(starts).shape
     if isinstance(count, int) and isinstance(length, int) and count * length > MAX_POSITIONS:
         raise NodeError(f"{count} frames of {length} elements are too many")
-    places = node.emit("add", node.emit("reshape", starts, shape=(count, 1)), positions(node, length))
+    places = node.emit("reshape", starts, shape=(count, 1)) + positions(node, length)
     frames = node.emit("gather", node[0], places, axis=1)
     if node.has(2):
         window = node[2]
         if node.type(2).shape[0] != length:
             window = node.emit("slice_dims", window, begin=[0], shape=(length,), strides=[1])
-        frames = node.emit("multiply", frames, node.emit("reshape", window, shape=(length, 1)))
+        frames = frames * node.emit("reshape", window, shape=(length, 1))
     return _transformed(node, frames, length, False, onesided)
 
 
@@ -188,14 +186,10 @@ def _frame_sizes(node: Node, size: Dim) -> tuple[Dim, Dim]:
     step = node.emit("cast", scalar(node, 1), dtype="i64")
     window = as_scalar(node, node.type(2).shape[0]) if node.has(2) else None
     length = node.emit("cast", scalar(node, 3), dtype="i64") if node.has(3) else window
-    one = i64_constant(node, 1)
-    fits = [
-        node.emit("greater_equal", step, one),
-        node.emit("greater_equal", length, one),
-        node.emit("less_equal", length, as_scalar(node, size)),
-    ]
+    assert length is not None, "checked by the converter"
+    fits = [step >= 1, length >= 1, length <= as_scalar(node, size)]
     if window is not None:
-        fits.append(node.emit("equal", length, window))
+        fits.append(length.equals(window))
     made = unless(node, node.emit("stack", fits, axis=0), node.emit("stack", (step, length), axis=0))
     found = bind(node, made, f"frames of input 'frame_length' every 'frame_step' do not fit {node.type(0)}")
     return found[0], found[1]
@@ -204,12 +198,12 @@ def _frame_sizes(node: Node, size: Dim) -> tuple[Dim, Dim]:
 def _open_length(node: Node, index: int) -> Dim:
     """Return a length given by a run-time input."""
     given = node.emit("reshape", node.emit("cast", scalar(node, index), dtype="i64"), shape=(1,))
-    wrong = node.emit("greater_equal", given, i64_constant(node, 1))
+    wrong = given >= 1
     (length,) = bind(node, unless(node, wrong, given), f"input '{node.input_name(index)}' must be at least 1")
     return length
 
 
-def _transformed(node: Node, rows: ir.Value, length: Dim, inverse: bool, onesided: bool) -> ir.Value:
+def _transformed(node: Node, rows: RelaxValue, length: Dim, inverse: bool, onesided: bool) -> RelaxValue:
     """Transform rows [..., size, 1 or 2] to [..., bins, 1 or 2]; elements beyond `length` are cut off."""
     *outer, size, parts = type_of(rows).shape
     mirrored = inverse and onesided
@@ -220,7 +214,7 @@ def _transformed(node: Node, rows: ir.Value, length: Dim, inverse: bool, oneside
     return node.emit("reshape", node.emit("matmul", flat, matrix), shape=(*outer, bins, made))
 
 
-def _matrix(node: Node, shape: tuple[Dim, ...], length: Dim, inverse: bool, mirrored: bool, dtype: DType) -> ir.Value:
+def _matrix(node: Node, shape: tuple[Dim, ...], length: Dim, inverse: bool, mirrored: bool, dtype: DType) -> RelaxValue:
     """Return the factors [size, parts, bins, parts]: a constant if the sizes are known."""
     known = [dim for dim in (*shape, length) if isinstance(dim, int)]
     if len(known) <= len(shape):

@@ -24,4 +24,4 @@ def gradient(node: Node) -> Converted:
     if not isinstance(y, TensorValue) or not y.type.dtype.is_float:
         raise NodeError(f"'{node.attr.str('y')}' is {y}: only floating point tensors have gradients")
     values = [given[name] for name in xs]
-    return gradients(node.builder.ssa(y), [node.builder.ssa(value) for value in values])
+    return gradients(node.ssa(y), [node.ssa(value) for value in values])

@@ -9,7 +9,6 @@ from typing import TypedDict
 
 import numpy as np
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
@@ -17,6 +16,7 @@ from mirlo.frontends.onnx.declared import declared_shape, equals, required
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter, removed
+from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.runtime_sizes import as_sizes, bind, i64_constant, shape_vector, unless, vector
 from mirlo.frontends.onnx.values import Converted
 
@@ -45,19 +45,19 @@ def upsample_input(node: Node) -> Converted:
     return _simple_resize(node, [float(scale) for scale in node.array(1)])
 
 
-def _upsample_of_run_time(node: Node) -> ir.Value:
+def _upsample_of_run_time(node: Node) -> RelaxValue:
     """Convert Upsample with run-time scales; those below 1 would round away from the origin, and are refused."""
     x = node.type(0)
     mode = MODES[node.attr.choice("mode", "nearest", ("nearest", "linear", "bilinear"))]
     scales = node.emit("cast", node[1], dtype="f64")
     own = node.emit("cast", shape_vector(node, x.shape), dtype="f64")
-    grown = node.emit("greater_equal", scales, node.constant(1.0, "f64"))
-    sizes = as_sizes(node, node.emit("floor", node.emit("multiply", own, scales)))
+    grown = scales >= 1.0
+    sizes = as_sizes(node, node.emit("floor", own * scales))
     shape = bind(node, unless(node, grown, sizes), "dynamic scales must be at least 1")
     return node.emit("resize_at", node[0], scales, shape=shape, mode=mode, coordinates="asymmetric", nearest="floor")
 
 
-def _simple_resize(node: Node, scales: Sequence[float]) -> ir.Value:
+def _simple_resize(node: Node, scales: Sequence[float]) -> RelaxValue:
     """Convert the operators before opset 11: coordinates are divided by the scale, without options."""
     mode = MODES[node.attr.choice("mode", "nearest", ("nearest", "linear", "bilinear"))]
     target = _scaled(node, scales)
@@ -82,7 +82,7 @@ removed("Upsample", since=10)
 
 
 @converter("Resize", since=11)
-def resize(node: Node) -> ir.Value:
+def resize(node: Node) -> RelaxValue:
     rank = node.type(0).rank
     axes = [axis % rank for axis in node.attr.ints("axes", None) or range(rank)]
     if _is_of_run_time(node):
@@ -107,7 +107,7 @@ def _is_of_run_time(node: Node) -> bool:
     return is_open(SCALES) or (crops and is_open(ROI)) or (keeps and (is_open(SIZES) or not node.type(0).is_static))
 
 
-def _resize_of_run_time(node: Node, axes: list[int]) -> ir.Value:
+def _resize_of_run_time(node: Node, axes: list[int]) -> RelaxValue:
     """Convert Resize with run-time scales, sizes or region."""
     x = node.type(0)
     policy = node.attr.choice("keep_aspect_ratio_policy", "stretch", ("stretch", "not_larger", "not_smaller"))
@@ -117,16 +117,16 @@ def _resize_of_run_time(node: Node, axes: list[int]) -> ir.Value:
     if by_scales:
         node.ignore(SIZES)
         scales = _spread(node, node.emit("cast", node[SCALES], dtype="f64"), axes, 1.0)
-        sizes = node.emit("floor", node.emit("multiply", own, scales))
+        sizes = node.emit("floor", own * scales)
     else:
         node.ignore(SCALES)
         wanted = node.emit("cast", vector(node, SIZES), dtype="f64")
-        ratios = node.emit("divide", wanted, node.emit("gather", own, i64_constant(node, axes), axis=0))
+        ratios = wanted / node.emit("gather", own, i64_constant(node, axes), axis=0)
         if policy != "stretch":
             least = node.emit("reduce_min" if policy == "not_larger" else "reduce_max", ratios)
             ratios = node.emit("expand", least, shape=(len(axes),))
         scales = _spread(node, ratios, axes, 1.0)
-        sizes = node.emit("floor", node.emit("add", node.emit("multiply", own, scales), node.constant(0.5, "f64")))
+        sizes = node.emit("floor", own * scales + 0.5)
     made = bind(node, as_sizes(node, sizes), "the sizes that it makes")
     shape = [made[i] if i in axes else dim for i, dim in enumerate(x.shape)]
     roi = None
@@ -163,7 +163,7 @@ def _options(node: Node) -> _Options:
     }
 
 
-def _spread(node: Node, values: ir.Value, axes: list[int], default: float) -> ir.Value:
+def _spread(node: Node, values: RelaxValue, axes: list[int], default: float) -> RelaxValue:
     """Return a value per axis, from those given for some."""
     filled = node.emit("concat", [values, node.constant(np.array([default]), "f64")], axis=0)
     rank = node.type(0).rank
@@ -171,7 +171,7 @@ def _spread(node: Node, values: ir.Value, axes: list[int], default: float) -> ir
     return node.emit("gather", filled, i64_constant(node, chosen), axis=0)
 
 
-def _resize(node: Node, axes: list[int]) -> ir.Value:
+def _resize(node: Node, axes: list[int]) -> RelaxValue:
     target, options = _target(node, axes), _options(node)
     roi: tuple[float, ...] = ()
     if options["coordinates"] == "tf_crop_and_resize":

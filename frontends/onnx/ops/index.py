@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from mirlo.dialects.bindings import ir
 from mirlo.frontends.onnx.declared import declared_shape, equals, required, required_all
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.node_traits import NodeTrait
 from mirlo.frontends.onnx.registry import CONVERTERS, converter, removed
+from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, nonzero_of, positions, scalar, vector
 from mirlo.frontends.onnx.values import Converted, Output
 
@@ -76,14 +76,14 @@ def _one_hot_of_run_time(node: Node, axis: int) -> Output:
     size = size if type_of(size).dtype.name == "i64" else node.emit("cast", size, dtype="i64")
     (depth,) = bind(node, node.emit("reshape", size, shape=(1,)), "input 'depth' must be a size")
     at = axis % (found.rank + 1)
-    below = node.emit("less", indices, node.constant(0, "i64"))
-    indices = node.emit("where", below, node.emit("add", indices, size), indices)
+    below = indices < 0
+    indices = node.emit("where", below, indices + size, indices)
     column = node.emit("reshape", indices, shape=(*found.shape[:at], 1, *found.shape[at:]))
     places = node.emit("reshape", positions(node, depth), shape=(depth, *[1] * (found.rank - at)))
     off, on = (
         node.emit("reshape", node.emit("gather", node[2], node.constant(i, "i64"), axis=0), shape=()) for i in range(2)
     )
-    return node.emit("where", node.emit("equal", column, places), on, off)
+    return node.emit("where", column.equals(places), on, off)
 
 
 @converter("TopK", since=10)
@@ -102,7 +102,7 @@ def top_k_attribute(node: Node) -> Converted:
     return _top_k(node, node.attr.int("k"))
 
 
-def _top_k(node: Node, count: float) -> tuple[ir.Value, ...]:
+def _top_k(node: Node, count: float) -> tuple[RelaxValue, ...]:
     return node.emit_all(
         "topk",
         node[0],
@@ -113,7 +113,7 @@ def _top_k(node: Node, count: float) -> tuple[ir.Value, ...]:
     )
 
 
-def _top_k_of_run_time(node: Node) -> tuple[ir.Value, ...]:
+def _top_k_of_run_time(node: Node) -> tuple[RelaxValue, ...]:
     """Convert TopK with a run-time k: sort everything and take the first elements."""
     x, largest = node.type(0), node.attr.bool("largest", 1)
     axis = node.attr.int("axis", -1) % x.rank
@@ -165,9 +165,9 @@ def reverse_sequence(node: Node) -> Converted:
     lengths = node.emit("reshape", node[1], shape=(*along[:batch], x.shape[batch], *along[batch + 1 :]))
     if node.type(1).dtype.name != "i64":
         lengths = node.emit("cast", lengths, dtype="i64")
-    last = node.emit("subtract", lengths, node.constant(np.int64(1)))
-    mirrored = node.emit("subtract", last, steps)
-    indices = node.emit("where", node.emit("less", steps, lengths), mirrored, steps)
+    last = lengths - 1
+    mirrored = last - steps
+    indices = node.emit("where", steps < lengths, mirrored, steps)
     return node.emit("gather_elements", node[0], node.emit("expand", indices, shape=x.shape), axis=time)
 
 
@@ -185,9 +185,9 @@ def tensor_scatter(node: Node) -> Converted:
     places = node.emit("reshape", positions(node, length), shape=column)
     if node.has(2):
         starts = node.emit("reshape", node[2], shape=(cache.shape[0], *[1] * (cache.rank - 1)))
-        places = node.emit("add", starts, places)
+        places = starts + places
     if mode == "circular":
-        places = node.emit("mod", places, as_scalar(node, room))
+        places = places % as_scalar(node, room)
     indices = node.emit("expand", places, shape=update.shape)
     return node.emit("scatter_elements", node[0], indices, node[1], axis=axis)
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from mirlo.dialects.bindings import ir
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, simple
 from mirlo.frontends.onnx.registry import CONVERTERS, converter
+from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.values import Converted
 
 CONVERTERS.add("", "MatMul", 1, simple("matmul", 2))
 
 
 @converter("Gemm")
-def gemm(node: Node) -> ir.Value:
+def gemm(node: Node) -> RelaxValue:
     """Convert to alpha * A' * B' + beta * C."""
     a, b = node.type(0), node.type(1)
     if a.rank != 2 or b.rank != 2:
@@ -26,13 +26,13 @@ def gemm(node: Node) -> ir.Value:
         transpose_rhs=node.attr.bool("transB", 0),
     )
     if alpha != 1:
-        result = node.emit("multiply", result, node.constant(alpha, a))
+        result = result * alpha
     if not node.has(2):
         return result
     addend = node[2]
     if beta != 1:
-        addend = node.emit("multiply", addend, node.constant(beta, a))
-    return node.emit("add", result, addend)
+        addend = addend * beta
+    return result + addend
 
 
 @converter("Einsum")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.values import Converted, Output
 
 DOMAIN = "com.microsoft"
@@ -21,23 +21,22 @@ def gelu(node: Node) -> Converted:
 
 @converter("BiasGelu", domain=DOMAIN)
 def bias_gelu(node: Node) -> Converted:
-    return node.emit("gelu", node.emit("add", node[0], node[1]))
+    return node.emit("gelu", node[0] + node[1])
 
 
 @converter("FastGelu", domain=DOMAIN)
 def fast_gelu(node: Node) -> Converted:
-    x = node.emit("add", node[0], node[1]) if node.has(1) else node[0]
+    x = node[0] + node[1] if node.has(1) else node[0]
     return node.emit("gelu", x, approximate="tanh")
 
 
 @converter("QuickGelu", domain=DOMAIN)
 def quick_gelu(node: Node) -> Converted:
-    scaled = node.emit("multiply", node[0], node.constant(node.attr.float("alpha", 1.702), node.type(0)))
-    return node.emit("multiply", node[0], node.emit("sigmoid", scaled))
+    return node[0] * node.emit("sigmoid", node[0] * node.attr.float("alpha", 1.702))
 
 
 @converter("FusedMatMul", "TransposeMatMul", domain=DOMAIN)
-def fused_matmul(node: Node) -> ir.Value:
+def fused_matmul(node: Node) -> RelaxValue:
     if node.attr.bool("transBatchA", 0) or node.attr.bool("transBatchB", 0):
         raise NodeError("attributes 'transBatchA' and 'transBatchB' must be 0")
     product = node.emit(
@@ -48,12 +47,12 @@ def fused_matmul(node: Node) -> ir.Value:
         transpose_rhs=node.attr.bool("transB", 0),
     )
     alpha = node.attr.float("alpha", 1.0)
-    return product if alpha == 1 else node.emit("multiply", product, node.constant(alpha, type_of(product)))
+    return product if alpha == 1 else product * alpha
 
 
 @converter("SimplifiedLayerNormalization")
 @converter("SimplifiedLayerNormalization", domain=DOMAIN)
-def simplified_layer_normalization(node: Node) -> ir.Value:
+def simplified_layer_normalization(node: Node) -> RelaxValue:
     node.attr.ignore("stash_type")  # accumulators are f32 or better
     attributes = {"axis": node.attr.int("axis", -1), "epsilon": node.attr.float("epsilon", 1e-5)}
     return node.emit("rms_norm", node[0], node[1], **attributes)
@@ -74,12 +73,12 @@ def skip_simplified_layer_normalization(node: Node) -> Converted:
     return _with_sum(node, node.emit("rms_norm", total, node[2], axis=-1, epsilon=epsilon), total)
 
 
-def _skip_sum(node: Node, bias: int) -> ir.Value:
-    total = node.emit("add", node[0], node[1])
-    return node.emit("add", total, node[bias]) if node.has(bias) else total
+def _skip_sum(node: Node, bias: int) -> RelaxValue:
+    total = node[0] + node[1]
+    return total + node[bias] if node.has(bias) else total
 
 
-def _with_sum(node: Node, result: ir.Value, total: ir.Value) -> Sequence[Output]:
+def _with_sum(node: Node, result: RelaxValue, total: RelaxValue) -> Sequence[Output]:
     if node.has_output(1) or node.has_output(2):
         raise NodeError("training is not supported: mean and deviation are outputs; export the model for inference")
     return result, None, None, total
@@ -88,20 +87,20 @@ def _with_sum(node: Node, result: ir.Value, total: ir.Value) -> Sequence[Output]
 # Quantized operators, on dequantized values
 
 
-def real(node: Node, value: int, scale: int, zero_point: int) -> ir.Value:
+def real(node: Node, value: int, scale: int, zero_point: int) -> RelaxValue:
     """Dequantize an input to f32, with a scale and zero point per tensor."""
     zero = scalar_input(node, zero_point) if node.has(zero_point) else None
     return node.emit("dequantize", node[value], scalar_input(node, scale), zero, dtype=node.type(scale).dtype)
 
 
-def scalar_input(node: Node, index: int) -> ir.Value:
+def scalar_input(node: Node, index: int) -> RelaxValue:
     found = node.type(index)
     if found.elements != 1:
         raise NodeError(f"input {node.input_name(index)} must have one element, got {found}")
     return node[index] if found.rank == 0 else node.emit("reshape", node[index], shape=())
 
 
-def quantized(node: Node, value: ir.Value, scale: int, zero_point: int, default: str = "u8") -> ir.Value:
+def quantized(node: Node, value: RelaxValue, scale: int, zero_point: int, default: str = "u8") -> RelaxValue:
     dtype = node.type(zero_point).dtype if node.has(zero_point) else DTYPES[default]
     zero = scalar_input(node, zero_point) if node.has(zero_point) else None
     return node.emit("quantize", value, scalar_input(node, scale), zero, dtype=dtype)
@@ -155,26 +154,26 @@ def qgemm(node: Node) -> Converted:
     )
     alpha = node.attr.float("alpha", 1.0)
     if alpha != 1:
-        product = node.emit("multiply", product, node.constant(alpha, type_of(product)))
+        product = product * alpha
     if node.has(6):
         per_column = node[4] if node.type(4).elements != 1 else scalar_input(node, 4)
-        unit = node.emit("multiply", scalar_input(node, 1), per_column)
+        unit = scalar_input(node, 1) * per_column
         if alpha != 1:
-            unit = node.emit("multiply", unit, node.constant(alpha, type_of(unit)))
-        addend = node.emit("multiply", node.emit("cast", node[6], dtype=type_of(product).dtype), unit)
-        product = node.emit("add", product, addend)
+            unit = unit * alpha
+        addend = node.emit("cast", node[6], dtype=type_of(product).dtype) * unit
+        product = product + addend
     return quantized(node, product, 7, 8) if node.has(7) else product
 
 
 @converter("MatMulIntegerToFloat", domain=DOMAIN)
-def matmul_integer_to_float(node: Node) -> ir.Value:
+def matmul_integer_to_float(node: Node) -> RelaxValue:
     """Convert; inputs: A, B, scale of A, scale of B (possibly per column), zero point of A, of B, bias."""
     lhs = real(node, 0, 2, 4)
     product = node.emit("matmul", lhs, _real_columns(node, 1, 3, 5, axis=node.type(1).rank - 1))
-    return node.emit("add", product, node[6]) if node.has(6) else product
+    return product + node[6] if node.has(6) else product
 
 
-def _real_columns(node: Node, index: int, scale: int, zero: int, axis: int) -> ir.Value:
+def _real_columns(node: Node, index: int, scale: int, zero: int, axis: int) -> RelaxValue:
     """Dequantize an operand with one scale and zero point, or one per column."""
     scales, zeros = node[scale], node.optional(zero)
     if node.type(scale).elements == 1:

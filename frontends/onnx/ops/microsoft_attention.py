@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.dimensions import quotient
@@ -16,6 +15,7 @@ from mirlo.frontends.onnx.ops.matmul import gemm
 from mirlo.frontends.onnx.ops.microsoft import real
 from mirlo.frontends.onnx.ops.microsoft_beams import CachedRows, read_caches
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.runtime_sizes import positions
 from mirlo.frontends.onnx.values import Converted
 
@@ -29,7 +29,7 @@ def fused_conv(node: Node) -> Converted:
     attributes = conv_attributes(node, node.type(0), node.type(1))
     result = node.emit("conv", node[0], node[1], node.optional(2), **attributes)
     if node.has(3):
-        result = node.emit("add", result, node[3])
+        result = result + node[3]
     return _activated(node, result)
 
 
@@ -38,7 +38,7 @@ def fused_gemm(node: Node) -> Converted:
     return _activated(node, gemm(node))
 
 
-def _activated(node: Node, value: ir.Value) -> ir.Value:
+def _activated(node: Node, value: RelaxValue) -> RelaxValue:
     activation = node.attr.str("activation", "")
     params = node.attr.floats("activation_params", [])
     if activation == "LeakyRelu":
@@ -59,9 +59,9 @@ def embed_layer_normalization(node: Node) -> Converted:
 
     The inputs are token ids, segment ids, embeddings of words, positions, segments, gamma, beta, mask, position ids.
     """
-    total = node.emit("add", node.emit("gather", node[2], node[0], axis=0), _placed(node, node[3], 8))
+    total = node.emit("gather", node[2], node[0], axis=0) + _placed(node, node[3], 8)
     if node.has(1) and node.has(4):
-        total = node.emit("add", total, node.emit("gather", node[4], node[1], axis=0))
+        total = total + node.emit("gather", node[4], node[1], axis=0)
     result = node.emit("layer_norm", total, node[5], node[6], axis=-1, epsilon=node.attr.float("epsilon", 1e-12))
     node.attr.ignore("mask_index_type")
     return result, _tokens(node), total
@@ -74,24 +74,24 @@ def quantized_embed_layer_normalization(node: Node) -> Converted:
         real(node, 2 + i, 8 + i, 13 + i) if node.has(2 + i) else None for i in range(5)
     )
     assert places is not None
-    total = node.emit("add", node.emit("gather", words, node[0], axis=0), _placed(node, places))
+    total = node.emit("gather", words, node[0], axis=0) + _placed(node, places)
     if node.has(1) and segments is not None:
-        total = node.emit("add", total, node.emit("gather", segments, node[1], axis=0))
+        total = total + node.emit("gather", segments, node[1], axis=0)
     result = node.emit("layer_norm", total, gamma, beta, axis=-1, epsilon=node.attr.float("epsilon", 1e-12))
     return result, _tokens(node)
 
 
-def _placed(node: Node, table: ir.Value, places: int | None = None) -> ir.Value:
+def _placed(node: Node, table: RelaxValue, places: int | None = None) -> RelaxValue:
     """Return the embeddings of positions: those of an input, or of 0, 1, 2, ..."""
     if places is not None and node.has(places):
         return node.emit("gather", table, node[places], axis=0)
     return node.emit("gather", table, positions(node, node.type(0).shape[1]), axis=0)
 
 
-def _tokens(node: Node) -> ir.Value | None:
+def _tokens(node: Node) -> RelaxValue | None:
     """Return how many tokens of each sequence are not padding, where mask 7 is 1."""
     if node.has(7):
-        is_token = node.emit("equal", node[7], node.constant(1, node.type(7)))
+        is_token = node[7].equals(1)
         return node.emit("reduce_sum", node.emit("cast", is_token, dtype="i32"), axes=[1])
     if not node.has_output(1):
         return None
@@ -133,7 +133,7 @@ def decoder_masked_attention(node: Node) -> Converted:
     return _attended(node, query, *cached.read, mask=3, bias=4, past=cached), *cached.kept
 
 
-def _thirds(node: Node) -> list[ir.Value]:
+def _thirds(node: Node) -> list[RelaxValue]:
     """Return queries, keys and values that are side by side in input 0."""
     width = quotient(node.type(0).shape[-1], 3)
     if width is None:
@@ -141,17 +141,17 @@ def _thirds(node: Node) -> list[ir.Value]:
     return list(node.emit_all("split", node[0], axis=2, sizes=(width,) * 3))
 
 
-def _heads(node: Node, parts: list[ir.Value], bias: int) -> list[ir.Value]:
+def _heads(node: Node, parts: list[RelaxValue], bias: int) -> list[RelaxValue]:
     """Return queries, keys and values [batch, heads, length, size], after their biases; those of rank 4 stay."""
     heads = node.attr.int("num_heads")
     if node.has(bias):
         sizes = tuple(type_of(part).shape[-1] for part in parts)
         biases = node.emit_all("split", node[bias], axis=0, sizes=sizes)
-        parts = [node.emit("add", part, each) for part, each in zip(parts, biases, strict=True)]
+        parts = [part + each for part, each in zip(parts, biases, strict=True)]
     return [part if type_of(part).rank == 4 else split_heads(node, part, heads, "num_heads") for part in parts]
 
 
-def _unpacked(node: Node) -> list[ir.Value]:
+def _unpacked(node: Node) -> list[RelaxValue]:
     """Return queries, keys and values; they may be packed: all [batch, length, heads, 3, size], or the last two."""
     if node.type(0).rank == 5 and not node.has(1) and not node.has(2):
         return _slices(node, 0, 3)
@@ -164,7 +164,7 @@ def _unpacked(node: Node) -> list[ir.Value]:
     return [node[0], node[1], node[2]]
 
 
-def _slices(node: Node, index: int, count: int) -> list[ir.Value]:
+def _slices(node: Node, index: int, count: int) -> list[RelaxValue]:
     """Return the slices of an input [batch, length, heads, count, size] as [batch, length, heads * size]."""
     found = node.type(index)
     if found.shape[3] != count:
@@ -180,7 +180,7 @@ def attention(node: Node) -> Converted:
     sizes = node.attr.ints("qkv_hidden_sizes", None)
     projected = node.emit("matmul", node[0], node[1])
     if node.has(2):
-        projected = node.emit("add", projected, node[2])
+        projected = projected + node[2]
     return _projected(node, projected, sizes, mask=3, past=4, bias=5)
 
 
@@ -197,12 +197,12 @@ def quantized_attention(node: Node) -> Converted:
         weights = node.emit("dequantize", node[1], node[4], zeros, axis=1, dtype=node.type(4).dtype)
     else:
         weights = real(node, 1, 4, 7)
-    projected = node.emit("add", node.emit("matmul", real(node, 0, 3, 6), weights), node[2])
+    projected = node.emit("matmul", real(node, 0, 3, 6), weights) + node[2]
     return _projected(node, projected, None, mask=5, past=8)
 
 
 def _projected(
-    node: Node, projected: ir.Value, widths: list[int] | None, mask: int, past: int, bias: int | None = None
+    node: Node, projected: RelaxValue, widths: list[int] | None, mask: int, past: int, bias: int | None = None
 ) -> Converted:
     """Return the attention of queries, keys and values that lie side by side, and the keys and values with the past."""
     heads = node.attr.int("num_heads")
@@ -226,14 +226,14 @@ def _projected(
 
 
 def _attended(
-    node: Node, query: ir.Value, key: ir.Value, value: ir.Value, mask: int, bias: int | None, past: CachedRows
-) -> ir.Value:
+    node: Node, query: RelaxValue, key: RelaxValue, value: RelaxValue, mask: int, bias: int | None, past: CachedRows
+) -> RelaxValue:
     """Return [batch, length, heads * size] from queries, keys and values [batch, heads, length, size]."""
     causal = node.attr.bool("unidirectional", 0)
     hidden = _hidden(node, mask, type_of(query), type_of(key).shape[2])
     added = None if bias is None else node.optional(bias)
     if hidden is not None and added is not None:
-        added = node.emit("add", added, hidden)
+        added = added + hidden
     added = hidden if added is None else added
     bound = bound_of(causal, past.has_past, query)
     result = node.emit("attention", query, key, value, added, scale=node.attr.float("scale", 0.0) or None, **bound)
@@ -242,7 +242,7 @@ def _attended(
     return node.emit("reshape", rows, shape=(batch, length, heads * size))
 
 
-def _hidden(node: Node, mask: int, query: TensorType, keys: Dim) -> ir.Value | None:
+def _hidden(node: Node, mask: int, query: TensorType, keys: Dim) -> RelaxValue | None:
     """Return what is added to the scores: a large negative number where the mask [batch, (queries,) keys] is 0.
 
     A mask [batch] holds the number of visible keys per sequence.
@@ -253,7 +253,7 @@ def _hidden(node: Node, mask: int, query: TensorType, keys: Dim) -> ir.Value | N
     found = node.type(mask)
     if found.rank == 1 and found.shape[0] == query.shape[0]:
         places = node.emit("cast", node.emit("reshape", positions(node, keys), shape=(1, keys)), dtype=found.dtype)
-        seen = node.emit("less", places, node.emit("reshape", node[mask], shape=(query.shape[0], 1)))
+        seen = places < node.emit("reshape", node[mask], shape=(query.shape[0], 1))
     elif found.rank in (2, 3) and found.shape[-1] == keys:
         seen = node.emit("not_equal", node[mask], node.constant(0, found))
     else:
@@ -271,7 +271,7 @@ def rotary_embedding(node: Node) -> Converted:
     length = type_of(value).shape[2]
     places = node[1]
     if node.type(1).elements == 1 and node.type(1).rank == 1:
-        places = node.emit("add", places, node.emit("reshape", positions(node, length), shape=(1, length)))
+        places = places + node.emit("reshape", positions(node, length), shape=(1, length))
     cos, sin = (node.emit("expand_dims", node.emit("gather", node[i], places, axis=0), axes=[1]) for i in (2, 3))
     return _rotated(node, value, cos, sin)
 
@@ -300,12 +300,12 @@ def multimodal_rotary_embedding(node: Node) -> Converted:
     return _rotated(node, value, cos, sin)
 
 
-def _selected(node: Node, values: ir.Value, is_of: ir.Value) -> ir.Value:
+def _selected(node: Node, values: RelaxValue, is_of: RelaxValue) -> RelaxValue:
     """Return, for each place of the last dim, the one of three values [3, ...] that is selected there."""
     return node.emit("reduce_sum", node.emit("where", is_of, values, node.constant(0, type_of(values))), axes=[0])
 
 
-def _by_head(node: Node) -> ir.Value:
+def _by_head(node: Node) -> RelaxValue:
     """Return x as [batch, heads, length, size]; it may be given as [batch, length, heads * size]."""
     x = node.type(0)
     heads, rotated = node.attr.int("num_heads", 0), node.attr.int("rotary_embedding_dim", 0)
@@ -317,7 +317,7 @@ def _by_head(node: Node) -> ir.Value:
     return node[0] if x.rank == 4 else split_heads(node, node[0], heads, "num_heads")
 
 
-def _rotated(node: Node, value: ir.Value, cos: ir.Value, sin: ir.Value) -> ir.Value:
+def _rotated(node: Node, value: RelaxValue, cos: RelaxValue, sin: RelaxValue) -> RelaxValue:
     """Return the rotated values, in the form of x."""
     x = node.type(0)
     result = node.emit("rotary_embedding", value, cos, sin, interleaved=node.attr.bool("interleaved", 0))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.ops.microsoft_cache import first_rows
+from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, i64_constant, positions, unless, vector
 
 
@@ -17,9 +17,9 @@ from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, i64_constant, po
 class CachedRows:
     """Keys and values, [batch, heads, rows, size] each."""
 
-    read: tuple[ir.Value, ir.Value]
+    read: tuple[RelaxValue, RelaxValue]
     """Those that are attended to."""
-    kept: tuple[ir.Value, ir.Value]
+    kept: tuple[RelaxValue, RelaxValue]
     """Those that are the outputs."""
     before: Dim | None = None
     """The rows of the past in caches with room."""
@@ -27,7 +27,7 @@ class CachedRows:
 
 
 def read_caches(
-    node: Node, key: ir.Value, value: ir.Value, past: int, length: int, beams: int, mask: int
+    node: Node, key: RelaxValue, value: RelaxValue, past: int, length: int, beams: int, mask: int
 ) -> CachedRows:
     """Return new keys and values behind those of the past; the numbers are those of inputs.
 
@@ -45,7 +45,7 @@ def read_caches(
     else:
         before = _length(node, length, node.type(past).shape[2], new, mask)
         batch = type_of(key).shape[0]
-        at = node.emit("add", positions(node, new), as_scalar(node, before))
+        at = positions(node, new) + as_scalar(node, before)
         at = node.emit("expand", node.emit("expand_dims", at, axes=[0]), shape=(batch, new))
         made = tuple(
             node.emit("cache_write", node[past + i], rows, at, shape=node.type(past + i).shape)
@@ -68,12 +68,12 @@ def _length(node: Node, index: int, room: Dim, new: Dim, mask: int) -> Dim:
         (before,) = bind(node, found, what, [room])
         return before
     columns = node.type(mask).shape[-1]
-    fits = node.emit("equal", found, as_scalar(node, columns - new))
+    fits = found.equals(as_scalar(node, columns - new))
     bind(node, unless(node, fits, found), f"{what}, which must fit the {columns} columns of the mask", [room])
     return columns - new
 
 
-def _sources(node: Node, index: int, batch: Dim, rows: Dim, before: Dim) -> ir.Value:
+def _sources(node: Node, index: int, batch: Dim, rows: Dim, before: Dim) -> RelaxValue:
     """Return which sequence each row of each sequence is read from: i64[batch, rows]; new rows are its own."""
     found = node.type(index)
     if found.rank != 3 or not isinstance(found.shape[1], int):
@@ -83,21 +83,21 @@ def _sources(node: Node, index: int, batch: Dim, rows: Dim, before: Dim) -> ir.V
     beams = found.shape[1]
     own = node.emit("expand_dims", positions(node, batch), axes=[1])
     count = node.constant(beams, type_of(own))
-    first = node.emit("multiply", node.emit("floor_divide", own, count), count)
+    first = own // count * count
     place = node.emit("expand_dims", positions(node, rows), axes=[0])
     outer = node.emit("cast", node[index], dtype="i64")
     flat = node.emit("reshape", outer, shape=(found.shape[0] * beams * found.shape[2],))
-    at = node.emit("add", node.emit("multiply", own, as_scalar(node, found.shape[2])), place)
+    at = own * as_scalar(node, found.shape[2]) + place
     beam = node.emit("gather", flat, at, axis=0)
     limited = node.emit("minimum", node.emit("maximum", beam, i64_constant(node, 0)), i64_constant(node, beams - 1))
-    is_past = node.emit("less", place, as_scalar(node, before))
-    return node.emit("where", is_past, node.emit("add", first, limited), own)
+    is_past = place < as_scalar(node, before)
+    return node.emit("where", is_past, first + limited, own)
 
 
-def _of_beams(node: Node, rows: ir.Value, source: ir.Value) -> ir.Value:
+def _of_beams(node: Node, rows: RelaxValue, source: RelaxValue) -> RelaxValue:
     """Return keys or values [batch, heads, rows, size], each row of the sequence that it comes from."""
     batch, heads, count, size = type_of(rows).shape
     flat = node.emit("reshape", node.emit("permute", rows, axes=(0, 2, 1, 3)), shape=(batch * count, heads, size))
-    start = node.emit("multiply", source, as_scalar(node, count))
-    at = node.emit("add", start, node.emit("expand_dims", positions(node, count), axes=[0]))
+    start = source * as_scalar(node, count)
+    at = start + node.emit("expand_dims", positions(node, count), axes=[0])
     return node.emit("permute", node.emit("gather", flat, at, axis=0), axes=(0, 2, 1, 3))

@@ -8,7 +8,6 @@ from types import MappingProxyType
 
 import numpy as np
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
@@ -18,6 +17,7 @@ from mirlo.frontends.onnx.ops.attention import bound_of, split_heads
 from mirlo.frontends.onnx.ops.microsoft_kv_cache import SCALES, cache_formats
 from mirlo.frontends.onnx.ops.microsoft_window import WindowCache
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, positions, vector
 from mirlo.frontends.onnx.values import Converted, as_dim
 
@@ -33,9 +33,9 @@ HIDDEN = -1e9
 class TokenPositions:
     """Positions of the new tokens: as numbers [batch, 1] and [batch, length]."""
 
-    first: ir.Value
-    each: ir.Value
-    last: ir.Value
+    first: RelaxValue
+    each: RelaxValue
+    last: RelaxValue
     """The last position of each sequence after this step: [batch, 1]."""
 
 
@@ -68,11 +68,11 @@ def group_query_attention(node: Node) -> Converted:
     return node.emit("reshape", rows, shape=(batch, length, heads * size)), key, value, scores
 
 
-Attended = tuple[ir.Value, ir.Value | None, ir.Value, ir.Value]
+Attended = tuple[RelaxValue, RelaxValue | None, RelaxValue, RelaxValue]
 """The result, the scores if they are an output, and the keys and values to keep."""
 
 
-def _in_cache(node: Node, query: ir.Value, key: ir.Value, value: ir.Value, places: TokenPositions) -> Attended:
+def _in_cache(node: Node, query: RelaxValue, key: RelaxValue, value: RelaxValue, places: TokenPositions) -> Attended:
     """Write the new keys and values to the cache, if there is one, and attend to its rows."""
     keys = type_of(query).shape[2]
     of_keys, of_values = cache_formats(node, PAST_KEY, query)
@@ -92,7 +92,7 @@ def _in_cache(node: Node, query: ir.Value, key: ir.Value, value: ir.Value, place
     return of_values.scaled(node, result), scores, key, value
 
 
-def _in_window(node: Node, query: ir.Value, key: ir.Value, value: ir.Value, places: TokenPositions) -> Attended:
+def _in_window(node: Node, query: RelaxValue, key: RelaxValue, value: RelaxValue, places: TokenPositions) -> Attended:
     """Attend to the rows of a window and to the new ones; keep the newest."""
     if not node.has(PAST_KEY):
         raise NodeError("attribute 'sliding_window_cache' = 1 needs a cache, inputs 'past_key' and 'past_value'")
@@ -106,7 +106,7 @@ def _in_window(node: Node, query: ir.Value, key: ir.Value, value: ir.Value, plac
     return *attended(node, query, keys, values, seen, None), cache.stored(keys), cache.stored(values)
 
 
-def _normalized(node: Node, query: ir.Value, key: ir.Value) -> tuple[ir.Value, ir.Value]:
+def _normalized(node: Node, query: RelaxValue, key: RelaxValue) -> tuple[RelaxValue, RelaxValue]:
     """Normalize each head of queries and keys, if weights are given."""
     if not node.has(QUERY_NORM) and not node.has(KEY_NORM):
         node.attr.ignore("qk_norm_epsilon")
@@ -119,7 +119,7 @@ def _normalized(node: Node, query: ir.Value, key: ir.Value) -> tuple[ir.Value, i
     return query, key
 
 
-def projected(node: Node, heads: int, kv_heads: int) -> tuple[ir.Value, ir.Value, ir.Value]:
+def projected(node: Node, heads: int, kv_heads: int) -> tuple[RelaxValue, RelaxValue, RelaxValue]:
     given = [node.optional(i) for i in range(3)]
     parts = [part for part in given if part is not None]
     if given[1] is None:
@@ -133,27 +133,27 @@ def projected(node: Node, heads: int, kv_heads: int) -> tuple[ir.Value, ir.Value
     return query, key, value
 
 
-def token_positions(node: Node, last: ir.Value, length: Dim) -> TokenPositions:
+def token_positions(node: Node, last: RelaxValue, length: Dim) -> TokenPositions:
     """Return the positions of the new tokens, of which `last` [batch, 1] are the last ones."""
     if node.has(PAST_KEY):
-        first = node.emit("subtract", last, as_scalar(node, length - 1))
+        first = last - as_scalar(node, length - 1)
         # In a prompt, sequences shorter than the longest are padded at the end.
         first = node.emit("maximum", first, node.constant(np.int64(0)))
     else:
         first = node.emit("full", shape=type_of(last).shape, value=0.0, dtype="i64")
-    each = node.emit("add", first, node.emit("expand_dims", positions(node, length), axes=[0]))
+    each = first + node.emit("expand_dims", positions(node, length), axes=[0])
     return TokenPositions(first, each, last)
 
 
 def attended(
     node: Node,
-    query: ir.Value,
-    key: ir.Value,
-    value: ir.Value,
-    seen: ir.Value,
-    bias: ir.Value | None,
+    query: RelaxValue,
+    key: RelaxValue,
+    value: RelaxValue,
+    seen: RelaxValue,
+    bias: RelaxValue | None,
     bounds: Mapping[str, bool] = MappingProxyType({}),
-) -> tuple[ir.Value, ir.Value | None]:
+) -> tuple[RelaxValue, RelaxValue | None]:
     """Attend; with scores as output by products and a softmax over the scores.
 
     `bounds` are attributes of attention that hide nothing else than `seen` does.
@@ -168,7 +168,7 @@ def attended(
     heads = kind.shape[1]
     mask = node.emit("where", seen, node.constant(0, kind), node.constant(_hidden(kind), kind))
     if bias is not None:
-        mask = node.emit("add", mask, bias)
+        mask = mask + bias
     sinks = None
     if node.has(SINK):
         sinks = node.emit("reshape", node[SINK], shape=(heads,))
@@ -184,12 +184,12 @@ def attended(
 
 def _with_scores(
     node: Node,
-    query: ir.Value,
-    key: ir.Value,
-    value: ir.Value,
-    masks: tuple[ir.Value, ir.Value, ir.Value | None],
-    sinks: ir.Value | None,
-) -> tuple[ir.Value, ir.Value]:
+    query: RelaxValue,
+    key: RelaxValue,
+    value: RelaxValue,
+    masks: tuple[RelaxValue, RelaxValue, RelaxValue | None],
+    sinks: RelaxValue | None,
+) -> tuple[RelaxValue, RelaxValue]:
     """Attend; return the result and output 'output_qk': scores with the bias, 0 where hidden, or their softmax."""
     seen, mask, bias = masks
     kind = type_of(query)
@@ -198,15 +198,15 @@ def _with_scores(
     if not isinstance(size, int) or not isinstance(heads, int):
         raise NodeError(f"the heads and their size must be known, got {kind}")
     scale, cap = node.attr.float("scale", 0.0), node.attr.float("softcap", 0.0)
-    scaled = node.emit("multiply", query, node.constant(scale or size**-0.5, kind))
+    scaled = query * (scale or size**-0.5)
     group = heads // kv_heads
     rows = node.emit("reshape", scaled, shape=(batch, kv_heads, group * length, size))
     products = node.emit("matmul", rows, key, transpose_rhs=True)
     scores = node.emit("reshape", products, shape=(batch, heads, length, keys))
     if cap:
         bound = node.constant(cap, kind)
-        scores = node.emit("multiply", node.emit("tanh", node.emit("divide", scores, bound)), bound)
-    weights = node.emit("add", scores, mask)
+        scores = node.emit("tanh", scores / bound) * bound
+    weights = scores + mask
     if sinks is None:
         weights = node.emit("softmax", weights, axis=3)
     else:
@@ -216,14 +216,14 @@ def _with_scores(
         weights = node.emit_all("split", weights, axis=3, sizes=[1, keys])[1]
     shown = weights
     if node.attr.int("qk_output", 0) == 1:
-        biased = scores if bias is None else node.emit("add", scores, bias)
+        biased = scores if bias is None else scores + bias
         shown = node.emit("where", seen, biased, node.constant(0, kind))
     weights = node.emit("reshape", weights, shape=(batch, kv_heads, group * length, keys))
     made = node.emit("matmul", weights, value)
     return node.emit("reshape", made, shape=(batch, heads, length, type_of(value).shape[3])), shown
 
 
-def rotated(node: Node, x: ir.Value, at: ir.Value, tables: tuple[int, int]) -> ir.Value:
+def rotated(node: Node, x: RelaxValue, at: RelaxValue, tables: tuple[int, int]) -> RelaxValue:
     """Rotate heads by their positions; inputs `tables` are cos and sin by position."""
     cos, sin = (node.emit("expand_dims", node.emit("gather", node[i], at, axis=0), axes=[1]) for i in tables)
     return node.emit("rotary_embedding", x, cos, sin, interleaved=node.attr.bool("rotary_interleaved", 0))
@@ -251,7 +251,7 @@ def _lengths(node: Node) -> tuple[Dim, Dim]:
     return D.maximum(before, total), total
 
 
-def first_rows(node: Node, cache: ir.Value, count: Dim) -> ir.Value:
+def first_rows(node: Node, cache: RelaxValue, count: Dim) -> RelaxValue:
     """Return the first rows of keys or values."""
     batch, heads, rows, size = type_of(cache).shape
     if count == rows:
@@ -260,23 +260,23 @@ def first_rows(node: Node, cache: ir.Value, count: Dim) -> ir.Value:
     return node.emit("slice_dims", cache, begin=(0, 0, 0, 0), shape=shape, strides=(1, 1, 1, 1))
 
 
-def written(node: Node, cache: ir.Value, new: ir.Value, places: TokenPositions, room: Dim) -> ir.Value:
+def written(node: Node, cache: RelaxValue, new: RelaxValue, places: TokenPositions, room: Dim) -> RelaxValue:
     """Return the cache with the new keys or values at their positions."""
     batch, heads, _, size = type_of(new).shape
     return node.emit("cache_write", cache, new, places.each, shape=(batch, heads, room, size))
 
 
-def _seen(node: Node, places: TokenPositions, key_places: ir.Value) -> ir.Value:
+def _seen(node: Node, places: TokenPositions, key_places: RelaxValue) -> RelaxValue:
     """Return which keys each token sees, [batch, 1, length, keys], from the positions [batch, 1, 1, keys] of keys."""
     own = node.emit("expand_dims", places.each, axes=[1, 3])
     is_causal, window = node.attr.bool("causal", 1), node.attr.int("local_window_size", -1)
     bound = own if is_causal else node.emit("expand_dims", places.last, axes=[1, 3])
-    seen = node.emit("less_equal", key_places, bound)
+    seen = key_places <= bound
     if window > 0 and not is_causal:
         raise NodeError("attribute 'local_window_size' needs 'causal' to be 1")
     if window > 0:
-        start = node.emit("subtract", own, node.constant(np.int64(window)))
-        seen = node.emit("logical_and", seen, node.emit("greater", key_places, start))
+        start = own - window
+        seen = seen & (key_places > start)
     return seen
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.relax_value import RelaxValue
 
 SCALES = (12, 13)
 """Inputs: the scales of keys and of values."""
@@ -20,26 +20,26 @@ class CacheFormat:
 
     bits: int = 0
     """0: as they are."""
-    scale: ir.Value | None = None
+    scale: RelaxValue | None = None
 
-    def encoded(self, node: Node, rows: ir.Value) -> ir.Value:
+    def encoded(self, node: Node, rows: RelaxValue) -> RelaxValue:
         """Return rows as they are stored: rounded to integers, two of 4 bits in a byte, the first in the lower half."""
         if self.scale is None:
             return rows
         kind, low = type_of(rows), -(1 << (self.bits - 1))
-        steps = node.emit("round", node.emit("divide", rows, self.scale))
+        steps = node.emit("round", rows / self.scale)
         limited = node.emit("clip", steps, min=low, max=-low - 1)
         if self.bits == 8:
             return node.emit("cast", limited, dtype="i8")
         *outer, size = kind.shape
         assert isinstance(size, int)
-        biased = node.emit("subtract", limited, node.constant(low, kind))
+        biased = limited - low
         pairs = node.emit("reshape", biased, shape=(*outer, size // 2, 2))
         first, second = node.emit_all("split", pairs, axis=len(outer) + 1, sizes=[1, 1])
-        byte = node.emit("add", first, node.emit("multiply", second, node.constant(16, kind)))
+        byte = first + second * 16
         return node.emit("cast", node.emit("reshape", byte, shape=(*outer, size // 2)), dtype="u8")
 
-    def decoded(self, node: Node, rows: ir.Value) -> ir.Value:
+    def decoded(self, node: Node, rows: RelaxValue) -> RelaxValue:
         """Return stored rows as real numbers, or as multiples of the scale where `scaled` multiplies with it."""
         if self.scale is None:
             return rows
@@ -48,15 +48,15 @@ class CacheFormat:
             steps = node.emit("cast", rows, dtype=kind.dtype)
         else:
             steps = node.emit("cast", node.emit("unpack", rows, dtype="u4"), dtype=kind.dtype)
-            steps = node.emit("subtract", steps, node.constant(8, kind))
-        return steps if self._is_scaled_later(kind) else node.emit("multiply", steps, self.scale)
+            steps = steps - 8
+        return steps if self._is_scaled_later(kind) else steps * self.scale
 
     @staticmethod
     def _is_scaled_later(kind: TensorType) -> bool:
         """Return whether the scale is applied to queries and results: not in f16, where these could underflow."""
         return kind.dtype.name != "f16"
 
-    def scaled(self, node: Node, rows: ir.Value) -> ir.Value:
+    def scaled(self, node: Node, rows: RelaxValue) -> RelaxValue:
         """Return rows of all heads, queries or results, times the scale of the keys or values that they are for.
 
         The scale of an element of the keys is that of the element of the queries that it is multiplied with.
@@ -65,15 +65,15 @@ class CacheFormat:
             return rows
         heads, (_, shared, _, size) = type_of(rows).shape[1], type_of(self.scale).shape
         if shared == 1:
-            return node.emit("multiply", rows, self.scale)
+            return rows * self.scale
         assert isinstance(heads, int) and isinstance(shared, int)
         scale = node.emit(
             "expand", node.emit("expand_dims", self.scale, axes=[2]), shape=(1, shared, heads // shared, 1, size)
         )
-        return node.emit("multiply", rows, node.emit("reshape", scale, shape=(1, heads, 1, size)))
+        return rows * node.emit("reshape", scale, shape=(1, heads, 1, size))
 
 
-def cache_formats(node: Node, past: int, query: ir.Value) -> list[CacheFormat]:
+def cache_formats(node: Node, past: int, query: RelaxValue) -> list[CacheFormat]:
     """Return how keys and values are stored, from the attributes, the type of input `past` and the scales."""
     found = []
     for which, scale in zip("kv", SCALES, strict=True):
@@ -94,7 +94,7 @@ def cache_formats(node: Node, past: int, query: ir.Value) -> list[CacheFormat]:
     return found
 
 
-def _scale(node: Node, index: int, query: ir.Value) -> ir.Value:
+def _scale(node: Node, index: int, query: RelaxValue) -> RelaxValue:
     given = node.type(index)
     shape: tuple[Dim, ...] = (1, 1, 1, 1) if given.elements == 1 else given.shape
     if len(shape) != 4:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax.infer import require_equal_dims, require_rank
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.ops.microsoft import scalar_input
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.values import DECLINED, Converted
 
 DOMAIN = "com.microsoft"
 
 
 @converter("ScaledSiLU", domain=DOMAIN)
-def scaled_silu(node: Node) -> ir.Value:
+def scaled_silu(node: Node) -> RelaxValue:
     """Convert z * sigmoid(z) of z = x times an input or the attribute alpha."""
     x = node.type(0)
     if node.has(1):
@@ -23,22 +23,22 @@ def scaled_silu(node: Node) -> ir.Value:
         factor = node.emit("cast", scalar_input(node, 1), dtype="f32")
     else:
         factor = node.constant(node.attr.float("alpha", 1.0), "f32")
-    scaled = node.emit("multiply", node.emit("cast", node[0], dtype="f32"), factor)
+    scaled = node.emit("cast", node[0], dtype="f32") * factor
     return node.emit("silu", node.emit("cast", scaled, dtype=x.dtype))
 
 
 @converter("GatedAdd", domain=DOMAIN)
-def gated_add(node: Node) -> ir.Value:
-    return node.emit("add", node[0], node.emit("multiply", node[1], node[2]))
+def gated_add(node: Node) -> RelaxValue:
+    return node[0] + node[1] * node[2]
 
 
 @converter("GatedRMSNorm", domain=DOMAIN)
-def gated_rms_norm(node: Node) -> ir.Value:
+def gated_rms_norm(node: Node) -> RelaxValue:
     """Convert; inputs: x [..., groups * width], scale [width], gate. Each group is normalized, in f32."""
     x, kind = node.type(0), node.attr.choice("activation", "silu", ("silu", "swish", "sigmoid"))
     rows, gate = (_groups(node, node[i], node.type(1).shape[0]) for i in (0, 2))
     normal = node.emit("rms_norm", rows, node.emit("cast", node[1], dtype="f32"), axis=-1, epsilon=_epsilon(node))
-    gated = node.emit("multiply", normal, node.emit("sigmoid" if kind == "sigmoid" else "silu", gate))
+    gated = normal * node.emit("sigmoid" if kind == "sigmoid" else "silu", gate)
     return node.emit("reshape", node.emit("cast", gated, dtype=x.dtype), shape=x.shape)
 
 
@@ -46,7 +46,7 @@ def _epsilon(node: Node) -> float:
     return node.attr.float("epsilon", 1e-5)
 
 
-def _groups(node: Node, value: ir.Value, width: Dim) -> ir.Value:
+def _groups(node: Node, value: RelaxValue, width: Dim) -> RelaxValue:
     """Return x [..., groups * width] as [..., groups, width], in f32."""
     *outer, last = type_of(value).shape
     if not isinstance(width, int) or not isinstance(last, int) or not width or last % width:
@@ -56,7 +56,7 @@ def _groups(node: Node, value: ir.Value, width: Dim) -> ir.Value:
 
 
 @converter("BranchwiseRMSNorm", domain=DOMAIN)
-def branchwise_rms_norm(node: Node) -> ir.Value:
+def branchwise_rms_norm(node: Node) -> RelaxValue:
     """Convert; inputs: x [..., branches, width] or, with `num_branches`, [..., branches * width], and a scale."""
     x, count = node.type(0), node.attr.int("num_branches", 0)
     width = x.shape[-1]
@@ -75,15 +75,15 @@ def branchwise_rms_norm(node: Node) -> ir.Value:
         scale = node.emit("cast", node[1], dtype="f32")
         if node.type(1).elements != width:
             scale = node.emit("reshape", scale, shape=type_of(rows).shape[-2:])
-        normal = node.emit("multiply", normal, scale)
+        normal = normal * scale
     return node.emit("reshape", node.emit("cast", normal, dtype=x.dtype), shape=x.shape)
 
 
 @converter("LinearAttentionGate", domain=DOMAIN)
 def linear_attention_gate(node: Node) -> Converted:
     """Convert; inputs: a, its bias and the scale of the decay by head, b. All is computed in f32."""
-    biased = node.emit("add", node.emit("cast", node[0], dtype="f32"), node[1])
-    decay = node.emit("multiply", node.emit("softplus", biased), node[2])
+    biased = node.emit("cast", node[0], dtype="f32") + node[1]
+    decay = node.emit("softplus", biased) * node[2]
     rate = None
     if node.has(3):
         wide = node.emit("sigmoid", node.emit("cast", node[3], dtype="f32"))
@@ -155,12 +155,12 @@ def _require(node: Node, name: str, value: int, meaning: str) -> None:
         raise NodeError(f"attribute '{name}' must be {value}, {meaning}, got {found}")
 
 
-def _channels_first(node: Node, value: ir.Value, channels: int) -> ir.Value:
+def _channels_first(node: Node, value: RelaxValue, channels: int) -> RelaxValue:
     """Return [batch, channels, length] of [batch, length, channels...]."""
     batch, length, *_ = type_of(value).shape
     return node.emit("permute", node.emit("reshape", value, shape=(batch, length, channels)), axes=(0, 2, 1))
 
 
-def _channels_last(node: Node, value: ir.Value, outer: tuple[Dim, ...]) -> ir.Value:
+def _channels_last(node: Node, value: RelaxValue, outer: tuple[Dim, ...]) -> RelaxValue:
     batch, _, length = type_of(value).shape
     return node.emit("reshape", node.emit("permute", value, axes=(0, 2, 1)), shape=(batch, length, *outer))

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
@@ -25,6 +24,7 @@ from mirlo.frontends.onnx.ops.microsoft_float_experts import (
 from mirlo.frontends.onnx.ops.microsoft_float_experts import KINDS as FLOAT_KINDS
 from mirlo.frontends.onnx.ops.microsoft_nbits import ACTIVATIONS, BITS, packed_zero_points, unpacked
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.runtime_sizes import bind
 
 DOMAIN = "com.microsoft"
@@ -37,11 +37,11 @@ KINDS = (*PLAIN, "gelu", "swiglu")
 class _Layer:
     """One linear layer of all experts: weights [experts, columns, rows], perhaps packed, and their bias."""
 
-    weights: ir.Value
+    weights: RelaxValue
     rows: int
-    bias: ir.Value | None = None
-    scales: ir.Value | None = None
-    zeros: ir.Value | None = None
+    bias: RelaxValue | None = None
+    scales: RelaxValue | None = None
+    zeros: RelaxValue | None = None
     bits: int = 0
     block: int = 0
     floats: str = ""
@@ -65,7 +65,7 @@ class _Network:
 
 
 @converter("MoE", domain=DOMAIN)
-def moe(node: Node) -> ir.Value:
+def moe(node: Node) -> RelaxValue:
     """Convert; inputs: tokens, logits of the router, then weights and bias of the layers 1, 2 and 3."""
     hidden, inner = _sizes(node, node.type(4).shape)
     first = _layer(node, 2, 3, hidden)
@@ -78,7 +78,7 @@ def moe(node: Node) -> ir.Value:
 
 
 @converter("QMoE", domain=DOMAIN)
-def quantized_moe(node: Node) -> ir.Value:
+def quantized_moe(node: Node) -> RelaxValue:
     """Convert; inputs: tokens, logits of the router, (weights, scales, bias) of three layers, zero points, weights.
 
     As ONNX Runtime computes on CPUs, the weights of the chosen experts add up to 1, unless they are given.
@@ -112,7 +112,7 @@ def quantized_moe(node: Node) -> ir.Value:
     return _mixed(node, network, chosen, factors)
 
 
-def _moe_of_floats(node: Node, kind: str) -> ir.Value:
+def _moe_of_floats(node: Node, kind: str) -> RelaxValue:
     """Convert weights in floats of 4 or 8 bits, which stay as they are."""
     for index in (11, 12, 13, *range(17, len(node))):
         if node.has(index):
@@ -150,11 +150,11 @@ def _float_layer(node: Node, number: int, kind: str, rows: int) -> _Layer:
     return _biased(node, layer, WEIGHTS[number] + 2)
 
 
-def _normalized(node: Node, factors: ir.Value) -> ir.Value:
+def _normalized(node: Node, factors: RelaxValue) -> RelaxValue:
     """Return the weights of the chosen experts, divided by their sum if the node asks for it."""
     if not node.attr.bool("normalize_routing_weights", 0):
         return factors
-    return node.emit("divide", factors, node.emit("reduce_sum", factors, axes=[1], keepdims=True))
+    return factors / node.emit("reduce_sum", factors, axes=[1], keepdims=True)
 
 
 def _sizes(node: Node, last: tuple[Dim, ...]) -> tuple[int, int]:
@@ -204,7 +204,7 @@ def _biased(node: Node, layer: _Layer, index: int) -> _Layer:
     return replace(layer, bias=node[index])
 
 
-def _largest(node: Node, logits: ir.Value, weights: ir.Value) -> tuple[ir.Value, ir.Value]:
+def _largest(node: Node, logits: RelaxValue, weights: RelaxValue) -> tuple[RelaxValue, RelaxValue]:
     """Return the k experts of the largest logits of each token, and their weights."""
     count, experts = node.attr.int("k", 1), type_of(logits).shape[1]
     if node.attr.bool("use_sparse_mixer", 0):
@@ -218,7 +218,7 @@ def _largest(node: Node, logits: ir.Value, weights: ir.Value) -> tuple[ir.Value,
     return chosen, node.emit("gather_elements", weights, chosen, axis=1)
 
 
-def _mixed(node: Node, network: _Network, chosen: ir.Value, factors: ir.Value) -> ir.Value:
+def _mixed(node: Node, network: _Network, chosen: RelaxValue, factors: RelaxValue) -> RelaxValue:
     """Return the sum of what the chosen experts compute for each token, times their factors.
 
     The choices are sorted by expert: each expert computes a range of them, whose size is bound at run time.
@@ -229,7 +229,7 @@ def _mixed(node: Node, network: _Network, chosen: ir.Value, factors: ir.Value) -
     assert isinstance(count, int)
     flat = node.emit("reshape", chosen, shape=(tokens * count,))
     order = node.emit("argsort", flat, axis=0)
-    token = node.emit("floor_divide", order, node.constant(count, type_of(order)))
+    token = order // count
     results = []
     for expert, (begin, size) in enumerate(_ranges(node, network, flat)):
         own = node.emit("slice_dims", token, begin=(begin,), shape=(size,), strides=(1,))
@@ -237,30 +237,30 @@ def _mixed(node: Node, network: _Network, chosen: ir.Value, factors: ir.Value) -
     place = node.emit("argsort", order, axis=0)
     found = node.emit("gather", node.emit("concat", results, axis=0), place, axis=0)
     each = node.emit("reshape", found, shape=(tokens, count, width))
-    scaled = node.emit("multiply", each, node.emit("reshape", factors, shape=(tokens, count, 1)))
+    scaled = each * node.emit("reshape", factors, shape=(tokens, count, 1))
     return node.emit("reshape", node.emit("reduce_sum", scaled, axes=[1]), shape=x.shape)
 
 
-def _ranges(node: Node, network: _Network, chosen: ir.Value) -> list[tuple[Dim, Dim]]:
+def _ranges(node: Node, network: _Network, chosen: RelaxValue) -> list[tuple[Dim, Dim]]:
     """Bind, for each expert, where its range of sorted choices begins, and its size."""
     (total,), (experts, *_) = type_of(chosen).shape, type_of(network.first.weights).shape
     assert isinstance(experts, int)
     column = node.emit("reshape", chosen, shape=(total, 1))
-    hits = node.emit("equal", column, node.constant(np.arange(experts)[None], type_of(chosen)))
+    hits = column.equals(node.constant(np.arange(experts)[None], type_of(chosen)))
     sizes = node.emit("reduce_sum", node.emit("cast", hits, dtype="i64"), axes=[0])
-    begins = node.emit("subtract", node.emit("cumsum", sizes, axis=0), sizes)
+    begins = node.emit("cumsum", sizes, axis=0) - sizes
     bound = bind(node, node.emit("concat", [begins, sizes], axis=0), "rows of an expert", [total] * (2 * experts))
     return list(zip(bound[:experts], bound[experts:], strict=True))
 
 
-def _computed(node: Node, network: _Network, expert: int, rows: ir.Value) -> ir.Value:
+def _computed(node: Node, network: _Network, expert: int, rows: RelaxValue) -> RelaxValue:
     """Return what one expert computes for rows of tokens."""
     first = _product(node, network.first, expert, rows, network.activations)
     other = None if network.gated is None else _product(node, network.gated, expert, rows, network.activations)
     return _product(node, network.last, expert, _activated(node, first, other), network.activations)
 
 
-def _product(node: Node, layer: _Layer, expert: int, x: ir.Value, activations: str) -> ir.Value:
+def _product(node: Node, layer: _Layer, expert: int, x: RelaxValue, activations: str) -> RelaxValue:
     weights = _of_expert(node, layer.weights, expert)
     if layer.scales is None:
         result = node.emit("matmul", x, weights, transpose_rhs=True)
@@ -279,17 +279,17 @@ def _product(node: Node, layer: _Layer, expert: int, x: ir.Value, activations: s
         if type_of(real).dtype is not type_of(x).dtype:
             real = node.emit("cast", real, dtype=type_of(x).dtype)
         result = node.emit("matmul", x, real, transpose_rhs=True, activations=activations)
-    return result if layer.bias is None else node.emit("add", result, _of_expert(node, layer.bias, expert))
+    return result if layer.bias is None else result + _of_expert(node, layer.bias, expert)
 
 
-def _stored(node: Node, layer: _Layer, weights: ir.Value) -> ir.Value:
+def _stored(node: Node, layer: _Layer, weights: RelaxValue) -> RelaxValue:
     """Return weights in the type that they are stored in."""
     if not layer.floats:
         return unpacked(node, weights, layer.bits)
     return weights if layer.bits == 8 else node.emit("unpack", weights, dtype=layer.floats)
 
 
-def _zero_points(node: Node, layer: _Layer, expert: int, blocks: int) -> ir.Value:
+def _zero_points(node: Node, layer: _Layer, expert: int, blocks: int) -> RelaxValue:
     """Return zero points [columns, blocks]; packed ones begin a row, or the only row of a layer, at a byte."""
     if layer.zeros is None:
         return node.emit("full", shape=(layer.columns, blocks), value=1 << (layer.bits - 1), dtype=f"u{layer.bits}")
@@ -298,13 +298,13 @@ def _zero_points(node: Node, layer: _Layer, expert: int, blocks: int) -> ir.Valu
     return node.emit("reshape", packed_zero_points(node, found, shape, layer.bits), shape=(layer.columns, blocks))
 
 
-def _of_expert(node: Node, value: ir.Value, expert: int) -> ir.Value:
+def _of_expert(node: Node, value: RelaxValue, expert: int) -> RelaxValue:
     """Return the part of a tensor that belongs to one expert."""
     part = node.emit("strided_slice", value, axes=[0], begin=[expert], end=[expert + 1], strides=[1])
     return node.emit("reshape", part, shape=type_of(value).shape[1:])
 
 
-def _activated(node: Node, first: ir.Value, other: ir.Value | None) -> ir.Value:
+def _activated(node: Node, first: RelaxValue, other: RelaxValue | None) -> RelaxValue:
     """Return the activation of the first layer, gated by the third one if there is one."""
     kind = node.attr.str("activation_type", "relu")
     if kind not in KINDS:
@@ -315,17 +315,18 @@ def _activated(node: Node, first: ir.Value, other: ir.Value | None) -> ir.Value:
         result = node.emit("gelu", first, approximate="tanh")
     else:
         result = node.emit(PLAIN[kind], first) if PLAIN[kind] else first
-    return result if other is None else node.emit("multiply", result, other)
+    return result if other is None else result * other
 
 
-def _swiglu(node: Node, first: ir.Value, other: ir.Value | None) -> ir.Value:
+def _swiglu(node: Node, first: RelaxValue, other: RelaxValue | None) -> RelaxValue:
     """Return gate * sigmoid(alpha * gate) * (linear + beta), both clamped."""
     fusion, found = node.attr.int("swiglu_fusion", 0), type_of(first)
     rows, columns = found.shape
     if fusion not in (0, 1, 2) or (fusion == 0) != (other is not None):
         raise NodeError(f"attribute 'swiglu_fusion' is {fusion}: it must be 0 with a third layer, else 1 or 2")
-    gate, linear = first, other
-    if fusion:
+    if other is not None:
+        gate, linear = first, other
+    else:
         if not isinstance(columns, int) or columns % 2:
             raise NodeError(f"gates and values must be an even number of columns, got {columns}")
         if fusion == 1:
@@ -339,7 +340,4 @@ def _swiglu(node: Node, first: ir.Value, other: ir.Value | None) -> ir.Value:
         gate = node.emit("clip", gate, max=limit)
         linear = node.emit("clip", linear, min=-limit, max=limit)
     alpha, beta = node.attr.float("activation_alpha", 1.0), node.attr.float("activation_beta", 0.0)
-    kind = type_of(gate)
-    scaled = node.emit("multiply", gate, node.constant(alpha, kind))
-    swish = node.emit("multiply", gate, node.emit("sigmoid", scaled))
-    return node.emit("multiply", swish, node.emit("add", linear, node.constant(beta, kind)))
+    return gate * node.emit("sigmoid", gate * alpha) * (linear + beta)

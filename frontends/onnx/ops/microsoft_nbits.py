@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DType
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.values import Converted
 
 DOMAIN = "com.microsoft"
@@ -57,16 +57,16 @@ def matmul_n_bits(node: Node) -> Converted:
     return _biased(node, node.emit("matmul", x, real, transpose_rhs=True, activations=ACTIVATIONS[level]))
 
 
-def _biased(node: Node, product: ir.Value) -> ir.Value:
-    return node.emit("add", product, node[5]) if node.has(5) else product
+def _biased(node: Node, product: RelaxValue) -> RelaxValue:
+    return product + node[5] if node.has(5) else product
 
 
-def unpacked(node: Node, packed: ir.Value, bits: int) -> ir.Value:
+def unpacked(node: Node, packed: RelaxValue, bits: int) -> RelaxValue:
     """Return values of a few bits, packed in bytes along the last dim, as unsigned integers."""
     return packed if bits == 8 else node.emit("unpack", packed, dtype=f"u{bits}")
 
 
-def _zero_points(node: Node, index: int, shape: tuple[int, int], bits: int, real: DType) -> ir.Value:
+def _zero_points(node: Node, index: int, shape: tuple[int, int], bits: int, real: DType) -> RelaxValue:
     """Return the zero points: packed integers, whose rows begin at a byte, or values of the type of the scales."""
     if not node.has(index):
         return node.emit("full", shape=shape, value=1 << (bits - 1), dtype=f"u{bits}")
@@ -80,7 +80,7 @@ def _zero_points(node: Node, index: int, shape: tuple[int, int], bits: int, real
     return packed_zero_points(node, node[index], shape, bits)
 
 
-def packed_zero_points(node: Node, given: ir.Value, shape: tuple[int, int], bits: int) -> ir.Value:
+def packed_zero_points(node: Node, given: RelaxValue, shape: tuple[int, int], bits: int) -> RelaxValue:
     """Return zero points of a few bits, packed in u8; each row begins at a byte."""
     rows, count = shape
     width = -(-count * bits // 8)
@@ -110,7 +110,7 @@ def _sorted(packed: np.ndarray, order: np.ndarray, columns: int, bits: int) -> n
     return found
 
 
-def _grouped(node: Node, weights: ir.Value, scales: ir.Value, zeros: ir.Value) -> ir.Value:
+def _grouped(node: Node, weights: RelaxValue, scales: RelaxValue, zeros: RelaxValue) -> RelaxValue:
     """Dequantize weights each of whose rows of K names its group."""
     groups = node.constant(node.array(4).astype(np.int64))
     rows = type_of(groups).shape[0]
@@ -147,7 +147,7 @@ def gather_block_quantized(node: Node) -> Converted:
     return node.emit("dequantize", rows, scales, zeros, axis=at, block=block, dtype=type_of(scales).dtype)
 
 
-def _cut(node: Node, value: ir.Value, shape: tuple[Dim, ...]) -> ir.Value:
+def _cut(node: Node, value: RelaxValue, shape: tuple[Dim, ...]) -> RelaxValue:
     """Cut padding off the last dim."""
     last = shape[-1]
     if type_of(value).shape[-1] == last or not isinstance(last, int):
@@ -193,15 +193,15 @@ def matmul_bnb4(node: Node) -> Converted:
     )
     if count % block:
         each = node.emit("strided_slice", each, axes=[0], begin=[0], end=[count], strides=[1])
-    weights = node.emit("reshape", node.emit("multiply", real, each), shape=(columns, rows))
+    weights = node.emit("reshape", real * each, shape=(columns, rows))
     return node.emit("matmul", node[0], weights, transpose_rhs=True)
 
 
-def _from_table(node: Node, table: ir.Value, shape: tuple[int, int], block: int) -> ir.Value:
+def _from_table(node: Node, table: RelaxValue, shape: tuple[int, int], block: int) -> RelaxValue:
     """Return weights whose codes name elements of a table; each row of K consists of whole blocks."""
     columns, rows = shape
     given = node.array(1).reshape(columns, rows // block, block // 2)
     codes = node.emit("unpack", node.constant(given >> 4 | given << 4, "u8"), dtype="u4")
     real = node.emit("gather", table, node.emit("cast", codes, dtype="i32"), axis=0)
     scales = node.emit("reshape", node[2], shape=(columns, rows // block, 1))
-    return node.emit("reshape", node.emit("multiply", real, scales), shape=shape)
+    return node.emit("reshape", real * scales, shape=shape)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax.infer import require_rank
@@ -13,6 +12,7 @@ from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.ops.microsoft_cache import attended, rotated
 from mirlo.frontends.onnx.ops.microsoft_kv_cache import CacheFormat
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, i64_constant, positions, vector
 from mirlo.frontends.onnx.values import Converted
 
@@ -28,17 +28,17 @@ class _Tokens:
 
     count: Dim
     batch: Dim
-    sequence: ir.Value
+    sequence: RelaxValue
     """The sequence of each token: i64[tokens]; `batch` for tokens behind the last one."""
-    place: ir.Value
+    place: RelaxValue
     """The number of the token among the new ones of its sequence: i64[tokens]."""
-    position: ir.Value
+    position: RelaxValue
     """The number of the token in its sequence: i64[tokens]."""
-    begins: ir.Value
+    begins: RelaxValue
     """The first token of each sequence: i64[batch]."""
-    past: ir.Value
+    past: RelaxValue
     """The tokens of each sequence in the caches: i64[batch]."""
-    totals: ir.Value
+    totals: RelaxValue
     """The tokens of each sequence afterwards: i64[batch]."""
     longest: Dim
     """The most new tokens of a sequence."""
@@ -85,7 +85,7 @@ def paged_attention(node: Node) -> Converted:
     return _packed(node, of_values.scaled(node, result), tokens), *caches
 
 
-def _projected(node: Node, heads: int, shared: int) -> list[ir.Value]:
+def _projected(node: Node, heads: int, shared: int) -> list[RelaxValue]:
     """Return queries, keys and values as [1, heads, tokens, size]."""
     parts = [node.optional(i) for i in range(3)]
     counts = (heads, shared, shared)
@@ -107,7 +107,7 @@ def _projected(node: Node, heads: int, shared: int) -> list[ir.Value]:
     return made
 
 
-def _normalized(node: Node, parts: list[ir.Value]) -> list[ir.Value]:
+def _normalized(node: Node, parts: list[RelaxValue]) -> list[RelaxValue]:
     """Normalize each head of queries and keys, if weights are given."""
     epsilon = node.attr.float("qk_norm_epsilon", 1e-6)
     if node.has(QUERY_NORM) != node.has(KEY_NORM):
@@ -128,15 +128,15 @@ def _tokens(node: Node, count: Dim) -> _Tokens:
     past = node.emit("gather", past, positions(node, batch), axis=0)
     number = positions(node, count)
     column = node.emit("expand_dims", number, axes=[1])
-    is_behind = node.emit("less_equal", node.emit("expand_dims", after, axes=[0]), column)
+    is_behind = node.emit("expand_dims", after, axes=[0]) <= column
     sequence = node.emit("reduce_sum", node.emit("cast", is_behind, dtype="i64"), axes=[1])
-    place = node.emit("subtract", number, node.emit("gather", begins, sequence, axis=0))
-    position = node.emit("add", place, node.emit("gather", past, sequence, axis=0))
-    new = node.emit("subtract", after, begins)
-    totals = node.emit("add", past, new)
+    place = number - node.emit("gather", begins, sequence, axis=0)
+    position = place + node.emit("gather", past, sequence, axis=0)
+    new = after - begins
+    totals = past + new
     block, most = node.type(KEY_CACHE).shape[1], node.type(TABLE).shape[1]
-    last = node.emit("subtract", totals, i64_constant(node, 1))
-    blocks = node.emit("add", node.emit("floor_divide", last, as_scalar(node, block)), i64_constant(node, 1))
+    last = totals - 1
+    blocks = last // as_scalar(node, block) + 1
     # At least one, so that nothing is computed of no elements.
     sizes = [
         node.emit("maximum", node.emit("reduce_max", each, axes=[0], keepdims=True), i64_constant(node, 1))
@@ -147,28 +147,26 @@ def _tokens(node: Node, count: Dim) -> _Tokens:
     return _Tokens(count, batch, sequence, place, position, begins, past, totals, longest, used)
 
 
-def _slots(node: Node, tokens: _Tokens) -> ir.Value:
+def _slots(node: Node, tokens: _Tokens) -> RelaxValue:
     """Return where each token is written: i64[tokens], -1 for nowhere."""
     nowhere = i64_constant(node, -1)
     if node.has(SLOTS):
         return node.emit("maximum", vector(node, SLOTS), nowhere)
     block, most = (as_scalar(node, dim) for dim in (node.type(KEY_CACHE).shape[1], node.type(TABLE).shape[1]))
-    column = node.emit("floor_divide", tokens.position, block)
+    column = tokens.position // block
     table = node.emit("cast", node[TABLE], dtype="i64")
     (rows, columns) = type_of(table).shape
     flat = node.emit("reshape", table, shape=(rows * columns,))
-    place = node.emit("add", node.emit("multiply", tokens.sequence, most), column)
-    start = node.emit("multiply", node.emit("gather", flat, place, axis=0), block)
-    offset = node.emit("subtract", tokens.position, node.emit("multiply", column, block))
-    holds = node.emit(
-        "logical_and", node.emit("less", column, most), node.emit("less_equal", i64_constant(node, 0), column)
-    )
-    is_token = node.emit("less", tokens.sequence, as_scalar(node, tokens.batch))
-    holds = node.emit("logical_and", holds, is_token)
-    return node.emit("where", holds, node.emit("add", start, offset), nowhere)
+    place = tokens.sequence * most + column
+    start = node.emit("gather", flat, place, axis=0) * block
+    offset = tokens.position - column * block
+    holds = (column < most) & (column >= 0)
+    is_token = tokens.sequence < as_scalar(node, tokens.batch)
+    holds = holds & is_token
+    return node.emit("where", holds, start + offset, nowhere)
 
 
-def _format(node: Node, cache: int, scale: int, rows: ir.Value) -> CacheFormat:
+def _format(node: Node, cache: int, scale: int, rows: RelaxValue) -> CacheFormat:
     """Return how keys or values are stored: as they are, or as int8."""
     which = "k" if cache == KEY_CACHE else "v"
     kind, found = (
@@ -193,7 +191,7 @@ def _format(node: Node, cache: int, scale: int, rows: ir.Value) -> CacheFormat:
     return CacheFormat(8, node.emit("cast", node.emit("reshape", node[scale], shape=shape), dtype=wide.dtype))
 
 
-def _written(node: Node, index: int, rows: ir.Value, slots: ir.Value) -> ir.Value:
+def _written(node: Node, index: int, rows: RelaxValue, slots: RelaxValue) -> RelaxValue:
     """Return the cache with rows [1, heads, tokens, size] in their slots."""
     blocks, block, heads, size = node.type(index).shape
     tokens = type_of(rows).shape[2]
@@ -205,7 +203,7 @@ def _written(node: Node, index: int, rows: ir.Value, slots: ir.Value) -> ir.Valu
     return node.emit("reshape", made, shape=(blocks, block, heads, size))
 
 
-def _blocks_of(node: Node, cache: ir.Value, tokens: _Tokens) -> ir.Value:
+def _blocks_of(node: Node, cache: RelaxValue, tokens: _Tokens) -> RelaxValue:
     """Return the rows of each sequence as [batch, heads, rows, size]; those behind its last token are zero."""
     _, block, heads, size = type_of(cache).shape
     table = node.emit("cast", node[TABLE], dtype="i64")
@@ -216,46 +214,42 @@ def _blocks_of(node: Node, cache: ir.Value, tokens: _Tokens) -> ir.Value:
     )
     rows = tokens.blocks * block
     found = node.emit("reshape", node.emit("gather", cache, table, axis=0), shape=(tokens.batch, rows, heads, size))
-    is_valid = node.emit(
-        "less",
-        node.emit("expand_dims", positions(node, rows), axes=[0]),
-        node.emit("expand_dims", tokens.totals, axes=[1]),
+    is_valid = node.emit("expand_dims", positions(node, rows), axes=[0]) < node.emit(
+        "expand_dims", tokens.totals, axes=[1]
     )
     kept = node.emit("where", node.emit("expand_dims", is_valid, axes=[2, 3]), found, node.constant(0, type_of(found)))
     return node.emit("permute", kept, axes=(0, 2, 1, 3))
 
 
-def _by_sequence(node: Node, query: ir.Value, tokens: _Tokens) -> ir.Value:
+def _by_sequence(node: Node, query: RelaxValue, tokens: _Tokens) -> RelaxValue:
     """Return queries [1, heads, tokens, size] as [batch, heads, longest, size]."""
-    number = node.emit(
-        "add",
-        node.emit("expand_dims", tokens.begins, axes=[1]),
-        node.emit("expand_dims", positions(node, tokens.longest), axes=[0]),
+    number = node.emit("expand_dims", tokens.begins, axes=[1]) + node.emit(
+        "expand_dims", positions(node, tokens.longest), axes=[0]
     )
     _, heads, count, size = type_of(query).shape
     rows = node.emit("reshape", node.emit("permute", query, axes=(0, 2, 1, 3)), shape=(count, heads, size))
     return node.emit("permute", node.emit("gather", rows, number, axis=0), axes=(0, 2, 1, 3))
 
 
-def _seen(node: Node, tokens: _Tokens, rows: Dim) -> ir.Value:
+def _seen(node: Node, tokens: _Tokens, rows: Dim) -> RelaxValue:
     """Return which rows each token sees: [batch, 1, longest, rows]."""
     key = node.emit("expand_dims", positions(node, rows), axes=[0, 1, 2])
     past, totals = (node.emit("expand_dims", each, axes=[1, 2, 3]) for each in (tokens.past, tokens.totals))
-    own = node.emit("add", past, node.emit("expand_dims", positions(node, tokens.longest), axes=[0, 1, 3]))
-    seen = node.emit("less", key, totals)
+    own = past + node.emit("expand_dims", positions(node, tokens.longest), axes=[0, 1, 3])
+    seen = key < totals
     if node.attr.bool("is_causal", 1):
-        seen = node.emit("logical_and", seen, node.emit("less_equal", key, own))
+        seen = seen & (key <= own)
     window = node.attr.int("local_window_size", -1)
     if window > 0:
-        start = node.emit("subtract", own, i64_constant(node, window))
-        seen = node.emit("logical_and", seen, node.emit("greater", key, start))
+        start = own - window
+        seen = seen & (key > start)
     return seen
 
 
-def _packed(node: Node, result: ir.Value, tokens: _Tokens) -> ir.Value:
+def _packed(node: Node, result: RelaxValue, tokens: _Tokens) -> RelaxValue:
     """Return results [batch, heads, longest, size] by token: [tokens, heads * size]."""
     batch, heads, longest, size = type_of(result).shape
     rows = node.emit("permute", result, axes=(0, 2, 1, 3))
     flat = node.emit("reshape", rows, shape=(batch * longest, heads * size))
-    start = node.emit("multiply", tokens.sequence, as_scalar(node, longest))
-    return node.emit("gather", flat, node.emit("add", start, tokens.place), axis=0)
+    start = tokens.sequence * as_scalar(node, longest)
+    return node.emit("gather", flat, start + tokens.place, axis=0)

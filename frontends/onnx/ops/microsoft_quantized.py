@@ -6,7 +6,6 @@ import math
 
 import numpy as np
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.budget import require_table
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.errors import NodeError
@@ -15,6 +14,7 @@ from mirlo.frontends.onnx.ops.microsoft import quantized, real, scalar_input
 from mirlo.frontends.onnx.ops.pool import pool_attributes
 from mirlo.frontends.onnx.ops.quantize import dequantize_linear, quantize_linear
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.values import Converted
 
 DOMAIN = "com.microsoft"
@@ -79,25 +79,23 @@ def qlinear_reduce_mean(node: Node) -> Converted:
 def dynamic_quantize_matmul(node: Node) -> Converted:
     """Convert; inputs: float A, quantized as by DynamicQuantizeLinear, B, its scale and zero point, bias."""
     product = node.emit("matmul", dynamically_quantized(node, node[0]), _columns(node, 1, 2, 3))
-    return node.emit("add", product, node[4]) if node.has(4) else product
+    return product + node[4] if node.has(4) else product
 
 
-def dynamically_quantized(node: Node, x: ir.Value) -> ir.Value:
+def dynamically_quantized(node: Node, x: RelaxValue) -> RelaxValue:
     """Return the values that u8 codes of a tensor stand for, with the scale of its own range."""
     zero = node.constant(0, "f32")
     low = node.emit("minimum", node.emit("reduce_min", x), zero)
     high = node.emit("maximum", node.emit("reduce_max", x), zero)
-    span = node.emit("subtract", high, low)
-    scale = node.emit("divide", span, node.constant(255, "f32"))
-    scale = node.emit("where", node.emit("equal", span, zero), node.constant(1, "f32"), scale)
-    point = node.emit(
-        "clip", node.emit("round", node.emit("divide", node.emit("negative", low), scale)), min=0, max=255
-    )
+    span = high - low
+    scale = span / 255
+    scale = node.emit("where", span.equals(0), node.constant(1, "f32"), scale)
+    point = node.emit("clip", node.emit("round", -low / scale), min=0, max=255)
     code = node.emit("quantize", x, scale, node.emit("cast", point, dtype="u8"), dtype="u8")
     return node.emit("dequantize", code, scale, node.emit("cast", point, dtype="u8"), dtype="f32")
 
 
-def _columns(node: Node, value: int, scale: int, zero: int) -> ir.Value:
+def _columns(node: Node, value: int, scale: int, zero: int) -> RelaxValue:
     """Dequantize a matrix with one scale, or one per column."""
     axis = node.type(value).rank - 1
     given = [node[scale], node.optional(zero)]
@@ -124,27 +122,25 @@ def expand_dims(node: Node) -> Converted:
 def cdist(node: Node) -> Converted:
     """Return the distance of each row of A to each of B."""
     metric = node.attr.choice("metric", "sqeuclidean", ("euclidean", "sqeuclidean"))
-    apart = node.emit(
-        "subtract", node.emit("expand_dims", node[0], axes=[1]), node.emit("expand_dims", node[1], axes=[0])
-    )
+    apart = node.emit("expand_dims", node[0], axes=[1]) - node.emit("expand_dims", node[1], axes=[0])
     squares = node.emit("reduce_sum_square", apart, axes=[2])
     return node.emit("sqrt", squares) if metric == "euclidean" else squares
 
 
 @converter("BiasAdd", domain=DOMAIN)
 def bias_add(node: Node) -> Converted:
-    return node.emit("add", node.emit("add", node[0], node[1]), node[2])
+    return node[0] + node[1] + node[2]
 
 
 @converter("BiasSplitGelu", domain=DOMAIN)
 def bias_split_gelu(node: Node) -> Converted:
     """Multiply the first half of the sum with the Gelu of the second."""
-    total = node.emit("add", node[0], node[1])
+    total = node[0] + node[1]
     width = type_of(total).shape[-1]
     if not isinstance(width, int) or width % 2:
         raise NodeError(f"the last dim must be even, got {type_of(total)}")
     first, second = node.emit_all("split", total, axis=-1, sizes=[width // 2, width // 2])
-    return node.emit("multiply", first, node.emit("gelu", second))
+    return first * node.emit("gelu", second)
 
 
 @converter("Inverse", domain=DOMAIN)
@@ -159,8 +155,8 @@ def group_norm(node: Node) -> Converted:
     if x.rank < 3:
         raise NodeError(f"input X must have a channel dim and spatial dims, got {x}")
     if node.operator == "SkipGroupNorm":
-        total = node.emit("add", total, _of_channels(node, 3, x.rank, is_last))
-        total = node.emit("add", total, _of_channels(node, 4, x.rank, is_last)) if node.has(4) else total
+        total = total + _of_channels(node, 3, x.rank, is_last)
+        total = total + _of_channels(node, 4, x.rank, is_last) if node.has(4) else total
     given = {"groups": node.attr.int("groups"), "epsilon": node.attr.float("epsilon", 1e-5)}
     kind = type_of(total).dtype
     scale, bias = (
@@ -174,7 +170,7 @@ def group_norm(node: Node) -> Converted:
     return (made, total) if node.operator == "SkipGroupNorm" else made
 
 
-def _of_channels(node: Node, index: int, rank: int, is_last: bool) -> ir.Value:
+def _of_channels(node: Node, index: int, rank: int, is_last: bool) -> RelaxValue:
     """Reshape [C] or [N, C] to broadcast with images; leave full-rank tensors alone."""
     found = node.type(index)
     if found.rank == rank or is_last and found.rank == 1:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from mirlo.dialects.bindings import ir
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.microsoft_quantized import DOMAIN, dynamically_quantized
 from mirlo.frontends.onnx.ops.recurrent import QuantizedWeights, lstm_layer, pick_direction
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.values import Converted
 
 
@@ -18,7 +18,7 @@ def dynamic_quantize_lstm(node: Node) -> Converted:
     The inputs are those of LSTM, with W and R transposed and quantized, then scale and zero point of W and of R.
     """
 
-    def pick(index: int, at: int) -> ir.Value:
+    def pick(index: int, at: int) -> RelaxValue:
         """Scale and zero point are one value for each direction, or one for each of its columns."""
         directions, _, columns = node.type(index).shape
         scale, zero = (6 + 2 * index, 7 + 2 * index)

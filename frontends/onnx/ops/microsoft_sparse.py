@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.budget import require_table
 from mirlo.frontends.onnx.errors import NodeError
@@ -21,6 +20,7 @@ from mirlo.frontends.onnx.ops.microsoft_cache import (
     written,
 )
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.runtime_sizes import i64_constant, positions
 from mirlo.frontends.onnx.values import Converted
 
@@ -38,7 +38,7 @@ def sparse_attention(node: Node) -> Converted:
     query, key, value = projected(node, heads, kv_heads)
     batch, _, length, size = type_of(query).shape
     lengths = node.emit("cast", node.emit("reshape", node[LENGTHS], shape=(batch, 1)), dtype="i64")
-    places = token_positions(node, node.emit("subtract", lengths, i64_constant(node, 1)), length)
+    places = token_positions(node, lengths - 1, length)
     if node.attr.bool("do_rotary", 0):
         query, key = (rotated(node, rows, places.each, (COS, SIN)) for rows in (query, key))
     else:
@@ -49,11 +49,11 @@ def sparse_attention(node: Node) -> Converted:
     key, value = (written(node, node[i], new, places, room) for i, new in ((PAST_KEY, key), (PAST_VALUE, value)))
     column = positions(node, count)
     row = node.emit("expand_dims", places.each, axes=[1, 3])
-    is_before = node.emit("less_equal", node.emit("expand_dims", column, axes=[0, 1, 2]), row)
+    is_before = node.emit("expand_dims", column, axes=[0, 1, 2]) <= row
     blocks = _seen_blocks(node, block)
     if heads % len(blocks):
         raise NodeError(f"{heads} heads do not share {len(blocks)} layouts of blocks evenly")
-    seen = node.emit("logical_and", is_before, _by_token(node, blocks, block, heads, places.each, column))
+    seen = is_before & _by_token(node, blocks, block, heads, places.each, column)
     result, _ = attended(node, query, first_rows(node, key, count), first_rows(node, value, count), seen, None)
     rows = node.emit("permute", result, axes=(0, 2, 1, 3))
     return node.emit("reshape", rows, shape=(batch, length, heads * size)), key, value
@@ -79,11 +79,13 @@ def _seen_blocks(node: Node, block: int) -> np.ndarray:
     return seen
 
 
-def _by_token(node: Node, blocks: np.ndarray, block: int, heads: int, tokens: ir.Value, keys: ir.Value) -> ir.Value:
+def _by_token(
+    node: Node, blocks: np.ndarray, block: int, heads: int, tokens: RelaxValue, keys: RelaxValue
+) -> RelaxValue:
     """Return which keys are seen [batch, heads, length, keys]; layouts belong to the heads in turn."""
     layouts = len(blocks)
     size = i64_constant(node, block)
-    of_tokens, of_keys = (node.emit("floor_divide", places, size) for places in (tokens, keys))
+    of_tokens, of_keys = (places // size for places in (tokens, keys))
     rows = node.emit("gather", node.constant(blocks), of_tokens, axis=1)
     found = node.emit("permute", node.emit("gather", rows, of_keys, axis=3), axes=(1, 0, 2, 3))
     batch, _, length, count = type_of(found).shape

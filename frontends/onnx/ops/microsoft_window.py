@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, i64_constant, positions
 
 
 class WindowCache:
     """The rows of a cache before and after a step, by sequence: all values are i64 [batch, ...]."""
 
-    def __init__(self, node: Node, rows: Dim, new: Dim, last: ir.Value) -> None:
+    def __init__(self, node: Node, rows: Dim, new: Dim, last: RelaxValue) -> None:
         """Compute the layouts; `last` [batch, 1] is the last position of each sequence after the step."""
         window = node.attr.int("local_window_size", -1)
         if window < 1 or not isinstance(rows, int) or rows < window:
@@ -27,47 +27,47 @@ class WindowCache:
                 f"got {window} and {rows} rows"
             )
         self.node, self.rows, self.new, self.group = node, rows, new, rows - window + 1
-        self.total = node.emit("add", last, i64_constant(node, 1))
-        self.before = node.emit("subtract", self.total, as_scalar(node, new))
+        self.total = last + 1
+        self.before = self.total - as_scalar(node, new)
 
-    def _resident(self, tokens: ir.Value) -> ir.Value:
+    def _resident(self, tokens: RelaxValue) -> RelaxValue:
         """Return how many rows a sequence of so many tokens has."""
         node, group = self.node, i64_constant(self.node, self.group)
-        beyond = node.emit("subtract", tokens, i64_constant(node, self.rows - self.group + 1))
-        groups = node.emit("floor_divide", beyond, group)
-        dropped = node.emit("multiply", node.emit("maximum", groups, i64_constant(node, 0)), group)
-        return node.emit("subtract", tokens, dropped)
+        beyond = tokens - (self.rows - self.group + 1)
+        groups = beyond // group
+        dropped = node.emit("maximum", groups, i64_constant(node, 0)) * group
+        return tokens - dropped
 
-    def key_positions(self) -> ir.Value:
+    def key_positions(self) -> RelaxValue:
         """Return the position of each key [batch, rows + new]: of rows that are not used, one that no token sees."""
         node = self.node
-        place = node.emit("add", node.emit("subtract", self.before, self._resident(self.before)), self._row())
+        place = self.before - self._resident(self.before) + self._row()
         old = node.emit("where", self._is_used(), place, i64_constant(node, np.iinfo(np.int64).max // 2))
         step = node.emit("reshape", positions(node, self.new), shape=(1, self.new))
-        return node.emit("concat", [old, node.emit("add", self.before, step)], axis=1)
+        return node.emit("concat", [old, self.before + step], axis=1)
 
-    def _row(self) -> ir.Value:
+    def _row(self) -> RelaxValue:
         return self.node.emit("reshape", positions(self.node, self.rows), shape=(1, self.rows))
 
-    def _is_used(self) -> ir.Value:
+    def _is_used(self) -> RelaxValue:
         """Return which rows the sequences used before the step."""
-        return self.node.emit("less", self._row(), self._resident(self.before))
+        return self._row() < self._resident(self.before)
 
-    def keys(self, past: ir.Value, new: ir.Value) -> ir.Value:
+    def keys(self, past: RelaxValue, new: RelaxValue) -> RelaxValue:
         """Return the rows of the cache followed by the new ones; rows that are not used may hold anything: zeros."""
         used = self.node.emit("expand_dims", self._is_used(), axes=[1, 3])
         known = self.node.emit("where", used, past, self.node.constant(0, type_of(past)))
         return self.node.emit("concat", [known, new], axis=2)
 
-    def stored(self, keys: ir.Value) -> ir.Value:
+    def stored(self, keys: RelaxValue) -> RelaxValue:
         """Return the cache after the step, from `keys`."""
         node = self.node
         batch, heads, count, size = type_of(keys).shape
-        place = node.emit("add", node.emit("subtract", self.total, self._resident(self.total)), self._row())
-        first = node.emit("subtract", self.before, self._resident(self.before))
-        of_past = node.emit("subtract", place, first)
-        of_new = node.emit("add", node.emit("subtract", place, self.before), i64_constant(node, self.rows))
-        source = node.emit("where", node.emit("less", place, self.before), of_past, of_new)
+        place = self.total - self._resident(self.total) + self._row()
+        first = self.before - self._resident(self.before)
+        of_past = place - first
+        of_new = place - self.before + self.rows
+        source = node.emit("where", place < self.before, of_past, of_new)
         source = node.emit("maximum", source, i64_constant(node, 0))
         source = node.emit("minimum", source, as_scalar(node, count - 1))
         column = node.emit("reshape", source, shape=(batch, 1, self.rows, 1))

@@ -6,19 +6,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mirlo.dialects.bindings import ir
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.graph import STRING_CODE
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.node_traits import NodeTrait
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.values import AnyValue, Converted, strings
 from mirlo.runtime.kinds import STRING, Kind
 
 DOMAIN = "ai.onnx.ml"
 
 
-def as_float(node: Node, index: int = 0) -> ir.Value:
+def as_float(node: Node, index: int = 0) -> RelaxValue:
     """Return an input as f32, in which most of these operators compute."""
     return node[index] if node.type(index).dtype.name == "f32" else node.emit("cast", node[index], dtype="f32")
 
@@ -35,17 +35,17 @@ def array_feature_extractor(node: Node) -> Converted:
 @converter("Binarizer", domain=DOMAIN)
 def binarizer(node: Node) -> Converted:
     x, threshold = node.type(0), node.attr.float("threshold", 0.0)
-    return node.emit("cast", node.emit("greater", node[0], node.constant(threshold, x)), dtype=x.dtype)
+    return node.emit("cast", node[0] > threshold, dtype=x.dtype)
 
 
 @converter("Scaler", domain=DOMAIN)
 def scaler(node: Node) -> Converted:
     x = as_float(node)
-    shifted = node.emit("subtract", x, _per_feature(node, "offset", node.attr.floats("offset", [0.0])))
-    return node.emit("multiply", shifted, _per_feature(node, "scale", node.attr.floats("scale", [1.0])))
+    shifted = x - _per_feature(node, "offset", node.attr.floats("offset", [0.0]))
+    return shifted * _per_feature(node, "scale", node.attr.floats("scale", [1.0]))
 
 
-def _per_feature(node: Node, what: str, numbers: Sequence[float]) -> ir.Value:
+def _per_feature(node: Node, what: str, numbers: Sequence[float]) -> RelaxValue:
     features = node.type(0).shape[-1] if node.type(0).rank else 1
     if len(numbers) not in (1, features):
         raise NodeError(f"attribute '{what}' must have 1 or {features} numbers, got {len(numbers)}")
@@ -57,8 +57,8 @@ def normalizer(node: Node) -> Converted:
     x, norm = as_float(node), node.attr.choice("norm", "MAX", ("MAX", "L1", "L2"))
     name = {"MAX": "reduce_max", "L1": "reduce_l1", "L2": "reduce_l2"}[norm]
     size = node.emit(name, x, axes=[-1], keepdims=True)
-    is_zero = node.emit("equal", size, node.constant(0, "f32"))
-    return node.emit("divide", x, node.emit("where", is_zero, node.constant(1, "f32"), size))
+    is_zero = size.equals(0)
+    return x / node.emit("where", is_zero, node.constant(1, "f32"), size)
 
 
 @converter("Imputer", domain=DOMAIN)
@@ -76,7 +76,7 @@ def imputer(node: Node) -> Converted:
     if isinstance(replaced, float) and replaced != replaced:
         is_missing = node.emit("isnan", node[0])
     else:
-        is_missing = node.emit("equal", node[0], node.constant(replaced, x))
+        is_missing = node[0].equals(replaced)
     return node.emit("where", is_missing, node.constant(values, x), node[0])
 
 
@@ -109,7 +109,7 @@ def one_hot_encoder(node: Node) -> Converted:
         count = len(numbers)
         places = indices_of_values(node, node.emit("cast", node[0], dtype="i64"), numbers)
     inside = node.emit("expand_dims", places, axes=[-1])
-    return node.emit("cast", node.emit("equal", inside, node.constant(np.arange(count), "i64")), dtype="f32")
+    return node.emit("cast", inside.equals(node.constant(np.arange(count), "i64")), dtype="f32")
 
 
 @converter("CategoryMapper", domain=DOMAIN)
@@ -175,16 +175,16 @@ def _default(node: Node, values: np.ndarray) -> float | str | np.generic:
     return node.attr.int("default_int64", -1) if values.dtype.kind in "iu" else node.attr.float("default_float", -0.0)
 
 
-def indices_of_strings(node: Node, keys: Sequence[str]) -> ir.Value:
+def indices_of_strings(node: Node, keys: Sequence[str]) -> RelaxValue:
     kind = Kind("i64", node.any_value(0).kind.shape)
     return _ssa(node, node.host("mirlo.string.lookup", node.object(0), results=[kind], keys=list(keys), default=-1))
 
 
-def _ssa(node: Node, values: Sequence[AnyValue]) -> ir.Value:
-    return node.builder.ssa(values[0])
+def _ssa(node: Node, values: Sequence[AnyValue]) -> RelaxValue:
+    return node.ssa(values[0])
 
 
-def indices_of_values(node: Node, x: ir.Value, keys: np.ndarray) -> ir.Value:
+def indices_of_values(node: Node, x: RelaxValue, keys: np.ndarray) -> RelaxValue:
     """Return the last index of each element among the keys, or -1."""
     kept, last = np.unique(keys[::-1], return_index=True)
     found = node.emit("find_sorted", x, node.constant(kept, type_of(x)))
@@ -193,17 +193,17 @@ def indices_of_values(node: Node, x: ir.Value, keys: np.ndarray) -> ir.Value:
     return node.emit("gather", node.constant(places, "i64"), found, axis=0)
 
 
-def select_values(node: Node, places: ir.Value, values: np.ndarray, default: float | str | np.generic) -> ir.Value:
+def select_values(node: Node, places: RelaxValue, values: np.ndarray, default: float | str | np.generic) -> RelaxValue:
     table = np.concatenate([values, np.array([default], values.dtype)])
     return node.emit("gather", node.constant(table), places, axis=0)
 
 
-def select_strings(node: Node, places: ir.Value, words: Sequence[str], default: str | None) -> list[AnyValue]:
+def select_strings(node: Node, places: RelaxValue, words: Sequence[str], default: str | None) -> list[AnyValue]:
     """Return the words at these indices; -1 is the default."""
     table = strings("", np.array([*words, *([] if default is None else [default])], dtype=object))
     kind = Kind(STRING, _shape_text(places))
     return node.host("mirlo.string.take", node.builder.any_ssa(table), places, results=[kind])
 
 
-def _shape_text(value: ir.Value) -> tuple[int | str, ...]:
+def _shape_text(value: RelaxValue) -> tuple[int | str, ...]:
     return tuple(dim if isinstance(dim, int) else str(dim) for dim in type_of(value).shape)

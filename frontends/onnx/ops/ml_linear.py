@@ -6,18 +6,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mirlo.dialects.bindings import ir
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.ops.ml import DOMAIN, as_float
 from mirlo.frontends.onnx.ops.ml_scores import classified, transformed
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.values import Converted
 
 TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 
 
-def rows_of(node: Node) -> ir.Value:
+def rows_of(node: Node) -> RelaxValue:
     """Return input X as f32 [N, features]."""
     found = node.type(0)
     if found.rank not in (1, 2) or not isinstance(found.shape[-1], int):
@@ -27,8 +27,8 @@ def rows_of(node: Node) -> ir.Value:
 
 
 def linear_scores(
-    node: Node, x: ir.Value, coefficients: Sequence[float], intercepts: Sequence[float], targets: int
-) -> ir.Value:
+    node: Node, x: RelaxValue, coefficients: Sequence[float], intercepts: Sequence[float], targets: int
+) -> RelaxValue:
     """Return the scores of rows, [N, targets]."""
     features = type_of(x).shape[1]
     assert isinstance(features, int)
@@ -43,7 +43,7 @@ def linear_scores(
         return product
     if len(intercepts) != targets:
         raise NodeError(f"attribute 'intercepts' must have {targets} numbers, got {len(intercepts)}")
-    return node.emit("add", product, node.constant(intercepts, "f32"))
+    return product + node.constant(intercepts, "f32")
 
 
 @converter("LinearRegressor", domain=DOMAIN)

@@ -11,9 +11,9 @@ from itertools import combinations
 
 import numpy as np
 
-from mirlo.dialects.bindings import ir
 from mirlo.frontends.onnx.loop_iteration import LoopIteration
 from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.runtime_sizes import as_value
 from mirlo.frontends.onnx.values import AnyValue, TensorValue, constant
 
@@ -24,14 +24,14 @@ _MIN_PROBABILITY = 1e-7
 """No comparison is more certain than 1 less this."""
 
 
-def pair_probabilities(node: Node, scores: ir.Value, a: Sequence[float], b: Sequence[float]) -> ir.Value:
+def pair_probabilities(node: Node, scores: RelaxValue, a: Sequence[float], b: Sequence[float]) -> RelaxValue:
     """Return the probability that the first class of each pair wins, [N, pairs], from the scores of the pairs."""
-    shifted = node.emit("add", node.emit("multiply", scores, node.constant(a, "f32")), node.constant(b, "f32"))
-    probability = node.emit("sigmoid", node.emit("negative", shifted))
+    shifted = scores * node.constant(a, "f32") + node.constant(b, "f32")
+    probability = node.emit("sigmoid", -shifted)
     return node.emit("clip", probability, min=_MIN_PROBABILITY, max=float(np.float32(1) - np.float32(_MIN_PROBABILITY)))
 
 
-def class_probabilities(node: Node, wins: ir.Value, classes: int) -> ir.Value:
+def class_probabilities(node: Node, wins: RelaxValue, classes: int) -> RelaxValue:
     """Return the probabilities of the classes, [N, classes], that fit those of the pairs best."""
     matrix = _matrix(node, wins, classes)
     rows = type_of(wins).shape[0]
@@ -41,63 +41,61 @@ def class_probabilities(node: Node, wins: ir.Value, classes: int) -> ir.Value:
     def make(
         number: TensorValue, going: TensorValue, values: list[AnyValue]
     ) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
-        p = node.builder.ssa(values[0])
-        product = node.emit(
-            "reduce_sum", node.emit("multiply", matrix, node.emit("expand_dims", p, axes=[1])), axes=[2]
-        )
-        form = node.emit("reduce_sum", node.emit("multiply", p, product), axes=[1], keepdims=True)
-        residual = node.emit("abs", node.emit("subtract", product, form))
-        is_open = node.emit("greater_equal", node.emit("reduce_max", residual, axes=[1], keepdims=True), tolerance)
+        p = node.ssa(values[0])
+        product = node.emit("reduce_sum", matrix * node.emit("expand_dims", p, axes=[1]), axes=[2])
+        form = node.emit("reduce_sum", p * product, axes=[1], keepdims=True)
+        residual = node.emit("abs", product - form)
+        is_open = node.emit("reduce_max", residual, axes=[1], keepdims=True) >= tolerance
         swept = _sweep(node, matrix, classes, p, product, form)
         opened = node.emit("reduce_sum", node.emit("cast", is_open, dtype="i64"), axes=[0, 1])
-        goes_on = node.emit("greater", opened, node.constant(0, "i64"))
+        goes_on = opened > 0
         return as_value(goes_on), [as_value(node.emit("where", is_open, swept, p))], []
 
     limit = constant("", np.array(_MAX_ITERATIONS, np.int64))
     (found,) = node.builder.repeat(LoopIteration(make), limit, None, [as_value(start)])
-    return node.builder.ssa(found)
+    return node.ssa(found)
 
 
-def _matrix(node: Node, wins: ir.Value, classes: int) -> ir.Value:
+def _matrix(node: Node, wins: RelaxValue, classes: int) -> RelaxValue:
     """Return Q of the quadratic form that is made least, [N, classes, classes]."""
     rows, pairs = type_of(wins).shape
     assert isinstance(pairs, int)
     index = np.full((classes, classes), 2 * pairs)  # the diagonal: the column of zeros at the end
     for at, (i, j) in enumerate(combinations(range(classes), 2)):
         index[i, j], index[j, i] = at, pairs + at
-    losses = node.emit("subtract", node.constant(1, "f32"), wins)
+    losses = 1 - wins
     zeros = node.emit("full", shape=(rows, 1), value=0.0, dtype="f32")
     columns = node.emit("concat", [wins, losses, zeros], axis=1)
     won = node.emit("gather", columns, node.constant(index, "i64"), axis=1)
     lost = node.emit("gather", columns, node.constant(index.T, "i64"), axis=1)
     diagonal = node.emit("reduce_sum_square", lost, axes=[2], keepdims=True)
-    outside = node.emit("negative", node.emit("multiply", lost, won))
-    return node.emit("add", outside, node.emit("multiply", diagonal, node.constant(np.eye(classes), "f32")))
+    outside = -(lost * won)
+    return outside + diagonal * node.constant(np.eye(classes), "f32")
 
 
-def _sweep(node: Node, matrix: ir.Value, classes: int, p: ir.Value, product: ir.Value, form: ir.Value) -> ir.Value:
+def _sweep(
+    node: Node, matrix: RelaxValue, classes: int, p: RelaxValue, product: RelaxValue, form: RelaxValue
+) -> RelaxValue:
     """Return the probabilities after a step for each class in turn; `product` is Q p and `form` is p Q p."""
-    one, two = node.constant(1, "f32"), node.constant(2, "f32")
     numbers = node.constant(np.arange(classes), "i64")
 
     def make(
         number: TensorValue, going: TensorValue, values: list[AnyValue]
     ) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
-        p, product, form = map(node.builder.ssa, values)
-        row = node.emit("gather", matrix, number.ir, axis=1)
-        is_own = node.emit("cast", node.emit("equal", numbers, number.ir), dtype="f32")
-        own, pivot = (
-            node.emit("expand_dims", node.emit("gather", x, number.ir, axis=1), axes=[1]) for x in (product, row)
-        )
-        step = node.emit("divide", node.emit("subtract", form, own), pivot)
-        scale = node.emit("add", step, one)
-        change = node.emit("add", node.emit("multiply", step, pivot), node.emit("multiply", own, two))
-        form = node.emit("add", form, node.emit("multiply", step, change))
-        form = node.emit("divide", node.emit("divide", form, scale), scale)
-        product = node.emit("divide", node.emit("add", product, node.emit("multiply", step, row)), scale)
-        p = node.emit("divide", node.emit("add", p, node.emit("multiply", step, is_own)), scale)
+        p, product, form = map(node.ssa, values)
+        at = node.ssa(number)
+        row = node.emit("gather", matrix, at, axis=1)
+        is_own = node.emit("cast", numbers.equals(at), dtype="f32")
+        own, pivot = (node.emit("expand_dims", node.emit("gather", x, at, axis=1), axes=[1]) for x in (product, row))
+        step = (form - own) / pivot
+        scale = step + 1
+        change = step * pivot + own * 2
+        form = form + step * change
+        form = form / scale / scale
+        product = (product + step * row) / scale
+        p = (p + step * is_own) / scale
         return going, [as_value(p), as_value(product), as_value(form)], []
 
     limit = constant("", np.array(classes, np.int64))
     found = node.builder.repeat(LoopIteration(make), limit, None, [as_value(p), as_value(product), as_value(form)])
-    return node.builder.ssa(found[0])
+    return node.ssa(found[0])

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
@@ -19,6 +18,7 @@ from mirlo.frontends.onnx.ops.ml import DOMAIN
 from mirlo.frontends.onnx.ops.ml_scores import labelled, transformed
 from mirlo.frontends.onnx.ops.ml_trees import TRANSFORMS, base_values, columns, numbers_of, old_forest, tree_scores
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.values import Converted, Output
 
 
@@ -49,34 +49,31 @@ def tree_ensemble_classifier(node: Node) -> Converted:
 
 
 def _one_class(
-    node: Node, scores: ir.Value, labels: Sequence[int | str], base: Sequence[float], transform: str
-) -> tuple[Output, ir.Value]:
+    node: Node, scores: RelaxValue, labels: Sequence[int | str], base: Sequence[float], transform: str
+) -> tuple[Output, RelaxValue]:
     """Return as label whether the score is positive, 1 or 0, whatever number the class has."""
     kind = type_of(scores)
     if base:
-        scores = node.emit("add", scores, node.constant(base[0], kind))
-    positive = node.emit("cast", node.emit("greater", scores, node.constant(0, kind)), dtype="i64")
+        scores = scores + base[0]
+    positive = node.emit("cast", scores > 0, dtype="i64")
     flat = node.emit("reshape", positive, shape=(kind.shape[0],))
-    if isinstance(labels[0], str):
-        label = labelled(node, node.emit("multiply", flat, node.constant(0, "i64")), labels)
-    else:
-        label = flat
+    label = labelled(node, flat * 0, labels) if isinstance(labels[0], str) else flat
     made = node.emit("cast", scores, dtype="f32")
     return label, transformed(node, made, "PROBIT") if transform == "PROBIT" else made
 
 
 def _many_classes(
     node: Node,
-    scores: ir.Value,
-    is_voted: ir.Value | None,
+    scores: RelaxValue,
+    is_voted: RelaxValue | None,
     labels: Sequence[int | str],
     base: Sequence[float],
     transform: str,
-) -> tuple[Output, ir.Value]:
+) -> tuple[Output, RelaxValue]:
     """Return the first class with the largest score, of those with a weight or a base value."""
     kind = type_of(scores)
     if base:
-        scores = node.emit("add", scores, node.constant(base, kind.dtype.name))
+        scores = scores + node.constant(base, kind.dtype.name)
     # A class for which a row reaches no weight does not win.
     is_open = is_voted is not None and not base
     ranked = node.emit("where", is_voted, scores, node.constant(-np.inf, kind)) if is_open else scores
@@ -90,8 +87,8 @@ class _Pair:
     def __init__(
         self,
         node: Node,
-        scores: ir.Value,
-        is_voted: ir.Value | None,
+        scores: RelaxValue,
+        is_voted: RelaxValue | None,
         voted: Sequence[int],
         base: Sequence[float],
         is_positive: bool,
@@ -102,8 +99,8 @@ class _Pair:
         self.is_binary = len(voted) == 1
         self.is_positive = is_positive
         # Of each class: the score, and whether there is a weight, True and False if that holds for all rows.
-        self.sums: list[ir.Value] = []
-        self.has: list[ir.Value | bool] = []
+        self.sums: list[RelaxValue] = []
+        self.has: list[RelaxValue | bool] = []
         for i in range(2):
             at = voted.index(i) if i in voted else None
             self.sums.append(self._number(0) if at is None else columns(node, scores, at, at + 1))
@@ -114,30 +111,30 @@ class _Pair:
         """Return the labels of the rows."""
         decisive = self._choose(self.has[1], self._both()[1], self._first())
         threshold = 0.5 if self.is_binary and self.is_positive else 0.0
-        is_second = self.node.emit("greater", self._rows(decisive), self._number(threshold))
+        is_second = self._rows(decisive) > self._number(threshold)
         places = self.node.emit("cast", is_second, dtype="i64")
         flat = self.node.emit("reshape", places, shape=(self._row_count(),))
         return labelled(self.node, flat, labels if self.is_binary or isinstance(labels[0], str) else [0, 1])
 
-    def scores(self, transform: str) -> ir.Value:
+    def scores(self, transform: str) -> RelaxValue:
         """Return the scores of both classes."""
         two = None if self.has[1] is False else self._transformed(self._both(), transform)
         one = None if self.has[1] is True else self._single(transform)
         return self._choose(self.has[1], two, one)
 
-    def _first(self) -> ir.Value:
+    def _first(self) -> RelaxValue:
         """Return the score of the first class; 0, without the base value, where there is no weight for it."""
         return self._choose(self.has[0], self._plus(self.sums[0], self.base[0] if self.base else 0), self._number(0))
 
-    def _both(self) -> tuple[ir.Value, ir.Value]:
+    def _both(self) -> tuple[RelaxValue, RelaxValue]:
         """Return the scores where there is a weight for the second class."""
         if len(self.base) < 2:
             return self._first(), self.sums[1]
         # ONNX Runtime takes both base values for one, and the first sum for that of both classes.
         second = self._plus(self.sums[0], self.base[1])
-        return self._choose(self.has[0], self.node.emit("negative", second), self._number(0)), second
+        return self._choose(self.has[0], -second, self._number(0)), second
 
-    def _single(self, transform: str) -> ir.Value:
+    def _single(self, transform: str) -> RelaxValue:
         """Return the scores where there is no weight for the second class."""
         node, first = self.node, self._first()
         if len(self.base) == 2:
@@ -147,19 +144,19 @@ class _Pair:
         if not self.is_binary and self.base:  # and here
             return self._pair(first, self._number(0))
         if transform == "LOGISTIC":
-            return self._transformed((node.emit("negative", first), first), transform)
+            return self._transformed((-first, first), transform)
         if self.is_binary and self.is_positive:
-            return self._pair(node.emit("subtract", self._number(1), first), first)
-        return self._pair(node.emit("negative", first), first)
+            return self._pair(self._number(1) - first, first)
+        return self._pair(-first, first)
 
-    def _transformed(self, scores: tuple[ir.Value, ir.Value], transform: str) -> ir.Value:
+    def _transformed(self, scores: tuple[RelaxValue, RelaxValue], transform: str) -> RelaxValue:
         return transformed(self.node, self._pair(*scores), transform)
 
-    def _pair(self, first: ir.Value, second: ir.Value) -> ir.Value:
+    def _pair(self, first: RelaxValue, second: RelaxValue) -> RelaxValue:
         made = [self._f32(self._rows(value)) for value in (first, second)]
         return self.node.emit("concat", made, axis=1)
 
-    def _rows(self, value: ir.Value) -> ir.Value:
+    def _rows(self, value: RelaxValue) -> RelaxValue:
         """Return a value as one per row."""
         if type_of(value).rank == 2:
             return value
@@ -168,16 +165,16 @@ class _Pair:
     def _row_count(self) -> Dim:
         return self.kind.shape[0]
 
-    def _number(self, value: float) -> ir.Value:
+    def _number(self, value: float) -> RelaxValue:
         return self.node.constant(value, self.kind)
 
-    def _plus(self, value: ir.Value, base: float) -> ir.Value:
-        return self.node.emit("add", value, self._number(base)) if base else value
+    def _plus(self, value: RelaxValue, base: float) -> RelaxValue:
+        return value + self._number(base) if base else value
 
-    def _f32(self, value: ir.Value) -> ir.Value:
+    def _f32(self, value: RelaxValue) -> RelaxValue:
         return self.node.emit("cast", value, dtype="f32")
 
-    def _choose(self, condition: ir.Value | bool, yes: ir.Value | None, no: ir.Value | None) -> ir.Value:
+    def _choose(self, condition: RelaxValue | bool, yes: RelaxValue | None, no: RelaxValue | None) -> RelaxValue:
         if isinstance(condition, bool):
             chosen = yes if condition else no
             assert chosen is not None

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.relax.tree import NAN_BY_NODE
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.ops.ml import DOMAIN
 from mirlo.frontends.onnx.ops.ml_scores import transformed
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.values import Converted
 
 MODES = {"BRANCH_LEQ": 0, "BRANCH_LT": 1, "BRANCH_GTE": 2, "BRANCH_GT": 3, "BRANCH_EQ": 4, "BRANCH_NEQ": 5}
@@ -163,7 +163,7 @@ def _checked(
 
 def tree_scores(
     node: Node, forest: Forest, aggregate: str, needs_votes: bool = True
-) -> tuple[ir.Value, ir.Value | None]:
+) -> tuple[RelaxValue, RelaxValue | None]:
     """Return the scores of each row and target; and whether it reached a weight, None where each row does.
 
     Without `needs_votes`, it is None too.
@@ -197,21 +197,21 @@ def tree_scores(
     return columns(node, found, 0, count), node.emit(name, counts, node.constant(0, kind))
 
 
-def columns(node: Node, values: ir.Value, begin: int, end: int) -> ir.Value:
+def columns(node: Node, values: RelaxValue, begin: int, end: int) -> RelaxValue:
     """Return some of the columns of values [N, columns]."""
     if (begin, end) == (0, type_of(values).shape[1]):
         return values
     return node.emit("strided_slice", values, axes=[1], begin=[begin], end=[end], strides=[1])
 
 
-def _aggregated(node: Node, forest: Forest, aggregate: str, base: np.ndarray | None) -> ir.Value:
+def _aggregated(node: Node, forest: Forest, aggregate: str, base: np.ndarray | None) -> RelaxValue:
     """Return the scores of all targets with the base values; 0 without them where a row reaches no weight."""
     scores, is_voted = tree_scores(node, forest, aggregate, needs_votes=aggregate in ("MIN", "MAX") or base is not None)
     kind = type_of(scores)
     if aggregate == "AVERAGE":
-        scores = node.emit("divide", scores, node.constant(max(len(forest.roots), 1), kind))
+        scores = scores / (max(len(forest.roots), 1))
     if base is not None:
-        scores = node.emit("add", scores, node.constant(base, kind.dtype.name))
+        scores = scores + node.constant(base, kind.dtype.name)
     return scores if is_voted is None else node.emit("where", is_voted, scores, node.constant(0, kind))
 
 
@@ -240,7 +240,7 @@ def _breadth_first(
     return kept.astype(kind), thresholds[order], first.astype(kind)
 
 
-def _regressed(node: Node, scores: ir.Value, transform: str) -> ir.Value:
+def _regressed(node: Node, scores: RelaxValue, transform: str) -> RelaxValue:
     """Transform scores as ONNX Runtime does: in f32; of a single target, PROBIT is the only transform."""
     kind = type_of(scores)
     if transform == "NONE" or (kind.shape[1] == 1 and transform != "PROBIT"):

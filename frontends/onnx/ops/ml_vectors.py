@@ -7,7 +7,6 @@ from itertools import combinations
 
 import numpy as np
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
@@ -16,28 +15,25 @@ from mirlo.frontends.onnx.ops.ml_linear import TRANSFORMS, labels_of, linear_sco
 from mirlo.frontends.onnx.ops.ml_probabilities import class_probabilities, pair_probabilities
 from mirlo.frontends.onnx.ops.ml_scores import labelled, transformed
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.values import Converted
 
 _KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
 
 
-def _kernel(node: Node, x: ir.Value, vectors: np.ndarray) -> ir.Value:
+def _kernel(node: Node, x: RelaxValue, vectors: np.ndarray) -> RelaxValue:
     """Compute the kernel function of each row and each support vector: [N, vectors]."""
     name = node.attr.choice("kernel_type", "LINEAR", _KERNELS)
     gamma, shift, degree = (node.attr.floats("kernel_params", None) or [0.0, 0.0, 0.0])[:3]
-
-    def number(value: float) -> ir.Value:
-        return node.constant(value, "f32")
-
     if name == "RBF":
-        apart = node.emit("subtract", node.emit("expand_dims", x, axes=[1]), node.constant(vectors[None], "f32"))
+        apart = node.emit("expand_dims", x, axes=[1]) - node.constant(vectors[None], "f32")
         distance = node.emit("reduce_sum_square", apart, axes=[2])
-        return node.emit("exp", node.emit("multiply", distance, number(-gamma)))
+        return node.emit("exp", distance * -gamma)
     product = node.emit("matmul", x, node.constant(vectors, "f32"), transpose_rhs=True)
     if name == "LINEAR":
         return product
-    scaled = node.emit("add", node.emit("multiply", product, number(gamma)), number(shift))
-    return node.emit("power", scaled, number(degree)) if name == "POLY" else node.emit("tanh", scaled)
+    scaled = product * gamma + shift
+    return node.emit("power", scaled, node.constant(degree, "f32")) if name == "POLY" else node.emit("tanh", scaled)
 
 
 def _vectors(node: Node, count: int, features: Dim) -> np.ndarray:
@@ -58,9 +54,9 @@ def svm_regressor(node: Node) -> Converted:
         node.attr.ignore("support_vectors", "kernel_type", "kernel_params")
         near = x
     matrix = node.constant(np.array(coefficients).reshape(-1, 1), "f32")
-    scores = node.emit("add", node.emit("matmul", near, matrix), node.constant(rho[:1], "f32"))
+    scores = node.emit("matmul", near, matrix) + node.constant(rho[:1], "f32")
     if node.attr.bool("one_class", 0):
-        is_inside = node.emit("greater", scores, node.constant(0, "f32"))
+        is_inside = scores > 0
         scores = node.emit("where", is_inside, node.constant(1, "f32"), node.constant(-1, "f32"))
     return transformed(node, scores, node.attr.choice("post_transform", "NONE", TRANSFORMS))
 
@@ -97,17 +93,17 @@ def svm_classifier(node: Node) -> Converted:
         raise NodeError("attribute 'post_transform' = 'PROBIT' needs probabilities, or more than two classes")
     # Of two classes only one has a score. ONNX Runtime makes that of the other one, and leaves out the softmax.
     is_softmax = transform in ("SOFTMAX", "SOFTMAX_ZERO")
-    other = _complement(node, scores) if is_softmax else node.emit("negative", scores)
+    other = _complement(node, scores) if is_softmax else -scores
     both = node.emit("concat", [other, scores], axis=1)
     return chosen, both if is_softmax else transformed(node, both, transform)
 
 
-def _complement(node: Node, value: ir.Value) -> ir.Value:
-    return node.emit("subtract", node.constant(1, type_of(value)), value)
+def _complement(node: Node, value: RelaxValue) -> RelaxValue:
+    return 1 - value
 
 
 def _linear_classes(
-    node: Node, x: ir.Value, labels: Sequence[int | str], transform: str, is_probability: bool
+    node: Node, x: RelaxValue, labels: Sequence[int | str], transform: str, is_probability: bool
 ) -> Converted:
     """Return labels and scores of a model without support vectors: one linear score per class."""
     node.attr.ignore("support_vectors", "kernel_type", "kernel_params")  # it is linear whatever they are
@@ -126,7 +122,7 @@ def _linear_classes(
     return labelled(node, best, labels), scores if is_one else transformed(node, scores, transform)
 
 
-def _pair_scores(node: Node, x: ir.Value, sizes: Sequence[int], pairs: Sequence[tuple[int, int]]) -> ir.Value:
+def _pair_scores(node: Node, x: RelaxValue, sizes: Sequence[int], pairs: Sequence[tuple[int, int]]) -> RelaxValue:
     """Return how far each comparison of two classes goes for the first of them: [N, pairs]."""
     count, classes = sum(sizes), len(sizes)
     near = _kernel(node, x, _vectors(node, count, type_of(x).shape[1]))
@@ -137,17 +133,15 @@ def _pair_scores(node: Node, x: ir.Value, sizes: Sequence[int], pairs: Sequence[
     if len(rho) != len(pairs):
         raise NodeError(f"attribute 'rho' must have {len(pairs)} numbers, one for two classes each, got {len(rho)}")
     matrix = _pair_coefficients(table.reshape(classes - 1, count), sizes, pairs)
-    return node.emit("add", node.emit("matmul", near, node.constant(matrix)), node.constant(rho, "f32"))
+    return node.emit("matmul", near, node.constant(matrix)) + node.constant(rho, "f32")
 
 
-def _vote(node: Node, scores: ir.Value, pairs: Sequence[tuple[int, int]], classes: int) -> ir.Value:
+def _vote(node: Node, scores: RelaxValue, pairs: Sequence[tuple[int, int]], classes: int) -> RelaxValue:
     """Return the index of the class that most comparisons are for."""
     firsts, seconds = (np.eye(classes, dtype=np.float32)[[pair[i] for pair in pairs]] for i in range(2))
-    won = node.emit("cast", node.emit("greater", scores, node.constant(0, "f32")), dtype="f32")
-    votes = node.emit(
-        "add",
-        node.emit("matmul", won, node.constant(firsts)),
-        node.emit("matmul", _complement(node, won), node.constant(seconds)),
+    won = node.emit("cast", scores > 0, dtype="f32")
+    votes = node.emit("matmul", won, node.constant(firsts)) + node.emit(
+        "matmul", _complement(node, won), node.constant(seconds)
     )
     return node.emit("argmax", votes, axis=1, keepdims=False)
 

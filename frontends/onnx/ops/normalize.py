@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.errors import DimsDiffer
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.equations import multiple_of
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.values import DECLINED, Converted
 
 FLOAT_CODE = 1
@@ -59,19 +59,19 @@ def batch_normalization(node: Node) -> Converted:
     return node.emit("batch_norm", *(node[i] for i in range(5)), epsilon=node.attr.float("epsilon", 1e-5))
 
 
-def _batch_statistics(node: Node) -> list[ir.Value]:
+def _batch_statistics(node: Node) -> list[RelaxValue]:
     """Normalize with mean and variance of the batch, and update the running ones."""
     x, axes = node[0], [axis for axis in range(node.type(0).rank) if axis != 1]
-    centred = node.emit("subtract", x, node.emit("reduce_mean", x, axes=axes, keepdims=True))
+    centred = x - node.emit("reduce_mean", x, axes=axes, keepdims=True)
     mean = node.emit("reduce_mean", x, axes=axes)
-    variance = node.emit("reduce_mean", node.emit("multiply", centred, centred), axes=axes)
+    variance = node.emit("reduce_mean", centred * centred, axes=axes)
     made = node.emit("batch_norm", x, node[1], node[2], mean, variance, epsilon=node.attr.float("epsilon", 1e-5))
     keep = node.attr.float("momentum", 0.9)
     results = [made]
     for running, found in ((node[3], mean), (node[4], variance)):
-        old = node.emit("multiply", running, node.constant(keep, type_of(running)))
-        new = node.emit("multiply", found, node.constant(1 - keep, type_of(running)))
-        results.append(node.emit("add", old, new))
+        old = running * keep
+        new = found * (1 - keep)
+        results.append(old + new)
     return results
 
 
@@ -132,7 +132,7 @@ def mean_variance_normalization(node: Node) -> Converted:
     """Convert to (x - mean) / (deviation + 1e-9), with ONNX's constant."""
     axes = node.attr.ints("axes", [0, 2, 3])
     mean = node.emit("reduce_mean", node[0], axes=axes, keepdims=True)
-    centred = node.emit("subtract", node[0], mean)
+    centred = node[0] - mean
     variance = node.emit("reduce_mean", node.emit("square", centred), axes=axes, keepdims=True)
     deviation = node.emit("sqrt", variance)
-    return node.emit("divide", centred, node.emit("add", deviation, node.constant(1e-9, type_of(deviation))))
+    return centred / (deviation + 1e-9)

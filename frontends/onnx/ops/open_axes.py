@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import numpy as np
 
-from mirlo.dialects.bindings import ir
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.runtime_sizes import bind, by_axis, i64_constant, shape_vector, unless, vector
 
 
-def squeeze_of_run_time(node: Node) -> ir.Value:
+def squeeze_of_run_time(node: Node) -> RelaxValue:
     x, count = node.type(0), _count(node)
     left, dims = x.rank - count, shape_vector(node, node.type(0).shape)
     if left < 0:
         raise NodeError(f"input 'axes' is a list of {count} numbers, but {x} has {x.rank} axes")
     kept, place, once = _kept_axes(node, x.rank)
-    here = node.emit("equal", place, i64_constant(node, np.arange(1, left + 1)[:, None]))
+    here = place.equals(i64_constant(node, np.arange(1, left + 1)[:, None]))
     shape = node.emit("reduce_sum", node.emit("where", here, dims, i64_constant(node, 0)), axes=[1])
-    ones = node.emit("reduce_all", node.emit("logical_or", kept, node.emit("equal", dims, i64_constant(node, 1))))
-    return _reshaped(node, node.emit("logical_and", ones, once), shape, f"must name {count} dims of {x} that are 1")
+    ones = node.emit("reduce_all", kept | dims.equals(1))
+    return _reshaped(node, ones & once, shape, f"must name {count} dims of {x} that are 1")
 
 
-def unsqueeze_of_run_time(node: Node) -> ir.Value:
+def unsqueeze_of_run_time(node: Node) -> RelaxValue:
     x, count = node.type(0), _count(node)
     rank = x.rank + count
     kept, place, once = _kept_axes(node, rank)
     column = node.emit("reshape", place, shape=(rank, 1))
-    here = node.emit("equal", column, i64_constant(node, np.arange(1, x.rank + 1)))
+    here = column.equals(i64_constant(node, np.arange(1, x.rank + 1)))
     dims = node.emit("where", here, shape_vector(node, x.shape), i64_constant(node, 0)) if x.rank else None
     old = node.emit("reduce_sum", dims, axes=[1]) if dims is not None else i64_constant(node, np.zeros(rank))
     shape = node.emit("where", kept, old, i64_constant(node, 1))
@@ -41,22 +41,22 @@ def _count(node: Node) -> int:
     return count
 
 
-def _kept_axes(node: Node, rank: int) -> tuple[ir.Value, ir.Value, ir.Value]:
+def _kept_axes(node: Node, rank: int) -> tuple[RelaxValue, RelaxValue, RelaxValue]:
     """Return, for each axis, whether it is not listed and its rank among those (0 if listed).
 
     The third result is whether the list has no duplicates.
     """
     count = _count(node)
     listed = by_axis(node, i64_constant(node, np.ones(count)), vector(node, 1), rank)
-    kept = node.emit("equal", listed, i64_constant(node, 0))
+    kept = listed.equals(0)
     before = i64_constant(node, np.tril(np.ones((rank, rank))))
-    counted = node.emit("multiply", node.emit("cast", kept, dtype="i64"), before)
+    counted = node.emit("cast", kept, dtype="i64") * before
     place = node.emit("where", kept, node.emit("reduce_sum", counted, axes=[1]), i64_constant(node, 0))
-    named = node.emit("reduce_sum", node.emit("cast", node.emit("logical_not", kept), dtype="i64"))
-    return kept, place, node.emit("equal", named, i64_constant(node, count))
+    named = node.emit("reduce_sum", node.emit("cast", ~kept, dtype="i64"))
+    return kept, place, named.equals(count)
 
 
-def _reshaped(node: Node, fits: ir.Value, shape: ir.Value, what: str) -> ir.Value:
+def _reshaped(node: Node, fits: RelaxValue, shape: RelaxValue, what: str) -> RelaxValue:
     what = f"input 'axes' {what}"
     if type_of(shape).shape != (0,):
         return node.emit("reshape", node[0], shape=bind(node, unless(node, fits, shape), what))

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.ops.windows import per_dim, same_padding
+from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.runtime_sizes import shape_vector
 
 
@@ -25,7 +25,7 @@ def pads_at_run_time(node: Node) -> bool:
     return any(stride > 1 and not isinstance(size, int) for size, stride in zip(spatial, strides, strict=True))
 
 
-def padded_for_same(node: Node, x: ir.Value, kernel: Sequence[Dim], value: float) -> ir.Value:
+def padded_for_same(node: Node, x: RelaxValue, kernel: Sequence[Dim], value: float) -> RelaxValue:
     """Pad x [N, C, *spatial] so that ceil(size / stride) windows fit without further padding."""
     kind = type_of(x)
     spatial = kind.shape[2:]
@@ -45,7 +45,7 @@ def windows_inside(node: Node) -> dict[str, tuple[int, ...]]:
     return {"strides": per_dim(node, "strides", count), "dilations": per_dim(node, "dilations", count)}
 
 
-def cut_or_grown(node: Node, made: ir.Value, wanted: Sequence[Dim], upper: bool) -> ir.Value:
+def cut_or_grown(node: Node, made: RelaxValue, wanted: Sequence[Dim], upper: bool) -> RelaxValue:
     """Cut or extend the result of an unpadded transposed convolution, [N, C, *spatial], to one of these sizes.
 
     The excess is cut at both ends, with the odd element at the end if `upper`; missing elements are zeros at the
@@ -57,6 +57,6 @@ def cut_or_grown(node: Node, made: ir.Value, wanted: Sequence[Dim], upper: bool)
     return _padded(node, made, [begin * -1 for begin in cut], (*kind.shape[:2], *wanted), 0)
 
 
-def _padded(node: Node, x: ir.Value, begins: Sequence[Dim], shape: Sequence[Dim], value: float) -> ir.Value:
+def _padded(node: Node, x: RelaxValue, begins: Sequence[Dim], shape: Sequence[Dim], value: float) -> RelaxValue:
     amounts = shape_vector(node, [0, 0, *begins])
     return node.emit("pad_at", x, amounts, node.constant(value, type_of(x)), shape=tuple(shape))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from mirlo.dialects.bindings import ir
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.open_padding import padded_for_same, pads_at_run_time, windows_inside
 from mirlo.frontends.onnx.ops.windows import kernel_shape, windows
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.values import Converted
 
 
@@ -53,7 +53,7 @@ def average_pool(node: Node) -> Converted:
         kind = node.type(0)
         ones, _ = _padded(node, node.emit("full", shape=(1, 1, *kind.shape[2:]), value=1, dtype=kind.dtype), 0)
         share = node.emit("avg_pool", ones, count_include_pad=False, **attributes)
-        return node.emit("divide", mean, share)
+        return mean / share
     attributes = pool_attributes(node)
     return node.emit("avg_pool", node[0], count_include_pad=node.attr.bool("count_include_pad", 0), **attributes)
 
@@ -66,7 +66,7 @@ def lp_pool(node: Node) -> Converted:
     return node.emit("lp_pool", node[0], p=node.attr.int("p", 2), **pool_attributes(node))
 
 
-def _padded(node: Node, x: ir.Value, value: float) -> tuple[ir.Value, dict[str, object]]:
+def _padded(node: Node, x: RelaxValue, value: float) -> tuple[RelaxValue, dict[str, object]]:
     """Return the operand with 'auto_pad' padding of dynamic size, and the attributes of windows over it."""
     kernel = kernel_shape(node)
     attributes = {"kernel": kernel, "ceil_mode": node.attr.bool("ceil_mode", 0), **windows_inside(node)}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DTYPES, DType
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.ops.conv import conv_attributes
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.values import Converted
 
 I32 = DTYPES["i32"]
@@ -47,12 +47,12 @@ def _is_scalar(node: Node, index: int) -> bool:
     return node.type(index).rank <= 1 and node.type(index).elements == 1
 
 
-def _scale(node: Node) -> list[ir.Value]:
+def _scale(node: Node) -> list[RelaxValue]:
     scalar = _is_scalar(node, 1)
     return [_as_scalar(node, i) if scalar else node[i] for i in (1, 2) if node.has(i)]
 
 
-def _as_scalar(node: Node, index: int) -> ir.Value:
+def _as_scalar(node: Node, index: int) -> RelaxValue:
     return node[index] if node.type(index).rank == 0 else node.emit("reshape", node[index], shape=())
 
 
@@ -69,7 +69,7 @@ def conv_integer(node: Node) -> Converted:
 @converter("QLinearMatMul", since=10)
 def qlinear_matmul(node: Node) -> Converted:
     product = _integer_matmul(node, (0, 3), (2, 5))
-    scale = node.emit("multiply", _along(node, 1, node.type(0).rank, -2), _along(node, 4, node.type(3).rank, -1))
+    scale = _along(node, 1, node.type(0).rank, -2) * _along(node, 4, node.type(3).rank, -1)
     return _requantized(node, product, scale)
 
 
@@ -77,16 +77,16 @@ def qlinear_matmul(node: Node) -> Converted:
 def qlinear_conv(node: Node) -> Converted:
     product = _integer_conv(node, (0, 3), (2, 5), node.optional(8))
     per_channel = _along(node, 4, node.type(0).rank - 1, 0)
-    return _requantized(node, product, node.emit("multiply", _as_scalar(node, 1), per_channel))
+    return _requantized(node, product, _as_scalar(node, 1) * per_channel)
 
 
-def _requantized(node: Node, product: ir.Value, scale: ir.Value) -> ir.Value:
+def _requantized(node: Node, product: RelaxValue, scale: RelaxValue) -> RelaxValue:
     """Requantize i32 accumulators to the output's scale (input 6) and zero point (input 7)."""
-    real = node.emit("multiply", node.emit("cast", product, dtype=type_of(scale).dtype), scale)
+    real = node.emit("cast", product, dtype=type_of(scale).dtype) * scale
     return node.emit("quantize", real, _as_scalar(node, 6), _as_scalar(node, 7), dtype=node.type(7).dtype)
 
 
-def _integer_matmul(node: Node, data: tuple[int, int], zero_points: tuple[int, int]) -> ir.Value:
+def _integer_matmul(node: Node, data: tuple[int, int], zero_points: tuple[int, int]) -> RelaxValue:
     lhs, rhs = data
     if _is_zero(node, zero_points[0]) and _is_zero(node, zero_points[1]):
         return node.emit("matmul", node[lhs], node[rhs], out_dtype=I32)
@@ -97,7 +97,9 @@ def _integer_matmul(node: Node, data: tuple[int, int], zero_points: tuple[int, i
     )
 
 
-def _integer_conv(node: Node, data: tuple[int, int], zero_points: tuple[int, int], bias: ir.Value | None) -> ir.Value:
+def _integer_conv(
+    node: Node, data: tuple[int, int], zero_points: tuple[int, int], bias: RelaxValue | None
+) -> RelaxValue:
     x, weight = data
     attributes = conv_attributes(node, node.type(x), node.type(weight))
     if _is_zero(node, zero_points[0]) and _is_zero(node, zero_points[1]):
@@ -115,17 +117,15 @@ def _is_zero(node: Node, index: int) -> bool:
     return known is not None and not node.value(index).is_symbolic and not known.any()
 
 
-def _centred(node: Node, index: int, zero_point: int, axis: int) -> ir.Value:
+def _centred(node: Node, index: int, zero_point: int, axis: int) -> RelaxValue:
     """Return x - zero point, in i32."""
     wide = node.emit("cast", node[index], dtype=I32)
     if _is_zero(node, zero_point):
         return wide
-    return node.emit(
-        "subtract", wide, node.emit("cast", _along(node, zero_point, node.type(index).rank, axis), dtype=I32)
-    )
+    return wide - node.emit("cast", _along(node, zero_point, node.type(index).rank, axis), dtype=I32)
 
 
-def _along(node: Node, index: int, rank: int, axis: int) -> ir.Value:
+def _along(node: Node, index: int, rank: int, axis: int) -> RelaxValue:
     """Reshape a scale or zero point to broadcast: a vector runs along `axis` of a tensor of this rank."""
     found = node.type(index)
     if found.rank == 0 or found.rank > 1:

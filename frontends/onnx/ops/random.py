@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.types import TensorType
@@ -19,6 +18,7 @@ from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.values import Converted
 
 SEEDS = "mirlo.random_seed"
@@ -43,7 +43,7 @@ def _dtype(node: Node) -> DType:
     return found
 
 
-def _random(node: Node, shape: Sequence[Dim], dtype: DType) -> ir.Value:
+def _random(node: Node, shape: Sequence[Dim], dtype: DType) -> RelaxValue:
     if not dtype.is_float:
         raise NodeError(f"random numbers must be of a floating point type: set attribute 'dtype', got {dtype}")
     if "Uniform" in node.operator:
@@ -53,7 +53,7 @@ def _random(node: Node, shape: Sequence[Dim], dtype: DType) -> ir.Value:
     return node.emit("random_normal", seed(node), shape=shape, dtype=dtype, **spread)
 
 
-def seed(node: Node) -> ir.Value:
+def seed(node: Node) -> RelaxValue:
     """Return the seed of a node as a value: the attribute, or one from the run time."""
     if "seed" in node.attr:
         given = node.attr.plain("seed")
@@ -63,7 +63,8 @@ def seed(node: Node) -> ir.Value:
     # Its name makes the calls of two nodes differ, which would otherwise be merged as equal.
     name = node.constant(np.frombuffer(node.outputs[0].encode(), np.uint8))
     kind = TensorType((), onnx_dtype(7, "").dtype)
-    return CallDpsPacked.build([name], result_types=[kind.to_mlir()], function=SEEDS).operation.results[0]
+    call = CallDpsPacked.build([name], result_types=[kind.to_mlir()], function=SEEDS)
+    return RelaxValue(call.operation.results[0], node)
 
 
 @converter("Multinomial")
@@ -78,11 +79,7 @@ def multinomial(node: Node) -> Converted:
     sums = node.emit("cumsum", node.emit("softmax", logits, axis=-1), axis=1)
     element = type_of(sums).dtype
     drawn = node.emit("random_uniform", seed(node), shape=(batch, count), dtype=element)
-    is_past = node.emit(
-        "greater_equal",
-        node.emit("expand_dims", drawn, axes=[2]),
-        node.emit("expand_dims", sums, axes=[1]),
-    )
+    is_past = node.emit("expand_dims", drawn, axes=[2]) >= node.emit("expand_dims", sums, axes=[1])
     passed = node.emit("reduce_sum", node.emit("cast", is_past, dtype="i64"), axes=[2])
     if not isinstance(classes, int):
         raise NodeError(f"the number of classes must be known, got {x}; fix the shapes of the model's inputs")
@@ -103,17 +100,16 @@ def dropout(node: Node) -> Converted:
         return node.value(0), everything
     ratio = node.emit("reshape", node[1], shape=()) if node.has(1) else node.constant(0.5, "f32")
     drawn = node.emit("random_uniform", seed(node), shape=x.shape, dtype="f64")
-    kept = node.emit("greater_equal", drawn, node.emit("cast", ratio, dtype="f64"))
-    one = node.constant(1, "f64")
-    grown = node.emit("divide", one, node.emit("subtract", one, node.emit("cast", ratio, dtype="f64")))
+    kept = drawn >= node.emit("cast", ratio, dtype="f64")
+    grown = 1 / (1 - node.emit("cast", ratio, dtype="f64"))
     if x.dtype.name == "f64":
         factor, data = grown, node[0]
     else:
         factor, data = node.emit("cast", grown, dtype="f32"), node.emit("cast", node[0], dtype="f32")
-    dropped = node.emit("cast", node.emit("multiply", data, factor), dtype=x.dtype)
+    dropped = node.emit("cast", data * factor, dtype=x.dtype)
     made = node.emit("where", kept, dropped, node.constant(0, x))
     if mode.is_constant:
         return made, kept
     is_training = node.emit("reshape", node[2], shape=())
-    everything = node.emit("logical_or", kept, node.emit("logical_not", is_training))
+    everything = kept | ~is_training
     return node.emit("where", is_training, made, node[0]), everything

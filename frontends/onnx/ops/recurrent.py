@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.errors import DimsDiffer
 from mirlo.dialects.relax.infer import require_equal_dims
@@ -13,6 +12,7 @@ from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.loops import LoopIteration, from_the_end
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, as_value
 from mirlo.frontends.onnx.values import AnyValue, Converted, TensorValue
 
@@ -31,8 +31,8 @@ _ACTIVATIONS: dict[str, tuple[str, float | None, float | None]] = {
     "thresholdedrelu": ("thresholded_relu", 1.0, None),
     "hardsigmoid": ("hard_sigmoid", 0.2, 0.5),
 }
-Function = Callable[[ir.Value], ir.Value]
-States = tuple[ir.Value, ...]
+Function = Callable[[RelaxValue], RelaxValue]
+States = tuple[RelaxValue, ...]
 
 
 @dataclass
@@ -43,35 +43,35 @@ class _Direction:
     functions: list[Function]
     clip: float | None
     hidden: Dim
-    recurrent: ir.Value
+    recurrent: RelaxValue
     """[gates * hidden, hidden]"""
-    recurrent_bias: ir.Value | None
+    recurrent_bias: RelaxValue | None
     """[gates * hidden], if it is not part of the input projection already; else None."""
     quantize: Function | None = None
     """What an operand goes through before it is multiplied with quantized weights, [size, gates * hidden]."""
-    peepholes: list[ir.Value] = field(default_factory=list)
+    peepholes: list[RelaxValue] = field(default_factory=list)
 
-    def gate(self, index: int, value: ir.Value) -> ir.Value:
+    def gate(self, index: int, value: RelaxValue) -> RelaxValue:
         """Clip, then apply the activation with this index."""
         if self.clip:
             value = self.node.emit("clip", value, min=-self.clip, max=self.clip)
         return self.functions[index](value)
 
-    def add(self, *values: ir.Value) -> ir.Value:
+    def add(self, *values: RelaxValue) -> RelaxValue:
         total = values[0]
         for value in values[1:]:
-            total = self.node.emit("add", total, value)
+            total = total + value
         return total
 
-    def multiply(self, left: ir.Value, right: ir.Value) -> ir.Value:
-        return self.node.emit("multiply", left, right)
+    def multiply(self, left: RelaxValue, right: RelaxValue) -> RelaxValue:
+        return left * right
 
-    def product(self, state: ir.Value, weights: ir.Value) -> ir.Value:
+    def product(self, state: RelaxValue, weights: RelaxValue) -> RelaxValue:
         if self.quantize is not None:
             return self.node.emit("matmul", self.quantize(state), weights)
         return self.node.emit("matmul", state, weights, transpose_rhs=True)
 
-    def parts(self, value: ir.Value, count: int, axis: int = -1) -> tuple[ir.Value, ...]:
+    def parts(self, value: RelaxValue, count: int, axis: int = -1) -> tuple[RelaxValue, ...]:
         """Split along an axis into parts of the hidden size."""
         if count == 1:
             return (value,)
@@ -84,11 +84,11 @@ class QuantizedWeights:
 
     quantize: Function
     """What operands of products with the weights go through."""
-    pick: Callable[[int, int], ir.Value]
+    pick: Callable[[int, int], RelaxValue]
     """The weights of an input, of a direction, as real values."""
 
 
-Step = Callable[[_Direction, ir.Value, States], States]
+Step = Callable[[_Direction, RelaxValue, States], States]
 """The states after a step, from the projected input and the states before; the first state is the output."""
 
 
@@ -105,21 +105,21 @@ def gru(node: Node) -> Converted:
 
 
 @converter("LSTM")
-def lstm(node: Node) -> tuple[ir.Value, ...]:
+def lstm(node: Node) -> tuple[RelaxValue, ...]:
     return lstm_layer(node)
 
 
-def lstm_layer(node: Node, quantized: QuantizedWeights | None = None) -> tuple[ir.Value, ...]:
+def lstm_layer(node: Node, quantized: QuantizedWeights | None = None) -> tuple[RelaxValue, ...]:
     """Convert an LSTM, whose weights may be quantized."""
     step = _lstm_coupled_step if node.attr.bool("input_forget", 0) else _lstm_step
     return _layer(node, 4, 2, ("Sigmoid", "Tanh", "Tanh"), step, quantized=quantized)
 
 
-def _rnn_step(d: _Direction, x: ir.Value, states: States) -> States:
+def _rnn_step(d: _Direction, x: RelaxValue, states: States) -> States:
     return (d.gate(0, d.add(x, d.product(states[0], d.recurrent))),)
 
 
-def _gru_step(d: _Direction, x: ir.Value, states: States) -> States:
+def _gru_step(d: _Direction, x: RelaxValue, states: States) -> States:
     (h,) = states
     recurrent_z, recurrent_r, recurrent_h = d.parts(d.recurrent, 3, axis=0)
     xz, xr, xh = d.parts(x, 3)
@@ -128,7 +128,7 @@ def _gru_step(d: _Direction, x: ir.Value, states: States) -> States:
     return (_blend(d, z, h, d.gate(1, d.add(xh, d.product(d.multiply(r, h), recurrent_h)))),)
 
 
-def _gru_linear_step(d: _Direction, x: ir.Value, states: States) -> States:
+def _gru_linear_step(d: _Direction, x: RelaxValue, states: States) -> States:
     (h,) = states
     product = d.product(h, d.recurrent)
     if d.recurrent_bias is not None:
@@ -138,12 +138,12 @@ def _gru_linear_step(d: _Direction, x: ir.Value, states: States) -> States:
     return (_blend(d, z, h, d.gate(1, d.add(xh, d.multiply(r, hh)))),)
 
 
-def _blend(d: _Direction, z: ir.Value, h: ir.Value, new: ir.Value) -> ir.Value:
+def _blend(d: _Direction, z: RelaxValue, h: RelaxValue, new: RelaxValue) -> RelaxValue:
     """Return (1 - z) * new + z * h."""
     return d.add(new, d.multiply(z, d.node.emit("subtract", h, new)))
 
 
-def _lstm_step(d: _Direction, x: ir.Value, states: States, coupled: bool = False) -> States:
+def _lstm_step(d: _Direction, x: RelaxValue, states: States, coupled: bool = False) -> States:
     h, c = states
     i, o, f, g = d.parts(d.add(x, d.product(h, d.recurrent)), 4)
     if d.peepholes:
@@ -156,7 +156,7 @@ def _lstm_step(d: _Direction, x: ir.Value, states: States, coupled: bool = False
     return d.multiply(d.gate(0, o), d.functions[2](c)), c
 
 
-def _lstm_coupled_step(d: _Direction, x: ir.Value, states: States) -> States:
+def _lstm_coupled_step(d: _Direction, x: RelaxValue, states: States) -> States:
     return _lstm_step(d, x, states, coupled=True)
 
 
@@ -168,7 +168,7 @@ def _layer(
     step: Step,
     keep_recurrent_bias: bool = False,
     quantized: QuantizedWeights | None = None,
-) -> tuple[ir.Value, ...]:
+) -> tuple[RelaxValue, ...]:
     """Convert all directions of a layer: Y, Y_h and for an LSTM Y_c."""
     batch_first = bool(node.attr.int("layout", 0))
     for i in range(3):
@@ -187,8 +187,8 @@ def _layer(
     initial = [_initial(node, 5 + i, batch_first, (count, batch, hidden)) for i in range(states)]
     lengths = node.emit("expand_dims", node[4], axes=[1]) if node.has(4) else None
     run = _loop if not isinstance(length, int) or length > MAX_UNROLLED_STEPS else _unroll if length else _no_steps
-    outputs: list[ir.Value] = []
-    finals: list[list[ir.Value]] = [[] for _ in range(states)]
+    outputs: list[RelaxValue] = []
+    finals: list[list[RelaxValue]] = [[] for _ in range(states)]
     for at in range(count):
         chosen = functions[at * len(defaults) : (at + 1) * len(defaults)]
         made, projected = _direction(node, at, x, gates, chosen, hidden, keep_recurrent_bias, quantized)
@@ -210,13 +210,13 @@ def _layer(
 def _direction(
     node: Node,
     at: int,
-    x: ir.Value,
+    x: RelaxValue,
     gates: int,
     functions: list[Function],
     hidden: Dim,
     keep_recurrent_bias: bool,
     quantized: QuantizedWeights | None,
-) -> tuple[_Direction, ir.Value]:
+) -> tuple[_Direction, RelaxValue]:
     """Return one direction, and its projected input for all steps: [length, batch, gates * hidden]."""
     read = quantized.pick if quantized else lambda index, at: pick_direction(node, node[index], at)
     made = _Direction(
@@ -237,36 +237,36 @@ def _direction(
     return made, projected
 
 
-def pick_direction(node: Node, value: ir.Value, at: int) -> ir.Value:
+def pick_direction(node: Node, value: RelaxValue, at: int) -> RelaxValue:
     """Return the part of one direction: value[at]."""
     part = node.emit("strided_slice", value, axes=[0], begin=[at], end=[at + 1], strides=[1])
     return node.emit("squeeze", part, axes=[0])
 
 
-def _initial(node: Node, index: int, batch_first: bool, shape: tuple[Dim, ...]) -> ir.Value:
+def _initial(node: Node, index: int, batch_first: bool, shape: tuple[Dim, ...]) -> RelaxValue:
     if not node.has(index):
         return node.emit("full", shape=shape, value=0.0, dtype=node.type(0).dtype)
     return node.emit("permute", node[index], axes=(1, 0, 2)) if batch_first else node[index]
 
 
 def _no_steps(
-    d: _Direction, projected: ir.Value, states: States, step: Step, backwards: bool, lengths: ir.Value | None
-) -> tuple[ir.Value, States]:
+    d: _Direction, projected: RelaxValue, states: States, step: Step, backwards: bool, lengths: RelaxValue | None
+) -> tuple[RelaxValue, States]:
     """Return the results for sequences of length 0: no outputs, and the initial states."""
     found = type_of(projected)
     return d.node.emit("full", shape=(0, found.shape[1], d.hidden), value=0.0, dtype=found.dtype), states
 
 
 def _unroll(
-    d: _Direction, projected: ir.Value, states: States, step: Step, backwards: bool, lengths: ir.Value | None
-) -> tuple[ir.Value, States]:
+    d: _Direction, projected: RelaxValue, states: States, step: Step, backwards: bool, lengths: RelaxValue | None
+) -> tuple[RelaxValue, States]:
     """Return the outputs of all steps, [length, batch, hidden], and the last states."""
     node = d.node
     length = type_of(projected).shape[0]
     assert isinstance(length, int)
     pieces = node.emit_all("split", projected, axis=0, sizes=(1,) * length) if length > 1 else projected
     inputs = [node.emit("squeeze", x, axes=[0]) for x in (pieces if isinstance(pieces, tuple) else (pieces,))]
-    outputs: list[ir.Value | None] = [None] * length
+    outputs: list[RelaxValue | None] = [None] * length
     for t in range(length)[:: -1 if backwards else 1]:
         number = None if lengths is None else node.constant(t, node.type(4))
         outputs[t], states = _stepped(d, inputs[t], states, step, number, lengths)
@@ -274,8 +274,8 @@ def _unroll(
 
 
 def _loop(
-    d: _Direction, projected: ir.Value, states: States, step: Step, backwards: bool, lengths: ir.Value | None
-) -> tuple[ir.Value, States]:
+    d: _Direction, projected: RelaxValue, states: States, step: Step, backwards: bool, lengths: RelaxValue | None
+) -> tuple[RelaxValue, States]:
     """Return the same as `_unroll`, with a loop over the steps."""
     node = d.node
     length = type_of(projected).shape[0]
@@ -283,32 +283,32 @@ def _loop(
     def make(
         number: TensorValue, going: TensorValue, values: list[AnyValue]
     ) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
-        at = node.builder.ssa(number)
+        at = node.ssa(number)
         if backwards:
-            at = from_the_end(length, at)
+            at = RelaxValue(from_the_end(length, at), node)
         x = node.emit("gather", projected, at, axis=0)
         place = None if lengths is None else node.emit("cast", at, dtype=type_of(lengths).dtype)
-        output, made = _stepped(d, x, tuple(map(node.builder.ssa, values)), step, place, lengths)
+        output, made = _stepped(d, x, tuple(map(node.ssa, values)), step, place, lengths)
         return going, list(map(as_value, made)), [as_value(output)]
 
     count = as_value(as_scalar(node, length))
     loop = LoopIteration(make, backwards=[backwards])
     *made, rows, _ = node.builder.repeat(loop, count, None, list(map(as_value, states)), length)
-    return rows, tuple(map(node.builder.ssa, made))
+    return rows, tuple(map(node.ssa, made))
 
 
 def _stepped(
-    d: _Direction, x: ir.Value, states: States, step: Step, number: ir.Value | None, lengths: ir.Value | None
-) -> tuple[ir.Value, States]:
+    d: _Direction, x: RelaxValue, states: States, step: Step, number: RelaxValue | None, lengths: RelaxValue | None
+) -> tuple[RelaxValue, States]:
     """Return the output of a step and the states after it: a finished sequence keeps its states, with zero output.
 
     `lengths`, [batch, 1], determines which sequences are finished at this step.
     """
     made = step(d, x, states)
-    if lengths is None:
+    if number is None or lengths is None:
         return made[0], made
     node = d.node
-    valid = node.emit("less", number, lengths)
+    valid = number < lengths
     output = node.emit("where", valid, made[0], node.constant(0, type_of(made[0])))
     return output, tuple(node.emit("where", valid, new, old) for new, old in zip(made, states, strict=True))
 

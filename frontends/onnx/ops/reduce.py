@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.frontends.onnx.declared import (
     axes_as_bits,
@@ -20,6 +19,7 @@ from mirlo.frontends.onnx.declared import (
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.runtime_sizes import bind, by_axis, i64_constant, shape_vector, unless, vector
 from mirlo.frontends.onnx.values import Converted, Output
 
@@ -58,11 +58,11 @@ def reduce(node: Node) -> Converted:
     return _reduced(node, axes, keepdims)
 
 
-def _reduced(node: Node, axes: Sequence[int] | None, keepdims: bool) -> ir.Value:
+def _reduced(node: Node, axes: Sequence[int] | None, keepdims: bool) -> RelaxValue:
     return _reduction(node, node[0], axes, keepdims)
 
 
-def _reduction(node: Node, x: ir.Value, axes: Sequence[int] | None, keepdims: bool) -> ir.Value:
+def _reduction(node: Node, x: RelaxValue, axes: Sequence[int] | None, keepdims: bool) -> RelaxValue:
     """Emit the reduction; of integers as ONNX's functions define it, in f64 and truncated."""
     dtype = type_of(x).dtype
     if dtype.is_bool:
@@ -79,7 +79,7 @@ def _reduction(node: Node, x: ir.Value, axes: Sequence[int] | None, keepdims: bo
     return node.emit("cast", made, dtype=dtype)
 
 
-def _reduce_of_run_time(node: Node, shape: Sequence[int]) -> ir.Value:
+def _reduce_of_run_time(node: Node, shape: Sequence[int]) -> RelaxValue:
     """Reduce over each axis set that makes the declared shape, and select the requested one."""
     keepdims = node.attr.bool("keepdims", 1)
     node.attr.ignore("noop_with_empty_axes")
@@ -90,12 +90,12 @@ def _reduce_of_run_time(node: Node, shape: Sequence[int]) -> ir.Value:
     found = axes_set(node, 1, x.rank)
     made = _reduced(node, candidates[0], keepdims)
     for axes in candidates[1:]:
-        is_meant = node.emit("equal", found, node.constant(axes_as_bits(axes), "i64"))
+        is_meant = found.equals(axes_as_bits(axes))
         made = node.emit("where", is_meant, _reduced(node, axes, keepdims), made)
     return required(node, is_candidate(node, found, candidates), "input 'axes' names other axes", made)
 
 
-def _reduce_along(node: Node) -> ir.Value:
+def _reduce_along(node: Node) -> RelaxValue:
     """Reduce over run-time axes: each axis becomes two, of which one is 1, and the inner ones are reduced."""
     x, rank = node.type(0), node.type(0).rank
     node.attr.ignore("noop_with_empty_axes")
@@ -104,9 +104,9 @@ def _reduce_along(node: Node) -> ir.Value:
     if not isinstance(count, int):
         raise NodeError(f"input 'axes' is a list of {count} numbers: how many there are must be known")
     marks = by_axis(node, i64_constant(node, np.ones(count)), axes, rank)
-    reduced = node.emit("greater", marks, i64_constant(node, 0))
+    reduced = marks > 0
     sizes, ones = shape_vector(node, x.shape), i64_constant(node, np.ones(rank))
-    named = node.emit("equal", node.emit("reduce_sum", marks), i64_constant(node, count))
+    named = node.emit("reduce_sum", marks).equals(count)
     outer = unless(node, named, node.emit("where", reduced, ones, sizes))
     bounds = [D.maximum(dim, 1) for dim in x.shape]
     kept = bind(node, outer, "input 'axes' must name axes of the input", bounds)
@@ -156,18 +156,18 @@ def cumulative(node: Node) -> Converted:
     return _cumulative(node, axis)
 
 
-def _cumulative(node: Node, axis: int) -> ir.Value:
+def _cumulative(node: Node, axis: int) -> RelaxValue:
     is_exclusive, is_reversed = node.attr.bool("exclusive", 0), node.attr.bool("reverse", 0)
     return node.emit(node.operator.lower(), node[0], axis=axis, exclusive=is_exclusive, reverse=is_reversed)
 
 
-def _cumulative_of_run_time(node: Node, rank: int) -> ir.Value:
+def _cumulative_of_run_time(node: Node, rank: int) -> RelaxValue:
     """Accumulate along each axis and select the requested one; an invalid axis counts as the first."""
     if node.type(1).elements != 1:
         raise NodeError(f"input 'axis' must have one element, got {node.type(1)}")
     axis = node.emit("reshape", node[1], shape=())
     made = _cumulative(node, 0)
     for i in range(1, rank):
-        names = (node.emit("equal", axis, node.constant(number, node.type(1))) for number in (i, i - rank))
+        names = (axis.equals(number) for number in (i, i - rank))
         made = node.emit("where", node.emit("logical_or", *names), _cumulative(node, i), made)
     return made

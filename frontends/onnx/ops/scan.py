@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax.infer import require_equal_dims
 from mirlo.frontends.onnx.errors import NodeError
@@ -17,6 +16,7 @@ from mirlo.frontends.onnx.loops import LoopIteration, from_the_end
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.ops.control import MAX_UNROLLED_ITERATIONS, stacked
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, as_value, vector
 from mirlo.frontends.onnx.values import AnyValue, Converted, TensorValue
 
@@ -26,7 +26,7 @@ class _Sequence:
     """A scanned tensor: its slices along an axis, possibly in reverse."""
 
     node: Node
-    value: ir.Value
+    value: RelaxValue
     axis: int
     backwards: bool
 
@@ -34,7 +34,7 @@ class _Sequence:
     def length(self) -> Dim:
         return type_of(self.value).shape[self.axis]
 
-    def at(self, number: ir.Value) -> TensorValue:
+    def at(self, number: RelaxValue) -> TensorValue:
         """Return the slice of an iteration, whose number is a tensor of rank 0."""
         place = from_the_end(self.length, number) if self.backwards else number
         return as_value(self.node.emit("gather", self.value, place, axis=self.axis))
@@ -43,7 +43,7 @@ class _Sequence:
         """Return all slices, a known number, in the order of the iterations."""
         length = self.length
         assert isinstance(length, int)
-        pieces: tuple[ir.Value, ...] = (self.value,)
+        pieces: tuple[RelaxValue, ...] = (self.value,)
         if length > 1:
             pieces = self.node.emit_all("split", self.value, axis=self.axis, sizes=(1,) * length)
         made = [as_value(self.node.emit("squeeze", x, axes=[self.axis])) for x in pieces]
@@ -94,7 +94,7 @@ def _rounds(
     def make(
         number: TensorValue, going: TensorValue, values: list[AnyValue]
     ) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
-        made = node.builder.branch(body, [*values, *(sequence.at(node.builder.ssa(number)) for sequence in sequences)])
+        made = node.builder.branch(body, [*values, *(sequence.at(node.ssa(number)) for sequence in sequences)])
         return going, made[: len(carried)], made[len(carried) :]
 
     *made, _ = node.builder.repeat(
@@ -112,7 +112,7 @@ def _rounds(
     return made
 
 
-def _with_axis(node: Node, rows: ir.Value, axis: int) -> ir.Value:
+def _with_axis(node: Node, rows: RelaxValue, axis: int) -> RelaxValue:
     """Return rows as slices along another axis than the first."""
     rank = type_of(rows).rank
     if not -rank <= axis < rank:
@@ -150,7 +150,7 @@ def batched_scan(node: Node) -> Converted:
         rounds = as_value(as_scalar(node, longest))
         if node.has(0):
             given = as_value(node.emit("gather", vector(node, 0), number.ir, axis=0))
-            rounds = as_value(node.emit("minimum", given.ir, node.builder.ssa(rounds)))
+            rounds = as_value(node.emit("minimum", given.ir, node.ssa(rounds)))
         made = _rounds(node, body, carried, own, rounds, longest, [0] * (len(body.outputs) - states))
         return going, [], [each if isinstance(each, TensorValue) else as_value(each) for each in made]
 
@@ -179,15 +179,15 @@ def _one_of_batch(
 
     def own(value: TensorValue) -> TensorValue:
         position = node.constant(np.array(index, np.int64))
-        return as_value(node.emit("gather", node.builder.ssa(value), position, axis=0))
+        return as_value(node.emit("gather", node.ssa(value), position, axis=0))
 
     carried: list[AnyValue] = [own(node.value(1 + i)) for i in range(states)]
-    collected: list[list[ir.Value]] = [[] for _ in body.outputs[states:]]
+    collected: list[list[RelaxValue]] = [[] for _ in body.outputs[states:]]
     for step in range(length):
         made = node.builder.branch(body, [*carried, *(own(each[step]) for each in slices)], f"{index}/{step}/")
         carried = made[:states]
         for sequence, value in zip(collected, made[states:], strict=True):
-            sequence.append(node.builder.ssa(value))
+            sequence.append(node.ssa(value))
     for rows in collected:
         zero = node.emit("full", shape=type_of(rows[0]).shape, value=0, dtype=type_of(rows[0]).dtype)
         rows += [zero] * (len(slices[0]) - length)

@@ -166,7 +166,7 @@ def concat_from_sequence(node: Node) -> Converted:
     if isinstance(found, ListValue) and all(isinstance(item, TensorValue) for item in found.items):
         if not found.items:
             raise NodeError("input 'input_sequence' is empty: the shape of the result is not known")
-        return node.emit("stack" if new_axis else "concat", [node.builder.ssa(item) for item in found.items], axis=axis)
+        return node.emit("stack" if new_axis else "concat", [node.ssa(item) for item in found.items], axis=axis)
     kind = _declared(node, Kind(_element(found).name))
     return node.host("mirlo.sequence.concat", node.object(0), results=[kind], axis=axis, new_axis=new_axis)
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.errors import DimsDiffer
@@ -31,6 +30,7 @@ from mirlo.frontends.onnx.node_traits import NodeTrait
 from mirlo.frontends.onnx.ops.open_axes import squeeze_of_run_time, unsqueeze_of_run_time
 from mirlo.frontends.onnx.padding import pad_of_run_time
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.reshaping import Undivided, reshaped
 from mirlo.frontends.onnx.runtime_sizes import (
     expand_dims,
@@ -75,18 +75,18 @@ def reshape(node: Node) -> Converted:
     return node.emit("reshape", node[0], shape=dims)
 
 
-def _reshape_of_run_time(node: Node, shape: tuple[int, ...], allow_zero: bool) -> ir.Value:
+def _reshape_of_run_time(node: Node, shape: tuple[int, ...], allow_zero: bool) -> RelaxValue:
     x = node.type(0)
-    fits = node.emit("logical_or", equals(node, 1, shape), equals(node, 1, [-1] * len(shape)))
+    fits = equals(node, 1, shape) | equals(node, 1, [-1] * len(shape))
     if not allow_zero:
         copies = [i < x.rank and x.shape[i] == dim for i, dim in enumerate(shape)]
-        copied = node.emit("logical_and", equals(node, 1, [0] * len(shape)), node.constant(np.array(copies, bool)))
-        fits = node.emit("logical_or", fits, copied)
+        copied = equals(node, 1, [0] * len(shape)) & node.constant(np.array(copies, bool))
+        fits = fits | copied
     return required(node, fits, "input 'shape' is another", node.emit("reshape", node[0], shape=shape))
 
 
 @converter("Flatten", traits=[NodeTrait.MOVES])
-def flatten(node: Node) -> ir.Value:
+def flatten(node: Node) -> RelaxValue:
     x, axis = node.type(0), node.attr.int("axis", 1)
     if not -x.rank <= axis <= x.rank:
         raise NodeError(f"attribute 'axis' is {axis}, outside a tensor of rank {x.rank}")
@@ -95,7 +95,7 @@ def flatten(node: Node) -> ir.Value:
 
 
 @converter("Transpose", traits=[NodeTrait.MOVES])
-def transpose(node: Node) -> ir.Value:
+def transpose(node: Node) -> RelaxValue:
     axes = node.attr.ints("perm", None)
     if axes is None:
         axes = list(range(node.type(0).rank))[::-1]
@@ -141,7 +141,7 @@ def unsqueeze(node: Node) -> Converted:
     return node.emit("expand_dims", node[0], axes=axes)
 
 
-def _with_axes(node: Node, rank: int, candidates: list[tuple[int, ...]], shape: tuple[int, ...]) -> ir.Value:
+def _with_axes(node: Node, rank: int, candidates: list[tuple[int, ...]], shape: tuple[int, ...]) -> RelaxValue:
     """Add or remove unit dims at run-time axes: return the declared shape if the axes make it."""
     if not candidates:
         raise NodeError(f"no {node.type(1).elements} axes make the declared shape {list(shape)} of {node.type(0)}")
@@ -150,15 +150,15 @@ def _with_axes(node: Node, rank: int, candidates: list[tuple[int, ...]], shape: 
 
 
 @converter("Expand", traits=[NodeTrait.MOVES])
-def expand(node: Node) -> ir.Value:
+def expand(node: Node) -> RelaxValue:
     """Broadcast both ways: a wanted dim of 1 keeps the input's."""
     declared = declared_shape(node, 1)
     if declared is not None and count_of(node, 1) <= len(declared):
         tail = declared[len(declared) - count_of(node, 1) :]
         own = [1] * (len(declared) - node.type(0).rank) + list(node.type(0).shape)
         kept = np.array([own[len(own) - len(tail) + i] == dim for i, dim in enumerate(tail)], bool)
-        ones = node.emit("logical_and", equals(node, 1, [1] * len(tail)), node.constant(kept))
-        fits = node.emit("logical_or", equals(node, 1, tail), ones)
+        ones = equals(node, 1, [1] * len(tail)) & node.constant(kept)
+        fits = equals(node, 1, tail) | ones
         return required(node, fits, "input 'shape' is another", node.emit("expand", node[0], shape=declared))
     if node.value(1).known is None:
         return node.emit("expand", node[0], shape=expand_dims(node, node.type(0), vector(node, 1)))
@@ -286,7 +286,7 @@ def slice_arguments(node: Node) -> tuple[Sequence[Dim], Sequence[Dim], list[int]
     return starts, ends, axes, steps
 
 
-def _dynamic_splits(node: Node, axis: int, count: int) -> tuple[ir.Value, ...]:
+def _dynamic_splits(node: Node, axis: int, count: int) -> tuple[RelaxValue, ...]:
     """Return parts of one size that depends on a symbol, the last ones smaller."""
     x = node.type(0)
     part = D.ceildiv(x.shape[axis], count)
@@ -300,7 +300,7 @@ def _dynamic_splits(node: Node, axis: int, count: int) -> tuple[ir.Value, ...]:
 
 
 @converter("Slice", traits=[NodeTrait.MOVES])
-def slice_(node: Node) -> ir.Value:
+def slice_(node: Node) -> RelaxValue:
     x = node.type(0)
     if node.opset >= 10 and not all(node.value(i).known is not None for i in range(1, len(node)) if node.has(i)):
         return slice_of_run_time(node)
@@ -341,7 +341,7 @@ def pad_attributes(node: Node) -> Converted:
     return _pad(node, node.attr.ints("pads"), list(range(node.type(0).rank)), node.attr.float("value", 0.0))
 
 
-def _pad(node: Node, pads: list[int], axes: list[int], value: float) -> ir.Value:
+def _pad(node: Node, pads: list[int], axes: list[int], value: float) -> RelaxValue:
     rank = node.type(0).rank
     if len(pads) != 2 * len(axes):
         raise NodeError(f"pads must have {2 * len(axes)} numbers, begins then ends, got {pads}")

@@ -34,7 +34,7 @@ def _broadcast(node: Node) -> tuple[int | str, ...]:
 @converter("Equal", since=19)
 def equal(node: Node) -> Converted:
     if not node.is_string(0):
-        return node.emit("equal", node[0], node[1])
+        return node[0].equals(node[1])
     return node.host("mirlo.string.equal", node.object(0), node.object(1), results=[Kind("bool", _broadcast(node))])
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.budget import require_table
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DType
@@ -13,6 +12,7 @@ from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, positions, scalar, unless
 from mirlo.frontends.onnx.values import Converted
 
@@ -30,7 +30,7 @@ def tf_idf(node: Node) -> Converted:
     return counts if x.rank == 2 else node.emit("squeeze", counts, axes=[0])
 
 
-def ngram_weights(node: Node, rows: ir.Value, pool: np.ndarray) -> ir.Value:
+def ngram_weights(node: Node, rows: RelaxValue, pool: np.ndarray) -> RelaxValue:
     """Return the output of a TfIdfVectorizer for rows of integers; `pool` are its n-grams."""
     mode = node.attr.choice("mode", None, ("TF", "IDF", "TFIDF"))
     columns = np.array(node.attr.ints("ngram_indexes"), np.int64)
@@ -55,7 +55,7 @@ def ngram_weights(node: Node, rows: ir.Value, pool: np.ndarray) -> ir.Value:
         # A matrix of zeros and ones: the column in which each n-gram is counted.
         places = np.zeros((len(group), size), np.int64)
         places[np.arange(len(group)), own] = 1
-        total = node.emit("add", total, node.emit("matmul", counted, node.constant(places)))
+        total = total + node.emit("matmul", counted, node.constant(places))
     return _weighted(node, node.emit("cast", total, dtype="f32"), mode, columns, size)
 
 
@@ -74,7 +74,7 @@ def _ngrams(node: Node, pool: np.ndarray) -> list[np.ndarray]:
     return found
 
 
-def _weighted(node: Node, counts: ir.Value, mode: str, columns: np.ndarray, size: int) -> ir.Value:
+def _weighted(node: Node, counts: RelaxValue, mode: str, columns: np.ndarray, size: int) -> RelaxValue:
     given = node.attr.floats("weights", None)
     if mode == "TF":
         return counts
@@ -85,7 +85,7 @@ def _weighted(node: Node, counts: ir.Value, mode: str, columns: np.ndarray, size
         weights[columns] = given
     if mode == "IDF":
         counts = node.emit("minimum", counts, node.constant(1, "f32"))
-    return node.emit("multiply", counts, node.constant(weights))
+    return counts * node.constant(weights)
 
 
 MAX_WEIGHTS = 1 << 26
@@ -107,9 +107,9 @@ def mel_weights(node: Node) -> Converted:
     made = _mel_of_run_time(node, declared or _mel_sizes(node), dtype)
     if declared is None:
         return made
-    half = node.emit("floor_divide", _integer(node, 1), node.constant(np.int64(2)))
+    half = _integer(node, 1) // 2
     pairs = zip((half, _integer(node, 0)), (declared[0] - 1, declared[1]), strict=True)
-    fits = [node.emit("equal", found, node.constant(np.int64(wanted))) for found, wanted in pairs]
+    fits = [found.equals(wanted) for found, wanted in pairs]
     holds = node.emit("logical_and", *fits)
     return required(node, holds, "inputs 'num_mel_bins' and 'dft_length' are others", made)
 
@@ -138,54 +138,54 @@ def _triangles(row: np.ndarray, left: np.ndarray, center: np.ndarray, right: np.
 def _mel_sizes(node: Node) -> tuple[Dim, ...]:
     """Return the shape of the result, [length // 2 + 1, bins], from run-time values."""
     sizes = node.emit("stack", [_integer(node, i) for i in (1, 0)], axis=0)
-    fits = node.emit("greater_equal", sizes, node.constant(np.int64(1)))
+    fits = sizes >= 1
     what = "inputs 'num_mel_bins' and 'dft_length' must be sizes"
     length, bins = bind(node, unless(node, fits, sizes), what)
     return length // 2 + 1, bins
 
 
-def _integer(node: Node, index: int) -> ir.Value:
+def _integer(node: Node, index: int) -> RelaxValue:
     return node.emit("cast", scalar(node, index), dtype="i64")
 
 
-def _mel_of_run_time(node: Node, shape: tuple[Dim, ...], dtype: DType) -> ir.Value:
+def _mel_of_run_time(node: Node, shape: tuple[Dim, ...], dtype: DType) -> RelaxValue:
     """Compute the weights by operators at run time."""
     rows, bins = shape
 
-    def real(index: int) -> ir.Value:
+    def real(index: int) -> RelaxValue:
         return node.emit("cast", scalar(node, index), dtype="f64")
 
-    def count(dim: Dim) -> ir.Value:
+    def count(dim: Dim) -> RelaxValue:
         return node.emit("cast", as_scalar(node, dim), dtype="f64")
 
-    def index(dim: Dim) -> ir.Value:
+    def index(dim: Dim) -> RelaxValue:
         return node.emit("cast", positions(node, dim), dtype="f64")
 
-    def number(value: float) -> ir.Value:
+    def number(value: float) -> RelaxValue:
         return node.constant(value, "f64")
 
-    def mel(value: ir.Value) -> ir.Value:
-        unit = node.emit("log1p", node.emit("divide", value, number(700)))
-        return node.emit("divide", node.emit("multiply", unit, number(2595)), number(float(np.log(10))))
+    def mel(value: RelaxValue) -> RelaxValue:
+        unit = node.emit("log1p", value / 700)
+        return unit * 2595 / float(np.log(10))
 
     length, rate = real(1), real(2)
     low, high = mel(real(3)), mel(real(4))
-    step = node.emit("divide", node.emit("subtract", high, low), count(bins + 2))
-    place = node.emit("add", node.emit("multiply", index(bins + 2), step), low)
-    raised = node.emit("expm1", node.emit("multiply", node.emit("divide", place, number(2595)), number(np.log(10))))
-    hertz = node.emit("multiply", raised, number(700))
-    scaled = node.emit("divide", node.emit("multiply", node.emit("add", length, number(1)), hertz), rate)
+    step = (high - low) / count(bins + 2)
+    place = index(bins + 2) * step + low
+    raised = node.emit("expm1", place / 2595 * np.log(10))
+    hertz = raised * 700
+    scaled = (length + 1) * hertz / rate
     edges = node.emit("floor", scaled)
     left, center, right = (node.emit("slice_dims", edges, begin=[i], shape=(bins,), strides=[1]) for i in range(3))
     row = node.emit("reshape", index(rows), shape=(rows, 1))
 
-    def slope(over: ir.Value, under: ir.Value, flat: float) -> ir.Value:
-        ratio = node.emit("divide", over, node.emit("maximum", under, number(1)))
-        return node.emit("where", node.emit("greater", under, number(0)), ratio, number(flat))
+    def slope(over: RelaxValue, under: RelaxValue, flat: float) -> RelaxValue:
+        ratio = over / node.emit("maximum", under, number(1))
+        return node.emit("where", under > 0, ratio, number(flat))
 
-    rising = slope(node.emit("subtract", row, left), node.emit("subtract", center, left), 1.0)
-    falling = slope(node.emit("subtract", right, row), node.emit("subtract", right, center), 0.0)
-    up = node.emit("logical_and", node.emit("greater_equal", row, left), node.emit("less_equal", row, center))
-    down = node.emit("logical_and", node.emit("greater_equal", row, center), node.emit("less", row, right))
+    rising = slope(row - left, center - left, 1.0)
+    falling = slope(right - row, right - center, 0.0)
+    up = (row >= left) & (row <= center)
+    down = (row >= center) & (row < right)
     made = node.emit("where", down, falling, node.emit("where", up, rising, number(0)))
     return node.emit("cast", made, dtype=dtype)

@@ -2,76 +2,72 @@
 
 from __future__ import annotations
 
-from mirlo.dialects.bindings import ir
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.relax_value import RelaxValue
 
 DOMAIN = "ai.onnx.preview.training"
 
 
 @converter("Adagrad", domain=DOMAIN)
-def adagrad(node: Node) -> list[ir.Value]:
+def adagrad(node: Node) -> list[RelaxValue]:
     rate, step = _rate_and_step(node)
     decay, epsilon = node.attr.float("decay_factor", 0.0), node.attr.float("epsilon", 1e-6)
     norm = node.attr.float("norm_coefficient", 0.0)
-    one = node.constant(1, type_of(rate))
-    slowed = node.emit("divide", rate, node.emit("add", one, _times(node, step, decay)))
+    slowed = rate / (1 + step * decay)
     weights, squares = [], []
     for x, gradient, square in _groups(node, 3):
         gradient = _regularized(node, x, gradient, norm)
-        square = node.emit("add", square, node.emit("multiply", gradient, gradient))
-        root = _plus(node, node.emit("sqrt", square), epsilon)
-        change = node.emit("divide", node.emit("multiply", slowed, gradient), root)
-        weights.append(node.emit("subtract", x, change))
+        square = square + gradient * gradient
+        root = node.emit("sqrt", square) + epsilon
+        change = slowed * gradient / root
+        weights.append(x - change)
         squares.append(square)
     return [*weights, *squares]
 
 
 @converter("Momentum", domain=DOMAIN)
-def momentum(node: Node) -> list[ir.Value]:
+def momentum(node: Node) -> list[RelaxValue]:
     rate, step = _rate_and_step(node)
     alpha, beta, norm = (node.attr.float(name) for name in ("alpha", "beta", "norm_coefficient"))
     is_nesterov = node.attr.choice("mode", None, ("standard", "nesterov")) == "nesterov"
-    one, zero = (node.constant(number, type_of(rate)) for number in (1, 0))
-    share = node.emit("where", node.emit("greater", step, zero), node.constant(beta, type_of(rate)), one)
+    kind = type_of(rate)
+    share = node.emit("where", step > 0, node.constant(beta, kind), node.constant(1, kind))
     weights, velocities = [], []
     for x, gradient, velocity in _groups(node, 3):
         gradient = _regularized(node, x, gradient, norm)
-        velocity = node.emit("add", _times(node, velocity, alpha), node.emit("multiply", share, gradient))
-        change = node.emit("add", gradient, _times(node, velocity, alpha)) if is_nesterov else velocity
-        weights.append(node.emit("subtract", x, node.emit("multiply", rate, change)))
+        velocity = velocity * alpha + share * gradient
+        change = gradient + velocity * alpha if is_nesterov else velocity
+        weights.append(x - rate * change)
         velocities.append(velocity)
     return [*weights, *velocities]
 
 
 @converter("Adam", domain=DOMAIN)
-def adam(node: Node) -> list[ir.Value]:
+def adam(node: Node) -> list[RelaxValue]:
     rate, step = _rate_and_step(node)
     alpha, beta = node.attr.float("alpha", 0.9), node.attr.float("beta", 0.999)
     norm, norm_after = (node.attr.float(f"norm_coefficient{suffix}", 0.0) for suffix in ("", "_post"))
     epsilon, kind = node.attr.float("epsilon", 1e-6), type_of(rate)
-    one, zero = (node.constant(number, kind) for number in (1, 0))
-    grown = [
-        node.emit("subtract", one, node.emit("power", node.constant(number, kind), step)) for number in (alpha, beta)
-    ]
-    corrected = node.emit("divide", node.emit("multiply", rate, node.emit("sqrt", grown[1])), grown[0])
-    rate = node.emit("where", node.emit("greater", step, zero), corrected, rate)
+    grown = [1 - node.emit("power", node.constant(number, kind), step) for number in (alpha, beta)]
+    corrected = rate * node.emit("sqrt", grown[1]) / grown[0]
+    rate = node.emit("where", step > 0, corrected, rate)
     weights, means, squares = [], [], []
     for x, gradient, mean, square in _groups(node, 4):
         gradient = _regularized(node, x, gradient, norm)
-        mean = node.emit("add", _times(node, mean, alpha), _times(node, gradient, 1 - alpha))
-        squared = node.emit("multiply", gradient, gradient)
-        square = node.emit("add", _times(node, square, beta), _times(node, squared, 1 - beta))
-        root = _plus(node, node.emit("sqrt", square), epsilon)
-        change = node.emit("divide", node.emit("multiply", rate, mean), root)
-        weights.append(_times(node, node.emit("subtract", x, change), 1 - norm_after))
+        mean = mean * alpha + gradient * (1 - alpha)
+        squared = gradient * gradient
+        square = square * beta + squared * (1 - beta)
+        root = node.emit("sqrt", square) + epsilon
+        change = rate * mean / root
+        weights.append((x - change) * (1 - norm_after))
         means.append(mean)
         squares.append(square)
     return [*weights, *means, *squares]
 
 
-def _rate_and_step(node: Node) -> tuple[ir.Value, ir.Value]:
+def _rate_and_step(node: Node) -> tuple[RelaxValue, RelaxValue]:
     """Return the learning rate, and the step number in its type."""
     for i, name in enumerate("RT"):
         if node.type(i).elements != 1:
@@ -80,7 +76,7 @@ def _rate_and_step(node: Node) -> tuple[ir.Value, ir.Value]:
     return rate, node.emit("cast", step, dtype=type_of(rate).dtype)
 
 
-def _groups(node: Node, count: int) -> list[tuple[ir.Value, ...]]:
+def _groups(node: Node, count: int) -> list[tuple[RelaxValue, ...]]:
     """Return the inputs after the first two, by tensor: all weights come first, then all gradients, and so on."""
     values = node.all(2)
     if len(values) % count:
@@ -89,13 +85,5 @@ def _groups(node: Node, count: int) -> list[tuple[ir.Value, ...]]:
     return [tuple(values[i::tensors]) for i in range(tensors)]
 
 
-def _regularized(node: Node, x: ir.Value, gradient: ir.Value, norm: float) -> ir.Value:
-    return node.emit("add", _times(node, x, norm), gradient) if norm else gradient
-
-
-def _times(node: Node, value: ir.Value, number: float) -> ir.Value:
-    return node.emit("multiply", value, node.constant(number, type_of(value)))
-
-
-def _plus(node: Node, value: ir.Value, number: float) -> ir.Value:
-    return node.emit("add", value, node.constant(number, type_of(value)))
+def _regularized(node: Node, x: RelaxValue, gradient: RelaxValue, norm: float) -> RelaxValue:
+    return x * norm + gradient if norm else gradient

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.runtime_sizes import nonzero_of, positions
 from mirlo.frontends.onnx.values import Converted
 
@@ -19,9 +19,9 @@ from mirlo.frontends.onnx.values import Converted
 class _Distinct:
     """For each distinct element its first position and count; for each element the index of its distinct one."""
 
-    first: ir.Value
-    inverse: ir.Value
-    counts: ir.Value
+    first: RelaxValue
+    inverse: RelaxValue
+    counts: RelaxValue
 
 
 @converter("Unique", since=11)
@@ -54,30 +54,28 @@ def unique(node: Node) -> Converted:
     return (values, found.inverse, found.counts) if of_microsoft else (values, found.first, found.inverse, found.counts)
 
 
-def _find_distinct(node: Node, ordered: ir.Value, order: ir.Value, count: Dim) -> _Distinct:
+def _find_distinct(node: Node, ordered: RelaxValue, order: RelaxValue, count: Dim) -> _Distinct:
     """Return the distinct elements, or rows, of sorted ones."""
     if count == 0:
         none = node.constant(np.zeros(0, np.int64))
         return _Distinct(none, none, none)
     number = positions(node, count)
-    zero, one = (node.constant(np.int64(value)) for value in (0, 1))
-    before = node.emit("gather", ordered, node.emit("maximum", node.emit("subtract", number, one), zero), axis=0)
+    before = node.emit("gather", ordered, node.emit("maximum", number - 1, node.constant(np.int64(0))), axis=0)
     changes = node.emit("not_equal", ordered, before)
     kind = type_of(ordered)
     if kind.dtype.is_float:  # NaN differs from itself, but counts once
-        both = node.emit("logical_and", node.emit("isnan", ordered), node.emit("isnan", before))
-        changes = node.emit("logical_and", changes, node.emit("logical_not", both))
+        both = node.emit("isnan", ordered) & node.emit("isnan", before)
+        changes = changes & ~both
     if kind.rank > 1:
         changes = node.emit("reduce_any", changes, axes=[1])
-    begins = node.emit("logical_or", changes, node.emit("equal", number, zero))
-    group = node.emit("subtract", node.emit("cumsum", node.emit("cast", begins, dtype="i64"), axis=0), one)
+    begins = changes | number.equals(0)
+    group = node.emit("cumsum", node.emit("cast", begins, dtype="i64"), axis=0) - 1
     blank = node.emit("full", shape=(count,), value=0, dtype="i64")
     inverse = node.emit("scatter_elements", blank, order, group, axis=0)
     starts = node.emit("reshape", chosen := nonzero_of(node, begins), shape=(type_of(chosen).shape[1],))
     first = node.emit("gather", order, starts, axis=0)
     ones = node.emit("full", shape=(count,), value=1, dtype="i64")
-    empty = node.emit("multiply", first, zero)
-    return _Distinct(first, inverse, node.emit("scatter_elements", empty, group, ones, axis=0, reduction="add"))
+    return _Distinct(first, inverse, node.emit("scatter_elements", first * 0, group, ones, axis=0, reduction="add"))
 
 
 def _in_order_of_appearance(node: Node, found: _Distinct) -> _Distinct:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from functools import partial
 from operator import lt
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
@@ -16,6 +15,7 @@ from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, simple, type_of
 from mirlo.frontends.onnx.ops.windows import kernel_shape, per_dim
 from mirlo.frontends.onnx.registry import CONVERTERS, converter
+from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, i64_constant, shape_vector, unless, vector
 from mirlo.frontends.onnx.values import Converted
 
@@ -47,7 +47,7 @@ def _col2im_attributes(node: Node, count: int) -> dict[str, Sequence[int]]:
     }
 
 
-def _col2im_of_any_size(node: Node) -> ir.Value:
+def _col2im_of_any_size(node: Node) -> RelaxValue:
     """Convert Col2Im with run-time sizes, which are checked against the operand's windows."""
     x, sizes = node.type(0), [vector(node, 1), vector(node, 2)]
     (count,), (other,) = (type_of(each).shape for each in sizes)
@@ -56,30 +56,30 @@ def _col2im_of_any_size(node: Node) -> ir.Value:
     attributes = _col2im_attributes(node, count)
     pads = attributes["padding"]
     around = i64_constant(node, [pads[i] + pads[count + i] for i in range(count)])
-    one, strides, dilations = (i64_constant(node, each) for each in (1, attributes["strides"], attributes["dilations"]))
+    strides, dilations = (i64_constant(node, attributes[name]) for name in ("strides", "dilations"))
     image, window = sizes
-    reach = node.emit("add", node.emit("multiply", node.emit("subtract", window, one), dilations), one)
-    steps = node.emit("floor_divide", node.emit("subtract", node.emit("add", image, around), reach), strides)
-    columns = node.emit("reduce_prod", node.emit("add", steps, one))
-    elements = node.emit("maximum", node.emit("reduce_prod", window), one)
+    reach = (window - 1) * dilations + 1
+    steps = (image + around - reach) // strides
+    columns = node.emit("reduce_prod", steps + 1)
+    elements = node.emit("maximum", node.emit("reduce_prod", window), i64_constant(node, 1))
     rows, given = (as_scalar(node, dim) for dim in x.shape[1:])
     fits = node.emit("stack", [
-        node.emit("equal", columns, given),
-        node.emit("equal", node.emit("mod", rows, elements), i64_constant(node, 0)),
-        node.emit("reduce_all", node.emit("greater_equal", node.emit("concat", sizes, axis=0), one)),
-        node.emit("reduce_all", node.emit("greater_equal", steps, i64_constant(node, 0))),
+        columns.equals(given),
+        (rows % elements).equals(0),
+        node.emit("reduce_all", node.emit("concat", sizes, axis=0) >= 1),
+        node.emit("reduce_all", steps >= 0),
     ], axis=0)  # fmt: skip
     what = f"inputs 'image_shape' and 'block_shape' do not fit the input {x}"
     made = bind(node, unless(node, fits, node.emit("concat", sizes, axis=0)), what)
     return node.emit("col2im", node[0], image=made[:count], window=made[count:], **attributes)
 
 
-def _col2im_of_run_time(node: Node, declared: Sequence[int], attributes: dict[str, Sequence[int]]) -> ir.Value:
+def _col2im_of_run_time(node: Node, declared: Sequence[int], attributes: dict[str, Sequence[int]]) -> RelaxValue:
     """Convert Col2Im with windows of run-time size: as many elements as the declared channels leave."""
     made = node.emit("col2im", node[0], node[2], channels=declared[1], **attributes)
     elements = node.emit("reduce_prod", node[2])
     wanted = node.constant(node.type(0).static_shape[1] // max(declared[1], 1), node.type(2))
-    return required(node, node.emit("equal", elements, wanted), "input 'block_shape' is another", made)
+    return required(node, elements.equals(wanted), "input 'block_shape' is another", made)
 
 
 def _pads(node: Node, count: int) -> list[int]:
@@ -169,7 +169,7 @@ def _unpooled_shape(node: Node, pooled: Sequence[Dim], declared: Sequence[int] |
         given = vector(node, 2)
         if type_of(given).shape != (len(pooled),):
             raise NodeError(f"input 'output_shape' must have {len(pooled)} numbers, got {node.type(2)}")
-        fits = node.emit("greater_equal", given, shape_vector(node, pooled))
+        fits = given >= shape_vector(node, pooled)
         what = f"input 'output_shape' does not hold what was pooled, {shape_text(pooled)}"
         return bind(node, unless(node, fits, given), what)
     if len(shape) != len(pooled) or any(D.is_certain(partial(lt, a, b)) for a, b in zip(shape, pooled, strict=True)):
@@ -197,7 +197,7 @@ def non_max_suppression(node: Node) -> Converted:
     return first_rows(node, found, used)
 
 
-def _scalar(node: Node, index: int, default: float | None, like: TensorType | str) -> ir.Value | None:
+def _scalar(node: Node, index: int, default: float | None, like: TensorType | str) -> RelaxValue | None:
     if not node.has(index):
         return None if default is None else node.constant(default, like)
     found = node.type(index)
@@ -206,7 +206,7 @@ def _scalar(node: Node, index: int, default: float | None, like: TensorType | st
     return node.emit("reshape", node[index], shape=()) if found.rank else node[index]
 
 
-def first_rows(node: Node, rows: ir.Value, used: ir.Value) -> ir.Value:
+def first_rows(node: Node, rows: RelaxValue, used: RelaxValue) -> RelaxValue:
     """Return the used rows: the declared number, which is checked, or a data-dependent one."""
     declared, kind = node.declared(0), type_of(rows)
     most = kind.shape[0]
@@ -217,6 +217,6 @@ def first_rows(node: Node, rows: ir.Value, used: ir.Value) -> ir.Value:
     wanted = declared[0]
     if wanted > most:
         raise NodeError(f"the result is declared {list(declared)}, but there are at most {most} rows")
-    holds = node.emit("equal", used, node.constant(wanted, type_of(used)))
+    holds = used.equals(wanted)
     made = node.emit("strided_slice", rows, axes=[0], begin=[0], end=[wanted], strides=[1])
     return required(node, holds, f"there are not {wanted} rows", made)
