@@ -13,7 +13,7 @@ from mirlo.runtime.errors import MirloError
 from mirlo.tools.bisect.amplify import Amplified, amplified
 from mirlo.tools.bisect.bundle import replays, write_bundle
 from mirlo.tools.bisect.nodes import DepartingNode, Tell, first_departing_node, stretch
-from mirlo.tools.bisect.oracles import ORACLES
+from mirlo.tools.bisect.oracles import ORACLES, Oracle
 from mirlo.tools.bisect.passes import Culprit, failing_pass, first_departing_pass
 from mirlo.tools.bisect.submodel import cut, in_order, message_of
 from mirlo.tools.bisect.trial import Trial, TrialOptions, try_submodel
@@ -83,25 +83,36 @@ def bisect(
     tell(f"the model: {trial.departs or 'as expected'}")
     if trial.departs is None:
         return None
-    first: Amplified | None = None
-    start, last = 0, len(graph.nodes) - 1
-    while True:
-        found = first_departing_node(ordered, values, settings, trial, tell, start)
-        passed = amplified(ordered, found, values, settings, ORACLES[against])
-        if passed is None:
-            break
-        tell(f"'{graph.nodes[found.node].name}' amplifies rounding")
-        first = first or passed
-        start = found.node + 1
-        rest = stretch(ordered, start, last, values) if start <= last else None
-        trial = try_submodel(rest, values, settings) if rest is not None and rest.outputs else Trial(None)
-        if trial.departs is None:
-            return _rounding(ordered, first)
+    found = _first_departure(ordered, values, settings, trial, ORACLES[against], tell)
+    if isinstance(found, Rounding):
+        return found
     failed = found.trial.failed
     culprit = (
         failing_pass(found.trial, settings) if failed else first_departing_pass(found.part, values, settings, tell)
     )
     return _departure(ordered, found, culprit, values, settings, against, bundle)
+
+
+def _first_departure(
+    model: LoadedModel, values: Mapping[str, ModelValue], settings: TrialOptions, trial: Trial, oracle: Oracle,
+    tell: Tell,
+) -> DepartingNode | Rounding:  # fmt: skip
+    """Return the first node that departs for its own inputs, or that all of them only amplify rounding."""
+    nodes = model.content.graph.nodes
+    first: Amplified | None = None
+    start, last = 0, len(nodes) - 1
+    while True:
+        found = first_departing_node(model, values, settings, trial, tell, start)
+        passed = amplified(model, found, values, settings, oracle)
+        if passed is None:
+            return found
+        tell(f"'{nodes[found.node].name}' amplifies rounding")
+        first = first or passed
+        start = found.node + 1
+        rest = stretch(model, start, last, values) if start <= last else None
+        trial = try_submodel(rest, values, settings) if rest is not None and rest.outputs else Trial(None)
+        if trial.departs is None:
+            return _rounding(model, first)
 
 
 def _rounding(model: LoadedModel, found: Amplified) -> Rounding:

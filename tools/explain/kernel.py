@@ -1,4 +1,4 @@
-"""The way of one kernel through the compiler: its IR where a stage changed it, then its code."""
+"""The stages of one kernel: its IR after each pass that changed it, then its code."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class FollowedKernel(Instrument):
         if text and (not self.stages or self.stages[-1].text != text):
             self.stages.append(KernelStage(f"after {step}", text))
 
-    def way(
+    def all_stages(
         self, kernels: Sequence[NamedKernel], module: ir.Module, target: Target, options: CompileOptions
     ) -> list[KernelStage]:
         """Return all stages, from operators to the code in each form that is text."""

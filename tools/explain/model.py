@@ -29,6 +29,7 @@ from mirlo.passes.pipeline_parser import Step
 from mirlo.passes.registry import PassError
 from mirlo.passes.schedule.schedule import ScheduleRecord
 from mirlo.passes.schedule.tuned import TUNING, TuningRecord
+from mirlo.passes.session import Session
 from mirlo.tools.explain.kernel import FollowedKernel, KernelStage
 
 if TYPE_CHECKING:
@@ -81,8 +82,8 @@ class Explanation:
     memory: list[MemoryRecord]
     measured: list[StrategyRecord]
     failure: str | None = None
-    way: list[KernelStage] = field(default_factory=list)
-    """What one kernel was on its way, if its name was given."""
+    stages: list[KernelStage] = field(default_factory=list)
+    """The stages of one kernel, if its name was given."""
 
 
 def explain_model(
@@ -119,19 +120,26 @@ def explain_model(
     pipeline = Pipeline(opened.pipeline or targets.pipeline(threads))
     watch = _Watch()
     followed = FollowedKernel(kernel) if kernel is not None else None
-    failure = None
     with module.context, ir.Location.unknown():
-        watch.note_nodes(module)
-        try:
-            pipeline.run(module, session, [watch, *node_watch(session), *([followed] if followed is not None else [])])
-            check_used(session)
-        except (PassFailed, PassError) as error:
-            failure = str(error)
+        failure = _run(pipeline, module, session, watch, followed)
         calls = list(kernel_calls(module))
     explanation = _assemble(target, watch, session.notes, calls, failure)
     if followed is not None:
-        explanation.way = followed.way(explanation.kernels, module, host, options)
+        explanation.stages = followed.all_stages(explanation.kernels, module, host, options)
     return explanation
+
+
+def _run(
+    pipeline: Pipeline, module: ir.Module, session: Session, watch: _Watch, followed: FollowedKernel | None
+) -> str | None:
+    """Run the passes as far as they go; return the error of the one that fails."""
+    watch.note_nodes(module)
+    try:
+        pipeline.run(module, session, [watch, *node_watch(session), *([followed] if followed is not None else [])])
+        check_used(session)
+    except (PassFailed, PassError) as error:
+        return str(error)
+    return None
 
 
 @dataclass

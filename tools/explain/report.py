@@ -31,7 +31,7 @@ def only_kernel(explanation: Explanation, name: str) -> Explanation:
     """Return the part of an explanation that is about one kernel and its nodes."""
     kernels = [kernel for kernel in explanation.kernels if kernel.name == name]
     nodes = [node for node in explanation.nodes if name in node.kernels]
-    return Explanation(explanation.target, nodes, kernels, [], [], explanation.failure, explanation.way)
+    return Explanation(explanation.target, nodes, kernels, [], [], explanation.failure, explanation.stages)
 
 
 def text_lines(explanation: Explanation) -> Iterator[str]:
@@ -39,8 +39,8 @@ def text_lines(explanation: Explanation) -> Iterator[str]:
     for node in explanation.nodes:
         yield from _node(node, explanation.failure is not None)
     for kernel in explanation.kernels:
-        yield from _kernel(kernel, with_words=bool(explanation.way))
-    for stage in explanation.way:
+        yield from _kernel(kernel, with_words=bool(explanation.stages))
+    for stage in explanation.stages:
         yield f"--- {stage.title}"
         yield from stage.text.rstrip().split("\n")
     yield from map(str, explanation.measured)
@@ -74,9 +74,9 @@ def _operator(record: LegalizationRecord) -> Iterator[str]:
     if record.rule is None:
         yield f"  {record.operator}: no rule took it"
     else:
-        asked = f", strategy '{record.chosen}' asked for" if record.chosen else ""
+        strategy = f", as requested by strategy '{record.chosen}'" if record.chosen else ""
         made = f" → {', '.join(record.created)}" if record.created else ""
-        yield f"  {record.operator}: {_rule(record.rule)}{asked}{made}"
+        yield f"  {record.operator}: {_rule(record.rule)}{strategy}{made}"
     yield from _declined(record.attempts, "    ")
 
 
@@ -130,7 +130,7 @@ def as_json(explanation: Explanation) -> dict[str, object]:
         ],
         "measured": [{"operator": m.operator, "microseconds": m.microseconds} for m in explanation.measured],
         "failure": explanation.failure,
-        "way": [{"stage": stage.title, "text": stage.text} for stage in explanation.way],
+        "stages": [{"stage": stage.title, "text": stage.text} for stage in explanation.stages],
     }
 
 

@@ -10,7 +10,7 @@ import io
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -97,28 +97,15 @@ def model_with(texts: dict[str, str]) -> onnx.ModelProto:
     def text(place: str, plain: str) -> str:
         return plain + texts[place] if place in texts else plain
 
-    x, y, value = text("input", "x"), text("output", "y"), text("value", "v")
-    dim, weight, domain = text("dim", "batch"), text("initializer", "w"), text("function_domain", "own")
+    x, y, dim = text("input", "x"), text("output", "y"), text("dim", "batch")
+    weight, domain = text("initializer", "w"), text("function_domain", "own")
     inner, function = text("function_value", "t"), text("function", "Twice")
-    nodes = [
-        helper.make_node("Add", [x, weight], [value], name=text("node", "/add")),
-        helper.make_node(function, [value], ["d"], name=text("node", "/twice"), domain=domain),
-        helper.make_node(
-            "If", ["c"], ["e"], name=text("node", "/if"), then_branch=_branch(text), else_branch=_branch()
-        ),
-        helper.make_node("Add", ["d", "e"], [y], name="/sum"),
-    ]
-    if "operator" in texts or "domain" in texts:
-        nodes.append(helper.make_node(text("operator", "Relu"), [value], ["unused"], domain=text("domain", "")))
-    if "attribute" in texts or "attribute_text" in texts:
-        attribute = {text("attribute", "approximate"): text("attribute_text", "none")}
-        nodes.append(helper.make_node("Gelu", [value], ["unread"], **attribute))
     body = [
         helper.make_node("Relu", ["a"], [inner], name=text("node", "r")),
         helper.make_node("Add", [inner, "a"], ["b"]),
     ]
     graph = helper.make_graph(
-        nodes, text("graph", "g"),
+        _nodes(text, texts), text("graph", "g"),
         [helper.make_tensor_value_info(x, TensorProto.FLOAT, [dim, 4]),
          helper.make_tensor_value_info("c", TensorProto.BOOL, [])],
         [helper.make_tensor_value_info(y, TensorProto.FLOAT, [dim, 4])],
@@ -136,6 +123,27 @@ def model_with(texts: dict[str, str]) -> onnx.ModelProto:
         model.opset_import.append(helper.make_opsetid(text("domain", ""), 1))
     helper.set_model_props(model, {text("metadata", "key"): text("metadata", "value")})
     return model
+
+
+def _nodes(text: Callable[[str, str], str], places: Container[str]) -> list[onnx.NodeProto]:
+    """Return the nodes of the graph; those whose operator or attribute is hostile compute nothing that is read."""
+    from onnx import helper
+
+    value, domain = text("value", "v"), text("function_domain", "own")
+    nodes = [
+        helper.make_node("Add", [text("input", "x"), text("initializer", "w")], [value], name=text("node", "/add")),
+        helper.make_node(text("function", "Twice"), [value], ["d"], name=text("node", "/twice"), domain=domain),
+        helper.make_node(
+            "If", ["c"], ["e"], name=text("node", "/if"), then_branch=_branch(text), else_branch=_branch()
+        ),
+        helper.make_node("Add", ["d", "e"], [text("output", "y")], name="/sum"),
+    ]
+    if "operator" in places or "domain" in places:
+        nodes.append(helper.make_node(text("operator", "Relu"), [value], ["unused"], domain=text("domain", "")))
+    if "attribute" in places or "attribute_text" in places:
+        attribute = {text("attribute", "approximate"): text("attribute_text", "none")}
+        nodes.append(helper.make_node("Gelu", [value], ["unread"], **attribute))
+    return nodes
 
 
 def _branch(text: Callable[[str, str], str] = lambda place, plain: plain) -> onnx.GraphProto:

@@ -68,8 +68,22 @@ class FloatKernel(ProductKernel):
     def add_rows(
         self, sub: SubBlock, top: ir.Value, count: ir.Value, accumulators: ir.Value, scratch: ir.Value | None
     ) -> None:
-        layout, width = self.layout, PAIR * COLUMNS
         assert scratch is not None
+        self._convert_weights(sub, scratch)
+        done = C.index(0)
+        for size in (TILE_ROWS, 4, 2, 1):
+            stop = C.times(create("arith.divui", count.type, count, C.index(size)), C.index(size))
+            C.loop(
+                done,
+                stop,
+                lambda first, size=size: self._add_tile(sub, top, first, size, accumulators, scratch),
+                step=size,
+            )
+            done = stop
+
+    def _convert_weights(self, sub: SubBlock, scratch: ir.Value) -> None:
+        """Store the weights of a sub-block as f32."""
+        layout, width = self.layout, PAIR * COLUMNS
         for panel in range(PAIR):
             scale = self.scale(sub, panel)
             zeros = self.zero(sub, panel) if layout.zero else None
@@ -86,30 +100,28 @@ class FloatKernel(ProductKernel):
 
             self.each_vector(ROWS, vector)
 
-        def rows(first: ir.Value, size: int) -> None:
-            totals = [total for i in range(size) for total in self.get(accumulators, C.offset(first, i))]
-            own = [C.times(self.row_of(sub, C.add(top, C.offset(first, i))), C.index(layout.sub)) for i in range(size)]
+    def _add_tile(
+        self, sub: SubBlock, top: ir.Value, first: ir.Value, size: int, accumulators: ir.Value, scratch: ir.Value
+    ) -> None:
+        """Multiply `size` rows with the converted weights, and add the products to the accumulators."""
+        layout, width = self.layout, PAIR * COLUMNS
+        totals = [total for i in range(size) for total in self.get(accumulators, C.offset(first, i))]
+        own = [C.times(self.row_of(sub, C.add(top, C.offset(first, i))), C.index(layout.sub)) for i in range(size)]
 
-            def step(k: ir.Value, *held: ir.Value) -> Sequence[ir.Value]:
-                sums = list(held)
-                for unrolled in range(4):
-                    at = C.offset(C.times(k, C.index(width)), unrolled * width)
-                    columns = [C.load_vector(scratch, C.offset(at, i * COLUMNS), COLUMNS) for i in range(PAIR)]
-                    for i in range(size):
-                        x = C.splat(C.load(self.floats, C.offset(C.add(own[i], k), unrolled)))
-                        for p in range(PAIR):
-                            sums[i * PAIR + p] = C.fused(x, columns[p], sums[i * PAIR + p])
-                return sums
+        def step(k: ir.Value, *held: ir.Value) -> Sequence[ir.Value]:
+            sums = list(held)
+            for unrolled in range(4):
+                at = C.offset(C.times(k, C.index(width)), unrolled * width)
+                columns = [C.load_vector(scratch, C.offset(at, i * COLUMNS), COLUMNS) for i in range(PAIR)]
+                for i in range(size):
+                    x = C.splat(C.load(self.floats, C.offset(C.add(own[i], k), unrolled)))
+                    for p in range(PAIR):
+                        sums[i * PAIR + p] = C.fused(x, columns[p], sums[i * PAIR + p])
+            return sums
 
-            made = C.loop(C.index(0), C.index(layout.sub), step, totals, step=4)
-            for i in range(size):
-                self.put(accumulators, C.offset(first, i), made[i * PAIR : (i + 1) * PAIR])
-
-        done = C.index(0)
-        for size in (TILE_ROWS, 4, 2, 1):
-            stop = C.times(create("arith.divui", count.type, count, C.index(size)), C.index(size))
-            C.loop(done, stop, lambda i, size=size: rows(i, size), step=size)
-            done = stop
+        made = C.loop(C.index(0), C.index(layout.sub), step, totals, step=4)
+        for i in range(size):
+            self.put(accumulators, C.offset(first, i), made[i * PAIR : (i + 1) * PAIR])
 
 
 def _sum_pairs(parts: Sequence[ir.Value]) -> ir.Value:
