@@ -76,8 +76,8 @@ def convert(spec: TensorSpec, value: object, dims: dict[str, int]) -> np.ndarray
     except DLPackError as problem:
         raise InputError(f"input '{spec.name}': expected an array {_type(spec)}: {problem}") from None
     except Exception as problem:  # methods of the caller's own object may raise anything
-        told = f"a {type(value).__name__}, which raised {type(problem).__name__}: {problem}"
-        raise InputError(f"input '{spec.name}': expected an array {_type(spec)}, found {told}") from problem
+        given = f"a {type(value).__name__}, which raised {type(problem).__name__}: {problem}"
+        raise InputError(f"input '{spec.name}': expected an array {_type(spec)}, found {given}") from problem
     _check_dtype(spec, array)
     check_shape(spec, array.shape, dims)
     if not array.size:

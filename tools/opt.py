@@ -72,9 +72,9 @@ def _fail(message: str) -> int:
 def _run(arguments: OptArguments) -> int:
     for name in arguments.plugins:
         _load_plugin(name)
-    told = _information_text(arguments)
-    if told is not None:
-        sys.stdout.write(told)
+    text = _information_text(arguments)
+    if text is not None:
+        sys.stdout.write(text)
         return 0
     source = read_source(arguments.input)
     if arguments.run_reproducer:

@@ -129,9 +129,9 @@ def bind_symbols(function: ir.OpView) -> None:
     if not found:
         return
     op = function.operation
-    # A function asks for a few sizes in many places.
-    asked = [size.opview.dim for size in found]
-    of_text = {text: D.parse(text) for text in asked}
+    # A function uses a few sizes in many places.
+    texts = [size.opview.dim for size in found]
+    of_text = {text: D.parse(text) for text in texts}
     dims = list(dict.fromkeys(of_text.values()))
     add_extents(op, ([dim] for dim in dims if not (isinstance(dim, int) or dim.is_symbol)))
     # Of several symbols in one dim, another dim that has only one of them tells the order, if there is one.
@@ -147,7 +147,7 @@ def bind_symbols(function: ir.OpView) -> None:
     with ir.InsertionPoint.at_block_begin(entry), op.location:
         sizes = SizeEmitter({str(number): value for number, value in zip(numbers, values, strict=True)})
         made = {dim: sizes.emit(D.substitute(dim, numbered)) for dim in dims}
-        for size, text in zip(found, asked, strict=True):
+        for size, text in zip(found, texts, strict=True):
             size.results[0].replace_all_uses_with(made[of_text[text]])
     for size in found:
         size.erase()

@@ -79,9 +79,9 @@ class ProgramOutliner:
         """Symbolic dims are known from the inputs' shapes: tensors are added for those that no input has."""
         wanted = {name for op in operations for name in symbols_in(op)}
         for value in [*self.inputs, *visible]:
-            told = determined_symbols(value) & wanted
-            if told:
-                wanted -= told
+            determined = determined_symbols(value) & wanted
+            if determined:
+                wanted -= determined
                 if value not in self.inputs:
                     self.inputs.append(value)
 

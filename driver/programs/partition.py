@@ -119,11 +119,11 @@ class _Cutter:
         results = [value for op in operations for value in op.results if value in outside]
         if not results:
             return []
-        told = {name for value in (*self.visible, *results) for name in determined_symbols(value)}
+        determined = {name for value in (*self.visible, *results) for name in determined_symbols(value)}
         for value in (value for op in operations for value in op.results if value not in outside):
-            news = (determined_symbols(value) & symbols) - told
+            news = (determined_symbols(value) & symbols) - determined
             if news:
-                told |= news
+                determined |= news
                 results.append(value)
         for value in results:
             if TensorType.from_mlir(value.type) is None:
@@ -175,8 +175,8 @@ def _levels(operations: Sequence[ir.Operation], named: Sequence[set[str]], known
             level = last_host = max(level, last_host)
         levels.append(level)
         made.update((value, (level, on_host)) for value in op.results)
-        told = op.opview.symbols if op.name in BINDS else names if on_host else ()
-        bound |= {name: (level, on_host) for name in told if name not in seen}
+        determined = op.opview.symbols if op.name in BINDS else names if on_host else ()
+        bound |= {name: (level, on_host) for name in determined if name not in seen}
         seen |= names
     return levels
 

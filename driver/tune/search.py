@@ -261,5 +261,5 @@ def _combine_choices(task: TuningTask, measured: Mapping[int, float]) -> list[di
 def _rank_correlation(task: TuningTask, measured: Mapping[int, float]) -> float | None:
     if not task.expected:
         return None
-    told = [(cost, ratio) for i, ratio in measured.items() if (cost := task.expected[i]) is not None]
-    return rank_correlation([cost for cost, _ in told], [ratio for _, ratio in told])
+    pairs = [(cost, ratio) for i, ratio in measured.items() if (cost := task.expected[i]) is not None]
+    return rank_correlation([cost for cost, _ in pairs], [ratio for _, ratio in pairs])

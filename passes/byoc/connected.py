@@ -43,7 +43,7 @@ class Several(Pattern):
     def dup(self) -> NoReturn:
         raise PatternError("a pattern of several outputs stands for itself: it cannot be a part of another one")
 
-    def ways(self, value: BlockValue, state: State, search: Search) -> Iterator[State]:
+    def matches(self, value: BlockValue, state: State, search: Search) -> Iterator[State]:
         start = self.points.index(self.anchor)
         for found in self.anchor.solve(value, state, search):
             yield from self._extend(found, frozenset([start]), search)

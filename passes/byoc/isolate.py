@@ -38,9 +38,9 @@ def codegen_in_process(bundle: Bundle, target: str, options: str) -> ExternalArt
             [*command, *([plugin] if plugin else [])], capture_output=True, text=True, errors="replace", check=False,
             env={**os.environ, "PYTHONPATH": path}, stdin=subprocess.DEVNULL,
         )  # fmt: skip
-        told = Path(folder) / "told"
-        if told.exists():
-            raise Crash(told.read_text(encoding="utf-8"))
+        problem = Path(folder) / "problem"
+        if problem.exists():
+            raise Crash(problem.read_text(encoding="utf-8"))
         if done.returncode != 0:
             raise Crash(_how_it_ended(done))
         return _read(Path(folder))
@@ -57,7 +57,7 @@ def _how_it_ended(done: subprocess.CompletedProcess[str]) -> str:
 def _write(made: object, folder: Path) -> None:
     """Write an artifact as files, or the description of any other object."""
     if not isinstance(made, ExternalArtifact):
-        (folder / "told").write_text(f"gave a {type(made).__name__}: expected an Artifact", encoding="utf-8")
+        (folder / "problem").write_text(f"gave a {type(made).__name__}: expected an Artifact", encoding="utf-8")
         return
     header = {"format": made.format, "functions": list(made.functions), "params": list(made.params)}
     (folder / "data").write_bytes(made.data)
@@ -98,7 +98,7 @@ def main(arguments: Sequence[str]) -> None:
         except Exception as error:
             problem = describe_error(error)
         if problem is not None:
-            (Path(folder) / "told").write_text(problem, encoding="utf-8")
+            (Path(folder) / "problem").write_text(problem, encoding="utf-8")
             return
         _write(made, Path(folder))
 

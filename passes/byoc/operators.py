@@ -74,7 +74,7 @@ class OpPattern(Pattern):
     def _on_value(self, function: Callable[[BlockValue], bool | str | Decline], name: str) -> OpPattern:
         return self._with(predicates=(*self.predicates, _OnResult(name, function)))
 
-    def ways(self, value: BlockValue, state: State, search: Search) -> Iterator[State]:
+    def matches(self, value: BlockValue, state: State, search: Search) -> Iterator[State]:
         node = value.node
         if node is None or node.name not in self.names:
             search.unexpected(state, value, self.expected)

@@ -116,7 +116,7 @@ class Pattern:
         if key in search.hopeless or not search.goes_on(state, value):
             return
         any_found = False
-        for found in self.ways(value, state, search):
+        for found in self.matches(value, state, search):
             any_found = True
             yield found.with_label(self.label, value)
         if not any_found:
@@ -136,7 +136,7 @@ class Pattern:
             known = vars(self)["_labels"] = tuple(sorted(own.union(*(part.labels for part in self.parts()))))
         return known
 
-    def ways(self, value: BlockValue, state: State, search: Search) -> Iterator[State]:
+    def matches(self, value: BlockValue, state: State, search: Search) -> Iterator[State]:
         raise NotImplementedError
 
     def roots(self) -> frozenset[str] | None:
@@ -200,7 +200,7 @@ class LeafPattern(Pattern):
         self.fits = fits
         self.expected = expected
 
-    def ways(self, value: BlockValue, state: State, search: Search) -> Iterator[State]:
+    def matches(self, value: BlockValue, state: State, search: Search) -> Iterator[State]:
         if not self.fits(value):
             search.unexpected(state, value, self.expected)
         elif search.holds(self.predicates, value, state, value):
@@ -218,7 +218,7 @@ class Alternatives(Pattern):
             c for choice in choices for c in (choice.choices if _is_unlabelled_choice(choice) else [choice])
         ]
 
-    def ways(self, value: BlockValue, state: State, search: Search) -> Iterator[State]:
+    def matches(self, value: BlockValue, state: State, search: Search) -> Iterator[State]:
         for choice in self.choices:
             for found in choice.solve(value, state, search):
                 if search.holds(self.predicates, value, found, value):
@@ -249,7 +249,7 @@ class Both(Pattern):
     def __init__(self, left: Pattern, right: Pattern):
         self.left, self.right = left, right
 
-    def ways(self, value: BlockValue, state: State, search: Search) -> Iterator[State]:
+    def matches(self, value: BlockValue, state: State, search: Search) -> Iterator[State]:
         for first in self.left.solve(value, state, search):
             for found in self.right.solve(value, first, search):
                 if search.holds(self.predicates, value, found, value):
@@ -275,7 +275,7 @@ class Not(Pattern):
     def __init__(self, inner: Pattern):
         self.inner = inner
 
-    def ways(self, value: BlockValue, state: State, search: Search) -> Iterator[State]:
+    def matches(self, value: BlockValue, state: State, search: Search) -> Iterator[State]:
         silent = Search(search.graph, muted=True)
         if next(self.inner.solve(value, state, silent), None) is not None:
             search.fail(state, value, f"expected anything but {self.inner}")
@@ -298,7 +298,7 @@ class MaybeAbsent(Pattern):
     def __init__(self, present: Pattern):
         self.present = present
 
-    def ways(self, value: BlockValue, state: State, search: Search) -> Iterator[State]:
+    def matches(self, value: BlockValue, state: State, search: Search) -> Iterator[State]:
         yield from self.present.solve(value, state, search)
 
     def parts(self) -> list[Pattern]:

@@ -19,23 +19,23 @@ if TYPE_CHECKING:
 
 
 def value_has_dtype(names: Sequence[str]) -> Callable[[BlockValue], bool | Decline]:
-    def ask(value: BlockValue) -> bool | Decline:
+    def check(value: BlockValue) -> bool | Decline:
         found = "no tensor" if value.type is None else value.type.dtype.name
         return True if found in names else decline(f"expected element type {' or '.join(names)}", found=found)
 
-    return ask
+    return check
 
 
 def value_has_rank(ranks: Sequence[int]) -> Callable[[BlockValue], bool | Decline]:
-    def ask(value: BlockValue) -> bool | Decline:
+    def check(value: BlockValue) -> bool | Decline:
         found = None if value.type is None else value.type.rank
         return True if found in ranks else decline(f"expected rank {' or '.join(map(str, ranks))}", found=found)
 
-    return ask
+    return check
 
 
 def value_has_shape(shape: tuple[int | str | None, ...]) -> Callable[[BlockValue], bool | Decline]:
-    def ask(value: BlockValue) -> bool | Decline:
+    def check(value: BlockValue) -> bool | Decline:
         found = () if value.type is None else value.type.shape
         if value.type is None or len(found) != len(shape):
             return decline(f"expected the shape {_text(shape)}", found=_text(found))
@@ -45,14 +45,14 @@ def value_has_shape(shape: tuple[int | str | None, ...]) -> Callable[[BlockValue
                 return decline(f"expected the shape {_text(shape)}: dim {axis} is {dim}, {reason}", found=_text(found))
         return True
 
-    return ask
+    return check
 
 
 def _dim_is(wanted: int | str | None, dim: Dim) -> str | None:
     if wanted is None:
         return None
     if callable(wanted):
-        reason = Predicate.of(wanted).ask(dim)
+        reason = Predicate.of(wanted).declines(dim)
         return None if reason is None else str(reason)
     return None if as_dim(wanted) == dim else f"not {wanted}"
 
@@ -70,7 +70,7 @@ def attribute_is(node: BlockNode, name: str, wanted: object) -> Decline | None:
         raise PatternError(f"a pattern asks for the attribute '{name}' of {node.name}, which has none such{hint}")
     found = node.attribute(name)
     if callable(wanted):
-        return Predicate.of(wanted, f"has_attr({name})").ask(found)
+        return Predicate.of(wanted, f"has_attr({name})").declines(found)
     if isinstance(wanted, (set, frozenset)):
         if _normalize(found) in {_normalize(value) for value in wanted}:
             return None
@@ -92,7 +92,7 @@ def _normalize(value: object) -> object:
 
 
 def same_shape(labels: Sequence[str]) -> Callable[[Match], bool | Decline]:
-    def ask(match: Match) -> bool | Decline:
+    def check(match: Match) -> bool | Decline:
         shapes = {label: match[label].type for label in labels if label in match}
         first = next(iter(shapes.values()), None)
         for label, kind in shapes.items():
@@ -100,7 +100,7 @@ def same_shape(labels: Sequence[str]) -> Callable[[Match], bool | Decline]:
                 return decline(f"'{label}' has another shape", **{k: _text(v.shape) for k, v in shapes.items() if v})
         return True
 
-    return ask
+    return check
 
 
 def argument_name(value: BlockValue) -> str:

@@ -203,8 +203,8 @@ class _Iteration:
         if roots is not None and node.name not in roots:
             return False
         search = Search(self.graph, muted=True)
-        ways = (state for value in node.results for state in rule.pattern.solve(value, State(), search))
-        for state in itertools.islice(ways, MAX_MATCHES):
+        states = (state for value in node.results for state in rule.pattern.solve(value, State(), search))
+        for state in itertools.islice(states, MAX_MATCHES):
             match = match_of(self.graph, node, state)
             if not self.touched & self._values(match) and self._replace(rule, match):
                 return True

@@ -69,7 +69,7 @@ class Predicate:
     def of(function: Callable[..., object], name: str = "") -> Predicate:
         return Predicate(name or getattr(function, "__name__", "").replace("<lambda>", "") or "a predicate", function)
 
-    def ask(self, *arguments: object) -> Decline | None:
+    def declines(self, *arguments: object) -> Decline | None:
         """Return the reason of a failed predicate, or None."""
         try:
             answer = self.function(*arguments)
@@ -147,7 +147,7 @@ class Search:
         self, predicates: Iterable[Predicate], argument: ir.OpView | BlockValue | None, state: State, value: BlockValue
     ) -> bool:
         for predicate in predicates:
-            reason = predicate.ask(argument)
+            reason = predicate.declines(argument)
             if reason is not None:
                 self.fail(state, value, reason, predicate=predicate.name)
                 return False

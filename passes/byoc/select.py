@@ -79,8 +79,8 @@ class Selector:
 
     def _match(self, entry: PatternEntry, node: BlockNode, own: dict[int, Choice]) -> tuple[Match | None, Search]:
         search = Search(self.graph, lambda wanted: self.owners[wanted.index])
-        ways = (state for value in node.results for state in entry.pattern.solve(value, State(), search))
-        for state in itertools.islice(ways, MAX_MATCHES):
+        states = (state for value in node.results for state in entry.pattern.solve(value, State(), search))
+        for state in itertools.islice(states, MAX_MATCHES):
             match = match_of(self.graph, node, state)
             failure = self._rejection(entry, match, own)
             if failure is None:
@@ -106,7 +106,7 @@ class Selector:
         said = check_failure(entry, match)
         if said is None and self.decide is not None:
             decision = Predicate.of(self.decide)
-            reason = decision.ask(entry, match, self.recorder.numbers(match.mask))
+            reason = decision.declines(entry, match, self.recorder.numbers(match.mask))
             said = None if reason is None else (reason, decision.name)
         return None if said is None else (*said, match.root)
 

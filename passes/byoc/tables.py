@@ -126,5 +126,5 @@ def check_failure(entry: PatternEntry, match: Match) -> tuple[Decline, str] | No
     """Return why the entry's check rejects a match, and the name of the check, or None."""
     if entry.check is None:
         return None
-    reason = entry.check.ask(match)
+    reason = entry.check.declines(match)
     return None if reason is None else (reason, entry.check.name)

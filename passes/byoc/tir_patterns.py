@@ -230,14 +230,14 @@ def _sizes(
         size = block.domain[_axis(letters[letter])]
         if size % factor:
             return decline(f"axis {letter} must be a multiple of {factor}", size=size)
-    for letter, asked in extents.items():
+    for letter, wanted in extents.items():
         size = block.domain[_axis(letters[letter])]
-        if callable(asked):
-            reason = Predicate.of(asked, f"extent of {letter}").ask(size)
+        if callable(wanted):
+            reason = Predicate.of(wanted, f"extent of {letter}").declines(size)
             if reason is not None:
                 return reason
-        elif size != asked:
-            return decline(f"axis {letter} must be {asked}", size=size)
+        elif size != wanted:
+            return decline(f"axis {letter} must be {wanted}", size=size)
     return None
 
 

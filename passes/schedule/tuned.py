@@ -156,5 +156,5 @@ def _operator_text(op: ir.Operation | ir.OpView) -> str:
         f"{named.name} = {named.attr}" for named in map(op.attributes.__getitem__, range(len(op.attributes)))
     )
     operands = [f"{'constant ' * is_constant(value)}{value.type}" for value in op.operands]
-    told = [text for text in attributes if not text.startswith(f"{TUNED} ")]
-    return f"{op.name} {told} {operands} {[str(result.type) for result in op.results]}"
+    others = [text for text in attributes if not text.startswith(f"{TUNED} ")]
+    return f"{op.name} {others} {operands} {[str(result.type) for result in op.results]}"

@@ -21,18 +21,18 @@ LightOperators = Mapping[str, tuple[Check, int]]
 
 
 def light_operator(
-    ask: Callable[[Match], bool | Decline], heavy: Collection[str], light: LightOperators
+    check: Callable[[Match], bool | Decline], heavy: Collection[str], light: LightOperators
 ) -> Callable[[Match], bool | Decline]:
     """Return a check of light operators: they are taken between, before or after heavy ones."""
 
-    def ask_first(match: Match) -> bool | Decline:
-        said = ask(match)
-        if said is True and not _reaches_heavy(match, heavy, light):
+    def near_heavy(match: Match) -> bool | Decline:
+        result = check(match)
+        if result is True and not _reaches_heavy(match, heavy, light):
             return decline("no operator that is worth the library is near: compiled kernels do it better")
-        return said
+        return result
 
-    ask_first.__name__ = "beside"
-    return ask_first
+    near_heavy.__name__ = "beside"
+    return near_heavy
 
 
 def _reaches_heavy(match: Match, heavy: Collection[str], light: LightOperators) -> bool:
@@ -57,30 +57,30 @@ def _reaches_heavy(match: Match, heavy: Collection[str], light: LightOperators) 
 def single_operation(check: Check, operands: int = MAX_OPERANDS) -> Callable[[Match], bool | Decline]:
     """Return a check of a match of one operation with at most so many computed operands."""
 
-    def ask(match: Match) -> bool | Decline:
+    def checked(match: Match) -> bool | Decline:
         node = match.nodes[0]
         return _first_no(_tensors(node, operands), lambda: check(node))
 
-    ask.__name__ = check.__name__
-    return ask
+    checked.__name__ = check.__name__
+    return checked
 
 
 def chain(check: Check) -> Callable[[Match], bool | Decline]:
     """Return a check of a match of an operation and its epilogue."""
 
-    def ask(match: Match) -> bool | Decline:
+    def checked(match: Match) -> bool | Decline:
         first, *rest = match.nodes
-        said = _first_no(_tensors(first), lambda: check(first))
+        result = _first_no(_tensors(first), lambda: check(first))
         value = first.results[0]
         for node in rest:
-            if said is not True:
+            if result is not True:
                 break
-            said = _first_no(_tensors(node), lambda node=node, value=value: _follows(node, value, match))  # type: ignore[misc]
+            result = _first_no(_tensors(node), lambda node=node, value=value: _follows(node, value, match))  # type: ignore[misc]
             value = node.results[0]
-        return said
+        return result
 
-    ask.__name__ = check.__name__
-    return ask
+    checked.__name__ = check.__name__
+    return checked
 
 
 def any_match(node: BlockNode) -> bool:
@@ -252,8 +252,8 @@ def _tensors(node: BlockNode, operands: int = MAX_OPERANDS) -> bool | Decline:
     return True
 
 
-def _first_no(said: bool | Decline, more: Callable[[], bool | Decline]) -> bool | Decline:
-    return more() if said is True else said
+def _first_no(result: bool | Decline, more: Callable[[], bool | Decline]) -> bool | Decline:
+    return more() if result is True else result
 
 
 def _shape(value: BlockValue) -> tuple[Dim, ...]:

@@ -50,9 +50,9 @@ def arena_lines(artifact: Artifact) -> Iterator[str]:
         return
     written = f"; {plan['in_place']} calls write over an input" if "in_place" in plan else ""
     yield f"memory of a call: by the sizes of its inputs{written}"
-    asked = ", and what data tells while it runs" if artifact.metadata.get("allocates") else ""
+    extra = ", and results whose sizes depend on data" if artifact.metadata.get("allocates") else ""
     for example, arena in _arenas(artifact, sizes[0]):
-        yield f"  {example}: {bytes_text(arena)}{asked}"
+        yield f"  {example}: {bytes_text(arena)}{extra}"
 
 
 def _arenas(artifact: Artifact, arena: str) -> Iterator[tuple[str, int]]:

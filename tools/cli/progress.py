@@ -63,8 +63,8 @@ class Progress:
     def summary(self, longest: int = 4) -> str:
         """Format `12.3 s (emit 8.0, schedule 2.1, ...)`: the total, and the longest steps."""
         steps = sorted(self.seconds.items(), key=lambda item: -item[1])
-        told = [f"{name} {seconds:.1f}" for name, seconds in steps[:longest] if seconds >= 0.05]
-        return f"{self.total:.1f} s" + (f" ({', '.join(told)})" if told else "")
+        listed = [f"{name} {seconds:.1f}" for name, seconds in steps[:longest] if seconds >= 0.05]
+        return f"{self.total:.1f} s" + (f" ({', '.join(listed)})" if listed else "")
 
     def table(self) -> str:
         """Format the steps, one per line, in order."""

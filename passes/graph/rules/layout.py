@@ -58,10 +58,10 @@ def in_layout(value: ir.Value, given: str, data: str, b: Rewriter) -> ir.Value:
 @layout("relax.conv")
 def conv_in_layout(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     """Convert to data N*C and kernels *IO by default: the innermost axis is vectorized."""
-    asked = requested_layouts(op, b)
-    if isinstance(asked, Decline):
-        return asked
-    data, kernel = asked.data or op.data_layout, asked.kernel or op.kernel_layout
+    requested = requested_layouts(op, b)
+    if isinstance(requested, Decline):
+        return requested
+    data, kernel = requested.data or op.data_layout, requested.kernel or op.kernel_layout
     is_default = (b.given or CHANNELS_LAST).is_default
     if data == op.data_layout and (is_default or kernel == op.kernel_layout):
         return decline("it has the wanted layouts already", data=data, kernel=op.kernel_layout)
@@ -79,15 +79,15 @@ def conv_in_layout(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
 @layout("relax.conv_transpose")
 def conv_transpose_in_layout(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Convert to the requested layouts; there is no default."""
-    asked = requested_layouts(op, b)
-    if isinstance(asked, Decline):
-        return asked
-    if asked.data in (None, op.data_layout):
+    requested = requested_layouts(op, b)
+    if isinstance(requested, Decline):
+        return requested
+    if requested.data in (None, op.data_layout):
         return decline("it has the wanted layout already", data=op.data_layout)
-    attributes = {**op.attribute_values(), "data_layout": asked.data}
-    data = in_layout(op.x, op.data_layout, str(asked.data), b)
+    attributes = {**op.attribute_values(), "data_layout": requested.data}
+    data = in_layout(op.x, op.data_layout, str(requested.data), b)
     made = b.emit(OPS["conv_transpose"], data, op.weight, op.bias, **attributes)
-    return in_layout(made, str(asked.data), op.data_layout, b)
+    return in_layout(made, str(requested.data), op.data_layout, b)
 
 
 @layout(Trait.DATA_LAYOUT)
@@ -96,8 +96,8 @@ def window_in_layout(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     if Trait.CONTRACTION in traits_of(op) or len(op.operation.results) != 1:
         return decline("it is a contraction, or has several results")
     x = op.operation.operands[0]
-    asked = requested_layouts(op, b)
-    data = None if isinstance(asked, Decline) else asked.data
+    requested = requested_layouts(op, b)
+    data = None if isinstance(requested, Decline) else requested.data
     if data is None:
         if op.data_layout != "NC*":
             return decline("it is channels-last already")
