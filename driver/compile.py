@@ -58,6 +58,7 @@ def compile(
     activations: str | None = None,
     kv_cache_dtype: str | None = None,
     last_rows: str | None = None,
+    ring_caches: bool = False,
     placement: str | Mapping[str, Sequence[int]] = "priority",
     specialize: Sequence[Mapping[str, int]] | None = None,
     trust_file: bool = False,
@@ -104,6 +105,9 @@ def compile(
         last_rows: The name of an output [batch, rows, columns] of which calls need the last rows only, such as the
             logits of a language model: as many as a new input, `last_rows`, has elements. Products before it compute no
             others. A model without this output, or with a fixed number of rows in it, gets no such input.
+        ring_caches: Whether the caches of attentions with a sliding window (`local_window_size`) hold the rows of the
+            window only, beside those of a call's new tokens: `Executable.windows` lists them, and the row of a token is
+            its position modulo the rows. `Executable.state` and `pool` make them. Targets that update caches in place.
         placement: How several targets share the model: by "priority", the order of the list; by cost, "estimated" from
             their figures or "measured" here, where what is slower than one target alone is not taken; or the numbers of
             the nodes that each code generator may have.
@@ -130,6 +134,7 @@ def compile(
         model, target, threads, shapes, pipeline, legalize, intrinsics, strategies, schedules, opt_level, save_ir,
         params, open_cache(cache), jobs, tuning=open_database(tune), tune_seconds=_seconds(tune), precision=precision,
         activations=activations, kv_cache_dtype=kv_cache_dtype, last_rows=last_rows,
+        ring_caches=ring_caches,
         placement=placement, trust_file=trust_file, progress=progress or ignore_progress,
     )  # fmt: skip
     several = alternatives(request.single_target)

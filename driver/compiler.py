@@ -102,7 +102,9 @@ class Compiler:
         """Open the model, and set the options of its session."""
         request = self.request
         request.progress("import")
-        self.model = open_model(request.model, request.shapes, request.params, request.trust_file)
+        if request.ring_caches:
+            _require_in_place(self.target, self.options)
+        self.model = open_model(request.model, request.shapes, request.params, request.trust_file, request.ring_caches)
         session = self.model.session
         self.options = replace(self.options, meanwhile=session.params.settle)
         # Parts of a program share the weights: what one of them does not name, another may.
@@ -234,6 +236,12 @@ def _host_of(request: CompileRequest, targets: Targets) -> tuple[Target, Compile
     target = targets.host_target
     assert targets.host is not None
     return target, request.options(target.name, targets.host.options)
+
+
+def _require_in_place(target: Target, options: CompileOptions) -> None:
+    """Refuse rings for a target whose calls write all caches anew."""
+    if target.pipeline is None or "plan-memory{aliases=true}" not in target.pipeline(options):
+        raise ValueError(f"ring_caches: target '{target.name}' does not update caches in place: use target 'llvm'")
 
 
 def _precision_passes(dtype: str | None, recorded: str | None) -> str:

@@ -49,11 +49,16 @@ def open_model(
     shapes: Mapping[str, Sequence[int | str] | None] | None = None,
     params: ParameterStore | None = None,
     trust: bool = False,
+    rings: bool = False,
 ) -> OpenedModel:
     """Open a path to an ONNX or IR file, an `onnx.ModelProto`, the bytes of a model, or a copy of a module.
 
-    A file of IR may name passes that reach outside of the module, and hold machine code, only where `trust` is set.
+    A file of IR may name passes that reach outside of the module, and hold machine code, only where `trust` is set. The
+    caches of windows become rings with `rings`.
     """
+    is_ir = isinstance(model, (str, os.PathLike)) and is_ir_file(model)
+    if rings and (is_ir or isinstance(model, (ImportedModule, ir.Module))):
+        raise ModelError("ring_caches: caches become rings when an ONNX model is imported: compile the ONNX model")
     if isinstance(model, ImportedModule):
         params = model.params
         model = model.module
@@ -67,7 +72,7 @@ def open_model(
         return _checked(_open_ir(Path(model), params, trust))
     from mirlo.frontends.onnx.importer import import_model
 
-    module, store = import_model(model, shapes=shapes)
+    module, store = import_model(model, shapes=shapes, rings=rings)
     return OpenedModel(module, Session(store))
 
 

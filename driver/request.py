@@ -76,6 +76,8 @@ class CompileRequest:
     """The type that f32 key/value caches are stored in; None for f32."""
     last_rows: str | None = None
     """The output [batch, rows, columns] of which calls choose how many last rows they need; None for no such output."""
+    ring_caches: bool = False
+    """Whether caches of attentions with a sliding window hold the rows of the window only."""
     placement: str | Mapping[str, Sequence[int]] = "priority"
     form: str = ""
     """The form of code that the emitter makes, for other tools; empty for what its loader takes."""
@@ -143,6 +145,7 @@ class CompileRequest:
             "activations": self.activations,
             "kv_cache_dtype": self.kv_cache_dtype,
             "last_rows": self.last_rows,
+            "ring_caches": self.ring_caches,
             "placement": self.placement,
             "trust_file": self.trust_file,
         }

@@ -80,6 +80,8 @@ def _read_genai(folder: Path) -> ModelConfig:
     decoder = model.object("decoder")
     if decoder.has("pipeline"):
         raise decoder.refuse("pipeline", "decoders in several files are not supported: export the model as one file")
+    if decoder.has("sliding_window"):
+        _require_own_windows(decoder.object("sliding_window"))
     layers = decoder.count("num_hidden_layers", least=1, most=MAX_LAYERS)
     inputs, outputs = decoder.object("inputs"), decoder.object("outputs")
     caches: dict[str, str] = {}
@@ -109,6 +111,14 @@ def _read_genai(folder: Path) -> ModelConfig:
         _first(model.tokens("bos_token_id")), _first(model.tokens("pad_token_id"), ends),
         model.count("context_length", 0), model.count("vocab_size", 0), read_search(root.object("search")),
     )  # fmt: skip
+
+
+def _require_own_windows(given: JsonObject) -> None:
+    """Refuse models whose inputs or caches the caller moves along; attentions may have windows of their own."""
+    for key in ("slide_inputs", "slide_key_value_cache"):
+        if given.flag(key, True):
+            what = "windows that the caller moves are not supported: export attentions with 'local_window_size'"
+            raise given.refuse(key, what)
 
 
 def _read_plain(folder: Path) -> ModelConfig:

@@ -127,6 +127,8 @@ def load(
     Weights of a model that is in the cache are copied to memory, in huge pages, from which cores read them faster. With
     `mapped` they stay in the file, which takes the least memory, and processes share it.
 
+    Layers with a sliding window keep the rows of the window only; with `ring_caches=False` those of all tokens.
+
     Rows of the caches for what sequences began with stay in up to `prefix_bytes` of memory: a sequence that begins with
     the same tokens does not compute them again. 0 keeps none.
 
@@ -140,6 +142,8 @@ def load(
         options["shapes"] = {**dict.fromkeys(files.optional), **(options.get("shapes") or {})}
     if options.get("pipeline") is None:
         options.setdefault("last_rows", config.names.logits)
+        if options.get("target", "llvm") == "llvm":
+            options.setdefault("ring_caches", True)
     compiled = compile_model(config.model, **options)
     if not isinstance(compiled, Executable):
         raise ModelFolderError(

@@ -16,7 +16,7 @@ from mirlo.passes.fuse.kinds import KIND
 from mirlo.passes.locations import describe, names_of
 from mirlo.passes.lower.parallel import static_flops
 from mirlo.passes.memory import packed
-from mirlo.passes.memory.names import ALIAS, ALLOCATE, CHECK, GROW, POLL, SLOT, TICK
+from mirlo.passes.memory.names import ALIAS, ALLOCATE, CHECK, GROW, POLL, SLOT, TICK, WINDOW
 from mirlo.passes.memory.symbols import CHECKS, LATE, MAX_SHOWN_DIMS, SIZES, SYMBOLS
 from mirlo.passes.memory.timeline import REGIONS
 from mirlo.passes.registry import PassError
@@ -83,8 +83,8 @@ def run_time_facts(main: ir.Operation, module: ir.Module | ir.OpView) -> dict[st
     if facts and not {ALLOCATE, GROW}.isdisjoint(names):
         facts["allocates"] = True
     functions = packed.names_called(main)
-    aliases = _aliases(main)
-    return {**facts, **({"packed": functions} if functions else {}), **({"aliases": aliases} if aliases else {})}
+    named = {"packed": functions, "aliases": _aliases(main), "windows": _windows(main)}
+    return {**facts, **{name: found for name, found in named.items() if found}}
 
 
 def _aliases(main: ir.Operation) -> dict[str, str]:
@@ -94,6 +94,16 @@ def _aliases(main: ir.Operation) -> dict[str, str]:
         ir.StringAttr(entry["relax.name"]).value: ir.StringAttr(entry[ALIAS]).value
         for entry in entries
         if ALIAS in entry
+    }
+
+
+def _windows(main: ir.Operation) -> dict[str, int]:
+    """Return the inputs that are rings of rows, with the tokens of their windows."""
+    entries = [ir.DictAttr(entry) for entry in ir.ArrayAttr(main.attributes["arg_attrs"])]
+    return {
+        ir.StringAttr(entry["relax.name"]).value: ir.IntegerAttr(entry[WINDOW]).value
+        for entry in entries
+        if WINDOW in entry
     }
 
 

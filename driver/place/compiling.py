@@ -72,5 +72,6 @@ def _settings(targets: Targets, request: CompileRequest) -> str | None:
     tuning = request.tuning.digest if request.tuning is not None else ""
     return (
         f"opt_level={request.opt_level} precision={request.precision} activations={request.activations} "
-        f"kv_cache_dtype={request.kv_cache_dtype} last_rows={request.last_rows} tuning={tuning}"
+        f"kv_cache_dtype={request.kv_cache_dtype} last_rows={request.last_rows} "
+        f"ring_caches={request.ring_caches} tuning={tuning}"
     )

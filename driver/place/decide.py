@@ -15,5 +15,5 @@ from mirlo.passes.byoc.target_list import Targets
 def decide_placement(request: CompileRequest, targets: Targets) -> Decision:
     """Decide where the nodes of a model go, as the request says, without compiling the model."""
     assert targets.host is not None
-    opened = open_model(request.model, request.shapes)
+    opened = open_model(request.model, request.shapes, rings=request.ring_caches)
     return decide(opened.module, opened.session, targets, replace(request, target=targets.host.name), build)

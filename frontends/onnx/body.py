@@ -103,6 +103,8 @@ class Body(ValueMaker):
         """The declared shapes of values of graphs."""
         self.bound: set[str] = set()
         """Symbols that are bound to run-time values."""
+        self.rings: Mapping[str, int] = {}
+        """The inputs that are rings of rows, with the tokens of their windows."""
         self.broadcasts = Broadcasts()
         self._symbols = 0
         """Number of symbols made for data-dependent sizes."""

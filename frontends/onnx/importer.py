@@ -25,6 +25,7 @@ from mirlo.frontends.onnx.registry import CONVERTERS, load_converters
 from mirlo.frontends.onnx.scope import Scope
 from mirlo.frontends.onnx.support import unsupported_nodes
 from mirlo.frontends.onnx.values import AnyValue, ObjectValue, TensorValue
+from mirlo.frontends.onnx.windows import find_windows, with_rings
 from mirlo.runtime.kinds import Kind
 from mirlo.runtime.params import ParameterStore
 
@@ -37,12 +38,14 @@ def import_model(
     shapes: Shapes | None = None,
     context: ir.Context | None = None,
     observer: Observer | None = None,
+    rings: bool = False,
 ) -> tuple[ir.Module, ParameterStore]:
     """Import a model given as a path, bytes or an `onnx.ModelProto`; `observer` receives the outcome of each node.
 
-    `shapes` fixes dims of inputs: `{"input_ids": [1, "sequence"]}`. The module has one function, `@main`; its arguments
-    and results carry their names in the model as `relax.name`. The weights are views of the file. Raises
-    `OnnxImportError`, which lists everything that is wrong.
+    `shapes` fixes dims of inputs: `{"input_ids": [1, "sequence"]}`. With `rings`, the caches of attentions with a
+    sliding window hold the rows of the window only, each at its position modulo the rows. The module has one function,
+    `@main`; its arguments and results carry their names in the model as `relax.name`. The weights are views of the
+    file. Raises `OnnxImportError`, which lists everything that is wrong.
     """
     loaded = _supported(model)
     solutions: dict[str, Dim] = {}
@@ -51,7 +54,7 @@ def import_model(
         module, store = new_module(loaded, context), ParameterStore()
         try:
             with module.context, ir.Location.file(loaded.name, 0, 0), ir.InsertionPoint(module.body):
-                undecided = build_main(loaded, shapes, store, observer, solutions)
+                undecided = build_main(loaded, shapes, store, observer, solutions, rings)
             if not undecided:
                 break
             found = {name: D.substitute(dim, solutions) for name, dim in undecided.items()}
@@ -93,6 +96,7 @@ def build_main(
     store: ParameterStore,
     observer: Observer | None = None,
     solutions: Mapping[str, Dim] | None = None,
+    rings: bool = False,
 ) -> dict[str, Dim]:
     """Build `@main` at the insertion point; `observer` receives the outcome of each node.
 
@@ -101,11 +105,15 @@ def build_main(
     """
     types = _types_of_inputs(model, shapes, solutions)
     as_declared = not shapes or types == _types_of_inputs(model, dict.fromkeys(shapes), solutions)
+    windows: dict[str, int] = {}
+    if rings:
+        types, windows = with_rings(types, find_windows(model.content.graph))
     arguments = [_argument_type(name, found, model.name) for name, found in types.items()]
     function = func.FuncOp("main", (arguments, []))
     block = function.add_entry_block()
     with ir.InsertionPoint(block):
         body = Body(model, store, trusts_declared=as_declared, observer=observer)
+        body.rings = windows
         dims = [dim for t in types.values() if isinstance(t, TensorType) for dim in t.shape]
         body.taken = set().union(*map(D.symbols_of, dims))
         if solutions is not None and len(solutions) < MAX_EQUATIONS:
@@ -117,7 +125,7 @@ def build_main(
                 _check_output(value, declared, model.name)
         results = [body.any_ssa(value) for value in outputs]
         func.ReturnOp(results)
-    _describe(function, types, [value.name for value in model.content.graph.outputs], outputs, results)
+    _describe(function, types, [value.name for value in model.content.graph.outputs], outputs, results, windows)
     return body.broadcasts.undecided(body.of_data)
 
 
@@ -163,13 +171,16 @@ def _describe(
     names: Iterable[str],
     outputs: Iterable[AnyValue],
     results: Sequence[ir.Value],
+    windows: Mapping[str, int],
 ) -> None:
-    """Set the type of `@main`, and the names of its arguments and results."""
+    """Set the type of `@main`, the names of its arguments and results, and which arguments are caches of windows."""
     function.attributes["function_type"] = ir.TypeAttr.get(
         ir.FunctionType.get(function.type.inputs, [value.type for value in results])
     )
     if types:
-        facts = [_named(name, found if isinstance(found, Kind) else None) for name, found in types.items()]
+        facts = [
+            _named(name, found if isinstance(found, Kind) else None, windows.get(name)) for name, found in types.items()
+        ]
         function.attributes["arg_attrs"] = ir.ArrayAttr.get(facts)
     if results:
         made = zip(names, outputs, results, strict=True)
@@ -184,8 +195,10 @@ def _argument_type(name: str, found: TensorType | Kind, model: str) -> ir.Type:
         raise OnnxImportError(f"{model}: input '{name}': {error}") from None
 
 
-def _named(name: str, kind: Kind | None) -> ir.Attribute:
-    facts = {"relax.name": ir.StringAttr.get(name)}
+def _named(name: str, kind: Kind | None, window: int | None = None) -> ir.Attribute:
+    facts: dict[str, ir.Attribute] = {"relax.name": ir.StringAttr.get(name)}
+    if window is not None:
+        facts["relax.window"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), window)
     if kind is not None:
         facts["relax.kind"] = ir.StringAttr.get(str(kind))
     return ir.DictAttr.get(facts)

@@ -46,6 +46,8 @@ class NodeImporter(Protocol):
 
     expansion: Expansion
     """What was copied so far of functions and loops."""
+    rings: Mapping[str, int]
+    """The inputs of the model that are rings of rows, with the tokens of their windows."""
 
     def ssa(self, value: AnyValue) -> ir.Value:
         """Return the SSA value of a tensor; a known one becomes a constant."""
@@ -205,6 +207,15 @@ class Node:
     def all(self, start: int = 0) -> list[RelaxValue]:
         """Return all inputs from `start` on as SSA values."""
         return [self[i] for i in range(start, len(self))]
+
+    def is_ring(self, index: int) -> bool:
+        """Return whether an input is an input of the model that is a ring of rows."""
+        if not self.builder.rings or not self.has(index):
+            return False
+        value = self.value(index)
+        return (
+            value.name in self.builder.rings and isinstance(value.ir, ir.Value) and isinstance(value.ir.owner, ir.Block)
+        )
 
     def type(self, index: int) -> TensorType:
         return self.value(index).type

@@ -164,4 +164,5 @@ def _scale_name(given: list[ir.Attribute], number: int) -> ir.DictAttr:
     name = ir.StringAttr(facts["relax.name"]).value + CACHE_SCALE
     if name in names:
         raise PassError(f"the model has an input or output '{name}' already: rename it")
-    return ir.DictAttr.get({"relax.name": ir.StringAttr.get(name)})
+    window = {"relax.window": facts["relax.window"]} if "relax.window" in facts else {}
+    return ir.DictAttr.get({"relax.name": ir.StringAttr.get(name), **window})

@@ -35,6 +35,23 @@ def write_genai(folder: Path, bits: int = 0, seed: int = 0) -> Path:
     return folder
 
 
+def write_windows(folder: Path, windows: Sequence[int] = (6, 0), bits: int = 0) -> Path:
+    """Write the example's model with a sliding window in some layers; 0 stands for none."""
+    module = example()
+    model = module.TinyModel(VOCABULARY, bits, 0)
+    plain, layers = model.node, iter(windows)
+
+    def node(kind: str, inputs: list[str], outputs: list[str], domain: str = "", **attributes: Any) -> Any:
+        window = next(layers) if kind == "GroupQueryAttention" else 0
+        return plain(kind, inputs, outputs, domain, **attributes, **({"local_window_size": window} if window else {}))
+
+    model.node = node
+    folder.mkdir(parents=True, exist_ok=True)
+    onnx.save(model.build(), folder / "model.onnx")
+    module.write_config(folder, VOCABULARY)
+    return folder
+
+
 def hybrid_model(seed: int = 0) -> Any:
     """Return the example's model whose first layer has linear attention behind a convolution, in place of keys."""
     module = example()

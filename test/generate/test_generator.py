@@ -8,20 +8,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from folders import VOCABULARY, continued, write_genai, write_hybrid, write_plain
+from folders import VOCABULARY, continued, write_genai, write_hybrid, write_plain, write_windows
 
 from mirlo import generate
 from mirlo.generate import GenerationError, LanguageModel
 from mirlo.generate.decoder import PaddedTokens
 
 KINDS = ("f32", "u4", "plain", "hybrid")
-"""`hybrid` has a layer with states of a fixed size in place of keys and values."""
+"""`u4` has a layer with a sliding window, `hybrid` one with states of a fixed size in place of keys and values."""
 
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, LanguageModel]:
     folder = tmp_path_factory.mktemp("models")
-    write_genai(folder / "f32"), write_genai(folder / "u4", bits=4), write_plain(folder / "plain")
+    write_genai(folder / "f32"), write_windows(folder / "u4", bits=4), write_plain(folder / "plain")
     write_hybrid(folder / "hybrid")
     return {kind: generate.load(folder / kind, activations="exact", prefix_bytes=0) for kind in KINDS}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
@@ -15,7 +15,7 @@ from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.ops.attention import bound_of, split_heads
 from mirlo.frontends.onnx.ops.microsoft_kv_cache import SCALES, cache_formats
-from mirlo.frontends.onnx.ops.microsoft_window import WindowCache
+from mirlo.frontends.onnx.ops.microsoft_window import RingCache, WindowCache
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, positions, vector
@@ -60,7 +60,10 @@ def group_query_attention(node: Node) -> Converted:
     else:
         node.attr.ignore("rotary_interleaved")
         node.ignore(COS, SIN, POSITIONS)
-    if node.attr.bool("sliding_window_cache", 0):
+    is_window = node.attr.bool("sliding_window_cache", 0)
+    if node.is_ring(PAST_KEY) and node.is_ring(PAST_VALUE):
+        result, scores, key, value = _in_ring(node, query, key, value, places)
+    elif is_window:
         result, scores, key, value = _in_window(node, query, key, value, places)
     else:
         result, scores, key, value = _in_cache(node, query, key, value, places)
@@ -89,6 +92,21 @@ def _in_cache(node: Node, query: RelaxValue, key: RelaxValue, value: RelaxValue,
     # No sequence is longer than the keys, so these bounds hide nothing that is seen; kernels skip what they hide.
     bounds = bound_of(node.attr.bool("causal", 1), node.has(PAST_KEY), query)
     result, scores = attended(node, query, *read, seen, node.optional(BIAS), bounds)
+    return of_values.scaled(node, result), scores, key, value
+
+
+def _in_ring(node: Node, query: RelaxValue, key: RelaxValue, value: RelaxValue, places: TokenPositions) -> Attended:
+    """Write the new keys and values to rings, and attend to their rows, whatever their order."""
+    of_keys, of_values = cache_formats(node, PAST_KEY, query)
+    ring = RingCache(node, node.type(PAST_KEY).shape[2], total_length(node), places.last)
+    rows = replace(places, each=ring.row_of(places.each))
+    key = written(node, node[PAST_KEY], of_keys.encoded(node, key), rows, ring.rows)
+    value = written(node, node[PAST_VALUE], of_values.encoded(node, value), rows, ring.rows)
+    at = node.emit("expand_dims", ring.key_positions(), axes=[1, 2])
+    seen = (at >= 0) & _seen(node, places, at)
+    keys, values = first_rows(node, key, ring.keys), first_rows(node, value, ring.keys)
+    read = of_keys.decoded(node, keys), of_values.decoded(node, values)
+    result, scores = attended(node, of_keys.scaled(node, query), *read, seen, None)
     return of_values.scaled(node, result), scores, key, value
 
 

@@ -1,18 +1,44 @@
-"""A cache of `GroupQueryAttention` that holds a window of rows: the newest ones, in order, from row 0 on.
+"""Caches of `GroupQueryAttention` that hold a window of rows: the newest ones.
 
-A sequence of T tokens has L rows in a cache of C rows for windows of W tokens: T as long as they fit. Then old rows are
-dropped G = C - W + 1 at a time: L = T - G * ceil((T - C) / G).
+`WindowCache` has them in order, from row 0 on, as ONNX Runtime defines it: a sequence of T tokens has L rows in a cache
+of C rows for windows of W tokens: T as long as they fit. Then old rows are dropped G = C - W + 1 at a time: L = T - G *
+ceil((T - C) / G). `RingCache` has each at its position modulo the rows, so that a step moves none of them.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, i64_constant, positions
+
+
+class RingCache:
+    """The rows of a ring after a step, of which all that any new token sees are there.
+
+    A call has so few new tokens, S, that windows of W tokens fit into the C rows beside them (W + S - 1 <= C), or all
+    tokens of the sequence do.
+    """
+
+    def __init__(self, node: Node, rows: Dim, total: Dim, last: RelaxValue) -> None:
+        """Describe the ring: the longest sequence has `total` tokens after the step, each ends at `last` [batch, 1]."""
+        self.node, self.rows, self.last = node, rows, last
+        self.keys = D.minimum(rows, total)
+        """The rows that are read."""
+        self._divisor = as_scalar(node, D.maximum(rows, 1))
+
+    def row_of(self, places: RelaxValue) -> RelaxValue:
+        """Return the rows of tokens at these positions, which are not negative."""
+        return places % self._divisor
+
+    def key_positions(self) -> RelaxValue:
+        """Return the position of the newest token of each row [batch, keys]; a negative number for unused rows."""
+        row = self.node.emit("expand_dims", positions(self.node, self.keys), axes=[0])
+        return row + (self.last - row) // self._divisor * self._divisor
 
 
 class WindowCache:

@@ -1,0 +1,97 @@
+"""Caches of layers with a sliding window that become rings: inputs that hold the rows of the window only."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.onnx.graph import GraphDef, NodeDef
+from mirlo.runtime.kinds import Kind
+
+OPERATOR, DOMAIN = "GroupQueryAttention", "com.microsoft"
+PAST, PRESENT = (3, 4), (1, 2)
+"""Inputs and outputs that are caches of keys and of values."""
+BIAS, SCORES = 10, 3
+"""Input and output with an element for each token of the sequence: they need a cache of all."""
+AXIS, RANK = 2, 4
+
+
+@dataclass(frozen=True)
+class WindowedCaches:
+    """The caches of keys and of values of an attention with a sliding window."""
+
+    inputs: tuple[str, ...]
+    window: int
+    """The tokens of a window."""
+
+
+def find_windows(graph: GraphDef) -> list[WindowedCaches]:
+    """Return the caches that may become rings: inputs of attentions with `local_window_size` that nothing else reads.
+
+    What declares that rows belong to positions, a bias or scores as an output, keeps all rows.
+    """
+    uses = Counter(_used(graph))
+    names = {value.name for value in graph.inputs}
+    outputs = {value.name for value in graph.outputs}
+    found = []
+    for node in graph.nodes:
+        window = _window_of(node)
+        if window is None or len(node.inputs) <= max(PAST) or len(node.outputs) <= max(PRESENT):
+            continue
+        past, present = (tuple(values[i] for i in at) for values, at in ((node.inputs, PAST), (node.outputs, PRESENT)))
+        is_whole = any(len(values) > i and values[i] for values, i in ((node.inputs, BIAS), (node.outputs, SCORES)))
+        is_own = all(name in names and uses[name] == 1 for name in past)
+        if is_own and not is_whole and all(name in outputs and not uses[name] for name in present):
+            found.append(WindowedCaches(past, window))
+    return found
+
+
+def with_rings(
+    types: Mapping[str, TensorType | Kind], found: Iterable[WindowedCaches]
+) -> tuple[dict[str, TensorType | Kind], dict[str, int]]:
+    """Return the types of inputs, in which rings have a number of rows of their own, and the windows of the rings.
+
+    Caches with fixed rows are rings if a window fits into them.
+    """
+    made, windows = dict(types), {}
+    tensors = [each for each in types.values() if isinstance(each, TensorType)]
+    taken = {name for each in tensors for dim in each.shape for name in D.symbols_of(dim)}
+    for caches in found:
+        given = [made.get(name) for name in caches.inputs]
+        kinds = [each for each in given if isinstance(each, TensorType) and each.rank == RANK]
+        if len(kinds) < len(given):
+            continue
+        rows = [each.shape[AXIS] for each in kinds]
+        fixed = [count for count in rows if isinstance(count, int)]
+        if fixed and (len(fixed) < len(rows) or len(set(fixed)) > 1 or fixed[0] < caches.window):
+            continue
+        symbol = f"window_{caches.window}_rows"
+        while symbol in taken:
+            symbol += "_"
+        for name, kind in zip(caches.inputs, kinds, strict=True):
+            own: Dim = fixed[0] if fixed else D.symbol(symbol)
+            made[name] = kind.with_shape((*kind.shape[:AXIS], own, kind.shape[AXIS + 1]))
+            windows[name] = caches.window
+    return made, windows
+
+
+def _window_of(node: NodeDef) -> int | None:
+    """Return the tokens of the window of an attention; None if it has none."""
+    if node.operator != OPERATOR or node.domain != DOMAIN:
+        return None
+    values = {attribute.name: attribute.value for attribute in node.attributes if not attribute.reference}
+    window = values.get("local_window_size")
+    return window if isinstance(window, int) and window > 0 and values.get("causal", 1) == 1 else None
+
+
+def _used(graph: GraphDef) -> Iterator[str]:
+    """Yield the name of each value that a node reads, in subgraphs too, as often as it does."""
+    for node in graph.nodes:
+        yield from node.inputs
+        for inner in node.graphs:
+            yield from _used(inner)
+            yield from (value.name for value in inner.outputs)

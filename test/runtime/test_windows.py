@@ -1,0 +1,231 @@
+"""Rings of rows for sliding windows, against attention in numpy over all rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import helper
+
+import mirlo
+from mirlo.frontends.onnx.importer import import_model
+from mirlo.runtime.errors import ArtifactError, InputError
+from mirlo.runtime.executable import Executable
+
+HEADS, KV_HEADS, SIZE, WINDOW, BLOCK = 4, 2, 8, 5, 3
+WIDTHS = {"query": HEADS, "key": KV_HEADS, "value": KV_HEADS}
+CACHES = {"present_key": "past_key", "present_value": "past_value"}
+
+
+def window_model(
+    window: int = WINDOW, rows: int | str = "rows", extra: str = "", unused: bool = True, **attributes: Any
+) -> Any:
+    """Return one attention with a window; `extra` adds an input or output that needs all rows."""
+    shapes: dict[str, list[Any]] = {name: ["b", "s", heads * SIZE] for name, heads in WIDTHS.items()}
+    shapes |= {name: ["b", KV_HEADS, rows, SIZE] for name in CACHES.values()} | {"last": ["b"], "mask": ["b", "t"]}
+    names, outputs = [*WIDTHS, *CACHES.values(), "last", "total"], ["y", *CACHES]
+    if extra == "bias":
+        shapes["bias"] = ["b", 1, "s", "t"]
+        names += ["", "", "", "bias"]
+    if extra == "scores":
+        outputs.append("scores")
+        attributes["qk_output"] = 1
+    nodes = [
+        helper.make_node("Shape", ["mask"], ["sizes"], start=1),
+        helper.make_node("Cast", ["sizes"], ["total"], to=6),
+        helper.make_node(
+            "GroupQueryAttention", names, outputs, domain="com.microsoft", num_heads=HEADS,
+            kv_num_heads=KV_HEADS, local_window_size=window, **attributes,
+        ),
+    ]  # fmt: skip
+    if extra == "read":
+        nodes.append(helper.make_node("Neg", ["past_key"], ["negative"]))
+        outputs.append("negative")
+    kinds = {"last": 6, "mask": 7}
+    inputs = [helper.make_tensor_value_info(name, kinds.get(name, 1), shape) for name, shape in shapes.items()]
+    made = [helper.make_tensor_value_info(name, 1, None) for name in outputs]
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(helper.make_graph(nodes, "g", inputs, made), opset_imports=imports, ir_version=8)
+
+
+@pytest.fixture(scope="module")
+def executable() -> Executable:
+    return mirlo.compile(window_model(), ring_caches=True)
+
+
+class AllRows:
+    """A sequence whose keys and values are all kept."""
+
+    def __init__(self, rows: dict[str, list[np.ndarray]] | None = None) -> None:
+        self.rows = {name: list(each) for name, each in (rows or {"key": [], "value": []}).items()}
+
+    @property
+    def length(self) -> int:
+        return len(self.rows["key"])
+
+    def first(self, length: int) -> AllRows:
+        return AllRows({name: each[:length] for name, each in self.rows.items()})
+
+    def run(self, given: dict[str, np.ndarray]) -> np.ndarray:
+        """Return the results of new tokens, [tokens, heads * size]."""
+        count, first = len(given["query"]), self.length
+        for name, rows in self.rows.items():
+            rows.extend(given[name].reshape(count, KV_HEADS, SIZE))
+        keys, values = (np.array(self.rows[name], np.float64) for name in ("key", "value"))
+        made = np.zeros((count, HEADS, SIZE))
+        for i, query in enumerate(given["query"].reshape(count, HEADS, SIZE).astype(np.float64)):
+            seen = slice(max(0, first + i - WINDOW + 1), first + i + 1)
+            for head in range(HEADS):
+                shared = head * KV_HEADS // HEADS
+                scores = keys[seen, shared] @ query[head] / SIZE**0.5
+                weights = np.exp(scores - scores.max())
+                made[i, head] = weights / weights.sum() @ values[seen, shared]
+        return made.reshape(count, -1)
+
+
+def tokens(random: np.random.Generator, count: int) -> dict[str, np.ndarray]:
+    return {name: random.standard_normal((count, heads * SIZE)).astype(np.float32) for name, heads in WIDTHS.items()}
+
+
+def call(some: Any, lengths: list[int], new: list[dict[str, np.ndarray]]) -> np.ndarray:
+    """Run new tokens of several sequences."""
+    count = len(new[0]["query"])
+    after = np.array(lengths) + count
+    given = {name: np.stack([each[name] for each in new]) for name in WIDTHS}
+    mask = (np.arange(after.max()) < after[:, None]).astype(np.int64)
+    found: np.ndarray = some.run(given | {"last": (after - 1).astype(np.int32), "mask": mask}, count)["y"]
+    return found
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_pools_of_rings(executable: Executable, seed: int) -> None:
+    """Any sequences run together, go back, begin as others and take over rows; what is left is what numpy computes."""
+    random, count = np.random.default_rng(seed), 4
+    pool = executable.pool(count, capacity=2, block=BLOCK)
+    whole, gone, longest = [AllRows() for _ in range(count)], 0, 0
+    for _ in range(150):
+        source, target = (int(i) for i in random.permutation(count)[:2])
+        length = max(0, pool.lengths[source] - int(random.choice([0, 1, 2, 3, 3, 5])))
+        action = int(random.integers(6))
+        if action == 0:
+            kept = pool.rewind(source, length)
+            whole[source] = whole[source].first(kept)
+            gone += kept < length
+        elif action == 1:
+            kept = pool.copy(source, target, length)
+            whole[target] = whole[source].first(kept)
+        elif action == 2:
+            start = max(0, length - int(random.integers(9)))
+            rows = pool.rows(source, start, length)
+            if start == 0 and rows is not None:
+                pool.rewind(target, 0)
+                pool.extend(target, [rows], length, {})
+                whole[target] = whole[source].first(length)
+            for name, each in (rows or {}).items():
+                wanted = np.array(whole[source].rows[name.removeprefix("past_")][start:length])
+                np.testing.assert_array_equal(each[0], wanted.reshape(-1, KV_HEADS, SIZE).swapaxes(0, 1))
+        else:
+            some = pool.select([int(i) for i in random.permutation(count)[: random.integers(1, count + 1)]])
+            new = [tokens(random, int(random.integers(1, BLOCK + 1)))]
+            new += [tokens(random, len(new[0]["query"])) for _ in some.sequences[1:]]
+            found = call(some, [pool.lengths[i] for i in some.sequences], new)
+            for row, i, each in zip(found, some.sequences, new, strict=True):
+                np.testing.assert_allclose(row, whole[i].run(each), rtol=1e-4, atol=1e-5)
+        assert pool.lengths == [each.length for each in whole]
+        longest = max(longest, *pool.lengths)
+    assert longest > 3 * (WINDOW + BLOCK) and gone
+    assert {array.shape[2] for array in pool._caches.arrays.values()} == {WINDOW - 1 + BLOCK}  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("rows", ("rows", 9))
+def test_states_of_rings(rows: int | str) -> None:
+    """A state of a ring whose rows are fixed has no limit of tokens; forks go on by themselves."""
+    random, compiled = np.random.default_rng(1), mirlo.compile(window_model(rows=rows), ring_caches=True)
+    state, whole = compiled.state(4, block=5), AllRows()
+    assert compiled.windows == dict.fromkeys(CACHES.values(), WINDOW)
+    for count in (5, 1, 5, 2, 1, 1, 5, 5, 1, 3, 1):
+        other, fork = AllRows(whole.rows), state.fork()
+        for each, oracle in ((state, whole), (fork, other)):
+            new = tokens(random, count)
+            np.testing.assert_allclose(call(each, [oracle.length], [new])[0], oracle.run(new), rtol=1e-4, atol=1e-5)
+    assert {array.shape[2] for array in state.arrays.values()} == {9}
+    assert state.rewind(-2) == whole.length - 2 and state.rewind(8) == 0 == state.length
+    with pytest.raises(InputError, match="'past_key' keeps a window of 5 tokens and has room for 5 new ones"):
+        call(compiled.state(block=5), [0], [tokens(random, 10)])
+    assert len(call(compiled.state(block=5), [0], [tokens(random, 9)])[0]) == 9  # nothing is overwritten
+
+
+def test_other_attributes() -> None:
+    """Attributes mean the same; a ring takes the place of a window's cache in ONNX Runtime's order."""
+    random, attributes = np.random.default_rng(2), {"softcap": 2.0, "smooth_softmax": 1}
+    ring = mirlo.compile(window_model(rows=9, sliding_window_cache=1, **attributes), ring_caches=True).state(block=5)
+    whole, length = mirlo.compile(window_model(**attributes)).state(), 0
+    for count in (5, 1, 4, 1, 1, 5):
+        new = [tokens(random, count)]
+        np.testing.assert_allclose(call(ring, [length], new), call(whole, [length], new), rtol=1e-4, atol=1e-5)
+        length += count
+
+
+def test_interrupted_calls_lose_what_they_overwrote(executable: Executable, monkeypatch: pytest.MonkeyPatch) -> None:
+    random, state = np.random.default_rng(3), executable.state(block=BLOCK)
+    for length in range(0, 12, 3):
+        call(state, [length], [tokens(random, 3)])
+    monkeypatch.setattr(state, "_run", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt):
+        call(state, [12], [tokens(random, 3)])
+    assert state.length == 12  # the window is still there
+    state.rewind(11)
+    with pytest.raises(KeyboardInterrupt):
+        call(state, [11], [tokens(random, 3)])
+    assert state.length == 0
+
+
+@pytest.mark.parametrize(
+    "model",
+    (
+        window_model(extra="bias"), window_model(extra="scores"), window_model(extra="read"), window_model(rows=4),
+        window_model(window=-1),
+    ),
+)  # fmt: skip
+def test_caches_that_stay_whole(model: Any) -> None:
+    module, _ = import_model(model, rings=True)
+    whole, _ = import_model(model)
+    assert "relax.window" not in str(module) and str(module) == str(whole)
+
+
+@pytest.mark.parametrize(
+    "windows", ([], {"none": 3}, {"last": 3}, {"past_key": 0}, {"past_key": "3"}, {"past_key": True})
+)
+def test_hostile_windows(executable: Executable, windows: Any) -> None:
+    artifact = replace(executable.artifact, metadata=executable.artifact.metadata | {"windows": windows})
+    with pytest.raises(ArtifactError, match="metadata 'windows'"):
+        Executable(artifact, executable._store)
+
+
+def test_windows_that_calls_do_not_update(executable: Executable) -> None:
+    metadata = {key: value for key, value in executable.artifact.metadata.items() if key != "aliases"}
+    loaded = Executable(replace(executable.artifact, metadata=metadata), executable._store)
+    pairs = {name: output for output, name in CACHES.items()}
+    for make in (loaded.state, lambda **given: loaded.pool(2, **given)):
+        with pytest.raises(InputError, match="'past_key' is the cache of a window, which calls of this model do not"):
+            make(pairs=pairs)
+    small = replace(executable.artifact, metadata=executable.artifact.metadata | {"windows": {"past_key": 1 << 41}})
+    with pytest.raises(ArtifactError, match="expected a number of tokens for 'past_key'"):
+        Executable(small, executable._store)
+    with pytest.raises(InputError, match="expected a block of 1 token or more, found 0"):
+        executable.state(block=0)
+
+
+def test_windows_are_saved(executable: Executable, tmp_path: Any) -> None:
+    executable.save(tmp_path / "model.mirlo")
+    assert mirlo.load(tmp_path / "model.mirlo").windows == dict.fromkeys(CACHES.values(), WINDOW)
+
+
+def test_wrong_options() -> None:
+    with pytest.raises(ValueError, match=r"ring_caches: target 'spirv' does not update caches in place: use .* 'llvm'"):
+        mirlo.compile(window_model(), target="spirv", ring_caches=True)
+    module, _ = import_model(window_model())
+    with pytest.raises(ValueError, match="ring_caches: caches become rings when an ONNX model is imported"):
+        mirlo.compile(module, ring_caches=True)
