@@ -23,7 +23,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-TYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16", "i64": "int64", "bool": "bool", "u8": "uint8"}
+TYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16", "i64": "int64", "bool": "bool", "u8": "uint8",
+         "c64": "complex64"}  # fmt: skip
 TOLERANCES = {"float16": 4e-3, "bfloat16": 3e-2, "float32": 1e-4, "float64": 1e-6}
 """Differences allowed, relative to the largest element of a result."""
 UNDEFINED = (
@@ -128,13 +129,13 @@ def samples_of(entry: Any, dtype: Any, most: int) -> Iterator[tuple[Sample, list
 
     for given in list(entry.sample_inputs("cpu", dtype, requires_grad=False))[:most]:
         sample = Sample.of(entry, given)
-        if any(each.layout is not torch.strided or each.dtype.is_complex for each in sample.tensors):
+        if any(each.layout is not torch.strided for each in sample.tensors):
             continue
         try:
             expected = sample.call([tensor.clone() for tensor in sample.tensors])
         except Exception:
             continue
-        if expected and not any(each.layout is not torch.strided or each.dtype.is_complex for each in expected):
+        if expected and not any(each.layout is not torch.strided for each in expected):
             yield sample, expected
 
 
@@ -204,13 +205,16 @@ def _compare(found: Sequence[tuple[Sample, list[Any]]], outcome: Outcome, progra
     import torch
 
     import mirlo
-    from mirlo.frontends.torch.tensors import to_array, to_tensor
+    from mirlo.frontends.torch.tensors import to_complex, to_input, to_tensor
 
     executable = mirlo.compile(program or _import(program_of([sample for sample, _ in found])), cache=False, jobs=1)
-    made = executable(*[to_array(tensor.contiguous()) for sample, _ in found for tensor in sample.tensors])
+    made = executable(*[to_input(tensor.contiguous()) for sample, _ in found for tensor in sample.tensors])
     results = iter(made if isinstance(made, tuple) else (made,))
     for sample, expected in found:
         tensors = [to_tensor(next(results)) for _ in expected]
+        tensors = [
+            to_complex(one) if each.dtype.is_complex else one for one, each in zip(tensors, expected, strict=True)
+        ]
         has_positions = expected[-1].dtype == torch.int64 and (len(expected) == 2 or sample.name == "argsort")
         if sample.name in OF_TIES and has_positions and not sample.is_stable:
             tensors[-1] = _settled(sample, tensors[-1], expected[-1])
@@ -260,6 +264,8 @@ def _difference(found: Any, expected: Any) -> str | None:
 
     if found.shape != expected.shape or found.dtype != expected.dtype:
         return f"{found.dtype}{list(found.shape)} for {expected.dtype}{list(expected.shape)}"
+    if expected.dtype.is_complex:
+        return _difference(torch.view_as_real(found.resolve_conj()), torch.view_as_real(expected.resolve_conj()))
     if not expected.dtype.is_floating_point:
         count = int((found != expected).sum())
         return f"{count} of {expected.numel()} elements differ" if count else None

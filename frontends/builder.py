@@ -107,6 +107,16 @@ class GraphBuilder:
         made: ir.Value = OPS["constant"].make(param=self._constants[key][1], result_types=[held])
         return made
 
+    def split_parts(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the real and the imaginary part of complex numbers, of which a last dim of 2 holds both."""
+        parts = OPS["split"].make(self.full(x), axis=x.rank - 1, sizes=(1, 1))
+        real, imaginary = (self.tensor(OPS["reshape"].make(part, shape=x.shape[:-1])) for part in parts)
+        return real, imaginary
+
+    def join_parts(self, real: Tensor, imaginary: Tensor) -> Tensor:
+        """Return complex numbers as a real tensor, whose last dim holds the parts."""
+        return self.tensor(OPS["stack"].make([self.full(real), self.full(imaginary)], axis=real.rank))
+
     def elementwise(self, name: str, operands: Sequence[Tensor], attributes: Mapping[str, object]) -> Tensor:
         """Make an elementwise operator on tensors that broadcast, without expanding any."""
         made = OPS[name].make(*map(self.compact, operands), **attributes)

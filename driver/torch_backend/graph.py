@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from mirlo.driver.compile import compile
 from mirlo.frontends.foreign import CompiledModel, ExampleInputs, FrontendError
 from mirlo.frontends.torch.program import convert_program
-from mirlo.frontends.torch.tensors import to_array, to_tensor
+from mirlo.frontends.torch.tensors import to_complex, to_input, to_tensor
 from mirlo.runtime.errors import MirloError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class CompiledGraph:
 
     def __call__(self, inputs: Sequence[torch.Tensor | torch.SymInt]) -> list[object]:
         """Run the graph."""
-        results = self.executable(*[to_array(inputs[index]) for index in self.inputs])
+        results = self.executable(*[to_input(inputs[index]) for index in self.inputs])
         return self.finish([to_tensor(array) for array in (results if isinstance(results, tuple) else (results,))])
 
 
@@ -121,7 +121,7 @@ class _Program:
                 made.append(value)
             else:
                 tensor = next(rest)
-                made.append(tensor if kind == "tensor" else tensor.item())
+                made.append(_RESULTS[kind](tensor))
         return made
 
     def _replace_by_weight(self, node: torch.fx.Node, index: int, tensor: torch.Tensor) -> None:
@@ -164,10 +164,17 @@ class _Program:
                 rows.append(("constant", value))
                 continue
             found = value.meta.get("val")
-            rows.append(("tensor" if isinstance(found, torch.Tensor) else "size", None))
+            is_complex = isinstance(found, torch.Tensor) and found.dtype.is_complex
+            rows.append(("complex" if is_complex else "tensor" if isinstance(found, torch.Tensor) else "size", None))
             kept.append(value)
         output.args = (tuple(kept),)
         return rows
+
+
+_RESULTS: dict[str, Callable[[torch.Tensor], object]] = {
+    "tensor": lambda tensor: tensor, "complex": to_complex, "size": lambda tensor: tensor.item(),
+}  # fmt: skip
+"""By kind of a result, what makes it of the executable's."""
 
 
 def _hint(dim: torch.SymInt | int) -> int:

@@ -11,7 +11,6 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.op import OpError
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.types import TensorType
-from mirlo.dialects.relax import OPS
 from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.stablehlo.body import ProgramImport
 from mirlo.frontends.stablehlo.errors import StablehloImportError
@@ -88,8 +87,7 @@ def _parts(body: ProgramImport, type_: ir.Type, argument: ir.Value) -> list[Tens
     whole = body.tensor(argument)
     if not is_complex(type_):
         return [whole]
-    real, imaginary = OPS["split"].make(argument, axis=whole.rank - 1, sizes=(1, 1))
-    return [body.tensor(OPS["reshape"].make(part, shape=whole.shape[:-1])) for part in (real, imaginary)]
+    return list(body.split_parts(whole))
 
 
 def _results(body: ProgramImport, block: ir.Block, parts: Sequence[Tensor]) -> list[ir.Value]:
@@ -97,11 +95,10 @@ def _results(body: ProgramImport, block: ir.Block, parts: Sequence[Tensor]) -> l
     types = [value.type for value in block.operations[len(block.operations) - 1].operands]
     made = []
     for type_, given in zip(types, grouped(types, parts, "returns"), strict=True):
-        values = [body.full(part) for part in given]
         if is_complex(type_):
-            made.append(OPS["stack"].make(values, axis=given[0].rank))
-        elif len(values) == 1:
-            made.append(values[0])
+            made.append(body.full(body.join_parts(*given)))
+        elif len(given) == 1:
+            made.append(body.full(given[0]))
         else:
             raise UnsupportedOperation(f"the program returns {type_}: return the tensors as results of their own")
     return made

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirlo.frontends.torch.frozen import FrozenWeights
 from mirlo.frontends.torch.signature import TENSOR, ModuleSignature
-from mirlo.frontends.torch.tensors import to_array, to_tensor
+from mirlo.frontends.torch.tensors import to_input, to_tensor
 
 if TYPE_CHECKING:
     from mirlo.frontends.foreign import CompiledModel
@@ -61,7 +61,7 @@ class CompiledModule:
 
 
 def _array(value: object) -> object:
-    return to_array(value) if hasattr(value, "detach") else value
+    return to_input(value) if hasattr(value, "detach") else value
 
 
 __all__ = ["TENSOR", "CompiledModule"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mirlo.frontends.torch.errors import UnsupportedAten
 from mirlo.frontends.torch.graph import target_name
 from mirlo.frontends.torch.places import source_line
-from mirlo.frontends.torch.registry import CONVERTERS, load_converters, reason_of
+from mirlo.frontends.torch.registry import has_converter, load_converters, reason_of
 
 if TYPE_CHECKING:
     import torch
@@ -26,7 +26,7 @@ def decomposed(program: torch.export.ExportedProgram) -> torch.export.ExportedPr
     load_converters()
     for number in range(MAX_ROUNDS):
         targets = _targets(program)
-        missing = {target for target in targets if target_name(target) not in CONVERTERS}
+        missing = {target for target in targets if not has_converter(target_name(target))}
         table = _table(missing)
         _require_converters(program, {target for target in missing if target not in table and _is_final(target)})
         if not table and (number or not _must_be_traced(program, targets)):
@@ -88,4 +88,4 @@ def _table(missing: set[torch._ops.OpOverload]) -> dict[torch._ops.OpOverload, C
             table[target] = target.decompose
     if not any(target in table for target in missing):
         return {}
-    return {target: function for target, function in table.items() if target_name(target) not in CONVERTERS}
+    return {target: function for target, function in table.items() if not has_converter(target_name(target))}

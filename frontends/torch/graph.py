@@ -10,10 +10,11 @@ from mirlo.dialects.core.dims import Dim, UndecidedDim, symbols_of
 from mirlo.dialects.core.op import OpError
 from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.tensor import Tensor, known
+from mirlo.frontends.torch.complex_tensor import ComplexTensor, component, has_complex, is_complex
 from mirlo.frontends.torch.errors import TorchImportError, UnsupportedAten
 from mirlo.frontends.torch.operation import AtenOperation, GraphImporter
 from mirlo.frontends.torch.places import location_of, source_line
-from mirlo.frontends.torch.registry import CONVERTERS, Converter, reason_of
+from mirlo.frontends.torch.registry import CONVERTERS, Converter, find_converter
 from mirlo.frontends.torch.sizes import SizeReader
 from mirlo.runtime.params import ParameterStore
 
@@ -72,15 +73,14 @@ class GraphImport(GraphImporter):
                 held = values[node.args[0]]
                 assert isinstance(held, (list, tuple)), held
                 return held[node.args[1]]
-            convert = CONVERTERS.get(name)
-            if convert is None:
-                raise UnsupportedOperation(reason_of(name))
+            args, kwargs = self._arguments(node, values)
+            declared = node.meta.get("val")
+            convert = find_converter(name, has_complex([args, list(kwargs.values()), declared]))
             with location_of(node):
-                args, kwargs = self._arguments(node, values)
                 op = AtenOperation(node, name, self)
                 require_arguments(convert, op, args, kwargs)
                 made = convert(op, *args, **kwargs)
-                return self._as_declared(op, node.meta.get("val"), made)
+                return self._as_declared(op, declared, made)
         except TorchImportError:
             raise
         except (UnsupportedOperation, OpError, UndecidedDim) as problem:
@@ -133,7 +133,15 @@ class GraphImport(GraphImporter):
             return [self._as_declared(op, one, other) for one, other in zip(declared, found, strict=True)]
         if not hasattr(declared, "shape") or not hasattr(declared, "dtype") or made is None:
             return made
+        if isinstance(made, ComplexTensor) and is_complex(declared.dtype):
+            return ComplexTensor(*(self._with_shape(op, declared, part) for part in (made.re, made.im)))
+        if isinstance(made, ComplexTensor) or is_complex(declared.dtype):
+            raise UnsupportedOperation(f"gives {declared.dtype}, but its conversion makes it {made!r}")
         assert isinstance(made, Tensor), made
+        return self._with_shape(op, declared, made)
+
+    def _with_shape(self, op: AtenOperation, declared: torch.Tensor, made: Tensor) -> Tensor:
+        """Return a tensor, or a part of a complex one, with the type that PyTorch found."""
         from mirlo.frontends.torch.promotion import element_type
 
         shape = tuple(declared.shape)
@@ -141,7 +149,7 @@ class GraphImport(GraphImporter):
             one == other for one, other in zip(shape, made.shape, strict=True)
             if isinstance(one, int) and isinstance(other, int)
         )  # fmt: skip
-        if not agree or made.dtype is not element_type(declared.dtype):
+        if not agree or made.dtype is not element_type(component(declared.dtype)):
             raise UnsupportedOperation(f"gives {declared.dtype}{list(shape)}, but its conversion makes it {made.type}")
         for axis, size in enumerate(shape):
             number = self.sizes.only_value(size)

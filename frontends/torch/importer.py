@@ -13,6 +13,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
 from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.tensor import Tensor, known, of_array
+from mirlo.frontends.torch.complex_tensor import ComplexTensor, component, is_complex
 from mirlo.frontends.torch.errors import TorchImportError, UnsupportedAten
 from mirlo.frontends.torch.graph import GraphImport
 from mirlo.frontends.torch.promotion import element_type
@@ -55,7 +56,8 @@ def _results(
         if spec.kind != OutputKind.USER_OUTPUT:
             raise TorchImportError(f"{body.name}: has a result of kind {spec.kind.name}, which is not supported")
         if not isinstance(spec.arg, ConstantArgument):
-            kept.append(body.full(_result(body, value)))
+            whole = body.join_parts(value.re, value.im) if isinstance(value, ComplexTensor) else _result(body, value)
+            kept.append(body.full(whole))
             names.append(spec.arg.name)
     return names, kept
 
@@ -76,7 +78,8 @@ def _build_main(program: torch.export.ExportedProgram, name: str, store: Paramet
     block = function.add_entry_block()
     with body.inside(block):
         values: dict[torch.fx.Node, object] = {
-            node: body.tensor(value) for (node, _), value in zip(inputs, block.arguments, strict=True)
+            node: _input(body, node, body.tensor(value))
+            for (node, _), value in zip(inputs, block.arguments, strict=True)
         }
         constants = _Weights(program, body)
         for node, spec in zip(nodes, specs, strict=True):
@@ -109,9 +112,16 @@ def _input_type(body: GraphImport, node: torch.fx.Node, name: str) -> TensorType
     if not isinstance(value, torch.Tensor):
         raise UnsupportedAten("", f"{name}: input '{node.name}' is a {type(value).__name__}: expected a tensor")
     try:
-        return TensorType(body.sizes.dims(value.shape), element_type(value.dtype))
+        dims = body.sizes.dims(value.shape)
+        parts = (2,) if is_complex(value.dtype) else ()
+        return TensorType((*dims, *parts), element_type(component(value.dtype)))
     except UnsupportedOperation as problem:
         raise UnsupportedAten("", f"{name}: input '{node.name}' {problem}") from None
+
+
+def _input(body: GraphImport, node: torch.fx.Node, whole: Tensor) -> object:
+    """Return an input as what operators take: a complex one holds the parts of its elements in its last dim."""
+    return ComplexTensor(*body.split_parts(whole)) if is_complex(node.meta["val"].dtype) else whole
 
 
 class _Weights:
@@ -119,9 +129,9 @@ class _Weights:
 
     def __init__(self, program: torch.export.ExportedProgram, body: GraphImport) -> None:
         self._program, self._body = program, body
-        self._made: dict[tuple[object, ...], Tensor] = {}
+        self._made: dict[tuple[object, ...], Tensor | ComplexTensor] = {}
 
-    def value(self, spec: InputSpec, node: torch.fx.Node) -> Tensor:
+    def value(self, spec: InputSpec, node: torch.fx.Node) -> Tensor | ComplexTensor:
         """Return the constant for an input that is a parameter, a buffer or a constant of the module."""
         import torch
         from torch._subclasses.fake_tensor import FakeTensor
@@ -134,13 +144,23 @@ class _Weights:
             tuple(held.shape),
             held.stride(),
             held.dtype,
+            held.is_conj(),
             held.numel() and id(held.untyped_storage()),
         )
         if key not in self._made:
             self._made[key] = self._constant(spec.target, held, node)
         return self._made[key]
 
-    def _constant(self, name: str, held: torch.Tensor, node: torch.fx.Node) -> Tensor:
+    def _constant(self, name: str, held: torch.Tensor, node: torch.fx.Node) -> Tensor | ComplexTensor:
+        if is_complex(held.dtype):
+            whole = held.detach().resolve_conj().resolve_neg()
+            real, imaginary = (
+                self._real(f"{name}.{part}", getattr(whole, part).contiguous(), node) for part in ("real", "imag")
+            )
+            return ComplexTensor(real, imaginary)
+        return self._real(name, held, node)
+
+    def _real(self, name: str, held: torch.Tensor, node: torch.fx.Node) -> Tensor:
         if held.device.type != "cpu":
             raise TorchImportError(f"the tensor '{name}' is on {held.device}: move the module to the CPU")
         type_ = TensorType(tuple(held.shape), element_type(held.dtype))

@@ -13,6 +13,7 @@ from mirlo.dialects.core.dtypes import DType, dtype
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import GraphBuilder, OperationView, UnsupportedOperation
 from mirlo.frontends.tensor import Tensor, known
+from mirlo.frontends.torch.complex_tensor import component, is_complex
 from mirlo.frontends.torch.promotion import element_type, promoted
 from mirlo.frontends.torch.sizes import SizeReader
 
@@ -73,8 +74,8 @@ class AtenOperation(OperationView):
         return self.type_of(value if index is None else value[index])
 
     def type_of(self, value: torch.Tensor) -> TensorType:
-        """Return the type of a tensor of the trace."""
-        return TensorType(self.body.sizes.dims(value.shape), element_type(value.dtype))
+        """Return the type of a tensor of the trace, of complex ones that of their parts."""
+        return TensorType(self.body.sizes.dims(value.shape), element_type(component(value.dtype)))
 
     @property
     def shape(self) -> tuple[Dim, ...]:
@@ -83,8 +84,13 @@ class AtenOperation(OperationView):
 
     @property
     def dtype(self) -> DType:
-        """Return the element type of the only result."""
-        return element_type(self.node.meta["val"].dtype)
+        """Return the element type of the only result, of complex ones that of their parts."""
+        return element_type(component(self.node.meta["val"].dtype))
+
+    @property
+    def is_complex(self) -> bool:
+        """Return whether the only result is complex."""
+        return is_complex(self.node.meta["val"].dtype)
 
     def is_used(self, index: int) -> bool:
         """Return whether the program uses the result with this index."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from mirlo.dialects.core.installed import import_modules
+from mirlo.frontends.builder import UnsupportedOperation
 
 Converter = Callable[..., object]
 """Takes an `AtenOperation` and the operator's arguments, and returns a tensor or a sequence of tensors.
@@ -13,6 +14,8 @@ Converter = Callable[..., object]
 Arguments that the schema lists before `*` come by position, with their defaults; others by name, if they are given.
 """
 CONVERTERS: dict[str, Converter] = {}
+COMPLEX: dict[str, Converter] = {}
+"""Converters of operators that have complex tensors among arguments or results, which are `ComplexTensor`s."""
 REFUSED: dict[str, str] = {}
 """Why an operator is not supported, by its name without overload."""
 
@@ -29,6 +32,32 @@ def converter(*names: str) -> Callable[[F], F]:
         return function
 
     return register
+
+
+def complex_converter(*names: str) -> Callable[[F], F]:
+    """Register a function that converts these operators where they have complex tensors."""
+
+    def register(function: F) -> F:
+        for name in names:
+            COMPLEX[name] = function
+        return function
+
+    return register
+
+
+def has_converter(name: str) -> bool:
+    """Return whether an operator is kept whole, for real or for complex tensors."""
+    return name in CONVERTERS or name in COMPLEX
+
+
+def find_converter(name: str, is_complex: bool) -> Converter:
+    """Return the converter of an operator; raise `UnsupportedOperation` with the reason if there is none."""
+    found = (COMPLEX if is_complex else CONVERTERS).get(name)
+    if found is None and is_complex and name in CONVERTERS:
+        raise UnsupportedOperation("is not supported for complex numbers")
+    if found is None:
+        raise UnsupportedOperation(reason_of(name))
+    return found
 
 
 def reason_of(name: str) -> str:

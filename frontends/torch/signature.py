@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirlo.frontends.foreign import FrontendError
+from mirlo.frontends.torch.tensors import to_complex
 
 if TYPE_CHECKING:
     import torch
@@ -23,7 +24,7 @@ class ModuleSignature:
     results: pytree.TreeSpec
     """The `TreeSpec` of the result."""
     outputs: tuple[object, ...]
-    """By leaf of the result: `TENSOR` for the next output of the model, or a constant."""
+    """By leaf of the result: `TENSOR` or `COMPLEX` for the next output of the model, or a constant."""
 
     @staticmethod
     def of(program: torch.export.ExportedProgram) -> ModuleSignature:
@@ -47,9 +48,10 @@ class ModuleSignature:
             for entry in spec.input_specs
             if entry.kind == InputKind.USER_INPUT
         )
+        nodes = program.graph.output_node().args[0]
         outputs = tuple(
-            entry.arg.value if isinstance(entry.arg, ConstantArgument) else TENSOR
-            for entry in spec.output_specs
+            entry.arg.value if isinstance(entry.arg, ConstantArgument) else _kind_of(node)
+            for entry, node in zip(spec.output_specs, nodes, strict=True)
             if entry.kind == OutputKind.USER_OUTPUT
         )
         return ModuleSignature(program.call_spec.in_spec, constants, program.call_spec.out_spec, outputs)
@@ -77,16 +79,30 @@ class ModuleSignature:
         from torch.utils import _pytree as pytree
 
         rest = iter(tensors)
-        leaves = [next(rest) if constant is TENSOR else constant for constant in self.outputs]
+        leaves = [
+            to_complex(next(rest)) if constant is COMPLEX else next(rest) if constant is TENSOR else constant
+            for constant in self.outputs
+        ]
         return pytree.tree_unflatten(leaves, self.results)
 
 
 class _Tensor:
-    """The type of `TENSOR`."""
+    """The type of `TENSOR` and `COMPLEX`."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
 
     def __repr__(self) -> str:
-        return "tensor"
+        return self._text
 
 
-TENSOR = _Tensor()
+TENSOR = _Tensor("tensor")
 """Stands for a tensor among the leaves of arguments and results."""
+COMPLEX = _Tensor("complex tensor")
+"""Stands for a tensor of complex numbers among the leaves of results."""
+
+
+def _kind_of(node: torch.fx.Node) -> _Tensor:
+    """Return what stands for a result."""
+    dtype = getattr(node.meta.get("val"), "dtype", None)
+    return COMPLEX if dtype is not None and dtype.is_complex else TENSOR

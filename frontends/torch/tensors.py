@@ -31,6 +31,24 @@ def to_array(tensor: torch.Tensor) -> np.ndarray:
     return carried
 
 
+def to_input(tensor: torch.Tensor) -> np.ndarray:
+    """Return the elements of a CPU tensor as a compiled model takes them: complex ones as pairs in a last dim."""
+    import torch
+
+    if not tensor.dtype.is_complex:
+        return to_array(tensor)
+    return to_array(torch.view_as_real(tensor.detach().resolve_conj().resolve_neg()))
+
+
+def to_complex(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the complex numbers of which the last dim holds the parts."""
+    import torch
+
+    if not tensor.numel():  # has strides of any kind
+        return torch.empty(tensor.shape[:-1], dtype=tensor.dtype.to_complex())
+    return torch.view_as_complex(tensor)
+
+
 def to_tensor(array: np.ndarray) -> torch.Tensor:
     """Return a tensor over the memory of an array that Mirlo made."""
     import torch

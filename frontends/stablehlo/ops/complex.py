@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
+import re as regex
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import UnsupportedOperation
-from mirlo.frontends.stablehlo.complex_numbers import Complex, complex_operand
+from mirlo.frontends.complex_numbers import Complex, Real
 from mirlo.frontends.stablehlo.operation import StablehloOperation
 from mirlo.frontends.stablehlo.regions import combiner
 from mirlo.frontends.stablehlo.registry import CONVERTERS, complex_converter, converter
@@ -29,7 +29,14 @@ FORMULAS: dict[str, Callable[[Complex], Complex]] = {
     "logistic": Complex.logistic, "rsqrt": Complex.rsqrt, "sign": Complex.sign, "sine": Complex.sin,
     "sqrt": Complex.sqrt, "tan": Complex.tan, "tanh": Complex.tanh,
 }  # fmt: skip
-_NUMBER = re.compile(r"[-+\w.]+")
+_NUMBER = regex.compile(r"[-+\w.]+")
+
+
+def complex_operand(op: StablehloOperation, index: int) -> Complex:
+    """Return an operand; the imaginary part of a real one is 0."""
+    real, *rest = op.parts[index]
+    re = Real(op, real)
+    return Complex(re, Real(op, rest[0]) if rest else re.filled(0.0))
 
 
 @complex_converter(*BY_PARTS)
@@ -122,7 +129,7 @@ def compare(op: StablehloOperation) -> Tensor:
     if direction not in ("EQ", "NE"):
         raise UnsupportedOperation(f"compares complex numbers by {direction}: they have no order")
     left, right = complex_operand(op, 0), complex_operand(op, 1)
-    same = left.re.equals(right.re).call("logical_and", left.im.equals(right.im))
+    same = left.equals(right)
     return (same if direction == "EQ" else same.call("logical_not")).tensor
 
 

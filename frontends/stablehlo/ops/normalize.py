@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mirlo.frontends.stablehlo.complex_numbers import Real
+from mirlo.frontends.complex_numbers import Real
 from mirlo.frontends.stablehlo.operation import StablehloOperation
 from mirlo.frontends.stablehlo.registry import converter
 from mirlo.frontends.tensor import Tensor

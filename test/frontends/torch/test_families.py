@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch", reason="needs PyTorch: make test-doors")
 
 from module_cases import DYNAMIC, Calls, F, compiled, require_close  # noqa: E402
 
-from mirlo.frontends.torch.registry import CONVERTERS, REFUSED, load_converters  # noqa: E402
+from mirlo.frontends.torch.registry import REFUSED, has_converter, load_converters  # noqa: E402
 
 
 def _counts(indices: Any) -> Any:
@@ -125,7 +125,6 @@ def test_images_of_dynamic_sizes_are_resized(mode: str, words: dict[str, Any]) -
 
 IN_TRAINING = ("backward", "native_batch_norm_legit")
 RANDOM = ("aten.rand.default", "aten.randn.default", "aten.randperm.default")
-COMPLEX = ("aten._fft_c2r.default", "aten._fft_r2c.default")
 OF_TRACES = ("aten.sym_is_contiguous.default", "aten.sym_storage_offset.default", "aten.sym_stride.int")
 """What tracing replaces by numbers."""
 WRITES = ("aten.atan2.out", "aten.resize_.default")
@@ -137,7 +136,7 @@ def test_core_operators_have_converters() -> None:
     packets = [getattr(torch.ops.aten, name) for name in sorted(names) if hasattr(torch.ops.aten, name)]
     overloads = [getattr(each, name) for each in packets for name in each.overloads()]
     core = [str(each) for each in overloads if torch.Tag.core in each.tags]
-    left = [name for name in core if name not in CONVERTERS and not any(part in name for part in IN_TRAINING)]
+    left = [name for name in core if not has_converter(name) and not any(part in name for part in IN_TRAINING)]
     assert len(core) > 180
-    assert sorted({*left} - {*RANDOM, *COMPLEX, *OF_TRACES, *WRITES}) == []
-    assert all(REFUSED[name.rpartition(".")[0]] for name in (*RANDOM, *COMPLEX))
+    assert sorted({*left} - {*RANDOM, *OF_TRACES, *WRITES}) == []
+    assert all(REFUSED[name.rpartition(".")[0]] for name in RANDOM)

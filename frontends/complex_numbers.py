@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mirlo.frontends.stablehlo.operation import StablehloOperation
+from mirlo.frontends.builder import OperationView
 from mirlo.frontends.tensor import Tensor
 
 SMALL_OF_TANH = 9.0
@@ -15,7 +15,7 @@ SMALL_OF_TANH = 9.0
 class Real:
     """A real tensor in formulas of one operation."""
 
-    op: StablehloOperation
+    op: OperationView
     tensor: Tensor
 
     def call(self, name: str, *others: Real | float) -> Real:
@@ -75,6 +75,11 @@ class Complex:
 
     re: Real
     im: Real
+
+    @staticmethod
+    def of(op: OperationView, re: Tensor, im: Tensor) -> Complex:
+        """Return the complex tensor with these parts."""
+        return Complex(Real(op, re), Real(op, im))
 
     def tensors(self) -> list[Tensor]:
         """Return the two tensors that the value is imported as."""
@@ -184,6 +189,14 @@ class Complex:
             self.re.call("cos") * self.im.call("cosh"), -(self.re.call("sin") * self.im.call("sinh"))
         )  # fmt: skip
 
+    def sinh(self) -> Complex:
+        """Return the hyperbolic sine."""
+        return self.times_i().sin().times_minus_i()
+
+    def cosh(self) -> Complex:
+        """Return the hyperbolic cosine."""
+        return self.times_i().cos()
+
     def tanh(self) -> Complex:
         """Return the hyperbolic tangent by Kahan's formulas."""
         size = self.re.call("abs")
@@ -208,6 +221,22 @@ class Complex:
         """Return one divided by one and e to the power of minus the value."""
         return self.one() / (self.one() + (-self).exp())
 
+    def reciprocal(self) -> Complex:
+        """Return one divided by the value."""
+        return self.one() / self
+
+    def conj(self) -> Complex:
+        """Return the conjugate."""
+        return Complex(self.re, -self.im)
+
+    def equals(self, other: Complex) -> Real:
+        """Return where both parts are equal."""
+        return self.re.equals(other.re).call("logical_and", self.im.equals(other.im))
+
+    def scaled(self, factor: float) -> Complex:
+        """Return the value times a real number."""
+        return Complex(self.re * factor, self.im * factor)
+
     def sign(self) -> Complex:
         """Return the value divided by its absolute value; 0 for 0."""
         size = self.abs()
@@ -221,10 +250,3 @@ class Complex:
     def one(self) -> Complex:
         """Return 1, of this shape."""
         return Complex(self.re.filled(1.0), self.re.filled(0.0))
-
-
-def complex_operand(op: StablehloOperation, index: int) -> Complex:
-    """Return an operand; the imaginary part of a real one is 0."""
-    real, *rest = op.parts[index]
-    re = Real(op, real)
-    return Complex(re, Real(op, rest[0]) if rest else re.filled(0.0))

@@ -1,0 +1,121 @@
+"""Fourier transforms as products with matrices; long ones in steps over factors of their length."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mirlo.dialects.core.dtypes import DTYPES
+from mirlo.dialects.relax.fourier import LONGEST, dft_matrix
+from mirlo.frontends.builder import OperationView, UnsupportedOperation
+from mirlo.frontends.complex_numbers import Complex
+from mirlo.frontends.tensor import Tensor
+
+DIRECT = 256
+"""Longest transform that is one product where its length has factors."""
+
+
+def transform_along(op: OperationView, parts: list[Tensor], axis: int, length: int, inverse: bool) -> list[Tensor]:
+    """Transform along one axis."""
+    rank = parts[0].rank
+    order = [*(i for i in range(rank) if i != axis), axis]
+    made = _transformed(op, [op.permuted(part, order) for part in parts], length, inverse)
+    return [op.permuted(part, [order.index(i) for i in range(rank)]) for part in made]
+
+
+def _transformed(op: OperationView, parts: list[Tensor], length: int, inverse: bool) -> list[Tensor]:
+    """Transform the last dim. Of n = a * b elements, first those that are b apart, and then b neighbours."""
+    first = _factor(length)
+    if first == 1:
+        return _product(op, parts, (length, length), length, inverse, made=2)
+    second = length // first
+    outer = parts[0].shape[:-1]
+    rank = len(outer) + 2
+    swapped = [*range(rank - 2), rank - 1, rank - 2]
+    table = [op.permuted(_reshaped(op, part, (*outer, first, second)), swapped) for part in parts]
+    table = _transformed(op, table, first, inverse)
+    table = _times(op, table, _twiddles(length, second, first, inverse))
+    table = _transformed(op, [op.permuted(part, swapped) for part in table], second, inverse)
+    return [_reshaped(op, op.permuted(part, swapped), (*outer, length)) for part in table]
+
+
+def _factor(length: int) -> int:
+    """Return the largest divisor that is at most the root, 1 for lengths that are transformed at once."""
+    found = next(i for i in range(int(length**0.5), 0, -1) if length % i == 0) if length > DIRECT else 1
+    if found == 1 and length > LONGEST:
+        raise UnsupportedOperation(f"transforms {length} elements, a prime number: at most {LONGEST} are supported")
+    return found
+
+
+def _twiddles(length: int, rows: int, columns: int, inverse: bool) -> np.ndarray:
+    """Return the factors between the two steps."""
+    turns = np.outer(np.arange(rows), np.arange(columns)) % length
+    made: np.ndarray = np.exp((2j if inverse else -2j) * np.pi * turns / length)
+    return made
+
+
+def _times(op: OperationView, parts: list[Tensor], factors: np.ndarray) -> list[Tensor]:
+    dtype = parts[0].dtype
+    constants = (op.constant(part.copy(), dtype, part.shape) for part in (factors.real, factors.imag))
+    return (Complex.of(op, *parts) * Complex.of(op, *constants)).tensors()
+
+
+def spectrum_of_real(op: OperationView, x: Tensor, length: int) -> list[Tensor]:
+    """Return the first half of the spectrum of real rows."""
+    bins = length // 2 + 1
+    if _factor(length) == 1:
+        return _product(op, [x], (length, bins), length, False, made=2)
+    nothing = op.constant(0, x.dtype, x.shape)
+    return [_sliced(op, part, 0, bins) for part in _transformed(op, [x, nothing], length, False)]
+
+
+def real_of_spectrum(op: OperationView, parts: list[Tensor], length: int) -> Tensor:
+    """Return the real rows whose spectrum's first half is given."""
+    bins = length // 2 + 1
+    if _factor(length) == 1:
+        return _product(op, parts, (bins, length), length, True, made=1, mirrored=True)[0]
+    real, imaginary = parts
+    mirrored = []
+    # The spectrum of real numbers has real elements at 0 and in the middle.
+    ends = np.ones(bins)
+    ends[0] = 0
+    if length % 2 == 0:
+        ends[-1] = 0
+    dtype = real.dtype
+    imaginary = op.elementwise(
+        "where", op.constant(ends == 1, DTYPES["bool"], (bins,)), imaginary, op.constant(0, dtype)
+    )
+    for part, sign in ((real, 1), (imaginary, -1)):
+        rest = op.emit("reverse", _sliced(op, part, 1, (length + 1) // 2), axes=[part.rank - 1])
+        rest = op.elementwise("negative", rest) if sign < 0 else rest
+        mirrored.append(op.emit("concat", [part, rest], axis=part.rank - 1))
+    return _transformed(op, mirrored, length, True)[0]
+
+
+def _product(
+    op: OperationView, parts: list[Tensor], sizes: tuple[int, int], length: int, inverse: bool, *, made: int,
+    mirrored: bool = False,
+) -> list[Tensor]:  # fmt: skip
+    """Multiply rows with a matrix of a transform."""
+    given, bins = sizes
+    if parts[0].shape[-1] != given:
+        raise UnsupportedOperation(f"transforms {parts[0].shape[-1]} elements, where {given} are expected")
+    matrix = dft_matrix(
+        shape=(given, len(parts), bins, made), length=(length,), inverse=inverse, mirrored=mirrored, dtype=DTYPES["f64"]
+    )  # fmt: skip
+    rows, columns = len(parts) * given, made * bins
+    flat = matrix.transpose(1, 0, 3, 2).reshape(rows, columns)
+    last = parts[0].rank - 1
+    whole = parts[0] if len(parts) == 1 else op.emit("concat", parts, axis=last)
+    found = op.emit("matmul", whole, op.constant(flat, parts[0].dtype, flat.shape))
+    return [found] if made == 1 else op.emit_all("split", found, axis=last, sizes=(bins, bins))
+
+
+def _reshaped(op: OperationView, x: Tensor, shape: Sequence[object]) -> Tensor:
+    return op.emit("reshape", x, shape=tuple(shape))
+
+
+def _sliced(op: OperationView, x: Tensor, begin: int, end: int) -> Tensor:
+    words = {"axes": [x.rank - 1], "begin": [begin], "end": [end], "strides": [1]}
+    return op.emit("strided_slice", x, **words)

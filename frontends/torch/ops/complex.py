@@ -1,0 +1,228 @@
+"""Arithmetic of complex tensors: formulas of their parts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from mirlo.dialects.core.dtypes import DType
+from mirlo.frontends.complex_numbers import Complex, Real
+from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.torch.complex_tensor import ComplexTensor
+from mirlo.frontends.torch.operation import AtenOperation, Operand
+from mirlo.frontends.torch.registry import CONVERTERS, complex_converter, converter
+
+ComplexOperand = ComplexTensor | Operand | complex
+"""What operators on complex tensors take: also real tensors and numbers."""
+
+FORMULAS: dict[str, Callable[[Complex], Complex]] = {
+    "exp": Complex.exp, "expm1": Complex.expm1, "log": Complex.log, "log1p": Complex.log1p, "sqrt": Complex.sqrt,
+    "rsqrt": Complex.rsqrt, "sin": Complex.sin, "cos": Complex.cos, "tan": Complex.tan, "sinh": Complex.sinh,
+    "cosh": Complex.cosh, "tanh": Complex.tanh, "sigmoid": Complex.logistic, "reciprocal": Complex.reciprocal,
+    "square": Complex.square, "sgn": Complex.sign, "neg": Complex.__neg__, "negative": Complex.__neg__,
+    "conj": Complex.conj, "_conj": Complex.conj, "conj_physical": Complex.conj, "_conj_physical": Complex.conj,
+    "log2": lambda z: z.log().scaled(1 / math.log(2)), "log10": lambda z: z.log().scaled(1 / math.log(10)),
+    "exp2": lambda z: z.scaled(math.log(2)).exp(), "positive": lambda z: z, "_neg_view": Complex.__neg__,
+}  # fmt: skip
+TESTS = {"isnan": "logical_or", "isinf": "logical_or", "isfinite": "logical_and"}
+"""By test of an element, how the tests of its parts are combined."""
+
+
+def complex_value(op: AtenOperation, x: ComplexOperand, kind: DType) -> Complex:
+    """Return an operand as one of formulas, whose parts have an element type."""
+    if isinstance(x, ComplexTensor):
+        return Complex.of(op, op.cast(x.re, kind), op.cast(x.im, kind))
+    if isinstance(x, complex):
+        return Complex.of(op, op.constant(x.real, kind), op.constant(x.imag, kind))
+    real = op.operand(x, kind)
+    return Complex.of(op, real, op.constant(0, kind, real.shape))
+
+
+def complex_tensor(value: Complex) -> ComplexTensor:
+    """Return what a formula computes."""
+    return ComplexTensor(value.re.tensor, value.im.tensor)
+
+
+def kind_of(*operands: ComplexOperand) -> DType:
+    """Return the element type of the parts of complex operands: the widest of those with dims, else of the others."""
+    found = [x.dtype for x in operands if isinstance(x, ComplexTensor)]
+    floats = [x.dtype for x in operands if isinstance(x, Tensor) and x.dtype.is_float]
+    return max((*found, *floats), key=lambda dtype: dtype.bits)
+
+
+def _formula(name: str) -> Callable[[AtenOperation, ComplexTensor], ComplexTensor]:
+    return lambda op, x: complex_tensor(FORMULAS[name](complex_value(op, x, op.dtype)))
+
+
+for _name in FORMULAS:
+    complex_converter(f"aten.{_name}.default")(_formula(_name))
+
+
+@complex_converter("aten.add.Tensor", "aten.add.Scalar", "aten.sub.Tensor", "aten.sub.Scalar", "aten.rsub.Tensor",
+                   "aten.rsub.Scalar", "aten.subtract.Tensor")  # fmt: skip
+def add(
+    op: AtenOperation, x: ComplexOperand, y: ComplexOperand, other: complex = 1, *, alpha: complex = 1
+) -> ComplexTensor:
+    """Convert sums and differences."""
+    factor = other if op.name.endswith("Scalar") else alpha
+    left, right = (complex_value(op, each, op.dtype) for each in (x, y))
+    if "rsub" in op.name:
+        left, right = right, left
+    if factor != 1:
+        right = right * complex_value(op, complex(factor), op.dtype)
+    return complex_tensor(left + right if ".add." in op.name else left - right)
+
+
+@complex_converter("aten.mul.Tensor", "aten.mul.Scalar", "aten.multiply.Tensor", "aten.multiply.Scalar")
+def multiply(op: AtenOperation, x: ComplexOperand, y: ComplexOperand) -> ComplexTensor:
+    return complex_tensor(complex_value(op, x, op.dtype) * complex_value(op, y, op.dtype))
+
+
+@complex_converter("aten.div.Tensor", "aten.div.Scalar", "aten.true_divide.Tensor", "aten.divide.Tensor",
+                   "aten.divide.Scalar")  # fmt: skip
+def divide(op: AtenOperation, x: ComplexOperand, y: ComplexOperand) -> ComplexTensor:
+    return complex_tensor(complex_value(op, x, op.dtype) / complex_value(op, y, op.dtype))
+
+
+@complex_converter("aten.pow.Tensor_Tensor", "aten.pow.Tensor_Scalar", "aten.pow.Scalar")
+def power(op: AtenOperation, x: ComplexOperand, y: ComplexOperand) -> ComplexTensor:
+    """Convert powers; those to 2 and 3 are products, as PyTorch has them."""
+    base = complex_value(op, x, op.dtype)
+    if isinstance(y, (int, float)) and y in (1, 2, 3):
+        made = base
+        for _ in range(int(y) - 1):
+            made = made * base
+        return complex_tensor(made)
+    if isinstance(y, (int, float)) and y == 0.5:
+        return complex_tensor(base.sqrt())
+    return complex_tensor(base.power(complex_value(op, y, op.dtype)))
+
+
+@complex_converter("aten.eq.Tensor", "aten.eq.Scalar", "aten.ne.Tensor", "aten.ne.Scalar", "aten.not_equal.Tensor",
+                   "aten.not_equal.Scalar")  # fmt: skip
+def compare(op: AtenOperation, x: ComplexOperand, y: ComplexOperand) -> Tensor:
+    kind = kind_of(x, y)
+    same = complex_value(op, x, kind).equals(complex_value(op, y, kind)).tensor
+    return same if ".eq." in op.name else op.apply("logical_not", same)
+
+
+@complex_converter(*(f"aten.{name}.default" for name in TESTS))
+def test_of_numbers(op: AtenOperation, x: ComplexTensor) -> Tensor:
+    name = op.name.split(".")[1]
+    return op.apply(TESTS[name], op.apply(name, x.re), op.apply(name, x.im))
+
+
+def truth(op: AtenOperation, x: ComplexTensor) -> Tensor:
+    """Return where elements are not 0."""
+    return op.apply("logical_or", op.apply("not_equal", x.re, 0), op.apply("not_equal", x.im, 0))
+
+
+OF_TRUTH = (
+    "logical_not.default", "logical_and.default", "logical_or.default", "logical_xor.default", "any.default",
+    "any.dim", "any.dims", "all.default", "all.dim", "all.dims", "count_nonzero.default",
+    "count_nonzero.dim_IntList", "nonzero.default", "argwhere.default",
+)  # fmt: skip
+
+
+@complex_converter(*(f"aten.{name}" for name in OF_TRUTH))
+def of_truth(op: AtenOperation, *args: object, **kwargs: object) -> object:
+    """Convert operators that look at which elements are not 0."""
+    given = [truth(op, x) if isinstance(x, ComplexTensor) else x for x in args]
+    return CONVERTERS[op.name](op, *given, **kwargs)
+
+
+# Parts
+
+
+@complex_converter("aten.abs.default", "aten.absolute.default")
+def absolute(op: AtenOperation, x: ComplexTensor) -> Tensor:
+    return complex_value(op, x, op.dtype).abs().tensor
+
+
+@converter("aten.angle.default")
+def angle_of_real(op: AtenOperation, x: Tensor) -> Tensor:
+    """Convert the angle of real numbers: 0 or a half turn."""
+    y = op.cast(x, op.dtype)
+    made = op.choose(op.apply("less", y, 0), math.pi, 0, op.dtype)
+    return op.choose(op.apply("not_equal", y, y), y, made, op.dtype)
+
+
+@complex_converter("aten.angle.default")
+def angle(op: AtenOperation, x: ComplexTensor) -> Tensor:
+    return complex_value(op, x, op.dtype).angle().tensor
+
+
+@converter("aten.real.default")
+def real_of_real(op: AtenOperation, x: Tensor) -> Tensor:
+    return x
+
+
+@complex_converter("aten.real.default")
+def real(op: AtenOperation, x: ComplexTensor) -> Tensor:
+    return x.re
+
+
+@complex_converter("aten.imag.default")
+def imaginary(op: AtenOperation, x: ComplexTensor) -> Tensor:
+    return x.im
+
+
+@complex_converter("aten.complex.default")
+def make(op: AtenOperation, real: Tensor, imaginary: Tensor) -> ComplexTensor:
+    return ComplexTensor(op.expanded(real, op.shape), op.expanded(imaginary, op.shape))
+
+
+@complex_converter("aten.polar.default")
+def polar(op: AtenOperation, size: Tensor, turn: Tensor) -> ComplexTensor:
+    return ComplexTensor(*(op.apply("multiply", size, op.apply(name, turn)) for name in ("cos", "sin")))
+
+
+@complex_converter("aten.view_as_real.default", "aten.view_as_real_copy.default")
+def view_as_real(op: AtenOperation, x: ComplexTensor) -> Tensor:
+    return op.body.join_parts(x.re, x.im)
+
+
+@complex_converter("aten.view_as_complex.default", "aten.view_as_complex_copy.default")
+def view_as_complex(op: AtenOperation, x: Tensor) -> ComplexTensor:
+    return ComplexTensor(*op.body.split_parts(x))
+
+
+@converter("aten._neg_view.default")
+def negative_view(op: AtenOperation, x: Tensor) -> Tensor:
+    return op.apply("negative", x)
+
+
+@complex_converter(
+    "aten._to_copy.default", "aten.to.dtype", "aten.to.dtype_layout", "aten.to.device", "aten.type_as.default",
+    "aten.to.other", "aten.to.prim_Device",
+)  # fmt: skip
+def to_copy(op: AtenOperation, x: ComplexTensor | Tensor, *_: object, **ignored: object) -> ComplexTensor | Tensor:
+    """Convert a change of the element type: a real number gets the imaginary part 0, or a complex one loses its own."""
+    if not op.is_complex:
+        assert isinstance(x, ComplexTensor)
+        return truth(op, x) if op.dtype.is_bool else op.cast(x.re, op.dtype)
+    return complex_tensor(complex_value(op, x, op.dtype))
+
+
+# Norms
+
+
+@complex_converter("aten.linalg_vector_norm.default")
+def vector_norm(op: AtenOperation, x: ComplexTensor, *args: object, **kwargs: object) -> object:
+    return CONVERTERS[op.name](op, Complex.of(op, x.re, x.im).abs().tensor, *args, **kwargs)
+
+
+# Choice
+
+
+@complex_converter("aten.where.self", "aten.where.ScalarOther", "aten.where.ScalarSelf", "aten.where.Scalar")
+def where(op: AtenOperation, condition: Tensor, x: ComplexOperand, y: ComplexOperand) -> ComplexTensor:
+    flags = Real(op, op.cast(condition, "bool"))
+    left, right = (complex_value(op, each, op.dtype) for each in (x, y))
+    return complex_tensor(Complex(flags.where(left.re, right.re), flags.where(left.im, right.im)))
+
+
+@complex_converter("aten.masked_fill.Scalar", "aten.masked_fill.Tensor")
+def masked_fill(op: AtenOperation, x: ComplexTensor, mask: Tensor, value: ComplexOperand) -> ComplexTensor:
+    made = where(op, mask, value, x)
+    return ComplexTensor(*(op.expanded(part, op.shape) for part in (made.re, made.im)))

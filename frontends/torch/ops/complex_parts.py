@@ -1,0 +1,179 @@
+"""Operators on complex tensors that compute the real part from real parts, and the imaginary from imaginary ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mirlo.frontends.builder import UnsupportedOperation
+from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.torch.complex_tensor import ComplexTensor
+from mirlo.frontends.torch.operation import AtenOperation
+from mirlo.frontends.torch.ops import contract, control, create, index, reduce, shape
+from mirlo.frontends.torch.ops.complex import ComplexOperand, complex_tensor, complex_value
+from mirlo.frontends.torch.registry import COMPLEX, CONVERTERS, Converter, complex_converter
+
+DATA: dict[Converter, tuple[int, ...]] = {
+    shape.view: (0,), shape.expand: (0,), shape.permute: (0,), shape.transpose: (0,), shape.t: (0,),
+    shape.matrix_transpose: (0,), shape.movedim: (0,), shape.select: (0,), shape.slice_: (0,), shape.narrow: (0,),
+    shape.split: (0,), shape.unbind: (0,), shape.cat: (0,), shape.stack: (0,), shape.diff: (0, 3, 4),
+    shape.repeat: (0,), shape.flip: (0,), shape.roll: (0,), shape.constant_pad: (0, 2), shape.pad: (0, 3),
+    shape.pad_edges: (0,), shape.diagonal: (0,), shape.unfold: (0,), shape.as_strided: (0,),
+    shape.select_scatter: (0, 1), shape.slice_scatter: (0, 1), shape.diagonal_scatter: (0, 1),
+    shape.pixel_shuffle: (0,), shape.pixel_unshuffle: (0,),
+    create.identity: (0,), create.copy: (0, 1), create.full: (1,), create.new_full: (2,), create.fill: (1,),
+    create.scalar_tensor: (0,), create.zeros: (), create.empty: (), create.tri: (0,),
+    index.embedding: (0,), index.index_select: (0,), index.gather: (0,), index.take: (0,), index.index: (0,),
+    index.index_copy: (0, 3), index.index_fill: (0, 3), index.index_put: (0, 2), index.masked_select: (0,),
+    index.masked_scatter: (0, 2),
+    reduce.sum_: (0,), reduce.mean: (0,),
+}  # fmt: skip
+"""By converter of real tensors, the arguments that are data; the others are positions, axes or sizes."""
+LINEAR = ("aten.scatter.src", "aten.scatter.value", "aten.scatter_add.default",
+          "aten.index_add.default")  # fmt: skip
+"""Further operators: the first and the last argument are data."""
+
+
+def part(op: AtenOperation, x: object, which: int) -> object:
+    """Return the real (0) or the imaginary part (1) of an argument that is data."""
+    if isinstance(x, (list, tuple)):
+        return [part(op, each, which) for each in x]
+    if isinstance(x, ComplexTensor):
+        return x.im if which else x.re
+    if isinstance(x, complex):
+        return x.imag if which else x.real
+    if not which or x is None:
+        return x
+    return op.constant(0, x.dtype, x.shape) if isinstance(x, Tensor) else 0
+
+
+def _by_parts(convert: Converter, data: Sequence[int]) -> Converter:
+    def converted(op: AtenOperation, *args: object, **kwargs: object) -> object:
+        places = {place % len(args) for place in data if place < len(args)}
+        made = [
+            convert(op, *(part(op, x, which) if place in places else x for place, x in enumerate(args)), **kwargs)
+            for which in (0, 1)
+        ]
+        return _joined(op, made[0], made[1])
+
+    return converted
+
+
+def _joined(op: AtenOperation, real: object, imaginary: object) -> object:
+    if isinstance(real, (list, tuple)) and isinstance(imaginary, (list, tuple)):
+        return [_joined(op, one, other) for one, other in zip(real, imaginary, strict=True)]
+    if not isinstance(real, Tensor) or not isinstance(imaginary, Tensor):
+        raise UnsupportedOperation("is not supported for complex numbers")
+    declared = op.node.meta["val"]
+    return real if hasattr(declared, "dtype") and not op.is_complex else ComplexTensor(real, imaginary)
+
+
+for _name, _convert in CONVERTERS.items():
+    if _convert in DATA:
+        COMPLEX.setdefault(_name, _by_parts(_convert, DATA[_convert]))
+for _name in LINEAR:
+    COMPLEX[_name] = _by_parts(CONVERTERS[_name], (0, -1))
+
+
+@complex_converter("aten.cumsum.default")
+def running_sum(op: AtenOperation, x: ComplexTensor, axis: int, **ignored: object) -> object:
+    return _by_parts(CONVERTERS[op.name], (0,))(op, x, axis)
+
+
+@complex_converter("aten.mH.default", "aten.adjoint.default")
+def adjoint(op: AtenOperation, x: ComplexTensor) -> ComplexTensor:
+    real, imaginary = (shape.transpose(op, each, -1, -2) for each in (x.re, x.im))
+    return ComplexTensor(real, op.apply("negative", imaginary))
+
+
+@complex_converter("aten.ones.default", "aten.ones_like.default", "aten.new_ones.default", "aten.eye.default",
+                   "aten.eye.m")  # fmt: skip
+def ones(op: AtenOperation, *args: object, **kwargs: object) -> object:
+    made = CONVERTERS[op.name](op, *args, **kwargs)
+    assert isinstance(made, Tensor)
+    return ComplexTensor(made, op.constant(0, made.dtype, made.shape)) if op.is_complex else made
+
+
+COMPLEX["higher_order.wrap_with_set_grad_enabled"] = control.set_grad_enabled
+COMPLEX["aten._assert_tensor_metadata.default"] = CONVERTERS["aten._assert_tensor_metadata.default"]
+
+# Products
+
+
+def product(
+    op: AtenOperation, convert: Converter, x: ComplexOperand, y: ComplexOperand, *rest: object
+) -> ComplexTensor:
+    """Return a product of tensors by those of the parts."""
+    a, b = complex_value(op, x, op.dtype), complex_value(op, y, op.dtype)
+
+    def of(one: Tensor, other: Tensor) -> Tensor:
+        made = convert(op, one, other, *rest)
+        assert isinstance(made, Tensor)
+        return made
+
+    re, im = a.re.tensor, a.im.tensor
+    real = op.apply("subtract", of(re, b.re.tensor), of(im, b.im.tensor))
+    return ComplexTensor(real, op.apply("add", of(re, b.im.tensor), of(im, b.re.tensor)))
+
+
+@complex_converter("aten.mm.default", "aten.bmm.default", "aten.mv.default", "aten.matmul.default",
+                   "aten.linalg_matmul.default", "aten.dot.default", "aten.inner.default", "aten.outer.default",
+                   "aten.ger.default")  # fmt: skip
+def plain_product(op: AtenOperation, x: ComplexOperand, y: ComplexOperand) -> ComplexTensor:
+    return product(op, CONVERTERS[op.name], x, y)
+
+
+@complex_converter("aten.vdot.default")
+def product_with_conjugate(op: AtenOperation, x: ComplexOperand, y: ComplexOperand) -> ComplexTensor:
+    conjugate = complex_tensor(complex_value(op, x, op.dtype).conj())
+    return product(op, contract.dot, conjugate, y)
+
+
+@complex_converter("aten.addmm.default", "aten.baddbmm.default", "aten.addmv.default")
+def sum_with_product(
+    op: AtenOperation, bias: ComplexOperand, x: ComplexOperand, y: ComplexOperand, *, beta: complex = 1,
+    alpha: complex = 1,
+) -> ComplexTensor:  # fmt: skip
+    made = complex_value(op, product(op, contract.product, x, y), op.dtype)
+    scaled = made if alpha == 1 else made * complex_value(op, complex(alpha), op.dtype)
+    if beta == 0:
+        return complex_tensor(scaled)
+    given = complex_value(op, bias, op.dtype)
+    return complex_tensor(scaled + (given if beta == 1 else given * complex_value(op, complex(beta), op.dtype)))
+
+
+@complex_converter("aten.linear.default")
+def linear(
+    op: AtenOperation, x: ComplexOperand, weight: ComplexTensor | Tensor, bias: ComplexOperand | None = None
+) -> ComplexTensor:
+    made = product(op, contract.product, x, weight, weight.rank > 1)
+    if bias is None:
+        return made
+    return complex_tensor(complex_value(op, made, op.dtype) + complex_value(op, bias, op.dtype))
+
+
+@complex_converter("aten.einsum.default")
+def einsum(op: AtenOperation, equation: str, tensors: Sequence[ComplexOperand], **ignored: object) -> object:
+    if len(tensors) == 1:
+        return _by_parts(contract.einsum, (1,))(op, equation, tensors)
+    if len(tensors) > 2:
+        raise UnsupportedOperation(
+            "multiplies more than two complex tensors at once: multiply them one after the other"
+        )
+    return product(op, lambda op, x, y: contract.einsum(op, equation, [x, y]), *tensors)
+
+
+@complex_converter("aten.convolution.default", "aten.conv1d.default", "aten.conv2d.default", "aten.conv3d.default",
+                   "aten.conv1d.padding", "aten.conv2d.padding", "aten.conv3d.padding",
+                   "aten.conv_transpose1d.default", "aten.conv_transpose2d.input",
+                   "aten.conv_transpose3d.input")  # fmt: skip
+def convolution(
+    op: AtenOperation, x: ComplexOperand, weight: ComplexOperand, bias: ComplexTensor | Tensor | None = None,
+    *rest: object,
+) -> ComplexTensor:  # fmt: skip
+    made = product(op, CONVERTERS[op.name], x, weight, None, *rest)
+    if bias is None:
+        return made
+    spatial = op.node.args[1].meta["val"].dim() - 2
+    shift = complex_value(op, bias, op.dtype)
+    parts = [op.reshaped(each.tensor, (*bias.shape, *[1] * spatial)) for each in (shift.re, shift.im)]
+    return ComplexTensor(op.apply("add", made.re, parts[0]), op.apply("add", made.im, parts[1]))
