@@ -249,7 +249,7 @@ def on_a_gpu(x: T.Buffer[(4, 6), T.f32], y: T.Out[(4, 6), T.f32]):
 
 
 def test_hardware_axes_need_hardware() -> None:
-    with pytest.raises(PassFailed, match="is bound to 'blockIdx.x', which this target does not have"):
+    with pytest.raises(PassFailed, match="is bound to 'threadIdx.x', which this target does not have"):
         _run(on_a_gpu, X, out=TensorType.of((4, 6), "f32"))
 
 
