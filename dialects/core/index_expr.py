@@ -132,7 +132,7 @@ class IndexExpr:
 
     def replace(self, values: Mapping[str, IndexExpr]) -> IndexExpr:
         """Replace these variables; others stay."""
-        if not values or values.keys().isdisjoint(self.variables()):
+        if not any(isinstance(term, FloorDiv) or term in values for term in self.terms):
             return self
         return self.substitute(lambda name: values[name] if name in values else loop_index(name))
 
@@ -171,8 +171,14 @@ class IndexExpr:
 
     def range(self, extents: Extents) -> tuple[Any, Any]:
         """Return bounds of all values, tight for affine expressions; raise `UndecidedDim` if sizes decide them."""
-        found = self.value_range(extents)
-        return found.low, found.high
+        if any(isinstance(term, FloorDiv) for term in self.terms):
+            found = self.value_range(extents)
+            return found.low, found.high
+        low = high = self.constant
+        for term, coefficient in self.terms.items():
+            reach = (_extent(extents, term) - 1) * coefficient
+            low, high = (low, high + reach) if coefficient >= 0 else (low + reach, high)
+        return low, high
 
     def value_range(self, extents: Extents) -> ValueRange:
         """Return the range of the values, where variables take the values from 0 to these extents."""
@@ -202,7 +208,7 @@ class IndexExpr:
 
 def _extent(extents: Extents, variable: Variable) -> Dim:
     """Return the number of values of a variable; a sequence has those of numbered loops."""
-    return extents[variable] if isinstance(extents, Mapping) else extents[int(variable)]
+    return extents[variable] if isinstance(extents, (dict, Mapping)) else extents[int(variable)]
 
 
 def _leaves_no_gap(parts: Sequence[tuple[Dim, ValueRange]]) -> bool:

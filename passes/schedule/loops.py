@@ -104,11 +104,11 @@ def apply_map(map_: ir.AffineMap, operands: Sequence[ir.Value]) -> list[ir.Value
 
 def load(buffer: ir.Value, shape: Sequence[Dim], indices: Sequence[ir.Value]) -> ir.Value:
     """Load an element of a tensor of this shape from its buffer."""
-    return memref.LoadOp(buffer, buffer_indices(shape, indices)).result
+    return create("memref.load", buffer.type.element_type, buffer, *buffer_indices(shape, indices))
 
 
 def store(value: ir.Value, buffer: ir.Value, shape: Sequence[Dim], indices: Sequence[ir.Value]) -> None:
-    memref.StoreOp(value, buffer, buffer_indices(shape, indices))
+    ir.Operation.create("memref.store", operands=[value, buffer, *buffer_indices(shape, indices)])
 
 
 def attribute_constant(attribute: ir.Attribute | None) -> ir.Value:

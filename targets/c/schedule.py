@@ -44,7 +44,7 @@ def accumulator_tiles(kernel: Kernel, context: ScheduleContext) -> ir.OpView | D
     axes = {i: axis for i, block in enumerate(blocks) if (axis := _accumulated_axis(block)) is not None}
     if not axes:
         return decline("no reduction has an axis of the result for accumulators", blocks=[b.name for b in blocks])
-    words = Schedule(kernel.view.op)
+    words = Schedule(kernel.view)
     names = words.blocks()
     tiles = []
     for i, axis in axes.items():

@@ -6,16 +6,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from mirlo.dialects.bindings import func, ir, memref, scf
+from mirlo.dialects.bindings import func, ir, scf
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.tir.loops import For
 from mirlo.dialects.tir.scalars import create
-from mirlo.dialects.tir.sizes import buffer_indices
 from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts
 from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.passes.schedule.loops import PARALLEL as PARALLEL_LOOP
-from mirlo.passes.schedule.loops import attribute_constant, clone_body
+from mirlo.passes.schedule.loops import attribute_constant, clone_body, load, store
 from mirlo.passes.schedule.words.blocks import decompose
 from mirlo.passes.schedule.words.index import LoopValue, LoopValues
 from mirlo.passes.schedule.words.lanes import (
@@ -77,6 +76,11 @@ class PartEmitter:
             self._emitter = _Emitter(allocate_buffers(self._root, function), extents_of(self._root.loops()))
         for node in nodes:
             self._emitter.node(node, LoopValues(), [])
+
+
+def _has_loops(loop: Loop) -> bool:
+    """Return whether the code of an iteration has loops."""
+    return any(inner.kind != UNROLLED and inner.extent != 1 for inner in loops_of(loop))
 
 
 class _Emitter:
@@ -213,7 +217,8 @@ class _Emitter:
                 made.operation.attributes[PARALLEL_LOOP] = ir.UnitAttr.get()
             with ir.InsertionPoint(made.body):
                 scf.YieldOp(body(made.induction_variable, list(made.inner_iter_args)))
-            if kind == SERIAL and not carried and isinstance(low, int) and isinstance(high, int):
+            is_static = isinstance(low, int) and isinstance(high, int)
+            if kind == SERIAL and not carried and is_static and not _has_loops(loop):
                 hoist(made.operation)
             return list(made.results)
         self.annotated(loop, kind, bounds, values, body)
@@ -281,7 +286,7 @@ class _Emitter:
     def reached(self, loop: Loop, values: LoopValues) -> tuple[Bound, Bound, frozenset[Guard]]:
         """Return the range of a loop in which guards leave something to do, and those that all its iterations pass."""
         leaves, whole = leaves_of(loop), (0, loop.extent, frozenset[Guard]())
-        if not isinstance(loop.extent, int) or len(leaves) != 1:
+        if not isinstance(loop.extent, int) or len(leaves) != 1 or not leaves[0].guards:
             return whole
         (leaf,), is_rest = leaves, any(other.is_peeled for other in around(loop))
         inside = {other.name for other in loops_of(loop)}
@@ -334,7 +339,8 @@ class _Emitter:
             self.store(value, leaf, access, values)
 
     def store(self, value: ir.Value, leaf: BlockLeaf, access: BufferAccess, values: LoopValues) -> None:
-        memref.StoreOp(value, self.placed[access.buffer].value, self.address(access, leaf.at, values))
+        placed = self.placed[access.buffer]
+        store(value, placed.value, placed.shape, self.address(access, leaf.at, values))
 
     def computed(self, leaf: BlockLeaf, at: list[IndexExpr], values: LoopValues) -> list[ir.Value]:
         """Emit the values of a block at one point, given the values of its axes."""
@@ -343,19 +349,14 @@ class _Emitter:
             return [attribute_constant(attribute) for attribute in leaf.view.init]
         if leaf.view is None:
             return [self.read(leaf.reads[0], at, values)]
-        pairs = zip(leaf.view.accumulators, leaf.writes, strict=False)
+        pairs = zip(leaf.body.accumulators, leaf.writes, strict=False)
         former = {argument: self.read(access, at, values) for argument, access in pairs}
-        return clone_body(leaf.view, {**self.environment(leaf, at, values), **former})
+        return clone_body(leaf.body, {**self.environment(leaf, at, values), **former})
 
     def environment(self, leaf: BlockLeaf, at: list[IndexExpr], values: LoopValues) -> dict[ir.Value, ir.Value]:
         """Emit what the body of a block reads, without its former results."""
-        assert leaf.view is not None
-        env: dict[ir.Value, ir.Value] = {
-            argument: values.emit(index)
-            for axis, (argument, index) in enumerate(zip(leaf.view.index_arguments, at, strict=False))
-            if leaf.view.uses_index(axis)
-        }
-        for argument, access in zip(leaf.view.input_arguments, leaf.reads, strict=True):
+        env: dict[ir.Value, ir.Value] = {argument: values.emit(at[axis]) for axis, argument in leaf.body.indices}
+        for argument, access in zip(leaf.body.inputs, leaf.reads, strict=True):
             env[argument] = self.read(access, at, values)
         return env
 
@@ -365,21 +366,24 @@ class _Emitter:
         at = self.placed.indices(access, axes)
         if access.inlined is not None:
             return self.computed(access.inlined, at, values)[0]
-        buffer = self.placed[access.buffer].value
         if access.outside is None:
-            return memref.LoadOp(buffer, self.address(access, axes, values)).result
+            return self.load(access, axes, values)
         tests = [test for test in edge_tests(access, at, values, self.extents) if test not in self.passed]
         if not tests:
-            return memref.LoadOp(buffer, self.address(access, axes, values)).result
+            return self.load(access, axes, values)
         if any(all(test in tests for test in failed) for failed in self.failed):
             return attribute_constant(access.outside)
         inside = self.all_inside(tests, values)
         branch = scf.IfOp(inside, [access.buffer.element], has_else=True)
         with ir.InsertionPoint(branch.then_block):
-            scf.YieldOp([memref.LoadOp(buffer, self.address(access, axes, values)).result])
+            scf.YieldOp([self.load(access, axes, values)])
         with ir.InsertionPoint(branch.else_block):
             scf.YieldOp([attribute_constant(access.outside)])
         return branch.results[0]
+
+    def load(self, access: BufferAccess, axes: list[IndexExpr], values: LoopValues) -> ir.Value:
+        placed = self.placed[access.buffer]
+        return load(placed.value, placed.shape, self.address(access, axes, values))
 
     def all_inside(self, tests: Sequence[EdgeTest], values: LoopValues) -> ir.Value:
         """Emit whether all indices are within the bounds of their tensors."""
@@ -391,5 +395,4 @@ class _Emitter:
 
     def address(self, access: BufferAccess, axes: list[IndexExpr], values: LoopValues) -> list[ir.Value]:
         """Emit the indices in memory of the element that a block with these axes accesses."""
-        indices = [values.emit(each) for each in self.placed.in_memory(access, axes)]
-        return buffer_indices(self.placed[access.buffer].shape, indices)
+        return [values.emit(each) for each in self.placed.in_memory(access, axes)]

@@ -13,7 +13,6 @@ from mirlo.dialects.core.dims import Dim, UndecidedDim
 from mirlo.dialects.core.index_expr import FloorDiv, IndexExpr, loop_index, number
 from mirlo.dialects.core.value import index
 from mirlo.dialects.tir.scalars import Value, compare, create, emit_constant
-from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.schedule.blocks import access as lane_access
 from mirlo.passes.schedule.blocks.combine import Reducer, reducer_of
 from mirlo.passes.schedule.loops import attribute_constant
@@ -22,6 +21,7 @@ from mirlo.passes.schedule.words.index import LoopValues
 from mirlo.passes.schedule.words.memory import PlacedBuffers
 from mirlo.passes.schedule.words.tree import (
     BOUND,
+    BlockBody,
     BlockLeaf,
     BufferAccess,
     Guard,
@@ -260,26 +260,21 @@ class LoopLanes:
         if leaf.view is None:
             return [self.read(leaf.reads[0], at)]
         env = self.environment(leaf, at)
-        for argument, access in zip(leaf.view.accumulators, leaf.writes, strict=False):
+        for argument, access in zip(leaf.body.accumulators, leaf.writes, strict=False):
             env[argument] = self.read(access, at)
-        return vector_body(leaf.view, env, self.lanes, self.mask)
+        return vector_body(leaf.body, env, self.lanes, self.mask)
 
     def environment(self, leaf: BlockLeaf, at: list[IndexExpr]) -> dict[ir.Value, ir.Value]:
         """Emit what the body of a block reads, without its former results."""
-        assert leaf.view is not None
-        env: dict[ir.Value, ir.Value] = {}
-        for axis, argument in enumerate(leaf.view.index_arguments):
-            if leaf.view.uses_index(axis):
-                env[argument] = self.index(at[axis])
-        for argument, access in zip(leaf.view.input_arguments, leaf.reads, strict=True):
+        env: dict[ir.Value, ir.Value] = {argument: self.index(at[axis]) for axis, argument in leaf.body.indices}
+        for argument, access in zip(leaf.body.inputs, leaf.reads, strict=True):
             env[argument] = self.read(access, at)
         return env
 
     def contributions(self, reducer: Reducer) -> list[ir.Value]:
         """Emit what each lane adds to the results of a reduction; inactive lanes add nothing."""
-        assert self.leaf.view is not None
         env = self.environment(self.leaf, self.leaf.at)
-        made = vector_body(Contributions.of(self.leaf.view, reducer), env, self.lanes, self.mask)
+        made = vector_body(Contributions.of(self.leaf.body, reducer), env, self.lanes, self.mask)
         made = [splat(value, self.lanes) for value in made]
         if self.mask is None:
             return made
@@ -312,10 +307,10 @@ class Contributions:
     yielded: list[ir.Value]
 
     @staticmethod
-    def of(view: BlockView, reducer: Reducer) -> Contributions:
-        former = set(view.accumulators)
+    def of(body: BlockBody, reducer: Reducer) -> Contributions:
+        former = set(body.accumulators)
         kept = []
-        for op in view.body_ops:
+        for op in body.body_ops:
             if any(operand in former for operand in op.operands):
                 former.update(op.results)
             else:

@@ -157,7 +157,7 @@ def require_serial(loop: Loop) -> None:
 def _require_no_accumulators(word: str, loop: Loop) -> None:
     """Require that a loop is not one over which results are in registers."""
     for leaf in leaves_of(loop):
-        chain = around(leaf)
+        chain = around(leaf) if leaf.part == "registers" else []
         first = next((i for i, other in enumerate(chain) if other.accumulated is leaf), None)
         if first is not None and loop in chain[first:]:
             raise ScheduleError(f"{word}: '{leaf.name}' is in registers over '{chain[first].name}': {word} before that")

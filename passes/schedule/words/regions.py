@@ -30,21 +30,24 @@ def region_of(
 ) -> list[Region]:
     """Return for each dim the start of these accesses, by the outer loops, and their extent."""
     names = {loop.name for loop in outer}
-    return [_of_dim(places, names, dim, size) for dim, size in enumerate(shape)]
+    accesses = [(extents_of(around(leaf)), at) for leaf, at in places]
+    return [_of_dim(accesses, names, dim, size) for dim, size in enumerate(shape)]
 
 
-def _of_dim(places: Sequence[tuple[BlockLeaf, list[IndexExpr] | None]], outer: set[str], dim: int, size: Dim) -> Region:
+def _of_dim(
+    accesses: Sequence[tuple[dict[str, Dim], list[IndexExpr] | None]], outer: set[str], dim: int, size: Dim
+) -> Region:
     whole: Region = (IndexExpr(), size)
     starts: set[IndexExpr] = set()
     lows: list[Dim] = []
     highs: list[Dim] = []
-    for leaf, at in places:
+    for extents, at in accesses:
         parts = None if at is None else split_by(at[dim], outer)
         if parts is None:
             return whole
         start, rest = parts
         try:
-            low, high = rest.range(extents_of(around(leaf)))
+            low, high = rest.range(extents)
         except UndecidedDim:
             return whole
         starts.add(start)

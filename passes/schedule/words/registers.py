@@ -185,9 +185,9 @@ class Accumulators:
         def add(held: Carried) -> Carried:
             env = emitter.environment(self.leaf, self.leaf.at, values)
             if self.has_parts and self.reducer is not None:
-                return self.reducer.combine(held, clone_body(Contributions.of(self.view, self.reducer), env))
-            env.update(zip(self.view.accumulators, held, strict=True))
-            return clone_body(self.view, env)
+                return self.reducer.combine(held, clone_body(Contributions.of(self.leaf.body, self.reducer), env))
+            env.update(zip(self.leaf.body.accumulators, held, strict=True))
+            return clone_body(self.leaf.body, env)
 
         return _replaced(carried, slot, self._guarded(emitter, guards, values, carried[slot], add))
 
@@ -204,8 +204,8 @@ class Accumulators:
             if self.reducer is not None and self.has_parts:
                 return self.reducer.combine(held, point.contributions(self.reducer))
             env = point.environment(self.leaf, self.leaf.at)
-            env.update(zip(self.view.accumulators, held, strict=True))
-            made = [splat(value, self.lanes) for value in vector_body(self.view, env, self.lanes, mask)]
+            env.update(zip(self.leaf.body.accumulators, held, strict=True))
+            made = [splat(value, self.lanes) for value in vector_body(self.leaf.body, env, self.lanes, mask)]
             if mask is None:
                 return made
             return [create("arith.select", new.type, mask, new, old) for new, old in zip(made, held, strict=True)]

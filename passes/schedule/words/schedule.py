@@ -12,7 +12,7 @@ from typing import TypeVar
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
-from mirlo.dialects.tir.view import is_tensor_form
+from mirlo.dialects.tir.view import PrimView, is_tensor_form
 from mirlo.passes.schedule.buffers import ScheduleFacts
 from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.passes.schedule.words import blocks, loops
@@ -80,7 +80,7 @@ class Schedule:
     (`trace`), saved, and replayed on another function with blocks of the same names.
     """
 
-    def __init__(self, function: ir.OpView | ir.Operation, module: ir.Module | None = None) -> None:
+    def __init__(self, function: ir.OpView | ir.Operation | PrimView, module: ir.Module | None = None) -> None:
         self._function = function
         self._module = module
         """Keeps the function alive if only this schedule refers to it."""
@@ -111,7 +111,7 @@ class Schedule:
     @cached_property
     def _root(self) -> Root:
         # Built for the first word that needs it: rules also schedule functions whose loops have dynamic sizes.
-        return build(self._function)
+        return build(self._function if isinstance(self._function, PrimView) else PrimView(self._function))
 
     # Queries
 
@@ -389,7 +389,7 @@ class Schedule:
     def _loop(self, name: str) -> Loop:
         """Return a loop that primitives may arrange."""
         found = self._find_loop(name)
-        for leaf in leaves_of(found):
+        for leaf in leaves_of(found) if self.applied else ():
             _require_no_rule(leaf, f"'{name}' is a loop of '{leaf.name}'")
         return found
 
@@ -400,11 +400,11 @@ class Schedule:
         return found
 
     def _find_loop(self, name: str) -> Loop:
-        loops = self._root.loops()
-        for loop in loops:
+        found = self._root.loops()
+        for loop in found:
             if loop.name == name:
                 return loop
-        raise ScheduleError(f"there is no loop '{name}'{nearest(str(name), [loop.name for loop in loops])}")
+        raise ScheduleError(f"there is no loop '{name}'{nearest(str(name), [loop.name for loop in found])}")
 
     def _find_leaf(self, name: str) -> BlockLeaf:
         leaves = self._root.leaves()

@@ -14,7 +14,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.own_intrinsics import OWN
 from mirlo.dialects.tir.scalars import Value, create
-from mirlo.dialects.tir.view import BlockView
+from mirlo.dialects.tir.view import BlockView, PrimView
 from mirlo.passes.schedule.words.index import LoopValues
 from mirlo.passes.schedule.words.memory import Placed, PlacedBuffers
 from mirlo.passes.schedule.words.regions import split_by
@@ -79,7 +79,7 @@ class TensorIntrin:
 
     def match(self, means: ir.OpView, loop: Loop) -> dict[int, BufferTile]:
         """Match each parameter of `means` to a tile of a buffer."""
-        tree = build(means)
+        tree = build(PrimView(means))
         wanted, found = tree.leaves(), leaves_of(loop)
         if len(wanted) != 1 or len(found) != 1:
             raise ScheduleError(f"tensorize: '{self.name}' is for one block; '{loop.name}' has {len(found)}")

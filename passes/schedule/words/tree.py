@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from mirlo.dialects.bindings import ir
@@ -62,6 +63,24 @@ class BufferAccess:
     """The inlined block that computes the element."""
 
 
+@dataclass(frozen=True)
+class BlockBody:
+    """What the body of a block computes, read once for all its copies."""
+
+    indices: list[tuple[int, ir.Value]]
+    """The axes whose indices are used as values, and their arguments."""
+    inputs: list[ir.Value]
+    accumulators: list[ir.Value]
+    body_ops: list[ir.Operation]
+    yielded: list[ir.Value]
+
+    @staticmethod
+    def of(view: BlockView) -> BlockBody:
+        """Return the body of a block."""
+        indices = [(axis, argument) for axis, argument in enumerate(view.index_arguments) if view.uses_index(axis)]
+        return BlockBody(indices, view.input_arguments, view.accumulators, view.body_ops, view.yielded)
+
+
 @dataclass(eq=False)
 class BlockLeaf:
     """A block in the tree: its axes as expressions of the loops around it."""
@@ -89,6 +108,12 @@ class BlockLeaf:
     @property
     def is_reduction(self) -> bool:
         return "reduce" in self.kinds
+
+    @cached_property
+    def body(self) -> BlockBody:
+        """Return the body of a block that is no copy."""
+        assert self.view is not None
+        return BlockBody.of(self.view)
 
     def touches(self, buffer: ScheduleBuffer) -> bool:
         """Return whether the block reads or writes a buffer."""
@@ -161,24 +186,26 @@ Node = Loop | BlockLeaf | Root
 
 def leaves_of(node: Node) -> list[BlockLeaf]:
     """Return the blocks in a node, in order."""
-    return [each for each in _nodes_of(node) if isinstance(each, BlockLeaf)]
+    found: list[BlockLeaf] = []
+    _collect(node, [], found)
+    return found
 
 
 def loops_of(node: Node) -> list[Loop]:
     """Return the loops in a node without itself, outer ones first."""
-    return [each for each in _nodes_of(node) if isinstance(each, Loop) and each is not node]
-
-
-def _nodes_of(node: Node) -> list[Node]:
-    """Return a node and those in it, in order."""
-    found: list[Node] = []
-    left = [node]
-    while left:
-        each = left.pop()
-        found.append(each)
-        if not isinstance(each, BlockLeaf):
-            left += reversed(each.body)
+    found: list[Loop] = []
+    _collect(node, found, [])
     return found
+
+
+def _collect(node: Node, loops: list[Loop], leaves: list[BlockLeaf]) -> None:
+    """Collect the loops and the blocks in a node, in order."""
+    for child in (node,) if isinstance(node, BlockLeaf) else node.body:
+        if isinstance(child, BlockLeaf):
+            leaves.append(child)
+        else:
+            loops.append(child)
+            _collect(child, loops, leaves)
 
 
 def axis_name(position: int) -> str:
@@ -223,9 +250,8 @@ def replace(old: Loop | BlockLeaf, new: list[Loop | BlockLeaf]) -> None:
     set_children(parent, [*parent.body[:at], *new, *parent.body[at + 1 :]])
 
 
-def build(function: ir.Operation | ir.OpView) -> Root:
+def build(view: PrimView) -> Root:
     """Build the tree of a prim function in tensor form: a nest for each block, axes in order."""
-    view = PrimView(function)
     buffers: dict[ir.Value, ScheduleBuffer] = {}
     given = view.names
     for position, value in enumerate(view.arguments):
