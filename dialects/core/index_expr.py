@@ -134,17 +134,25 @@ class IndexExpr:
         """Replace these variables; others stay."""
         if not any(isinstance(term, FloorDiv) or term in values for term in self.terms):
             return self
-        return self.substitute(lambda name: values[name] if name in values else loop_index(name))
+        return self._replace(values.get)
 
     def substitute(self, by: Callable[[Any], IndexExpr], extents: Extents | None = None) -> IndexExpr:
         """Replace every variable; `extents` are those of the new variables, where quotients may use them."""
+        return self._replace(by, extents)
+
+    def _replace(self, by: Callable[[Any], IndexExpr | None], extents: Extents | None = None) -> IndexExpr:
+        """Replace the variables for which there is an expression."""
         terms: dict[Any, Any] = {}
         constant = self.constant
         for term, coefficient in self.terms.items():
             if isinstance(term, FloorDiv):
-                value = floor_divide(term.inner.substitute(by, extents), term.divisor, extents)
+                value = floor_divide(term.inner._replace(by, extents), term.divisor, extents)
             else:
-                value = by(term)
+                found = by(term)
+                if found is None:
+                    terms[term] = terms.get(term, 0) + coefficient
+                    continue
+                value = found
             constant = constant + value.constant * coefficient
             for atom, count in value.terms.items():
                 terms[atom] = terms.get(atom, 0) + count * coefficient

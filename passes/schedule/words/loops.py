@@ -101,8 +101,7 @@ def reorder(loops: Sequence[Loop]) -> None:
     inside, parent = span[-1].body, span[0].parent
     assert parent is not None
     at = parent.body.index(span[0])
-    parent.body[at] = new[0]
-    new[0].parent = parent
+    set_children(parent, [*parent.body[:at], new[0], *parent.body[at + 1 :]])
     for outer, inner in zip(new, new[1:], strict=False):
         set_children(outer, [inner])
     set_children(new[-1], inside)

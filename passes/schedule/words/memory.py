@@ -83,6 +83,9 @@ class PlacedBuffers:
     def __init__(self, placed: dict[int, Placed]) -> None:
         self._placed = placed
         self._places: dict[int, _Place] = {}
+        self._axes: list[IndexExpr] = []
+        self._names: dict[str, IndexExpr] = {}
+        """The axes of the last block, by their names."""
 
     def __getitem__(self, buffer: ScheduleBuffer) -> Placed:
         return self._placed[id(buffer)]
@@ -103,8 +106,9 @@ class PlacedBuffers:
         # Unrolled iterations access the same expressions with other values.
         found = self._places.get(id(access))
         if found is None or found.axes is not axes:
-            names = {axis_name(i): index for i, index in enumerate(axes)}
-            indices = [index.replace(names) for index in access.at]
+            if self._axes is not axes:
+                self._axes, self._names = axes, {axis_name(i): index for i, index in enumerate(axes)}
+            indices = [index.replace(self._names) for index in access.at]
             placed = None if access.inlined is not None else self[access.buffer]
             found = _Place(axes, indices, [] if placed is None else placed.at(indices))
             self._places[id(access)] = found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -161,6 +161,16 @@ class Loop:
     """The reduction whose results are in registers while the loop runs."""
     is_unswitched: bool = False
     """Whether there is a copy of the loop for iterations without reads beyond edges."""
+    nested: NestedNodes | None = None
+    """The nodes inside, where they are listed since the last change."""
+
+
+@dataclass(frozen=True)
+class NestedNodes:
+    """The nodes in a loop or a function, in order, outer loops first."""
+
+    loops: tuple[Loop, ...]
+    leaves: tuple[BlockLeaf, ...]
 
 
 @dataclass(eq=False)
@@ -173,39 +183,41 @@ class Root:
     parent: None = None
     modules: list[ir.Module] = field(default_factory=list)
     """Modules that keep blocks alive which are not in the function."""
+    nested: NestedNodes | None = None
+    """The nodes inside, where they are listed since the last change."""
 
-    def leaves(self) -> list[BlockLeaf]:
+    def leaves(self) -> Sequence[BlockLeaf]:
         return leaves_of(self)
 
-    def loops(self) -> list[Loop]:
+    def loops(self) -> Sequence[Loop]:
         return loops_of(self)
 
 
 Node = Loop | BlockLeaf | Root
 
 
-def leaves_of(node: Node) -> list[BlockLeaf]:
+def leaves_of(node: Node) -> Sequence[BlockLeaf]:
     """Return the blocks in a node, in order."""
-    found: list[BlockLeaf] = []
-    _collect(node, [], found)
-    return found
+    return (node,) if isinstance(node, BlockLeaf) else _nested(node).leaves
 
 
-def loops_of(node: Node) -> list[Loop]:
+def loops_of(node: Node) -> Sequence[Loop]:
     """Return the loops in a node without itself, outer ones first."""
-    found: list[Loop] = []
-    _collect(node, found, [])
-    return found
+    return () if isinstance(node, BlockLeaf) else _nested(node).loops
 
 
-def _collect(node: Node, loops: list[Loop], leaves: list[BlockLeaf]) -> None:
-    """Collect the loops and the blocks in a node, in order."""
-    for child in (node,) if isinstance(node, BlockLeaf) else node.body:
-        if isinstance(child, BlockLeaf):
-            leaves.append(child)
-        else:
-            loops.append(child)
-            _collect(child, loops, leaves)
+def _nested(node: Loop | Root) -> NestedNodes:
+    """Return the nodes in a node, which `set_children` changes."""
+    if node.nested is None:
+        loops: list[Loop] = []
+        leaves: list[BlockLeaf] = []
+        for child in node.body:
+            if isinstance(child, Loop):
+                loops.append(child)
+            loops += loops_of(child)
+            leaves += leaves_of(child)
+        node.nested = NestedNodes(tuple(loops), tuple(leaves))
+    return node.nested
 
 
 def axis_name(position: int) -> str:
@@ -232,7 +244,7 @@ def views_of(leaf: BlockLeaf) -> Iterator[BlockView]:
             yield from views_of(access.inlined)
 
 
-def extents_of(loops: list[Loop]) -> dict[str, Dim]:
+def extents_of(loops: Sequence[Loop]) -> dict[str, Dim]:
     return {loop.name: loop.extent for loop in loops}
 
 
@@ -240,6 +252,10 @@ def set_children(parent: Loop | Root, children: list[Loop | BlockLeaf]) -> None:
     parent.body = children
     for child in children:
         child.parent = parent
+    changed: Loop | Root | None = parent
+    while changed is not None:
+        changed.nested = None
+        changed = changed.parent
 
 
 def replace(old: Loop | BlockLeaf, new: list[Loop | BlockLeaf]) -> None:
