@@ -1,4 +1,4 @@
-"""Decoding of image files: PNG, BMP and PNM natively, other formats with Pillow."""
+"""Decoding of image files, with Pillow."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import io
 import numpy as np
 
 from mirlo.runtime.host import host_function
-from mirlo.runtime.images import bmp, png, pnm
 
 _WEIGHTS = (19595, 38470, 7471)
 """Weights of red, green and blue in gray, in units of 1 / 65536: ITU-R 601-2."""
@@ -28,20 +27,15 @@ def decode(encoded: np.ndarray, *, pixel_format: str) -> np.ndarray:
 
 
 def _rgb(data: bytes) -> np.ndarray:
-    if data.startswith(png.SIGNATURE):
-        return png.decode(data)
-    if data.startswith(bmp.SIGNATURE):
-        return bmp.decode(data)
-    if data.startswith(pnm.SIGNATURES):
-        return pnm.decode(data)
     try:
         from PIL import Image
     except ImportError:
-        raise ValueError(
-            "only PNG, BMP and PNM files are decoded without Pillow: install it with pip install 'mirlo[images]'"
-        ) from None
+        raise ValueError("images are decoded with Pillow: install it with pip install 'mirlo[images]'") from None
     try:
         with Image.open(io.BytesIO(data)) as image:
-            return np.array(image.convert("RGB"))
-    except (OSError, Image.DecompressionBombError) as problem:
-        raise ValueError(f"the image cannot be decoded: {problem}") from None
+            if not image.mode.startswith("I"):
+                return np.array(image.convert("RGB"))
+            gray = (np.asarray(image) >> 8).astype(np.uint8)  # of 16 bits, which conversion to RGB would clip
+            return np.repeat(gray[..., None], 3, axis=2)
+    except Exception as problem:  # damaged files raise errors of many types
+        raise ValueError(f"the image cannot be decoded: {type(problem).__name__}: {problem}") from None
