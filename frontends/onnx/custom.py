@@ -62,16 +62,34 @@ def onnx_operator(
     if packed is not None and infer is None:
         raise TypeError(f"onnx_operator: '{packed}' needs infer=, which returns the types of its results")
     defaults = dict(attributes or {})
-    made: WeakKeyDictionary[NodeImporter, dict[tuple[object, ...], tuple[str, list[TensorType]]]] = WeakKeyDictionary()
+    prims = None if prim_func is None else _SpecializedPrims(prim_func)
 
     def convert(node: Node) -> Converted:
-        values = node.all()
         types = [node.type(i) for i in range(len(node))]
         given = _attributes(node, defaults)
         outputs = None if infer is None else _outputs(infer, types, given)
-        if packed is not None:
-            return _results(CallDpsPacked.build(values, result_types=outputs, function=packed))
-        assert prim_func is not None
+        if prims is None:
+            assert packed is not None
+            return _results(CallDpsPacked.build(node.all(), result_types=outputs, function=packed))
+        symbol, results = prims.specialize(node, types, outputs, given)
+        return _results(CallTir.build(node.all(), result_types=outputs or results, callee=symbol))
+
+    CONVERTERS.users.add(domain, operator, since, convert)
+
+
+class _SpecializedPrims:
+    """The functions that a prim function was specialized to, by import."""
+
+    def __init__(self, prim_func: SpecializablePrim) -> None:
+        self.prim_func = prim_func
+        self.made: WeakKeyDictionary[NodeImporter, dict[tuple[object, ...], tuple[str, list[TensorType]]]]
+        self.made = WeakKeyDictionary()
+
+    def specialize(
+        self, node: Node, types: list[TensorType], outputs: list[TensorType] | None, given: Mapping[str, object]
+    ) -> tuple[str, list[TensorType]]:
+        """Return the symbol of the function for these types and attributes, inserted once, and its result types."""
+        prim_func = self.prim_func
         for i, found in enumerate(types):
             if any(dim is UNKNOWN for dim in found.shape):
                 raise NodeError(
@@ -79,7 +97,7 @@ def onnx_operator(
                     "dims; give the shapes of the model's inputs"
                 )
         numbers = {name: given[name] for name in prim_func.numbers if name in given}
-        functions = made.setdefault(node.builder, {})
+        functions = self.made.setdefault(node.builder, {})
         key = (tuple(types), tuple(outputs or ()), tuple(sorted(numbers.items())))
         if key not in functions:
             try:
@@ -87,10 +105,7 @@ def onnx_operator(
             except MirloError as error:
                 raise NodeError(str(error)) from error
             functions[key] = (_insert(function), results)
-        symbol, results = functions[key]
-        return _results(CallTir.build(values, result_types=outputs or results, callee=symbol))
-
-    CONVERTERS.users.add(domain, operator, since, convert)
+        return functions[key]
 
 
 def _attributes(node: Node, defaults: Mapping[str, object]) -> dict[str, object]:

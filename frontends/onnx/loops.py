@@ -52,12 +52,9 @@ def repeat(
     rows and the number of used rows.
     """
     most = None if limit is None else scalar_of(body, limit, "M")
-    flag = constant("", np.array(True)) if going is None else going
-    kinds = [_carried_kind(value, _at(round_.carried, i)) for i, value in enumerate(carried)]
-    if round_.graph is not None:
-        # The body of an inner loop is imported again with that of the outer one.
-        kinds = list(map(_resized_as, kinds, body.expansion.carried.get(round_.graph, kinds)))
-    first = [body.ssa(constant("", np.array(0, np.int64))), scalar_of(body, flag, "cond")]
+    going = constant("", np.array(True)) if going is None else going
+    kinds = _carried_kinds(body, round_, carried)
+    first = [body.ssa(constant("", np.array(0, np.int64))), scalar_of(body, going, "cond")]
     for _ in range(ATTEMPTS + sum(len(kind.shape or ()) for kind in kinds)):
         inits = [*first, *(of_kind(body, value, kind) for value, kind in zip(carried, kinds, strict=True))]
         found: list[Kind] | None = None
@@ -76,17 +73,30 @@ def repeat(
             made.erase()
             kinds = _checked(carried, kinds, found)
             continue
-        with ir.InsertionPoint(before):
-            count, goes_on = list(before.arguments)[:2]
-            if most is not None:
-                goes_on = relax_op("logical_and").make(relax_op("less").make(count, most), goes_on)
-            scf.ConditionOp(tensor.ExtractOp(goes_on, []).result, list(before.arguments))
+        _emit_condition(before, most)
         if round_.graph is not None:
             body.expansion.carried[round_.graph] = kinds
-        results = list(made.results)
-        values = [value_of(body, result, kind) for result, kind in zip(results[2:], kinds, strict=False)]
-        return values if room is None else [*values, *results[2 + len(kinds) :], results[0]]
+        count, _, *results = made.results
+        values = [value_of(body, result, kind) for result, kind in zip(results, kinds, strict=False)]
+        return values if room is None else [*values, *results[len(kinds) :], count]
     raise NodeError("a value that the loop carries changes its type in every iteration")
+
+
+def _carried_kinds(body: RegionImporter, round_: LoopIteration, carried: Sequence[AnyValue]) -> list[Kind]:
+    kinds = [_carried_kind(value, _at(round_.carried, i)) for i, value in enumerate(carried)]
+    if round_.graph is None:
+        return kinds
+    # The body of an inner loop is imported again with that of the outer one.
+    return list(map(_resized_as, kinds, body.expansion.carried.get(round_.graph, kinds)))
+
+
+def _emit_condition(before: ir.Block, most: ir.Value | None) -> None:
+    """Fill the block that decides on another iteration: up to `most`, while the carried flag is true."""
+    with ir.InsertionPoint(before):
+        count, goes_on = list(before.arguments)[:2]
+        if most is not None:
+            goes_on = relax_op("logical_and").make(relax_op("less").make(count, most), goes_on)
+        scf.ConditionOp(tensor.ExtractOp(goes_on, []).result, list(before.arguments))
 
 
 def _at(declared: Sequence[ValueDef], index: int) -> ValueDef | None:

@@ -171,18 +171,12 @@ def _layer(
 ) -> tuple[RelaxValue, ...]:
     """Convert all directions of a layer: Y, Y_h and for an LSTM Y_c."""
     batch_first = bool(node.attr.int("layout", 0))
-    for i in range(3):
-        if node.type(i).rank != 3:
-            raise NodeError(f"input '{'XWR'[i]}' must have 3 dims, got {node.type(i)}")
-    x = node.emit("permute", node[0], axes=(1, 0, 2)) if batch_first else node[0]
-    length, batch, _ = type_of(x).shape
     direction = node.attr.choice("direction", "forward", ("forward", "reverse", "bidirectional"))
     count = 2 if direction == "bidirectional" else 1
-    hidden = node.type(2).shape[-1 if quantized is None else 1]
-    if "hidden_size" in node.attr and node.attr.int("hidden_size") != hidden:
-        wanted = node.attr.int("hidden_size")
-        raise DimsDiffer(f"attribute 'hidden_size' is {wanted}, but the weights are for {hidden}", hidden, wanted)
+    hidden = _hidden_size(node, quantized is not None)
     require_equal_dims(node.type(1).shape[0], count, f"the directions of '{direction}' and the first dim of input 'W'")
+    x = node.emit("permute", node[0], axes=(1, 0, 2)) if batch_first else node[0]
+    length, batch, _ = type_of(x).shape
     functions = _functions(node, defaults, count)
     initial = [_initial(node, 5 + i, batch_first, (count, batch, hidden)) for i in range(states)]
     lengths = node.emit("expand_dims", node[4], axes=[1]) if node.has(4) else None
@@ -205,6 +199,18 @@ def _layer(
         y = node.emit("permute", y, axes=(2, 0, 1, 3))
         last_states = [node.emit("permute", state, axes=(1, 0, 2)) for state in last_states]
     return (y, *last_states)
+
+
+def _hidden_size(node: Node, is_quantized: bool) -> Dim:
+    """Return the size of a state; check the ranks of X, W and R."""
+    for i in range(3):
+        if node.type(i).rank != 3:
+            raise NodeError(f"input '{'XWR'[i]}' must have 3 dims, got {node.type(i)}")
+    hidden = node.type(2).shape[1 if is_quantized else -1]
+    wanted = node.attr.int("hidden_size") if "hidden_size" in node.attr else hidden
+    if wanted != hidden:
+        raise DimsDiffer(f"attribute 'hidden_size' is {wanted}, but the weights are for {hidden}", hidden, wanted)
+    return hidden
 
 
 def _direction(

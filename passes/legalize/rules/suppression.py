@@ -58,15 +58,18 @@ def non_max_suppression(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
                 with loops.if_(~kept.overlaps(candidate, wide(overlap[()]))):
                     kept.append(candidate)
                     row = loops.let(used.get())
-                    for position, value in enumerate((n, c, box)):
-                        selected[row, position] = value.cast("i64")
+                    _write_row(selected, row, [value.cast("i64") for value in (n, c, box)])
                     used.set(row + 1)
         for row in loops.range(loops.let(used.get()), selected.shape[0]):
-            for i in range(3):
-                selected[row, i] = 0
+            _write_row(selected, row, (0, 0, 0))
         count[()] = used.get().cast("i64")
 
     return b.call_loops(body, op.boxes, op.scores, op.limit, op.overlap, op.threshold)
+
+
+def _write_row(selected: Buffer, row: Expr, values: Sequence[Expr | int]) -> None:
+    for position, value in enumerate(values):
+        selected[row, position] = value
 
 
 class _BoxQueue:

@@ -1,0 +1,205 @@
+"""Products whose weights are constants of a few bits: what they are, and how passes read them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.dtypes import DTYPES
+from mirlo.passes.graph.constants import constant_reader, is_available
+from mirlo.passes.graph.rewrite import defining, kind_of
+from mirlo.passes.rules import Decline, decline
+from mirlo.targets.llvm.nbits.layout import FLOATS
+
+if TYPE_CHECKING:
+    from mirlo.passes.session import Session
+
+MIN_BLOCK = 16
+"""Least rows of K that share a scale."""
+SCALES = ("f32", "f16", "bf16")
+"""Element types of scales."""
+WEIGHTS = ("u2", "i2", "u4", "i4", "u8", "i8", *FLOATS)
+"""Element types of weights."""
+Reader = Callable[[], np.ndarray]
+"""Returns the elements of a constant."""
+
+
+@dataclass(frozen=True)
+class PackedWeights:
+    """Constant weights of a few bits, [columns, rows of K], with a scale for each block."""
+
+    values: ir.Value
+    """The integers: a constant, or `unpack` of one."""
+    dtype: str
+    """Element type of the weights."""
+    by_column: bool
+    """Whether a column is contiguous; otherwise a row of K is."""
+    columns: int
+    rows: int
+    """Rows of K that are used; the last block may have more."""
+    block: int
+    scales: ir.Value
+    zeros: ir.Value | int
+    """The zero points: a constant, perhaps packed, or one number."""
+    codebook: tuple[float, ...] = ()
+    """The numbers that the integers stand for, if they are codes."""
+
+    @property
+    def bits(self) -> int:
+        return DTYPES[self.dtype].bits
+
+    @property
+    def floats(self) -> str:
+        """Return the type of weights that are floats, else nothing."""
+        return self.dtype if DTYPES[self.dtype].is_float else ""
+
+    @property
+    def middle(self) -> int:
+        """Return the middle of the range of the stored weights."""
+        return 1 << (self.bits - 1) if self.dtype[0] == "u" else 0
+
+    @property
+    def unit(self) -> float:
+        """Return what the scales are multiplied by."""
+        return FLOATS.get(self.floats, 1.0)
+
+
+def match_weights(matmul: ir.OpView, session: Session) -> PackedWeights | Decline | None:
+    """Return the packed weights of a product; None if its right operand is not dequantized."""
+    value, by_column, rows = _behind_moves(matmul.rhs, matmul.transpose_rhs)
+    found: PackedWeights | Decline | None
+    if defining(value, "relax.dequantize") is not None:
+        found = _match_blocks(value, by_column, rows, session)
+    else:
+        found = _match_codes(value, session) if by_column and rows is None else None
+    is_plain = not matmul.transpose_lhs and kind_of(matmul.lhs).rank >= 2 and matmul.out_dtype is None
+    if isinstance(found, PackedWeights) and not is_plain:
+        return decline("the left operand is transposed or a vector, or a type of the result is given")
+    return found
+
+
+def _match_blocks(value: ir.Value, by_column: bool, rows: Dim | None, session: Session) -> PackedWeights | Decline:
+    """Return weights that are dequantized in blocks."""
+    op = value.owner.opview
+    kind = kind_of(op.x)
+    if kind.rank != 2 or not kind.is_static or not op.block:
+        return decline("the weights are not a matrix with a scale for each block", operand=str(kind))
+    if op.axis % 2 != (1 if by_column else 0):
+        return decline("the blocks are not along K", axis=op.axis)
+    if op.block < MIN_BLOCK or op.block & (op.block - 1):
+        return decline("blocks are not a power of two from 16", block=op.block)
+    if kind.dtype.name not in WEIGHTS or kind_of(op.scale).dtype.name not in SCALES:
+        return decline("weights or scales are of another type", operand=str(kind), scale=str(kind_of(op.scale)))
+    if not is_available(constant_source(op.x), session) or not is_available(op.scale, session):
+        return decline("the weights or their scales are computed at run time")
+    zeros = _zeros(op, session)
+    if isinstance(zeros, Decline):
+        return zeros
+    if kind.dtype.is_float and zeros != 0:
+        return decline("the weights are floats with a zero point", operand=str(kind))
+    columns, depth = kind.static_shape if by_column else kind.static_shape[::-1]
+    used = rows if isinstance(rows, int) else depth
+    return PackedWeights(op.x, kind.dtype.name, by_column, columns, used, op.block, op.scale, zeros)
+
+
+def _match_codes(value: ir.Value, session: Session) -> PackedWeights | Decline | None:
+    """Return weights [columns, blocks * block] whose codes name elements of a table, times a scale for each block."""
+    flat = defining(value, "relax.reshape")
+    scaled = None if flat is None else defining(flat.x, "relax.multiply")
+    gather = None if scaled is None else defining(scaled.lhs, "relax.gather")
+    cast = None if gather is None else defining(gather.indices, "relax.cast")
+    unpack = None if cast is None else defining(cast.x, "relax.unpack")
+    if scaled is None or gather is None or cast is None or unpack is None:
+        return None
+    codes, scales, table = kind_of(cast.x), kind_of(scaled.rhs), kind_of(gather.x)
+    if unpack.dtype.name != "u4" or codes.rank != 3 or not codes.is_static or table.shape != (16,):
+        return decline("the codes are not of 4 bits, in blocks", operand=str(codes), table=str(table))
+    columns, blocks, block = codes.static_shape
+    if kind_of(value).shape != (columns, blocks * block) or scales.shape != (columns, blocks, 1):
+        return decline("there is no scale for each block", operand=str(codes), scale=str(scales))
+    if block < MIN_BLOCK or block & (block - 1) or scales.dtype.name not in SCALES:
+        return decline("blocks are not a power of two from 16, or scales are of another type", block=block)
+    if not all(is_available(each, session) for each in (unpack.x, scaled.rhs, gather.x)):
+        return decline("the weights, their scales or their table are computed at run time")
+    numbers = tuple(float(each) for each in reader_of(gather.x, session)())
+    return PackedWeights(cast.x, "u4", True, columns, blocks * block, block, scaled.rhs, 8, numbers)
+
+
+def _behind_moves(value: ir.Value, by_column: bool) -> tuple[ir.Value, bool, Dim | None]:
+    """Return the value behind a transposition, a cast and a cut along K, its order, and the rows that are left."""
+    rows: Dim | None = None
+    while True:
+        permute, cut, cast = (defining(value, f"relax.{name}") for name in ("permute", "strided_slice", "cast"))
+        if permute is not None and tuple(permute.axes) == (1, 0):
+            value, by_column = permute.x, not by_column
+        elif cut is not None and rows is None:
+            axis = 1 if by_column else 0
+            if tuple(cut.axes) != (axis,) or tuple(cut.begin) != (0,) or any(s != 1 for s in cut.strides or ()):
+                return value, by_column, rows
+            rows, value = kind_of(cut.output).shape[axis], cut.x
+        elif cast is not None and kind_of(cast.x).dtype.is_float:
+            value = cast.x
+        else:
+            return value, by_column, rows
+
+
+def constant_source(value: ir.Value) -> ir.Value:
+    """Return the packed constant behind `unpack`, or the value itself."""
+    unpack = defining(value, "relax.unpack")
+    return value if unpack is None else unpack.x
+
+
+def _zeros(op: ir.OpView, session: Session) -> ir.Value | int | Decline:
+    """Return the zero points of a dequantization: a number, or a constant."""
+    if op.zero_point is None:
+        return 0
+    full = defining(op.zero_point, "relax.full")
+    if full is not None:
+        return int(full.value)
+    value = op.zero_point
+    cut = defining(value, "relax.strided_slice")
+    source = constant_source(value if cut is None else cut.x)
+    if not is_available(source, session):
+        return decline("the zero points are computed at run time")
+    if not kind_of(value).dtype.is_integer:
+        made: ir.Value = value
+        return made
+    points = reader_of(value, session)()
+    first = int(points.flat[0]) if points.size else 0
+    return first if (points == first).all() else value
+
+
+def reader_of(value: ir.Value, session: Session) -> Reader:
+    """Return a reader of a constant, of packed ones, or of a slice of them, one element a byte."""
+    cut = defining(value, "relax.strided_slice")
+    if cut is not None:
+        inner = reader_of(cut.x, session)
+        ranges = [slice(None)] * kind_of(cut.x).rank
+        for axis, begin, end in zip(cut.axes, cut.begin, cut.end, strict=True):
+            ranges[axis] = slice(begin, end)
+        return lambda: inner()[tuple(ranges)]
+    unpack = defining(value, "relax.unpack")
+    if unpack is None:
+        read = constant_reader(value, session)
+        shape = kind_of(value).static_shape
+        return lambda: read().reshape(shape)
+    bits, is_signed = unpack.dtype.bits, unpack.dtype.kind == "int"
+    read = constant_reader(unpack.x, session)
+    shape = kind_of(value).static_shape
+    return lambda: unpacked(read(), bits, is_signed).reshape(shape)
+
+
+def unpacked(packed: np.ndarray, bits: int, is_signed: bool) -> np.ndarray:
+    """Return values of a few bits, one a byte."""
+    made = np.empty((*packed.shape, 8 // bits), np.uint8)
+    for field in range(8 // bits):
+        made[..., field] = packed >> (field * bits) & ((1 << bits) - 1)
+    if not is_signed:
+        return made
+    sign = 1 << (bits - 1)
+    return np.asarray(((made ^ sign).astype(np.int8) - np.int8(sign)).astype(np.int8))
