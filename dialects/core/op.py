@@ -287,8 +287,8 @@ def _infer(
     cls: type[DialectOp], given: Sequence[ir.Value | Sequence[ir.Value] | None], values: Mapping[str, object]
 ) -> Sequence[TensorType]:
     types = [_types_of(value) for value in given]
-    for field, found, value in zip(cls._operand_layout.fields, types, given, strict=True):
-        _require_tensors(field, found, value)
+    for field, value in zip(cls._operand_layout.fields, given, strict=True):
+        _require_tensors(field, value)
     try:
         inferred = cls.infer(*types, **values)  # type: ignore[attr-defined]
     except _DELIBERATE:
@@ -307,7 +307,7 @@ def _infer(
     return listed
 
 
-def _require_tensors(field: ValueDeclaration, found: OperandType, value: ir.Value | Sequence[ir.Value] | None) -> None:
+def _require_tensors(field: ValueDeclaration, value: ir.Value | Sequence[ir.Value] | None) -> None:
     if value is None:
         if field.kind == "single":
             raise OpError(f"operand '{field.name}' is missing")

@@ -103,12 +103,12 @@ def _fuse(function: ir.OpView, functions: dict[str, ir.OpView]) -> func.FuncOp:
         with ir.InsertionPoint(block):
             for call in operations[:-1]:
                 callee = functions[call.opview.callee].operation.regions[0].blocks[0]
-                env.update(zip(call.results, _inlined(callee, [env[v] for v in call.operands], call), strict=True))
+                env.update(zip(call.results, _inlined(callee, [env[v] for v in call.operands]), strict=True))
             func.ReturnOp([env[v] for v in operations[-1].operands])
     return made
 
 
-def _inlined(callee: ir.Block, arguments: list[ir.Value], call: ir.Operation) -> list[ir.Value]:
+def _inlined(callee: ir.Block, arguments: list[ir.Value]) -> list[ir.Value]:
     env: dict[ir.Value, ir.Value] = dict(zip(callee.arguments, arguments, strict=True))
     operations = [o.operation for o in callee.operations]
     for op in operations[:-1]:

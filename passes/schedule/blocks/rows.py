@@ -153,7 +153,7 @@ def find_rows(group: BlockGroup[LaneModel]) -> RowGroup | Decline:
     count = _row_axes(group)
     walks: list[Walk] = []
     for block in group.blocks:
-        added = _add(walks, block, count, group)
+        added = _add(walks, block, count)
         if added is not None:
             return added
     rows = group.blocks[0].domain[:count]
@@ -183,7 +183,7 @@ def _row_axes(group: BlockGroup[LaneModel]) -> int:
     return count
 
 
-def _add(walks: list[Walk], block: BlockView, rows: int, group: BlockGroup[LaneModel]) -> Decline | None:
+def _add(walks: list[Walk], block: BlockView, rows: int) -> Decline | None:
     """Add a block to the last loop, or to a new one."""
     own = [i for i in range(rows, block.rank) if block.domain[i] != 1]
     kinds = {block.axes[i] for i in own}
