@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from mirlo.driver.compile import compile
 from mirlo.frontends.foreign import CompiledModel, ExampleInputs, FrontendError
-from mirlo.frontends.torch.program import convert_program
+from mirlo.frontends.torch.program import convert_exported, export
+from mirlo.frontends.torch.signature import require_no_writes
 from mirlo.frontends.torch.tensors import to_complex, to_input, to_tensor
 from mirlo.runtime.errors import MirloError
 
@@ -58,7 +59,9 @@ def _compile_graph(
         warnings.simplefilter("ignore")
         try:
             program = _Program(graph, fake_inputs, frozen)
-            converted = convert_program(program.module.eval(), program.example())
+            exported = export(program.module.eval(), program.example())
+            require_no_writes(exported, "which is left to PyTorch")
+            converted = convert_exported(exported)
         except MirloError:
             raise
         except Exception as error:

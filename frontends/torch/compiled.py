@@ -37,16 +37,20 @@ class CompiledModule:
         return self.executable.run({name: _array(value) for name, value in inputs.items()}, out=out)
 
     def torch(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the model on the arguments of `forward`; return its result, of tensors without gradients."""
+        """Run the model on the arguments of `forward`; return its result, of tensors without gradients.
+
+        Arguments and buffers of the module that `forward` writes are written.
+        """
         self._check()
         if self._signature is None:
             tensors, kept = [*args, *kwargs.values()], None
         else:
             tensors, kept = self._signature.tensors(args, kwargs), self._signature
-        results = self.executable(*map(_array, tensors))
+        state = kept.state if kept is not None else []
+        results = self.executable(*map(_array, (*tensors, *state)))
         made = [to_tensor(array) for array in (results if isinstance(results, tuple) else (results,))]
         if kept is not None:
-            return kept.result(made)
+            return kept.result(made, tensors)
         return made[0] if len(made) == 1 else tuple(made)
 
     def __getattr__(self, name: str) -> Any:

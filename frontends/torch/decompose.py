@@ -26,7 +26,7 @@ def decomposed(program: torch.export.ExportedProgram) -> torch.export.ExportedPr
     load_converters()
     for number in range(MAX_ROUNDS):
         targets = _targets(program)
-        missing = {target for target in targets if not has_converter(target_name(target))}
+        missing = {target for target in targets if not has_converter(target_name(target))} | _updating(program)
         table = _table(missing)
         _require_converters(program, {target for target in missing if target not in table and _is_final(target)})
         if not table and (number or not _must_be_traced(program, targets)):
@@ -42,6 +42,19 @@ def _must_be_traced(program: torch.export.ExportedProgram, targets: set[torch._o
     """Return whether a program has operators that write, or regions with `torch.autocast`: tracing replaces them."""
     regions = (target_name(node.target) for node in program.graph.nodes if node.op == "call_function")
     return any(target._schema.is_mutable for target in targets) or "higher_order.wrap_with_autocast" in regions
+
+
+UPDATING = {"aten.batch_norm.default": 5, "aten.instance_norm.default": 5}
+"""By operator that may write its fourth argument, the running mean, the place of the flag that says whether it does."""
+
+
+def _updating(program: torch.export.ExportedProgram) -> set[torch._ops.OpOverload]:
+    """Return the norms that update running statistics, which PyTorch decomposes into writes of these."""
+    return {
+        node.target for node in program.graph.nodes
+        if target_name(node.target) in UPDATING and node.args[UPDATING[target_name(node.target)]]
+        and node.args[3] is not None
+    }  # fmt: skip
 
 
 def _targets(program: torch.export.ExportedProgram) -> set[torch._ops.OpOverload]:
@@ -88,4 +101,7 @@ def _table(missing: set[torch._ops.OpOverload]) -> dict[torch._ops.OpOverload, C
             table[target] = target.decompose
     if not any(target in table for target in missing):
         return {}
-    return {target: function for target, function in table.items() if not has_converter(target_name(target))}
+    return {
+        target: function for target, function in table.items()
+        if target in missing or not has_converter(target_name(target))
+    }  # fmt: skip

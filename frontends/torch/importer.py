@@ -18,6 +18,7 @@ from mirlo.frontends.torch.errors import TorchImportError, UnsupportedAten
 from mirlo.frontends.torch.graph import GraphImport
 from mirlo.frontends.torch.promotion import element_type
 from mirlo.frontends.torch.registry import load_converters
+from mirlo.frontends.torch.signature import written_buffers
 from mirlo.frontends.torch.tensors import to_array
 from mirlo.runtime.params import ParameterStore
 
@@ -30,7 +31,10 @@ INLINE_ELEMENTS = 16
 
 
 def import_exported(program: torch.export.ExportedProgram, name: str = "program") -> tuple[ir.Module, ParameterStore]:
-    """Import an `ExportedProgram` that is `decomposed`, and writes neither its inputs nor its buffers.
+    """Import an `ExportedProgram` that is `decomposed`.
+
+    Buffers that it writes are inputs behind the others; the new values of these, and of inputs that it writes, are
+    further outputs.
 
     Raises `UnsupportedAten`, which names the operator that has no converter and the user's line.
     """
@@ -49,17 +53,18 @@ def _results(
     """Return the names and the values of the results; those that are constants are the caller's to fill in."""
     from torch.export.graph_signature import ConstantArgument, OutputKind
 
-    names, kept = [], []
+    rows: dict[bool, list[tuple[str, ir.Value]]] = {False: [], True: []}
     for spec, value in zip(specs, values, strict=True):
-        if spec.kind == OutputKind.TOKEN:
+        if spec.kind == OutputKind.TOKEN or isinstance(spec.arg, ConstantArgument):
             continue
-        if spec.kind != OutputKind.USER_OUTPUT:
+        is_write = spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION)
+        if spec.kind != OutputKind.USER_OUTPUT and not is_write:
             raise TorchImportError(f"{body.name}: has a result of kind {spec.kind.name}, which is not supported")
-        if not isinstance(spec.arg, ConstantArgument):
-            whole = body.join_parts(value.re, value.im) if isinstance(value, ComplexTensor) else _result(body, value)
-            kept.append(body.full(whole))
-            names.append(spec.arg.name)
-    return names, kept
+        whole = body.join_parts(value.re, value.im) if isinstance(value, ComplexTensor) else _result(body, value)
+        name = f"new_{spec.target}" if is_write else spec.arg.name
+        rows[is_write].append((name, body.full(whole)))
+    names, kept = zip(*rows[False], *rows[True], strict=True) if rows[False] or rows[True] else ((), ())
+    return list(names), list(kept)
 
 
 def _build_main(program: torch.export.ExportedProgram, name: str, store: ParameterStore) -> None:
@@ -68,10 +73,13 @@ def _build_main(program: torch.export.ExportedProgram, name: str, store: Paramet
     signature, body = program.graph_signature, GraphImport(name, store)
     nodes = [node for node in program.graph.nodes if node.op == "placeholder"]
     specs = list(signature.input_specs)
-    inputs = [
-        (node, _input_type(body, node, name))
-        for node, spec in zip(nodes, specs, strict=True)
+    given = [
+        node for node, spec in zip(nodes, specs, strict=True)
         if spec.kind == InputKind.USER_INPUT and not isinstance(spec.arg, ConstantArgument)
+    ]  # fmt: skip
+    places = {spec.target: node for node, spec in zip(nodes, specs, strict=True) if spec.kind == InputKind.BUFFER}
+    inputs = [
+        (node, _input_type(body, node, name)) for node in (*given, *(places[each] for each in written_buffers(program)))
     ]
     body.taken.update(symbol for _, found in inputs for dim in found.shape for symbol in D.symbols_of(dim))
     function = func.FuncOp("main", ([found.to_mlir() for _, found in inputs], []))

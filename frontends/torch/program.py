@@ -17,10 +17,13 @@ from mirlo.frontends.torch.frozen import FrozenWeights
 from mirlo.frontends.torch.importer import import_exported
 from mirlo.frontends.torch.onnx_program import shared_model
 from mirlo.frontends.torch.places import source_line
-from mirlo.frontends.torch.signature import ModuleSignature
+from mirlo.frontends.torch.signature import ModuleSignature, require_no_writes, written_buffers
 
 if TYPE_CHECKING:
     import torch
+
+
+_OF_ONNX = "which models of ONNX do not: return the new value"
 
 
 def convert_program(model: object, example: ExampleInputs) -> ConvertedModel:
@@ -34,9 +37,11 @@ def convert_program(model: object, example: ExampleInputs) -> ConvertedModel:
             f"args, kwargs and dynamic_shapes are for an nn.Module, the {type(model).__name__} has its own"
         )
     if isinstance(model, torch.export.ExportedProgram):
-        return _convert_exported(model)
+        return convert_exported(model)
     if isinstance(model, torch.onnx.ONNXProgram):
         exported = model.exported_program
+        if exported is not None:
+            require_no_writes(exported, _OF_ONNX)
         known = None if exported is None else ModuleSignature.of(exported)
         return ConvertedModel(shared_model(model), lambda executable: CompiledModule(executable, known, None))
     raise TorchImportError(
@@ -45,7 +50,7 @@ def convert_program(model: object, example: ExampleInputs) -> ConvertedModel:
     )
 
 
-def _convert_exported(program: torch.export.ExportedProgram) -> ConvertedModel:
+def convert_exported(program: torch.export.ExportedProgram) -> ConvertedModel:
     """Convert an exported program, through ONNX where an operator has no converter."""
     try:
         prepared = decomposed(program)
@@ -55,6 +60,7 @@ def _convert_exported(program: torch.export.ExportedProgram) -> ConvertedModel:
         reason = problem
     _require_inference(program)
     program = functional(program)
+    require_no_writes(program, f"and is converted through ONNX, {_OF_ONNX}; {reason}")
     wrap = _wrapper(program)
     warnings.warn(f"mirlo: the program is converted through ONNX: {reason}", stacklevel=2)
     try:
@@ -67,6 +73,8 @@ def _wrapper(program: torch.export.ExportedProgram) -> Callable[[CompiledModel],
     """Return what wraps the executable of a program."""
     signature = ModuleSignature.of(program)
     held = {**dict(program.named_parameters()), **dict(program.named_buffers()), **program.constants}
+    for name in written_buffers(program):
+        held.pop(name)
     frozen = FrozenWeights.of(held)
     return lambda executable: CompiledModule(executable, signature, frozen)
 

@@ -8,7 +8,7 @@ from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.tensor import Tensor
 from mirlo.frontends.torch.complex_tensor import ComplexTensor
 from mirlo.frontends.torch.operation import AtenOperation
-from mirlo.frontends.torch.ops import contract, control, create, index, reduce, shape
+from mirlo.frontends.torch.ops import contract, control, create, index, reduce, shape, strided
 from mirlo.frontends.torch.ops.complex import ComplexOperand, complex_tensor, complex_value
 from mirlo.frontends.torch.registry import COMPLEX, CONVERTERS, Converter, complex_converter
 
@@ -17,7 +17,7 @@ DATA: dict[Converter, tuple[int, ...]] = {
     shape.matrix_transpose: (0,), shape.movedim: (0,), shape.select: (0,), shape.slice_: (0,), shape.narrow: (0,),
     shape.split: (0,), shape.unbind: (0,), shape.cat: (0,), shape.stack: (0,), shape.diff: (0, 3, 4),
     shape.repeat: (0,), shape.flip: (0,), shape.roll: (0,), shape.constant_pad: (0, 2), shape.pad: (0, 3),
-    shape.pad_edges: (0,), shape.diagonal: (0,), shape.unfold: (0,), shape.as_strided: (0,),
+    shape.pad_edges: (0,), shape.diagonal: (0,), shape.unfold: (0,), strided.as_strided: (0,),
     shape.select_scatter: (0, 1), shape.slice_scatter: (0, 1), shape.diagonal_scatter: (0, 1),
     shape.pixel_shuffle: (0,), shape.pixel_unshuffle: (0,),
     create.identity: (0,), create.copy: (0, 1), create.full: (1,), create.new_full: (2,), create.fill: (1,),

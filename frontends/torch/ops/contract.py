@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from mirlo.dialects.core import dims as D
-from mirlo.frontends.builder import UnsupportedOperation
+from mirlo.frontends.builder import UnsupportedOperation, broadcast_shape
 from mirlo.frontends.tensor import Tensor
 from mirlo.frontends.torch.operation import AtenOperation, Ints, Operand, each_axis
 from mirlo.frontends.torch.registry import converter
@@ -18,7 +18,8 @@ def product(op: AtenOperation, x: Tensor, y: Tensor, transposed: bool = False) -
     if kind.is_bool:
         raise UnsupportedOperation("multiplies matrices of bools")
     if x.type.shape[-1] == 0:
-        shape = (*x.shape[:-1], y.shape[-2 if transposed else -1])
+        columns = () if y.rank == 1 else (y.shape[-2 if transposed else -1],)
+        shape = (*broadcast_shape([x.shape[:-2], y.shape[:-2]]), *x.shape[-2:-1], *columns)
         return op.expanded(op.constant(0, kind), shape)
     return op.emit("matmul", x, y, transpose_rhs=transposed)
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.tensor import Tensor
 from mirlo.frontends.torch.operation import AtenOperation, Ints, each_axis
 from mirlo.frontends.torch.registry import converter
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 
 def _spatial(op: AtenOperation) -> int:
@@ -75,9 +82,9 @@ def avg_pool(
     pads = each_axis(padding, count)
     batched = op.wide(_batched(op, x, count))
     if divisor is not None:
-        if ceil_mode:
-            raise UnsupportedOperation("rounds sizes up and has a divisor")
         count_include_pad = True
+        if ceil_mode:
+            batched, pads, ceil_mode = _with_whole_windows(op, batched, sizes, strides, pads), [0] * count, False
     made = op.emit(
             "avg_pool", batched, kernel=sizes, strides=strides, padding=pads * 2, ceil_mode=bool(ceil_mode),
             count_include_pad=bool(count_include_pad),
@@ -85,6 +92,19 @@ def avg_pool(
     if divisor is not None:
         made = op.apply("multiply", made, float(np.prod(sizes)) / divisor)
     return op.cast(op.reshaped(made, op.shape), op.dtype)
+
+
+def _with_whole_windows(
+    op: AtenOperation, x: Tensor, sizes: Sequence[int], strides: Sequence[int], pads: Sequence[int]
+) -> Tensor:
+    """Return x padded by zeros such that no window of the result ends behind it."""
+    count = len(sizes)
+    first = op.node.meta["val"].dim() - count
+    after = []
+    for axis, (size, step, pad) in enumerate(zip(sizes, strides, pads, strict=True)):
+        end = (op.fixed(op.shape[first + axis], "a size") - 1) * step + size
+        after.append(max(end - op.fixed(x.shape[2 + axis], "a size") - pad, pad))
+    return op.emit("pad", x, pads=[0, 0, *pads, 0, 0, *after], mode="constant", value=0.0)
 
 
 @converter(
@@ -117,12 +137,45 @@ def adaptive_avg_pool(op: AtenOperation, x: Tensor, _: object) -> Tensor:
 
 @converter("aten.adaptive_max_pool2d.default", "aten.adaptive_max_pool3d.default", "aten.adaptive_max_pool1d.default")
 def adaptive_max_pool(op: AtenOperation, x: Tensor, _: object) -> list[Tensor]:
-    """Convert adaptive pooling, with positions if the windows are equal."""
+    """Convert adaptive pooling, with positions in the channel; windows of different sizes are gathered."""
     count = _spatial(op)
     shape = op.result(0).shape
     axes = list(range(x.rank - count, x.rank))
     sizes = [(op.fixed(x.shape[axis], "a size"), op.fixed(shape[axis], "a size")) for axis in axes]
-    if not all(after and before % after == 0 for before, after in sizes):
-        raise UnsupportedOperation("has windows of different sizes")
-    steps = [before // after for before, after in sizes]
-    return max_pool_with_indices(op, x, steps, steps)
+    if 0 in shape:
+        return [op.expanded(op.constant(0, op.result(i).dtype), shape) for i in (0, 1)]
+    if all(before % after == 0 for before, after in sizes):
+        steps = [before // after for before, after in sizes]
+        return max_pool_with_indices(op, x, steps, steps)
+    windows = _windows(sizes)
+    outer = x.shape[: x.rank - count]
+    flat = op.reshaped(x, (*outer, D.product(x.shape[x.rank - count :])))
+    places = op.constant(windows, TensorType.of((), "i64").dtype, windows.shape)
+    rows = op.emit("gather", flat, places, axis=flat.rank - 1)
+    last = rows.rank - 1
+    position = op.position_of_extreme("max", rows, last, True)
+    if x.dtype.is_float:  # the last NaN wins
+        nans = op.cast(op.emit("reverse", op.apply("isnan", rows), axes=[last]), "i8")
+        behind = op.apply("subtract", windows.shape[1] - 1, op.emit("argmax", nans, axis=last, keepdims=True))
+        some = op.cast(op.emit("reduce_max", nans, axes=[last], keepdims=True), "bool")
+        position = op.choose(some, behind, op.cast(position, behind.dtype), behind.dtype)
+    table = op.expanded(places, rows.shape)
+    made = [op.emit("gather_elements", each, position, axis=last) for each in (rows, table)]
+    return [op.cast(op.reshaped(each, shape), op.result(i).dtype) for i, each in enumerate(made)]
+
+
+def _windows(sizes: Sequence[tuple[int, int]]) -> npt.NDArray[np.int64]:
+    """Return the positions [windows, elements] in a channel of the windows of adaptive pooling.
+
+    Shorter windows repeat their first position at the end.
+    """
+    table = np.zeros((1, 1), np.int64)
+    for before, after in sizes:
+        begins = np.arange(after) * before // after
+        ends = -(-(np.arange(after) + 1) * before // after)
+        steps = np.arange((ends - begins).max())
+        rows = np.where(begins[:, None] + steps < ends[:, None], begins[:, None] + steps, -1)
+        joined = np.where((table[:, None, :, None] < 0) | (rows[None, :, None, :] < 0), -1,
+                          table[:, None, :, None] * before + rows[None, :, None, :])  # fmt: skip
+        table = joined.reshape(table.shape[0] * after, -1)
+    return np.where(table < 0, table[:, :1], table)

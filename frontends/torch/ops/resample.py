@@ -12,15 +12,20 @@ from mirlo.frontends.torch.operation import AtenOperation
 from mirlo.frontends.torch.registry import converter
 
 
-def _resized(op: AtenOperation, x: Tensor, mode: str, align: bool, factors: Sequence[float | None]) -> Tensor:
+def _resized(
+    op: AtenOperation, x: Tensor, mode: str, align: bool, factors: Sequence[float | None], antialias: bool = False
+) -> Tensor:
     """Return x of the declared size; coordinates are divided by the factors that are given."""
     shape = op.shape
     count = x.rank - 2
+    if antialias and align:
+        raise UnsupportedOperation("aligns corners and has an antialias")
     if mode != "nearest" and not x.dtype.is_float:
         raise UnsupportedOperation("interpolates integers")
     y = x if mode == "nearest" else op.wide(x)
     words = {
-        "shape": shape, "mode": mode, "nearest": "floor", "cubic_coeff": -0.75,
+        "shape": shape, "mode": mode, "nearest": "floor", "cubic_coeff": -0.5 if antialias else -0.75,
+        "antialias": antialias, "exclude_outside": antialias,
         "coordinates": "align_corners" if align else "asymmetric" if mode == "nearest" else "half_pixel",
     }  # fmt: skip
     given = [factor if factor and not align else 0.0 for factor in (*factors, *[0.0] * (count - len(factors)))]
@@ -69,6 +74,16 @@ def linear_vec(op: AtenOperation, x: Tensor, size: object, align: bool, factors:
            "aten.upsample_bicubic2d.default")  # fmt: skip
 def linear(op: AtenOperation, x: Tensor, size: object, align: bool, *factors: float | None) -> Tensor:
     return _resized(op, x, "cubic" if "cubic" in op.name else "linear", bool(align), list(factors))
+
+
+@converter("aten._upsample_bilinear2d_aa.vec", "aten._upsample_bicubic2d_aa.vec")
+def smooth_vec(op: AtenOperation, x: Tensor, size: object, align: bool, factors: Sequence[float] | None) -> Tensor:
+    return _resized(op, x, "cubic" if "cubic" in op.name else "linear", bool(align), list(factors or ()), True)
+
+
+@converter("aten._upsample_bilinear2d_aa.default", "aten._upsample_bicubic2d_aa.default")
+def smooth(op: AtenOperation, x: Tensor, size: object, align: bool, *factors: float | None) -> Tensor:
+    return _resized(op, x, "cubic" if "cubic" in op.name else "linear", bool(align), list(factors), True)
 
 
 @converter("aten.grid_sampler_2d.default", "aten.grid_sampler_3d.default", "aten.grid_sampler.default")

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-
-import numpy as np
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
-from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.tensor import Tensor
 from mirlo.frontends.torch.operation import AtenOperation, Ints, Operand, axis_of
 from mirlo.frontends.torch.registry import converter
-
-MAX_PLACES = 1 << 20
-"""Elements whose places are computed when importing."""
 
 
 @converter(
@@ -231,11 +224,19 @@ def padded(op: AtenOperation, x: Tensor, pads: Sequence[Dim], mode: str, value: 
     exact = first is not None and (x.dtype.is_float or abs(int(first)) < 1 << 24)
     if len(sizes) == 2 * rank and first is not None and exact:
         if mode != "constant" and any(size < 0 for size in sizes):
-            raise UnsupportedOperation("crops and pads at once by elements of the tensor")
+            return _cropped_and_padded(op, x, sizes, mode)
         return op.emit("pad", x, pads=sizes, mode=mode, value=float(first))
     if mode != "constant":
         value = op.constant(0, x.dtype)
     return op.emit("pad_at", x, op.sizes(tuple(low)), value, shape=op.shape, mode=mode)
+
+
+def _cropped_and_padded(op: AtenOperation, x: Tensor, sizes: Sequence[int], mode: str) -> Tensor:
+    """Return x cropped by the negative sizes, then padded by the others; these are low ones, then high ones."""
+    for axis in range(x.rank):
+        low, high = max(-sizes[axis], 0), max(-sizes[axis + x.rank], 0)
+        x = op.sliced(x, axis, low, x.shape[axis] - low - high)
+    return op.emit("pad", x, pads=[max(size, 0) for size in sizes], mode=mode, value=0.0)
 
 
 @converter("aten.diagonal.default", "aten.diagonal_copy.default")
@@ -265,44 +266,6 @@ def unfold(op: AtenOperation, x: Tensor, axis: int, size: int, step: int) -> Ten
     if not parts:
         return op.expanded(op.constant(0, op.dtype), op.shape)
     return op.emit("stack", parts, axis=x.rank)
-
-
-def _numbers(dims: Sequence[Dim]) -> tuple[int, ...]:
-    found = tuple(dim for dim in dims if isinstance(dim, int))
-    if len(found) < len(dims):
-        raise UnsupportedOperation("reads memory by strides of dynamic sizes: use slices, permute or unfold")
-    return found
-
-
-@converter("aten.as_strided.default")
-def as_strided(
-    op: AtenOperation, x: Tensor, size: Sequence[Dim], stride: Sequence[Dim], offset: Dim | None = None
-) -> Tensor:
-    """Convert `as_strided` of a contiguous tensor: elements in their order, or at known places."""
-    val = op.node.args[0].meta["val"]
-    if not val.is_contiguous() or val.storage_offset():
-        raise UnsupportedOperation("reads memory by strides: use slices, permute or unfold")
-    dense: Dim = 1
-    for length, found in zip(reversed(size), reversed(stride), strict=True):
-        if length != 1 and found != dense:
-            break
-        dense = dense * length
-    else:
-        if not offset and dense == x.type.elements:
-            return op.reshaped(x, op.shape)
-    lengths, steps = _numbers(size), _numbers(stride)
-    (begin, elements) = _numbers((offset or 0, x.type.elements))
-    if math.prod(lengths) > MAX_PLACES:
-        raise UnsupportedOperation("reads memory by strides: use slices, permute or unfold")
-    places = np.full(lengths, begin)
-    for axis, step in enumerate(steps):
-        places += (np.arange(lengths[axis]) * step).reshape(-1, *[1] * (len(lengths) - axis - 1))
-    if places.size and places.max() >= elements:
-        raise UnsupportedOperation("reads memory beyond the tensor")
-    flat = op.reshaped(x, (x.type.elements,))
-    if not places.size:
-        return op.expanded(op.constant(0, op.dtype), op.shape)
-    return op.emit("gather", flat, op.constant(places, TensorType.of((), "i64").dtype, places.shape), axis=0)
 
 
 @converter("aten.select_scatter.default")

@@ -19,6 +19,7 @@ def _counts(indices: Any) -> Any:
 
 TABLE = torch.arange(40.0).reshape(10, 4)
 SPECIAL = torch.tensor([0.0, -0.0, -1.0, 1.0, -2.5, float("inf"), -float("inf"), float("nan")])
+FIELDS = torch.tensor([0.0, -0.0, 1, -1, 0.5, 3e-42, -1e-45, 1e38, float("inf"), -float("inf"), 123.456, float("nan")])
 TIES = torch.tensor([[3.0, 1, 3, float("nan"), 2], [1, 1, -1, 1, 5], [2, 2, 2, 2, 2]])
 FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "gamma": (
@@ -44,6 +45,58 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "parts of the data": (
         lambda x, i: torch.cat([part * n for n, part in enumerate(x.split(_counts(i)))]),
         (torch.randn(10, 4), torch.tensor([0, 2, 2, 1, 0, 0, 2, 2, 2, 1])),
+    ),
+    "windows of different sizes": (
+        lambda x: (
+            F.adaptive_max_pool1d(x, 2, return_indices=True),
+            F.adaptive_max_pool2d(x, (2, 3), return_indices=True),
+            F.avg_pool2d(x.nan_to_num(0), (2, 3), (2, 2), (1, 1), ceil_mode=True, divisor_override=3),
+        ),
+        (torch.arange(84.0).reshape(3, 4, 7).sin().masked_fill(torch.arange(84).reshape(3, 4, 7) % 9 == 0, torch.nan),),
+    ),
+    "crops and paddings": (
+        lambda x: [
+            F.pad(x, pads, mode=mode)
+            for mode, pads in (
+                ("replicate", (-1, 2)),
+                ("replicate", (2, -1, -1, 1)),
+                ("circular", (-1, 2)),
+                ("reflect", (1, -2)),
+            )
+        ],
+        (torch.randn(3, 8, 7),),
+    ),
+    "smooth resizing": (
+        lambda x: [
+            F.interpolate(x, mode="bilinear", antialias=True, scale_factor=0.6),
+            *(F.interpolate(x, (3, 9), mode=mode, antialias=True) for mode in ("bilinear", "bicubic")),
+        ],
+        (torch.randn(1, 2, 8, 7),),
+    ),
+    "fields of floats": (
+        lambda x, y: (torch.frexp(x), torch.frexp(x.double() * 1e-300)[0], torch.nextafter(y[:, None], y)),
+        (FIELDS[:-1], FIELDS),
+    ),
+    "positions": (
+        lambda x, at, new: [
+            x.put(at, new),
+            x.put(at, new, accumulate=True),
+            torch.as_strided_scatter(x, new[:2], (2,), (5,), 1),
+            *(
+                x.index_reduce(0, at % 3, x[at], kind, include_self=flag)
+                for kind in ("prod", "mean", "amax", "amin")
+                for flag in (True, False)
+            ),
+        ],
+        (torch.randn(6, 4), torch.tensor([0, -1, 5]), torch.randn(3)),
+    ),
+    "repeats": (
+        lambda x, counts: (torch.repeat_interleave(x, counts, dim=0), torch.repeat_interleave(counts)),
+        (torch.randn(4, 3), torch.tensor([1, 2, 0, 1])),
+    ),
+    "products of nothing": (
+        lambda x: (torch.linalg.vecdot(x, x), torch.dot(x[0], x[0]), x @ x[0]),
+        (torch.randn(3, 0),),
     ),
     "positions in a scalar": (lambda x: x.nonzero(), (torch.tensor(3.0),)),
     "no positions in a scalar": (lambda x: x.nonzero(), (torch.tensor(0.0),)),
@@ -75,12 +128,6 @@ def test_layers(layer: Any) -> None:
 def test_long_sequences_of_a_projected_lstm_are_a_loop() -> None:
     layer, x = torch.nn.LSTM(4, 6, proj_size=3).eval(), torch.randn(150, 2, 4)
     require_close(compiled(layer, x).torch(x), layer(x))
-
-
-def test_norms_that_update_their_statistics_are_refused() -> None:
-    layer = torch.nn.BatchNorm1d(4)
-    with pytest.raises(Exception, match="training"):
-        compiled(Calls(lambda x: F.batch_norm(x, layer.running_mean, layer.running_var, training=True)), TABLE)
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])

@@ -1,0 +1,84 @@
+"""Reads and writes of a contiguous tensor by strides."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.builder import UnsupportedOperation
+from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.torch.operation import AtenOperation
+from mirlo.frontends.torch.registry import converter
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+MAX_PLACES = 1 << 20
+"""Elements whose places are computed when importing."""
+
+
+def _numbers(dims: Sequence[Dim]) -> tuple[int, ...]:
+    found = tuple(dim for dim in dims if isinstance(dim, int))
+    if len(found) < len(dims):
+        raise UnsupportedOperation("reads memory by strides of dynamic sizes: use slices, permute or unfold")
+    return found
+
+
+@converter("aten.as_strided.default")
+def as_strided(
+    op: AtenOperation, x: Tensor, size: Sequence[Dim], stride: Sequence[Dim], offset: Dim | None = None
+) -> Tensor:
+    """Convert `as_strided` of a contiguous tensor: elements in their order, or at known places."""
+    val = op.node.args[0].meta["val"]
+    if not val.is_contiguous() or val.storage_offset():
+        raise UnsupportedOperation("reads memory by strides: use slices, permute or unfold")
+    dense: Dim = 1
+    for length, found in zip(reversed(size), reversed(stride), strict=True):
+        if length != 1 and found != dense:
+            break
+        dense = dense * length
+    else:
+        if not offset and dense == x.type.elements:
+            return op.reshaped(x, op.shape)
+    places = _places(x, size, stride, offset)
+    flat = op.reshaped(x, (x.type.elements,))
+    if not places.size:
+        return op.expanded(op.constant(0, op.dtype), op.shape)
+    return op.emit("gather", flat, op.constant(places, TensorType.of((), "i64").dtype, places.shape), axis=0)
+
+
+def _places(x: Tensor, size: Sequence[Dim], stride: Sequence[Dim], offset: Dim | None) -> npt.NDArray[np.int64]:
+    """Return the position of each element of a strided tensor in the memory of a contiguous one."""
+    lengths, steps = _numbers(size), _numbers(stride)
+    (begin, elements) = _numbers((offset or 0, x.type.elements))
+    if math.prod(lengths) > MAX_PLACES:
+        raise UnsupportedOperation("reads memory by strides: use slices, permute or unfold")
+    places = np.full(lengths, begin)
+    for axis, step in enumerate(steps):
+        places += (np.arange(lengths[axis]) * step).reshape(-1, *[1] * (len(lengths) - axis - 1))
+    if places.size and places.max() >= elements:
+        raise UnsupportedOperation("reads memory beyond the tensor")
+    return places
+
+
+@converter("aten.as_strided_scatter.default")
+def as_strided_scatter(
+    op: AtenOperation, x: Tensor, source: Tensor, size: Sequence[Dim], stride: Sequence[Dim], offset: Dim | None = None
+) -> Tensor:
+    """Convert writes to a strided part of a contiguous tensor."""
+    val = op.node.args[0].meta["val"]
+    if not val.is_contiguous() or val.storage_offset():
+        raise UnsupportedOperation("writes memory by strides: use slice_scatter or diagonal_scatter")
+    places = _places(x, size, stride, offset)
+    if np.unique(places).size != places.size:
+        raise UnsupportedOperation("writes elements more than once")
+    if not places.size:
+        return x
+    flat, new = op.reshaped(x, (x.type.elements,)), op.reshaped(op.cast(source, op.dtype), (places.size,))
+    at = op.constant(places.reshape(-1, 1), TensorType.of((), "i64").dtype, (places.size, 1))
+    return op.reshaped(op.emit("scatter_nd", flat, at, new), x.shape)
