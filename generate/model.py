@@ -142,7 +142,7 @@ def load(
         options["shapes"] = {**dict.fromkeys(files.optional), **(options.get("shapes") or {})}
     if options.get("pipeline") is None:
         options.setdefault("last_rows", config.names.logits)
-        if options.get("target", "llvm") == "llvm":
+        if str(options.get("target", "llvm")).partition("{")[0].strip() == "llvm":
             options.setdefault("ring_caches", True)
     compiled = compile_model(config.model, **options)
     if not isinstance(compiled, Executable):

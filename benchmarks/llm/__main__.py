@@ -28,6 +28,7 @@ from mirlo.benchmarks.llm.memory import report_memory
 from mirlo.benchmarks.llm.model import MODELS, DecoderConfig, save
 from mirlo.benchmarks.llm.reading import reader, weights_of_a_token
 from mirlo.benchmarks.llm.serving import report_serving
+from mirlo.benchmarks.llm.windows import report_windows
 
 CASES = ((1, 128, 1), (1, 2046, 1), (1, 8190, 1), (1, 128, 8), (64, 0, 1), (512, 0, 1))
 """New tokens, tokens before them, sequences."""
@@ -104,6 +105,7 @@ def main() -> None:
     parser.add_argument("--prompts", action="store_true", help="leave steps of one token out")
     parser.add_argument("--steps", action="store_true", help="leave the loop and requests that run together out")
     parser.add_argument("--serving", action="store_true", help="measure only requests that run together")
+    parser.add_argument("--windows", action="store_true", help="measure only rings of windows and reused beginnings")
     parser.add_argument("--memory", type=int, metavar="TOKENS", help="measure only memory, over so many tokens")
     parser.add_argument("--folder", type=Path, help="where the model is kept; default: a temporary folder")
     arguments = parser.parse_args()
@@ -111,6 +113,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = (arguments.folder or Path(temporary)) / arguments.model
         folder.mkdir(parents=True, exist_ok=True)
+        if arguments.windows:
+            report_windows(folder / "windows")
+            return
         path = folder / "model.onnx"
         if not path.exists():
             save(config, folder)
