@@ -13,7 +13,7 @@ from mirlo.frontends.onnx.relax_value import RelaxValue
 PADS, VALUE = 1, 2
 
 
-def pad_of_run_time(node: Node, axes: list[int], shape: tuple[int, ...]) -> RelaxValue:
+def pad_of_declared_shape(node: Node, axes: list[int], shape: tuple[int, ...]) -> RelaxValue:
     x, count = node.type(0), len(axes)
     if node.type(PADS).static_shape != (2 * count,) or len(shape) != x.rank:
         raise NodeError(f"pads must have {2 * count} numbers for {count} axes of {x}, got {node.type(PADS)}")

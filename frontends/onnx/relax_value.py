@@ -20,7 +20,7 @@ Operand: TypeAlias = "ir.Value | float"
 """What stands beside an operator."""
 
 
-class Emitter(Protocol):
+class RelaxEmitter(Protocol):
     """What operators use of a node."""
 
     def emit(self, operator: str, *operands: ir.Value) -> RelaxValue:
@@ -36,7 +36,7 @@ class RelaxValue(ir.Value):
     __array_ufunc__ = None
     """Lets numbers of numpy on the left leave the operator to this class."""
 
-    def __init__(self, value: ir.Value, node: Emitter) -> None:
+    def __init__(self, value: ir.Value, node: RelaxEmitter) -> None:
         super().__init__(value)
         self.node = node
 

@@ -157,12 +157,12 @@ def reshape_dims(
     if not allow_zero:
         own = shape_vector(node, [*x.shape, *[WRONG_DIM] * rank][:rank])
         made = node.emit("where", wanted.equals(0), own, wanted)
-    is_open = made.equals(-1)
+    is_inferred = made.equals(-1)
     ones = i64_constant(node, 1)
-    known = node.emit("reduce_prod", node.emit("where", is_open, ones, made))
+    known = node.emit("reduce_prod", node.emit("where", is_inferred, ones, made))
     total = node.emit("reduce_prod", shape_vector(node, x.shape)) if x.rank else ones
     rest = total // node.emit("maximum", known, ones)
-    made = node.emit("where", is_open, rest, made)
+    made = node.emit("where", is_inferred, rest, made)
     known_dims = known_sizes(elements or [None] * rank)
     if any(dim is not None for dim in known_dims):
         # A size that is 0 in a call is that size, also where 0 would copy a dim.
@@ -205,7 +205,7 @@ def expand_dims(node: Node, x: TensorType, wanted: RelaxValue) -> tuple[Dim, ...
     return (*own[: rank - count], *(new if old == 1 else old for old, new in zip(tail, bound, strict=True)))
 
 
-def slice_of_run_time(node: Node) -> RelaxValue:
+def dynamic_slice(node: Node) -> RelaxValue:
     """Convert Slice with run-time bounds: start and length are computed at run time."""
     x = node.type(0)
     if not x.rank or node.type(1).rank != 1:
@@ -265,7 +265,7 @@ def _elements(value: TensorValue) -> list[Dim | None]:
     return list(value.partial or ())
 
 
-def split_of_run_time(node: Node, axis: int) -> tuple[RelaxValue, ...]:
+def dynamic_split(node: Node, axis: int) -> tuple[RelaxValue, ...]:
     """Convert Split with run-time sizes."""
     x, sizes = node.type(0), vector(node, 1)
     total = node.emit("reduce_sum", sizes).equals(shape_vector(node, x.shape[axis : axis + 1]))
@@ -293,7 +293,7 @@ def _sliced_axes(node: Node, rank: int) -> list[int]:
     return list(range(count if isinstance(count, int) else rank))
 
 
-def pad_of_any_size(node: Node) -> RelaxValue:
+def dynamic_pad(node: Node) -> RelaxValue:
     """Convert Pad with run-time amounts and axes."""
     x, mode = node.type(0), node.attr.choice("mode", "constant", ("constant", "reflect", "edge", "wrap"))
     pads = vector(node, 1)
@@ -336,7 +336,7 @@ def _padded(node: Node, x: TensorType) -> tuple[Dim, ...] | None:
     return tuple(shape) if all(D.is_certain(lambda dim=dim: dim >= 0) for dim in shape) else None  # type: ignore[misc]
 
 
-def steps_of_run_time(node: Node) -> RelaxValue:
+def dynamic_range(node: Node) -> RelaxValue:
     """Convert Range with run-time bounds."""
     start, limit, delta = (scalar(node, i) for i in range(3))
     found = type_of(start)

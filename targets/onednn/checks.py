@@ -105,7 +105,7 @@ def deconvolution(node: BlockNode) -> bool | Decline:
 
 def _fixed_weight(node: BlockNode) -> bool | Decline:
     weight = node.operands[1]
-    found = _open_axes(weight, range(len(_shape(weight))))
+    found = _dynamic_axes(weight, range(len(_shape(weight))))
     return decline("the weight has dims that only a call knows", found=", ".join(found)) if found else True
 
 
@@ -134,7 +134,7 @@ def attention(node: BlockNode) -> bool | Decline:
 
 def instance_norm(node: BlockNode) -> bool | Decline:
     """Check an instance normalization: the number of channels is fixed."""
-    found = _open_axes(node.operands[0], [1])
+    found = _dynamic_axes(node.operands[0], [1])
     return decline("the number of channels is only known to a call", found=found[0]) if found else True
 
 
@@ -191,7 +191,7 @@ def strided_slice(node: BlockNode) -> bool | Decline:
     steps = node.attribute("strides")
     if any(step < 1 for step in steps):
         return decline("a slice that goes backwards", strides=steps)
-    found = _open_axes(node.operands[0], node.attribute("axes"))
+    found = _dynamic_axes(node.operands[0], node.attribute("axes"))
     return decline("a slice of a dim that only a call knows", found=", ".join(found)) if found else True
 
 
@@ -201,7 +201,7 @@ def pick(node: BlockNode) -> bool | Decline:
     count = indices.type
     if not indices.is_constant or count is None or any(dim != 1 for dim in count.shape):
         return decline("only one slice at a constant place is a view", indices=str(count))
-    found = _open_axes(node.operands[0], [node.attribute("axis")])
+    found = _dynamic_axes(node.operands[0], [node.attribute("axis")])
     return decline("a slice of a dim that only a call knows", found=", ".join(found)) if found else True
 
 
@@ -266,7 +266,7 @@ def _is_polynomial(dim: SymbolicDim) -> bool:
     return text != "?" and "(" not in text
 
 
-def _open_axes(value: BlockValue, axes: Iterable[int]) -> list[str]:
+def _dynamic_axes(value: BlockValue, axes: Iterable[int]) -> list[str]:
     """Return the dynamic ones of the dims at these axes."""
     shape = _shape(value)
     return [str(shape[axis]) for axis in axes if not isinstance(shape[axis], int)]

@@ -61,7 +61,7 @@ class OneDnn(CodeGenerator):
 
 def _require_sizes(function: PrimitiveRegion) -> None:
     wanted = {dim for tensor in function.tensors.values() for dim in tensor.shape if isinstance(dim, str)}
-    missing = sorted(undetermined([text for _, _, text in function.open_dims], wanted))
+    missing = sorted(undetermined([text for _, _, text in function.dynamic_dims], wanted))
     if missing:
         raise UndeterminedDims(
             f"region '{function.name}' has dims of the symbols {', '.join(missing)}, which no input or output of it "

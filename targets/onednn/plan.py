@@ -78,7 +78,7 @@ class PrimitiveRegion:
         return (*self.inputs, *self.outputs)
 
     @property
-    def open_dims(self) -> tuple[tuple[int, int, str], ...]:
+    def dynamic_dims(self) -> tuple[tuple[int, int, str], ...]:
         """Return the dims that a call determines: number of the tensor, axis, text."""
         return tuple(
             (number, axis, dim)
@@ -89,7 +89,7 @@ class PrimitiveRegion:
 
     def for_sizes(self, values: Sequence[int]) -> PrimitiveRegion:
         """Return the function for one call's sizes of the dynamic dims."""
-        known = solve((text, value) for (_, _, text), value in zip(self.open_dims, values, strict=True))
+        known = solve((text, value) for (_, _, text), value in zip(self.dynamic_dims, values, strict=True))
         tensors = {
             name: PlanTensor(tuple(evaluate(dim, known) for dim in tensor.shape), tensor.dtype)
             for name, tensor in self.tensors.items()

@@ -16,7 +16,7 @@ from mirlo.frontends.onnx.graph import STRING_CODE
 from mirlo.frontends.onnx.node import Node, is_exact
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.relax_value import RelaxValue
-from mirlo.frontends.onnx.runtime_sizes import positions, scalar, steps_of_run_time
+from mirlo.frontends.onnx.runtime_sizes import dynamic_range, positions, scalar
 from mirlo.frontends.onnx.values import Converted, constant, dtype_of_array, strings
 
 
@@ -80,7 +80,7 @@ def arange(node: Node) -> Converted:
     found = node.type(0)
     declared = node.declared(0)
     if declared is not None and len(declared) == 1 and not all(node.value(i).known is not None for i in range(3)):
-        return _range_of_run_time(node, declared[0])
+        return _range_of_declared_shape(node, declared[0])
     if all(node.value(i).is_constant for i in range(3)):
         start, stop, step = (node.scalar(i) for i in range(3))
         if step == 0:
@@ -90,10 +90,10 @@ def arange(node: Node) -> Converted:
     if is_counted and node.value(0).is_constant and node.value(2).is_constant and node.scalar(2) == 1:
         (stop,), start = node.dims(1), node.scalar(0)
         return node.emit("steps", node[0], node[2], shape=(stop if start == 0 else D.maximum(stop - int(start), 0),))
-    return steps_of_run_time(node)
+    return dynamic_range(node)
 
 
-def _range_of_run_time(node: Node, count: int) -> RelaxValue:
+def _range_of_declared_shape(node: Node, count: int) -> RelaxValue:
     start, limit, delta = (node.emit("reshape", node[i], shape=()) for i in range(3))
     require_table("the range", count)
     steps = node.constant(np.arange(count), node.type(0))
@@ -119,11 +119,11 @@ def eye_like(node: Node) -> Converted:
 @converter("Trilu")
 def trilu(node: Node) -> Converted:
     if node.has(1) and not node.value(1).is_constant:
-        return _trilu_of_run_time(node)
+        return _trilu_of_dynamic_k(node)
     return node.emit("tri", node[0], k=int(node.scalar(1, 0)), upper=node.attr.bool("upper", 1))
 
 
-def _trilu_of_run_time(node: Node) -> RelaxValue:
+def _trilu_of_dynamic_k(node: Node) -> RelaxValue:
     """Convert Trilu with a run-time diagonal: compare it with each element's own."""
     rows, columns = node.type(0).shape[-2:]
     down = node.emit("reshape", positions(node, rows), shape=(rows, 1))

@@ -10,7 +10,7 @@ from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.runtime_sizes import bind, by_axis, i64_constant, shape_vector, unless, vector
 
 
-def squeeze_of_run_time(node: Node) -> RelaxValue:
+def dynamic_squeeze(node: Node) -> RelaxValue:
     x, count = node.type(0), _count(node)
     left, dims = x.rank - count, shape_vector(node, node.type(0).shape)
     if left < 0:
@@ -22,7 +22,7 @@ def squeeze_of_run_time(node: Node) -> RelaxValue:
     return _reshaped(node, ones & once, shape, f"must name {count} dims of {x} that are 1")
 
 
-def unsqueeze_of_run_time(node: Node) -> RelaxValue:
+def dynamic_unsqueeze(node: Node) -> RelaxValue:
     x, count = node.type(0), _count(node)
     rank = x.rank + count
     kept, place, once = _kept_axes(node, rank)

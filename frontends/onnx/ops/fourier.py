@@ -35,10 +35,10 @@ def dft_attribute(node: Node) -> Converted:
 def dft(node: Node) -> Converted:
     if not node.has(2) or node.value(2).is_constant:
         return _dft(node, int(node.scalar(2, -2)))
-    return _dft_of_run_time(node)
+    return _dft_of_declared_shape(node)
 
 
-def _dft_of_run_time(node: Node) -> RelaxValue:
+def _dft_of_declared_shape(node: Node) -> RelaxValue:
     """Convert DFT with a run-time axis: select among the axes that make the declared shape."""
     x, rank = node.type(0), node.type(0).rank
     declared: tuple[Dim, ...] | None = node.declared(0)
@@ -73,7 +73,11 @@ def _dft_of_run_time(node: Node) -> RelaxValue:
 def _dft(node: Node, axis: int) -> RelaxValue:
     """Transform along one axis of a tensor whose last dim holds the real and possibly the imaginary part."""
     x = node.type(0)
-    if not -x.rank <= axis < x.rank or axis % x.rank == x.rank - 1 or x.shape[-1] not in (1, 2, *_open(x.shape[-1])):
+    if (
+        not -x.rank <= axis < x.rank
+        or axis % x.rank == x.rank - 1
+        or x.shape[-1] not in (1, 2, *_if_dynamic(x.shape[-1]))
+    ):
         raise NodeError(f"the axis is {axis} of {x}, of which the last dim must be 1 or 2 and cannot be transformed")
     axis %= x.rank
     size, parts = x.shape[axis], x.shape[-1]
@@ -82,7 +86,7 @@ def _dft(node: Node, axis: int) -> RelaxValue:
     inverse, onesided = node.attr.bool("inverse", 0), node.attr.bool("onesided", 0)
     length: Dim = 2 * (size - 1) if inverse and onesided else size
     if node.has(1):
-        length = int(node.scalar(1)) if node.value(1).is_constant else _open_length(node, 1)
+        length = int(node.scalar(1)) if node.value(1).is_constant else _dynamic_length(node, 1)
     order = [*(i for i in range(x.rank) if i not in (axis, x.rank - 1)), axis, x.rank - 1]
     rows = node.emit("permute", node[0], axes=order)
     result = _transformed(node, rows, length, inverse, onesided)
@@ -96,7 +100,7 @@ def stft(node: Node) -> Converted:
         real = node.emit("reshape", node[0], shape=(*node.type(0).shape, 1))
         node.inputs = [as_value(real), *node.inputs[1:]]
     x, parts = node.type(0), node.type(0).shape[-1]
-    if x.rank != 3 or parts not in (1, 2, *_open(parts)):
+    if x.rank != 3 or parts not in (1, 2, *_if_dynamic(parts)):
         raise NodeError(f"input 'signal' must be [batch, length, 1 or 2], got {x}")
     if not isinstance(parts, int):
         require_equal_dims(parts, 2, f"the last dim of {x} and the parts of a complex number")
@@ -108,20 +112,20 @@ def stft(node: Node) -> Converted:
     size, window = x.shape[1], node.type(2).shape[0] if node.has(2) else 0
     is_known = node.value(1).is_constant and (not node.has(3) or node.value(3).is_constant)
     if not isinstance(size, int) or not isinstance(window, int):
-        return _open_stft(node, onesided)
+        return _dynamic_stft(node, onesided)
     if not is_known:
-        return _stft_of_run_time(node, size, window, onesided)
+        return _stft_of_declared_shape(node, size, window, onesided)
     step, length = int(node.scalar(1)), int(node.scalar(3, 0)) or window
     if not 0 < length <= size or step < 1:
         raise NodeError(f"frames of {length} elements every {step} do not fit a signal of {size}")
     return _frames(node, _starts(node, (size - length) // step + 1, step), length, onesided)
 
 
-def _stft_of_run_time(node: Node, size: int, window: int, onesided: bool) -> RelaxValue:
+def _stft_of_declared_shape(node: Node, size: int, window: int, onesided: bool) -> RelaxValue:
     """Convert STFT with a run-time step or length: compute what makes the declared shape."""
     declared = node.declared(0)
     if declared is None or len(declared) != 4:
-        return _open_stft(node, onesided)
+        return _dynamic_stft(node, onesided)
     count, bins = declared[1], declared[2]
     lengths = [2 * bins - 2, 2 * bins - 1] if onesided else [bins]
     if node.has(3) and node.value(3).is_constant:
@@ -154,7 +158,7 @@ def _between(node: Node, room: RelaxValue, step: RelaxValue) -> RelaxValue:
     return (room >= _whole(node, 0)) & (room < step)
 
 
-def _open_stft(node: Node, onesided: bool) -> RelaxValue:
+def _dynamic_stft(node: Node, onesided: bool) -> RelaxValue:
     """Convert STFT of a signal of any length, with a size and step that may be run-time values."""
     size = node.type(0).shape[1]
     step, length = _frame_sizes(node, size)
@@ -195,7 +199,7 @@ def _frame_sizes(node: Node, size: Dim) -> tuple[Dim, Dim]:
     return found[0], found[1]
 
 
-def _open_length(node: Node, index: int) -> Dim:
+def _dynamic_length(node: Node, index: int) -> Dim:
     """Return a length given by a run-time input."""
     given = node.emit("reshape", node.emit("cast", scalar(node, index), dtype="i64"), shape=(1,))
     wrong = given >= 1
@@ -230,6 +234,6 @@ def _matrix(node: Node, shape: tuple[Dim, ...], length: Dim, inverse: bool, mirr
     return node.constant(exact, TensorType(tuple(sizes), dtype))
 
 
-def _open(dim: Dim) -> tuple[Dim, ...]:
+def _if_dynamic(dim: Dim) -> tuple[Dim, ...]:
     """Return the dim itself if it is dynamic."""
     return () if isinstance(dim, int) else (dim,)

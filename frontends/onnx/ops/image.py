@@ -41,11 +41,11 @@ def upsample(node: Node) -> Converted:
 @converter("Resize", since=10)
 def upsample_input(node: Node) -> Converted:
     if node.value(1).known is None:
-        return _upsample_of_run_time(node)
+        return _dynamic_upsample(node)
     return _simple_resize(node, [float(scale) for scale in node.array(1)])
 
 
-def _upsample_of_run_time(node: Node) -> RelaxValue:
+def _dynamic_upsample(node: Node) -> RelaxValue:
     """Convert Upsample with run-time scales; those below 1 would round away from the origin, and are refused."""
     x = node.type(0)
     mode = MODES[node.attr.choice("mode", "nearest", ("nearest", "linear", "bilinear"))]
@@ -85,8 +85,8 @@ removed("Upsample", since=10)
 def resize(node: Node) -> RelaxValue:
     rank = node.type(0).rank
     axes = [axis % rank for axis in node.attr.ints("axes", None) or range(rank)]
-    if _is_of_run_time(node):
-        return _resize_of_run_time(node, axes)
+    if _is_dynamic(node):
+        return _dynamic_resize(node, axes)
     made = _resize(node, axes)
     sizes = declared_shape(node, SIZES)
     if sizes is not None:
@@ -95,19 +95,23 @@ def resize(node: Node) -> RelaxValue:
     return made
 
 
-def _is_of_run_time(node: Node) -> bool:
-    """Return whether scales or a region are run-time values, or sizes that keep an aspect ratio: the data's too."""
+def _is_dynamic(node: Node) -> bool:
+    """Return whether scales or a region are known at run time only, or the sizes where a ratio is kept."""
 
-    def is_open(index: int) -> bool:
+    def is_dynamic(index: int) -> bool:
         return node.has(index) and node.value(index).known is None and node.type(index).elements != 0
 
     crops = node.attr.str("coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize"
     keeps = node.attr.str("keep_aspect_ratio_policy", "stretch") != "stretch"
     keeps = keeps and node.has(SIZES) and node.type(SIZES).elements != 0
-    return is_open(SCALES) or (crops and is_open(ROI)) or (keeps and (is_open(SIZES) or not node.type(0).is_static))
+    return (
+        is_dynamic(SCALES)
+        or (crops and is_dynamic(ROI))
+        or (keeps and (is_dynamic(SIZES) or not node.type(0).is_static))
+    )
 
 
-def _resize_of_run_time(node: Node, axes: list[int]) -> RelaxValue:
+def _dynamic_resize(node: Node, axes: list[int]) -> RelaxValue:
     """Convert Resize with run-time scales, sizes or region."""
     x = node.type(0)
     policy = node.attr.choice("keep_aspect_ratio_policy", "stretch", ("stretch", "not_larger", "not_smaller"))

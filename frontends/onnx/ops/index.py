@@ -57,7 +57,7 @@ def one_hot(node: Node) -> Converted:
     axis = node.attr.int("axis", -1)
     shape = declared_shape(node, 1)
     if shape is None and not node.value(1).is_constant:
-        return _one_hot_of_run_time(node, axis)
+        return _dynamic_one_hot(node, axis)
     depth = node.scalar(1) if shape is None else shape[axis]
     if depth < 1:
         raise NodeError(f"input 'depth' must be at least 1, got {depth}")
@@ -68,7 +68,7 @@ def one_hot(node: Node) -> Converted:
     return made if shape is None else required(node, equals(node, 1, depth), "input 'depth' is another", made)
 
 
-def _one_hot_of_run_time(node: Node, axis: int) -> Output:
+def _dynamic_one_hot(node: Node, axis: int) -> Output:
     """Convert OneHot with a run-time depth: compare each position along the new axis."""
     indices = node[0] if node.type(0).dtype.name == "i64" else node.emit("cast", node[0], dtype="i64")
     found = node.type(0)
@@ -89,7 +89,7 @@ def _one_hot_of_run_time(node: Node, axis: int) -> Output:
 @converter("TopK", since=10)
 def top_k(node: Node) -> Converted:
     if not node.value(1).is_constant and declared_shape(node, 1) is None and declared_shape(node, 1, 1) is None:
-        return _top_k_of_run_time(node)
+        return _dynamic_top_k(node)
     shape = declared_shape(node, 1) or declared_shape(node, 1, 1)
     if shape is None:
         return _top_k(node, node.scalar(1))
@@ -113,7 +113,7 @@ def _top_k(node: Node, count: float) -> tuple[RelaxValue, ...]:
     )
 
 
-def _top_k_of_run_time(node: Node) -> tuple[RelaxValue, ...]:
+def _dynamic_top_k(node: Node) -> tuple[RelaxValue, ...]:
     """Convert TopK with a run-time k: sort everything and take the first elements."""
     x, largest = node.type(0), node.attr.bool("largest", 1)
     axis = node.attr.int("axis", -1) % x.rank

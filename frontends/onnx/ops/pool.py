@@ -6,7 +6,7 @@ import numpy as np
 
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
-from mirlo.frontends.onnx.ops.open_padding import padded_for_same, pads_at_run_time, windows_inside
+from mirlo.frontends.onnx.ops.dynamic_padding import padded_for_same, pads_at_run_time, windows_inside
 from mirlo.frontends.onnx.ops.windows import kernel_shape, windows
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.relax_value import RelaxValue

@@ -45,7 +45,7 @@ def reduce(node: Node) -> Converted:
     """
     shape = declared_shape(node, 1)
     if shape is not None and node.type(1).elements:
-        return _reduce_of_run_time(node, shape)
+        return _reduce_of_declared_shape(node, shape)
     if node.has(1) and node.value(1).known is None and node.type(1).elements != 0:
         return _reduce_along(node)
     axes = [] if node.has(1) and node.type(1).elements == 0 else node.axes(1)
@@ -79,7 +79,7 @@ def _reduction(node: Node, x: RelaxValue, axes: Sequence[int] | None, keepdims: 
     return node.emit("cast", made, dtype=dtype)
 
 
-def _reduce_of_run_time(node: Node, shape: Sequence[int]) -> RelaxValue:
+def _reduce_of_declared_shape(node: Node, shape: Sequence[int]) -> RelaxValue:
     """Reduce over each axis set that makes the declared shape, and select the requested one."""
     keepdims = node.attr.bool("keepdims", 1)
     node.attr.ignore("noop_with_empty_axes")
@@ -149,7 +149,7 @@ def arg_reduce(node: Node) -> Converted:
 def cumulative(node: Node) -> Converted:
     rank = node.type(0).rank
     if not node.value(1).is_constant:
-        return _cumulative_of_run_time(node, rank)
+        return _cumulative_of_dynamic_axis(node, rank)
     axis = node.scalar(1)
     if not -rank <= axis < rank:
         raise NodeError(f"input 'axis' is {axis}, outside a tensor of rank {rank}")
@@ -161,7 +161,7 @@ def _cumulative(node: Node, axis: int) -> RelaxValue:
     return node.emit(node.operator.lower(), node[0], axis=axis, exclusive=is_exclusive, reverse=is_reversed)
 
 
-def _cumulative_of_run_time(node: Node, rank: int) -> RelaxValue:
+def _cumulative_of_dynamic_axis(node: Node, rank: int) -> RelaxValue:
     """Accumulate along each axis and select the requested one; an invalid axis counts as the first."""
     if node.type(1).elements != 1:
         raise NodeError(f"input 'axis' must have one element, got {node.type(1)}")

@@ -27,19 +27,19 @@ from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.fold import FOLD_ELEMENTS
 from mirlo.frontends.onnx.node import Node, broadcast_dim, is_exact, type_of
 from mirlo.frontends.onnx.node_traits import NodeTrait
-from mirlo.frontends.onnx.ops.open_axes import squeeze_of_run_time, unsqueeze_of_run_time
-from mirlo.frontends.onnx.padding import pad_of_run_time
+from mirlo.frontends.onnx.ops.dynamic_axes import dynamic_squeeze, dynamic_unsqueeze
+from mirlo.frontends.onnx.padding import pad_of_declared_shape
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.reshaping import Undivided, reshaped
 from mirlo.frontends.onnx.runtime_sizes import (
+    dynamic_pad,
+    dynamic_slice,
+    dynamic_split,
     expand_dims,
     infer_remaining_dim,
-    pad_of_any_size,
     reshape_dims,
     shape_vector,
-    slice_of_run_time,
-    split_of_run_time,
     vector,
 )
 from mirlo.frontends.onnx.values import Converted, TensorValue, as_dim
@@ -64,7 +64,7 @@ def reshape(node: Node) -> Converted:
     x = node.type(0)
     shape = declared_shape(node, 1)
     if shape is not None and count_of(node, 1) == len(shape):
-        return _reshape_of_run_time(node, shape, node.attr.bool("allowzero", 0))
+        return _reshape_of_declared_shape(node, shape, node.attr.bool("allowzero", 0))
     if node.value(1).known is None:
         dims = reshape_dims(node, x, vector(node, 1), node.attr.bool("allowzero", 0), node.value(1).partial)
         return node.emit("reshape", node[0], shape=dims)
@@ -75,7 +75,7 @@ def reshape(node: Node) -> Converted:
     return node.emit("reshape", node[0], shape=dims)
 
 
-def _reshape_of_run_time(node: Node, shape: tuple[int, ...], allow_zero: bool) -> RelaxValue:
+def _reshape_of_declared_shape(node: Node, shape: tuple[int, ...], allow_zero: bool) -> RelaxValue:
     x = node.type(0)
     fits = equals(node, 1, shape) | equals(node, 1, [-1] * len(shape))
     if not allow_zero:
@@ -110,18 +110,18 @@ def squeeze(node: Node) -> Converted:
         candidates = [axes for axes in candidate_axes(x, count, shape, False) if all(x.shape[i] == 1 for i in axes)]
         return _with_axes(node, x.rank, candidates, shape)
     if node.has(1) and node.value(1).known is None:
-        return squeeze_of_run_time(node)
+        return dynamic_squeeze(node)
     axes = node.axes(1)
     if axes is not None:
         return node.emit("squeeze", node[0], axes=axes)
     dims = node.type(0).shape
     made = node.emit("squeeze", node[0], axes=[i for i, dim in enumerate(dims) if dim == 1])
-    open_dims = [dim for dim in dims if not isinstance(dim, int)]
-    if not open_dims:
+    dynamic_dims = [dim for dim in dims if not isinstance(dim, int)]
+    if not dynamic_dims:
         return made
     # The rank of the result must be known: use the number of sizes that are not 1.
-    more = node.emit("not_equal", shape_vector(node, open_dims), node.constant(np.int64(1)))
-    listed = ", ".join(map(str, open_dims))
+    more = node.emit("not_equal", shape_vector(node, dynamic_dims), node.constant(np.int64(1)))
+    listed = ", ".join(map(str, dynamic_dims))
     return required(node, more, f"without axes, none of {listed} may be 1", made, why="as the rank would be another")
 
 
@@ -134,7 +134,7 @@ def unsqueeze(node: Node) -> Converted:
         candidates = [axes for axes in candidates if all(shape[i] == 1 for i in axes)]
         return _with_axes(node, len(shape), candidates, shape)
     if node.has(1) and node.value(1).known is None:
-        return unsqueeze_of_run_time(node)
+        return dynamic_unsqueeze(node)
     axes = node.axes(1)
     if axes is None:
         raise NodeError("attribute 'axes' is missing")
@@ -239,7 +239,7 @@ def split(node: Node) -> Converted:
         made = node.emit_all("split", node[0], axis=axis, sizes=tuple(known))
         return required_all(node, equals(node, 1, known), "input 'split' is another", made)
     if node.has(1) and node.value(1).known is None:
-        return split_of_run_time(node, axis % x.rank)
+        return dynamic_split(node, axis % x.rank)
     if node.has(1):
         sizes = node.dims(1)
     count = node.attr.int("num_outputs", len(node.outputs))
@@ -303,10 +303,10 @@ def _dynamic_splits(node: Node, axis: int, count: int) -> tuple[RelaxValue, ...]
 def slice_(node: Node) -> RelaxValue:
     x = node.type(0)
     if node.opset >= 10 and not all(node.value(i).known is not None for i in range(1, len(node)) if node.has(i)):
-        return slice_of_run_time(node)
+        return dynamic_slice(node)
     starts, ends, axes, steps = slice_arguments(node)
     if not all(_is_bound(dim, x, axis) for dims in (starts, ends) for dim, axis in zip(dims, axes, strict=True)):
-        return slice_of_run_time(node)
+        return dynamic_slice(node)
     begin = [_bound(dim) for dim in starts]
     end = [_bound(dim) for dim in ends]
     return node.emit("strided_slice", node[0], axes=axes, begin=begin, end=end, strides=steps)
@@ -326,13 +326,13 @@ def _bound(dim: Dim) -> int:
 def pad(node: Node) -> Converted:
     are_known = all(node.value(i).is_constant for i in range(1, len(node)) if node.has(i))
     if not are_known and not (declared_shape(node, 1) and node.type(0).is_static and all(node.type(0).static_shape)):
-        return pad_of_any_size(node)
+        return dynamic_pad(node)
     if node.has(3) and not node.value(3).is_constant:
-        return pad_of_any_size(node)
+        return dynamic_pad(node)
     axes = node.ints(3) if node.has(3) else list(range(node.type(0).rank))
     shape = declared_shape(node, 1)
     if shape is not None and node.type(0).is_static:
-        return pad_of_run_time(node, axes, shape)
+        return pad_of_declared_shape(node, axes, shape)
     return _pad(node, node.ints(1), axes, node.scalar(2, 0))
 
 

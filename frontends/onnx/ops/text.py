@@ -104,7 +104,7 @@ def mel_weights(node: Node) -> Converted:
     declared = node.declared(0)
     if declared is not None and len(declared) != 2:
         raise NodeError(f"the result is declared {list(declared)}, but is a matrix")
-    made = _mel_of_run_time(node, declared or _mel_sizes(node), dtype)
+    made = _mel_of_declared_shape(node, declared or _mel_sizes(node), dtype)
     if declared is None:
         return made
     half = _integer(node, 1) // 2
@@ -148,7 +148,7 @@ def _integer(node: Node, index: int) -> RelaxValue:
     return node.emit("cast", scalar(node, index), dtype="i64")
 
 
-def _mel_of_run_time(node: Node, shape: tuple[Dim, ...], dtype: DType) -> RelaxValue:
+def _mel_of_declared_shape(node: Node, shape: tuple[Dim, ...], dtype: DType) -> RelaxValue:
     """Compute the weights by operators at run time."""
     rows, bins = shape
 

@@ -27,13 +27,13 @@ def col2im(node: Node) -> Converted:
     declared = declared_shape(node, 1) or declared_shape(node, 2)
     is_known = [node.value(i).is_constant for i in (1, 2)]
     if declared is None and not all(is_known):
-        return _col2im_of_any_size(node)
+        return _dynamic_col2im(node)
     image = list(declared[2:]) if declared is not None and not is_known[0] else node.ints(1)
     attributes = _col2im_attributes(node, len(image))
     if declared is None or is_known[1]:
         made = node.emit("col2im", node[0], image=image, window=node.ints(2), **attributes)
     else:
-        made = _col2im_of_run_time(node, declared, {"image": image, **attributes})
+        made = _col2im_of_declared_shape(node, declared, {"image": image, **attributes})
     if is_known[0]:
         return made
     return required(node, equals(node, 1, image), "input 'image_shape' is another", made)
@@ -47,7 +47,7 @@ def _col2im_attributes(node: Node, count: int) -> dict[str, Sequence[int]]:
     }
 
 
-def _col2im_of_any_size(node: Node) -> RelaxValue:
+def _dynamic_col2im(node: Node) -> RelaxValue:
     """Convert Col2Im with run-time sizes, which are checked against the operand's windows."""
     x, sizes = node.type(0), [vector(node, 1), vector(node, 2)]
     (count,), (other,) = (type_of(each).shape for each in sizes)
@@ -74,7 +74,7 @@ def _col2im_of_any_size(node: Node) -> RelaxValue:
     return node.emit("col2im", node[0], image=made[:count], window=made[count:], **attributes)
 
 
-def _col2im_of_run_time(node: Node, declared: Sequence[int], attributes: dict[str, Sequence[int]]) -> RelaxValue:
+def _col2im_of_declared_shape(node: Node, declared: Sequence[int], attributes: dict[str, Sequence[int]]) -> RelaxValue:
     """Convert Col2Im with windows of run-time size: as many elements as the declared channels leave."""
     made = node.emit("col2im", node[0], node[2], channels=declared[1], **attributes)
     elements = node.emit("reduce_prod", node[2])

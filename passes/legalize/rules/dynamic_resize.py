@@ -68,7 +68,7 @@ class _ResizeAxis:
 
 
 @legalize("relax.resize", priority=-20)
-def resize_open(op: ir.OpView, b: LegalizeBuilder) -> ir.Value | Decline:
+def dynamic_resize(op: ir.OpView, b: LegalizeBuilder) -> ir.Value | Decline:
     shape = shape_of(op.x)
     if 0 in shape:
         return decline("an empty tensor has nothing to interpolate", shape=shape)

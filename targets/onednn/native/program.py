@@ -1,6 +1,6 @@
 """The functions of an artifact, ready to be called.
 
-Functions of fixed shapes are compiled when the artifact is loaded. Of a function with open dims one is compiled for
+Functions of fixed shapes are compiled when the artifact is loaded. Of a function with dynamic dims one is compiled for
 each combination of sizes that it is called with; the last ones are kept.
 """
 
@@ -33,17 +33,17 @@ class OneDnnProgram:
     ) -> None:
         memories = Memories(params, fpmath)
         contexts = max(1, min(available_cores() // threads, MAX_CONTEXTS))
-        fixed = [function for function in plan.functions if not function.open_dims]
+        fixed = [function for function in plan.functions if not function.dynamic_dims]
         self._compiled = Compiled(fixed, memories, threads, contexts)
-        self._open = {f.name: OpenFunction(f, memories, threads) for f in plan.functions if f.open_dims}
+        self._dynamic = {f.name: DynamicFunction(f, memories, threads) for f in plan.functions if f.dynamic_dims}
         self._trampoline = Trampoline(threads, contexts)
         for function in plan.functions:
             count = len(function.boundary)
-            opened = self._open.get(function.name)
+            opened = self._dynamic.get(function.name)
             if opened is None:
                 self._trampoline.add(function.name, count, self._compiled.tables[function.name])
             else:
-                state = self._trampoline.add_open(function.name, count, function.open_dims, opened.callback)
+                state = self._trampoline.add_dynamic(function.name, count, function.dynamic_dims, opened.callback)
                 opened.state = state
         self.functions = self._trampoline.bind()
         """By name, `int fn(DLTensor** tensors, int64_t count)`."""
@@ -51,15 +51,15 @@ class OneDnnProgram:
     @property
     def reports(self) -> dict[str, RegionReport]:
         """Return the report of each function; with dynamic dims, for the sizes of the last call that had new ones."""
-        newest = {name: opened.report for name, opened in self._open.items() if opened.report is not None}
+        newest = {name: opened.report for name, opened in self._dynamic.items() if opened.report is not None}
         return {**self._compiled.reports, **newest}
 
     def failure(self, function: str) -> str:
         """Return why a function could not be compiled for the sizes of a call."""
-        return self._open[function].failure if function in self._open else ""
+        return self._dynamic[function].failure if function in self._dynamic else ""
 
 
-class OpenFunction:
+class DynamicFunction:
     """A function with dims that its callers tell."""
 
     def __init__(self, function: PrimitiveRegion, memories: Memories, threads: int) -> None:
@@ -77,7 +77,7 @@ class OpenFunction:
         """Build the table for new sizes when native code calls; return its address, or None."""
         try:
             shapes = ctypes.cast(tensors, ctypes.POINTER(ctypes.POINTER(DLTensor)))
-            values = [shapes[number].contents.shape[axis] for number, axis, _ in self.function.open_dims]
+            values = [shapes[number].contents.shape[axis] for number, axis, _ in self.function.dynamic_dims]
             compiled = Compiled([self.function.for_sizes(values)], self._memories, self._threads)
             table = native_table(compiled.tables[self.function.name][0])
         except Exception as problem:  # no exception can pass through native code: it comes out of the call as this text

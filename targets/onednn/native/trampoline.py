@@ -104,7 +104,7 @@ class Trampoline:
         array = (ctypes.POINTER(_Table) * len(pointers))(*pointers)
         self._states[name] = _State(tensors=tensors, tables=array)
 
-    def add_open(self, name: str, tensors: int, dims: Sequence[tuple[int, int, str]], miss: object) -> _State:
+    def add_dynamic(self, name: str, tensors: int, dims: Sequence[tuple[int, int, str]], miss: object) -> _State:
         """Add a function whose tables are made when they are needed."""
         axes = (_Axis * len(dims))(*[_Axis(tensor, axis) for tensor, axis, _ in dims])
         self._states[name] = _State(tensors=tensors, naxes=len(axes), axes=axes, miss=miss)
