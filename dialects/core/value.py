@@ -151,6 +151,18 @@ def index(dim: Dim) -> Value:
     return create("tir.size", ir.IndexType.get(), dim=ir.StringAttr.get(str(dim)))
 
 
+def is_constant(value: ir.Value) -> bool:
+    """Return whether a value is a constant of `arith`."""
+    owner = value.owner
+    return not isinstance(owner, ir.Block) and owner.name == "arith.constant"
+
+
+def integer_of(value: ir.Value) -> int | None:
+    """Return the integer that a value is, None if it is no constant or none of integers."""
+    held = value.owner.attributes["value"] if is_constant(value) else None
+    return int(ir.IntegerAttr(held).value) if isinstance(held, ir.IntegerAttr) else None
+
+
 def emit_constant(value: float, kind: ir.Type) -> Value:
     """Emit a number of a scalar type, or a vector of equal ones."""
     if isinstance(kind, ir.VectorType):

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.value import is_constant
 from mirlo.dialects.tir.buffers import PARALLEL, START, WORKSPACE
 from mirlo.dialects.tir.calls import CallExtern
 from mirlo.dialects.tir.loops import For
 from mirlo.dialects.tir.own_intrinsics import OWN
-from mirlo.frontends.script.print_scalar import NotPrintable, ScalarPrinter, is_constant, scalar_dtype
+from mirlo.frontends.script.print_scalar import NotPrintable, ScalarPrinter, scalar_dtype
 from mirlo.frontends.script.print_tensor import INDENT, buffer_type, index_text
 
 _ENDS = ("func.return", "scf.yield", "tir.yield")

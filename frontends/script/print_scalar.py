@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DType, dtype_of_mlir
+from mirlo.dialects.core.value import is_constant
 from mirlo.dialects.tir.compute.expr import BOOL, INDEX, Expr, simplified
 from mirlo.dialects.tir.intrinsics import INTRINSICS
 
@@ -209,10 +210,6 @@ _HANDLERS: dict[str, Callable[[ScalarPrinter, ir.OpView], tuple[str, int] | None
          "arith.trunci", "arith.index_cast", "arith.index_castui"), ScalarPrinter.cast,
     ),
 }  # fmt: skip
-
-
-def is_constant(value: ir.Value) -> bool:
-    return isinstance(value, ir.OpResult) and value.owner.name == "arith.constant"
 
 
 def _infers_type(value: ir.Value, other: ir.Value) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.value import is_constant
 from mirlo.dialects.tir.block import REDUCE, SPATIAL
 from mirlo.dialects.tir.view import BlockView, OperandView, PrimView
 from mirlo.frontends.script.print_scalar import ATOM, NotPrintable, ScalarPrinter, number_text, quoted, scalar_dtype
@@ -159,15 +160,11 @@ class _BlockPrinter:
     def _stores(self) -> list[str]:
         """Return one store per output; if a later one reads an earlier accumulator, compute the values first."""
         outputs = [f"{self.names[o.value]}[{self.point}]" for o in self.block.outputs]
-        texts = [self.printer.text(v, typed=not _is_float_or_int(v)) for v in self.block.yielded]
+        texts = [self.printer.text(v, typed=not is_constant(v)) for v in self.block.yielded]
         if len(outputs) == 1 or not self.block.accumulators:
             return [f"{output} = {text}" for output, text in zip(outputs, texts, strict=True)]
         held = [f"r{i} = {self.printer.text(v)}" for i, v in enumerate(self.block.yielded)]
         return held + [f"{output} = r{i}" for i, output in enumerate(outputs)]
-
-
-def _is_float_or_int(value: ir.Value) -> bool:
-    return isinstance(value, ir.OpResult) and value.owner.name == "arith.constant"
 
 
 def _count_uses(value: ir.Value) -> int:

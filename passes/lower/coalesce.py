@@ -8,7 +8,7 @@ becomes
 from __future__ import annotations
 
 from mirlo.dialects.bindings import ir, scf
-from mirlo.dialects.core.value import index
+from mirlo.dialects.core.value import index, integer_of
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.loops import PARALLEL
 
@@ -31,14 +31,8 @@ def coalesce(loop: ir.Operation | ir.OpView, most: int) -> ir.Operation | ir.OpV
 
 def constant_range(loop: ir.Operation | ir.OpView) -> range | None:
     """Return the values that a loop's index takes if its bounds are constants."""
-    low, high, step = (constant_index(value) for value in list(loop.operands)[:3])
+    low, high, step = (integer_of(value) for value in list(loop.operands)[:3])
     return None if low is None or high is None or step is None else range(low, high, step)
-
-
-def constant_index(value: ir.Value) -> int | None:
-    """Return the value of a constant index, else None."""
-    is_constant = isinstance(value, ir.OpResult) and value.owner.name == "arith.constant"
-    return ir.IntegerAttr(value.owner.attributes["value"]).value if is_constant else None
 
 
 def _only_loop(loop: ir.Operation | ir.OpView) -> ir.Operation | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir, passmanager, scf
 from mirlo.dialects.core.surgery import erase_op
-from mirlo.dialects.core.value import index
+from mirlo.dialects.core.value import index, integer_of
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.lower.calls import CALL, find, find_all, lower_found_calls
 from mirlo.passes.registry import Pass, PassError, register_pass
@@ -88,7 +88,7 @@ def _lower_for(op: ir.Operation) -> bool:
 
 def _unroll(loop: ir.OpView, view: ir.OpView) -> None:
     """Copy the loop once per iteration, with a trip count of one; folding leaves the bodies."""
-    low, high = _constant_bound(view.lower), _constant_bound(view.upper)
+    low, high = integer_of(view.lower), integer_of(view.upper)
     if low is None or high is None:
         raise PassError("an unrolled loop needs bounds that are constants", loop.operation.location)
     if high - low > MAX_UNROLL:
@@ -101,9 +101,3 @@ def _unroll(loop: ir.OpView, view: ir.OpView) -> None:
             copy.operands[0] = index(i)
             copy.operands[1] = index(i + 1)
     loop.operation.erase()
-
-
-def _constant_bound(value: ir.Value) -> int | None:
-    if isinstance(value, ir.OpResult) and value.owner.name == "arith.constant":
-        return ir.IntegerAttr(value.owner.attributes["value"]).value
-    return None

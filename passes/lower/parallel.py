@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import func, ir, memref, scf
 from mirlo.dialects.core.symbols import symbol_name
+from mirlo.dialects.core.value import integer_of, is_constant
 from mirlo.dialects.tir.buffers import ALIGNMENT, SHARED, buffer_bytes
 from mirlo.dialects.tir.view import is_prim_func
-from mirlo.passes.lower.coalesce import coalesce, constant_index
+from mirlo.passes.lower.coalesce import coalesce
 from mirlo.passes.memory.names import FORK
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import Decline, decline
@@ -138,7 +139,7 @@ class _Outliner:
             return decline("the loop runs once")
         captured = self._captured()
         private = [v for v in captured if self._is_private_scratch(v)]
-        constants = [v for v in captured if _is_constant(v)]
+        constants = [v for v in captured if is_constant(v)]
         passed = [v for v in captured if v not in constants and v not in private]
         for value in passed:
             if not _passes_by_pointer(value.type):
@@ -151,7 +152,7 @@ class _Outliner:
         return None
 
     def _shape(self) -> tuple[int | None, int | None]:
-        low, high, step = (constant_index(v) for v in list(self.loop.operands)[:3])
+        low, high, step = (integer_of(v) for v in list(self.loop.operands)[:3])
         if step is None or low is None or high is None:
             return step, None
         return step, -(-(high - low) // step)
@@ -260,10 +261,6 @@ def _replace_inside(root: ir.Operation, env: dict[ir.Value, ir.Value]) -> None:
         return ir.WalkResult.ADVANCE
 
     root.walk(visit, ir.WalkOrder.PRE_ORDER)
-
-
-def _is_constant(value: ir.Value) -> bool:
-    return isinstance(value, ir.OpResult) and value.owner.name == "arith.constant"
 
 
 def _passes_by_pointer(kind: ir.Type) -> bool:

@@ -9,7 +9,7 @@ from mirlo.dialects.bindings import func, ir, memref
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, SymbolicDim, UndecidedDim
 from mirlo.dialects.core.types import dim_attributes, dims_of
-from mirlo.dialects.core.value import index
+from mirlo.dialects.core.value import index, is_constant
 from mirlo.dialects.tir.buffers import (
     ALIGNMENT,
     STACK_LIMIT,
@@ -139,7 +139,7 @@ class BufferFunction:
         if all(len(shape) < 2 for shape in shapes) or any(all(isinstance(d, int) for d in shape) for shape in shapes):
             return
         found = [(op.operation, loop) for op in self.entry.operations for loop in _outermost_loops(op.operation)]
-        found = [(op, loop) for op, loop in found if not _is_constant(loop.operands[1])]
+        found = [(op, loop) for op, loop in found if not is_constant(loop.operands[1])]
         if not found:
             return
         loops = [loop for _, loop in found]
@@ -176,10 +176,6 @@ def _outermost_loops(op: ir.Operation) -> list[ir.Operation]:
         return []
     blocks = [region.blocks[0] for region in op.regions if len(region.blocks)]
     return [loop for block in blocks for inner in block.operations for loop in _outermost_loops(inner.operation)]
-
-
-def _is_constant(value: ir.Value) -> bool:
-    return isinstance(value, ir.OpResult) and value.owner.name == "arith.constant"
 
 
 def schedule_attribute(schedule: ScheduleFacts) -> ir.Attribute:

@@ -8,7 +8,7 @@ from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.surgery import attributes_of
 from mirlo.dialects.core.types import dims_of
-from mirlo.dialects.core.value import index
+from mirlo.dialects.core.value import index, is_constant
 from mirlo.dialects.tir.buffers import UNBOUNDED
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.sizes import buffer_indices
@@ -22,12 +22,7 @@ TRAPPING = tuple(
 
 def may_trap(body: Sequence[ir.Operation]) -> bool:
     """Return whether the operations of a body may divide by zero in inactive lanes."""
-    for op in body:
-        if op.name in TRAPPING:
-            divisor = op.operands[1].owner
-            if isinstance(divisor, ir.Block) or divisor.operation.name != "arith.constant":
-                return True
-    return False
+    return any(op.name in TRAPPING and not is_constant(op.operands[1]) for op in body)
 
 
 def is_vector(value: ir.Value) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from mirlo.dialects.bindings import arith, ir, memref
+from mirlo.dialects.core.value import integer_of
 from mirlo.passes.schedule.loops import for_loop
-from mirlo.targets.gpu.host_values import constant_of
 
 
 def hoist_copies(work: list[ir.Operation]) -> list[ir.Operation]:
@@ -15,7 +15,7 @@ def hoist_copies(work: list[ir.Operation]) -> list[ir.Operation]:
     while left and (found := _match_copy_loops(left[0])) is not None:
         source, target, extents = found
         with ir.InsertionPoint(left[0]), left[0].location:
-            if [constant_of(extent) for extent in extents] == list(source.type.shape):
+            if [integer_of(extent) for extent in extents] == list(source.type.shape):
                 memref.CopyOp(source, target)
             else:
                 total = extents[0]
@@ -36,7 +36,7 @@ def _match_copy_loops(op: ir.Operation | ir.OpView) -> tuple[ir.Value, ir.Value,
     places: list[ir.Value] = []
     while op.name == "scf.for" and not len(op.results):
         low, high, step = list(op.operands)[:3]
-        if constant_of(low) != 0 or constant_of(step) != 1:
+        if integer_of(low) != 0 or integer_of(step) != 1:
             return None
         extents.append(high)
         body = op.regions[0].blocks[0]
@@ -58,7 +58,7 @@ def _ends(
     if store.operands[0] != load.results[0] or read != written or source.type != target.type or source == target:
         return None
     if read == places:
-        whole = [constant_of(extent) for extent in extents] == list(source.type.shape)
+        whole = [integer_of(extent) for extent in extents] == list(source.type.shape)
         return (source, target, extents) if whole or len(places) == 1 else None
     if len(read) == 1 and _is_row_major(read[0], places, extents):
         return source, target, extents
@@ -87,4 +87,4 @@ def _operands(value: ir.Value, name: str) -> list[tuple[ir.Value, ir.Value]]:
 
 
 def _same(a: ir.Value, b: ir.Value) -> bool:
-    return bool(a == b) or (constant_of(a) is not None and constant_of(a) == constant_of(b))
+    return bool(a == b) or (integer_of(a) is not None and integer_of(a) == integer_of(b))

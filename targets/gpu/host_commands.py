@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from mirlo.dialects.bindings import func, ir, passmanager
 from mirlo.dialects.core.symbols import symbol_name
+from mirlo.dialects.core.value import integer_of
 from mirlo.passes.lower.calls import find
 from mirlo.passes.registry import PassError
 from mirlo.targets.gpu.commands import Site
 from mirlo.targets.gpu.host import RUN
-from mirlo.targets.gpu.host_values import HostValues, as_index, constant_of
+from mirlo.targets.gpu.host_values import HostValues, as_index
 from mirlo.targets.gpu.program import Command, HostProgram, Range, SplitParameter, TensorMap, Value
 
 COMMAND, WAIT, ANSWER = "mirlo_command_", "mirlo_wait", "mirlo_answer"
@@ -82,7 +83,7 @@ def _callee(call: ir.Operation) -> str:
 
 
 def _command(call: ir.Operation) -> Command:
-    site, *words = map(constant_of, list(call.operands)[1:])
+    site, *words = map(integer_of, list(call.operands)[1:])
     assert site is not None
     return Command(site, tuple(words))
 

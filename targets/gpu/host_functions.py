@@ -16,6 +16,7 @@ from mirlo.dialects.core.dense import read_dense
 from mirlo.dialects.core.surgery import clone_with
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.core.value import integer_of
 from mirlo.dialects.tir.buffers import UNBOUNDED, buffer_bytes, element_bytes
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.lower.calls import find
@@ -26,7 +27,7 @@ from mirlo.passes.registry import PassError
 from mirlo.targets.gpu.commands import MapSite, RangeHome, Site
 from mirlo.targets.gpu.host import RUN, SIZES
 from mirlo.targets.gpu.host_commands import CommandEmitter, LaunchArgument, Parts, in_parts
-from mirlo.targets.gpu.host_values import HostValues, as_word, constant_of, from_word
+from mirlo.targets.gpu.host_values import HostValues, as_word, from_word
 from mirlo.targets.gpu.program import (
     ARENA,
     CONSTANT,
@@ -409,7 +410,7 @@ def _bytes_of(value: ir.Attribute) -> bytes:
 
 
 def _constant_int(value: ir.Value) -> int:
-    found = constant_of(value)
+    found = integer_of(value)
     if found is None:
         raise PassError("how many threads a block has, or how large a box is, is not known when compiling")
     return found

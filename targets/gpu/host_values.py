@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mirlo.dialects.bindings import arith, func, ir
 from mirlo.dialects.core.surgery import clone_with
-from mirlo.dialects.core.value import index
+from mirlo.dialects.core.value import index, integer_of
 from mirlo.passes.registry import PassError
 from mirlo.targets.gpu.program import Value
 
@@ -42,7 +42,7 @@ class HostValues:
     def number(self, value: ir.Value) -> Value:
         """Return an index as a constant, if it is one."""
         found = self.of(value)
-        constant = constant_of(found)
+        constant = integer_of(found)
         return found if constant is None else constant
 
     def set(self, value: ir.Value, stands: ir.Value) -> None:
@@ -75,7 +75,7 @@ class HostValues:
 
     def _check_division(self, unsigned: bool, dividend: ir.Value, divisor: ir.Value) -> None:
         """End the call where a division by zero, or one that overflows, would end the process."""
-        if constant_of(divisor) not in (None, 0, -1):
+        if integer_of(divisor) not in (None, 0, -1):
             return
         width = 64 if isinstance(divisor.type, ir.IndexType) else divisor.type.width
         words = [index(0), index(1)] if unsigned else [as_word(dividend), index(-(1 << width - 1))]
@@ -120,12 +120,3 @@ def from_word(word: ir.Value, kind: ir.Type) -> ir.Value:
     width = ir.IntegerType.get_signless(kind.width)
     value = arith.IndexCastOp(width, word).result
     return arith.BitcastOp(kind, value).result if isinstance(kind, ir.FloatType) else value
-
-
-def constant_of(value: ir.Value) -> int | None:
-    """Return the integer of a constant; None for other values."""
-    owner = value.owner
-    if isinstance(owner, ir.Block) or owner.name != "arith.constant":
-        return None
-    held = owner.attributes["value"]
-    return int(ir.IntegerAttr(held).value) if isinstance(held, ir.IntegerAttr) else None

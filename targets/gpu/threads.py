@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import gpu, ir, memref, scf
 from mirlo.dialects.core.surgery import erase_op
-from mirlo.dialects.core.value import Value
+from mirlo.dialects.core.value import Value, integer_of
 from mirlo.dialects.tir.buffers import WORKSPACE
 from mirlo.dialects.tir.view import is_prim_func, is_tensor_form
 from mirlo.passes.lower.calls import find
@@ -121,17 +121,10 @@ def _in_threads(loop: ir.Operation) -> bool:
 
 
 def _extent(loop: ir.Operation) -> int:
-    low, high = (_constant_int(value) for value in list(loop.operands)[:2])
+    low, high = (integer_of(value) for value in list(loop.operands)[:2])
     if low != 0 or high is None:
         raise PassError("a loop bound to a hardware axis runs from 0 to a number", loop.location)
     return high
-
-
-def _constant_int(value: ir.Value) -> int | None:
-    owner = value.owner
-    if isinstance(owner, ir.Block) or owner.name != "arith.constant":
-        return None
-    return ir.IntegerAttr(owner.attributes["value"]).value
 
 
 def parallel_nest(function: ir.Operation) -> tuple[list[ir.Operation], list[int]] | None:
@@ -148,7 +141,7 @@ def parallel_nest(function: ir.Operation) -> tuple[list[ir.Operation], list[int]
         work = [op.operation for op in list(block.operations)[:-1] if op.operation.name not in _FREE]
         if len(work) != 1 or work[0].name != "scf.for" or PARALLEL not in work[0].attributes or len(work[0].results):
             break
-        low, high, step = (_constant_int(value) for value in list(work[0].operands)[:3])
+        low, high, step = (integer_of(value) for value in list(work[0].operands)[:3])
         if low != 0 or high is None or high < 1 or step != 1:
             break
         loops.append(work[0])

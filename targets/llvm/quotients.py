@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mirlo.dialects.bindings import arith, ir
+from mirlo.dialects.core.value import integer_of
 
 
 def shift_quotients(module: ir.Module) -> None:
@@ -17,14 +18,11 @@ def shift_quotients(module: ir.Module) -> None:
 
 def _shift(division: ir.Operation) -> None:
     dividend, divisor = division.operands
-    constant = divisor.owner
-    if isinstance(constant, ir.Block) or constant.name != "arith.constant":
-        return
-    value = constant.attributes["value"]
-    if not isinstance(value, ir.IntegerAttr) or value.value <= 0 or value.value & (value.value - 1):
+    number = integer_of(divisor)
+    if number is None or number <= 0 or number & (number - 1):
         return
     with ir.InsertionPoint(division), division.location:
-        places = ir.IntegerAttr.get(divisor.type, value.value.bit_length() - 1)
+        places = ir.IntegerAttr.get(divisor.type, number.bit_length() - 1)
         shifted = arith.ShRSIOp(dividend, arith.ConstantOp(divisor.type, places).result).result
     division.results[0].replace_all_uses_with(shifted)
     division.erase()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.value import is_constant
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.lower.calls import find
@@ -125,8 +126,7 @@ def _repeats(op: ir.Operation, value: ir.Value) -> bool:
 
 def _is_power_of_two(value: ir.Value) -> bool:
     """Return whether a divisor is a constant power of two, which LLVM turns into a multiplication."""
-    owner = value.owner
-    if isinstance(owner, ir.Block) or owner.operation.name != "arith.constant":
+    if not is_constant(value):
         return False
-    number = abs(float(owner.operation.attributes["value"].value))
+    number = abs(float(value.owner.attributes["value"].value))
     return number == 0 or math.frexp(number)[0] == 0.5

@@ -24,7 +24,7 @@ from mirlo.passes.lower.calls import find
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.runtime.nearest import nearest
 from mirlo.targets.gpu.outline import ON_DEVICE
-from mirlo.targets.nvvm.back_end import load_llvmlite
+from mirlo.targets.host.llvm_ir import llvmlite
 from mirlo.targets.nvvm.chips import Chip, ChipError
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def _read(path: Path, changed: int, size: int) -> DeviceLibrary:
 def _functions_of_bitcode(path: Path, content: bytes) -> dict[str, str]:
     def read() -> dict[str, str] | str:
         try:
-            module = load_llvmlite().parse_bitcode(content)
+            module = llvmlite().parse_bitcode(content)
             module.verify()
         except RuntimeError as error:
             return " ".join(str(error).split())

@@ -16,9 +16,9 @@ from mirlo.passes.lower.calls import find
 from mirlo.passes.made_by import RULE
 from mirlo.passes.registry import PassError
 from mirlo.targets.gpu.kernels import KernelCode
+from mirlo.targets.host.llvm_ir import llvmlite
 from mirlo.targets.llvm_guard import is_translated, make_guarded, suspects_in
 from mirlo.targets.llvm_text import readable_by_older
-from mirlo.targets.nvvm.back_end import load_llvmlite
 from mirlo.targets.nvvm.chips import Chip
 from mirlo.targets.nvvm.entry import describe, pass_tensor_maps
 from mirlo.targets.nvvm.libraries import DeviceLibrary, LlvmMachine, LlvmModule, link_bitcode, merge_ptx
@@ -221,7 +221,7 @@ def assemble(text: str, chip: Chip, opt_level: int = 3, libraries: Sequence[Devi
 
 def _machine(chip: Chip, opt_level: int) -> LlvmMachine:
     machine: LlvmMachine = (
-        load_llvmlite()
+        llvmlite()
         .Target.from_triple(TRIPLE)
         .create_target_machine(cpu=chip.name, features=f"+ptx{chip.ptx}", opt=opt_level)
     )
@@ -230,7 +230,7 @@ def _machine(chip: Chip, opt_level: int) -> LlvmMachine:
 
 def optimized(text: str, chip: Chip, opt_level: int = 3, libraries: Sequence[DeviceLibrary] = ()) -> LlvmModule:
     """Parse LLVM IR and optimize it; return llvmlite's module."""
-    binding = load_llvmlite()
+    binding = llvmlite()
     if not libraries:
         check_selected(text)
     module: LlvmModule = binding.parse_assembly(text)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.index_expr import IndexExpr, loop_index, number
+from mirlo.dialects.core.value import is_constant
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.schedule.blocks.space import BlockInstance
 
@@ -83,7 +84,5 @@ def scaling_of(block: BlockView, scores: ir.Value) -> Scaling | None:
 
 def float_constant(value: ir.Value) -> float | None:
     """Return the float constant that a value is, or None."""
-    if isinstance(value.owner, ir.Block) or value.owner.operation.name != "arith.constant":
-        return None
-    attribute = value.owner.operation.attributes["value"]
+    attribute = value.owner.attributes["value"] if is_constant(value) else None
     return float(attribute.value) if isinstance(attribute, ir.FloatAttr) else None

@@ -12,6 +12,7 @@ import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import dtype
+from mirlo.dialects.core.value import is_constant
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.body import ProductInput
 from mirlo.targets.gpu.schedule.contraction.staging import ACCESS as ACCESS
@@ -141,11 +142,10 @@ def _decoded(factor: ProductInput) -> np.ndarray | None:
 def _operand(value: ir.Value, values: dict[ir.Value, np.ndarray]) -> np.ndarray | None:
     if value in values:
         return values[value]
-    owner = value.owner
     kind = _KINDS.get(str(value.type))
-    if kind is None or isinstance(owner, ir.Block) or owner.name != "arith.constant":
+    if kind is None or not is_constant(value):
         return None
-    return np.full(256, owner.attributes["value"].value).astype(kind)
+    return np.full(256, value.owner.attributes["value"].value).astype(kind)
 
 
 def _computed(op: ir.Operation, operands: Sequence[np.ndarray], kind: np.dtype) -> np.ndarray | None:

@@ -12,8 +12,8 @@ from emulator.driver import emulated
 
 import mirlo
 from mirlo import R, T
+from mirlo.targets.host.llvm_ir import llvmlite
 from mirlo.targets.nvvm import cubin, libdevice
-from mirlo.targets.nvvm.back_end import load_llvmlite
 from mirlo.targets.nvvm.chips import find_chip
 from mirlo.targets.nvvm.libraries import merge_ptx, open_library
 from mirlo.targets.nvvm.ptx import TRIPLE, _machine
@@ -72,7 +72,7 @@ def of_libdevice(x: R.Tensor[(3, 40), R.f32]):
 
 
 def module_of(source: str) -> Any:
-    binding = load_llvmlite()
+    binding = llvmlite()
     module = binding.parse_assembly(source)
     machine = _machine(find_chip("sm_80"), 3)
     module.triple, module.data_layout = TRIPLE, str(machine.target_data)
