@@ -55,6 +55,8 @@ def find_converter(name: str, is_complex: bool) -> Converter:
     found = (COMPLEX if is_complex else CONVERTERS).get(name)
     if found is None and is_complex and name in CONVERTERS:
         raise UnsupportedOperation("is not supported for complex numbers")
+    if found is None and name in COMPLEX:
+        raise UnsupportedOperation("has complex numbers of 16-bit floats: expected complex64 or complex128")
     if found is None:
         raise UnsupportedOperation(reason_of(name))
     return found

@@ -139,7 +139,7 @@ def functional_batch_norm(
     if not training:
         made = _batch_norm(op, x, weight, bias, mean, variance, epsilon)
         rest = [op.expanded(op.constant(0, op.result(i).dtype), op.result(i).shape) for i in (1, 2)]
-        return [made, *rest, mean, variance]
+        return [made, *rest, *(op.cast(each, op.result(i).dtype) for i, each in ((3, mean), (4, variance)))]
     made, center, spread, scale = _by_own_statistics(op, x, weight, bias, epsilon)
     count = D.product([dim for axis, dim in enumerate(x.shape) if axis != 1])
     size = op.operand(count, spread.dtype)
@@ -147,9 +147,9 @@ def functional_batch_norm(
     moved = [
         op.cast(
             op.apply("add", op.apply("multiply", op.wide(old), 1 - momentum), op.apply("multiply", new, momentum)),
-            old.dtype,
+            op.result(index).dtype,
         )
-        for old, new in ((mean, center), (variance, unbiased))
+        for index, old, new in ((3, mean, center), (4, variance, unbiased))
     ]
     return [made, op.cast(center, op.result(1).dtype), op.cast(scale, op.result(2).dtype), *moved]
 
