@@ -113,6 +113,7 @@ def _declined(attempts: Iterable[Attempt], indent: str) -> Iterator[str]:
 
 def as_json(explanation: Explanation) -> dict[str, object]:
     """Return the same facts as JSON."""
+    stages = [{"stage": stage.title, "text": stage.text} for stage in explanation.stages]
     return {
         "target": explanation.target,
         "nodes": [
@@ -130,7 +131,8 @@ def as_json(explanation: Explanation) -> dict[str, object]:
         ],
         "measured": [{"operator": m.operator, "microseconds": m.microseconds} for m in explanation.measured],
         "failure": explanation.failure,
-        "stages": [{"stage": stage.title, "text": stage.text} for stage in explanation.stages],
+        "stages": stages,
+        "way": stages,  # deprecated: another name of "stages", written until 0.2
     }
 
 

@@ -409,8 +409,9 @@ def test_explain_prints_the_words(tmp_path: Path, capsys: pytest.CaptureFixture[
     text = capsys.readouterr().out
     assert f'  words, for schedules={{"{name}": schedule}}:\n    def schedule(s):\n        {word}\n' in text
     assert main(["explain", str(path), "--kernel", name, "--json"]) == 0
-    words = json.loads(capsys.readouterr().out)["kernels"][0]["schedule"]["words"]
-    assert words == Trace([word]).as_json()
+    found = json.loads(capsys.readouterr().out)
+    assert found["kernels"][0]["schedule"]["words"] == Trace([word]).as_json()
+    assert found["stages"] and found["stages"] == found["way"]
 
 
 def test_words_go_through_files_of_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
