@@ -6,7 +6,7 @@
 // CHECK:      1 operator(s) cannot be legalized for target 'llvm':
 // CHECK-NEXT:   relax.resize, {{.*}}:8
 // CHECK-NEXT:     resize [default]: an empty tensor has nothing to interpolate (shape=(0, 2))
-// CHECK-NEXT:     resize_open [default]: an empty tensor has nothing to interpolate (shape=(0, 2))
+// CHECK-NEXT:     dynamic_resize [default]: an empty tensor has nothing to interpolate (shape=(0, 2))
 // PARTIAL: relax.resize
 func.func @nothing_to_interpolate(%x: tensor<0x2xf32>) -> tensor<2x2xf32> {
   %0 = "relax.resize"(%x) {shape = [2, 2]} : (tensor<0x2xf32>) -> tensor<2x2xf32>

@@ -5,7 +5,7 @@
 // RUN: mirlo explain %s --plugin %root/test/passes/rules/Inputs/rules_for_tests.py --strategy test.chain=any_size | FileCheck %s --check-prefix=STRATEGY
 // RUN: not mirlo explain %s --strategy any_size 2>&1 | FileCheck %s --check-prefix=FORM
 
-// STRATEGY: test.chain: any_size [default] {{.*}}, strategy 'any_size' asked for → @chain
+// STRATEGY: test.chain: any_size [default] {{.*}}, as requested by strategy 'any_size' → @chain
 // FORM:     error: argument --strategy: expected OP=NAME or 'measure', found 'any_size'
 
 // CHECK:      node body/Double
