@@ -56,7 +56,7 @@ def find_converter(name: str, is_complex: bool) -> Converter:
     if found is None and is_complex and name in CONVERTERS:
         raise UnsupportedOperation("is not supported for complex numbers")
     if found is None and name in COMPLEX:
-        raise UnsupportedOperation("has complex numbers of 16-bit floats: expected complex64 or complex128")
+        raise UnsupportedOperation("is supported for complex64 and complex128 only")
     if found is None:
         raise UnsupportedOperation(reason_of(name))
     return found

@@ -16,7 +16,7 @@ from mirlo.dialects.core.locations import find_source_position, node_of  # noqa:
 from mirlo.frontends.foreign import FrontendError  # noqa: E402
 from mirlo.frontends.torch.decompose import decomposed  # noqa: E402
 from mirlo.frontends.torch.importer import import_exported  # noqa: E402
-from mirlo.frontends.torch.registry import CONVERTERS, load_converters  # noqa: E402
+from mirlo.frontends.torch.registry import COMPLEX, CONVERTERS, load_converters  # noqa: E402
 
 DYNAMIC_FUNCTIONS = {
     "reshape": lambda x: x.reshape(x.shape[0] * 2, -1) * x.shape[0],
@@ -131,7 +131,8 @@ def test_what_has_no_converter_goes_through_onnx_aloud(monkeypatch: pytest.Monke
     program = torch.export.export(Calls(lambda x: F.gelu(x)), (torch.ones(4),))
     decomposed(program)  # loads the converters
     for name in ("aten.conv2d.default", "aten.convolution.default"):
-        monkeypatch.delitem(CONVERTERS, name)
+        for converters in (CONVERTERS, COMPLEX):
+            monkeypatch.delitem(converters, name)
     x = torch.randn(1, 2, 8, 8)
     net = torch.nn.Conv2d(2, 3, 3).eval()
     with pytest.warns(
