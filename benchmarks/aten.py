@@ -407,7 +407,8 @@ def page(rows: Rows) -> str:
             continue
         for each in outcomes.values():
             for reason in each.refused or each.failed:
-                reasons.setdefault(reason.partition(": ")[2] or reason, set()).add(name)
+                shown, _, _ = (reason.partition(": ")[2] or reason).partition("; File ")
+                reasons.setdefault(shown, set()).add(name)
     lines += ["", "## Refused", "", "| reason | operators |", "| --- | --- |"]
     for reason, names in sorted(reasons.items(), key=lambda item: -len(item[1])):
         shown = " ".join(_FOLDERS.sub("", reason).replace("|", "/").split())
