@@ -83,28 +83,21 @@ def run_time_facts(main: ir.Operation, module: ir.Module | ir.OpView) -> dict[st
     if facts and not {ALLOCATE, GROW}.isdisjoint(names):
         facts["allocates"] = True
     functions = packed.names_called(main)
-    named = {"packed": functions, "aliases": _aliases(main), "windows": _windows(main)}
+    aliases = {name: ir.StringAttr(value).value for name, value in _argument_facts(main, ALIAS)}
+    windows = {name: ir.IntegerAttr(value).value for name, value in _argument_facts(main, WINDOW)}
+    named = {"packed": functions, "aliases": aliases, "windows": windows}
     return {**facts, **{name: found for name, found in named.items() if found}}
 
 
-def _aliases(main: ir.Operation) -> dict[str, str]:
-    """Return the inputs whose memory outputs may have, by the names of the outputs."""
-    entries = [ir.DictAttr(entry) for entry in ir.ArrayAttr(main.attributes["arg_attrs"])]
-    return {
-        ir.StringAttr(entry["relax.name"]).value: ir.StringAttr(entry[ALIAS]).value
-        for entry in entries
-        if ALIAS in entry
-    }
+def _argument_facts(main: ir.Operation, key: str) -> Iterator[tuple[str, ir.Attribute]]:
+    """Yield the names and values of the arguments that have an attribute.
 
-
-def _windows(main: ir.Operation) -> dict[str, int]:
-    """Return the inputs that are rings of rows, with the tokens of their windows."""
-    entries = [ir.DictAttr(entry) for entry in ir.ArrayAttr(main.attributes["arg_attrs"])]
-    return {
-        ir.StringAttr(entry["relax.name"]).value: ir.IntegerAttr(entry[WINDOW]).value
-        for entry in entries
-        if WINDOW in entry
-    }
+    `ALIAS`, of an output, names the input whose memory it may have; `WINDOW`, of a ring of rows, its tokens.
+    """
+    for item in ir.ArrayAttr(main.attributes["arg_attrs"]):
+        entry = ir.DictAttr(item)
+        if key in entry:
+            yield ir.StringAttr(entry["relax.name"]).value, entry[key]
 
 
 def calls_of(main: ir.Operation) -> list[ir.Operation]:

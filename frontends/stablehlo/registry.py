@@ -25,21 +25,18 @@ REFUSED: dict[str, str] = {}
 
 def converter(*names: str) -> Callable[[Converter], Converter]:
     """Register a function that converts these operations: `add`, or `chlo.erf` for a composite of that name."""
-
-    def register(function: Converter) -> Converter:
-        for name in names:
-            CONVERTERS[name] = function
-        return function
-
-    return register
+    return _register_in(CONVERTERS, names)
 
 
 def complex_converter(*names: str) -> Callable[[Converter], Converter]:
     """Register a function that converts these operations where they have complex tensors."""
+    return _register_in(COMPLEX, names)
 
+
+def _register_in(table: dict[str, Converter], names: Sequence[str]) -> Callable[[Converter], Converter]:
     def register(function: Converter) -> Converter:
         for name in names:
-            COMPLEX[name] = function
+            table[name] = function
         return function
 
     return register

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from mirlo.dialects.core.installed import import_modules
@@ -25,21 +25,18 @@ F = TypeVar("F", bound=Converter)
 
 def converter(*names: str) -> Callable[[F], F]:
     """Register a function that converts these operators: `aten.add.Tensor`."""
-
-    def register(function: F) -> F:
-        for name in names:
-            CONVERTERS[name] = function
-        return function
-
-    return register
+    return _register_in(CONVERTERS, names)
 
 
 def complex_converter(*names: str) -> Callable[[F], F]:
     """Register a function that converts these operators where they have complex tensors."""
+    return _register_in(COMPLEX, names)
 
+
+def _register_in(table: dict[str, Converter], names: Sequence[str]) -> Callable[[F], F]:
     def register(function: F) -> F:
         for name in names:
-            COMPLEX[name] = function
+            table[name] = function
         return function
 
     return register
