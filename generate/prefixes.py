@@ -14,7 +14,7 @@ from mirlo.runtime.cache_arrays import Rows
 PAGE = 64
 """Most tokens of a page."""
 DEFAULT_BYTES = 64 << 20
-"""Bytes of pages that a model keeps unless it is told otherwise."""
+"""Bytes of pages that a model keeps by default."""
 
 
 @dataclass(eq=False)

@@ -14,6 +14,8 @@ import onnxruntime
 from commands import ROOT
 from onnx import TensorProto, helper, numpy_helper
 
+from mirlo.generate.generator import Generator
+
 VOCABULARY = 320
 
 
@@ -313,3 +315,10 @@ def continued(
         made.append(token)
         new = [token]
     return made
+
+
+def require_same_logits(generator: Generator, reference: Generator, kind: str) -> None:
+    """Compare the logits of generators of the same tokens, with caches of this kind."""
+    # What differs in the last bit may be rounded to another integer of 8 bits.
+    error = 0.03 if kind == "i8" else 1e-3
+    np.testing.assert_allclose(generator.logits(), reference.logits(), rtol=error, atol=error)

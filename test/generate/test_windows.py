@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from folders import VOCABULARY, continued, write_windows
+from folders import VOCABULARY, continued, require_same_logits, write_windows
 
 from mirlo import generate
 from mirlo.generate import LanguageModel
@@ -103,9 +103,7 @@ def test_any_operations(models: dict[str, tuple[LanguageModel, LanguageModel]], 
                 generator.next()
         other = whole.generator()
         other.append(generator.tokens)
-        # What differs in the last bit may be rounded to another integer of 8 bits.
-        error = 0.03 if kind == "i8" else 1e-3
-        np.testing.assert_allclose(generator.logits(), other.logits(), rtol=error, atol=error)
+        require_same_logits(generator, other, kind)
 
 
 @pytest.mark.parametrize("kind", WINDOWS)

@@ -47,12 +47,12 @@ def _judge(graph: RandomGraph, target: str, threads: int) -> SeedVerdict:
         other = onnxruntime(graph.model, graph.feeds, names)
     except OracleError:
         other = either(graph.model, graph.feeds, names)
-    told = {name: text for name, text in departing.items() if _departs(name, found, other, graph) is not None}
-    wrong = [name for name in told if _departs(name, other, expected, graph) is None]
+    differences = {name: text for name, text in departing.items() if _departs(name, found, other, graph) is not None}
+    wrong = [name for name in differences if _departs(name, other, expected, graph) is None]
     if wrong:
-        return SeedVerdict(WRONG, f"'{wrong[0]}': {told[wrong[0]]}")
-    if told:
-        return SeedVerdict(DISPUTED, "; ".join(f"'{name}': {text}" for name, text in told.items()))
+        return SeedVerdict(WRONG, f"'{wrong[0]}': {differences[wrong[0]]}")
+    if differences:
+        return SeedVerdict(DISPUTED, "; ".join(f"'{name}': {text}" for name, text in differences.items()))
     return SeedVerdict(RIGHT)
 
 

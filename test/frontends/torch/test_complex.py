@@ -111,10 +111,10 @@ def test_weights_and_sizes() -> None:
         def __init__(self) -> None:
             super().__init__()
             self.weight = torch.nn.Parameter(torch.randn(5, 9, dtype=torch.complex64))
-            self.register_buffer("turned", self.weight.detach().conj())
+            self.register_buffer("conjugate", self.weight.detach().conj())
 
         def forward(self, x: Any) -> Any:
-            return torch.fft.irfft(torch.fft.rfft(x) * self.weight[0] * self.turned[1]), torch.fft.fft(x)
+            return torch.fft.irfft(torch.fft.rfft(x) * self.weight[0] * self.conjugate[1]), torch.fft.fft(x)
 
     model = Filter().eval()
     made = compiled(model, torch.randn(2, 16), dynamic_shapes={"x": {0: DYNAMIC}})
