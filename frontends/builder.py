@@ -153,7 +153,7 @@ class GraphBuilder:
     def require_nonnegative(self, sizes: Sequence[Dim], message: str) -> None:
         """Check in the call that sizes are not negative; an error contains the message."""
         if not all(D.is_nonnegative(size) for size in sizes):
-            self.require_values(self.tensor(OPS["dims_tensor"].make(dims=tuple(sizes))), len(sizes), message)
+            OPS["require_dims"].build(dims=tuple(sizes), what=message, result_types=[])
 
     def require_values(self, values: Tensor, count: int, message: str) -> None:
         """Check in the call that the elements of a vector of i64 are not negative; an error contains the message."""

@@ -42,6 +42,33 @@ class BindDims(RelaxOp, name="bind_dims"):
             raise OpError(f"bounds must have an entry for each of {count} symbols, got {len(self.bounds)}")
 
 
+class RequireDims(RelaxOp, name="require_dims"):
+    """End the call with an error that contains `what` unless 0 <= dims[i] <= bounds[i] ("?" for no bound).
+
+    Dims of inputs are checked before anything is computed.
+    """
+
+    TRAITS = (Trait.INTERFACE,)
+    DEFAULT_RESULT = False
+    PURE = False
+    dims = Dims()
+    bounds = Dims(())
+    what = Str("a size")
+
+    def check(self) -> None:
+        if self.bounds and len(self.bounds) != len(self.dims):
+            raise OpError(f"bounds must have an entry for each of {len(self.dims)} dims, got {len(self.bounds)}")
+        if D.UNKNOWN in self.dims:
+            raise OpError(f"dims must be known, got {list(map(str, self.dims))}")
+
+    @property
+    def limits(self) -> list[tuple[Dim, Dim]]:
+        """Return the pairs of dims of which the first must not be larger than the second."""
+        bounds = self.bounds or (D.UNKNOWN,) * len(self.dims)
+        above = [(dim, bound) for dim, bound in zip(self.dims, bounds, strict=True) if bound is not D.UNKNOWN]
+        return [*((0, dim) for dim in self.dims if not D.is_nonnegative(dim)), *above]
+
+
 class EraseDims(RelaxOp, name="erase_dims"):
     """x, of a type that does not have the dims of these axes: such a tensor may have other sizes in each iteration.
 

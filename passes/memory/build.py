@@ -25,6 +25,7 @@ from mirlo.passes.memory.storage_assignment import (
     BINDS,
     ERASE,
     MATCH,
+    REQUIRE,
     VIEWS,
     StorageAssignment,
     TensorStorage,
@@ -220,6 +221,8 @@ class PlannedFunction:
             buffers += [self.size(dim) for dim in dims]
             arguments = [*self.packed_arguments, *buffers]
             self.packed.call(op.opview.function, [v.type for v in values], arguments, len(op.results))
+        elif op.name == REQUIRE:
+            self._require(op.opview)
         elif op.name in BINDS:
             (self._match if op.name == MATCH else self._bind)(op)
         elif op.name == "arith.constant" and is_tensor(op.results[0]):
@@ -316,6 +319,14 @@ class PlannedFunction:
             )
             self._set(name, value)
         self._require_late()
+
+    def _require(self, op: ir.OpView) -> None:
+        """Check dims; those known before the call are checked there."""
+        for low, high in op.limits:
+            if not self.symbols.is_checked(low, high, op.what):
+                number = index(self.symbols.text_number(op.what))
+                value, most = (high, None) if low == 0 else (low, self.size(high))
+                runtime_calls.check(self.module, self._given_record, self.size(value), most, number)
 
     def _match(self, op: ir.Operation) -> None:
         """Bind symbols to the sizes of a tensor's erased dims."""

@@ -34,6 +34,7 @@ from mirlo.passes.memory.storage_assignment import (
     CALLS,
     ERASE,
     FROM_ELEMENTS,
+    REQUIRE,
     VIEWS,
     StorageAssignment,
     has_erased_dims,
@@ -188,7 +189,7 @@ class _MemoryPlanner:
         self._check_body(body)
 
     def _check_body(self, body: TimelineBlock) -> None:
-        allowed = {"relax.constant", ERASE, *BINDS, *CALLS, *VIEWS}
+        allowed = {"relax.constant", ERASE, REQUIRE, *BINDS, *CALLS, *VIEWS}
         for step in body.steps:
             op = step.op
             if op.name in (EXTRACT, FROM_ELEMENTS) and not is_supported(op):

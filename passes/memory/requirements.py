@@ -12,6 +12,7 @@ from mirlo.dialects.tir.buffers import workspace_of
 from mirlo.dialects.tir.extents import extents_of
 from mirlo.passes.locations import names_of
 from mirlo.passes.memory.extents import MAX_BYTES, MAX_ITERATIONS, NonnegativeDim, SizeProduct, SizeProducts
+from mirlo.passes.memory.storage_assignment import REQUIRE
 from mirlo.passes.memory.symbols import FunctionSymbols, SizeCheck
 from mirlo.passes.memory.timeline import Timeline, TimelineBlock, is_tensor
 
@@ -57,6 +58,8 @@ class Requirements:
             names = ", ".join(names_of(op.location)) or op.name
             for value in op.results:
                 self._tensor(value, names, always)
+            if op.name == REQUIRE and always:
+                self._require_before(op.opview)
             for dims in extents_of(op):
                 self.products.add(dims, 1, MAX_BYTES, f"{names}: a tensor of {_joined(dims)} bytes is too large")
             if op.name == "relax.call_tir":
@@ -69,6 +72,13 @@ class Requirements:
                 for argument in nested.arguments:
                     self._tensor(argument, names, False)
                 self._visit(nested, False)
+
+    def _require_before(self, op: ir.OpView) -> None:
+        """Check the dims of an operation that are known before the call."""
+        for low, high in op.limits:
+            if self.symbols.is_early(low) and self.symbols.is_early(high):
+                shown = tuple(sorted(D.symbols_of(low) | D.symbols_of(high)))
+                self.symbols.checks.append(SizeCheck(low, high, op.what, False, shown))
 
     def _tensor(self, value: ir.Value, names: str, always: bool) -> None:
         """Require that a tensor fits in memory; `always`, for one that is created in every call."""

@@ -25,6 +25,7 @@ CALLS = frozenset({"relax.call_tir", packed.CALL})
 """Operators that write their results to buffers passed to them."""
 BIND = "relax.bind_dims"
 ERASE, MATCH = "relax.erase_dims", "relax.match_dims"
+REQUIRE = "relax.require_dims"
 BINDS = frozenset({BIND, MATCH})
 """Operators that bind symbols."""
 SELECT, FROM_ELEMENTS = "arith.select", "tensor.from_elements"

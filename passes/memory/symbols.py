@@ -136,6 +136,10 @@ class FunctionSymbols:
         """Return whether the dim is known before the call."""
         return D.symbols_of(dim) <= self.early
 
+    def is_checked(self, low: Dim, high: Dim, text: str) -> bool:
+        """Return whether low <= high is checked before the call, with an error of this text."""
+        return any((each.left, each.right, each.text) == (low, high, text) for each in self.checks)
+
     def bound_by(self, name: str) -> int:
         """Return the number of the operation that binds a symbol; -1 for one that is known before the call."""
         return self.places.get(name, -1)

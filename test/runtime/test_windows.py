@@ -157,6 +157,43 @@ def test_states_of_rings(rows: int | str) -> None:
     assert len(call(compiled.state(block=5), [0], [tokens(random, 9)])[0]) == 9  # nothing is overwritten
 
 
+@pytest.mark.parametrize("rows", ("rows", 9))
+def test_calls_beyond_the_rows_of_a_ring(rows: int | str) -> None:
+    """A call is an error exactly where new tokens overwrite what they see; it writes nothing, and names what fits."""
+    random, compiled = np.random.default_rng(4), mirlo.compile(window_model(rows=rows), ring_caches=True)
+    refused = 0
+    for _ in range(60):
+        size = int(random.integers(1, 14)) if rows == "rows" else 9
+        past, count = (int(random.integers(first, 14)) for first in (0, 1))
+        if size < WINDOW and past > size:
+            continue
+        whole, rings = AllRows(), {name: np.zeros((1, KV_HEADS, size, SIZE), np.float32) for name in CACHES.values()}
+        if past:
+            whole.run(tokens(random, past))
+        for name, ring in rings.items():
+            for i, row in enumerate(whole.rows[name.removeprefix("past_")]):
+                ring[0, :, i % size] = row
+        new, before = tokens(random, count), {name: ring.copy() for name, ring in rings.items()}
+        given = {name: each[None] for name, each in new.items()} | rings
+        given |= {"last": np.array([past + count - 1], np.int32), "mask": np.ones((1, past + count), np.int64)}
+        out = {after: rings[name] for after, name in CACHES.items()}
+        largest = max(size - WINDOW + 1, size - past)
+        if count <= largest:
+            np.testing.assert_allclose(compiled.run(given, out=out)["y"][0], whole.run(new), rtol=1e-4, atol=1e-5)
+            continue
+        refused += 1
+        limit = "5" if rows == 9 else "window_5_rows - 4"
+        text = rf"input 'past_key' is a ring of .* pass at most {limit} in a call, .* where s = {count}, "
+        with pytest.raises(InputError, match=text):
+            compiled.run(given, out=out)
+        assert all((ring == before[name]).all() for name, ring in rings.items())
+    assert 10 < refused < 50
+    state = compiled.state(block=5)
+    with pytest.raises(InputError, match="pass at most"):  # the caller counts other tokens than the model gets
+        state.run({name: each[None] for name, each in tokens(random, 12).items()}
+                  | {"last": np.array([11], np.int32), "mask": np.ones((1, 12), np.int64)}, 1)  # fmt: skip
+
+
 def test_other_attributes() -> None:
     """Attributes mean the same; a ring takes the place of a window's cache in ONNX Runtime's order."""
     random, attributes = np.random.default_rng(2), {"softcap": 2.0, "smooth_softmax": 1}

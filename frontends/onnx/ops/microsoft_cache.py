@@ -98,7 +98,9 @@ def _in_cache(node: Node, query: RelaxValue, key: RelaxValue, value: RelaxValue,
 def _in_ring(node: Node, query: RelaxValue, key: RelaxValue, value: RelaxValue, places: TokenPositions) -> Attended:
     """Write the new keys and values to rings, and attend to their rows, whatever their order."""
     of_keys, of_values = cache_formats(node, PAST_KEY, query)
-    ring = RingCache(node, node.type(PAST_KEY).shape[2], total_length(node), places.last)
+    total, name = total_length(node), node.value(PAST_KEY).name
+    ring = RingCache(node, node.type(PAST_KEY).shape[2], total, places.last)
+    ring.require_room(name, node.builder.rings[name], type_of(query).shape[2], total)
     rows = replace(places, each=ring.row_of(places.each))
     key = written(node, node[PAST_KEY], of_keys.encoded(node, key), rows, ring.rows)
     value = written(node, node[PAST_VALUE], of_values.encoded(node, value), rows, ring.rows)

@@ -11,6 +11,7 @@ import numpy as np
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.relax.dynamic import RequireDims
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.relax_value import RelaxValue
@@ -21,7 +22,7 @@ class RingCache:
     """The rows of a ring after a step, of which all that any new token sees are there.
 
     A call has so few new tokens, S, that windows of W tokens fit into the C rows beside them (W + S - 1 <= C), or all
-    tokens of the sequence do.
+    tokens of the sequence do: `require_room` makes other calls an error.
     """
 
     def __init__(self, node: Node, rows: Dim, total: Dim, last: RelaxValue) -> None:
@@ -30,6 +31,19 @@ class RingCache:
         self.keys = D.minimum(rows, total)
         """The rows that are read."""
         self._divisor = as_scalar(node, D.maximum(rows, 1))
+
+    def require_room(self, name: str, window: int, new: Dim, total: Dim) -> None:
+        """Check in the call that so many new tokens overwrite nothing that they see."""
+        beside = self.rows - (window - 1)
+        if D.is_nonnegative(beside - new):
+            return
+        largest = D.maximum(beside, self.rows - total + new)
+        what = (
+            f"node '{self.node.outputs[0]}' ({self.node.operator}): input '{name}' is a ring of {self.rows} rows for a "
+            f"window of {window} tokens, in which {new} new ones overwrite what they see: pass at most {beside} in a "
+            "call, or make the input with more rows"
+        )
+        RequireDims.build(dims=(new,), bounds=(largest,), what=what, result_types=[])
 
     def row_of(self, places: RelaxValue) -> RelaxValue:
         """Return the rows of tokens at these positions, which are not negative."""

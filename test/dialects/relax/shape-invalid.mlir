@@ -285,3 +285,13 @@ func.func @shape_of_2(%x: tensor<2x3xf32>) {
   %0 = "relax.shape_of"(%x) : (tensor<2x3xf32>) -> tensor<2xi32>
   return
 }
+
+// -----
+
+// expected-error @below {{bounds must have an entry for each of 2 dims, got 1}}
+"relax.require_dims"() {dims = ["n", "m"], bounds = [3], what = "sizes"} : () -> ()
+
+// -----
+
+// expected-error @below {{dims must be known, got ['?']}}
+"relax.require_dims"() {dims = ["?"], what = "sizes"} : () -> ()

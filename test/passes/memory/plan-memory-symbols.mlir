@@ -41,6 +41,21 @@ func.func @main(%count: tensor<1xi64> {relax.name = "count"}) -> (tensor<?xf32, 
 
 // -----
 
+// Requirements on dims: of inputs, before the call; of data, where they are bound.
+
+// CHECK:         relax.checks = ["at most m", {{.*}}"not too many"{{.*}}relax.shown = ["m n", 
+// CHECK:         %[[K:.*]] = arith.index_cast
+// CHECK:         call @mirlo_check({{.*}}, %[[K]],
+func.func @main(%x: tensor<?xf32, #relax.dims<["n"]>> {relax.name = "x"}, %y: tensor<?xf32, #relax.dims<["m"]>> {relax.name = "y"}, %count: tensor<1xi64> {relax.name = "count"}) -> (tensor<?xf32, #relax.dims<["n"]>> {relax.name = "z"}) {
+  "relax.require_dims"() {dims = ["n"], bounds = ["m"], what = "at most m"} : () -> ()
+  "relax.bind_dims"(%count) {symbols = ["k"], what = "how many"} : (tensor<1xi64>) -> ()
+  "relax.require_dims"() {dims = ["k"], bounds = ["n"], what = "not too many"} : () -> ()
+  %0 = "relax.exp"(%x) : (tensor<?xf32, #relax.dims<["n"]>>) -> tensor<?xf32, #relax.dims<["n"]>>
+  return %0 : tensor<?xf32, #relax.dims<["n"]>>
+}
+
+// -----
+
 // A reshape that only run time can find to be wrong is checked before the call.
 
 // CHECK:         relax.checks = ["relax.reshape: a tensor of n elements is looked at as one of 6; the first"
