@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import threading
+import weakref
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -15,9 +18,22 @@ AXIS = 2
 """The dim of a cache that counts its rows: [batch, heads, rows, size]."""
 BLOCK = 512
 """New tokens of a call that rings have room for beside the window, unless the caller says otherwise."""
+ALL = 1 << 62
+"""More tokens than any sequence has."""
 
 Rows = Mapping[str, np.ndarray]
 """Rows [1, heads, rows, size] of each cache, by the names of the inputs."""
+
+
+class ArraySharing:
+    """The caches that have the same arrays, each with the first rows of a common sequence.
+
+    Any thread may use it: caches write rows that no other one has, and copy the arrays while they hold the lock.
+    """
+
+    def __init__(self, first: CacheArrays) -> None:
+        self.lock = threading.Lock()
+        self.members = weakref.WeakSet([first])
 
 
 class CacheArrays:
@@ -26,6 +42,9 @@ class CacheArrays:
     The rows of a sequence are the first ones of its part. The cache of a window is a ring: the row of a token is its
     position modulo the rows, of which there are as many as the window has, and as many more as a call may have new
     tokens. So a ring holds the last tokens only, and can go back as far as the window that is needed is still there.
+
+    A fork has the same arrays. Behind the rows that all of them have, the first one to write does so in place; the
+    others copy their rows before they write. A ring has no rows behind, so it is copied.
     """
 
     def __init__(
@@ -51,7 +70,22 @@ class CacheArrays:
         """Tokens of a sequence that there is room for; windows keep the last ones."""
         self._first = {name: [0] * count for name in self._windows}
         """The first token of each part whose row has not been overwritten, by the names of rings."""
+        self._lengths = [0] * count
+        """Tokens of each part, with those of a call in progress."""
+        self._equal = np.zeros((count, count), np.int64)
+        """How many first tokens of two parts are known to have the same rows; of a part and itself, all of them."""
+        np.fill_diagonal(self._equal, ALL)
         self.arrays = self._new()
+        self._sharing = ArraySharing(self)
+
+    def fork(self) -> CacheArrays:
+        """Return caches that hold the same and continue on their own; the rows are copied when both have written."""
+        made = copy.copy(self)
+        made._first = {name: list(first) for name, first in self._first.items()}
+        made._lengths, made._equal = list(self._lengths), self._equal.copy()
+        with self._sharing.lock:
+            self._sharing.members.add(made)
+        return made
 
     @property
     def has_windows(self) -> bool:
@@ -79,20 +113,37 @@ class CacheArrays:
         if tokens <= self.capacity:
             return False
         doubled = max(tokens, 2 * self.capacity)
-        self.capacity = doubled if self.limit is None else min(doubled, self.limit)
-        before, self.arrays = self.arrays, self._new()
-        for name, array in before.items():
-            if array.shape == self.arrays[name].shape:  # a ring of its full size
-                self.arrays[name] = array
-                continue
-            for part, length in enumerate(lengths):
-                self.arrays[name][part, :, :length] = array[part, :, :length]
+        with self._sharing.lock:
+            self._move(doubled if self.limit is None else min(doubled, self.limit), lengths)
         return True
 
-    def wrote(self, part: int, tokens: int) -> None:
-        """Note that a part has had so many tokens."""
+    def _move(self, capacity: int, lengths: Sequence[int]) -> None:
+        """Move these first tokens of each part to arrays of its own, with the lock of the sharing held."""
+        before, self.capacity, sharing = self.capacity, capacity, self._sharing
+        try:
+            made = self._new()
+        except OutOfMemoryError:
+            self.capacity = before
+            raise
+        for name, array in self.arrays.items():
+            if array.shape == made[name].shape and name in self._windows:  # a ring of its full size
+                made[name] = array if len(sharing.members) == 1 else _copied(array)
+                continue
+            for part, length in enumerate(lengths):
+                made[name][part, :, :length] = array[part, :, :length]
+        sharing.members.discard(self)
+        self.arrays, self._sharing = made, ArraySharing(self)
+
+    def write_rows(self, part: int, start: int, stop: int) -> None:
+        """Let a part have the tokens from `start` to `stop`, whose rows are written next: the arrays may be others."""
+        with self._sharing.lock:
+            others = [each for each in self._sharing.members if each is not self]
+            if any(each._lengths[part] > start or self._windows for each in others):
+                self._move(self.capacity, self._lengths)
+            self._lengths[part] = stop
+        self._forget_equal(part, start)
         for name, first in self._first.items():
-            first[part] = max(first[part], tokens - self.arrays[name].shape[AXIS])
+            first[part] = max(first[part], stop - self.arrays[name].shape[AXIS])
 
     def known(self, part: int, length: int) -> int:
         """Return how many first tokens a part can go back to: `length`, or 0 if a window lacks tokens it needs."""
@@ -101,6 +152,7 @@ class CacheArrays:
 
     def truncate(self, part: int, length: int) -> None:
         """Keep the first tokens of a part, a number that is `known`: what is behind them is not read."""
+        self._lengths[part] = min(self._lengths[part], length)
         if not length:
             for first in self._first.values():
                 first[part] = 0
@@ -111,6 +163,7 @@ class CacheArrays:
 
     def take(self, other: CacheArrays, source: int, target: int, length: int) -> None:
         """Copy the first tokens of a part of other arrays, a number that is `known` there; there is room for them."""
+        self.write_rows(target, 0, length)
         for name, array in other.arrays.items():
             own = self.arrays[name]
             if name not in self._windows:
@@ -123,6 +176,12 @@ class CacheArrays:
 
     def exchange(self, a: int, b: int, lengths: tuple[int, int]) -> None:
         """Exchange two parts, which hold so many tokens."""
+        with self._sharing.lock:
+            if len(self._sharing.members) > 1:
+                self._move(self.capacity, self._lengths)
+        self._lengths[a], self._lengths[b] = lengths[1], lengths[0]
+        for part in (a, b):
+            self._forget_equal(part, 0)
         for name, array in self.arrays.items():
             first, second = (array.shape[AXIS],) * 2 if name in self._windows else lengths
             kept = array[a, :, :first].copy()
@@ -132,10 +191,29 @@ class CacheArrays:
             known[a], known[b] = known[b], known[a]
 
     def select(self, parts: np.ndarray, length: int) -> None:
-        """Let each part hold what another one held; all of them hold so many tokens."""
+        """Let each part hold what another one held, of which rows that are the same stay; all hold so many tokens."""
+        moved = [(part, int(source)) for part, source in enumerate(parts) if source != part]
+        equal = self._equal[np.ix_(parts, parts)]
+        starts = [min(int(self._equal[pair]), length) for pair in moved]
+        first = {name: [known[source] for source in parts] for name, known in self._first.items()}
+        for (part, _), start in zip(moved, starts, strict=True):
+            self.write_rows(part, start, length)
         for name, array in self.arrays.items():
-            rows = self.length_of(name, length)
-            array[:, :, :rows] = array[parts, :, :rows]
+            is_ring, rows = name in self._windows, self.length_of(name, length)
+            spans = [slice(0 if is_ring else start, rows) for start in starts]
+            held = [array[source, :, span].copy() for (_, source), span in zip(moved, spans, strict=True)]
+            for (part, _), span, new in zip(moved, spans, held, strict=True):
+                array[part, :, span] = new
+        self._equal, self._first = equal, first
+
+    def _forget_equal(self, part: int, start: int) -> None:
+        """Note that the rows of a part from `start` on are those of no other part."""
+        self._equal[part] = self._equal[:, part] = np.minimum(self._equal[part], start)
+        self._equal[part, part] = ALL
+
+    def note_equal(self, length: int) -> None:
+        """Note that so many first tokens of all parts have the same rows."""
+        self._equal = np.maximum(self._equal, length)
 
     def read(self, part: int, start: int, stop: int) -> dict[str, np.ndarray] | None:
         """Return a copy of the rows of some tokens of a part; None if a window has lost some of them."""
@@ -151,21 +229,26 @@ class CacheArrays:
 
     def write(self, part: int, start: int, rows: Rows) -> None:
         """Write the rows of tokens from `start` on, for which there is room."""
-        stop = start
+        stop = start + next((each.shape[AXIS] for each in rows.values()), 0)
+        self.write_rows(part, start, stop)
         for name, array in self.arrays.items():
             new, size = rows[name][0], array.shape[AXIS]
-            stop = start + new.shape[1]
             if name in self._windows:
                 first = max(start, stop - size)  # a ring holds the last ones
                 array[part][:, np.arange(first, stop) % size] = new[:, first - start :]
             else:
                 array[part, :, start:stop] = new
-        self.wrote(part, stop)
 
     def _new(self) -> dict[str, np.ndarray]:
         rows = {spec.name: min(self.capacity, self._most.get(spec.name, self.capacity)) for spec in self._specs}
         rows |= {s.name: n for s in self._specs if isinstance(n := s.shape[AXIS], int) and s.name in self._windows}
         return new_arrays(self._specs, rows, self._count)
+
+
+def _copied(array: np.ndarray) -> np.ndarray:
+    (made,) = empty_together([(array.dtype, array.shape)])
+    made[...] = array
+    return made
 
 
 def require_rows(arrays: Mapping[str, np.ndarray], parts: Sequence[Rows], tokens: int) -> None:

@@ -265,7 +265,7 @@ class InPlacePool(CachePool):
         tokens = longest - max(self.lengths[i] for i in sequences)
         for place, i in enumerate(sequences, first):
             self._caches.require_block(tokens, self.lengths[i])
-            self._caches.wrote(place, self.lengths[i] + tokens)
+            self._caches.write_rows(place, self.lengths[i], self.lengths[i] + tokens)
         views = {name: array[first : first + count] for name, array in self._caches.arrays.items()}
         key = (first, count, id(constants))
         if key not in self._calls:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -94,7 +95,9 @@ class CacheState:
             self._fixed, self._limit = fixed_rows(specs), limit
             self._grown = new_arrays(specs, dict.fromkeys(self._pairs, 0), batch)
         self._call: UpdatingCall | None = None
-        """Calls that are prepared for these arrays."""
+        """Calls that are prepared for arrays, if they can be."""
+        self._prepared: Mapping[str, np.ndarray] | None = None
+        """The arrays that the calls are prepared for."""
 
     @property
     def length(self) -> int:
@@ -118,7 +121,7 @@ class CacheState:
 
     @property
     def arrays(self) -> dict[str, np.ndarray]:
-        """Return the valid rows of the caches, by the names of the inputs; these are views.
+        """Return the valid rows of the caches, by the names of the inputs; these are views, to read.
 
         The cache of a window has them in the order of a ring: the row of a token is its position modulo the rows.
         """
@@ -144,10 +147,11 @@ class CacheState:
     ) -> dict[str, np.ndarray]:
         """Run the model on the caches that it updates."""
         caches.require_block(tokens, self._length)
-        if self._call is None:
-            self._call = self._model.updating(caches.arrays, self._pairs, self._constants)
         for part in range(self._batch):
-            caches.wrote(part, self._length + tokens)
+            caches.write_rows(part, self._length, self._length + tokens)
+        if self._prepared is not caches.arrays:
+            self._call = self._model.updating(caches.arrays, self._pairs, self._constants)
+            self._prepared = caches.arrays
         try:
             return self._run(inputs)
         except BaseException:  # of an interrupted call, windows may have lost tokens
@@ -193,16 +197,15 @@ class CacheState:
         return kept
 
     def fork(self) -> CacheState:
-        """Return a copy that continues on its own."""
-        rows, limit = max(1, self.capacity), self._limit
-        made = CacheState(self._model, self._pairs, rows, self._batch, limit, self._constants, None, self._block)
-        made._states, made._others, made._recurrent = self._states, self._others, self._recurrent.fork()
-        made._length = self._length
-        if self._caches is None or made._caches is None:
-            made._grown = {name: array.copy() for name, array in self._grown.items()}
-        else:
-            for part in range(self._batch):
-                made._caches.take(self._caches, part, part, self._length)
+        """Return a state that holds the same tokens and continues on its own.
+
+        Both have the same rows in memory. The first of them to add tokens does so in place, the other one copies the
+        rows before it does, unless the first one is gone by then.
+        """
+        made = copy.copy(self)
+        made._recurrent = self._recurrent.fork()
+        if self._caches is not None:
+            made._caches = self._caches.fork()
         return made
 
     def select(self, rows: npt.ArrayLike) -> None:
@@ -232,6 +235,8 @@ class CacheState:
         for part, state in enumerate(states):
             if self._caches is not None and state._caches is not None:
                 self._caches.take(state._caches, 0, part, state.length)
+        if self._caches is not None and len(set(map(id, states))) == 1:
+            self._caches.note_equal(states[0].length)
         self._grown = {name: np.concatenate([state._grown[name] for state in states]) for name in self._grown}
         self._recurrent.join([state._recurrent for state in states])
         self._length = max(lengths)
@@ -279,7 +284,7 @@ class CacheState:
             what = f"has {self._limit} rows" if self._fixed == self._limit else f"may have {self._limit} rows"
             raise InputError(f"state: the cache {what}, {length} are needed: rewind it, or start anew")
         if self._caches is not None and self._caches.reserve(length, [self._length] * self._batch):
-            self._call = None
+            self._call = self._prepared = None
 
 
 def new_state(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -203,6 +204,105 @@ def test_other_attributes() -> None:
         new = [tokens(random, count)]
         np.testing.assert_allclose(call(ring, [length], new), call(whole, [length], new), rtol=1e-4, atol=1e-5)
         length += count
+
+
+def require_equal(state: Any, whole: AllRows, new: dict[str, np.ndarray]) -> None:
+    np.testing.assert_allclose(call(state, [whole.length], [new])[0], whole.run(new), rtol=1e-4, atol=1e-5)
+
+
+def shared(states: list[Any]) -> int:
+    """Return how many of these states have arrays that an earlier one has, too."""
+    return len(states) - len({id(state._caches.arrays["past_key"]) for state in states})
+
+
+@pytest.mark.parametrize("is_ring", (False, True))
+def test_forks_share_rows_until_they_write(executable: Executable, is_ring: bool) -> None:
+    """Any number of forks go on, go back and take over rows as if each had arrays of its own."""
+    compiled = executable if is_ring else mirlo.compile(window_model())
+    random, most = np.random.default_rng(5), 0
+    states: list[tuple[Any, AllRows]] = [(compiled.state(2, block=BLOCK), AllRows())]
+    for _ in range(200):
+        state, whole = states[int(random.integers(len(states)))]
+        action = int(random.integers(8))
+        if action < 2 and len(states) < 8:
+            states.append((state.fork(), AllRows(whole.rows)))
+        elif action == 2 and len(states) > 1:
+            states = [each for each in states if each[0] is not state]
+        elif action == 3:
+            whole.rows = whole.first(state.rewind(max(0, whole.length - int(random.integers(5))))).rows
+        elif action == 4 and whole.length:
+            start = int(random.integers(whole.length))
+            rows = state.rows(start, whole.length)
+            if rows is not None and state.rewind(start) == start:
+                state.extend([rows], whole.length - start, {})
+            else:
+                whole.rows = whole.first(state.length).rows
+        else:
+            new = tokens(random, int(random.integers(1, BLOCK + 1)))
+            require_equal(state, whole, new)
+        assert [each.length for each, _ in states] == [each.length for _, each in states]
+        most = max(most, shared([each for each, _ in states]))
+    assert most >= 3
+
+
+def test_the_first_fork_that_writes_stays_in_place() -> None:
+    random, compiled = np.random.default_rng(6), mirlo.compile(window_model())
+    state, whole = compiled.state(64), AllRows()
+    require_equal(state, whole, tokens(random, 9))
+    forks, arrays = [state.fork() for _ in range(3)], state.arrays
+    assert shared([state, *forks]) == 3
+    require_equal(forks[0], AllRows(whole.rows), tokens(random, 1))
+    assert shared([state, *forks]) == 3  # behind the rows of the others
+    require_equal(forks[1], AllRows(whole.rows), tokens(random, 2))
+    assert shared([state, *forks]) == 2
+    del forks[0]
+    require_equal(state, AllRows(whole.rows), tokens(random, 2))
+    assert shared([state, *forks]) == 1 and np.shares_memory(state.arrays["past_key"], arrays["past_key"])
+    assert state.rewind(4) == 4
+    require_equal(state, whole.first(4), tokens(random, 1))
+    assert shared([state, *forks]) == 0
+    require_equal(forks[1], AllRows(whole.rows), tokens(random, 1))
+
+
+def test_forks_in_threads(executable: Executable) -> None:
+    """Forks of one state run at once."""
+    random, compiled = np.random.default_rng(8), mirlo.compile(window_model(), threads=1)
+    for model in (compiled, executable):
+        state, whole = model.state(256, block=BLOCK), AllRows()
+        require_equal(state, whole, tokens(random, BLOCK))
+        forks = [(state.fork(), AllRows(whole.rows)) for _ in range(4)]
+        new = [[tokens(random, 1) for _ in range(20)] for _ in forks]
+        with ThreadPoolExecutor(4) as pool:
+            found = [
+                pool.submit(lambda fork=fork, each=each: [call(fork, [BLOCK + i], [t])[0] for i, t in enumerate(each)])
+                for (fork, _), each in zip(forks, new, strict=True)
+            ]
+        for result, (_, oracle), each in zip(found, forks, new, strict=True):
+            for row, some in zip(result.result(), each, strict=True):
+                np.testing.assert_allclose(row, oracle.run(some), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("is_ring", (False, True))
+def test_selected_sequences_of_a_batch(executable: Executable, is_ring: bool) -> None:
+    """The sequences of a batch that are kept hold what they held, whichever rows they have in common."""
+    compiled = executable if is_ring else mirlo.compile(window_model())
+    random, count = np.random.default_rng(7), 4
+    single, oracle = compiled.state(4, block=BLOCK), AllRows()
+    new = tokens(random, 3)
+    call(single, [0], [new]), oracle.run(new)
+    state, whole = compiled.state(4, count, block=BLOCK), [AllRows(oracle.rows) for _ in range(count)]
+    state.join([single] * count)
+    for step in range(40):
+        if step % 10 == 9:
+            left = state.rewind(max(0, state.length - 2))
+            whole = [each.first(left) for each in whole]
+        chosen = random.integers(count, size=count) if step % 2 else np.arange(count)
+        state.select(chosen)
+        whole = [AllRows(whole[i].rows) for i in chosen]
+        given = [tokens(random, 1 + step % 2) for _ in range(count)]
+        found = call(state, [each.length for each in whole], given)
+        for row, each, some in zip(found, whole, given, strict=True):
+            np.testing.assert_allclose(row, each.run(some), rtol=1e-4, atol=1e-5)
 
 
 def test_interrupted_calls_lose_what_they_overwrote(executable: Executable, monkeypatch: pytest.MonkeyPatch) -> None:
