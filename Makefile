@@ -86,7 +86,7 @@ nightly: combinations stages samples test-cross test-arm
 samples: $(VENV)/ready
 	$(BIN)/pytest -q --whole -m sample
 	$(BIN)/pytest -q --whole test/conformance/test_onnx_backend.py::test_suite test/targets/nvvm/test_assembled.py test/targets/gpu/test_support.py \
-		test/targets/gpu/test_benchmark_models.py test/targets/c/test_source.py test/passes/schedule/test_apply_rule.py \
+		test/targets/gpu/test_benchmark_models.py test/targets/c/test_source.py test/passes/schedule/test_apply_rule.py test/passes/schedule/test_rule_parts.py \
 		test/end_to_end/test_models.py test/tools/cli/test_fuzz.py test/tools/check_target/test_check_target.py
 
 # Operators, rules, places in a model and tools in every combination: writes docs/combinations.md. Six minutes.

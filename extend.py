@@ -32,7 +32,8 @@ from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rules import INTRINSIC, LEGALIZE, SCHEDULE, RuleChoice, decline, intrinsic, legalize, schedule
 from mirlo.passes.schedule.tuned import tuned_values
-from mirlo.passes.schedule.words.schedule import Schedule, tensor_intrin
+from mirlo.passes.schedule.words.schedule import Schedule
+from mirlo.passes.schedule.words.tensorize import tensor_intrin
 from mirlo.passes.schedule.words.tree import ScheduleError
 from mirlo.passes.targets import Target, find_target, register_target
 from mirlo.runtime.external import ExternalArtifact, ExternalFunctions, LoadContext, register_external_loader

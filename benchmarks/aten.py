@@ -18,26 +18,17 @@ import sys
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from mirlo.benchmarks.aten_samples import Sample, described, entries, name_of, program_of, samples_of
 
 TYPES = {"f32": "float32", "f16": "float16", "bf16": "bfloat16", "i64": "int64", "bool": "bool", "u8": "uint8",
          "c64": "complex64"}  # fmt: skip
 TOLERANCES = {"float16": 4e-3, "bfloat16": 3e-2, "float32": 1e-4, "float64": 1e-6}
 """Differences allowed, relative to the largest element of a result."""
-UNDEFINED = (
-    "empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted", "resize_",
-    "resize_as_", "nn.functional.dropout", "nn.functional.dropout2d", "nn.functional.dropout3d",
-    "nn.functional.alpha_dropout", "nn.functional.feature_alpha_dropout", "nn.functional.rrelu", "normal", "bernoulli",
-    "multinomial", "cauchy", "exponential", "geometric", "log_normal", "uniform", "randn", "randn_like", "rand_like",
-    "randint", "randint_like", "nn.functional.fractional_max_pool2d", "nn.functional.fractional_max_pool3d",
-    "svd_lowrank", "pca_lowrank", "item", "to_sparse", "sparse.mm", "sparse.sampled_addmm", "jiterator_unary",
-    "jiterator_binary", "jiterator_4inputs_with_extra_args", "jiterator_binary_return_by_ref",
-    "jiterator_2inputs_2outputs", "equal", "allclose", "broadcast_shapes", "hash_tensor",
-)  # fmt: skip
-"""Operators whose results are random, not defined, or no tensors."""
 OF_TIES = ("topk", "kthvalue", "median", "nanmedian", "mode", "sort", "argsort")
 """Operators that give positions of elements, of any of several equal ones."""
 SECONDS = 300
@@ -58,85 +49,6 @@ class Outcome:
     def total(self) -> int:
         """Return the number of samples."""
         return self.right + len(self.wrong) + sum(self.refused.values()) + sum(self.failed.values())
-
-
-@dataclass
-class Sample:
-    """A call of an operator, whose tensors are arguments."""
-
-    function: Callable[..., Any]
-    leaves: list[Any]
-    spec: Any
-    places: list[int]
-    """Where tensors are among the leaves."""
-    name: str
-    """The operator's."""
-
-    @staticmethod
-    def of(entry: Any, given: Any) -> Sample:
-        """Return a sample of the database."""
-        import torch
-        from torch.utils import _pytree as pytree
-
-        leaves, spec = pytree.tree_flatten(((given.input, *given.args), dict(given.kwargs)))
-        places = [index for index, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
-        leaves = [leaf.detach() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
-        return Sample(entry.op, leaves, spec, places, entry.name)
-
-    @property
-    def tensors(self) -> list[Any]:
-        """Return the arguments."""
-        return [self.leaves[place] for place in self.places]
-
-    @property
-    def is_stable(self) -> bool:
-        """Return whether equal elements must keep their order."""
-        from torch.utils import _pytree as pytree
-
-        return bool(pytree.tree_unflatten(self.leaves, self.spec)[1].get("stable"))
-
-    def call(self, tensors: Sequence[Any]) -> list[Any]:
-        """Call the operator on other tensors; return the tensors of its result."""
-        import torch
-        from torch.utils import _pytree as pytree
-
-        leaves = list(self.leaves)
-        for place, tensor in zip(self.places, tensors, strict=True):
-            leaves[place] = tensor
-        args, kwargs = pytree.tree_unflatten(leaves, self.spec)
-        made = pytree.tree_leaves(self.function(*args, **kwargs))
-        return [each for each in made if isinstance(each, torch.Tensor)]
-
-
-def program_of(samples: Sequence[Sample]) -> Any:
-    """Return an exported program that computes samples, each from arguments of its own."""
-    import torch
-
-    class Calls(torch.nn.Module):  # type: ignore[misc]
-        def forward(self, *given: Any) -> Any:
-            rest, made = iter(given), []
-            for sample in samples:
-                made.extend(sample.call([next(rest) for _ in sample.places]))
-            return tuple(made)
-
-    with torch.no_grad():
-        return torch.export.export(Calls(), tuple(tensor.clone() for each in samples for tensor in each.tensors))
-
-
-def samples_of(entry: Any, dtype: Any, most: int) -> Iterator[tuple[Sample, list[Any]]]:
-    """Return samples that PyTorch computes, with their results."""
-    import torch
-
-    for given in list(entry.sample_inputs("cpu", dtype, requires_grad=False))[:most]:
-        sample = Sample.of(entry, given)
-        if any(each.layout is not torch.strided for each in sample.tensors):
-            continue
-        try:
-            expected = sample.call([tensor.clone() for tensor in sample.tensors])
-        except Exception:
-            continue
-        if expected and not any(each.layout is not torch.strided for each in expected):
-            yield sample, expected
 
 
 def check(entry: Any, dtype: Any, most: int) -> Outcome:
@@ -225,7 +137,7 @@ def _compare(found: Sequence[tuple[Sample, list[Any]]], outcome: Outcome, progra
         if problem is None:
             outcome.right += 1
         else:
-            outcome.wrong.append(f"{problem}; arguments {_described(sample)}")
+            outcome.wrong.append(f"{problem}; arguments {described(sample)}")
 
 
 def _settled(sample: Sample, found: Any, expected: Any) -> Any:
@@ -276,31 +188,6 @@ def _difference(found: Any, expected: Any) -> str | None:
     if torch.allclose(one, other, rtol=tolerance, atol=tolerance * min(max(size, 1e-3), 1.0), equal_nan=True):
         return None
     return f"differs by {float((one - other).abs().nan_to_num(nan=1e300).max()):.3g} of {size:.3g}"
-
-
-def _described(sample: Sample) -> str:
-    import torch
-
-    def text(leaf: Any) -> str:
-        if not isinstance(leaf, torch.Tensor):
-            return repr(leaf)
-        return f"{str(leaf.dtype).removeprefix('torch.')}{list(leaf.shape)}"
-
-    return ", ".join(map(text, sample.leaves))
-
-
-def name_of(entry: Any) -> str:
-    """Return the name of an entry of the database."""
-    return str(entry.name) + (f":{entry.variant_test_name}" if entry.variant_test_name else "")
-
-
-def entries(names: Sequence[str]) -> list[Any]:
-    """Return entries of the database: all whose results can be compared, or those of these names."""
-    from torch.testing._internal.common_methods_invocations import op_db
-
-    if names:
-        return [entry for entry in op_db if entry.name in names or name_of(entry) in names]
-    return [entry for entry in op_db if entry.name not in UNDEFINED]
 
 
 def run(entry: Any, types: Sequence[str], most: int) -> dict[str, Outcome]:

@@ -140,6 +140,19 @@ def empty_aligned(dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
     return buffer[start : start + nbytes].view(dtype).reshape(shape)
 
 
+_EMPTY = empty_aligned(np.dtype(np.uint8), (READABLE,))
+_EMPTY_ADDRESS: int = _EMPTY.__array_interface__["data"][0]
+"""What stands for an array without elements, whoever made it."""
+
+
+def address_of(array: np.ndarray) -> int:
+    """Return the address of an array's elements; where it has none, one that may be read."""
+    if not array.size:
+        return _EMPTY_ADDRESS
+    # Attributes of a subclass are not trusted.
+    return int(np.asarray(array).__array_interface__["data"][0])
+
+
 class _TensorRow(TypedDict):
     name: str
     dtype: str

@@ -17,7 +17,7 @@ from mirlo.runtime.arena import ArenaPool
 from mirlo.runtime.artifact import Artifact, TensorSpec
 from mirlo.runtime.cache_arrays import BLOCK
 from mirlo.runtime.cache_pool import CachePool, new_pool
-from mirlo.runtime.container import READABLE, empty_aligned
+from mirlo.runtime.container import address_of
 from mirlo.runtime.device_array import DeviceArray, is_on_device
 from mirlo.runtime.direct import DirectCall
 from mirlo.runtime.dtypes import MAX_RANK
@@ -312,7 +312,7 @@ class Executable(KernelCodeOwner):
         return self._run_directly(self._direct, values)
 
     def _run_directly(self, direct: DirectCall, values: Sequence[np.ndarray]) -> tuple[np.ndarray, ...] | None:
-        """Return the results of the short way; None where it cannot be gone."""
+        """Return the results of the fast path; None if the call cannot take it."""
         results = direct.run(values)
         if self._polls:
             interrupts.raise_pending()
@@ -341,10 +341,10 @@ class Executable(KernelCodeOwner):
         late = Allocations(self._results.updated(out, arrays)) if self._allocates else None
         if late is not None:
             record[self._sizes.words - 1] = late.address
-        addresses = [0 if array is None else _address(array) for array in (*arrays, *results)]
+        addresses = [0 if array is None else address_of(array) for array in (*arrays, *results)]
         tensors = (ctypes.c_void_p * (len(addresses) + 1))(*addresses, ctypes.addressof(record))
         with packed.failures() as failures, self._arenas.arena(nbytes) as arena:
-            self._code.entry(tensors, self._params, arena, None if stamps is None else _address(stamps))
+            self._code.entry(tensors, self._params, arena, None if stamps is None else address_of(stamps))
         if self._polls:
             interrupts.raise_pending()
         if failures or record[0] > 0:
@@ -378,21 +378,9 @@ class Executable(KernelCodeOwner):
 
     def _params_array(self) -> ctypes.Array[ctypes.c_void_p]:
         """Return the addresses of the weights, then of the packed functions: the same for every call."""
-        weights = [_address(self._store.get(spec.name)) for spec in self.artifact.params]
+        weights = [address_of(self._store.get(spec.name)) for spec in self.artifact.params]
         functions = [ctypes.cast(function, ctypes.c_void_p).value for function in self._functions]
         return (ctypes.c_void_p * (len(weights) + len(functions)))(*weights, *functions)
-
-
-_NOTHING = empty_aligned(np.dtype(np.uint8), (READABLE,))
-_NOTHING_ADDRESS: int = _NOTHING.__array_interface__["data"][0]
-"""What stands for an array without elements, whoever made it."""
-
-
-def _address(array: np.ndarray) -> int:
-    if not array.size:
-        return _NOTHING_ADDRESS
-    # Attributes of a subclass are not trusted.
-    return int(np.asarray(array).__array_interface__["data"][0])
 
 
 def _check_signature(artifact: Artifact, sizes: Sizes) -> None:

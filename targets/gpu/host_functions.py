@@ -19,7 +19,6 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.core.value import integer_of
 from mirlo.dialects.tir.buffers import UNBOUNDED, buffer_bytes, element_bytes
 from mirlo.dialects.tir.view import is_prim_func
-from mirlo.passes.lower.calls import find
 from mirlo.passes.memory.names import ALLOCATE, CHECK, GROW, SIZES_SUFFIX, SLOT
 from mirlo.passes.memory.packed import PACKED, RECORD, TYPES, WRITTEN
 from mirlo.passes.memory.timeline import REGIONS
@@ -28,6 +27,7 @@ from mirlo.targets.gpu.commands import MapSite, RangeHome, Site
 from mirlo.targets.gpu.host import RUN, SIZES
 from mirlo.targets.gpu.host_commands import CommandEmitter, LaunchArgument, Parts, in_parts
 from mirlo.targets.gpu.host_values import HostValues, as_word, from_word
+from mirlo.targets.gpu.kernel_writes import written_buffers
 from mirlo.targets.gpu.program import (
     ARENA,
     CONSTANT,
@@ -70,7 +70,7 @@ class _Builder:
         self.record: ir.Value | None = None
         self.declared: dict[str, tuple[Sequence[ir.Type], Sequence[ir.Type]]] = {}
         self.globals: dict[str, int] = {}
-        self.kernels: dict[str, tuple[bool, ...]] = {}
+        self.kernels = written_buffers(module)
         self.row = -1
         self.late = 0
         self.slots: dict[ir.Value, int] = {}
@@ -323,7 +323,7 @@ class _Builder:
             else:
                 words.append(argument)
                 described.append("scalar")
-        writes = [i for i, written in enumerate(self._writes(kernel)) if written]
+        writes = self.kernels[kernel]
         row = max(self.row, 0)
         self.commands.give(Site(kernel=kernel, block=block, arguments=described, writes=writes, row=row), words)
 
@@ -331,16 +331,6 @@ class _Builder:
         """Return what stands for an operand of a launch."""
         found = self.maps.get(value, env.get(value))
         return as_word(self.values.of(value)) if found is None else found
-
-    def _writes(self, kernel: str) -> tuple[bool, ...]:
-        if not self.kernels:
-            for function in find(self.module, "gpu.func"):
-                holder = function.parent
-                assert holder is not None
-                own = symbol_name(holder)
-                name = f"{own}::{symbol_name(function)}"
-                self.kernels[name] = tuple(map(_is_written, function.regions[0].blocks[0].arguments))
-        return self.kernels[kernel]
 
     # Control flow
 
@@ -386,21 +376,6 @@ class _Builder:
 def _bytes(kind: ir.Type) -> int:
     """Return the bytes of a buffer, if its type determines them."""
     return WHOLE_REMAINDER if UNBOUNDED in kind.shape else buffer_bytes(kind)
-
-
-def _is_written(argument: ir.Value) -> bool:
-    """Return whether a kernel does anything with a buffer other than read elements."""
-    if not isinstance(argument.type, ir.MemRefType):
-        return False  # a scalar, or a tensor map: only operands that are read have one
-    return not all(
-        use.owner.operation.name in ("memref.load", "vector.load") or _is_source(use) for use in argument.uses
-    )
-
-
-def _is_source(use: ir.OpOperand) -> bool:
-    """Return whether an asynchronous copy reads a buffer; its first operands are the destination."""
-    op = use.owner.operation
-    return op.name == "nvgpu.device_async_copy" and use.operand_number >= 2
 
 
 def _bytes_of(value: ir.Attribute) -> bytes:

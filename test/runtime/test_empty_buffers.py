@@ -11,8 +11,7 @@ import pytest
 from onnx import parser
 
 import mirlo
-from mirlo.runtime.container import READABLE, empty_aligned
-from mirlo.runtime.executable import _address
+from mirlo.runtime.container import READABLE, address_of, empty_aligned
 from mirlo.runtime.sizes import Allocations
 
 MODEL = """
@@ -52,5 +51,5 @@ def test_memory_of_a_call_can_be_read() -> None:
 
 def test_empty_arrays_of_users_can_be_read() -> None:
     for array in (np.empty((0, 3), np.float32), empty_aligned(np.dtype(np.int64), (2, 0)), np.empty(0, bool)):
-        assert len(ctypes.string_at(_address(array), READABLE)) == READABLE
-    assert _address(np.ones(1)) != _address(np.empty(0))
+        assert len(ctypes.string_at(address_of(array), READABLE)) == READABLE
+    assert address_of(np.ones(1)) != address_of(np.empty(0))

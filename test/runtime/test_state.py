@@ -9,59 +9,11 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
-from onnx import helper
+from cached_attention import CACHES, HEADS, KV_HEADS, SIZE, attention_model, grown_model, tokens
 
 import mirlo
 from mirlo.runtime.errors import ArtifactError, InputError
 from mirlo.runtime.executable import Executable
-
-HEADS, KV_HEADS, SIZE = 4, 2, 16
-NAMES = ("query", "key", "value", "past_key", "past_value", "last", "total")
-CACHES = {"present_key": "past_key", "present_value": "past_value"}
-
-
-def attention_model(rows: int | str = "rows", total: str = "mask") -> Any:
-    """Return one attention; `total` comes from the shape of a mask, or is an input."""
-    shapes: dict[str, list[Any]] = {
-        "query": ["b", "s", HEADS * SIZE], "key": ["b", "s", KV_HEADS * SIZE], "value": ["b", "s", KV_HEADS * SIZE],
-        "past_key": ["b", KV_HEADS, rows, SIZE], "past_value": ["b", KV_HEADS, rows, SIZE], "last": ["b"],
-    }  # fmt: skip
-    nodes = []
-    if total == "mask":
-        shapes["mask"] = ["b", "t"]
-        nodes = [
-            helper.make_node("Shape", ["mask"], ["sizes"], start=1),
-            helper.make_node("Cast", ["sizes"], ["total"], to=6),
-        ]
-    else:
-        shapes["total"] = []
-    nodes.append(
-        helper.make_node(
-            "GroupQueryAttention", list(NAMES), ["y", *CACHES], domain="com.microsoft", num_heads=HEADS,
-            kv_num_heads=KV_HEADS,
-        )
-    )  # fmt: skip
-    kinds = {"last": 6, "total": 6, "mask": 7}
-    inputs = [helper.make_tensor_value_info(name, kinds.get(name, 1), shape) for name, shape in shapes.items()]
-    outputs = [
-        helper.make_tensor_value_info("y", 1, None),
-        *(helper.make_tensor_value_info(n, 1, None) for n in CACHES),
-    ]
-    imports = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
-    graph = helper.make_graph(nodes, "g", inputs, outputs)
-    return helper.make_model(graph, opset_imports=imports, ir_version=8)
-
-
-def tokens(count: int, past: int, batch: int = 1, seed: int = 0, total: str = "mask") -> dict[str, Any]:
-    random = np.random.default_rng([seed, past])
-    widths = {"query": HEADS, "key": KV_HEADS, "value": KV_HEADS}
-    made: dict[str, Any] = {
-        name: random.standard_normal((batch, count, heads * SIZE)).astype(np.float32) for name, heads in widths.items()
-    }
-    made["last"] = np.full(batch, past + count - 1, np.int32)
-    after = past + count
-    made |= {"mask": np.ones((batch, after), np.int64)} if total == "mask" else {"total": np.array(after, np.int32)}
-    return made
 
 
 @pytest.fixture(scope="module")
@@ -226,19 +178,6 @@ def test_prepared_calls_check_their_inputs(executable: Executable) -> None:
         executable.updating({"past_key": np.zeros((1, 2, 4, 16), np.float32)}, {"past_key": "present_value"})
 
 
-def grown_model() -> Any:
-    """Return a model that appends its input to a cache."""
-    nodes = [
-        helper.make_node("Concat", ["past", "x"], ["present"], axis=2),
-        helper.make_node("ReduceSum", ["present"], ["y"], keepdims=0),
-    ]
-    shapes = {"x": ["b", 2, "s", 4], "past": ["b", 2, "p", 4]}
-    inputs = [helper.make_tensor_value_info(name, 1, shape) for name, shape in shapes.items()]
-    outputs = [helper.make_tensor_value_info("y", 1, []), helper.make_tensor_value_info("present", 1, None)]
-    graph = helper.make_graph(nodes, "g", inputs, outputs)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-
-
 def test_a_cache_that_is_not_in_place() -> None:
     compiled = mirlo.compile(grown_model())
     with pytest.raises(InputError, match=r"no outputs that update inputs in place: name the pairs, state\(pairs"):
@@ -288,135 +227,6 @@ def test_no_memory_grows(executable: Executable) -> None:
     finally:
         tracemalloc.stop()
     assert after - before < 100_000  # one cache of these rows has 262 KB
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_pools_are_as_states(executable: Executable, seed: int) -> None:
-    """Any sequences run together, rewind and begin as others do: each computes what it computes alone."""
-    random = np.random.default_rng(seed)
-    count = 5
-    pool = executable.pool(count, capacity=4)
-    states = [executable.state(capacity=64) for _ in range(count)]
-    for step in range(40):
-        action = random.integers(4)
-        if action == 0:
-            sequence = int(random.integers(count))
-            length = int(random.integers(pool.lengths[sequence] + 1))
-            pool.rewind(sequence, length), states[sequence].rewind(length)
-            continue
-        if action == 1:
-            source, target = (int(i) for i in random.permutation(count)[:2])
-            length = int(random.integers(pool.lengths[source] + 1))
-            if random.integers(2):
-                pool.copy(source, target, length)
-            else:
-                rows = [pool.rows(source, 0, length // 2), pool.rows(source, length // 2, length)]
-                pool.rewind(target, 0), pool.extend(target, rows, length, {})
-            states[target] = states[source].fork()
-            states[target].rewind(length)
-            continue
-        tokens_each = int(random.integers(1, 4))
-        chosen = [int(i) for i in random.permutation(count)[: random.integers(1, count + 1)]]
-        some = pool.select(chosen)
-        assert sorted(some.sequences) == sorted(chosen)
-        assert some.lengths.tolist() == [states[i].length for i in some.sequences]
-        made = [tokens(tokens_each, states[i].length, seed=step * count + i) for i in some.sequences]
-        given = {name: np.concatenate([each[name] for each in made]) for name in ("query", "key", "value", "last")}
-        found = some.run(given | {"mask": some.mask(tokens_each)}, tokens_each)["y"]
-        for row, i, each in zip(found, some.sequences, made, strict=True):
-            np.testing.assert_allclose(row, states[i].run(each, tokens_each)["y"][0], rtol=2e-5, atol=1e-6)
-    assert pool.lengths == [state.length for state in states]
-
-
-def test_pools_of_caches_that_grow() -> None:
-    pool = mirlo.compile(grown_model()).pool(2, pairs={"past": "present"}, limit=4)
-    rows = np.arange(32, dtype=np.float32).reshape(1, 2, 4, 4)
-    assert pool.select([1]).run({"x": rows}, 4)["y"] == rows.sum()
-    pool.copy(1, 0, 2), pool.rewind(1, 1)
-    both = pool.select([0, 1])
-    np.testing.assert_array_equal(both.mask(1), [[1, 1, 1], [0, 1, 1]])
-    y = both.run({"x": rows.repeat(2, 0)[:, :, 3:]}, 1)["y"]
-    assert y == rows[:, :, [0, 1, 3, 0, 3]].sum() and pool.lengths == [3, 2]
-    with pytest.raises(InputError, match="a sequence may have 4 tokens, 5 are needed"):
-        pool.select([0]).run({"x": rows[:, :, :2]}, 2)
-
-
-@pytest.mark.parametrize(
-    ("call", "message"),
-    (
-        (lambda pool: pool.select([]), r"expected different numbers below 3, found \[\]"),
-        (lambda pool: pool.select([1, 1]), "found .1, 1."),
-        (lambda pool: pool.select([3]), "found .3."),
-        (lambda pool: pool.select([0]).run({}, 0), "expected 1 token or more, found 0"),
-        (lambda pool: pool.rewind(0, 1), "sequence 0 has 0 tokens, not 1"),
-        (lambda pool: pool.copy(0, 1, 1), "sequence 0 has 0 tokens, not 1"),
-        (lambda pool: pool.copy(1, 1, 0), "sequence 1 cannot be copied to itself"),
-    ),
-)
-def test_wrong_calls_of_pools(executable: Executable, call: Callable[[Any], Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        call(executable.pool(3))
-
-
-@pytest.mark.parametrize("count", (0, -1))
-def test_wrong_pools(executable: Executable, count: int) -> None:
-    with pytest.raises(InputError, match="expected 1 sequence or more"):
-        executable.pool(count)
-
-
-@pytest.mark.parametrize("grows", (False, True))
-def test_rows_continue_other_sequences(executable: Executable, grows: bool) -> None:
-    """A sequence begins with rows of another one, of a state or a pool."""
-    if grows:
-        options: dict[str, Any] = {"pairs": {"past": "present"}}
-        compiled, new = mirlo.compile(grown_model()), [{"x": np.ones((1, 2, n, 4), np.float32) * n} for n in (5, 2)]
-    else:
-        options, compiled, new = {}, executable, [tokens(5, 0), tokens(2, 5)]
-    state, pool = compiled.state(2, **options), compiled.pool(3, 2, **options)
-    state.run(new[0], 5)
-    rows = [state.rows(0, 2), state.rows(2, 5)]
-    assert all(part is not None for part in rows)
-    other = compiled.state(2, **options)
-    other.extend(rows, 5, {}), pool.extend(1, rows, 5, {})
-    again = pool.rows(1, 0, 5)
-    for name, array in state.arrays.items():
-        np.testing.assert_array_equal(again[name], array)
-    expected, found = state.run(new[1], 2)["y"], pool.select([1]).run(new[1], 2)["y"]
-    np.testing.assert_allclose(other.run(new[1], 2)["y"], expected, rtol=1e-6)
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
-    batch = compiled.state(2, batch=2, **options)
-    batch.join([state, other])
-    for name, array in batch.arrays.items():
-        np.testing.assert_array_equal(array, np.concatenate([state.arrays[name], other.arrays[name]]))
-    with pytest.raises(InputError, match="expected 2 states of one sequence each, found 1"):
-        batch.join([state])
-    with pytest.raises(InputError, match="expected a state of one sequence, found 2"):
-        batch.rows(0, 1)
-
-
-def test_wrong_rows(executable: Executable) -> None:
-    state, pool = executable.state(), executable.pool(2)
-    good = {name: np.zeros((1, KV_HEADS, 3, SIZE), np.float32) for name in CACHES.values()}
-    short = good | {"past_key": good["past_key"][:, :, :2]}
-    cases: list[tuple[dict[str, Any], str]] = [
-        ({"past_key": good["past_key"]}, "expected rows of past_key, past_value, found past_key"),
-        (short, "rows of 'past_key': expected float32.1, 2, tokens, 16., found float32.1, 2, 2, 16."),
-        (good | {"past_value": good["past_value"][0]}, "rows of 'past_"),
-        (good | {"past_value": good["past_value"].astype(np.float64)}, "rows of 'past_value': .* found float64"),
-    ]
-    for rows, message in cases:
-        for extend in (state.extend, lambda *given: pool.extend(0, *given)):
-            with pytest.raises(InputError, match=message):
-                extend([rows], 3, {})
-    with pytest.raises(InputError, match="expected rows of 4 tokens, found 3"):
-        state.extend([good], 4, {})
-    with pytest.raises(InputError, match="there are 0 tokens, not those from 0 to 1"):
-        state.rows(0, 1)
-    with pytest.raises(InputError, match="expected the states none, found s"):
-        state.extend([good], 3, {"s": np.zeros(1)})
-    with pytest.raises(InputError, match="expected the states none, found s"):
-        pool.extend(0, [good], 3, {"s": np.zeros(1)})
-    assert state.length == 0 and pool.lengths == [0, 0]
 
 
 @pytest.mark.parametrize("total", ("mask", "input"))

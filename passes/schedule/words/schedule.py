@@ -20,7 +20,7 @@ from mirlo.passes.schedule.words.registers import accumulate
 from mirlo.passes.schedule.words.rfactor import rfactor
 from mirlo.passes.schedule.words.rule_parts import ScheduleParts, claim
 from mirlo.passes.schedule.words.show import show
-from mirlo.passes.schedule.words.tensorize import PrimScript, TensorIntrin
+from mirlo.passes.schedule.words.tensorize import PrimScript, find_tensor_intrin
 from mirlo.passes.schedule.words.trace import APPLIED, PrimitiveCallRecord, Trace
 from mirlo.passes.schedule.words.tree import (
     BOUND,
@@ -31,7 +31,6 @@ from mirlo.passes.schedule.words.tree import (
     BlockLeaf,
     Loop,
     Root,
-    ScheduleBuffer,
     ScheduleError,
     around,
     build,
@@ -43,27 +42,6 @@ Made = TypeVar("Made")
 PEEL = "peel"
 TAILS = ("mask", PEEL)
 """How a loop that is split computes its last iterations."""
-INTRINSICS: dict[str, TensorIntrin] = {}
-"""Tensor intrinsics by name."""
-
-
-def tensor_intrin(name: str, means: PrimScript, does: PrimScript) -> TensorIntrin:
-    """Register a hardware instruction under a name, for `Schedule.tensorize`.
-
-    `means` and `does` are `@mirlo.prim_func`s with the same parameters, of static shapes. `means` is the
-    description: one block, whose loops and body the scheduled loops must match. `does` is the implementation, with
-    `buffers=True`; if `means` is a reduction, it adds to its output.
-    """
-    known = INTRINSICS.get(name)
-    if known is not None and _place_of(known.does) != _place_of(does):
-        raise ScheduleError(f"there is a tensor intrinsic '{name}' already")
-    INTRINSICS[name] = TensorIntrin(name, means, does)
-    return INTRINSICS[name]
-
-
-def _place_of(function: object) -> tuple[object, object]:
-    """Return where a prim function is defined: its file and its name."""
-    return getattr(getattr(function, "source", None), "file", None), getattr(function, "name", None)
 
 
 def _require_blocks(function: PrimScript, made: ir.OpView, types: Sequence[TensorType]) -> None:
@@ -121,21 +99,21 @@ class Schedule:
 
     def loops(self, block: str) -> list[str]:
         """Return the names of the loops around a block, outermost first."""
-        return [loop.name for loop in around(self._find_leaf(block))]
+        return [loop.name for loop in around(self._root.find_leaf(block))]
 
     def extent(self, loop: str) -> Dim:
         """Return the number of iterations of a loop; a dim if only the run time knows it."""
-        return self._find_loop(loop).extent
+        return self._root.find_loop(loop).extent
 
     def kinds(self, block: str) -> dict[str, str]:
         """Return for each loop around a block whether it is a `spatial` or a `reduce` loop of the block."""
-        leaf = self._find_leaf(block)
+        leaf = self._root.find_leaf(block)
         reduced = leaf.reduce_loops()
         return {loop.name: "reduce" if loop.name in reduced else "spatial" for loop in around(leaf)}
 
     def reads(self, block: str) -> list[str]:
         """Return the names of the buffers that a block reads, in the order of its operands."""
-        return [access.buffer.name for access in self._find_leaf(block).reads]
+        return [access.buffer.name for access in self._root.find_leaf(block).reads]
 
     def buffers(self) -> list[str]:
         """Return the names of all buffers."""
@@ -226,7 +204,7 @@ class Schedule:
         """
         leaf = self._leaf(block)
         source = leaf.reads[buffer].buffer if isinstance(buffer, int) and buffer < len(leaf.reads) else None
-        source = source or self._buffer(str(buffer))
+        source = source or self._root.find_buffer(str(buffer))
         return self._record(
             "cache_read", (block, buffer, scope), blocks.cache_read(self._root, leaf, source, scope).name
         )
@@ -244,7 +222,7 @@ class Schedule:
 
         With `tiles=((1, 16),)`, 16 columns are contiguous.
         """
-        found = self._buffer(buffer)
+        found = self._root.find_buffer(buffer)
         rank = len(found.shape)
         if found.is_parameter:
             raise ScheduleError(f"pack: '{buffer}' is a parameter; pack a copy of it (cache_read)")
@@ -285,9 +263,7 @@ class Schedule:
 
     def tensorize(self, loop: str, intrinsic: str) -> None:
         """Replace a loop by a tensor intrinsic whose description the loop must match."""
-        found = INTRINSICS.get(intrinsic)
-        if found is None:
-            raise ScheduleError(f"tensorize: there is no intrinsic '{intrinsic}'{nearest(intrinsic, INTRINSICS)}")
+        found = find_tensor_intrin(intrinsic)
         node = self._loop(loop)
         loops.require_serial(node)
         with self._root.view.op.context:
@@ -388,37 +364,16 @@ class Schedule:
 
     def _loop(self, name: str) -> Loop:
         """Return a loop that primitives may arrange."""
-        found = self._find_loop(name)
+        found = self._root.find_loop(name)
         for leaf in leaves_of(found) if self.applied else ():
             _require_no_rule(leaf, f"'{name}' is a loop of '{leaf.name}'")
         return found
 
     def _leaf(self, name: str) -> BlockLeaf:
         """Return a block that primitives may arrange."""
-        found = self._find_leaf(name)
+        found = self._root.find_leaf(name)
         _require_no_rule(found, f"'{name}'")
         return found
-
-    def _find_loop(self, name: str) -> Loop:
-        found = self._root.loops()
-        for loop in found:
-            if loop.name == name:
-                return loop
-        raise ScheduleError(f"there is no loop '{name}'{nearest(str(name), [loop.name for loop in found])}")
-
-    def _find_leaf(self, name: str) -> BlockLeaf:
-        leaves = self._root.leaves()
-        for leaf in leaves:
-            if leaf.name == name:
-                return leaf
-        raise ScheduleError(f"there is no block '{name}'{nearest(str(name), [leaf.name for leaf in leaves])}")
-
-    def _buffer(self, name: str) -> ScheduleBuffer:
-        found = {buffer.alias: buffer for buffer in self._root.buffers if buffer.alias}
-        found.update({buffer.name: buffer for buffer in self._root.buffers})
-        if name not in found:
-            raise ScheduleError(f"there is no buffer '{name}'{nearest(name, found)}")
-        return found[name]
 
 
 def _require_no_rule(leaf: BlockLeaf, what: str) -> None:

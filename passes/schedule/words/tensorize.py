@@ -29,6 +29,7 @@ from mirlo.passes.schedule.words.tree import (
     leaves_of,
     loops_of,
 )
+from mirlo.runtime.nearest import nearest
 
 CALL = "tir.call_extern"
 
@@ -133,6 +134,37 @@ class TensorIntrin:
             means = self.means.build({}, f"{self.name}_means")
             module.body.append(means.operation)
         return BoundIntrin(self, self.match(means, loop))
+
+
+INTRINSICS: dict[str, TensorIntrin] = {}
+"""Tensor intrinsics by name."""
+
+
+def tensor_intrin(name: str, means: PrimScript, does: PrimScript) -> TensorIntrin:
+    """Register a hardware instruction under a name, for `Schedule.tensorize`.
+
+    `means` and `does` are `@mirlo.prim_func`s with the same parameters, of static shapes. `means` is the
+    description: one block, whose loops and body the scheduled loops must match. `does` is the implementation, with
+    `buffers=True`; if `means` is a reduction, it adds to its output.
+    """
+    known = INTRINSICS.get(name)
+    if known is not None and _definition(known.does) != _definition(does):
+        raise ScheduleError(f"there is a tensor intrinsic '{name}' already")
+    INTRINSICS[name] = TensorIntrin(name, means, does)
+    return INTRINSICS[name]
+
+
+def find_tensor_intrin(name: str) -> TensorIntrin:
+    """Return the tensor intrinsic of a name."""
+    found = INTRINSICS.get(name)
+    if found is None:
+        raise ScheduleError(f"tensorize: there is no intrinsic '{name}'{nearest(name, INTRINSICS)}")
+    return found
+
+
+def _definition(function: object) -> tuple[object, object]:
+    """Return where a prim function is defined: its file and its name."""
+    return getattr(getattr(function, "source", None), "file", None), getattr(function, "name", None)
 
 
 @dataclass(frozen=True, eq=False)

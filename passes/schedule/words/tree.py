@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
@@ -14,6 +14,7 @@ from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.affine import read_affine
 from mirlo.dialects.tir.view import BlockView, OperandView, PrimView
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.nearest import nearest
 
 SERIAL, PARALLEL, VECTORIZED, UNROLLED, BOUND = "serial", "parallel", "vectorized", "unrolled", "bound"
 LETTERS = "ijklmnopqrst"
@@ -191,6 +192,28 @@ class Root:
 
     def loops(self) -> Sequence[Loop]:
         return loops_of(self)
+
+    def find_loop(self, name: str) -> Loop:
+        """Return the loop of a name."""
+        return _find({loop.name: loop for loop in self.loops()}, name, "loop")
+
+    def find_leaf(self, name: str) -> BlockLeaf:
+        """Return the block of a name."""
+        return _find({leaf.name: leaf for leaf in self.leaves()}, name, "block")
+
+    def find_buffer(self, name: str) -> ScheduleBuffer:
+        """Return the buffer of a name, or of another name that a primitive gave it."""
+        named = {buffer.alias: buffer for buffer in self.buffers if buffer.alias}
+        return _find(named | {buffer.name: buffer for buffer in self.buffers}, name, "buffer")
+
+
+Named = TypeVar("Named")
+
+
+def _find(named: Mapping[str, Named], name: str, kind: str) -> Named:
+    if name not in named:
+        raise ScheduleError(f"there is no {kind} '{name}'{nearest(str(name), named)}")
+    return named[name]
 
 
 Node = Loop | BlockLeaf | Root
