@@ -2,14 +2,10 @@
 
 # ruff: noqa: F821 (lit defines `config` and `lit_config`)
 
-import atexit
 import importlib.util
 import os
 import re
-import subprocess
 import sys
-import tempfile
-import time
 
 import lit.formats
 
@@ -43,17 +39,10 @@ TOOLS = {
 if hasattr(os, "fork"):
     # Commands run in forks of a process that has imported the tools; it ends when lit does.
     support = os.path.join(ROOT, "test", "support")
-    path = os.path.join(tempfile.mkdtemp(prefix="mirlo-lit-"), "socket")
-    server = subprocess.Popen(
-        [sys.executable, os.path.join(support, "tool_server.py"), path],
-        stdin=subprocess.PIPE,
-        env={**os.environ, **config.environment},
-    )
-    atexit.register(server.stdin.close)
-    while not os.path.exists(path):
-        if server.poll() is not None:
-            lit_config.fatal("the server of the tools does not start")
-        time.sleep(0.01)
+    sys.path.append(support)
+    from tool_process import start
+
+    path = start({**os.environ, **config.environment})
     commands = {
         tool: f"{sys.executable} -I -S {os.path.join(support, 'tool_client.py')} {path} {function}"
         for tool, function in TOOLS.items()

@@ -37,7 +37,7 @@ def test_every_intrinsic_has_a_meaning() -> None:
     assert set(FLOAT) | set(INTEGER) | OWN_TESTS == set(INTRINSICS)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize(("name", "kind"), FLOAT_CASES)
 def test_float(name: str, kind: str) -> None:
     meaning, row = FLOAT[name], INTRINSICS[name]
@@ -136,7 +136,7 @@ def _exact_fma(x: float, y: float, z: float) -> float:
         return np.inf if exact > 0 else -np.inf
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name", INTRINSICS)
 def test_shapes_agree(name: str) -> None:
     count = 1 << 9
@@ -164,7 +164,7 @@ def _kinds_of(name: str, floats: Iterable[str] = FORMATS, ints: Iterable[str] = 
     return [[kind] * row.arity for kind in (ints if row.operands == "int" else floats)]
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(8)
 @pytest.mark.skipif(sys.platform != "linux", reason="reads ELF")
 @pytest.mark.parametrize("shape", [SCALARS, VECTORS], ids=["scalars", "vectors"])
 @pytest.mark.parametrize("name", INTRINSICS)

@@ -35,7 +35,7 @@ def _nodes(zero: int, opset: int, dtype: type, is_dynamic: bool) -> list[SizedCa
     return (nodes[zero::6] or nodes) if is_dynamic else nodes  # kernels for any sizes take longer to compile
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     "zero, opset, dtype, is_dynamic",
     [
@@ -109,6 +109,7 @@ WITH_ELEMENTS = ("Einsum", "GlobalAveragePool", "MaxPool")
 """Operators whose results have elements where their inputs have none."""
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", [name for name in sizes.DIMS if name not in WITH_ELEMENTS])
 def test_long_dims_of_empty_arrays_cost_nothing(name: str) -> None:
     """A loop over 2^40 rows without elements would have no end."""

@@ -86,6 +86,7 @@ def _network(kind: str, image_shape: Sequence[int | str]) -> Any:
     return _model(nodes, [x], [y], constants)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", list(KINDS))
 @pytest.mark.parametrize("image_shape", [(1, 3, 16, 16), ("n", 3, 16, 16), ("n", 3, "h", "w")])
 def test_quantize_and_dequantize(kind: str, image_shape: tuple[int | str, ...]) -> None:
@@ -93,6 +94,7 @@ def test_quantize_and_dequantize(kind: str, image_shape: tuple[int | str, ...]) 
     _check(_network(kind, image_shape), x, steps=1)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("left", "right"), [("u8", "i8"), ("u8", "u8"), ("i8", "i8")])
 @pytest.mark.parametrize("zeros", [(0, 0), (7, 0), (7, 3), (0, 3)])
 @pytest.mark.parametrize("is_constant", [True, False])

@@ -177,6 +177,7 @@ def movement(g: Graph) -> str:
     return g.op("Mul", x, g.op("ReduceMax", x, axes=[g.random.randrange(3)]))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("make", [layers, convolutions, attention, movement])
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_agrees(make: Any, seed: int) -> None:

@@ -57,6 +57,7 @@ USUAL = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("target", ["llvm", with_c("c"), with_c("c,llvm"), pytest.param("spirv", marks=needs_vulkan())])
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_size_of_data_overflows(operator, target):

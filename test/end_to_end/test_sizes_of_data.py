@@ -123,6 +123,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", CASES)
 def test_sizes(name: str) -> None:
     case = CASES[name]

@@ -75,6 +75,7 @@ def expected_of(model: LanguageModel, prompt: list[int], count: int, adapter: st
     return continued(model.config.model, prompt, count, constants, without=model.config.ends)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("adapter", (*ADAPTERS, None))
 def test_tokens_are_those_of_onnxruntime(models: dict[str, LanguageModel], kind: str, adapter: str | None) -> None:
@@ -122,7 +123,7 @@ def test_requests_with_adapters(models: dict[str, LanguageModel]) -> None:
         engine.add(prompt, adapter="c")
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(("alpha", "by_root"), ((8, False), (3, False), (6, True)))
 @pytest.mark.parametrize("dtype", (np.float32, np.float16, ml_dtypes.bfloat16))
 def test_files_of_peft(tmp_path: Path, alpha: int, by_root: bool, dtype: Any) -> None:
@@ -161,6 +162,7 @@ def wrong(change: Any) -> dict[str, np.ndarray]:
 A = lora_name(0, "q", "A")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("change", "is_optional", "message"),
     (

@@ -44,6 +44,7 @@ def searched(
     return max(ended, key=lambda each: each[0])[1]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", ("f32", "plain"))
 @pytest.mark.parametrize(
     ("beams", "penalty", "early", "ends"),

@@ -105,6 +105,7 @@ HOSTILE: list[tuple[str, Any, str]] = [
 ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("key", "value", "message"), HOSTILE)
 def test_hostile_configurations(genai: Path, key: str, value: Any, message: str) -> None:
     edited(genai, "genai_config.json", key, value)

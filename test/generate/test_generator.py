@@ -37,6 +37,7 @@ def without_end(model: LanguageModel, prompt: Sequence[int], count: int, **searc
     return found
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("length", (1, 7, 40))
 def test_tokens_are_those_of_onnxruntime(models: dict[str, LanguageModel], kind: str, length: int) -> None:

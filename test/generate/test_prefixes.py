@@ -96,6 +96,7 @@ def test_rows_that_are_gone_are_not_kept() -> None:
     assert found is not None and found.length == 2 * PAGE
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("search", ({}, {"lookup": 3}, {"num_beams": 3, "max_length": 300}, {"chunk_size": 7}))
 def test_a_common_beginning_is_computed_once(

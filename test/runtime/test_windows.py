@@ -100,6 +100,7 @@ def call(some: Any, lengths: list[int], new: list[dict[str, np.ndarray]]) -> np.
     return found
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_pools_of_rings(executable: Executable, seed: int) -> None:
     """Any sequences run together, go back, begin as others and take over rows; what is left is what numpy computes."""

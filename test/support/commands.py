@@ -5,7 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
+from functools import cache
 from pathlib import Path
+
+import tool_client
+import tool_process
 
 ROOT = Path(__file__).resolve().parents[2]
 MODELS = ROOT / ".cache" / "models"
@@ -22,8 +27,23 @@ def python(*arguments: object, cwd: Path = ROOT) -> subprocess.CompletedProcess[
 
 
 def mirlo(*arguments: object, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    """Run the command `mirlo`."""
-    return python("-m", "mirlo.tools.cli", *arguments, cwd=cwd)
+    """Run the command `mirlo`, if there is `fork` in a process that has imported it already."""
+    if not hasattr(os, "fork"):
+        return python("-m", "mirlo.tools.cli", *arguments, cwd=cwd)
+    command = [*map(str, arguments)]
+    with open(os.devnull) as nothing, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
+        files = [file.fileno() for file in (nothing, out, errors)]
+        code = tool_client.run(_server(), "mirlo.tools.cli:command", command, str(cwd), ENVIRONMENT, files)
+        texts = []
+        for file in (out, errors):
+            file.seek(0)
+            texts.append(file.read().decode().replace("\r\n", "\n"))
+    return subprocess.CompletedProcess(["mirlo", *command], code, *texts)
+
+
+@cache
+def _server() -> str:
+    return tool_process.start(ENVIRONMENT)
 
 
 def output_of(done: subprocess.CompletedProcess[str]) -> str:

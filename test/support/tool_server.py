@@ -1,7 +1,7 @@
-"""A process that has imported the tools already, and runs each command that lit asks for in a fork of itself.
+"""A process that has imported the tools already, and runs each command that a test asks for in a fork of itself.
 
-lit's tests start a tool more than 400 times; to import the compiler takes half a second of each. `tool_client.py`
-passes the command on with its files, folder and environment. Where there is no `fork`, lit starts the tools themselves.
+Tests start a tool some thousand times; to import the compiler takes half a second of each. `tool_client.py` passes the
+command on with its files, folder and environment. Where there is no `fork`, tests start the tools themselves.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def run(connection: socket.socket) -> NoReturn:
         sys.exit(getattr(importlib.import_module(module), function)())
     _, status = os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(status)
-    connection.sendall(bytes([code if code >= 0 else 128 - code]))
+    connection.sendall(code.to_bytes(4, "little", signed=True))
     os._exit(0)
 
 

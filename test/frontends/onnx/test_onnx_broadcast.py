@@ -68,6 +68,7 @@ def slices(rng: random.Random, of: str, name: str, rank: int) -> tuple[list[onnx
     return [helper.make_node("Slice", [of, *held], [name])], held
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", range(24))
 def test_slices_of_one_tensor(seed: int) -> None:
     rng = random.Random(seed)

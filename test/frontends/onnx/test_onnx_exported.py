@@ -31,6 +31,7 @@ def assert_like_onnxruntime(model: onnx.ModelProto, *cases: dict[str, tuple[int,
         np.testing.assert_allclose(compiled.run(given)["out"], expected, rtol=1e-4, atol=1e-4, err_msg=str(case))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("coordinates", ["half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"])
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 def test_images_of_any_size_to_one_size(mode: str, coordinates: str) -> None:

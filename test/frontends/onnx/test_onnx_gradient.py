@@ -60,6 +60,7 @@ UNARY = (
 )
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("operator", UNARY)
 def test_unary(operator: str) -> None:
     differentiated(f"a = {operator}(x0) y = Mul(a, x0)", numbers(2, 3))

@@ -22,6 +22,7 @@ def _expected(x: np.ndarray, t: np.ndarray, w: np.ndarray | None, reduction: str
     return {"none": loss, "sum": loss.sum(), "mean": loss.sum() / weight.sum()}[reduction]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("opset", [12, 13, 18, 22])
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 @pytest.mark.parametrize("operator", ["NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"])

@@ -98,6 +98,7 @@ def test_rotation_from_a_position_of_dynamic_length() -> None:
 # Attention
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("by_column", (False, True))
 @pytest.mark.parametrize("kind, has_mask, has_past", (("uint8", True, False), ("int8", False, True)))
 def test_quantized_attention(by_column: bool, kind: str, has_mask: bool, has_past: bool) -> None:

@@ -112,6 +112,7 @@ def test_regressor(aggregate: str) -> None:
     same("TreeEnsembleRegressor", X, n_targets=2, aggregate_function=aggregate, base_values=[0.5, -2.0], **trees)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("transform", TRANSFORMS)
 def test_classifier(transform: str) -> None:
     trees = forest("class", 3, seed=4, positive=transform == "PROBIT")
@@ -164,6 +165,7 @@ def test_linear(transform: str) -> None:
         same("LinearClassifier", X, outputs=WORDS, classlabels_strings=["no", "yes"], **given)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kernel", ["LINEAR", "POLY", "RBF", "SIGMOID"])
 def test_vectors(kernel: str) -> None:
     rng = np.random.default_rng(2)
@@ -202,6 +204,7 @@ def test_votes_that_tie(classes: int) -> None:
         same("SVMClassifier", X, outputs=LABELS, classlabels_ints=list(range(classes)), **given)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("probable", [False, True])
 @pytest.mark.parametrize("classes", [2, 3, 5])
 def test_vectors_of_classes(classes: int, probable: bool) -> None:

@@ -21,6 +21,7 @@ def compiled(node: Any, shape: list[int | str], constants: dict[str, np.ndarray]
     return mirlo.compile(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("is_dynamic", [False, True])
 @pytest.mark.parametrize(("kernel", "stride"), [(2, 1), (3, 2), (5, 1)])
 @pytest.mark.parametrize("channels", [1, 3, 32])

@@ -60,6 +60,7 @@ def test_slices_of_numbers(start: int, end: int, step: int) -> None:
         np.testing.assert_array_equal(compiled.run({"x": x})["y"], expected, err_msg=str(n))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("auto_pad", ["SAME_UPPER", "SAME_LOWER"])
 @pytest.mark.parametrize(
     ("operator", "attributes"),
@@ -82,6 +83,7 @@ def test_windows_padded_for_the_same_size(operator: str, attributes: dict[str, A
         np.testing.assert_allclose(compiled.run({"x": x})["y"], expected, rtol=1e-5, atol=1e-6, err_msg=f"{h}, {w}")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "attributes",
     [

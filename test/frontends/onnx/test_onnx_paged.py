@@ -131,6 +131,7 @@ def test_sequences_of_any_length(dtype: Any) -> None:
         agree(executable, given, 1e-5 if dtype == np.float32 else 5e-3)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("extra", "attributes", "options"),
     (

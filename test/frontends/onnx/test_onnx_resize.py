@@ -42,6 +42,7 @@ def scales(*numbers: float) -> dict[str, np.ndarray]:
     return {"scales": np.array([1, 1, *numbers], np.float32)}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("coordinates", COORDINATES)
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 def test_scales(mode: str, coordinates: str) -> None:
@@ -60,7 +61,7 @@ def test_antialiasing_and_edges() -> None:
     same(scales(0.8, 2), [], mode="cubic", exclude_outside=1, cubic_coeff_a=-0.5)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("is_open", [False, True], ids=["known", "open"])
 @pytest.mark.parametrize("excludes", [0, 1], ids=["all", "inside"])
 @pytest.mark.parametrize("coordinates", COORDINATES)

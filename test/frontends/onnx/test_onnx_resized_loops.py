@@ -230,6 +230,7 @@ def random_loop(seed: int) -> tuple[str, list[dict[str, Any]]]:
     return text, calls
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", range(24))
 def test_random_loops(seed: int) -> None:
     text, calls = random_loop(seed)

@@ -112,6 +112,7 @@ def _rule(function: Any) -> Any:
     return lambda op, b: b.call_prim_func(function, op.x)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("attach", [_called, _for_operator, _for_node, _for_domain], ids=lambda f: f.__name__[1:])
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda f: f.name)
 def test_each_place(function: Any, attach: Any) -> None:

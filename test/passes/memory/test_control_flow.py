@@ -13,6 +13,7 @@ from mirlo.runtime.errors import PackedFunctionError
 SEEDS = 20
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_random_programs(seed: int, tmp_path) -> None:
     text, meaning = random_program(seed)

@@ -88,6 +88,7 @@ def edited(word: PrimitiveCallRecord, **choices: Any) -> Trace:
     return Trace([replace(word, named={**word.named, **choices})])
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("rows", [29, "n"])
 def test_other_choices_compute_the_same_or_say_what_fits(rows: int | str, whole: bool, tmp_path: Path) -> None:
     """Choices at random: those that do not fit a function are rejected, with the others the result stays."""

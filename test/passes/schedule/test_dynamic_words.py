@@ -123,6 +123,7 @@ def schedule_of(name: str) -> Schedule:
     return Schedule.of(CASES[name][1], *types, *ids)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("name", CASES)
 def test_random_words_do_not_change_results(name: str, seed: int, whole: bool) -> None:

@@ -251,6 +251,7 @@ def largest(kind: str, start: float, count: int = 50) -> Any:
     return reduce
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("lanes", [1, 8, 10, 16])
 @pytest.mark.parametrize("outer", [False, True])
 @pytest.mark.parametrize(

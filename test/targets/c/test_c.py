@@ -42,11 +42,13 @@ OPERATORS = (
 
 
 @needs_c_compiler
-def test_operators_in_parts_compute_what_numpy_does() -> None:
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("part", range(4))
+def test_operators_in_parts_compute_what_numpy_does(part: int) -> None:
     names()  # reads the table of cases
-    matrix = check_target("c,llvm", [f"relax.{name}" for name in OPERATORS])
+    matrix = check_target("c,llvm", [f"relax.{name}" for name in OPERATORS[part::4]])
     wrong = [(e.name, k, v) for e in matrix.entries for k, v in e.verdicts.items() if v.status != "ok"]
-    assert not wrong and matrix.count("ok") > 200
+    assert not wrong and matrix.count("ok") > 45
 
 
 @needs_c_compiler

@@ -119,6 +119,7 @@ def _check(program: Program, model: Any, inputs: dict[str, np.ndarray], calls: i
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("weights", ["embed", "beside"])
 @pytest.mark.parametrize("name", MODELS)
 def test_programs_compute_what_onnx_runtime_does(name: str, weights: str, tmp_path: Path) -> None:
@@ -133,7 +134,7 @@ def test_programs_compute_what_onnx_runtime_does(name: str, weights: str, tmp_pa
     _check(program, make(), inputs)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", MODELS)
 def test_sanitizers_find_nothing(name: str, tmp_path: Path) -> None:
     make, inputs = MODELS[name]
@@ -146,6 +147,7 @@ def test_sanitizers_find_nothing(name: str, tmp_path: Path) -> None:
     _check(make_source_program(make(), tmp_path / "model", _compiler(), flags=flags), make(), inputs)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.skipif(bool(emulated_aarch64.missing()), reason=emulated_aarch64.missing() or "there is")
 @pytest.mark.parametrize("name", ["dynamic", "quantized", "late", "loop"])
 def test_programs_for_aarch64_under_emulation(name: str, tmp_path: Path) -> None:
@@ -155,6 +157,7 @@ def test_programs_for_aarch64_under_emulation(name: str, tmp_path: Path) -> None
     _check(program, make(), inputs)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", ["mobilenetv2", "resnet50", "bert_base", "gpt2", "vit_base"])
 def test_reduced_models(name: str, tmp_path: Path, whole: bool) -> None:
     if name not in ("mobilenetv2", "gpt2") and not whole:

@@ -63,6 +63,7 @@ CASES = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
 def test_against_the_cpu(dnn: FakeCudnn, name: str, dtype: str) -> None:

@@ -25,13 +25,14 @@ def check(case: Case, target: str, dtype: str) -> set[str]:
     return {name.split("::")[-1] for name in executable.artifact.metadata["kernels"]}
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @ON_DEVICES
 @pytest.mark.parametrize("name", CASES)
 def test_against_numpy(target: str, name: str) -> None:
     assert check(CASES[name], target, "f32") == {"attention_kernel"}
 
 
+@pytest.mark.sample(2)
 @ON_DEVICES
 @pytest.mark.parametrize("name", TURNED_CASES)
 def test_tokens_before_heads(target: str, name: str) -> None:
@@ -39,6 +40,7 @@ def test_tokens_before_heads(target: str, name: str) -> None:
     assert "permute" in kernel and "attention" in kernel
 
 
+@pytest.mark.sample(2)
 @ON_DEVICES
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f64"])
 def test_element_types(target: str, dtype: str) -> None:
@@ -65,7 +67,7 @@ def test_keys_that_nobody_sees_are_not_read(target: str) -> None:
     np.testing.assert_array_equal(executable(*arrays), expected)
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(9)
 @ON_DEVICES
 @pytest.mark.parametrize("name", OPEN_CASES)
 def test_lengths_of_run_time(target: str, name: str) -> None:

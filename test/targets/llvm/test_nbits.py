@@ -83,7 +83,7 @@ CASES = list(product((2, 4, 8), (16, 32, 64, 256), ("", "packed", "real"), ("exa
 )
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("bits, block, zeros, activations", CASES)
 def test_variants(bits: int, block: int, zeros: str, activations: str) -> None:
     number = CASES.index((bits, block, zeros, activations))
@@ -123,6 +123,7 @@ def test_each_number_of_rows(activations: str, bits: int, zeros: str) -> None:
         assert not activations.startswith("i8") or (found == alone[:count]).all()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("count", (0, 2, 5, 7, 8, 9))
 @pytest.mark.parametrize("level", (0, 4))
 def test_fixed_numbers_of_rows(count: int, level: int) -> None:
@@ -163,7 +164,7 @@ def test_weights_of_floats(activations: str, columns: int, rows: int, block: int
         assert np.abs(executable(x) - wanted).max() < BOUNDS[activations] * np.abs(wanted).max()
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("activations", ("exact", "i8"))
 def test_weights_of_floats_on_presets(preset: str, activations: str) -> None:
@@ -176,7 +177,7 @@ def test_weights_of_floats_on_presets(preset: str, activations: str) -> None:
     assert np.abs(executable(x) - x @ real).max() < BOUNDS[activations] * np.abs(x @ real).max()
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("bits, level", ((4, 4), (4, 0), (8, 4), (2, 4)))
 def test_presets(preset: str, bits: int, level: int) -> None:

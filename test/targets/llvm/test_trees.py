@@ -78,6 +78,7 @@ def _agree(model: onnx.ModelProto, missing: bool, compiled: mirlo.Executable) ->
         np.testing.assert_array_equal(compiled(x), session.run(None, {"x": x})[0])
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("trees", "depth", "modes", "missing"), CASES)
 def test_forests_are_as_onnxruntime_computes_them(
     trees: int, depth: int, modes: tuple[str, ...], missing: bool
@@ -88,6 +89,7 @@ def test_forests_are_as_onnxruntime_computes_them(
     assert compiled(np.zeros((0, FEATURES), np.float32)).shape == (0, 1)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("depth", [4, 6, 9])
 @pytest.mark.parametrize(("targets", "aggregate"), [(3, "SUM"), (1, "MIN"), (1, "MAX"), (2, "MAX"), (17, "AVERAGE")])
 def test_all_targets_and_aggregates(targets: int, aggregate: str, depth: int) -> None:

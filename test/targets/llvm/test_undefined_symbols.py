@@ -78,7 +78,7 @@ def _undefined(artifact: Artifact) -> set[str]:
     return {name for _, undefined in found for name in undefined} - {name for defined, _ in found for name in defined}
 
 
-@pytest.mark.sample(12)
+@pytest.mark.sample(36)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("name", TARGETS)
 def test_code_calls_what_c_libraries_have(name: str, dtype: str) -> None:
@@ -106,7 +106,7 @@ BELOW = [
 ]
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(18)
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("name", BELOW)
 def test_samples_compute_the_same_on_each_level(name: str, dtype: str) -> None:

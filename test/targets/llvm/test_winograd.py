@@ -76,6 +76,7 @@ def _compiled(shape: Any, w: np.ndarray, bias: np.ndarray, pad: Any, tile: int, 
         return mirlo.compile(ir.Module.parse(text), params=store, pipeline=steps, threads=threads)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("tile", [2, 4])
 @pytest.mark.parametrize(
     ("shape", "out", "pad", "threads", "residual"),

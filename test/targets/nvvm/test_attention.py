@@ -86,6 +86,7 @@ def assembled(case: Case, dtype: str, chip: str) -> tuple[str, Assembled]:
     return ptx, run_ptxas(ptx, find_chip(chip))
 
 
+@pytest.mark.sample(2)
 @needs_ptxas()
 @pytest.mark.parametrize("chip", ["sm_80", "sm_89"])
 @pytest.mark.parametrize(("size", "tokens"), [(64, 4096), (128, 4096), (128, 2048)])
@@ -112,7 +113,7 @@ def test_by_sums_without_spills() -> None:
     assert "shfl.sync.bfly" in ptx and kernel.spilled_bytes == 0 and kernel.registers <= 128
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("dtype", ["f32", "f16"])
 @pytest.mark.parametrize("name", OPEN_CASES)
 def test_lengths_of_run_time(name: str, dtype: str, driver: FakeDriver) -> None:

@@ -85,6 +85,7 @@ WARPGROUP = {
 IN_ANY_ORDER = ("f16", "bf16")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("turned", ["", "b", "a"])
 @pytest.mark.parametrize("kind", WARP)
 def test_warps(kind: str, turned: str) -> None:
@@ -94,6 +95,7 @@ def test_warps(kind: str, turned: str) -> None:
     assert WARP[kind] in gpu.opcodes
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("kind", "turned"), [*((kind, "b") for kind in WARPGROUP), *((k, t) for k in IN_ANY_ORDER for t in ("", "a"))]
 )

@@ -115,6 +115,7 @@ def test_floats_keep_their_bits_where_nothing_is_asked_for(options: str) -> None
     np.testing.assert_allclose(found, a @ b, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.sample(2)
 @needs_ptxas()
 @pytest.mark.parametrize(
     ("left", "right", "kind", "chip", "options", "instruction"),

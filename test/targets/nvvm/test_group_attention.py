@@ -60,7 +60,7 @@ KINDS = {
 }
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name", KINDS)
 def test_kinds(name: str) -> None:
     assert "parts = 1 " in check(KINDS[name])
@@ -76,7 +76,7 @@ def test_bf16() -> None:
     check(KINDS["causal"], "bf16")
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize(
     ("tile", "size"), [((3, 128, 2), 64), ((2, 176, 2), 128), ((1, 32, 4), 64), ((2, 80, 2), 256), ((2, 112, 2), 192)]
 )
@@ -149,6 +149,7 @@ def test_ptx_of_parts_of_one_tensor() -> None:
     np.testing.assert_allclose(found.astype(np.float64), expected_of_packed(x), rtol=2e-3, atol=2e-3)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("tile", [(2, 128, 2), (3, 64, 3), (1, 32, 4)])
 def test_its_ptx(tile: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     """Executed by the emulator of PTX: barriers, turns and products under way as the hardware has them."""
@@ -180,7 +181,7 @@ LARGE = {
 }
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(8)
 @needs_ptxas()
 @pytest.mark.parametrize("name", LARGE)
 def test_large_without_spills(name: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,7 +39,7 @@ def is_used(opcodes: Iterable[str], kind: str) -> bool:
     return any(opcode.startswith("tcgen05.mma") and KINDS[kind] in opcode for opcode in opcodes)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("kind", "turned"), [*((k, "b") for k in KINDS), *((k, t) for k in ("f16", "bf16") for t in ("", "a"))]
 )
@@ -49,7 +49,7 @@ def test_formats(kind: str, turned: str) -> None:
     assert is_used(gpu.opcodes, kind)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("tile", tensormemory.TILES, ids=lambda tile: f"{tile.height}x{tile.width}")
 def test_tiles(tile: tensormemory.WarpgroupTile, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipelined, "best_tile", lambda *_: tile)

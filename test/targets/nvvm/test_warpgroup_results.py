@@ -47,6 +47,7 @@ def expected(arrays: list[np.ndarray], model: object) -> np.ndarray:
     return np.maximum(product + rest[0], 0) if model is biased else product + rest[0]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("tile", [0, 2, 7])
 @pytest.mark.parametrize("model", [biased, wide, summed, apart])
 def test_results(model: object, tile: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,7 +62,7 @@ def test_results(model: object, tile: int, monkeypatch: pytest.MonkeyPatch) -> N
     assert np.abs(found - exact).max() <= (1e-4 if model is wide else 2**-7 * np.abs(exact).max())
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @needs_ptxas()
 @pytest.mark.parametrize("tile", range(len(warpgroup.TILES)))
 @pytest.mark.parametrize(("columns", "dtype", "after"), [(4096, "f16", "br"), (768, "bf16", "b"), (768, "bf16", "bg")])

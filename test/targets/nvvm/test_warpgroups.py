@@ -190,6 +190,7 @@ def test_large_convolutions_are_gathered_without_spills(monkeypatch: pytest.Monk
     assert (made_of_it.spilled_bytes, made_of_it.warnings) == (0, ())
 
 
+@pytest.mark.sample(2)
 @needs_ptxas()
 @pytest.mark.parametrize(
     ("kind", "result", "turned", "options", "instruction"),

@@ -140,6 +140,7 @@ SLOW = {"lrn"}
 """On some processors the library has a fast way for some numbers of channels only."""
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", MODELS)
 def test_model(name: str) -> None:
     model = MODELS[name]()

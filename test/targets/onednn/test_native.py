@@ -173,6 +173,7 @@ def test_eltwise_of_positive_numbers(function: str) -> None:
     close(Region([PrimitiveNode("eltwise", {"x": "x"}, "y", attributes)], {"x": x}, {"y": x.shape})(), expected)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("shape", [(2, 8, 5, 6), (8, 1, 1), (6,), (1, 1, 5, 1), (2, 1, 1, 1), (1,), (2, 8, 1, 6)])
 @pytest.mark.parametrize("algorithm", ["add", "sub", "mul", "div", "max", "min"])
 def test_binary(algorithm: str, shape: tuple[int, ...]) -> None:

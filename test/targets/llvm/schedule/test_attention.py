@@ -15,6 +15,7 @@ from mirlo.passes.legalize.rules.attention import attention as decomposed_attent
 from mirlo.passes.pipeline import Pipeline
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", CASES)
 def test_against_numpy(name: str, threads: int) -> None:
@@ -38,6 +39,7 @@ HIDDEN = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", HIDDEN)
 def test_what_is_hidden_is_not_computed(name: str, threads: int) -> None:
@@ -89,7 +91,7 @@ def test_operands_that_are_slices_and_permutes() -> None:
     assert len(executable.artifact.kernels) == 1
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", OPEN_CASES)
 def test_lengths_of_run_time(name: str, threads: int) -> None:
@@ -134,6 +136,7 @@ WITH_SINKS = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", WITH_SINKS)
 def test_sinks(name: str, threads: int) -> None:
@@ -166,7 +169,7 @@ SHARED_KEYS = {
 }
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", SHARED_KEYS)
 def test_one_query_of_heads_that_share_keys(name: str, threads: int) -> None:

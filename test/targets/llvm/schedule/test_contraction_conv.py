@@ -127,6 +127,7 @@ CASES = [
 ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("nhwc", [True, False], ids=["nhwc", "nchw"])
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_convolutions(case: Conv, nhwc: bool) -> None:
@@ -140,6 +141,7 @@ def test_epilogues(epilogue: str, nhwc: bool) -> None:
     Conv(1, 12, (9, 10), 12, (3, 3), pad=1, groups=12, nhwc=nhwc, epilogue=epilogue).check()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("machine", ["avx2", "neon", "sse"])
 @pytest.mark.parametrize("nhwc", [True, False], ids=["nhwc", "nchw"])
 def test_other_machines(machine: str, nhwc: bool) -> None:

@@ -86,6 +86,7 @@ def test_shapes(a: tuple[int, ...], b: tuple[int, ...]) -> None:
     check(a, b)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("transpose_a", [False, True])
 @pytest.mark.parametrize("transpose_b", [False, True])
 @pytest.mark.parametrize(("m", "n", "k"), [(21, 50, 37), (1, 40, 64), (64, 128, 96)])
@@ -181,6 +182,7 @@ def test_index_and_gather_in_epilogue() -> None:
     assert kernel.rule == "contraction"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("element", ["f32", "f64", "bf16"])
 @pytest.mark.parametrize(("m", "n", "k"), [(1, 100, 70), (3, 9, 33), (5, 5, 16), (1, 1, 100), (7, 1, 40), (15, 37, 5)])
 def test_dot_products(m: int, n: int, k: int, element: str) -> None:

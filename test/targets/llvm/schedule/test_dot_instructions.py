@@ -58,7 +58,7 @@ def _matmul(m: int, k: int, n: int, left: str, right: str, out: str, turned: boo
     }}"""
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("is_constant", [False, True])
 @pytest.mark.parametrize(("left", "right"), [("u8", "i8"), ("i8", "i8"), ("i8", "u8"), ("u8", "u8")])
 def test_products_of_bytes(left: str, right: str, is_constant: bool, tmp_path: Path) -> None:
@@ -74,6 +74,7 @@ def test_products_of_bytes(left: str, right: str, is_constant: bool, tmp_path: P
         assert "dot = true" in schedule or _uses(schedule, "u8xi8", "vpdpbusd")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.skipif("i16" not in host_machine().dots, reason="the machine has no products of 16-bit integers")
 @pytest.mark.parametrize(("left", "right"), [("u8", "i8"), ("i8", "i8"), ("u8", "u8")])
 def test_products_of_bytes_without_vnni(left: str, right: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

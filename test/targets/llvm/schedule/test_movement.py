@@ -23,6 +23,7 @@ def test_transpose(rows: int, columns: int) -> None:
     assert "vector.shuffle" in kernel.text and "vector.gather" not in kernel.text
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("dtype", ["f32", "f64", "f16", "i8"])
 @pytest.mark.parametrize("machine", ["avx512", "avx2"])
 @pytest.mark.parametrize(
@@ -39,6 +40,7 @@ def test_blocks_meet_every_tile_once(shape: tuple[int, int], machine: str, dtype
     np.testing.assert_array_equal(found, x.T)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("dtype", ["f32", "f64", "bf16", "i8"])
 @pytest.mark.parametrize("machine", ["avx512", "avx2", "neon"])
 @pytest.mark.parametrize("shape", [(128, 12, 64), (197, 6, 40), (7, 300, 33), (61, 3, 784), (1, 9, 9000), (40, 41, 50)])
@@ -118,7 +120,7 @@ def test_layouts_of_images() -> None:
     compare(lambda p, x: p.compute((1, 3, 100), lambda n, c, s: x[n, s, c]), [tensor(1, 100, 3)], "elementwise")
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("channels", [2, 3, 4])
 @pytest.mark.parametrize("dtype", ["f32", "f64", "i8", "bf16"])
 @pytest.mark.parametrize("pixels", [7, 64, 101, 1000, 2403])

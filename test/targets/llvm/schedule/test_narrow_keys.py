@@ -39,7 +39,7 @@ def graph(dtype: str, heads: int, shared: int, size: int) -> str:
     }}"""
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("heads", "shared", "size"), ((4, 2, 16), (3, 3, 24), (8, 1, 64)))

@@ -36,6 +36,7 @@ def model_of(name: str) -> Any:
     )
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", CASES)
 def test_images_of_any_size(name: str) -> None:
     model = model_of(name)

@@ -71,6 +71,7 @@ ORDERS = [
 ]  # fmt: skip
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("order", "threads"), [*((order, 1) for order in ORDERS), (ORDERS[4], 2), (ORDERS[6], 2)])
 @pytest.mark.parametrize(
     "text", [PRODUCT.format(m=45, k=257, n=70), CONVOLUTION.format(s=31)], ids=["product", "convolution"]

@@ -61,7 +61,7 @@ def _runs_here(machine: Machine) -> bool:
 RUNNABLE = [name for name, machine in PRESETS.items() if _runs_here(machine)]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", MODELS)
 def test_models_compile_for_every_preset(name: str, tmp_path: Path) -> None:
     module, store = import_model(weightless_model(name, tmp_path))
@@ -183,7 +183,7 @@ def _used_instructions(text: str) -> Iterator[str]:
     return (match.group(1) for match in re.finditer(r'"llvm\.x86\.([\w.]+)"', text))
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("preset", RUNNABLE)
 def test_random_operators_compute_the_same_for_every_preset(preset: str, seed: int) -> None:

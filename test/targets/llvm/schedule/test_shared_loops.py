@@ -33,6 +33,7 @@ def both_ways(text: str, weights: dict[str, np.ndarray]) -> None:
         np.testing.assert_array_equal(two(*arrays), expected)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("is_constant", [True, False])
 @pytest.mark.parametrize(
     ("m", "k", "n"),
@@ -52,6 +53,7 @@ def test_matmul(m: int, k: int, n: int, is_constant: bool) -> None:
     both_ways(text, {"w": weight} if is_constant else {})
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("channels", "size", "outputs", "window", "groups"),
     [

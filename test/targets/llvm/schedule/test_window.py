@@ -34,6 +34,7 @@ def pool(kind, shape, kernel, stride, pad, channels_last=False, finish=None):
 POOLS = [(2, 2, 0), (3, 2, 1), (3, 1, 1), (3, 2, 0), (5, 3, 2), (1, 2, 0)]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("kernel", "stride", "pad"), POOLS)
 @pytest.mark.parametrize("channels_last", [False, True])
 def test_max_pool(kernel: int, stride: int, pad: int, channels_last: bool) -> None:
