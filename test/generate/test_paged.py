@@ -82,6 +82,7 @@ class PagedLoop:
         return {i: int(found["logits"][end - 1].argmax()) for i, end in zip(rows, ends[1:], strict=True)}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("chunk", (1, 5, 64))
 def test_paged_is_contiguous(tmp_path: Path, chunk: int) -> None:
     prompts = [np.random.default_rng(i).integers(2, VOCABULARY, length).tolist() for i, length in enumerate(PROMPTS)]

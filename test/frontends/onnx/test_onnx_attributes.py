@@ -11,6 +11,7 @@ from typing import Any
 
 import onnx
 
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.frontends.onnx import OnnxImportError, import_model
 from mirlo.frontends.onnx.registry import CONVERTERS, load_converters
@@ -97,7 +98,7 @@ def _changed(declared: Any, present: Any) -> Iterator[Any]:
 def _imported(model: Any) -> str:
     """Return the IR of a model, or its error."""
     try:
-        with make_context() as context:
+        with _context() as context:
             module, store = import_model(model, context=context)
             arrays = [(name, store.get(name).tobytes()) for name in store]
             return f"{module.operation.get_asm()}\n{arrays}"
@@ -105,13 +106,22 @@ def _imported(model: Any) -> str:
         return f"refused: {error}"
 
 
+@cache
+def _context() -> ir.Context:
+    return make_context()
+
+
+@cache
+def _importable(operator: str) -> list[tuple[onnx.ModelProto, str]]:
+    """Return the cases of an operator that can be imported, and what they become."""
+    found = [(model, _imported(model)) for model in _cases()[operator]]
+    return [(model, text) for model, text in found if not text.startswith("refused")]
+
+
 def _silent(operator: str, attribute: str, declared: Any) -> bool:
     """Whether changing an attribute changed nothing in any case in which the operator can be imported."""
     tried = False
-    for model in _cases()[operator]:
-        plain = _imported(model)
-        if plain.startswith("refused"):
-            continue
+    for model, plain in _importable(operator):
         node = model.graph.node[0]
         present = next((a for a in node.attribute if a.name == attribute), None)
         for value in _changed(declared, present):

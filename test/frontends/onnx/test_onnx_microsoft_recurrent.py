@@ -46,6 +46,7 @@ def model(seed: int, direction: str, signed: bool, columns: bool, given: str, le
     return helper.make_model(graph, opset_imports=imports, ir_version=9)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("direction", "signed", "columns", "given", "length"),
     [

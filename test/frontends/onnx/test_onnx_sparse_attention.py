@@ -77,6 +77,7 @@ def reference(model: Any, given: dict[str, np.ndarray]) -> dict[str, np.ndarray]
     return dict(zip(OUTPUTS, [output.numpy().copy() for output in binding.get_outputs()], strict=True))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("layouts, rotary", ((1, 0), (2, 1)))
 @pytest.mark.parametrize("length, lengths", ((20, [20]), (1, [40]), (40, [40])))
 def test_against_onnxruntime(layouts: int, length: int, lengths: list[int], rotary: int) -> None:

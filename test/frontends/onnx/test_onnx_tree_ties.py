@@ -97,7 +97,7 @@ CLASSES = {
 TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(16)
 @pytest.mark.parametrize("classes", CLASSES)
 @pytest.mark.parametrize("weights", WEIGHTS)
 def test_classes(classes: str, weights: str) -> None:
@@ -123,7 +123,7 @@ def test_classes(classes: str, weights: str) -> None:
             _check(found, expected, exact=True)
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(16)
 @pytest.mark.parametrize("classes", CLASSES)
 @pytest.mark.parametrize("transform", TRANSFORMS[1:])
 def test_transforms_of_classes(classes: str, transform: str) -> None:
@@ -144,7 +144,7 @@ def test_transforms_of_classes(classes: str, transform: str) -> None:
         _check(found, expected, exact=False, written=slice(None) if both else slice(0, 1))
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(16)
 @pytest.mark.parametrize("aggregate", ["SUM", "AVERAGE", "MIN", "MAX"])
 @pytest.mark.parametrize("targets", [1, 2, 3])
 def test_targets(targets: int, aggregate: str) -> None:

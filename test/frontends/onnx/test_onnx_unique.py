@@ -36,6 +36,7 @@ UNIQUE = {"y": 1, "first": 7, "inverse": 7, "counts": 7}
 X = np.float32(np.random.default_rng(0).integers(0, 4, (6, 2, 3)))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("is_sorted", [0, 1])
 @pytest.mark.parametrize("axis", [None, 0, 1, -1])
 def test_unique(axis: int | None, is_sorted: int) -> None:

@@ -98,7 +98,7 @@ def test_what_is_missing_is_found(name: str, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_page_of_nvvm_is_up_to_date() -> None:
-    """One element type of each operator is executed here, all of them by the command that writes the page."""
+    """One element type of every second operator is executed here, all of them by the command that writes the page."""
     _, _, tables = markdown(sampled("sm_80")).partition("\n## ")
     _, _, written = PAGE.read_text(encoding="utf-8").partition("\n## ")
     assert tables == written, "run python test/targets/nvvm/emulated_matrix.py > docs/support-matrix-nvvm.md"

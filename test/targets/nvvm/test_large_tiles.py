@@ -15,6 +15,7 @@ from mirlo.targets.nvvm.chips import find_chip
 from mirlo.targets.nvvm.ptxas import run_ptxas
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("tile", "turned", "size"),
     [

@@ -21,6 +21,7 @@ def wrong(op, b):
 """
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("is_wrong", [False, True])
 def test_a_wrong_rule_is_found(is_wrong: bool, tmp_path: Path) -> None:
     nodes = [node("Softmax", "x", "s", name="rows", axis=-1), node("Tanh", "s", "y", name="bent")]
