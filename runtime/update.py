@@ -38,10 +38,12 @@ class CallParts:
 
 
 def can_prepare(parts: CallParts) -> bool:
-    """Return whether calls can be prepared: all sizes are known before a call, and no Python function is called."""
-    metadata = parts.artifact.metadata
-    is_plain = parts.code.device is None and not parts.code.has_memory and not parts.artifact.packed
-    return is_plain and not parts.artifact.late and not metadata.get("allocates")
+    """Return whether calls can be prepared: memory for all is known before a call, and no Python function is called."""
+    artifact = parts.artifact
+    late = set(artifact.late)
+    is_known = not any(late.intersection(map(str, spec.shape)) for spec in artifact.outputs)
+    is_plain = parts.code.device is None and not parts.code.has_memory and not artifact.packed
+    return is_plain and is_known and not artifact.metadata.get("allocates")
 
 
 class UpdatingCall:

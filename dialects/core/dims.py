@@ -52,6 +52,7 @@ __all__ = [
     "substitute",
     "symbol",
     "symbols_of",
+    "terms_of",
 ]
 
 

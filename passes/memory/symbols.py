@@ -146,14 +146,47 @@ class FunctionSymbols:
 
     def bounded(self, size: Dim) -> Dim:
         """Return an upper bound of a size that is known before the call, or UNKNOWN."""
-        for _ in range(len(self.bounds) + 1):
-            late = D.symbols_of(size) - self.early
-            if not late:
-                return size
-            if any(self.bounds.get(name, D.UNKNOWN) is D.UNKNOWN for name in late) or not _grows(size):
+        return self._bounded(size, frozenset())
+
+    def _bounded(self, size: Dim, used: frozenset[str]) -> Dim:
+        """Return an upper bound of a size; `used` are the symbols whose bounds contain it."""
+        late = sorted(D.symbols_of(size) - self.early)
+        if not late:
+            return size
+        if used.intersection(late) or any(self.bounds.get(name, D.UNKNOWN) is D.UNKNOWN for name in late):
+            return D.UNKNOWN
+        if _grows(size):
+            return self._bounded(D.substitute(size, {name: self.bounds[name] for name in late}), used.union(late))
+        parts = _linear_parts(size, late)
+        if parts is not None:
+            name, factor, rest = parts
+            bound, most, others = (
+                self._bounded(self.bounds[name], used | {name}),
+                *self._all_bounded((factor, rest), used),
+            )
+            if bound is D.UNKNOWN or most is D.UNKNOWN or others is D.UNKNOWN:
                 return D.UNKNOWN
-            size = D.substitute(size, {name: self.bounds[name] for name in late})
-        return D.UNKNOWN
+            return others + D.maximum(most, 0) * bound  # no symbol is negative
+        terms = [D.product([factor, *map(D.parse, atoms)]) for atoms, factor in D.terms_of(size)]
+        if len(terms) > 1:
+            found = self._all_bounded(terms, used)
+            return D.UNKNOWN if any(each is D.UNKNOWN for each in found) else sum(found[1:], start=found[0])
+        return self._bounded_multiple(size, used)
+
+    def _bounded_multiple(self, size: Dim, used: frozenset[str]) -> Dim:
+        """Return an upper bound of a multiple of a function of sizes."""
+        ((atoms, factor),) = D.terms_of(size)
+        parts = D.atom_parts(atoms[0]) if len(atoms) == 1 and factor > 0 else None
+        if parts is None:
+            return D.UNKNOWN
+        function, left, right = parts
+        if function == "floordiv" and (not isinstance(right, int) or right <= 0):
+            return D.UNKNOWN
+        found = self._all_bounded((left, right), used)
+        return D.UNKNOWN if any(each is D.UNKNOWN for each in found) else D.apply(function, *found) * factor
+
+    def _all_bounded(self, sizes: Sequence[Dim], used: frozenset[str]) -> list[Dim]:
+        return [self._bounded(size, used) for size in sizes]
 
     def load(self, record: ir.Value) -> dict[str, ir.Value]:
         """Return the values of the inputs' symbols at the insertion point."""
@@ -238,9 +271,28 @@ def _linear_in(dim: Dim, name: str) -> int | None:
     return factors[0] if len(factors) == 1 and factors[0] > 0 and alone else None
 
 
+def _linear_parts(size: Dim, names: Sequence[str]) -> tuple[str, Dim, Dim] | None:
+    """Return one of these symbols that a size is linear in, the sum of its factors, and the rest."""
+    terms = () if isinstance(size, int) else size.terms
+    for name in names:
+        with_it = [(atoms, factor) for atoms, factor in terms if name in atoms]
+        others = [atom for atoms, _ in terms for atom in atoms if atom != name]
+        if not with_it or any(atoms.count(name) > 1 for atoms, _ in with_it):
+            continue
+        if any(name in D.symbols_of(D.parse(atom)) for atom in others):
+            continue
+        found: Dim = 0
+        for atoms, factor in with_it:
+            found = found + D.product([factor, *(D.parse(atom) for atom in atoms if atom != name)])
+        return name, found, size - found * D.symbol(name)
+    return None
+
+
 def _grows(size: Dim) -> bool:
-    """Return whether a size is monotonic in its symbols."""
-    return isinstance(size, int) or all(factor >= 0 and all(map(_atom_grows, atoms)) for atoms, factor in size.terms)
+    """Return whether a size is monotonic in its symbols, and not negative."""
+    if isinstance(size, int):
+        return size >= 0
+    return all(factor >= 0 and all(map(_atom_grows, atoms)) for atoms, factor in size.terms)
 
 
 def _atom_grows(atom: str) -> bool:

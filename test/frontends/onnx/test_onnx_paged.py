@@ -17,11 +17,11 @@ NAMES = ["query", "key", "value", "key_cache", "value_cache", "ends", "past", "t
 NAMES += ["q_norm", "k_norm", "k_scale", "v_scale", "hints"]
 
 
-def make(given: dict[str, np.ndarray], **attributes: Any) -> Any:
+def make(given: dict[str, np.ndarray], ends: str = "batch + 1", **attributes: Any) -> Any:
     """Return a model of one node whose dims are dynamic."""
     dims: dict[str, list[Any]] = {
         "query": ["t", given["query"].shape[1]], "key": ["t", SHARED * SIZE], "value": ["t", SHARED * SIZE],
-        "key_cache": ["n", BLOCK, SHARED, SIZE], "value_cache": ["n", BLOCK, SHARED, SIZE], "ends": ["batch + 1"],
+        "key_cache": ["n", BLOCK, SHARED, SIZE], "value_cache": ["n", BLOCK, SHARED, SIZE], "ends": [ends],
         "past": ["batch"], "table": ["batch", "blocks"], "slots": ["t"],
     }  # fmt: skip
     listed = [name if name in given else "" for name in NAMES]
@@ -156,6 +156,24 @@ def test_forms(extra: tuple[str, ...], attributes: dict[str, Any], options: dict
     executable = mirlo.compile(make(step(random, [1], [0]) | added, **attributes), cache=False)
     for new, past in STEPS[:4]:
         agree(executable, step(random, new, past) | added, **options)
+
+
+def test_steps_on_arrays_of_the_caller() -> None:
+    """The memory of a step is known before it, whatever the dims are called: calls are prepared, and write in place."""
+    random = np.random.default_rng(4)
+    executable = mirlo.compile(make(step(random, [1], [0]), "ends"), cache=False)
+    assert not executable.artifact.metadata.get("allocates")
+    given = step(random, *STEPS[2])
+    names = {"key_cache": "key_cache_out", "value_cache": "value_cache_out"}
+    caches, wanted = {name: given[name].copy() for name in names}, reference(given)
+    call = executable.updating(caches, names)
+    assert call is not None
+    found = call.run({name: array for name, array in given.items() if name not in names})
+    for made, expected in zip((found["y"], *caches.values()), wanted, strict=True):
+        np.testing.assert_allclose(made, expected, rtol=1e-5, atol=1e-5)
+    given["past"] = np.array([7, 0, 800], np.int32)
+    with pytest.raises(MirloError, match="the most new tokens of a sequence, and the most blocks"):
+        call.run({name: array for name, array in given.items() if name not in names})
 
 
 def test_packed_queries() -> None:

@@ -13,6 +13,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.passes.memory.extents import MAX_BYTES, MAX_ITERATIONS, SizeProduct, SizeProducts
 from mirlo.passes.memory.size_bounds import ROUNDING, TooManyTerms, bound_of
+from mirlo.passes.memory.symbols import FunctionSymbols
 
 NAMES = ("m", "n", "k")
 SYMBOLS = st.sampled_from(NAMES).map(D.symbol)
@@ -104,3 +105,24 @@ def test_sizes_that_are_known_together_bound_each_other() -> None:
         products.add((60 * m,), 1, MAX_ITERATIONS, "m")
         products.add((60 * n,), 1, MAX_ITERATIONS, "n")
         assert len(products.required()) == left, places
+
+
+@settings(max_examples=300, deadline=None)
+@given(size=DIMS, bound=DIMS, values=st.fixed_dictionaries({name: st.integers(0, 50) for name in NAMES}))
+def test_bounds_of_sizes_that_data_determine(size: Dim, bound: Dim, values: dict[str, int]) -> None:
+    """A size is at most its bound, for each value of the symbol that the bound of the symbol allows."""
+    symbols = FunctionSymbols(["m", "n"], {"k": bound})
+    found = symbols.bounded(size)
+    most = None if "k" in D.symbols_of(bound) else value_of(bound, values)
+    if found is not D.UNKNOWN and most is not None and most >= 0:
+        assert symbols.is_early(found)
+        for value in {0, most // 2, min(most, 7), most}:
+            assert value_of(size, values | {"k": value}) <= value_of(found, values)
+
+
+def test_sizes_with_a_bound() -> None:
+    """What is linear in a symbol that data determine has a bound, also if a factor may be negative."""
+    symbols = FunctionSymbols(["m", "n"], {"k": D.parse("n"), "l": D.parse("max(1, m)")})
+    sizes = {"k*m - k": "n*max(0, m - 1)", "k*l*m - k*l": "n*max(1, m)*max(0, m - 1)", "m - k": "m", "k*k*m - k": "m*n*n"}
+    for size, bound in sizes.items():
+        assert str(symbols.bounded(D.parse(size))) == str(D.parse(bound))
