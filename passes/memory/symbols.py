@@ -171,19 +171,44 @@ class FunctionSymbols:
         if len(terms) > 1:
             found = self._all_bounded(terms, used)
             return D.UNKNOWN if any(each is D.UNKNOWN for each in found) else sum(found[1:], start=found[0])
-        return self._bounded_multiple(size, used)
+        return self._bounded_product(size, used)
 
-    def _bounded_multiple(self, size: Dim, used: frozenset[str]) -> Dim:
-        """Return an upper bound of a multiple of a function of sizes."""
+    def _bounded_product(self, size: Dim, used: frozenset[str]) -> Dim:
+        """Return an upper bound of a product with a function of sizes among its factors."""
         ((atoms, factor),) = D.terms_of(size)
-        parts = D.atom_parts(atoms[0]) if len(atoms) == 1 and factor > 0 else None
-        if parts is None:
+        if factor < 0:
+            return 0 if D.is_nonnegative(-size) else D.UNKNOWN
+        for i, atom in enumerate(atoms):
+            parts, others = D.atom_parts(atom), [*atoms[:i], *atoms[i + 1 :]]
+            rest = D.product([factor, *map(D.parse, others)])
+            if parts is None or not D.is_nonnegative(rest):
+                continue
+            function, left, right = parts
+            if function == "floordiv":
+                return self._bounded_quotient(left, right, others, factor, used)
+            found = self._all_bounded((left * rest, right * rest), used)
+            known = [each for each in found if each is not D.UNKNOWN]
+            if len(known) == 2:
+                return D.apply(function, *known)
+            return known[0] if known and function == "min" else D.UNKNOWN
+        return D.UNKNOWN
+
+    def _bounded_quotient(self, left: Dim, right: Dim, others: list[str], factor: int, used: frozenset[str]) -> Dim:
+        """Return an upper bound of factor * others * (left // right), where others has `right` as a factor."""
+        inner = D.atom_parts(str(left))
+        if inner is not None and inner[0] == "floordiv":
+            left, right = inner[1], inner[2] * right  # both divisors are positive
+        terms = D.terms_of(right)
+        if len(terms) != 1 or terms[0][1] <= 0:
             return D.UNKNOWN
-        function, left, right = parts
-        if function == "floordiv" and (not isinstance(right, int) or right <= 0):
-            return D.UNKNOWN
-        found = self._all_bounded((left, right), used)
-        return D.UNKNOWN if any(each is D.UNKNOWN for each in found) else D.apply(function, *found) * factor
+        (divisors, count) = terms[0]
+        for each in divisors:
+            if each not in others:
+                return D.UNKNOWN
+            others.remove(each)
+        bound = self._bounded(left, used)
+        rest = self._bounded(D.product([factor, *map(D.parse, others)]), used)
+        return D.UNKNOWN if bound is D.UNKNOWN or rest is D.UNKNOWN else rest * D.maximum(bound // count, 0)
 
     def _all_bounded(self, sizes: Sequence[Dim], used: frozenset[str]) -> list[Dim]:
         return [self._bounded(size, used) for size in sizes]

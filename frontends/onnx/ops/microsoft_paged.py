@@ -213,12 +213,14 @@ def _blocks_of(node: Node, cache: RelaxValue, tokens: _Tokens) -> RelaxValue:
         "maximum", node.emit("gather", table, positions(node, tokens.batch), axis=0), i64_constant(node, 0)
     )
     rows = tokens.blocks * block
-    found = node.emit("reshape", node.emit("gather", cache, table, axis=0), shape=(tokens.batch, rows, heads, size))
+    found = node.emit("permute", node.emit("gather", cache, table, axis=0), axes=(0, 3, 1, 2, 4))
     is_valid = node.emit("expand_dims", positions(node, rows), axes=[0]) < node.emit(
         "expand_dims", tokens.totals, axes=[1]
     )
-    kept = node.emit("where", node.emit("expand_dims", is_valid, axes=[2, 3]), found, node.constant(0, type_of(found)))
-    return node.emit("permute", kept, axes=(0, 2, 1, 3))
+    is_valid = node.emit("reshape", is_valid, shape=(tokens.batch, 1, tokens.blocks, block, 1))
+    # In this order one kernel copies the rows to where attention reads them.
+    kept = node.emit("where", is_valid, found, node.constant(0, type_of(found)))
+    return node.emit("reshape", kept, shape=(tokens.batch, heads, rows, size))
 
 
 def _by_sequence(node: Node, query: RelaxValue, tokens: _Tokens) -> RelaxValue:

@@ -123,6 +123,16 @@ def test_bounds_of_sizes_that_data_determine(size: Dim, bound: Dim, values: dict
 def test_sizes_with_a_bound() -> None:
     """What is linear in a symbol that data determine has a bound, also if a factor may be negative."""
     symbols = FunctionSymbols(["m", "n"], {"k": D.parse("n"), "l": D.parse("max(1, m)")})
-    sizes = {"k*m - k": "n*max(0, m - 1)", "k*l*m - k*l": "n*max(1, m)*max(0, m - 1)", "m - k": "m", "k*k*m - k": "m*n*n"}
+    sizes = {
+        "k*m - k": "n*max(0, m - 1)",
+        "k*l*m - k*l": "n*max(1, m)*max(0, m - 1)",
+        "m - k": "m",
+        "k*k*m - k": "m*n*n",
+    }
     for size, bound in sizes.items():
         assert str(symbols.bounded(D.parse(size))) == str(D.parse(bound))
+    rows = "5*max(4, min(floordiv(floordiv(900, 7*k), 3), floordiv(l + 13, 14)))*k"  # of scores that fit into a cache
+    size, bound = D.parse(rows), symbols.bounded(D.parse(rows))
+    for m, n in ((0, 1), (1, 200), (90, 3), (400, 400)):
+        largest = max(value_of(size, {"k": k, "l": most}) for k in range(1, n + 1) for most in range(max(1, m) + 1))
+        assert largest <= value_of(bound, {"m": m, "n": n}) <= max(5 * 4 * n, 5 * 900)
