@@ -195,13 +195,14 @@ class FunctionSymbols:
 
     def _bounded_quotient(self, left: Dim, right: Dim, others: list[str], factor: int, used: frozenset[str]) -> Dim:
         """Return an upper bound of factor * others * (left // right), where others has `right` as a factor."""
-        inner = D.atom_parts(str(left))
+        ((atoms, count), *more) = D.terms_of(left) or (((), 0),)
+        inner = D.atom_parts(atoms[0]) if count == 1 and len(atoms) == 1 and not more else None
         if inner is not None and inner[0] == "floordiv":
             left, right = inner[1], inner[2] * right  # both divisors are positive
         terms = D.terms_of(right)
         if len(terms) != 1 or terms[0][1] <= 0:
             return D.UNKNOWN
-        (divisors, count) = terms[0]
+        ((divisors, count),) = terms
         for each in divisors:
             if each not in others:
                 return D.UNKNOWN

@@ -131,6 +131,7 @@ def test_sizes_with_a_bound() -> None:
     }
     for size, bound in sizes.items():
         assert str(symbols.bounded(D.parse(size))) == str(D.parse(bound))
+    assert symbols.bounded(D.parse("k*floordiv(max(k, m) + min(l, 7), k)")) is not D.UNKNOWN
     rows = "5*max(4, min(floordiv(floordiv(900, 7*k), 3), floordiv(l + 13, 14)))*k"  # of scores that fit into a cache
     size, bound = D.parse(rows), symbols.bounded(D.parse(rows))
     for m, n in ((0, 1), (1, 200), (90, 3), (400, 400)):
