@@ -1,0 +1,174 @@
+"""Pages that sequences share, against attention in numpy over the rows of each sequence."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import helper
+
+import mirlo
+from mirlo.runtime.errors import InputError
+from mirlo.runtime.executable import Executable
+from mirlo.runtime.page_pool import PagedSequence, PagePool
+
+HEADS, SHARED, SIZE, ROWS = 4, 2, 16, 4
+WIDTHS = {"query": HEADS, "key": SHARED, "value": SHARED}
+CACHES = ("key_cache", "value_cache")
+NAMES = {"ends": "ends", "past": "past", "table": "table"}
+
+
+@pytest.fixture(scope="module")
+def executable() -> Executable:
+    info = helper.make_tensor_value_info
+    inputs = [info(name, 1, ["t", heads * SIZE]) for name, heads in WIDTHS.items()]
+    inputs += [info(name, 1, ["n", ROWS, SHARED, SIZE]) for name in CACHES]
+    inputs += [info("ends", 6, ["ends"]), info("past", 6, ["batch"]), info("table", 6, ["batch", "blocks"])]
+    outputs = [info(name, 1, None) for name in ("y", "key_out", "value_out")]
+    names = [each.name for each in inputs]
+    node = helper.make_node(
+        "PagedAttention", names, [each.name for each in outputs], domain="com.microsoft", num_heads=HEADS,
+        kv_num_heads=SHARED,
+    )  # fmt: skip
+    imports = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    graph = helper.make_graph([node], "g", inputs, outputs)
+    return mirlo.compile(helper.make_model(graph, opset_imports=imports, ir_version=10))
+
+
+def pages_of(executable: Executable, count: int = 2, **options: Any) -> PagePool:
+    return executable.pages(count, **NAMES, **options)
+
+
+def new_tokens(random: np.random.Generator, count: int) -> dict[str, np.ndarray]:
+    return {name: random.standard_normal((count, heads * SIZE)).astype(np.float32) for name, heads in WIDTHS.items()}
+
+
+class Whole:
+    """A sequence with rows of its own."""
+
+    def __init__(self, rows: dict[str, np.ndarray] | None = None) -> None:
+        self.rows = rows or {name: np.zeros((0, SHARED, SIZE), np.float32) for name in ("key", "value")}
+
+    def first(self, length: int) -> Whole:
+        return Whole({name: each[:length] for name, each in self.rows.items()})
+
+    def run(self, new: dict[str, np.ndarray]) -> np.ndarray:
+        first = len(self.rows["key"])
+        self.rows = {
+            name: np.concatenate([each, new[name].reshape(-1, SHARED, SIZE)]) for name, each in self.rows.items()
+        }
+        made = np.zeros((len(new["query"]), HEADS, SIZE))
+        for i, query in enumerate(new["query"].reshape(-1, HEADS, SIZE).astype(np.float64)):
+            for head in range(HEADS):
+                keys, values = (self.rows[name][: first + i + 1, head * SHARED // HEADS] for name in ("key", "value"))
+                scores = keys @ query[head] / SIZE**0.5
+                weights = np.exp(scores - scores.max())
+                made[i, head] = weights / weights.sum() @ values
+        return made.reshape(len(made), HEADS * SIZE)
+
+
+def step(pool: PagePool, chosen: list[tuple[PagedSequence, Whole]], new: list[dict[str, np.ndarray]]) -> None:
+    """Run new tokens of some sequences together, and compare."""
+    given = {name: np.concatenate([each[name] for each in new]) for name in WIDTHS}
+    found = pool.run(given, [sequence for sequence, _ in chosen], [len(each["query"]) for each in new])["y"]
+    wanted = np.concatenate([whole.run(each) for (_, whole), each in zip(chosen, new, strict=True)])
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+def require_shared_once(pool: PagePool, sequences: list[PagedSequence]) -> None:
+    assert pool.used == len({page for sequence in sequences for page in sequence.pages})
+    assert sorted({*pool._free, *(p for s in sequences for p in s.pages)}) == list(range(len(pool.arrays["key_cache"])))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sequences_are_as_with_rows_of_their_own(executable: Executable, seed: int) -> None:
+    """Any sequences run together, fork, go back and are let go; pages are used by those that have their tokens."""
+    random, pool = np.random.default_rng(seed), pages_of(executable)
+    known, least = [(pool.sequence(), Whole())], 1.0
+    for _ in range(120):
+        sequence, whole = known[int(random.integers(len(known)))]
+        action = int(random.integers(6))
+        if action == 0 and len(known) < 7:
+            known.append((sequence.fork(), Whole(dict(whole.rows))))
+        elif action == 1 and len(known) > 2:
+            known = [each for each in known if each[0] is not sequence]
+        elif action == 2:
+            length = max(0, sequence.length - int(random.integers(2 * ROWS)))
+            sequence.rewind(length)
+            whole.rows = whole.first(length).rows
+        else:
+            chosen = [known[i] for i in random.permutation(len(known))[: random.integers(1, len(known) + 1)]]
+            counts = [int(random.integers(0, ROWS + 2)) for _ in chosen]
+            counts[0] += not any(counts)
+            step(pool, chosen, [new_tokens(random, count) for count in counts])
+        del sequence, whole
+        chosen = []
+        require_shared_once(pool, [each for each, _ in known])
+        separate = sum(len(each.pages) for each, _ in known)
+        least = min(least, pool.used / separate if separate else 1)
+        for i in range(len(known)):
+            np.testing.assert_array_equal(pool.rows(known[i][0])["key_cache"], known[i][1].rows["key"])
+    assert least < 0.5
+
+
+def test_forks_share_all_but_the_last_page(executable: Executable) -> None:
+    random, pool = np.random.default_rng(4), pages_of(executable)
+    first, whole = pool.sequence(), Whole()
+    step(pool, [(first, whole)], [new_tokens(random, 5 * ROWS + 2)])
+    forks = [(first.fork(), Whole(dict(whole.rows))) for _ in range(3)]
+    assert pool.used == 6 and all(fork.pages == first.pages for fork, _ in forks)
+    step(pool, forks, [new_tokens(random, 1) for _ in forks])
+    assert pool.used == 6 + 3 and {fork.pages[:5] for fork, _ in forks} == {first.pages[:5]}
+    del first
+    gc.collect()
+    assert pool.used == 5 + 3
+    forks[0][0].rewind(-3)
+    assert pool.used == 5 + 2
+
+
+def test_a_limit_of_pages(executable: Executable) -> None:
+    """A call that needs more pages than there may be changes nothing."""
+    random, pool = np.random.default_rng(5), pages_of(executable, limit=3)
+    one, two = (pool.sequence(), Whole()), (pool.sequence(), Whole())
+    step(pool, [one, two], [new_tokens(random, ROWS), new_tokens(random, ROWS + 1)])
+    new = new_tokens(random, 4)
+    with pytest.raises(InputError, match="pages: 4 pages of 4 tokens are needed, there may be 3: let sequences go"):
+        pool.run(new, [one[0]], [4])
+    assert (one[0].length, two[0].length) == (ROWS, ROWS + 1) and pool.used == 3
+    two[0].rewind(2)
+    step(pool, [one], [new])
+
+
+def test_a_call_that_fails_adds_no_tokens(executable: Executable) -> None:
+    random, pool = np.random.default_rng(6), pages_of(executable)
+    sequence, whole = pool.sequence(), Whole()
+    step(pool, [(sequence, whole)], [new_tokens(random, ROWS)])
+    with pytest.raises(InputError):
+        pool.run({"query": np.zeros((1, 1), np.float32)}, [sequence], [1])
+    both = [(sequence, whole), (sequence.fork(), Whole(dict(whole.rows)))]
+    assert [each.length for each, _ in both] == [ROWS, ROWS]
+    for _ in range(2):
+        step(pool, both, [new_tokens(random, 2) for _ in both])
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    (
+        (lambda e, p: e.pages(0, **NAMES), "expected 1 page or more, and no more than the limit, found 0"),
+        (lambda e, p: e.pages(2, **NAMES, limit=1), "no more than the limit, found 2 and 1"),
+        (lambda e, p: e.pages(2, ends="none", past="past", table="table"), "expected an input 'none' of integers"),
+        (lambda e, p: e.pages(2, ends="ends", past="past", table="past"), "'past' of integers with 2 dims"),
+        (lambda e, p: e.pages(2, **NAMES, pairs={"query": "y"}), "do not update .'query'. in place, but key_c"),
+        (lambda e, p: e.pages(2, **NAMES, pairs={}), "do not update any input in place"),
+        (lambda e, p: p.run({}, [], []), "expected different sequences, each with new tokens, found 0"),
+        (lambda e, p: p.run({}, [p.sequence()], [0]), "expected sequences of this pool and 1 token or more, found .0."),
+        (lambda e, p: p.run({}, [pages_of(e).sequence()], [1]), "expected sequences of this pool"),
+        (lambda e, p: p.sequence().rewind(1), "cannot go back to 1 tokens: there are 0"),
+    ),
+)  # fmt: skip
+def test_wrong_calls(executable: Executable, call: Callable[[Executable, PagePool], Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        call(executable, pages_of(executable))
