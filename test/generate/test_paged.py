@@ -15,6 +15,7 @@ from onnx import TensorProto, helper
 
 import mirlo
 from mirlo import generate
+from mirlo.runtime.executable import Executable
 
 PAGE, PAGES = 8, 40
 PROMPTS = (3, 17, 1, 30)
@@ -54,11 +55,16 @@ def paged_model(seed: int = 0) -> Any:
     return proto
 
 
+@pytest.fixture(scope="module")
+def executable() -> Executable:
+    return mirlo.compile(paged_model(), activations="exact")
+
+
 class PagedLoop:
     """A plain loop around the model: pages in a random order, greedy tokens."""
 
-    def __init__(self, seed: int) -> None:
-        self.executable = mirlo.compile(paged_model(), activations="exact")
+    def __init__(self, executable: Executable, seed: int) -> None:
+        self.executable = executable
         random = np.random.default_rng(seed)
         self.table = random.permutation(PAGES).reshape(len(PROMPTS), -1).astype(np.int32)
         self.caches = {
@@ -84,11 +90,11 @@ class PagedLoop:
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("chunk", (1, 5, 64))
-def test_paged_is_contiguous(tmp_path: Path, chunk: int) -> None:
+def test_paged_is_contiguous(executable: Executable, tmp_path: Path, chunk: int) -> None:
     prompts = [np.random.default_rng(i).integers(2, VOCABULARY, length).tolist() for i, length in enumerate(PROMPTS)]
     model = generate.load(write_genai(tmp_path), activations="exact")
     expected = [model.generator(min_length=1000, max_new_tokens=ANSWER).generate(prompt) for prompt in prompts]
-    loop = PagedLoop(chunk)
+    loop = PagedLoop(executable, chunk)
     assert len(loop.executable.aliases) == len(loop.caches)
     answers: list[list[int]] = [[] for _ in prompts]
     ends = set(model.config.ends)
@@ -103,3 +109,26 @@ def test_paged_is_contiguous(tmp_path: Path, chunk: int) -> None:
             if loop.past[i] >= len(prompts[i]):
                 answers[i].append(token)
     assert answers == expected
+
+
+def test_shared_pages_are_contiguous(executable: Executable, tmp_path: Path) -> None:
+    """Forks of a common beginning answer as the whole prompts do, and have it in memory once."""
+    random = np.random.default_rng(3)
+    begin, *tails = [random.integers(2, VOCABULARY, length).tolist() for length in (21, 1, 4, 9)]
+    model = generate.load(write_genai(tmp_path), activations="exact")
+    expected = [model.generator(min_length=1000, max_new_tokens=ANSWER).generate([*begin, *tail]) for tail in tails]
+    assert not any(set(model.config.ends) & set(answer) for answer in expected)
+    pool = executable.pages(PAGES, ends="ends", past="past", table="table")
+    first = pool.sequence()
+    pool.run({"input_ids": np.array(begin)}, [first], [len(begin)])
+    forks, new = [first.fork() for _ in tails], tails
+    answers: list[list[int]] = [[] for _ in tails]
+    for _ in range(ANSWER):
+        logits = pool.run({"input_ids": np.concatenate(new)}, forks, [len(each) for each in new])["logits"]
+        tokens = logits[np.cumsum([len(each) for each in new]) - 1].argmax(1).tolist()
+        new = [[token] for token in tokens]
+        for answer, token in zip(answers, tokens, strict=True):
+            answer.append(token)
+    assert answers == expected
+    whole = len(begin) // PAGE
+    assert len({fork.pages[:whole] for fork in forks}) == 1 and pool.used < sum(len(fork.pages) for fork in forks)
