@@ -87,10 +87,6 @@ class CacheArrays:
             self._sharing.members.add(made)
         return made
 
-    @property
-    def has_windows(self) -> bool:
-        return bool(self._windows)
-
     def length_of(self, name: str, tokens: int) -> int:
         """Return how many rows of a cache are used by so many tokens."""
         return min(tokens, self.arrays[name].shape[AXIS]) if name in self._windows else tokens

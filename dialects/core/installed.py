@@ -1,14 +1,29 @@
-"""What is found by where it stands: entry points of installed packages, modules of a package."""
+"""Registration: functions in tables, modules of a package, entry points of installed packages."""
 
 from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Callable, Iterable
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar, cast
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint, EntryPoints
+
+F = TypeVar("F")
+Entry = TypeVar("Entry")
+
+
+def register_in(table: dict[str, Entry], names: Iterable[str]) -> Callable[[F], F]:
+    """Return a decorator that enters a function in a table under these names; the caller declares which it takes."""
+
+    def register(function: F) -> F:
+        for name in names:
+            table[name] = cast("Entry", function)
+        return function
+
+    return register
 
 
 @cache

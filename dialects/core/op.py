@@ -340,7 +340,7 @@ def _verify(cls: type[DialectOp], op: ir.OpView) -> bool:
         if check is not None:
             # The caller of the verifier may not have entered a context, but checks create types and attributes.
             with op.operation.context:
-                check(view)
+                _run_check(check, view)
     except OpError as error:
         op.operation.location.emit_error(f"'{cls.OPERATION_NAME}' op {error}")
         return False

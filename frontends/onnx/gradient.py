@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dense import dense_attribute
+from mirlo.dialects.core.installed import register_in
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import relax_op, type_of
@@ -71,12 +72,7 @@ def _rule_of(op: ir.OpView) -> Rule:
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
     """Register the gradient of operators."""
-
-    def register(function: Rule) -> Rule:
-        RULES.update({f"relax.{name}": function for name in names})
-        return function
-
-    return register
+    return register_in(RULES, [f"relax.{name}" for name in names])
 
 
 class GradientEmitter:

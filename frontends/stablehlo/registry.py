@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from mirlo.dialects.core.installed import import_modules
+from mirlo.dialects.core.installed import import_modules, register_in
 from mirlo.frontends.builder import UnsupportedOperation
 
 if TYPE_CHECKING:
@@ -25,21 +25,12 @@ REFUSED: dict[str, str] = {}
 
 def converter(*names: str) -> Callable[[Converter], Converter]:
     """Register a function that converts these operations: `add`, or `chlo.erf` for a composite of that name."""
-    return _register_in(CONVERTERS, names)
+    return register_in(CONVERTERS, names)
 
 
 def complex_converter(*names: str) -> Callable[[Converter], Converter]:
     """Register a function that converts these operations where they have complex tensors."""
-    return _register_in(COMPLEX, names)
-
-
-def _register_in(table: dict[str, Converter], names: Sequence[str]) -> Callable[[Converter], Converter]:
-    def register(function: Converter) -> Converter:
-        for name in names:
-            table[name] = function
-        return function
-
-    return register
+    return register_in(COMPLEX, names)
 
 
 def of_parts(function: Converter) -> Converter:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TypeVar
 
-from mirlo.dialects.core.installed import import_modules
+from mirlo.dialects.core.installed import import_modules, register_in
 from mirlo.frontends.builder import UnsupportedOperation
 
 Converter = Callable[..., object]
@@ -25,21 +25,12 @@ F = TypeVar("F", bound=Converter)
 
 def converter(*names: str) -> Callable[[F], F]:
     """Register a function that converts these operators: `aten.add.Tensor`."""
-    return _register_in(CONVERTERS, names)
+    return register_in(CONVERTERS, names)
 
 
 def complex_converter(*names: str) -> Callable[[F], F]:
     """Register a function that converts these operators where they have complex tensors."""
-    return _register_in(COMPLEX, names)
-
-
-def _register_in(table: dict[str, Converter], names: Sequence[str]) -> Callable[[F], F]:
-    def register(function: F) -> F:
-        for name in names:
-            table[name] = function
-        return function
-
-    return register
+    return register_in(COMPLEX, names)
 
 
 def has_converter(name: str) -> bool:

@@ -5,7 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 from mirlo.dialects.bindings import BUILT_DIALECTS, ir, new_context
+from mirlo.dialects.context import make_context
+from mirlo.dialects.relax.activation import Silu
 
 
 def test_dialects_that_text_names_are_loaded() -> None:
@@ -31,3 +35,16 @@ with new_context(), ir.Location.unknown():
 def test_views_of_the_llvm_dialect_are_imported_by_who_uses_them() -> None:
     done = subprocess.run([sys.executable, "-c", _VIEWS], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["OpView llvm.func False", "LLVMFuncOp !llvm.ptr"]
+
+
+def test_a_check_that_raises_by_mistake_is_an_error_of_its_operation(monkeypatch: pytest.MonkeyPatch) -> None:
+    def check(op: ir.OpView) -> None:
+        raise KeyError("groups")
+
+    monkeypatch.setattr(Silu, "check", check, raising=False)
+    with make_context(), ir.Location.unknown(), pytest.raises(ir.MLIRError) as caught:
+        ir.Module.parse(
+            "func.func @f(%x: tensor<4xf32>) -> tensor<4xf32> {\n"
+            '  %0 = "relax.silu"(%x) : (tensor<4xf32>) -> tensor<4xf32>\n  return %0 : tensor<4xf32>\n}'
+        )
+    assert "'relax.silu' op its check raised KeyError" in str(caught.value)

@@ -10,6 +10,7 @@ import numpy as np
 
 from mirlo.dialects.context import graph_operations
 from mirlo.dialects.core.dtypes import DType
+from mirlo.dialects.core.installed import register_in
 from mirlo.dialects.core.traits import OnnxName
 from mirlo.passes.byoc.view import ExternalNode
 from mirlo.passes.rules import Decline, decline
@@ -25,13 +26,7 @@ FAMILIES = ("elementwise", "networks", "movement", "reductions", "normalize")
 
 def exports(*names: str) -> Callable[[Exporter], Exporter]:
     """Register an exporter for operators of these names."""
-
-    def register(function: Exporter) -> Exporter:
-        for name in names:
-            EXPORTERS[f"relax.{name}"] = function
-        return function
-
-    return register
+    return register_in(EXPORTERS, [f"relax.{name}" for name in names])
 
 
 @cache
