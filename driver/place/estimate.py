@@ -66,17 +66,17 @@ class Estimate:
 
     def region(self, survey: Survey, region: RegionRecord) -> float:
         """Return the cost of one region on its target: its composites, its call, and transfers across its boundary."""
-        return self._given(survey, region, region.target, frozenset(region.composites))
+        return self._region_cost(survey, region, region.target, frozenset(region.composites))
 
     def elsewhere(self, single: Survey, region: RegionRecord, target: str) -> float:
         """Return the cost of a region on another target: the part that target takes, and the rest on the host."""
         inside = set(region.nodes)
         found = [taken for taken in single.placement.taken if inside.issuperset(taken.nodes)]
         rest = inside.difference(*(taken.nodes for taken in found))
-        given = self._given(single, region, target, frozenset(taken.function for taken in found))
-        return given + self.on_host(sorted(rest))
+        cost = self._region_cost(single, region, target, frozenset(taken.function for taken in found))
+        return cost + self.on_host(sorted(rest))
 
-    def _given(self, survey: Survey, region: RegionRecord, target: str, composites: frozenset[str]) -> float:
+    def _region_cost(self, survey: Survey, region: RegionRecord, target: str, composites: frozenset[str]) -> float:
         figures = self.figures[target]
         groups = [taken.nodes for taken in survey.placement.taken if taken.function in composites]
         cost = figures.call_us + sum(self._group(nodes, figures) for nodes in groups)

@@ -38,7 +38,7 @@ def _converted(proto: onnx.ModelProto, opset: int) -> onnx.ModelProto:
     """Convert with numbers in place of symbols, which the version converter needs and which must leave no trace."""
     from onnx import version_converter
 
-    dims = list(_open_dims(proto))
+    dims = list(_dynamic_dims(proto))
     symbols = sorted({dim.dim_param for dim in dims if dim.dim_param})
     if not dims:
         return version_converter.convert_version(proto, opset)
@@ -46,7 +46,7 @@ def _converted(proto: onnx.ModelProto, opset: int) -> onnx.ModelProto:
     for first in SIZES:
         draft = type(proto).FromString(proto.SerializeToString())
         sizes = {name: first + i for i, name in enumerate(symbols)}
-        for i, dim in enumerate(_open_dims(draft), start=first + len(symbols)):
+        for i, dim in enumerate(_dynamic_dims(draft), start=first + len(symbols)):
             dim.dim_value = sizes.get(dim.dim_param, i)
         tried.append(version_converter.convert_version(draft, opset))
     for made in tried:
@@ -60,7 +60,7 @@ def _converted(proto: onnx.ModelProto, opset: int) -> onnx.ModelProto:
     return tried[0]
 
 
-def _open_dims(proto: onnx.ModelProto) -> Iterator[onnx.TensorShapeProto.Dimension]:
+def _dynamic_dims(proto: onnx.ModelProto) -> Iterator[onnx.TensorShapeProto.Dimension]:
     """Yield the dynamic dims of the inputs."""
     for value in proto.graph.input:
         if value.type.tensor_type.HasField("shape"):

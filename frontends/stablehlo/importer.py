@@ -146,21 +146,22 @@ def _input_names(entry: ir.Operation, block: ir.Block, interface: Interface) -> 
     if interface.inputs:
         return list(interface.inputs)
     found = [
-        _said(entry, "arg_attrs", i, "mlir.name", "tf_saved_model.index_path") for i in range(len(block.arguments))
+        _text_attribute(entry, "arg_attrs", i, "mlir.name", "tf_saved_model.index_path")
+        for i in range(len(block.arguments))
     ]
-    names = [said or f"arg{i}" for i, said in enumerate(found)]
+    names = [text or f"arg{i}" for i, text in enumerate(found)]
     return names if len(set(names)) == len(names) else [f"arg{i}" for i in range(len(names))]
 
 
 def _output_names(entry: ir.Operation, count: int, interface: Interface) -> list[str]:
     if interface.outputs:
         return list(interface.outputs)
-    found = [_said(entry, "res_attrs", i, "jax.result_info", "mlir.name") for i in range(count)]
-    names = [said or f"result{i}" for i, said in enumerate(found)]
+    found = [_text_attribute(entry, "res_attrs", i, "jax.result_info", "mlir.name") for i in range(count)]
+    names = [text or f"result{i}" for i, text in enumerate(found)]
     return names if len(set(names)) == len(names) else [f"result{i}" for i in range(count)]
 
 
-def _said(entry: ir.Operation, which: str, index: int, *names: str) -> str | None:
+def _text_attribute(entry: ir.Operation, which: str, index: int, *names: str) -> str | None:
     """Return an attribute of an argument or result that is a text."""
     if which not in entry.attributes:
         return None

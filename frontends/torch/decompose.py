@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mirlo.frontends.torch.errors import UnsupportedAten
 from mirlo.frontends.torch.graph import target_name
-from mirlo.frontends.torch.places import source_line
+from mirlo.frontends.torch.locations import source_line
 from mirlo.frontends.torch.registry import has_converter, load_converters, reason_of
 
 if TYPE_CHECKING:

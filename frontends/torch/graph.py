@@ -12,8 +12,8 @@ from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.tensor import Tensor, known
 from mirlo.frontends.torch.complex_tensor import ComplexTensor, component, has_complex, is_complex
 from mirlo.frontends.torch.errors import TorchImportError, UnsupportedAten
+from mirlo.frontends.torch.locations import location_of, source_line
 from mirlo.frontends.torch.operation import AtenOperation, GraphImporter
-from mirlo.frontends.torch.places import location_of, source_line
 from mirlo.frontends.torch.registry import CONVERTERS, Converter, find_converter
 from mirlo.frontends.torch.sizes import SizeReader
 from mirlo.runtime.params import ParameterStore

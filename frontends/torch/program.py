@@ -15,8 +15,8 @@ from mirlo.frontends.torch.decompose import decomposed
 from mirlo.frontends.torch.errors import TorchImportError, UnsupportedAten
 from mirlo.frontends.torch.frozen import FrozenWeights
 from mirlo.frontends.torch.importer import import_exported
+from mirlo.frontends.torch.locations import source_line
 from mirlo.frontends.torch.onnx_program import shared_model
-from mirlo.frontends.torch.places import source_line
 from mirlo.frontends.torch.signature import ModuleSignature, require_no_writes, written_buffers
 
 if TYPE_CHECKING:

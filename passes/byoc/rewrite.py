@@ -25,7 +25,7 @@ from mirlo.passes.byoc.graph import BlockGraph, BlockNode, BlockValue
 from mirlo.passes.byoc.outline import GroupOutliner
 from mirlo.passes.byoc.pattern import Pattern
 from mirlo.passes.byoc.search import Match, PatternError, Search, State
-from mirlo.passes.byoc.select import MAX_MATCHES, is_open, match_of
+from mirlo.passes.byoc.select import MAX_MATCHES, has_inner_results, match_of
 from mirlo.passes.byoc.structure import check_pattern
 from mirlo.passes.graph.constants import emit_constant
 from mirlo.passes.graph.dce import is_pure_relax
@@ -215,7 +215,7 @@ class _Iteration:
         return {id(v) for v in itertools.chain(read, match.labels.values()) if not v.is_constant}
 
     def _replace(self, rule: Rewrite, match: Match) -> bool:
-        if is_open(match) and match.outputs & ~(1 << match.root.index):
+        if has_inner_results(match) and match.outputs & ~(1 << match.root.index):
             GroupOutliner(self.graph, _module_of(match.root.op).regions[0].blocks[0], None).prepare([match.mask])
         builder = MatchBuilder(match.root.op, self.session)
         known = Rule("rewrite", match.root.name, DEFAULT, rule.replacement, name=rule.name)

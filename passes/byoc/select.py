@@ -43,7 +43,7 @@ class Selector:
     def __post_init__(self) -> None:
         self.owners: list[str | None] = [None] * len(self.graph.nodes)
         self.quotient = QuotientGraph(self.graph)
-        self.any_open = False
+        self.any_inner_results = False
         """Whether some match has several outputs: only those can form a cycle with others."""
 
     def select(self, entries: list[PatternEntry]) -> list[Choice]:
@@ -112,7 +112,7 @@ class Selector:
 
     def _path_back(self, match: Match, own: dict[int, Choice]) -> BlockNode | None:
         """Return a node on a path that leaves and re-enters a match; a closed tree has none."""
-        if not (self.any_open or is_open(match)):
+        if not (self.any_inner_results or has_inner_results(match)):
             return None
         inside = dict.fromkeys(own[n.index] for n in match.nodes if n.index in own)
         for old in inside:
@@ -124,7 +124,7 @@ class Selector:
 
     def _join(self, match: Match) -> None:
         self.quotient.join(match.mask)
-        self.any_open = self.any_open or is_open(match)
+        self.any_inner_results = self.any_inner_results or has_inner_results(match)
 
     def _drop(self, old: Choice, own: dict[int, Choice]) -> None:
         self.quotient.leave(old.match.mask)
@@ -137,7 +137,7 @@ def match_of(graph: BlockGraph, root: BlockNode, state: State) -> Match:
     return Match(graph, root, state.mask, state.outputs | 1 << root.index, state.labels)
 
 
-def is_open(match: Match) -> bool:
+def has_inner_results(match: Match) -> bool:
     """Return whether nodes other than the root are read outside."""
     return any(
         not match.mask >> user.index & 1 for node in match.nodes if node is not match.root for user in node.users

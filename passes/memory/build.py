@@ -49,7 +49,7 @@ class PlannedFunction:
     function: ir.OpView
     """The function over tensors."""
     module: ir.OpView
-    places: StorageAssignment
+    assignment: StorageAssignment
     symbols: FunctionSymbols
     callee: Callable[[ir.Operation], ir.OpView]
     buffers: ChainMap[ir.Value | int, ir.Value] = field(default_factory=ChainMap)
@@ -64,8 +64,8 @@ class PlannedFunction:
     def build(self, arena: Dim) -> None:
         """Replace the function over tensors by one over buffers."""
         old = self.function.operation
-        body = self.places.timeline.body
-        operations = self.places.timeline.operations()
+        body = self.assignment.timeline.body
+        operations = self.assignment.timeline.operations()
         by_name = _constants_by_name(operations)
         inputs, outputs = body.arguments, list(body.terminator.operands)
         values = [*inputs, *outputs, *(op.results[0] for op in by_name.values())]
@@ -89,7 +89,7 @@ class PlannedFunction:
                 self.early, self.late_sizes = SizeEmitter(dict(self.values)), SizeEmitter(self.values)
                 self.anchor = index(0).owner
                 self.slots = Slots(self.module, self.record, self.anchor)
-                for root in self.places.outputs:
+                for root in self.assignment.outputs:
                     if all(map(self.symbols.is_early, dims_of(root.type))):
                         self.buffer(root)
             self.emit_body(body)
@@ -103,7 +103,7 @@ class PlannedFunction:
 
     def _annotate(self, made: ir.OpView, values: list[ir.Value], params: list[str]) -> None:
         """Annotate each argument with its role, for `emit` and for readers of the IR."""
-        old, body = self.function.operation, self.places.timeline.body
+        old, body = self.function.operation, self.assignment.timeline.body
         inputs, outputs = len(body.arguments), len(body.terminator.operands)
         names = [*argument_names(old, "arg_attrs", inputs), *argument_names(old, "res_attrs", outputs), *params]
         keys = ["relax.name"] * (inputs + outputs) + ["relax.param"] * len(params)
@@ -112,7 +112,7 @@ class PlannedFunction:
             {key: ir.StringAttr.get(name), "relax.type": ir.TypeAttr.get(value.type)}
             for key, name, value in zip(keys, names, values, strict=True)
         ]
-        for output, source in self.places.aliases.items():
+        for output, source in self.assignment.aliases.items():
             entries[inputs + output][ALIAS] = ir.StringAttr.get(names[source])
         for entry, given in zip(entries, old.attributes.get("arg_attrs", None) or (), strict=False):
             if WINDOW in given:
@@ -138,7 +138,7 @@ class PlannedFunction:
 
     def emit_moves(self, number: int) -> None:
         """Emit the copies of this number."""
-        moves = self.places.moves[number]
+        moves = self.assignment.moves[number]
         sources = []
         for move in moves:
             source, tensor = self.buffer(move.source), move.source.type
@@ -208,10 +208,10 @@ class PlannedFunction:
             )
         elif op.name == "relax.call_tir":
             arguments = [self.buffer(v) for v in (*op.operands, *op.results)]
-            if step.start in self.places.workspaces:
+            if step.start in self.assignment.workspaces:
                 # A bound of a size may be known here and be used instead; the callee computes the size itself.
                 wanted = workspace_type(workspace_of(self.callee(op)))
-                arguments.append(self._interval(self.places.workspaces[step.start], wanted))
+                arguments.append(self._interval(self.assignment.workspaces[step.start], wanted))
             arguments += [self.size(dim) for dim in symbols_of_function(self.callee(op))]
             func.CallOp([], ir.FlatSymbolRefAttr.get(self._called(op)), arguments)
         elif op.name == packed.CALL:
@@ -235,11 +235,13 @@ class PlannedFunction:
     def _called(self, op: ir.Operation) -> str:
         """Return the name of the called function: a variant if its result aliases an input."""
         callee = self.callee(op)
-        own = self.places.storage.get(op.results[0]) if len(op.results) == 1 else None
-        if own is not None and own.output in self.places.aliases:
+        own = self.assignment.storage.get(op.results[0]) if len(op.results) == 1 else None
+        if own is not None and own.output in self.assignment.aliases:
             return with_checked_start(self.module, callee, len(op.operands))
         operands = (op.operands[i] for i in inplace_of(callee))
-        if own is not None and any(self.places.storage.get(self.places.root(value)) is own for value in operands):
+        if own is not None and any(
+            self.assignment.storage.get(self.assignment.root(value)) is own for value in operands
+        ):
             return without_start(self.module, callee)
         return str(op.opview.callee)
 
@@ -260,11 +262,11 @@ class PlannedFunction:
         """Return the buffer of a tensor, created on first use."""
         found = self.buffers.get(value)
         if found is None:
-            wanted, root = storage_memref(value.type), self.places.root(value)
+            wanted, root = storage_memref(value.type), self.assignment.root(value)
             found = (
                 reshaped(self.buffer(root), wanted)
                 if root != value
-                else self._buffer_in(self.places.storage[value], value.type)
+                else self._buffer_in(self.assignment.storage[value], value.type)
             )
             self.buffers[value] = found
         return found
@@ -275,7 +277,7 @@ class PlannedFunction:
             return memref.ViewOp(wanted, self.slots.memory(storage), index(0), []).result
         if storage.output is None:
             return self._interval(storage.interval, wanted)
-        returned = self.places.timeline.body.terminator.operands[storage.output]
+        returned = self.assignment.timeline.body.terminator.operands[storage.output]
         if all(map(self.symbols.is_early, dims_of(returned.type))):
             return reshaped(self.results[storage.output], wanted)
         return reshaped(self._late_output(storage.output, returned), wanted)
@@ -330,9 +332,9 @@ class PlannedFunction:
 
     def _match(self, op: ir.Operation) -> None:
         """Bind symbols to the sizes of a tensor's erased dims."""
-        root = self.places.root(op.operands[0])
+        root = self.assignment.root(op.operands[0])
         if has_erased_dims(root):
-            sizes = self.slots.sizes(self.places.storage[root])
+            sizes = self.slots.sizes(self.assignment.storage[root])
         else:
             dims, erased = dims_of(with_dims(op.operands[0]).type), dims_of(op.operands[0].type)
             sizes = [self.size(dim) for dim, left in zip(dims, erased, strict=True) if left is D.UNKNOWN]

@@ -119,8 +119,8 @@ class _MemoryPlanner:
         self.check()
         binds = [op for op in self.timeline.operations() if op.name in BINDS]
         symbols = FunctionSymbols.of(self.function, body.arguments, binds)
-        places = StorageAssignment(self.timeline, self._callee, self.aliases)
-        intervals = [i for i in places.intervals() if not self._is_late(i, symbols)]
+        assignment = StorageAssignment(self.timeline, self._callee, self.aliases)
+        intervals = [i for i in assignment.intervals() if not self._is_late(i, symbols)]
         arena = assign_offsets(intervals)
         if any(interval.size == 0 or not isinstance(interval.size, int) for interval in intervals):
             arena = arena + READABLE
@@ -133,8 +133,8 @@ class _MemoryPlanner:
         shown = required.settle()
         symbols.sizes = list(dict.fromkeys([arena, *known, *shown]))
         placements = self._placements(intervals)  # of operations that are erased next
-        PlannedFunction(self.name, self.function, self.module, places, symbols, self._callee).build(arena)
-        return MemoryRecord(self.name, arena, lower_bound(intervals), places.in_place, placements)
+        PlannedFunction(self.name, self.function, self.module, assignment, symbols, self._callee).build(arena)
+        return MemoryRecord(self.name, arena, lower_bound(intervals), assignment.in_place, placements)
 
     def _placements(self, intervals: Sequence[Interval]) -> tuple[BufferPlacement, ...]:
         """Return where buffers of static sizes lie, with kernel calls for steps."""

@@ -96,7 +96,7 @@ class StorageAssignment:
         self._made: dict[ir.Value, TimelineStep] = {}
         self._find_roots()
         self.last = timeline.last_uses(self.root)
-        self._wanted: list[tuple[int, list[ir.Value], list[TensorStorage]]] = []
+        self._requests: list[tuple[int, list[ir.Value], list[TensorStorage]]] = []
         body = timeline.body
         returned = list(body.terminator.operands)
         outputs = self._outputs(returned)
@@ -106,13 +106,13 @@ class StorageAssignment:
         it. Sizes are equal where both have one memory, as the run time checks."""
         self.outputs: list[ir.Value] = [self.root(value) for value, output in pairs if self._claim(value, output, body)]
         """Roots that are computed directly in an output."""
-        self._want(body.end, returned, outputs)
+        self._request(body.end, returned, outputs)
         self._assign_body(body)
         self._cover()
         for step in timeline.steps():
             if step.op.name == "relax.call_tir":
                 self._assign_call(step)
-        for number, values, targets in self._wanted:
+        for number, values, targets in self._requests:
             self.moves[number] = self._moves(number, values, targets)
 
     def _find_roots(self) -> None:
@@ -192,7 +192,7 @@ class StorageAssignment:
             self._put(argument, storage)
             if self.last[self.root(init)] == step.start:
                 self._claim(init, storage, body)
-        self._want(step.start, inits, places)
+        self._request(step.start, inits, places)
 
     def _yield(
         self,
@@ -209,7 +209,7 @@ class StorageAssignment:
             storage.free_after = max(storage.free_after, self.last.get(reader, 0))
         for value, storage in zip(values, targets, strict=True):
             self._claim(value, storage, body, [r for r in readers if self.storage[r] is storage])
-        self._want(body.end, values, targets)
+        self._request(body.end, values, targets)
         self._assign_body(body)
         for storage, before in kept:
             storage.free_after = before
@@ -318,8 +318,8 @@ class StorageAssignment:
 
     # Copies
 
-    def _want(self, number: int, values: list[ir.Value], targets: list[TensorStorage]) -> None:
-        self._wanted.append((number, values, targets))
+    def _request(self, number: int, values: list[ir.Value], targets: list[TensorStorage]) -> None:
+        self._requests.append((number, values, targets))
 
     def _moves(self, number: int, values: list[ir.Value], targets: list[TensorStorage]) -> list[TensorCopy]:
         """Return the copies that move values to their targets as if all happened at once."""

@@ -72,7 +72,7 @@ class ApplyTuning(Pass):
         if database is None:
             return
         if self.operators:
-            self._tell_operators(op, database, session)
+            self._tune_operators(op, database, session)
             return
         for function in prim_functions(op):
             if not is_tensor_form(function):
@@ -82,7 +82,7 @@ class ApplyTuning(Pass):
                 set_tuned(function, values)
                 session.notes.append(TuningRecord(name_of(function), dict(values)))
 
-    def _tell_operators(self, module: ir.OpView, database: Lookup, session: Session) -> None:
+    def _tune_operators(self, module: ir.OpView, database: Lookup, session: Session) -> None:
         for op in operations_named(module, self.operators.split()):
             values = self._find(database, op)
             if values:

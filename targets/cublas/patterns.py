@@ -48,8 +48,8 @@ def product_check(match: Match, f8: bool = False) -> bool | Decline:
     result = node.type
     if left is None or right is None or result is None or not (left.is_static and right.is_static):
         return decline("the library needs static sizes")
-    turned = tuple(bool(node.attribute(name)) for name in ("transpose_lhs", "transpose_rhs"))
-    for refusal in (_types(left, right, result, f8), _shapes(left, right, result, turned)):
+    transposed = tuple(bool(node.attribute(name)) for name in ("transpose_lhs", "transpose_rhs"))
+    for refusal in (_types(left, right, result, f8), _shapes(left, right, result, transposed)):
         if refusal is not None:
             return refusal
     if match.nodes[-1].name == "relax.gelu":
@@ -94,7 +94,7 @@ def _types(left: TensorType, right: TensorType, result: TensorType, f8: bool) ->
     return None
 
 
-def _shapes(left: TensorType, right: TensorType, result: TensorType, turned: tuple[bool, ...]) -> Decline | None:
+def _shapes(left: TensorType, right: TensorType, result: TensorType, transposed: tuple[bool, ...]) -> Decline | None:
     """Return why the library does not take tensors of these shapes, or None."""
     if left.rank < 2 or right.rank < 2:
         return decline("an operand is a vector: Mirlo's own kernels are as fast")
@@ -106,8 +106,8 @@ def _shapes(left: TensorType, right: TensorType, result: TensorType, turned: tup
         return decline("it is too small to be worth a call", rows=rows, columns=columns)
     if left.dtype.name in (*BYTES, *FLOATS8):
         apart = 4 if left.dtype.name in BYTES else 16
-        depth = left.static_shape[-2 if turned[0] else -1]
-        if turned != (False, True):
+        depth = left.static_shape[-2 if transposed[0] else -1]
+        if transposed != (False, True):
             return decline("8-bit operands must be contiguous along K: transpose the second one, not the first one")
         if any(size % apart for size in (rows, columns, depth)):
             return decline(f"sizes of products of 8 bits are multiples of {apart} for the library", rows=rows,

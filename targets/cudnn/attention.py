@@ -27,17 +27,17 @@ HEADS_FIRST = (0, 2, 1, 3)
 def attention_patterns() -> list[tuple[str, Pattern]]:
     """Return the patterns of attention, first those with the copies around it."""
 
-    def turned(x: Pattern) -> Pattern:
+    def transposed(x: Pattern) -> Pattern:
         made: Pattern = is_op("relax.permute").has_attr(axes=HEADS_FIRST)(x)
         return made
 
-    def made() -> Pattern:
-        query, key, value = (wildcard().optional(turned) for _ in range(3))
+    def attention_pattern() -> Pattern:
+        query, key, value = (wildcard().optional(transposed) for _ in range(3))
         operands = {"query": query, "key": key, "value": value, "mask": maybe(wildcard())}
         attention: Pattern = is_op("relax.attention").where(check, "what the library takes")(**operands)
         return attention
 
-    return [("attention_turned", turned(made())), ("attention", made())]
+    return [("attention_transposed", transposed(attention_pattern())), ("attention", attention_pattern())]
 
 
 def check(op: ir.OpView) -> bool | Decline:
@@ -92,14 +92,14 @@ def is_attention(step: Step) -> bool:
 def attention_of(values: Values, step: Step) -> AttentionStep:
     """Return the plan step of an attention composite."""
     node = next(node for node in step.nodes if node.op == "relax.attention")
-    turns = {other.output: other for other in step.nodes if other.op == "relax.permute"}
+    permutes = {other.output: other for other in step.nodes if other.op == "relax.permute"}
     given: list[ExternalValue] = []
     strides = []
     for name in ("query", "key", "value"):
-        turn = turns.get(node[name])
-        source = node[name] if turn is None else turn["x"]
+        permute = permutes.get(node[name])
+        source = node[name] if permute is None else permute["x"]
         given.append(source)
-        strides.append(_dense_strides(source.type.static_shape, turn is not None))
+        strides.append(_dense_strides(source.type.static_shape, permute is not None))
     result = step.nodes[-1].output
     q_shape, k_shape, v_shape = (tuple(node[name].type.static_shape) for name in ("query", "key", "value"))
     mask, scale = node["mask"], node["scale"]
@@ -126,7 +126,7 @@ def attention_of(values: Values, step: Step) -> AttentionStep:
     )
 
 
-def _dense_strides(shape: Sequence[int], turned: bool) -> tuple[int, ...]:
+def _dense_strides(shape: Sequence[int], transposed: bool) -> tuple[int, ...]:
     """Return the strides by batch, head, token and element of a dense tensor, with or without transposed heads."""
     found = contiguous(shape)
-    return tuple(found[axis] for axis in HEADS_FIRST) if turned else found
+    return tuple(found[axis] for axis in HEADS_FIRST) if transposed else found

@@ -16,8 +16,8 @@ from mirlo.runtime.dtypes import numpy_dtype
 from mirlo.runtime.errors import ArtifactError
 from mirlo.runtime.sizes import FIRST, Allocator, Sizes
 from mirlo.targets.gpu.commands import CommandReader, Step, is_straight
+from mirlo.targets.gpu.device_layout import Region, lay_out
 from mirlo.targets.gpu.host import CallEnded, HostFunctions
-from mirlo.targets.gpu.places import Region, lay_out
 
 CACHED_FRAMES = 16
 """Frames of a model kept for calls with the same sizes."""

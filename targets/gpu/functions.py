@@ -12,8 +12,8 @@ from mirlo.runtime.container import empty_aligned
 from mirlo.runtime.dlpack import DLTensor, tensor_of_array
 from mirlo.runtime.dtypes import numpy_dtype
 from mirlo.targets.gpu.commands import Step, StepRange
+from mirlo.targets.gpu.device_layout import Pointers, pointers
 from mirlo.targets.gpu.host import CallEnded
-from mirlo.targets.gpu.places import Pointers, pointers
 
 _Function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.POINTER(DLTensor)), ctypes.c_int64)
 

@@ -29,8 +29,8 @@ class CommandEmitter:
         self._program = program
         self._values = values
 
-    def give(self, site: Site, words: Sequence[Value], waits: bool = False) -> None:
-        """Give a command of a new site; if it `waits`, execute it before what follows."""
+    def emit(self, site: Site, words: Sequence[Value], waits: bool = False) -> None:
+        """Emit a command of a new site; if it `waits`, execute it before what follows."""
         number = len(self._program.sites)
         self._program.sites.append(site)
         i1 = ir.IntegerType.get_signless(1)
@@ -38,8 +38,8 @@ class CommandEmitter:
         if waits:
             self._call(WAIT, [], i1)
 
-    def answer(self) -> ir.Value:
-        """Return the answer of the last command that the host waited for."""
+    def result(self) -> ir.Value:
+        """Return the result of the last command that the host waited for."""
         return self._call(ANSWER, [], ir.IndexType.get())
 
     def _call(self, name: str, words: Sequence[Value], result: ir.Type) -> ir.Value:

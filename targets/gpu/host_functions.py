@@ -130,11 +130,11 @@ class _Builder:
         if op.name == "func.return":
             return
         with op.location:
-            if self.values.take(op) or self._describe(op, env):
+            if self.values.take(op) or self._note_tensor_map(op, env):
                 return
-            place = self._look(op, env)
-            if place is not None:
-                env[op.results[0]] = place
+            viewed = self._viewed_range(op, env)
+            if viewed is not None:
+                env[op.results[0]] = viewed
             elif op.name == "memref.alloca":
                 env[op.results[0]] = Range(_HOST, 0, 0, WHOLE_REMAINDER)
                 self.values.memory(op.results[0], clone_with(op, []).results[0])
@@ -157,7 +157,7 @@ class _Builder:
 
     # Memory
 
-    def _look(self, op: ir.Operation, env: dict[ir.Value, Range]) -> Range | None:
+    def _viewed_range(self, op: ir.Operation, env: dict[ir.Value, Range]) -> Range | None:
         """Return the range that a view operation refers to; None for other operations."""
         if op.name == "memref.view":
             return self._view(op, env[op.operands[0]])
@@ -167,7 +167,7 @@ class _Builder:
             return self._constant(ir.FlatSymbolRefAttr(op.attributes["name"]).value)
         return None
 
-    def _describe(self, op: ir.Operation, env: dict[ir.Value, Range]) -> bool:
+    def _note_tensor_map(self, op: ir.Operation, env: dict[ir.Value, Range]) -> bool:
         """Note the tensor map of a descriptor; return False for other operations."""
         if op.name != "nvgpu.tma.create.descriptor":
             return False
@@ -207,8 +207,8 @@ class _Builder:
             return
         element = self._element(buffer, indices, where)
         site = Site(read=element.place, bytes=element_bytes(buffer.type.element_type))
-        self.commands.give(site, [element.offset], waits=True)
-        self.values.set(result, from_word(self.commands.answer(), result.type))
+        self.commands.emit(site, [element.offset], waits=True)
+        self.values.set(result, from_word(self.commands.result(), result.type))
 
     def _store(self, op: ir.Operation, where: Range) -> None:
         value, buffer, *indices = op.operands
@@ -218,13 +218,13 @@ class _Builder:
         element = self._element(buffer, indices, where)
         word = as_word(self.values.of(value))
         site = Site(write=element.place, bytes=element_bytes(buffer.type.element_type))
-        self.commands.give(site, [element.offset, word], waits=True)
+        self.commands.emit(site, [element.offset, word], waits=True)
 
     def _copy(self, source: Range, target: Range) -> None:
         if source == target or (isinstance(target.size, int) and target.size == 0):
             return
         words = [source.offset, source.size, target.offset, target.size]
-        self.commands.give({"copy": (source.place, target.place), "row": max(self.row, 0)}, words)
+        self.commands.emit({"copy": (source.place, target.place), "row": max(self.row, 0)}, words)
 
     def _constant(self, name: str) -> Range:
         constants = self.program.constants
@@ -249,7 +249,7 @@ class _Builder:
             return
         if name == ALLOCATE:
             words = [self.values.of(value) for value in list(op.operands)[1:]]
-            self.commands.give({"allocate": self.late}, words, waits=True)
+            self.commands.emit({"allocate": self.late}, words, waits=True)
             env[op.results[0]] = Range(LATE, self.late, 0, WHOLE_REMAINDER)
             self.late += 1
             return
@@ -260,7 +260,7 @@ class _Builder:
                 self.late += 1
             memory = self.slots[words_of_slot]
             if name == GROW:
-                self.commands.give({"grow": memory}, [self.values.of(op.operands[2])], waits=True)
+                self.commands.emit({"grow": memory}, [self.values.of(op.operands[2])], waits=True)
             env[op.results[0]] = Range(LATE, memory, 0, WHOLE_REMAINDER)
             return
         self._next_row()
@@ -297,7 +297,7 @@ class _Builder:
             arguments=[where.place for where in ranges], row=max(self.row, 0),
             outputs=ir.IntegerAttr(callee.attributes[WRITTEN]).value,
         )  # fmt: skip
-        self.commands.give(site, [*(word for r in ranges for word in (r.offset, r.size)), *sizes], waits=True)
+        self.commands.emit(site, [*(word for r in ranges for word in (r.offset, r.size)), *sizes], waits=True)
 
     def _next_row(self) -> None:
         """Start a new profile row for a call or control flow of the entry function, not for what is inside of it."""
@@ -325,7 +325,7 @@ class _Builder:
                 described.append("scalar")
         writes = self.kernels[kernel]
         row = max(self.row, 0)
-        self.commands.give(Site(kernel=kernel, block=block, arguments=described, writes=writes, row=row), words)
+        self.commands.emit(Site(kernel=kernel, block=block, arguments=described, writes=writes, row=row), words)
 
     def _argument(self, env: Mapping[ir.Value, Range], value: ir.Value) -> LaunchArgument:
         """Return what stands for an operand of a launch."""

@@ -12,7 +12,7 @@ from mirlo.targets.gpu.host_code import compile_host
 from mirlo.targets.gpu.program import HostProgram
 
 if TYPE_CHECKING:
-    from mirlo.targets.gpu.places import KernelEntry
+    from mirlo.targets.gpu.device_layout import KernelEntry
 
 
 @dataclass(frozen=True)

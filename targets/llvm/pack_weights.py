@@ -175,7 +175,7 @@ def _panels(plan: RegisterTilePlan, view: PrimView) -> Panels | None:
         return None
     is_one_panel = plan.lane_axis.extent <= plan.tile_columns
     # A single panel gains if whole aligned vectors replace masked ones across cache lines.
-    is_whole = plan.lane_axis.extent == plan.panel_columns or not plan.question.shared_columns
+    is_whole = plan.lane_axis.extent == plan.panel_columns or not plan.problem.shared_columns
     if plan.packing is None and is_one_panel and is_whole:
         return None
     position = [o.value for o in contraction.block.inputs].index(operand.value)

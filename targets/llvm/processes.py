@@ -50,15 +50,15 @@ class _Process:
     popen: subprocess.Popen[bytes]
     lock: threading.Lock = field(default_factory=make_lock)
 
-    def tell(self, task: CompileTask, settings: CodeSettings) -> None:
-        """Send a task; `answer` returns the results in the same order."""
+    def send_task(self, task: CompileTask, settings: CodeSettings) -> None:
+        """Send a task; `receive_results` returns the results in the same order."""
         try:
             assert self.popen.stdin is not None
             send(self.popen.stdin, (task.text, settings, task.entry))
         except OSError:
             raise self._ended(task) from None
 
-    def answer(self, task: CompileTask) -> bytes:
+    def receive_results(self, task: CompileTask) -> bytes:
         try:
             assert self.popen.stdout is not None
             answer: tuple[bytes | None, str] = receive(self.popen.stdout)
@@ -209,10 +209,10 @@ class Compilation:
             while self._failure() is None:
                 while len(ahead) < AHEAD and (task := self._take(waits=not ahead)) is not None:
                     ahead.append(task)
-                    process.tell(task, self.settings)
+                    process.send_task(task, self.settings)
                 if not ahead:
                     return
-                self._done[ahead[0]] = process.answer(ahead[0])
+                self._done[ahead[0]] = process.receive_results(ahead[0])
                 ahead.popleft()
         except _WorkerExited:
             return  # `finish` handles the remaining tasks

@@ -133,7 +133,7 @@ def _of_products(plan: RegisterTilePlan, machine: Machine, threads: int) -> list
         return dot
     own = {ROWS: plan.tile_rows, VECTORS: plan.tile_vectors}
     packing = [{**own, PACK: int(plan.packing is None)}] if plan.may_pack else []
-    leads = [{LEAD: count} for count in LEADS] if plan.question.rows <= plan.tile_rows else []
+    leads = [{LEAD: count} for count in LEADS] if plan.problem.rows <= plan.tile_rows else []
     shares = [{SHARE: share} for share in range(3)] if threads > 1 and not plan.rows_first else []
     return packing + leads + dot + shares + _orders(plan) + _tiles(plan, machine)
 
@@ -142,7 +142,7 @@ def count_of_rows(plan: RegisterTilePlan) -> int:
     """Return the number of rows that read the same columns."""
     from mirlo.targets.llvm.schedule.contraction.choices import count_of
 
-    return count_of(plan.row_loops) * plan.question.rows
+    return count_of(plan.row_loops) * plan.problem.rows
 
 
 def _orders(plan: RegisterTilePlan) -> list[dict[str, int]]:
@@ -150,7 +150,7 @@ def _orders(plan: RegisterTilePlan) -> list[dict[str, int]]:
     free = plan.free
     found = [{OUTSIDE: 1}] if free.swap else []
     if free.block_rows and plan.lane_axis.extent > plan.tile_columns:
-        tiles = -(-plan.question.rows // plan.tile_rows)
+        tiles = -(-plan.problem.rows // plan.tile_rows)
         found += [{ROW_BLOCK: count} for count in ROW_BLOCKS if count < tiles]
     if free.depth_axis is not None:
         extent = free.depth_axis.extent
@@ -163,16 +163,16 @@ def _tiles(plan: RegisterTilePlan, machine: Machine) -> list[dict[str, int]]:
     """Return register tiles, the fastest by the machine model first."""
     from mirlo.targets.llvm.schedule.contraction.tiles import VECTOR_COUNTS, register_need, tile_cycles
 
-    question = plan.question
+    problem = plan.problem
     found: list[tuple[float, dict[str, int]]] = []
     for vectors in VECTOR_COUNTS:
-        for rows in range(1, min(question.rows, machine.vector_registers) + 1):
-            if vectors > -(-question.columns // question.lanes) or (rows, vectors) == (
+        for rows in range(1, min(problem.rows, machine.vector_registers) + 1):
+            if vectors > -(-problem.columns // problem.lanes) or (rows, vectors) == (
                 plan.tile_rows,
                 plan.tile_vectors,
             ):
                 continue
-            if register_need(rows, vectors, question) > machine.vector_registers:
+            if register_need(rows, vectors, problem) > machine.vector_registers:
                 continue
-            found.append((tile_cycles(rows, vectors, question, machine), {ROWS: rows, VECTORS: vectors}))
+            found.append((tile_cycles(rows, vectors, problem, machine), {ROWS: rows, VECTORS: vectors}))
     return [values for _, values in sorted(found, key=lambda entry: entry[0])][:CANDIDATES]

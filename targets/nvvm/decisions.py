@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from mirlo.targets.gpu.commands import Step, StepRange
+from mirlo.targets.gpu.device_layout import Pointers
 from mirlo.targets.gpu.frames import CallRecord
 from mirlo.targets.gpu.functions import PackedFunctionTable
-from mirlo.targets.gpu.places import Pointers
 from mirlo.targets.gpu.worker import StepWorker
 from mirlo.targets.nvvm.device import check
 from mirlo.targets.nvvm.memory import Event, MemoryBlock, pool_of

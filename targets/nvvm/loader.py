@@ -10,7 +10,7 @@ from mirlo.runtime.device_array import CUDA, DeviceMemory, DeviceView
 from mirlo.runtime.errors import InputError
 from mirlo.runtime.loaders import LoadedCode
 from mirlo.runtime.on_device import Given
-from mirlo.targets.gpu.places import WhenCalled
+from mirlo.targets.gpu.device_layout import WhenCalled
 from mirlo.targets.nvvm.decisions import run
 from mirlo.targets.nvvm.device import check, gpu
 from mirlo.targets.nvvm.memory import pool

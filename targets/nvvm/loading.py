@@ -9,7 +9,7 @@ from mirlo.targets.nvvm.chips import find_chip
 from mirlo.targets.nvvm.device import CudaError, Gpu, check
 
 if TYPE_CHECKING:
-    from mirlo.targets.gpu.places import KernelEntry
+    from mirlo.targets.gpu.device_layout import KernelEntry
 
 LOG_BYTES = 4096
 """Bytes of the driver's assembler log."""

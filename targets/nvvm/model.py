@@ -21,9 +21,9 @@ from mirlo.runtime.device_array import DeviceView
 from mirlo.runtime.locks import make_recursive_lock
 from mirlo.runtime.on_device import Given
 from mirlo.targets.gpu.commands import Argument, Step, StepRange
+from mirlo.targets.gpu.device_layout import Pointers, Region, address_of, constants_of, lay_out, params_of, pointers
 from mirlo.targets.gpu.frames import CallFrame, CallRecord, Frames
 from mirlo.targets.gpu.functions import PackedFunctionTable
-from mirlo.targets.gpu.places import Pointers, Region, address_of, constants_of, lay_out, params_of, pointers
 from mirlo.targets.nvvm.device import Gpu, check
 from mirlo.targets.nvvm.device_functions import DeviceFunctionFailed, functions_on_gpu, tensor_on_gpu, working_on
 from mirlo.targets.nvvm.loading import check_chip, load_kernels

@@ -98,10 +98,10 @@ def _along_reduction(view: PrimView, roles: Roles, side: ProductOperand) -> Stor
         return None
     order = tuple([d for d in range(len(exprs)) if d not in inner] + inner)
     shape = tuple(side.access.shape[d] for d in order)
-    turned = ir.AffineMap.get(contraction.block.inputs[position].map.n_dims, 0, [exprs[d] for d in order])
+    transposed = ir.AffineMap.get(contraction.block.inputs[position].map.n_dims, 0, [exprs[d] for d in order])
     argument = view.arguments.index(value)
 
     def change(array: np.ndarray) -> np.ndarray:
         return np.ascontiguousarray(array.transpose(order))
 
-    return Stored(argument, position, shape, turned, order, change, "turned")
+    return Stored(argument, position, shape, transposed, order, change, "transposed")

@@ -7,9 +7,9 @@ import ctypes
 import numpy as np
 
 from mirlo.targets.gpu.commands import Step, StepRange
+from mirlo.targets.gpu.device_layout import Hazards, Pointers
 from mirlo.targets.gpu.frames import CallRecord
 from mirlo.targets.gpu.functions import PackedFunctionTable
-from mirlo.targets.gpu.places import Hazards, Pointers
 from mirlo.targets.gpu.worker import StepWorker
 from mirlo.targets.spirv.model import VulkanModel
 from mirlo.targets.spirv.vulkan import DeviceBuffer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.loaders import LoadedCode
-from mirlo.targets.gpu.places import WhenCalled
+from mirlo.targets.gpu.device_layout import WhenCalled
 from mirlo.targets.spirv.decisions import run
 from mirlo.targets.spirv.model import VulkanModel
 from mirlo.targets.spirv.vulkan import device

@@ -13,8 +13,17 @@ from collections.abc import Callable, Mapping, Sequence
 
 from mirlo.runtime.artifact import Artifact
 from mirlo.targets.gpu.commands import Step, StepRange, launch_sites
+from mirlo.targets.gpu.device_layout import (
+    Hazards,
+    Pointers,
+    Region,
+    address_of,
+    constants_of,
+    lay_out,
+    params_of,
+    pointers,
+)
 from mirlo.targets.gpu.frames import CallFrame, CallRecord, Frames
-from mirlo.targets.gpu.places import Hazards, Pointers, Region, address_of, constants_of, lay_out, params_of, pointers
 from mirlo.targets.spirv.pipelines import Pipelines
 from mirlo.targets.spirv.recording import Recording
 from mirlo.targets.spirv.vulkan import DeviceBuffer, DeviceError, VulkanDevice, api

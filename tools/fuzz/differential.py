@@ -25,10 +25,11 @@ STATES = {
 def judge(seed: int, target: str = "llvm", threads: int = 1) -> SeedVerdict:
     """Compile the graph of a seed, run it, compare."""
     graph = random_graph(seed)
-    return replace(_judge(graph, target, threads), used=tuple(graph.operators))
+    return replace(judge_graph(graph, target, threads), used=tuple(graph.operators))
 
 
-def _judge(graph: RandomGraph, target: str, threads: int) -> SeedVerdict:
+def judge_graph(graph: RandomGraph, target: str = "llvm", threads: int = 1) -> SeedVerdict:
+    """Compile a graph, run it, compare."""
     from mirlo.driver.compile import compile as compile_model
 
     names = [value.name for value in graph.model.graph.output]
@@ -36,18 +37,18 @@ def _judge(graph: RandomGraph, target: str, threads: int) -> SeedVerdict:
         return SeedVerdict(RIGHT, "no nodes")
     try:
         # Other seeds have the other cores; nobody asks for kernels of random graphs again.
-        found = compile_model(graph.model, target, threads=threads, jobs=1, cache=False).run(graph.feeds)
+        computed = compile_model(graph.model, target, threads=threads, jobs=1, cache=False).run(graph.feeds)
     except Exception as error:
         return verdict_of_error(error)
     expected = reference(graph.model, graph.feeds, names)
-    departing = {name: text for name in names if (text := _departs(name, found, expected, graph)) is not None}
+    departing = {name: text for name in names if (text := _departs(name, computed, expected, graph)) is not None}
     if not departing:
         return SeedVerdict(RIGHT)
     try:
         other = onnxruntime(graph.model, graph.feeds, names)
     except OracleError:
         other = either(graph.model, graph.feeds, names)
-    differences = {name: text for name, text in departing.items() if _departs(name, found, other, graph) is not None}
+    differences = {name: text for name, text in departing.items() if _departs(name, computed, other, graph) is not None}
     wrong = [name for name in differences if _departs(name, other, expected, graph) is None]
     if wrong:
         return SeedVerdict(WRONG, f"'{wrong[0]}': {differences[wrong[0]]}")
@@ -57,9 +58,9 @@ def _judge(graph: RandomGraph, target: str, threads: int) -> SeedVerdict:
 
 
 def _departs(
-    name: str, found: Mapping[str, ModelValue], expected: Mapping[str, ModelValue], graph: RandomGraph
+    name: str, computed: Mapping[str, ModelValue], expected: Mapping[str, ModelValue], graph: RandomGraph
 ) -> str | None:
-    return difference(found[name], expected[name], Tolerance(tolerance_of(graph.epsilons[name])))
+    return difference(computed[name], expected[name], Tolerance(tolerance_of(graph.epsilons[name])))
 
 
 def write(seed: int, folder: Path) -> None:
@@ -68,8 +69,8 @@ def write(seed: int, folder: Path) -> None:
 
     graph = random_graph(seed)
     (folder / "model.onnx").write_bytes(graph.model.SerializeToString())
-    given = []
+    inputs = []
     for name, array in graph.feeds.items():
         np.save(folder / f"{file_name(name)}.npy", array)
-        given.append(shell_word(f"--input={name}={file_name(name)}.npy"))
-    (folder / "bisect.txt").write_text(f"mirlo bisect model.onnx {' '.join(given)}\n")
+        inputs.append(shell_word(f"--input={name}={file_name(name)}.npy"))
+    (folder / "bisect.txt").write_text(f"mirlo bisect model.onnx {' '.join(inputs)}\n")

@@ -55,7 +55,7 @@ class EmptyCase:
     dtypes: tuple[npt.DTypeLike, ...] = FLOATS
     outputs: int = 1
     integers: tuple[int, ...] = ()
-    """Tensors that are int64 whatever the others are: labels, places."""
+    """Tensors that are int64 whatever the others are: labels, indices."""
     opset: int = 18
 
 
@@ -172,13 +172,13 @@ class SizedCase:
     @property
     def feeds(self) -> dict[str, np.ndarray]:
         """Return the tensors that the graph reads."""
-        case, rng, found = CASES[self.name], np.random.default_rng([self.seed, 6]), {}
+        case, rng, feeds = CASES[self.name], np.random.default_rng([self.seed, 6]), {}
         for index, shape in enumerate(case.shapes):
             known = tuple(self.sizes[dim] if isinstance(dim, str) else dim for dim in shape)
             dtype = np.int64 if index in case.integers else self.dtype
             low, high = (0, 2) if index in case.integers else (1, 5)  # divisors and variances are positive
-            found[f"x{index}"] = rng.integers(low, high, known).astype(dtype)
-        return found
+            feeds[f"x{index}"] = rng.integers(low, high, known).astype(dtype)
+        return feeds
 
     def __str__(self) -> str:
         shown = ", ".join(f"{np.dtype(array.dtype).name}{list(array.shape)}" for array in self.feeds.values())
@@ -208,7 +208,7 @@ def model_of(nodes: list[SizedCase]) -> tuple[onnx.ModelProto, dict[str, np.ndar
     """Return a model of independent nodes and its inputs. Outputs of the i-th are `y<i>_...`."""
     from onnx import helper, numpy_helper
 
-    made, values, constants, outputs, feeds = [], [], [], [], {}
+    messages, values, constants, outputs, feeds = [], [], [], [], {}
     for i, node in enumerate(nodes):
         case, names = CASES[node.name], []
         for (name, array), shape in zip(node.feeds.items(), case.shapes, strict=True):
@@ -224,9 +224,9 @@ def model_of(nodes: list[SizedCase]) -> tuple[onnx.ModelProto, dict[str, np.ndar
                 constants.append(numpy_helper.from_array(content, names[-1]))
         results = [f"y{i}_{k}" for k in range(case.outputs)]
         outputs += results
-        made.append(helper.make_node(node.name.split(" ")[0], names, results, name=f"node{i}", **case.attributes))
+        messages.append(helper.make_node(node.name.split(" ")[0], names, results, name=f"node{i}", **case.attributes))
     shown = [helper.make_empty_tensor_value_info(name) for name in outputs]
-    graph = helper.make_graph(made, "g", values, shown, constants)
+    graph = helper.make_graph(messages, "g", values, shown, constants)
     opset = max(CASES[node.name].opset for node in nodes)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10), feeds
 
@@ -250,34 +250,35 @@ def judge_nodes(nodes: list[SizedCase]) -> SeedVerdict:
     shown = "; ".join(map(str, nodes))
     try:
         function = compile_model(model, jobs=1)  # with the cache: many cases share kernels
-        found = function.run(feeds)
-        unwritten = _unwritten(function, feeds, found)
+        computed = function.run(feeds)
+        unwritten = _unwritten(function, feeds, computed)
     except Exception as error:
         return verdict_of_error(error, shown)
     if unwritten:
         return SeedVerdict(WRONG, f"{shown}: '{unwritten}': {UNWRITTEN}")
     state = RIGHT
     for i, node in enumerate(nodes):
-        texts = departures(node, {k.split("_")[1]: v for k, v in found.items() if k.startswith(f"y{i}_")})
+        texts = departures(node, {k.split("_")[1]: v for k, v in computed.items() if k.startswith(f"y{i}_")})
         if texts and None not in texts:
             return SeedVerdict(WRONG, f"{node}: {'; '.join(str(text) for text in texts)}")
         state = state if texts else COMPUTED
     return SeedVerdict(state)
 
 
-def _unwritten(function: Executable, feeds: Mapping[str, np.ndarray], found: Mapping[str, np.ndarray]) -> str:
+def _unwritten(function: Executable, feeds: Mapping[str, np.ndarray], computed: Mapping[str, np.ndarray]) -> str:
     """Return the name of an output whose bytes are those that its memory had before."""
     results = []
     for garbage in (0x5A, 0xA5):
         out = [
-            np.full(array.nbytes, garbage, np.uint8).view(array.dtype).reshape(array.shape) for array in found.values()
+            np.full(array.nbytes, garbage, np.uint8).view(array.dtype).reshape(array.shape)
+            for array in computed.values()
         ]
         try:
             function.run(feeds, out=out if len(out) > 1 else out[0])
         except (ValueError, TypeError):  # sizes that only data tell: memory is the run time's
             return ""
         results.append([array.tobytes() for array in out])
-    return next((name for name, a, b in zip(found, *results, strict=True) if a != b), "")
+    return next((name for name, a, b in zip(computed, *results, strict=True) if a != b), "")
 
 
 def _run_onnxruntime_in_child(
@@ -290,14 +291,14 @@ def _run_onnxruntime_in_child(
     process.start()
     sender.close()
     try:
-        found: dict[str, ModelValue] | None = receiver.recv()
+        values: dict[str, ModelValue] | None = receiver.recv()
     except EOFError:
-        found = None
+        values = None
     finally:
         process.join()
-    if found is None:
+    if values is None:
         raise OracleError("ONNX Runtime cannot run the model")
-    return found
+    return values
 
 
 def _send(sender: Connection, model: onnx.ModelProto, feeds: Mapping[str, ModelValue], names: Sequence[str]) -> None:
@@ -308,7 +309,7 @@ def _send(sender: Connection, model: onnx.ModelProto, feeds: Mapping[str, ModelV
         sender.send(None)
 
 
-def departures(node: SizedCase, found: Mapping[str, np.ndarray]) -> list[str | None]:
+def departures(node: SizedCase, computed: Mapping[str, np.ndarray]) -> list[str | None]:
     """Return, for each oracle that computes a node, how results depart from its results; None where they do not."""
     model, feeds = model_of([node])
     names = [value.name for value in model.graph.output]
@@ -321,10 +322,12 @@ def departures(node: SizedCase, found: Mapping[str, np.ndarray]) -> list[str | N
                 expected = oracle(model, feeds, names)
         except OracleError:
             continue
-        pairs = [(found[name.split("_")[1]], np.asarray(array)) for name, array in expected.items()]
-        told = [text for one, other in pairs if (text := difference(one, other, Tolerance(1e-5))) is not None]
-        texts.append(f"{'the reference' if oracle is reference else 'ONNX Runtime'}: {told[0]}" if told else None)
-        if not told:
+        pairs = [(computed[name.split("_")[1]], np.asarray(array)) for name, array in expected.items()]
+        differences = [text for one, other in pairs if (text := difference(one, other, Tolerance(1e-5))) is not None]
+        texts.append(
+            f"{'the reference' if oracle is reference else 'ONNX Runtime'}: {differences[0]}" if differences else None
+        )
+        if not differences:
             break
     return texts
 

@@ -35,13 +35,13 @@ class RandomGraph:
     """For each output, the rounding of the narrowest floats that it was computed from."""
 
 
-def random_graph(seed: int, most_nodes: int = MAX_NODES) -> RandomGraph:
-    """Return the random graph of this seed."""
-    pool = ValuePool(seed)
+def random_graph(seed: int, most_nodes: int = MAX_NODES, rng: np.random.Generator | None = None) -> RandomGraph:
+    """Return the random graph of this seed, or of what `rng` draws."""
+    pool = ValuePool(np.random.default_rng(seed) if rng is None else rng)
     planners = (*load_planners(), *declared_planners())
     weights = np.array([weight for weight, _ in planners])
     nodes: list[onnx.NodeProto] = []
-    made: list[GraphValue] = []
+    computed: list[GraphValue] = []
     read: set[str] = set()
     wanted = min(int(pool.rng.geometric(1 / MEAN_NODES)), most_nodes)
     for _ in range(TRIES * wanted):
@@ -56,16 +56,16 @@ def random_graph(seed: int, most_nodes: int = MAX_NODES) -> RandomGraph:
             continue
         nodes.append(_node(plan, results, len(nodes)))
         read.update(value.name for value in plan.inputs if value is not None)
-        made += results
+        computed += results
         pool.values += results
-    outputs = [value for value in made if value.name not in read]
-    kept = outputs + [value for value in made if value.name in read and pool.chance(0.1)]
+    outputs = [value for value in computed if value.name not in read]
+    outputs = outputs + [value for value in computed if value.name in read and pool.chance(0.1)]
     return RandomGraph(
         seed,
-        _model(nodes, pool, kept, read),
+        _model(nodes, pool, outputs, read),
         {value.name: value.array for value in pool.inputs if value.name in read},
         [node.op_type for node in nodes],
-        {value.name: value.epsilon for value in kept},
+        {value.name: value.epsilon for value in outputs},
     )
 
 
@@ -154,21 +154,21 @@ def _single(node: onnx.NodeProto, plan: NodeDraft, outputs: list[str]) -> onnx.N
 def _model(nodes: list[onnx.NodeProto], pool: ValuePool, outputs: list[GraphValue], read: set[str]) -> onnx.ModelProto:
     from onnx import helper, numpy_helper
 
-    inputs = [_info(value, pool.is_open) for value in pool.inputs if value.name in read]
+    inputs = [_info(value, pool.is_dynamic) for value in pool.inputs if value.name in read]
     constants = [numpy_helper.from_array(value.array, value.name) for value in pool.constants if value.name in read]
     shown = [helper.make_empty_tensor_value_info(value.name) for value in outputs]
     for info, value in zip(shown, outputs, strict=True):
         info.CopyFrom(_info(value))
-        if pool.is_open:
+        if pool.is_dynamic:
             info.type.tensor_type.ClearField("shape")
     return _to_model(helper.make_graph(nodes, "random", inputs, shown, constants))
 
 
-def _info(value: GraphValue, is_open: bool = False) -> onnx.ValueInfoProto:
+def _info(value: GraphValue, is_dynamic: bool = False) -> onnx.ValueInfoProto:
     """Type of a value. An open dim has the name of its size: those of one size are one dim."""
     from onnx import helper
 
-    shape = [f"n{dim}" if is_open and dim > 1 and value.is_float else dim for dim in value.shape]
+    shape = [f"n{dim}" if is_dynamic and dim > 1 and value.is_float else dim for dim in value.shape]
     return helper.make_tensor_value_info(value.name, helper.np_dtype_to_tensor_dtype(value.dtype), shape)
 
 

@@ -48,24 +48,24 @@ def _files() -> dict[str, bytes]:
     dense = [helper.make_node("MatMul", ["x", "w"], ["h"]), helper.make_node("Softmax", ["h"], ["y"])]
     y = [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)]
     late = [*dense, helper.make_node("NonZero", ["y"], ["i"])]
-    places = [helper.make_tensor_value_info("i", TensorProto.INT64, None)]
+    indices = [helper.make_tensor_value_info("i", TensorProto.INT64, None)]
     listed = [*dense, helper.make_node("SequenceConstruct", ["h", "y"], ["s"])]
     held = helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, None)
-    made = {
+    executables = {
         "static": compile_model(model(2, dense, y), jobs=1, cache=False),
         "dynamic": compile_model(model("n", dense, y), jobs=1, cache=False),
-        "late": compile_model(model("n", late, places), jobs=1, cache=False),
+        "late": compile_model(model("n", late, indices), jobs=1, cache=False),
         "program": compile_model(model("n", listed, [held]), jobs=1, cache=False),
         "specialized": compile_model(model("n", dense, y), jobs=1, cache=False, specialize=[{"n": 2}]),
         "external": compile_model(model(2, dense, y), "onnx,llvm", jobs=1, cache=False),
     }
     with tempfile.TemporaryDirectory(prefix="mirlo-fuzz-") as folder:
-        found = {}
-        for name, executable in made.items():
+        files = {}
+        for name, executable in executables.items():
             path = Path(folder) / f"{name}.mirlo"
             executable.save(path)
-            found[name] = path.read_bytes()
-        return found
+            files[name] = path.read_bytes()
+        return files
 
 
 def hostile_file(seed: int) -> tuple[bytes, str, bool]:
@@ -76,18 +76,18 @@ def hostile_file(seed: int) -> tuple[bytes, str, bool]:
     data = _files()[kind]
     header_bytes, code_bytes = struct.unpack_from("<QQ", data, 16)
     header = json.loads(data[64 : 64 + header_bytes])
-    places = [place for place in _json_paths(header) if place]
-    place = places[int(rng.integers(len(places)))]
+    paths = [path for path in _json_paths(header) if path]
+    path = paths[int(rng.integers(len(paths)))]
     holder = header
-    for key in place[:-1]:
+    for key in path[:-1]:
         holder = holder[key]
-    value = _changed(holder[place[-1]], rng)
-    what = f"{kind} {'.'.join(map(str, place))} = {value!a:.60}"
+    value = _changed(holder[path[-1]], rng)
+    what = f"{kind} {'.'.join(map(str, path))} = {value!a:.60}"
     if rng.random() < 0.1:
-        del holder[place[-1]]
-        what = f"{kind} {'.'.join(map(str, place))} removed"
+        del holder[path[-1]]
+        what = f"{kind} {'.'.join(map(str, path))} removed"
     else:
-        holder[place[-1]] = value
+        holder[path[-1]] = value
     resealed = bool(rng.random() < 0.5)
     return _signed(data, header, header_bytes, code_bytes, resealed), what, resealed
 
@@ -98,9 +98,9 @@ def _changed(old: Json, rng: np.random.Generator) -> Json:
     return _ODD[int(rng.integers(len(_ODD)))]
 
 
-def _json_paths(value: Json, place: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
+def _json_paths(value: Json, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [place, *(p for key, item in items for p in _json_paths(item, (*place, key)))]
+    return [path, *(p for key, item in items for p in _json_paths(item, (*path, key)))]
 
 
 def _signed(data: bytes, header: object, header_bytes: int, code_bytes: int, resealed: bool) -> bytes:

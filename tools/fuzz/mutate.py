@@ -86,10 +86,10 @@ ODD_TEXT = ("", "x", "SAME_UPPER", "\x00", "a" * 10000, "é", "../../etc/passwd"
 
 def _attribute(model: onnx.ModelProto, rng: np.random.Generator) -> bytes:
     """Another value for an attribute."""
-    found = [attribute for node in model.graph.node for attribute in node.attribute]
-    if not found:
+    attributes = [attribute for node in model.graph.node for attribute in node.attribute]
+    if not attributes:
         return _operator(model, rng)
-    attribute = _pick(found, rng)
+    attribute = _pick(attributes, rng)
     if attribute.HasField("i"):
         attribute.i = _pick(EDGE_VALUES, rng)
     elif attribute.HasField("f"):

@@ -80,22 +80,22 @@ TEXT_FIELDS = (
 
 
 def hostile_model(seed: int) -> tuple[onnx.ModelProto, dict[str, str]]:
-    """Return the ONNX model of a seed, and the payload of each place that has one."""
+    """Return the ONNX model of a seed, and the payload of each field that has one."""
     rng = np.random.default_rng([seed, 2])
     count = 1 if rng.random() < 0.6 else int(rng.integers(2, len(TEXT_FIELDS)))
-    places = rng.choice(len(TEXT_FIELDS), count, replace=False)
-    chosen = {TEXT_FIELDS[int(place)]: PAYLOADS[int(rng.integers(len(PAYLOADS)))] for place in places}
+    fields = rng.choice(len(TEXT_FIELDS), count, replace=False)
+    chosen = {TEXT_FIELDS[int(field)]: PAYLOADS[int(rng.integers(len(PAYLOADS)))] for field in fields}
     if rng.random() < 0.2:  # two at once
-        chosen = {place: text + PAYLOADS[int(rng.integers(len(PAYLOADS)))] for place, text in chosen.items()}
+        chosen = {field: text + PAYLOADS[int(rng.integers(len(PAYLOADS)))] for field, text in chosen.items()}
     return model_with(chosen), chosen
 
 
 def model_with(texts: dict[str, str]) -> onnx.ModelProto:
-    """Return a small model with these texts in these places: all operators of it, functions and dims are valid."""
+    """Return a small model with these texts in these fields: all operators of it, functions and dims are valid."""
     from onnx import TensorProto, helper, numpy_helper
 
-    def text(place: str, plain: str) -> str:
-        return plain + texts[place] if place in texts else plain
+    def text(field: str, plain: str) -> str:
+        return plain + texts[field] if field in texts else plain
 
     x, y, dim = text("input", "x"), text("output", "y"), text("dim", "batch")
     weight, domain = text("initializer", "w"), text("function_domain", "own")
@@ -125,7 +125,7 @@ def model_with(texts: dict[str, str]) -> onnx.ModelProto:
     return model
 
 
-def _nodes(text: Callable[[str, str], str], places: Container[str]) -> list[onnx.NodeProto]:
+def _nodes(text: Callable[[str, str], str], fields: Container[str]) -> list[onnx.NodeProto]:
     """Return the nodes of the graph; those whose operator or attribute is hostile compute nothing that is read."""
     from onnx import helper
 
@@ -138,15 +138,15 @@ def _nodes(text: Callable[[str, str], str], places: Container[str]) -> list[onnx
         ),
         helper.make_node("Add", ["d", "e"], [text("output", "y")], name="/sum"),
     ]
-    if "operator" in places or "domain" in places:
+    if "operator" in fields or "domain" in fields:
         nodes.append(helper.make_node(text("operator", "Relu"), [value], ["unused"], domain=text("domain", "")))
-    if "attribute" in places or "attribute_text" in places:
+    if "attribute" in fields or "attribute_text" in fields:
         attribute = {text("attribute", "approximate"): text("attribute_text", "none")}
         nodes.append(helper.make_node("Gelu", [value], ["unread"], **attribute))
     return nodes
 
 
-def _branch(text: Callable[[str, str], str] = lambda place, plain: plain) -> onnx.GraphProto:
+def _branch(text: Callable[[str, str], str] = lambda field, plain: plain) -> onnx.GraphProto:
     """Return the graph of a branch, which captures the value `d` of the surrounding graph."""
     from onnx import TensorProto, helper
 
@@ -195,11 +195,11 @@ def judge_model(model: onnx.ModelProto, name: str) -> tuple[str, str]:
         os.chdir(folder)
         try:
             Path("m.onnx").write_bytes(model.SerializeToString())
-            given = [word.replace("{x}", terminal(model.graph.input[0].name)) for word in COMMANDS[name]]
+            words = [word.replace("{x}", terminal(model.graph.input[0].name)) for word in COMMANDS[name]]
             out, err = io.StringIO(newline=""), io.StringIO(newline="")
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
                 try:
-                    code = main(given)
+                    code = main(words)
                 except SystemExit as stop:  # of the command line's parser
                     code = int(stop.code or 0)
             problems = [*unsafe_text(out.getvalue()), *unsafe_text(err.getvalue()), *_unsafe_files(Path(folder))]

@@ -18,7 +18,7 @@ MAX_ELEMENTS = 4096
 FLOATS = (np.float32, np.float32, np.float32, np.float32, np.float64, np.float16)
 INTS = (np.int64, np.int32, np.int8, np.uint8, np.int16, np.uint16, np.uint32, np.uint64)
 DIMS = (2, 3, 4, 5, 7, 8, 9, 16, 17, 33)
-OPEN = 0.15
+DYNAMIC_SHARE = 0.15
 """Part of the graphs whose sizes are known at run time only."""
 DIMS_OF_A_GRAPH = 4
 """Few: values of equal shapes meet in nodes, and nodes in kernels."""
@@ -71,10 +71,10 @@ T = TypeVar("T")
 class ValuePool:
     """Values to choose from; those that are missing are made, as inputs or constants of the graph."""
 
-    def __init__(self, seed: int) -> None:
-        self.rng = np.random.default_rng(seed)
+    def __init__(self, rng: np.random.Generator) -> None:
+        self.rng = rng
         self.dims = (1, *(self.choice(DIMS) for _ in range(DIMS_OF_A_GRAPH)))
-        self.is_open = self.chance(OPEN)
+        self.is_dynamic = self.chance(DYNAMIC_SHARE)
         """Whether sizes are known at run time only: dims of inputs, and some of the numbers that decide shapes."""
         self.values: list[GraphValue] = []
         self.inputs: list[GraphValue] = []
@@ -128,7 +128,7 @@ class ValuePool:
     def sizes(self, numbers: Sequence[int]) -> GraphValue:
         """Draw integers that determine a shape: a constant, or an input if sizes are dynamic."""
         array = np.array(numbers, np.int64)
-        if not self.is_open or self.chance(0.5):
+        if not self.is_dynamic or self.chance(0.5):
             return self.constant(array)
         value = GraphValue(f"x{len(self.inputs)}", array, True)
         self.inputs.append(value)

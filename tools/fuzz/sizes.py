@@ -233,9 +233,9 @@ def model_of_dims(name: str) -> onnx.ModelProto:
     from onnx import helper
 
     shapes, attributes = DIMS[name]
-    given = {f"x{index}": shape for index, shape in enumerate(shapes)}
-    nodes = [helper.make_node(name, list(given), ["y"], name="sized", **attributes)]
-    return _model(nodes, dict.fromkeys(given, X), given, ["y"], 18)
+    inputs = {f"x{index}": shape for index, shape in enumerate(shapes)}
+    nodes = [helper.make_node(name, list(inputs), ["y"], name="sized", **attributes)]
+    return _model(nodes, dict.fromkeys(inputs, X), inputs, ["y"], 18)
 
 
 def _model(
@@ -264,32 +264,32 @@ def _compiled(content: bytes) -> Executable:
 def judge(seed: int) -> SeedVerdict:
     """Call the model of a seed."""
     call = hostile_call(seed)
-    given = ", ".join(f"{name}={_shown(array)}" for name, array in call.feeds.items())
+    shown = ", ".join(f"{name}={_shown(array)}" for name, array in call.feeds.items())
     try:
-        found = _compiled(call.model.SerializeToString()).run(call.feeds)
+        computed = _compiled(call.model.SerializeToString()).run(call.feeds)
     except Exception as error:
-        return verdict_of_error(error, f"{call.name}: {given}", (call.name,))
-    text = _departs(call, found, reference) if call.is_known else None
-    if text and not _departs(call, found, onnxruntime):
+        return verdict_of_error(error, f"{call.name}: {shown}", (call.name,))
+    text = _departs(call, computed, reference) if call.is_known else None
+    if text and not _departs(call, computed, onnxruntime):
         text = None  # numpy has no slice from an element before the first one, ONNX begins with the first
     if text is None:
         return SeedVerdict(RIGHT if call.is_known else COMPUTED, "", (call.name,))
-    return SeedVerdict(WRONG if text else COMPUTED, f"{call.name}: {given}: {text}" if text else "", (call.name,))
+    return SeedVerdict(WRONG if text else COMPUTED, f"{call.name}: {shown}: {text}" if text else "", (call.name,))
 
 
 def _shown(array: np.ndarray) -> str:
     return f"{array.shape}" if array.size > 8 or not array.size else str(array.tolist())
 
 
-def _departs(call: ModelCall, found: Mapping[str, np.ndarray], oracle: Oracle) -> str | None:
+def _departs(call: ModelCall, computed: Mapping[str, np.ndarray], oracle: Oracle) -> str | None:
     """Return how results depart from those of an oracle; empty where it has none."""
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            expected = oracle(call.model, call.feeds, list(found))
+            expected = oracle(call.model, call.feeds, list(computed))
     except OracleError:
         return ""
-    for name, array in found.items():
+    for name, array in computed.items():
         if name not in expected:
             return ""
         text = difference(array, np.asarray(expected[name]), Tolerance(1e-5))

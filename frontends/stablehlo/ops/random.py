@@ -126,8 +126,8 @@ def _threefry_words(op: StablehloOperation, counter: Words, key: Words) -> Words
     for group in range(5):
         for distance in THREEFRY_ROTATIONS[group % 2]:
             x = do("add", x, y)
-            turned = do("bitwise_or", do("shift_left", y, distance), do("shift_right", y, 32 - distance))
-            y = do("bitwise_xor", x, turned)
+            rotated = do("bitwise_or", do("shift_left", y, distance), do("shift_right", y, 32 - distance))
+            y = do("bitwise_xor", x, rotated)
         x = do("add", x, keys[(group + 1) % 3])
         y = do("add", do("add", y, keys[(group + 2) % 3]), group + 1)
     return [x, y]

@@ -67,5 +67,5 @@ def permuted_product(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     attributes = product.attribute_values()
     flags = {"transpose_lhs": not product.transpose_rhs, "transpose_rhs": not product.transpose_lhs}
     swapped = b.emit(OPS["matmul"], product.rhs, product.lhs, **{**attributes, **flags})
-    turned = {rank - 1: rank - 2, rank - 2: rank - 1}
-    return b.emit(OPS["permute"], swapped, axes=[turned.get(axis, axis) for axis in op.axes])
+    exchanged = {rank - 1: rank - 2, rank - 2: rank - 1}
+    return b.emit(OPS["permute"], swapped, axes=[exchanged.get(axis, axis) for axis in op.axes])

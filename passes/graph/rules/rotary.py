@@ -20,8 +20,8 @@ _DEEPEST = 12
 def rotary_embedding(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Replace x * cos + concat(-second half of x, first half of x) * sin with tables of two equal halves."""
     for straight, crossed in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
-        for turned, sin in _match_rotation(crossed):
-            x = _rotated(turned)
+        for rotated, sin in _match_rotation(crossed):
+            x = _rotated(rotated)
             if x is None or not beside(crossed, b) or x.type != op.output.type:
                 continue
             if kind_of(x).rank != 4:

@@ -169,7 +169,7 @@ def _flip(p: PrimBuilder, weight: TensorExpr, groups: int) -> TensorExpr:
     channels, group_out, *kernel = weight.shape
 
     def element(oc: Expr, ic: Expr, *at: Expr) -> Expr:
-        turned = [i if size == 1 else (size - 1) - i for i, size in zip(at, kernel, strict=True)]
-        return weight.at(*_channels(weight, groups, oc, ic), *turned)
+        mirrored = [i if size == 1 else (size - 1) - i for i, size in zip(at, kernel, strict=True)]
+        return weight.at(*_channels(weight, groups, oc, ic), *mirrored)
 
     return p.compute((group_out * groups, channels // groups, *kernel), element, name="flip")

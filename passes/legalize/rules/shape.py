@@ -97,8 +97,8 @@ def tile(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
 @legalize("relax.reverse")
 def reverse(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     def where(shape: tuple[Dim, ...], axes: Sequence[Expr]) -> list[ExprLike]:
-        turned = {axis % len(shape) for axis in op.axes}
-        return [(dim - 1) - axes[i] if i in turned else axes[i] for i, dim in enumerate(shape)]
+        reversed_axes = {axis % len(shape) for axis in op.axes}
+        return [(dim - 1) - axes[i] if i in reversed_axes else axes[i] for i, dim in enumerate(shape)]
 
     return moved(op, b, where)
 

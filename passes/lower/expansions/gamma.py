@@ -25,7 +25,7 @@ def on_interval(b: ValueBuilder, x: Num, table: dict[str, tuple[float, ...]], lo
     return b.polynomial(t, table[x.kind])
 
 
-def _down(b: ValueBuilder, y: Num) -> tuple[Num, Num]:
+def _reduced_argument(b: ValueBuilder, y: Num) -> tuple[Num, Num]:
     """Return y less the steps that bring it to at most 3, and the product of the numbers on the way."""
     product = b.like(y, 1.0)
     for _ in range(_STEPS):
@@ -41,7 +41,7 @@ def _distance_to_integer(b: ValueBuilder, x: Num) -> Num:
 
 
 def _lgamma_of_positive(b: ValueBuilder, y: Num) -> Num:
-    z, product = _down(b, b.clamp_above(y, LARGE))
+    z, product = _reduced_argument(b, b.clamp_above(y, LARGE))
     z = b.select(y < 1.0, y + 1.0, z)
     is_large = y >= LARGE
     log = b.call("log", b.select(is_large | (y < 1.0), y, product))
@@ -67,7 +67,7 @@ def lgamma(b: ValueBuilder, x: Num) -> Num:
 
 def _gamma_of_positive(b: ValueBuilder, y: Num) -> tuple[Num, Num]:
     """Return two numbers whose product is gamma(y), neither of which overflows."""
-    z, product = _down(b, b.clamp_above(y, LARGE))
+    z, product = _reduced_argument(b, b.clamp_above(y, LARGE))
     up = b.select(y < 1.0, y * (y + 1.0), y)
     z = b.select(y < 1.0, y + 2.0, b.select(y < 2.0, y + 1.0, z))
     value = on_interval(b, z, tables.GAMMA, 2.0, 3.0)

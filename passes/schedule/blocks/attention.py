@@ -115,7 +115,7 @@ class AttentionBlocks:
         return D.product([self.extents[loop] for loop in loops])
 
     @property
-    def is_open(self) -> bool:
+    def is_dynamic(self) -> bool:
         """Return whether the number of rows or keys is dynamic."""
         return not all(isinstance(extent, int) for extent in self.extents)
 

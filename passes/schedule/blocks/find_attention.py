@@ -91,11 +91,13 @@ class _Finder:
         weighted = block.outputs[0].value
         after: list[BlockInstance] = []
         for rest in self.blocks:
-            place = self._elementwise(rest, [*row, self.value_loop], {weighted, total_value, *self._made(after)})
+            place = self._elementwise(
+                rest, [*row, self.value_loop], {weighted, total_value, *self._computed_values(after)}
+            )
             if isinstance(place, Decline):
                 return place
             after.append(place)
-        if not self.group.kept <= self._made(after):
+        if not self.group.kept <= self._computed_values(after):
             return decline("scores or weights are used by something else")
         if self._moves(query, self.key_loop):
             return decline("both factors of the scores are indexed by the keys")
@@ -114,7 +116,7 @@ class _Finder:
             return decline("the second product does not take the weights as they are", block=block.name)
         self.loops[block.outputs[0].value] = [*row, self.value_loop]
         axes = self._axes(block, [*row, self.value_loop], self.key_loop)
-        if axes is None or not self._same(self._place(block, axes), own[0].operand, [*row, self.key_loop]):
+        if axes is None or not self._same(self._instance(block, axes), own[0].operand, [*row, self.key_loop]):
             return decline("the second product does not sum over the keys", block=block.name)
         return self._read(block, axes, sides[0] if own[0] is sides[1] else sides[1])
 
@@ -125,7 +127,7 @@ class _Finder:
         factors: set[ir.Value] = set()
         block = next(self.blocks)
         while not block.is_reduction:
-            known = {scores.outputs[0].value, *self._made(mask)}
+            known = {scores.outputs[0].value, *self._computed_values(mask)}
             place = self._elementwise(block, [*range(self.key_loop), self.key_loop], known, outputs=2)
             if isinstance(place, Decline):
                 return place
@@ -182,7 +184,7 @@ class _Finder:
             and axes is not None
             and [combiner.kind.op for combiner in reducer.combiners] == [kind]
             and reducer.contributions == block.input_arguments
-            and self._same(self._place(block, axes), block.inputs[0], [*row, self.key_loop])
+            and self._same(self._instance(block, axes), block.inputs[0], [*row, self.key_loop])
         )
 
     def _elementwise(
@@ -199,7 +201,7 @@ class _Finder:
         written = None if axes is None else self._written(block, axes)
         if axes is None or written is None:
             return decline("an output is not indexed by plain axes", block=block.name)
-        place = self._place(block, axes)
+        place = self._instance(block, axes)
         for operand in block.inputs:
             if operand.value not in self.loops:
                 continue
@@ -260,7 +262,9 @@ class _Finder:
                 return None
         return [found.get(axis, -1) for axis in range(block.rank)]
 
-    def _place(self, block: BlockView, axes: Sequence[int], roots: Sequence[ir.Value] | None = None) -> BlockInstance:
+    def _instance(
+        self, block: BlockView, axes: Sequence[int], roots: Sequence[ir.Value] | None = None
+    ) -> BlockInstance:
         return BlockInstance(block, [self._along(loop) for loop in axes], self.extents, roots)
 
     def _along(self, loop: int) -> IndexExpr:
@@ -272,19 +276,19 @@ class _Finder:
         return list(place.dims(operand)) == [self._along(loop) for loop in loops]
 
     def _read(self, block: BlockView, axes: Sequence[int], factor: ProductInput) -> Read:
-        return Read(self._place(block, axes, [factor.result]), factor.operand, factor)
+        return Read(self._instance(block, axes, [factor.result]), factor.operand, factor)
 
     def _roles(self, first: Sequence[Read]) -> tuple[Read, Read]:
         """Return query and key of the first contraction: the query is the operand that does not depend on the keys."""
-        turned = self._moves(first[0], self.key_loop) and not self._moves(first[1], self.key_loop)
-        return (first[1], first[0]) if turned else (first[0], first[1])
+        swapped = self._moves(first[0], self.key_loop) and not self._moves(first[1], self.key_loop)
+        return (first[1], first[0]) if swapped else (first[0], first[1])
 
     @staticmethod
     def _moves(read: Read, loop: int) -> bool:
         return any(loop in dim.variables() for dim in read.place.dims(read.operand))
 
     @staticmethod
-    def _made(places: Sequence[BlockInstance]) -> set[ir.Value]:
+    def _computed_values(places: Sequence[BlockInstance]) -> set[ir.Value]:
         return {output.value for place in places for output in place.block.outputs}
 
 

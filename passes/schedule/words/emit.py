@@ -23,7 +23,7 @@ from mirlo.passes.schedule.words.lanes import (
     can_vectorize,
     edge_tests,
     mask_of_guards,
-    open_guards,
+    undecided_guards,
 )
 from mirlo.passes.schedule.words.memory import PlacedBuffers, allocate_buffers
 from mirlo.passes.schedule.words.ranges import Bound, complete_iterations, emit_bound, hoist, least_end, steps_of
@@ -250,7 +250,7 @@ class _Emitter:
 
         Guards that depend on loops that are `ignored` do not count.
         """
-        found = open_guards(leaf, values, self.assumed, ignored)
+        found = undecided_guards(leaf, values, self.assumed, ignored)
         return None if found is None else [guard for _, guard in found]
 
     @contextmanager
@@ -270,7 +270,7 @@ class _Emitter:
         whole: list[tuple[Bound, Bound, frozenset[Guard]]] = [(0, loop.extent, frozenset())]
         ends: dict[Guard, Bound] = {}
         for leaf in leaves_of(loop):
-            for guard, known in open_guards(leaf, values, self.assumed) or ():
+            for guard, known in undecided_guards(leaf, values, self.assumed) or ():
                 end = complete_iterations(known, leaf, loop, values)
                 if end is not None:
                     ends[guard] = end
@@ -291,7 +291,7 @@ class _Emitter:
         (leaf,), is_rest = leaves, any(other.is_peeled for other in around(loop))
         inside = {other.name for other in loops_of(loop)}
         ends: dict[Guard, Bound] = {}
-        for guard, known in open_guards(leaf, values, self.assumed) or ():
+        for guard, known in undecided_guards(leaf, values, self.assumed) or ():
             if not guard[0].variables() & inside and (is_rest or known[0].variables() <= {loop.name}):
                 end = complete_iterations(known, leaf, loop, values)
                 if end is not None:

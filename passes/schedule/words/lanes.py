@@ -32,7 +32,7 @@ from mirlo.passes.schedule.words.tree import (
 )
 
 
-def open_guards(
+def undecided_guards(
     leaf: BlockLeaf, values: LoopValues, assumed: frozenset[Guard] = frozenset(), ignored: frozenset[str] = frozenset()
 ) -> list[tuple[Guard, Guard]] | None:
     """Return the guards of a block that some iterations may not pass, as they are and with the loops that are numbers.

@@ -31,7 +31,7 @@ class Ids:
 def launch(blocks: Dim, threads: int, body: Callable[[Ids], None]) -> None:
     """Run `body` in this many thread blocks; multi-dimensional grids are linearized."""
     if not isinstance(blocks, int):
-        _launch_open(blocks, threads, body)
+        _launch_dynamic(blocks, threads, body)
         return
     width = min(blocks, MAX_GRID_SIZE)
     height = -(-blocks // width)
@@ -46,7 +46,7 @@ def launch(blocks: Dim, threads: int, body: Callable[[Ids], None]) -> None:
         gpu.TerminatorOp()
 
 
-def _launch_open(blocks: Dim, threads: int, body: Callable[[Ids], None]) -> None:
+def _launch_dynamic(blocks: Dim, threads: int, body: Callable[[Ids], None]) -> None:
     """Run `body` in a dynamic number of thread blocks."""
     op = gpu.LaunchOp(
         (index(D.minimum(blocks, MAX_GRID_SIZE)), index(D.ceildiv(blocks, MAX_GRID_SIZE)), 1), (threads, 1, 1)

@@ -47,7 +47,7 @@ class ProductOperand:
 class Roles:
     """A contraction as a batch of matrix products, with columns contiguous in the output.
 
-    Extents are dims; plans that need static sizes never receive dynamic ones (`stages.open_dims`).
+    Extents are dims; plans that need static sizes never receive dynamic ones (`stages.decline_dynamic_dims`).
     """
 
     contraction: Contraction
@@ -90,8 +90,8 @@ def roles_of(contraction: Contraction) -> Roles | Decline:
     lhs = ProductOperand(contraction.lhs, contraction.product.lhs, only_left)
     rhs = ProductOperand(contraction.rhs, contraction.product.rhs, only_right)
     # Adjacent threads compute adjacent columns, which must be contiguous in the output.
-    turned = bool(only_left) and (not only_right or _step(written, only_left[-1]) < _step(written, only_right[-1]))
-    rows, columns = (rhs, lhs) if turned else (lhs, rhs)
+    swapped = bool(only_left) and (not only_right or _step(written, only_left[-1]) < _step(written, only_right[-1]))
+    rows, columns = (rhs, lhs) if swapped else (lhs, rhs)
     # Prefer a reduction axis that is contiguous in memory as the innermost one, such as an image's channels.
     read = [row_major(access.dims, access.shape) for access in (contraction.lhs, contraction.rhs)]
     sums = sorted(contraction.reduce, key=lambda axis: -sum(abs(position.stride(axis)) for position in read))

@@ -48,7 +48,7 @@ Planner = Callable[[BlockGroup[LaneModel]], PlannedBlocks | Decline]
 PLANNERS: tuple[Planner, ...] = (plan_points, plan_rows)
 
 
-def open_dims(blocks: Sequence[BlockView]) -> Decline | None:
+def decline_dynamic_dims(blocks: Sequence[BlockView]) -> Decline | None:
     """Decline blocks with dynamic sizes, for plans that need static ones."""
     for block in blocks:
         shapes = [block.domain, *(operand.shape for operand in (*block.inputs, *block.outputs))]
@@ -80,7 +80,7 @@ def plan_stages(
 
 
 def _plan(part: BlockGroup[LaneModel], first: Sequence[Planner], first_open: Sequence[Planner]) -> PlannedBlocks | None:
-    for planner in first if open_dims(part.blocks) is None else map(deciding, first_open):
+    for planner in first if decline_dynamic_dims(part.blocks) is None else map(deciding, first_open):
         plan = planner(part)
         if not isinstance(plan, Decline):
             return plan
@@ -92,7 +92,7 @@ def _plan(part: BlockGroup[LaneModel], first: Sequence[Planner], first_open: Seq
         if rows is not None and not isinstance(rows, Decline):
             return rows
         made: PlannedBlocks = product
-        if open_dims(part.blocks) is None:
+        if decline_dynamic_dims(part.blocks) is None:
             made = split_k_if_faster(product, roles, MIN_BLOCKS, plan_contraction)
         return made
     if len(part.blocks) > 1 and any(is_product(block) for block in part.blocks):

@@ -34,8 +34,8 @@ from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction import VectorContractionPlan
 from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
+from mirlo.targets.llvm.schedule.dynamic_blocks import DynamicBlockedPlan, elements_of_row
 from mirlo.targets.llvm.schedule.group import function_group
-from mirlo.targets.llvm.schedule.open_blocks import OpenBlockedPlan, elements_of_row
 from mirlo.targets.llvm.schedule.row_blocks import BLOCK, KEPT, BlockedPlan, RowBlockContraction
 from mirlo.targets.llvm.schedule.rows import VectorRowsPlan
 from mirlo.targets.llvm.schedule.stages import plan_stages
@@ -79,8 +79,8 @@ def plan_blocked(view: PrimView, group: BlockGroup[Machine], threads: int = 1) -
     if len(rows.rows) > 1 or D.product(list(rows.rows)) != D.product(outer):
         return decline("rows between the contractions are not one loop", loops=len(rows.rows))
     local = tuple(v for v in _in_order(plans[0], rows) if v in kept)
-    is_open = not all(isinstance(extent, int) for block in group.blocks for extent in block.domain)
-    kept_rows = {value: elements_of_row(value, D.product(outer)) for value in local if is_open}
+    is_dynamic = not all(isinstance(extent, int) for block in group.blocks for extent in block.domain)
+    kept_rows = {value: elements_of_row(value, D.product(outer)) for value in local if is_dynamic}
     parts = []
     for plan, form in ((plans[0], plans[0].writes[0]), (plans[1], plans[1].rows.form)):
         part = _plan_block(plan, form, width, local, kept_rows)
@@ -88,9 +88,9 @@ def plan_blocked(view: PrimView, group: BlockGroup[Machine], threads: int = 1) -
             return part
         parts.append(part)
     blocks = _with_blocks(parts[0], rows, parts[1], width, local, weights)
-    if is_open and not isinstance(blocks, Decline):
+    if is_dynamic and not isinstance(blocks, Decline):
         fields = {each.name: getattr(blocks, each.name) for each in dataclasses.fields(BlockedPlan)}
-        blocks = OpenBlockedPlan(**fields, slots=threads if rows.rows else 1)
+        blocks = DynamicBlockedPlan(**fields, slots=threads if rows.rows else 1)
     return _leaving_out(blocks, group)
 
 
@@ -194,11 +194,11 @@ def _with_blocks(
         heads = prod(count for _, count in loops if isinstance(count, int))
         block: Dim = _block_rows(extent, width, heads, first.plan, element_bytes(weights.type.element_type))
     else:
-        block = _open_block(extent, width, first.plan, is_cut=False)
+        block = _dynamic_block(extent, width, first.plan, is_cut=False)
     return BlockedPlan(first, rows, last, loops, extent, block, local, weights, width)
 
 
-def _open_block(extent: Dim, width: Dim, plan: RegisterTilePlan, is_cut: bool) -> Dim:
+def _dynamic_block(extent: Dim, width: Dim, plan: RegisterTilePlan, is_cut: bool) -> Dim:
     """Return the rows of a block for dynamic sizes, as a dim; fewer if columns that a mask hides are skipped."""
     chosen, tile = plan.machine.chosen.block_rows, plan.tile_rows
     size = element_bytes(plan.contraction.product.accumulate_type)
@@ -213,8 +213,8 @@ def _leaving_out(plan: BlockedPlan | Decline, group: BlockGroup[Machine]) -> Blo
     limit = None if isinstance(plan, Decline) else _limit(plan, group)
     if limit is None or isinstance(plan, Decline):
         return plan
-    if isinstance(plan, OpenBlockedPlan):
-        return replace(plan, limit=limit, block=_open_block(plan.extent, plan.width, plan.first.plan, is_cut=True))
+    if isinstance(plan, DynamicBlockedPlan):
+        return replace(plan, limit=limit, block=_dynamic_block(plan.extent, plan.width, plan.first.plan, is_cut=True))
     if plan.extent < 4 * _FEWEST_ROWS:
         return plan
     tile = plan.first.plan.tile_rows

@@ -25,7 +25,7 @@ carried from vector to vector; returns the carried values."""
 
 
 @dataclass(frozen=True)
-class OpenChunks:
+class DynamicChunks:
     """A loop of dynamic length: `unroll` vectors at a time, then single ones, then at most one of each smaller size."""
 
     lanes: int
@@ -141,10 +141,10 @@ def plus(start: int | ir.Value, by: int | ir.Value) -> int | ir.Value:
     return create("arith.addi", start.type, start, by)
 
 
-def chunks(extent: Dim, lanes: int, unroll: int, masked: bool) -> Chunks | OpenChunks:
+def chunks(extent: Dim, lanes: int, unroll: int, masked: bool) -> Chunks | DynamicChunks:
     """Divide a loop into whole vectors and a tail: one masked vector, or a few of smaller powers of two."""
     if not isinstance(extent, int):
-        return OpenChunks(lanes, unroll, extent)
+        return DynamicChunks(lanes, unroll, extent)
     lanes = fitting(lanes, extent)
     if not masked and lanes > extent:
         lanes //= 2

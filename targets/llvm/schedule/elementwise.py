@@ -75,18 +75,18 @@ class ElementwisePlan:
         """Return what is emitted, in order."""
         found: list[VectorLoop | Runs | TransposedAccess] = []
         for space in self.spaces:
-            turned = self._turned(space)
-            if turned is None:
+            transposed = self._transposed_access(space)
+            if transposed is None:
                 found.append(self._in_vectors(space, found))
                 continue
             # Each tile reads only the operand of a concatenation that it needs, instead of transposing all of them.
-            for part in along(turned.space, len(space.extents) - 1, TRANSPOSE_ALIGNMENT):
-                found.append(self._turned(part) or self._in_vectors(part, found))
+            for part in along(transposed.space, len(space.extents) - 1, TRANSPOSE_ALIGNMENT):
+                found.append(self._transposed_access(part) or self._in_vectors(part, found))
         return found
 
-    def _turned(self, space: Space) -> TransposedAccess | None:
-        turned = find_transposed(space, set(self.group.made), self.group.machine)
-        return None if turned is None or _storable(turned.space, self.group) is not None else turned
+    def _transposed_access(self, space: Space) -> TransposedAccess | None:
+        transposed = find_transposed(space, set(self.group.made), self.group.machine)
+        return None if transposed is None or _storable(transposed.space, self.group) is not None else transposed
 
     def _in_vectors(self, space: Space, before: Sequence[object]) -> Runs | VectorLoop:
         runs = find_runs(space, set(self.group.made), self.group.machine)

@@ -29,9 +29,9 @@ _LOAD_DISTANCE = 4
 """Distance of consecutive loads in a block, in vectors: adjacent lines are not requested back to back."""
 
 
-def is_interleaved(turned: TransposedAccess, stored: set[ir.Value]) -> bool:
+def is_interleaved(transposed: TransposedAccess, stored: set[ir.Value]) -> bool:
     """Return whether the last loop is short and all outputs are contiguous over the last two loops."""
-    space = turned.space
+    space = transposed.space
     last = len(space.extents) - 1
     if not 2 <= space.extents[last] <= _MOST_CHANNELS:
         return False
@@ -44,13 +44,13 @@ class InterleavedSweep:
 
     def __init__(
         self,
-        turned: TransposedAccess,
+        transposed: TransposedAccess,
         memory: TensorBuffers,
         made: dict[ir.Value, tuple[BlockInstance, ir.Value]],
         stored: set[ir.Value],
         machine: Machine,
     ):
-        self.space = turned.space
+        self.space = transposed.space
         self.stored = stored
         self.axis = len(self.space.extents) - 2
         self.channels = self.space.extents[-1]

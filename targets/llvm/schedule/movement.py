@@ -119,15 +119,15 @@ class TransposedSweep:
 
     def __init__(
         self,
-        turned: TransposedAccess,
+        transposed: TransposedAccess,
         memory: TensorBuffers | None,
         made: dict[ir.Value, tuple[BlockInstance, ir.Value]],
         stored: set[ir.Value],
         machine: Machine,
         part: int = 0,
     ):
-        self.space = turned.space
-        self.arguments = turned.arguments
+        self.space = transposed.space
+        self.arguments = transposed.arguments
         self.stored = stored
         self.last = len(self.space.extents) - 1
         self.along = LoopNestState(memory, self.last, made=made)

@@ -65,8 +65,8 @@ def multiply(matrix: Matrix, vectors: Sequence[ir.Value], ops: Operations) -> li
             continue
         same = tuple(a if a == b else 0 for a, b in zip(row, matrix[twin], strict=True))
         other = tuple(a if a != b else 0 for a, b in zip(row, matrix[twin], strict=True))
-        common, turned = _combine(same, vectors, ops), _combine(other, vectors, ops)
-        made[i], made[twin] = ops.add(common, turned), ops.subtract(common, turned)
+        common, negated = _combine(same, vectors, ops), _combine(other, vectors, ops)
+        made[i], made[twin] = ops.add(common, negated), ops.subtract(common, negated)
     return [made[i] for i in range(len(matrix))]
 
 
@@ -90,8 +90,8 @@ class Operations:
 def _are_twins(a: Sequence[float], b: Sequence[float]) -> bool:
     """Return whether rows differ in the signs of some elements, and share at least one other."""
     pairs = [(x, y) for x, y in zip(a, b, strict=True) if x or y]
-    same, turned = sum(x == y for x, y in pairs), sum(x == -y for x, y in pairs)
-    return same + turned == len(pairs) and same > 0 and turned > 0
+    same, negated = sum(x == y for x, y in pairs), sum(x == -y for x, y in pairs)
+    return same + negated == len(pairs) and same > 0 and negated > 0
 
 
 def _combine(row: Sequence[float], vectors: Sequence[ir.Value], ops: Operations) -> ir.Value:

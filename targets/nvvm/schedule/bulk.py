@@ -68,9 +68,9 @@ class Barriers:
         """Arrive, and announce incoming bytes."""
         ir.Operation.create("nvvm.mbarrier.arrive.expect_tx", operands=[self.at(number), i32(count)])
 
-    def wait(self, number: ir.Value, turn: ir.Value) -> None:
+    def wait(self, number: ir.Value, parity: ir.Value) -> None:
         """Wait until the phase of this parity is complete; the one before the first is."""
-        ir.Operation.create("nvvm.mbarrier.try_wait.parity", operands=[self.at(number), i32(turn), i32(_TICKS)])
+        ir.Operation.create("nvvm.mbarrier.try_wait.parity", operands=[self.at(number), i32(parity), i32(_TICKS)])
 
 
 def publish_copies() -> None:

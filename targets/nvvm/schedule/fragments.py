@@ -39,14 +39,14 @@ class Lane:
         group, member = split(number, [WARP // 4, 4])
         return Lane(number, group, member)
 
-    def left(self, matrix: SharedMatrix, row: Value, step: Value) -> Value:
+    def load_lhs(self, matrix: SharedMatrix, row: Value, step: Value) -> Value:
         """Load its part of 16 rows of the lhs for one product: four quarters, the lower one first."""
         if matrix.form.bytes == 4 and not matrix.along_k:
             return self._singly(matrix, row, step, [(0, 0), (EDGE, 0), (0, 4), (EDGE, 4)])
         along, down, line = split(self.number, [2, 2, EDGE])
         return self._read(matrix, row, step, down * EDGE, along, line, tiles=4)
 
-    def right(self, matrix: SharedMatrix, column: Value, step: Value) -> Value:
+    def load_rhs(self, matrix: SharedMatrix, column: Value, step: Value) -> Value:
         """Load its part of 8 columns of the rhs for one product: two halves."""
         if matrix.form.bytes == 4 and not matrix.along_k:
             return self._singly(matrix, column, step, [(0, 0), (0, 4)])
@@ -63,8 +63,8 @@ class Lane:
         place = matrix.place(line + own, step) if matrix.along_k else matrix.place(line, step + own)
         kind = ir.VectorType.get([tiles, format_of_matrix(matrix).pair], matrix.memory.type.element_type)
         count = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), tiles)
-        turned = ir.BoolAttr.get(not matrix.along_k)
-        return create("nvgpu.ldmatrix", kind, matrix.memory, place, numTiles=count, transpose=turned)
+        transposed = ir.BoolAttr.get(not matrix.along_k)
+        return create("nvgpu.ldmatrix", kind, matrix.memory, place, numTiles=count, transpose=transposed)
 
     def _singly(self, matrix: SharedMatrix, line: Value, step: Value, corners: list[tuple[int, int]]) -> Value:
         """Load 4-byte elements that are contiguous along lines: squares of 8 lines by 4 K elements."""
@@ -73,7 +73,7 @@ class Lane:
         numbers = [memref.LoadOp(matrix.memory, [place]).result for place in places]
         return create("vector.from_elements", ir.VectorType.get([len(corners), 1], numbers[0].type), *numbers)
 
-    def places(self) -> list[tuple[Value, Value, tuple[int, int]]]:
+    def result_positions(self) -> list[tuple[Value, Value, tuple[int, int]]]:
         """Return row, column and fragment position of its four result elements, relative to the tile."""
         found: list[tuple[Value, Value, tuple[int, int]]] = []
         for i in range(2):

@@ -69,9 +69,9 @@ def _assembly(
     shape = f"m{PRODUCT_ROWS}n{columns}k{form.depth}.{form.sums}.{form.name}.{form.name}"
     start_right = first + (1 if isinstance(left, SharedOperand) else len(left))
     lines = [".reg .pred adds;", ".reg .b64 left, right;", "wgmma.fence.sync.aligned;"]
-    turned = f"{int(not right.along_k)}"
+    transposed = f"{int(not right.along_k)}"
     if isinstance(left, SharedOperand):
-        turned = f"{int(not left.along_k)}, {turned}"
+        transposed = f"{int(not left.along_k)}, {transposed}"
     for step, moved in enumerate(right.moved):
         lines.append(f"setp.ne.b32 adds, {int(adds or step > 0)}, 0;")
         if isinstance(left, SharedOperand):
@@ -81,7 +81,7 @@ def _assembly(
             mine = range(first + QUARTERS * step, first + QUARTERS * (step + 1))
             rows = "{" + ", ".join(f"${i}" for i in mine) + "}"
         lines.append(f"add.s64 right, ${start_right}, {moved // ACCESS};")
-        lines.append(f"wgmma.mma_async.sync.aligned.{shape} {total}, {rows}, right, adds, 1, 1, {turned};")
+        lines.append(f"wgmma.mma_async.sync.aligned.{shape} {total}, {rows}, right, adds, 1, 1, {transposed};")
     lines.append("wgmma.commit_group.sync.aligned;")
     return "{\n" + "\n".join(lines) + "\n}"
 

@@ -190,14 +190,14 @@ class Consumers:
         self.warp, lane = split(thread, [GROUP // WARP, WARP])
         self.lane = Lane.of(lane)
 
-    def multiply(self, place: Place, at: list[ir.Value]) -> list[ir.Value]:
+    def multiply(self, place: ResultTile, at: list[ir.Value]) -> list[ir.Value]:
         """Compute a tile from its stages, of which `at` are the first one and its phase; return those after it."""
         raise NotImplementedError
 
     def leave(self, thread: Value) -> None:
         """End, after the last tile; all threads of the block take part."""
 
-    def store_rows(self, place: Place, row: Value, totals: Sequence[ir.Value]) -> None:
+    def store_rows(self, place: ResultTile, row: Value, totals: Sequence[ir.Value]) -> None:
         """Store 16 rows of this warp, given the first one and this thread's fragments of all columns."""
         if self.result:
             warp = self.number * (GROUP // WARP) + self.warp
@@ -206,7 +206,7 @@ class Consumers:
             return
         high = self.tile.height * self.tile.together
         finisher = EpilogueEmitter(self.roles, self.memory, place.batch, high, self.tile.width)
-        places = self.lane.places()
+        places = self.lane.result_positions()
         for j in range(self.tile.width // COLUMNS):
             for down, across, (half, i) in places:
                 total = totals[len(places) * j + PAIR * half + i]
@@ -214,7 +214,7 @@ class Consumers:
 
 
 @dataclass(frozen=True)
-class Place:
+class ResultTile:
     """A tile of the result."""
 
     batch: dict[int, Value]
@@ -283,23 +283,23 @@ class PipelinedKernel:
     # Tiles and stages, in the same order for producers and consumers
 
     def _each_tile(
-        self, cluster: Value, phases: list[int], body: Callable[[Place, list[ir.Value]], list[ir.Value]]
+        self, cluster: Value, phases: list[int], body: Callable[[ResultTile, list[ir.Value]], list[ir.Value]]
     ) -> None:
         """Run `body` for each tile of a block, with the next stage and phases; it returns those after it."""
 
         def one(tile: Value, *at: Value) -> list[ir.Value]:
-            return body(self._place(tile), list(at))
+            return body(self._result_tile(tile), list(at))
 
         for_loop(cluster, self.tiles // self.together, self.clusters, one, [index(0), *map(index, phases)])
 
-    def _place(self, tile: Value) -> Place:
+    def _result_tile(self, tile: Value) -> ResultTile:
         """Return where a tile is; those of a cluster count as one."""
         high = self.high // self.together
         near = next(n for n in range(min(L2_TILE_ROWS // self.together, high), 0, -1) if high % n == 0)
         batch, outer, across, inner = split(tile, [self.roles.batches, high // near, self.wide, near])
         down = (outer * near + inner) * self.together + self.rank
         values = values_of(self.roles.batch, batch)
-        return Place(values, down * self.tile.height, across * self.tile.width)
+        return ResultTile(values, down * self.tile.height, across * self.tile.width)
 
     def sides(self, slot: ir.Value) -> tuple[Value, Value]:
         """Return the addresses of both operands' tiles."""
@@ -308,22 +308,22 @@ class PipelinedKernel:
 
     # Producer: one thread of its warpgroup
 
-    def _copy(self, place: Place, at: list[ir.Value]) -> list[ir.Value]:
+    def _copy(self, place: ResultTile, at: list[ir.Value]) -> list[ir.Value]:
         operand = self.plan.left
         assert isinstance(operand, MappedMatrix)
 
-        def step(first: Value, slot: Value, turn: Value) -> list[ir.Value]:
-            self.ring.empty.wait(slot, turn)
+        def step(first: Value, slot: Value, parity: Value) -> list[ir.Value]:
+            self.ring.empty.wait(slot, parity)
             self.ring.full.expect(slot, self.slot_bytes)
             left, _ = self.sides(slot)
             corner = (place.row, first, place.batch)
             operand.copy(self.left_map, left, self.tile.height, corner, self.ring.full, slot)
             self._copy_columns(place, first, slot)
-            return self.ring.following(slot, turn)
+            return self.ring.following(slot, parity)
 
         return for_loop(0, self.roles.depth, self.step, step, at)
 
-    def _copy_columns(self, place: Place, first: Value, slot: Value) -> None:
+    def _copy_columns(self, place: ResultTile, first: Value, slot: Value) -> None:
         """Copy the shared columns to all blocks of a cluster; each block copies a part."""
         _, right = self.sides(slot)
         part = self.rank * self.shared_lines
@@ -332,7 +332,7 @@ class PipelinedKernel:
 
     # Producer that gathers rows: all threads of its warpgroup
 
-    def _gather(self, place: Place, at: list[ir.Value]) -> list[ir.Value]:
+    def _gather(self, place: ResultTile, at: list[ir.Value]) -> list[ir.Value]:
         operand = self.plan.left
         assert isinstance(operand, GatheredOperand)
         element, form = operand.side.access.element_type, operand.form
@@ -348,8 +348,8 @@ class PipelinedKernel:
         loads = stager.straight(matrix, form.vector, along_k=True)
         later = min(PRODUCER_LAG, -(-static_dim(self.roles.depth) // self.step))
 
-        def step(first: Value, slot: Value, turn: Value) -> list[ir.Value]:
-            self.ring.empty.wait(slot, turn)
+        def step(first: Value, slot: Value, parity: Value) -> list[ir.Value]:
+            self.ring.empty.wait(slot, parity)
             with only(self.thread.below(1)):
                 self.ring.full.expect(slot, self.slot_bytes - self.left_bytes)
                 self._copy_columns(place, first, slot)
@@ -360,13 +360,13 @@ class PipelinedKernel:
             self._arrived(later)
             with only(compare("uge", first, index(later * self.step))):
                 self.ring.full.arrive(self.ring.before(slot, later))
-            return self.ring.following(slot, turn)
+            return self.ring.following(slot, parity)
 
-        slot, turn = for_loop(0, self.roles.depth, self.step, step, at)
+        slot, parity = for_loop(0, self.roles.depth, self.step, step, at)
         self._arrived(0)
         for number in range(later, 0, -1):
             self.ring.full.arrive(self.ring.before(slot, number))
-        return [slot, turn]
+        return [slot, parity]
 
     @staticmethod
     def _arrived(under_way: int) -> None:

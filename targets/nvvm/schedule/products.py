@@ -22,7 +22,7 @@ from mirlo.targets.gpu.schedule.costs import whole_waves_if_faster
 from mirlo.targets.gpu.schedule.roles import Roles, product_of
 from mirlo.targets.gpu.schedule.split_k import SplitKPlan, divide
 from mirlo.targets.gpu.schedule.stage import PlannedBlocks
-from mirlo.targets.gpu.schedule.stages import LANES, Planner, build, open_dims, plan_stages
+from mirlo.targets.gpu.schedule.stages import LANES, Planner, build, decline_dynamic_dims, plan_stages
 from mirlo.targets.gpu.schedule.stream_k import StreamKPlan
 from mirlo.targets.nvvm.options import Options, planned_for
 from mirlo.targets.nvvm.schedule import tensorcore, tensormemory, warpgroup
@@ -113,7 +113,7 @@ def plan_product(group: BlockGroup[LaneModel], options: Options, tuned: Mapping[
     return roles if isinstance(roles, Decline) else plan_roles(roles, options, tuned)
 
 
-def plan_open(group: BlockGroup[LaneModel], options: Options) -> TilePlan | Decline:
+def plan_dynamic(group: BlockGroup[LaneModel], options: Options) -> TilePlan | Decline:
     """Plan a product with dynamic sizes and a static reduction."""
     roles = product_of(group)
     if isinstance(roles, Decline):
@@ -161,12 +161,12 @@ def products(kernel: Kernel, context: ScheduleContext) -> ir.OpView | Decline:
     tuned = tuned_values(kernel.view.op)
     options = planned_for(context.options)
     plan: Planner = partial(plan_product, options=options, tuned=tuned)
-    by_guess = deciding(partial(plan_open, options=options))
+    by_guess = deciding(partial(plan_dynamic, options=options))
     found = plan_stages(kernel.view, (plan, *AROUND), (by_guess,))
     if any(isinstance(stage, Plan) for stage in found):
-        return build(kernel, found, choices={} if open_dims(kernel.view.blocks) else chosen_values(found))
+        return build(kernel, found, choices={} if decline_dynamic_dims(kernel.view.blocks) else chosen_values(found))
     first = next(block for block in kernel.view.blocks if is_product(block))
-    if open_dims([first]) is not None:
+    if decline_dynamic_dims([first]) is not None:
         plan = by_guess
     declined = plan(BlockGroup((first,), frozenset(o.value for o in first.outputs), LANES))
     return declined if isinstance(declined, Decline) else decline("the product is not computed by itself")

@@ -103,7 +103,7 @@ class WarpRowStores:
         vector = create("vector.from_elements", ir.VectorType.get([PAIR], self._kind), *made)
         store_vector(vector, self.place, at)
 
-    def _pieces(self, row: Value, column: Value, wide: int) -> Iterator[tuple[Value, Value, Value]]:
+    def _vector_positions(self, row: Value, column: Value, wide: int) -> Iterator[tuple[Value, Value, Value]]:
         """Yield this thread's 16-byte pieces: position in the warp's memory, row and first column."""
         vector = ACCESS // element_bytes(self._kind)
         down, piece = split(self.lane.number, [WARP * vector // wide, wide // vector])
@@ -116,7 +116,7 @@ class WarpRowStores:
         """Load the residual to where the results go."""
         vector = ACCESS // element_bytes(self._kind)
         found = []
-        for place, line, first in self._pieces(row, column, wide):
+        for place, line, first in self._vector_positions(row, column, wide):
             last = index(self.roles.columns.extent - vector)
             across = create("arith.minui", first.type, first, last)
             values = {**batch, **values_of(self.roles.rows.axes, self._held(self.roles.rows, line))}
@@ -129,7 +129,7 @@ class WarpRowStores:
 
     def _write(self, batch: Indices, row: Value, column: Value, wide: int) -> None:
         vector = ACCESS // element_bytes(self._kind)
-        for place, at, across in self._pieces(row, column, wide):
+        for place, at, across in self._vector_positions(row, column, wide):
             loaded = load_vector(self.place, place, vector)
             when(self._exists(at, across), partial(self._store, batch, at, across, loaded))
 

@@ -50,14 +50,14 @@ class Ring:
         """Return the address of a stage."""
         return self.base + Value(slot) * self.size
 
-    def following(self, slot: ir.Value, turn: ir.Value) -> list[ir.Value]:
+    def following(self, slot: ir.Value, parity: ir.Value) -> list[ir.Value]:
         """Return the next stage and its phase, which flips with each round."""
         following = Value(slot) + 1
         more = following.below(self.count)
-        other = index(1) - turn
+        other = index(1) - parity
         return [
             select(more, following, index(0)),
-            select(more, turn, other),
+            select(more, parity, other),
         ]
 
     def before(self, slot: ir.Value, number: int) -> Value:

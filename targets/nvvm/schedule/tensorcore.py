@@ -114,9 +114,9 @@ class WarpPart:
         for first in range(0, left.depth, left_form.depth):
             step = index(first)
             places = [self.row + i * ROWS for i in range(tile.down)]
-            rows = [registers(left_form, lane.left(left, place, step)) for place in places]
+            rows = [registers(left_form, lane.load_lhs(left, place, step)) for place in places]
             places = [self.column + j * COLUMNS for j in range(tile.across)]
-            columns = [registers(right_form, lane.right(right, place, step)) for place in places]
+            columns = [registers(right_form, lane.load_rhs(right, place, step)) for place in places]
             pairs = [(a, b) for a in rows for b in columns]
             sums = [multiply_add(a, b, total) for (a, b), total in zip(pairs, sums, strict=True)]
         return sums
@@ -125,7 +125,7 @@ class WarpPart:
         for i in range(self.tile.down):
             for j in range(self.tile.across):
                 fragment = sums[i * self.tile.across + j]
-                for down, across, position in self.lane.places():
+                for down, across, position in self.lane.result_positions():
                     at = row + (self.row + (down + i * ROWS))
                     beside = column + (self.column + (across + j * COLUMNS))
                     yield at, beside, element_at(fragment, *position)

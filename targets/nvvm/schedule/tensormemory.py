@@ -20,7 +20,7 @@ from mirlo.targets.nvvm.options import Options
 from mirlo.targets.nvvm.schedule import bulk
 from mirlo.targets.nvvm.schedule.fragments import WARP
 from mirlo.targets.nvvm.schedule.in_flight import registers, tied
-from mirlo.targets.nvvm.schedule.pipelined import Consumers, PipelinedPlan, Place, WarpgroupTile, plan_pipelined
+from mirlo.targets.nvvm.schedule.pipelined import Consumers, PipelinedPlan, ResultTile, WarpgroupTile, plan_pipelined
 from mirlo.targets.nvvm.schedule.ring_buffer import GROUP, only
 from mirlo.targets.nvvm.schedule.tilemaps import ROW_BYTES, descriptor
 from mirlo.targets.nvvm.schedule.units import DEPTH_BYTES, ROWS
@@ -87,12 +87,12 @@ class TensorMemoryConsumers(Consumers):
         base = memref.LoadOp(self.address, [index(0)]).result
         self.memory_of_group = create("arith.addi", base.type, base, bulk.i32(number * self.tile.width))
 
-    def multiply(self, place: Place, at: list[ir.Value]) -> list[ir.Value]:
+    def multiply(self, place: ResultTile, at: list[ir.Value]) -> list[ir.Value]:
         ring, kernel = self.kernel.ring, self.kernel
-        slot, turn, phase = map(Value, at)
+        slot, parity, phase = map(Value, at)
 
-        def step(first: Value, slot: Value, turn: Value) -> list[ir.Value]:
-            ring.full.wait(slot, turn)
+        def step(first: Value, slot: Value, parity: Value) -> list[ir.Value]:
+            ring.full.wait(slot, parity)
             _fence("after")
             left, right = kernel.sides(slot)
             left = left + self.number * (LANES * ROW_BYTES)
@@ -100,10 +100,10 @@ class TensorMemoryConsumers(Consumers):
                 begun = compare("ugt", first, index(0)) if product == 0 else emit_constant(1, _i(1))
                 self._product(left, right, product, begun)
             _commit(ring.empty.at(slot))
-            return ring.following(slot, turn)
+            return ring.following(slot, parity)
 
         with only(self.thread.below(1)):
-            for_loop(0, self.roles.depth, kernel.step, step, [slot, turn])
+            for_loop(0, self.roles.depth, kernel.step, step, [slot, parity])
             _commit(self.done.at(self.number))
         self.done.wait(self.number, phase)
         _fence("after")
@@ -116,7 +116,7 @@ class TensorMemoryConsumers(Consumers):
         past = slot + index(-(-self.roles.depth // kernel.step))
         rounds = create("arith.divui", past.type, past, index(kernel.slots))
         return [
-            create("arith.remui", past.type, past, index(kernel.slots)), _odd(turn + rounds), _odd(phase + 1)
+            create("arith.remui", past.type, past, index(kernel.slots)), _odd(parity + rounds), _odd(phase + 1)
         ]  # fmt: skip
 
     def leave(self, thread: Value) -> None:

@@ -45,7 +45,7 @@ MIN_BLOCKS = 256
 class TransposePlan:
     """Elementwise blocks over one domain, with operands contiguous along another loop than the output."""
 
-    name = "turned"
+    name = "transposed"
 
     points: PointsPlan
     along: int
@@ -82,7 +82,7 @@ class TransposePlan:
             for value, (tile, pitch) in zip(values, tiles, strict=True):
                 memref.StoreOp(value, tile, [number * pitch + lane])
         barrier()
-        points = [self._turned(number, lane, tiles) for number in self._lines(line)]
+        points = [self._transposed_point(number, lane, tiles) for number in self._lines(line)]
         self._compute(points, list(self._lines(line)), lane)
 
     def _lines(self, line: Value) -> Iterator[Value]:
@@ -106,7 +106,7 @@ class TransposePlan:
             indices[axis] = at
         return Iteration(LoopNestState(self.memory, None, self.points.made), indices, given=given)
 
-    def _turned(self, down: ir.Value, across: Value, tiles: list[tuple[Value, int]]) -> Iteration:
+    def _transposed_point(self, down: ir.Value, across: Value, tiles: list[tuple[Value, int]]) -> Iteration:
         """Return the point of a tile position, with the transposed operands as given values."""
         given = {}
         for (_, argument, _), (tile, pitch) in zip(self.across, tiles, strict=True):

@@ -15,7 +15,7 @@ from mirlo.targets.nvvm.schedule.in_flight import after_wait, registers, zeros
 from mirlo.targets.nvvm.schedule.pipelined import (
     Consumers,
     PipelinedPlan,
-    Place,
+    ResultTile,
     WarpgroupTile,
     plan_pipelined,
 )
@@ -48,11 +48,11 @@ class WarpgroupConsumers(Consumers):
     name = "warpgroups"
     arrivals = GROUP // WARP
 
-    def multiply(self, place: Place, at: list[ir.Value]) -> list[ir.Value]:
+    def multiply(self, place: ResultTile, at: list[ir.Value]) -> list[ir.Value]:
         ring, kernel = self.kernel.ring, self.kernel
 
-        def step(sums: ir.Value, slot: ir.Value, turn: ir.Value, begins: bool) -> ir.Value:
-            ring.full.wait(slot, turn)
+        def step(sums: ir.Value, slot: ir.Value, parity: ir.Value, begins: bool) -> ir.Value:
+            ring.full.wait(slot, parity)
             bulk.begin_products()
             left, right = kernel.sides(slot)
             left = left + self.number * (PRODUCT_ROWS * ROW_BYTES)
@@ -61,22 +61,22 @@ class WarpgroupConsumers(Consumers):
             bulk.end_products(under_way=1)
             return sums
 
-        def following(_: object, sums: ir.Value, slot: ir.Value, turn: ir.Value) -> list[ir.Value]:
-            sums = step(sums, slot, turn, False)
+        def following(_: object, sums: ir.Value, slot: ir.Value, parity: ir.Value) -> list[ir.Value]:
+            sums = step(sums, slot, parity, False)
             # The products of the previous k-step are done: their stage may be overwritten.
             self._release(ring.before(slot, 1))
-            return [sums, *ring.following(slot, turn)]
+            return [sums, *ring.following(slot, parity)]
 
         kind = self.roles.contraction.product.accumulate_type
-        slot, turn = at
-        begun = [step(zeros(kind, self.tile.accumulators), slot, turn, True), *ring.following(slot, turn)]
-        sums, slot, turn = for_loop(kernel.step, self.roles.depth, kernel.step, following, begun)
+        slot, parity = at
+        begun = [step(zeros(kind, self.tile.accumulators), slot, parity, True), *ring.following(slot, parity)]
+        sums, slot, parity = for_loop(kernel.step, self.roles.depth, kernel.step, following, begun)
         bulk.wait_for_products(0)
         totals = after_wait(registers(sums, kind, self.tile.accumulators))
         self._release(ring.before(slot, 1))
         row = place.row + (self.number * PRODUCT_ROWS + self.warp * ROWS)
         self.store_rows(place, row, totals)
-        return [slot, turn]
+        return [slot, parity]
 
     def _release(self, slot: Value) -> None:
         """Let each warp signal all producers that it has consumed a stage."""

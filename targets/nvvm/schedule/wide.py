@@ -82,7 +82,7 @@ def _runs(plan: PointsPlan, width: int) -> int:
 
 @schedule("any", target="nvvm", priority=55)
 def wide_points(kernel: Kernel, context: ScheduleContext) -> ir.OpView | Decline:
-    """Elementwise blocks in accesses of 16 bytes, or in tiles that are turned; others by the plans of all GPUs."""
+    """Elementwise blocks in accesses of 16 bytes, or in transposed tiles; others by the plans of all GPUs."""
     refusal = unfit(kernel.view)
     if refusal is not None:
         return refusal

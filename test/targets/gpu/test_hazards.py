@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mirlo.targets.gpu.places import Hazards
+from mirlo.targets.gpu.device_layout import Hazards
 
 ARENA, TENSORS = object(), object()
 

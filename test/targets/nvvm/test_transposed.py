@@ -53,7 +53,7 @@ def test_results(
     y = example(x.transpose(axes).shape, dtype)
     found, schedules = run_on_emulator(permuted(shape, axes, dtype, add), [x, y] if add else [x])
     np.testing.assert_array_equal(found, x.transpose(axes) + y if add else x.transpose(axes))
-    assert "turned" in schedules
+    assert "transposed" in schedules
 
 
 @needs_ptxas()

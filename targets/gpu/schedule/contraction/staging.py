@@ -165,7 +165,7 @@ class Stager:
         keeps_sums = self.form.bytes == 1 or along_k or (not along_lines and side.stride(sums) == 1)
         matrix = self._matrix(keeps_sums, side.access.element_type)
         if keeps_sums and not along_k and with_whole_vectors(self.roles, side, side.axes, QUAD):
-            return matrix, self._turned(matrix)
+            return matrix, self._transposed_squares(matrix)
         return matrix, self.straight(matrix, vector if along_k or along_lines else 1, keeps_sums)
 
     def load_along_lines(self) -> tuple[SharedMatrix, list[Load]]:
@@ -267,15 +267,15 @@ class Stager:
         able = self.async_copy is not None and zero and width * self.form.bytes == ACCESS and along_k == matrix.along_k
         return Load(read, write, copy if able else None)
 
-    def _turned(self, matrix: SharedMatrix) -> list[Load]:
+    def _transposed_squares(self, matrix: SharedMatrix) -> list[Load]:
         """Return loads that transpose squares of int8 of adjacent lines in registers."""
         loads = []
         for number in self._parts(QUAD * QUAD):
             step, line = split(number, [self.steps // QUAD, self.lines // QUAD])
-            loads.append(self._turning(matrix, line * QUAD, step * QUAD))
+            loads.append(self._transposed_square(matrix, line * QUAD, step * QUAD))
         return loads
 
-    def _turning(self, matrix: SharedMatrix, line: Value, step: Value) -> Load:
+    def _transposed_square(self, matrix: SharedMatrix, line: Value, step: Value) -> Load:
         base = self._base(line, QUAD)
 
         def read(begin: Value) -> list[ir.Value]:

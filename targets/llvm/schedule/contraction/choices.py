@@ -38,27 +38,27 @@ def reread_bytes(rows: ContractionOperand, spatial: Iterable[LoopAxis]) -> int:
     return elements * element_bytes(rows.access.element_type)
 
 
-def tile_request(question: TileProblem, axis: LoopAxis, side: ContractionOperand) -> TileProblem:
+def tile_request(problem: TileProblem, axis: LoopAxis, side: ContractionOperand) -> TileProblem:
     """Return the tile request for rows along an axis; a dynamic number of rows has extra tiles for few rows."""
     rows = axis.extent if isinstance(axis.extent, int) else max(D.estimate_dim(axis.extent), OPEN_ROWS)
     step = D.estimate_dim(side.form.stride(axis)) * element_bytes(side.access.element_type)
-    return replace(question, rows=rows, row_step=step)
+    return replace(problem, rows=rows, row_step=step)
 
 
 def choose_rows(
-    question: TileProblem, candidates: list[LoopAxis], side: ContractionOperand, machine: Machine
+    problem: TileProblem, candidates: list[LoopAxis], side: ContractionOperand, machine: Machine
 ) -> tuple[LoopAxis | None, int, int]:
     """Choose the axis of the tile's rows, and the size of the tile."""
     if not candidates:
-        rows, vectors, _ = choose_tile(question, machine)
+        rows, vectors, _ = choose_tile(problem, machine)
         return None, rows, vectors
     best = None
     for axis in reversed(
         _candidate_row_axes(candidates)
     ):  # innermost first: between equals, its rows are closest in memory
-        asked = tile_request(question, axis, side)
-        rows, vectors, cycles = choose_tile(asked, machine)
-        cycles /= asked.rows
+        problem_of_axis = tile_request(problem, axis, side)
+        rows, vectors, cycles = choose_tile(problem_of_axis, machine)
+        cycles /= problem_of_axis.rows
         if best is None or cycles < best[0] * 0.98:
             best = (cycles, axis, rows, vectors)
     assert best is not None

@@ -35,9 +35,9 @@ def expected_cycles(plan: RegisterTilePlan) -> float | None:
         return None
     loops, machine = plan.order_of_loops, plan.machine
     parts = 1 if loops.depth_axis is None else -(-D.estimate_dim(loops.depth_axis.extent) // loops.depth_block)
-    question = replace(plan.question, depth=max(1, plan.question.depth // parts))
+    problem = replace(plan.problem, depth=max(1, plan.problem.depth // parts))
     outer = count_of(plan.column_loops) * count_of(plan.row_loops)
-    computing = parts * outer * tile_cycles(plan.tile_rows, plan.tile_vectors, question, machine)
+    computing = parts * outer * tile_cycles(plan.tile_rows, plan.tile_vectors, problem, machine)
     return computing + _bytes_beyond_l2(plan, parts) / L3_BYTES_PER_CYCLE + _copied_bytes(plan) / COPY_BYTES_PER_CYCLE
 
 

@@ -280,8 +280,8 @@ class GroupedPanelCopy(PanelCopy):
                 self.code.load_vector(self.source, at.position(c * self.stride), ColumnVector(0, lanes, active))
                 for c in range(columns)
             ]
-            turned = transpose_tile([create("vector.bitcast", bits, line) for line in lines], piece.lanes)
-            for i, row in enumerate(turned[:count]):
+            transposed = transpose_tile([create("vector.bitcast", bits, line) for line in lines], piece.lanes)
+            for i, row in enumerate(transposed[:count]):
                 value = create("vector.bitcast", kind, row)
                 self._put(value, to.shift(i * write.form.stride(axis)), piece)
 

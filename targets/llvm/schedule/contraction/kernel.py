@@ -19,8 +19,8 @@ from mirlo.targets.llvm.schedule.contraction.choices import count_of
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor, LoopIndex
 from mirlo.targets.llvm.schedule.contraction.cursors import Buffers, TileCursors
 from mirlo.targets.llvm.schedule.contraction.dot import DotTiles
+from mirlo.targets.llvm.schedule.contraction.dynamic_tiles import SMALLER, SMALLER_OF_MANY, DynamicTiles, dynamic_tiles
 from mirlo.targets.llvm.schedule.contraction.grouped import GroupedPanelCopy, GroupedTiles, MatrixTiles, prepared_rows
-from mirlo.targets.llvm.schedule.contraction.open_tiles import SMALLER, SMALLER_OF_MANY, OpenTiles, open_tiles
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand
 from mirlo.targets.llvm.schedule.contraction.orders import BOTH, ROWS
 from mirlo.targets.llvm.schedule.contraction.packing import PanelCopy
@@ -43,7 +43,7 @@ class ContractionEmitter:
         self.code = Code(memory)
         self.rows: int | None = None
         """Rows of the current block, if rows are processed in blocks."""
-        self._open_tiles: list[OpenTiles] = []
+        self._open_tiles: list[DynamicTiles] = []
 
     def emit(self) -> None:
         """Emit all loops at the insertion point."""
@@ -157,7 +157,7 @@ class ContractionEmitter:
     def shares_both(self) -> bool:
         """Return whether panels and their rows are perfectly nested loops, which threads can divide as one."""
         plan = self.plan
-        if plan.packing is not None or plan.rows_first or plan.open_rows:
+        if plan.packing is not None or plan.rows_first or plan.dynamic_rows:
             return False
         if plan.order_of_loops.share is not None:
             return plan.order_of_loops.share == BOTH
@@ -212,7 +212,7 @@ class ContractionEmitter:
     def _panels(self, places: TileCursors, parallel: bool, columns: int | None = None) -> None:
         extent = columns or self.plan.lane_axis.extent
         if not isinstance(extent, int):
-            self._open_panels(places, parallel, extent)
+            self._dynamic_panels(places, parallel, extent)
             return
         parts = spans(extent, self.plan.tile_columns)
 
@@ -222,7 +222,7 @@ class ContractionEmitter:
 
         self.code.loop_with_tail(parts, panel, parallel, apart=self.shares_rows)
 
-    def _open_panels(self, places: TileCursors, parallel: bool, extent: Dim) -> None:
+    def _dynamic_panels(self, places: TileCursors, parallel: bool, extent: Dim) -> None:
         """Emit panels of a dynamic number of columns: the last one masked, or column by column."""
         plan, width = self.plan, self.plan.tile_columns
         whole = extent // width * width
@@ -258,8 +258,8 @@ class ContractionEmitter:
         if axis is None:
             self.tiles.emit(places, Extent(1, cut))
             return
-        if self.plan.open_rows:
-            self._open_rows(axis, places, cut, parallel)
+        if self.plan.dynamic_rows:
+            self._dynamic_rows(axis, places, cut, parallel)
             return
         parts = self.row_spans()
 
@@ -274,9 +274,9 @@ class ContractionEmitter:
         else:
             self.code.loop_with_tail([span for span, _ in parts], tile, parallel)
 
-    def _open_rows(self, axis: LoopAxis, places: TileCursors, cut: list[ColumnVector], parallel: bool) -> None:
+    def _dynamic_rows(self, axis: LoopAxis, places: TileCursors, cut: list[ColumnVector], parallel: bool) -> None:
         """Emit tiles of a dynamic number of rows."""
-        for tiles in self.open_tiles():
+        for tiles in self.dynamic_tiles():
 
             def tile(first: ir.Value, size: int = tiles.size) -> None:
                 self.tiles.emit(places.advance(axis, first), Extent(size, cut))
@@ -284,7 +284,7 @@ class ContractionEmitter:
             # The rest for smaller tiles is not worth dividing.
             tiles.loop(tile, parallel and tiles.size == self.plan.tile_rows)
 
-    def open_tiles(self) -> list[OpenTiles]:
+    def dynamic_tiles(self) -> list[DynamicTiles]:
         """Return the tiles of all rows, their bounds computed at the start of the function."""
         if not self._open_tiles:
             axis, size = self.plan.row_axis, self.plan.tile_rows
@@ -292,10 +292,10 @@ class ContractionEmitter:
             count = self.code.index(axis.extent)
             with ir.InsertionPoint.after(count.owner), self.code.buffers.location:
                 if axis.extent % size == 0:
-                    self._open_tiles = [OpenTiles(size, self.code.index(0), count, None)]
+                    self._open_tiles = [DynamicTiles(size, self.code.index(0), count, None)]
                 else:
                     smaller = SMALLER_OF_MANY if len(self.plan.contraction.spatial) > 2 else SMALLER
-                    self._open_tiles = open_tiles(count, size, smaller)
+                    self._open_tiles = dynamic_tiles(count, size, smaller)
         return self._open_tiles
 
 

@@ -27,7 +27,7 @@ class PanelCopy:
         self.stride = plan.columns.form.stride(plan.lane_axis)
         last = plan.packing.axes[-1] if plan.packing.axes else None
         along_sum = last is not None and plan.packing.source.stride(last) == 1
-        self.turns = self.stride != 1 and along_sum and plan.machine.masked
+        self.transposes = self.stride != 1 and along_sum and plan.machine.masked
 
     def emit(self, at: Cursor, cut: list[ColumnVector]) -> None:
         """Pack the panel whose first column is at this cursor."""
@@ -37,9 +37,9 @@ class PanelCopy:
         self._level(self.packing.axes, read, write, cut)
 
     def _level(self, axes: list[LoopAxis], read: Cursor, write: Cursor, cut: list[ColumnVector]) -> None:
-        if self.turns and len(axes) == 1:
+        if self.transposes and len(axes) == 1:
             for piece in cut:
-                self._turn(axes[0], read.shift(piece.offset * self.stride), write, piece)
+                self._transpose_columns(axes[0], read.shift(piece.offset * self.stride), write, piece)
         elif axes:
             axis, *inner = axes
             self.code.loop(
@@ -51,7 +51,7 @@ class PanelCopy:
                 position = read.position(piece.offset * self.stride)
                 self._store(self.code.load_lanes(self.source, position, self.stride, piece), write, 0, piece)
 
-    def _turn(self, axis: LoopAxis, read: Cursor, write: Cursor, piece: ColumnVector) -> None:
+    def _transpose_columns(self, axis: LoopAxis, read: Cursor, write: Cursor, piece: ColumnVector) -> None:
         """Pack columns that are contiguous along K: transpose squares of them in registers."""
 
         def square(k: int, count: int) -> None:

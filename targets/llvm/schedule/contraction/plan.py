@@ -167,7 +167,7 @@ class _Planner:
         shared = [axis for axis in others if columns.form.stride(axis) == 0]
         # An axis that only the columns depend on counts panels: with a single row there is nothing else to divide.
         moving = [axis for axis in others if rows.form.stride(axis)]
-        question = TileProblem(
+        problem = TileProblem(
             1, D.estimate_dim(lane_axis.extent), lanes, count_of(order),
             shared_columns=bool(shared) or not moving, shared_rows=rows.form.stride(lane_axis) == 0,
             element_bytes=accumulator_bytes, row_bytes=reread_bytes(rows, self.spatial),
@@ -184,30 +184,30 @@ class _Planner:
         group = kind_of_group(self.contraction.product, rows.factor, columns.factor, machine, reuse > 1)
         grouped = None
         is_fixed = all(isinstance(axis.extent, int) for axis in (lane_axis, *order))  # rows may be dynamic
-        if group is not None and question.shared_rows and question.shared_columns and is_fixed:
+        if group is not None and problem.shared_rows and problem.shared_columns and is_fixed:
             least = 0 if columns.access.value in self.constants else NEVER if along is not None else MIN_ROWS_TO_PACK
             grouped = grouped_sum(group, rows, columns, order, lane_axis, self.alone, reuse >= least)
         if grouped is not None:
             along, must_pack = None, not grouped.group.is_stored
-            depth = max(1, question.depth // grouped.group.size)
-            question = replace(question, depth=depth, row_pairs=grouped.group.is_matrix)
+            depth = max(1, problem.depth // grouped.group.size)
+            problem = replace(problem, depth=depth, row_pairs=grouped.group.is_matrix)
             machine = reserve_registers(grouped.group, machine)
         if along is not None:
             order = [axis for axis in order if axis is not along] + [along]
             row_axis, tile_rows, tile_vectors = dot_tile(shared, lane_axis, machine)
         else:
             candidates = self._row_candidates(shared or ([] if must_pack or panels else moving))
-            row_axis, tile_rows, tile_vectors = choose_rows(question, candidates, rows, machine)
+            row_axis, tile_rows, tile_vectors = choose_rows(problem, candidates, rows, machine)
         width = tile_vectors * lanes
         is_cast = columns.needs_cast(self.contraction.product.accumulate_type)
         pack = along is None and needs_packing(columns, lane_axis, order, reuse, width, is_cast, machine)
         kind = self.contraction.product.accumulate_type
         is_reused = width < D.estimate_dim(lane_axis.extent) or any(columns.form.stride(axis) for axis in others)
-        rows.is_converted = is_fixed and along is None and question.shared_rows and is_reused and (
+        rows.is_converted = is_fixed and along is None and problem.shared_rows and is_reused and (
             rows.needs_cast(kind) if grouped is None else grouped.group.flips or grouped.group.widens
         )  # fmt: skip
         reduce, packing = self._fuse_reduce(order, pack, grouped)
-        overlap = along is None and not (question.shared_columns and question.shared_rows)
+        overlap = along is None and not (problem.shared_columns and problem.shared_rows)
         if tile_rows * tile_vectors > MAX_ACCUMULATORS:
             raise RuleError(f"rule 'contraction': a tile of {tile_rows} x {tile_vectors} vectors is too large")
         rest = [axis for axis in others if axis is not row_axis and axis not in panels] + panels
@@ -224,7 +224,7 @@ class _Planner:
             row_loops=row_loops, reduce=reduce, packing=packing, tile_rows=tile_rows, tile_vectors=tile_vectors,
             lanes=lanes, unrolled=unrolled, dot=along is not None,
             writes=self.writes, reads=self.reads, indices=self.indices,
-            question=tile_request(question, row_axis, rows) if row_axis is not None else replace(question, rows=1),
+            problem=tile_request(problem, row_axis, rows) if row_axis is not None else replace(problem, rows=1),
             may_pack=along is None and grouped is None and columns.form.stride(lane_axis) == 1 and not is_cast,
             group=None if grouped is None else grouped.group, is_streamed=own_rows or not loops.is_reordered,
             order_of_loops=loops, free=free, is_stored=is_stored, may_dot=contiguous is not None,

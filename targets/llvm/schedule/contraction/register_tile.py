@@ -69,7 +69,7 @@ class RegisterTilePlan:
     writes: list[IndexExpr]
     reads: list[list[IndexExpr | None]]
     indices: list[list[IndexExpr]]
-    question: TileProblem
+    problem: TileProblem
     """The parameters of the choice of the tile."""
     may_pack: bool = False
     """Whether packing panels is optional."""
@@ -127,7 +127,7 @@ class RegisterTilePlan:
         return self.rows.guards
 
     @property
-    def open_rows(self) -> bool:
+    def dynamic_rows(self) -> bool:
         """Return whether the number of rows is dynamic."""
         return self.row_axis is not None and not isinstance(self.row_axis.extent, int)
 

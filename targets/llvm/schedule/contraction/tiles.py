@@ -122,37 +122,37 @@ def column_vectors(columns: int, lanes: int, masked: bool) -> list[ColumnVector]
     return found
 
 
-def register_need(rows: int, vectors: int, question: TileProblem) -> int:
+def register_need(rows: int, vectors: int, problem: TileProblem) -> int:
     """Return the vector registers that a tile occupies."""
-    return rows * vectors + (vectors if question.shared_columns else 1) + 1
+    return rows * vectors + (vectors if problem.shared_columns else 1) + 1
 
 
-def step_cycles(rows: int, vectors: int, question: TileProblem, machine: Machine) -> float:
+def step_cycles(rows: int, vectors: int, problem: TileProblem, machine: Machine) -> float:
     """Estimate the cycles of a k-step of a tile."""
     sums = rows * vectors
     # Overlapping vectors of rows, those of windows, are loaded once for several products.
-    row_loads = rows if question.shared_rows else sums / 2
-    column_loads = 0 if not question.shared_columns and question.depth <= machine.vector_registers else vectors
+    row_loads = rows if problem.shared_rows else sums / 2
+    column_loads = 0 if not problem.shared_columns and problem.depth <= machine.vector_registers else vectors
     bounds = [
         sums / machine.fma_per_cycle,
         (row_loads + column_loads) / machine.loads_per_cycle,
         machine.fma_latency * LATENCY_SLACK,
     ]
-    panel_bytes = question.depth * vectors * machine.vector_bytes
-    if question.shared_columns and panel_bytes > machine.l1_bytes // 2:
+    panel_bytes = problem.depth * vectors * machine.vector_bytes
+    if problem.shared_columns and panel_bytes > machine.l1_bytes // 2:
         bounds.append(vectors * machine.vector_bytes / L2_BYTES_PER_CYCLE)
     return max(bounds)
 
 
-def crowding(rows: int, question: TileProblem, machine: Machine) -> float:
+def crowding(rows: int, problem: TileProblem, machine: Machine) -> float:
     """Return the slowdown of a k-step if the lines of a tile's rows conflict in the L1 cache.
 
     Rows of 1024 or 3072 floats all begin in the same set: of more rows than the cache's associativity none stays
     until its next element is read.
     """
-    if question.row_step <= 0 or not question.shared_rows:
+    if problem.row_step <= 0 or not problem.shared_rows:
         return 1.0
-    crowded = _max_lines_per_set(rows, question.row_step, machine.l1_bytes // (machine.l1_associativity * LINE_BYTES))
+    crowded = _max_lines_per_set(rows, problem.row_step, machine.l1_bytes // (machine.l1_associativity * LINE_BYTES))
     if crowded > machine.l1_associativity:
         return 1.09
     return 1.04 if crowded > machine.l1_associativity - 2 else 1.0
@@ -164,67 +164,67 @@ def _max_lines_per_set(rows: int, row_step: int, sets: int) -> int:
     return max(Counter(row * row_step // LINE_BYTES % sets for row in range(rows)).values())
 
 
-def tile_overhead(rows: int, vectors: int, question: TileProblem) -> float:
+def tile_overhead(rows: int, vectors: int, problem: TileProblem) -> float:
     """Estimate the cycles of a tile besides its products."""
     sums = rows * vectors
-    if not question.pours:
+    if not problem.pours:
         return TILE_OVERHEAD + sums
     return 4.0 + STORE_CYCLES * max(0, sums - OVERLAPPED_STORES)
 
 
-def _row_cost(rows: int, extent: int, vectors: int, question: TileProblem, machine: Machine) -> float:
+def _row_cost(rows: int, extent: int, vectors: int, problem: TileProblem, machine: Machine) -> float:
     total = 0.0
     for span in spans(extent, rows):
         count = span_count(span)
-        step = step_cycles(span.size, vectors, question, machine) * crowding(span.size, question, machine)
-        body = question.depth * step
-        total += count * (body + tile_overhead(span.size, vectors, question))
+        step = step_cycles(span.size, vectors, problem, machine) * crowding(span.size, problem, machine)
+        body = problem.depth * step
+        total += count * (body + tile_overhead(span.size, vectors, problem))
     return total
 
 
-def tile_cycles(rows: int, vectors: int, question: TileProblem, machine: Machine) -> float:
+def tile_cycles(rows: int, vectors: int, problem: TileProblem, machine: Machine) -> float:
     """Estimate the cycles of all tiles of this size."""
     cost = 0.0
-    for span in spans(question.columns, vectors * question.lanes):
-        held = -(-span.size // question.lanes)
-        cost += span_count(span) * _row_cost(rows, question.rows, held, question, machine)
+    for span in spans(problem.columns, vectors * problem.lanes):
+        held = -(-span.size // problem.lanes)
+        cost += span_count(span) * _row_cost(rows, problem.rows, held, problem, machine)
     return cost
 
 
-def _vectors_beyond_l2(question: TileProblem, machine: Machine, most_sums: int, most_vectors: int) -> int | None:
+def _vectors_beyond_l2(problem: TileProblem, machine: Machine, most_sums: int, most_vectors: int) -> int | None:
     """Return the vectors of a tile whose rows, with columns of their own, come from beyond L2; None for other tiles.
 
     Longer contiguous runs arrive faster: runs of 256 bytes in as little as half of the time.
     """
-    if question.shared_rows or question.row_bytes <= BEYOND_L2_FACTOR * machine.l2_bytes:
+    if problem.shared_rows or problem.row_bytes <= BEYOND_L2_FACTOR * machine.l2_bytes:
         return None
     return max(1, min(BEYOND_L2_VECTORS, most_sums // 4, most_vectors))
 
 
-def choose_tile(question: TileProblem, machine: Machine) -> tuple[int, int, float]:
+def choose_tile(problem: TileProblem, machine: Machine) -> tuple[int, int, float]:
     """Choose rows and vectors of a tile; return them with the estimated cycles of all tiles."""
     if machine.chosen.tile is not None:
-        rows, vectors = min(machine.chosen.tile[0], question.rows), machine.chosen.tile[1]
-        return rows, vectors, tile_cycles(rows, vectors, question, machine)
+        rows, vectors = min(machine.chosen.tile[0], problem.rows), machine.chosen.tile[1]
+        return rows, vectors, tile_cycles(rows, vectors, problem, machine)
     best: tuple[float, int, int] | None = None
-    most_vectors = max(1, -(-question.columns // question.lanes))
+    most_vectors = max(1, -(-problem.columns // problem.lanes))
     counts = sorted({*(v for v in VECTOR_COUNTS if v <= most_vectors), *([most_vectors] if most_vectors <= 8 else [])})
-    most_sums = machine.vector_registers if question.shared_rows else machine.vector_registers // 2
-    far = _vectors_beyond_l2(question, machine, most_sums, most_vectors)
+    most_sums = machine.vector_registers if problem.shared_rows else machine.vector_registers // 2
+    far = _vectors_beyond_l2(problem, machine, most_sums, most_vectors)
     offered = counts if far is None else [far]
 
     def fits(rows: int, vectors: int) -> bool:
-        return register_need(rows, vectors, question) <= machine.vector_registers and rows * vectors <= most_sums
+        return register_need(rows, vectors, problem) <= machine.vector_registers and rows * vectors <= most_sums
 
-    for vectors, rows in product(offered, range(min(question.rows, machine.vector_registers), 0, -1)):
+    for vectors, rows in product(offered, range(min(problem.rows, machine.vector_registers), 0, -1)):
         if not fits(rows, vectors) and (rows, vectors) != (1, 1):
             continue
-        if question.row_pairs and rows % 2 and rows > 1:
+        if problem.row_pairs and rows % 2 and rows > 1:
             continue
         wider = next((v for v in offered if v > vectors and v.bit_count() == 1), 0)
-        if question.rows <= 2 and wider and fits(rows, wider) and register_need(rows, wider, question) < 20:
+        if problem.rows <= 2 and wider and fits(rows, wider) and register_need(rows, wider, problem) < 20:
             continue  # without reuse, only the length of contiguous runs counts
-        cost = tile_cycles(rows, vectors, question, machine)
+        cost = tile_cycles(rows, vectors, problem, machine)
         # Between equals, the larger tile reads its operands fewer times.
         if best is None or cost < best[0] * 0.99:
             best = (cost, rows, vectors)

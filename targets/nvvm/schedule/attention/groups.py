@@ -108,8 +108,8 @@ class GroupKernel:
 
     def _copy(self, visit: Visit, at: Sequence[ir.Value]) -> list[ir.Value]:
         job = visit.job
-        slot, turn = at
-        self._fetch(self.keys, self.factors.key, self.key_map, job, job.last, slot, turn)
+        slot, parity = at
+        self._fetch(self.keys, self.factors.key, self.key_map, job, job.last, slot, parity)
         query = self.factors.query
         self.query.empty.wait(index(0), next_phase(visit.odd))
         self.query.full.expect(index(0), self.query.size)
@@ -117,15 +117,15 @@ class GroupKernel:
         place = (job.first_row, index(0), job.loops)
         query.copy(self.query_map, target, self.tile.height, place, full, index(0), boxes=query.boxes)
 
-        def step(tile: Value, slot: Value, turn: Value) -> list[ir.Value]:
-            following = self.keys.following(slot, turn)
+        def step(tile: Value, slot: Value, parity: Value) -> list[ir.Value]:
+            following = self.keys.following(slot, parity)
             self._fetch(self.keys, self.factors.key, self.key_map, job, tile, *following)
-            self._fetch(self.values, self.factors.value, self.value_map, job, tile + 1, slot, turn)
+            self._fetch(self.values, self.factors.value, self.value_map, job, tile + 1, slot, parity)
             return following
 
-        slot, turn = downwards(job.last, job.begin, step, [slot, turn])
-        self._fetch(self.values, self.factors.value, self.value_map, job, job.begin, slot, turn)
-        return self.keys.following(slot, turn)
+        slot, parity = downwards(job.last, job.begin, step, [slot, parity])
+        self._fetch(self.values, self.factors.value, self.value_map, job, job.begin, slot, parity)
+        return self.keys.following(slot, parity)
 
     def _fetch(
         self,
@@ -135,10 +135,10 @@ class GroupKernel:
         job: Job,
         tile: Value,
         slot: ir.Value,
-        turn: ir.Value,
+        parity: ir.Value,
     ) -> None:
         """Copy a tile of keys or values to its stage, once that is empty."""
-        ring.empty.wait(slot, turn)
+        ring.empty.wait(slot, parity)
         ring.full.expect(slot, ring.size)
         place = (tile * self.tile.keys, index(0), job.loops)
         read.copy(tensor_map, ring.at(slot), self.tile.keys, place, ring.full, slot, boxes=read.boxes)
@@ -147,29 +147,29 @@ class GroupKernel:
 
     def _attend(self, visit: Visit, at: Sequence[ir.Value]) -> list[ir.Value]:
         job = visit.job
-        slot, turn = at
+        slot, parity = at
         self.rows = self._rows(job)
         self.query.full.wait(index(0), visit.odd)
-        self.keys.full.wait(slot, turn)
+        self.keys.full.wait(slot, parity)
         scores = in_flight.wait_products(0, self._scores(slot))
         self._release(self.keys, slot)
         zero, none = emit_constant(0.0, self.f32), hidden(self.f32)
         made = weigh(self._masked(scores, job.last, False), [none] * 2, [zero] * 2, self.factor)
         sums: list[ir.Value] = [zero] * (self.found.value_size * PRODUCT_ROWS // GROUP)
-        carried = [*made.peaks, *made.totals, *self._words(made.weights), *sums, slot, turn]
+        carried = [*made.peaks, *made.totals, *self._words(made.weights), *sums, slot, parity]
         if self.found.bounds:
             carried = downwards(job.last, job.edge, partial(self._step, inside=False), carried)
         carried = downwards(job.edge, job.begin, partial(self._step, inside=True), carried)
-        peaks, totals, words, sums, (slot, turn) = self._apart(carried)
+        peaks, totals, words, sums, (slot, parity) = self._apart(carried)
         # All products with these queries are done.
         self._release(self.query, index(0))
-        self.values.full.wait(slot, turn)
+        self.values.full.wait(slot, parity)
         sums = in_flight.wait_products(0, self._weighted(words, slot, sums), words)
         self._release(self.values, slot)
         job = visit.again()
         self.rows = self._rows(job)
         self._finish(job, peaks, in_all(totals), sums)
-        return self.keys.following(slot, turn)
+        return self.keys.following(slot, parity)
 
     def _rows(self, job: Job) -> list[Row]:
         own = rematerialize(self.own_row)
@@ -177,13 +177,13 @@ class GroupKernel:
 
     def _step(self, tile: Value, *carried: ir.Value, inside: bool) -> list[ir.Value]:
         """Process a tile of keys, and multiply the previous weights with their values."""
-        peaks, totals, words, sums, (slot, turn) = self._apart(carried)
-        following = self.keys.following(slot, turn)
+        peaks, totals, words, sums, (slot, parity) = self._apart(carried)
+        following = self.keys.following(slot, parity)
         self.keys.full.wait(*following)
         if self.in_turns:
             bulk.wait_named_barrier(self.number + FIRST_ORDER_BARRIER, 2 * GROUP)
         scores = self._scores(following[0])
-        self.values.full.wait(slot, turn)
+        self.values.full.wait(slot, parity)
         sums = self._weighted(words, slot, sums)
         if self.in_turns:
             bulk.arrive_named_barrier(self._next_order_barrier(), 2 * GROUP)
@@ -284,6 +284,6 @@ def downwards(
     return loop_i32(count, one, carried)
 
 
-def next_phase(turn: Value) -> Value:
+def next_phase(parity: Value) -> Value:
     """Return the next phase of a single stage."""
-    return create("arith.subi", turn.type, index(1), turn)
+    return create("arith.subi", parity.type, index(1), parity)

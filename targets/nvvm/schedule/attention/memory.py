@@ -29,8 +29,8 @@ class RhsReader:
         tiles = 4 if pair else 2
         kind = ir.VectorType.get([tiles, 2], matrix.memory.type.element_type)
         count = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), tiles)
-        turned = ir.BoolAttr.get(not matrix.along_k)
-        made = create("nvgpu.ldmatrix", kind, matrix.memory, place, numTiles=count, transpose=turned)
+        transposed = ir.BoolAttr.get(not matrix.along_k)
+        made = create("nvgpu.ldmatrix", kind, matrix.memory, place, numTiles=count, transpose=transposed)
         form = format_of_matrix(matrix)
         values = registers(form, made).values
         return [Registers(form, values[at : at + 2]) for at in range(0, tiles, 2)]

@@ -125,7 +125,7 @@ class MmaKernel(AttentionKernel):
         barrier()
         self.query = [
             [
-                registers(self.form, self.lane.left(self.query_memory, self.warp_row + r * ROWS, index(step)))
+                registers(self.form, self.lane.load_lhs(self.query_memory, self.warp_row + r * ROWS, index(step)))
                 for step in range(0, self.depth, STEP)
             ]
             for r in range(tile.rows)
@@ -168,7 +168,7 @@ class MmaKernel(AttentionKernel):
         """Copy rows of a tensor to shared memory in 16-byte vectors; out-of-bounds elements are zero."""
         extent, vector = self.found.size_along(loop), self.form.vector
         buffer = self.work.memory.slot(read.operand.value).buffer
-        for line, column in self._pieces(lines, width // vector):
+        for line, column in self._vector_positions(lines, width // vector):
             column = column * vector
             loops, exists = source(line)
             at = first + column
@@ -182,7 +182,7 @@ class MmaKernel(AttentionKernel):
                 count = create("arith.select", count.type, exists, count, index(0))
             async_copy(buffer, place, matrix.memory, target, count, vector)
 
-    def _pieces(self, lines: int, across: int) -> Iterator[tuple[Value, Value]]:
+    def _vector_positions(self, lines: int, across: int) -> Iterator[tuple[Value, Value]]:
         """Yield row and column of each vector that this thread copies; extra threads repeat the last one."""
         if self.threads % across == 0:
             # Rows have a constant distance, so addresses differ by constants.

@@ -39,8 +39,8 @@ def test_rows_from_far_away_are_read_in_long_runs() -> None:
 
 @pytest.mark.parametrize("pours", [True, False])
 def test_short_sums_that_pour_into_memory_take_smaller_tiles(pours: bool) -> None:
-    question = TileProblem(3136, 256, 16, 64, True, True, 4, pours=pours)
-    rows, vectors, _ = choose_tile(question, PRESETS["avx512"])
+    problem = TileProblem(3136, 256, 16, 64, True, True, 4, pours=pours)
+    rows, vectors, _ = choose_tile(problem, PRESETS["avx512"])
     assert (rows * vectors <= 16) == pours
 
 

@@ -21,13 +21,13 @@ from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.loops import for_loop
 from mirlo.targets.llvm.schedule.contraction.code import Code, LoopIndex
 from mirlo.targets.llvm.schedule.contraction.cursors import TileCursors
-from mirlo.targets.llvm.schedule.contraction.open_tiles import OpenTiles, open_tiles
+from mirlo.targets.llvm.schedule.contraction.dynamic_tiles import DynamicTiles, dynamic_tiles
 from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector
 from mirlo.targets.llvm.schedule.row_blocks import KEPT, BlockedPlan, BlockKernel, RowBlockContraction
 
 
 @dataclass(frozen=True)
-class OpenBlockedPlan(BlockedPlan):
+class DynamicBlockedPlan(BlockedPlan):
     """The plan of two contractions, and the row operations between them, block by block, for dynamic sizes."""
 
     slots: int = 1
@@ -42,7 +42,7 @@ class OpenBlockedPlan(BlockedPlan):
             buffer.owner.attributes[SHARED] = ir.UnitAttr.get()
             memory.place(value, buffer)
         self._reuse_scores(memory)
-        first, last = (OpenBlockKernel(part, memory, self.order) for part in (self.first, self.last))
+        first, last = (DynamicBlockKernel(part, memory, self.order) for part in (self.first, self.last))
         stored = self.rows.prepare(memory)
         heads = D.product([extent for _, extent in self.loops])
         step = lcm(self.first.plan.tile_columns, *self.rows.steps(memory)) if self.limit is not None else 1
@@ -80,20 +80,20 @@ class OpenBlockedPlan(BlockedPlan):
         return D.product([extent for _, extent in self.loops]) * self.extent
 
 
-class OpenBlockKernel(BlockKernel):
+class DynamicBlockKernel(BlockKernel):
     """A contraction that is emitted for blocks of a dynamic number of rows."""
 
     def __init__(self, part: RowBlockContraction, memory: TensorBuffers, order: tuple[Dim, ...]):
         super().__init__(part, memory, order)
-        self.tiles_now: list[OpenTiles] = []
+        self.tiles_now: list[DynamicTiles] = []
 
     def run_block(self, indices: Mapping[Dim, LoopIndex], start: ir.Value, count: ir.Value, kept: ir.Value) -> None:
         """Emit `count` rows from `start` on; `kept` is the first of the rows that are stored."""
         if self.part.row_axis is not None:
-            self.tiles_now = open_tiles(count, self.plan.tile_rows)
+            self.tiles_now = dynamic_tiles(count, self.plan.tile_rows)
         self._panels(self._places(indices, start).advance(KEPT, kept), False)
 
-    def open_tiles(self) -> list[OpenTiles]:
+    def dynamic_tiles(self) -> list[DynamicTiles]:
         return self.tiles_now
 
     def _rows(self, places: TileCursors, cut: list[ColumnVector], parallel: bool) -> None:
@@ -101,7 +101,7 @@ class OpenBlockKernel(BlockKernel):
         if axis is None:
             super()._rows(places, cut, parallel)
         else:
-            self._open_rows(axis, places, cut, False)
+            self._dynamic_rows(axis, places, cut, False)
 
     def _panels(self, places: TileCursors, parallel: bool, columns: int | None = None) -> None:
         """Emit the panels before the limit; the last one is masked if it is partial."""

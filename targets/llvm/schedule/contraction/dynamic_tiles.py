@@ -18,7 +18,7 @@ SMALLER_OF_MANY = (7, 5, 3, 2, 1)
 
 
 @dataclass(frozen=True)
-class OpenTiles:
+class DynamicTiles:
     """Tiles of one size: `first`, `first + size`, ... below `stop`, all indices.
 
     The last one begins at `last` at the latest, and recomputes rows of the tile before it.
@@ -48,7 +48,7 @@ class OpenTiles:
         return first if self.last is None else create("arith.minsi", first.type, first, self.last)
 
 
-def open_tiles(count: ir.Value, size: int, smaller: Sequence[int] = SMALLER) -> list[OpenTiles]:
+def dynamic_tiles(count: ir.Value, size: int, smaller: Sequence[int] = SMALLER) -> list[DynamicTiles]:
     """Emit the bounds of the tiles of this many rows at the insertion point.
 
     One tile of the smallest sufficient size covers the rest that whole tiles leave: of 14 rows if it is more than 9,
@@ -58,7 +58,7 @@ def open_tiles(count: ir.Value, size: int, smaller: Sequence[int] = SMALLER) -> 
     sizes = [size, *(each for each in smaller if each < size)]
     found = []
     at = _constant(0)
-    most = most_tiles(size, sizes[1:])
+    most = max_tile_counts(size, sizes[1:])
     for own, following in zip(sizes, [*sizes[1:], 0], strict=True):
         step = _constant(own)
         rest = _op("subi", count, at)
@@ -68,12 +68,12 @@ def open_tiles(count: ir.Value, size: int, smaller: Sequence[int] = SMALLER) -> 
         length = _op("muli", _op("muli", tiles, step), _flag("ge", count, own))
         stop = _op("addi", at, length)
         last = _op("subi", count, step) if own > 1 else None
-        found.append(OpenTiles(own, at, stop, last, is_single=own != size and most[own] <= 1))
+        found.append(DynamicTiles(own, at, stop, last, is_single=own != size and most[own] <= 1))
         at = _op("minsi", stop, count)
     return found
 
 
-def most_tiles(size: int, smaller: Sequence[int]) -> dict[int, int]:
+def max_tile_counts(size: int, smaller: Sequence[int]) -> dict[int, int]:
     """Return the most tiles of each smaller size that any number of rows has."""
     most = dict.fromkeys(smaller, 0)
     # Whole tiles leave the same rest of more rows.
