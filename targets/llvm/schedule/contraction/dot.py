@@ -7,6 +7,7 @@ times a transposed matrix, a matrix times a vector, a single dot product.
 from __future__ import annotations
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.body import emit_init
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
@@ -14,6 +15,58 @@ from mirlo.targets.llvm.schedule.contraction.code import Cursor
 from mirlo.targets.llvm.schedule.contraction.cursors import TileCursors
 from mirlo.targets.llvm.schedule.contraction.tile import Extent, Tiles, multiply_add
 from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span, column_vectors
+
+REGISTER_PART = 16
+"""Bytes of the parts of a register within which x86 exchanges elements fastest; a register of AArch64 is one."""
+
+
+def add_vectors(left: ir.Value, right: ir.Value) -> ir.Value:
+    name = "arith.addf" if isinstance(left.type.element_type, ir.FloatType) else "arith.addi"
+    return create(name, left.type, left, right)
+
+
+def create_store(value: ir.Value, buffer: ir.Value, position: ir.Value) -> None:
+    ir.Operation.create("vector.store", operands=[value, buffer, position])
+
+
+def sum_lanes(vectors: list[ir.Value], lanes: int, part: int) -> ir.Value:
+    """Return a vector whose lane i is the sum of the lanes of vector i, for a power of two of vectors.
+
+    Two vectors become one of sums of lanes, until one is left: three operations for two vectors in each step. Lanes of
+    `part` elements exchange elements with each other.
+    """
+    owners = [[i] * lanes for i in range(len(vectors))]
+    distance = lanes // 2
+    while distance:
+        low, high = _halves(lanes, distance, part)
+        pairs = [(i, min(i + 1, len(vectors) - 1)) for i in range(0, len(vectors), 2)]
+        owners = [[(owners[a] + owners[b])[i] for i in low] for a, b in pairs]
+        vectors = [
+            add_vectors(shuffle(vectors[a], vectors[b], low), shuffle(vectors[a], vectors[b], high)) for a, b in pairs
+        ]
+        distance //= 2
+    (made,), (order,) = vectors, owners
+    wanted = [order.index(i) if i in order else 0 for i in range(lanes)]
+    return made if wanted == list(range(lanes)) else shuffle(made, made, wanted)
+
+
+def _halves(lanes: int, distance: int, part: int) -> tuple[list[int], list[int]]:
+    """Return the lanes of two vectors that are added to those at a distance, and these."""
+    low = [i for i in range(lanes) if not i & distance]
+    if distance >= part:
+        chosen = [*low, *(lanes + i for i in low)]
+    else:
+        half = part // 2
+        chosen = []
+        for first in range(0, lanes // 2, half):
+            chosen += [*low[first : first + half], *(lanes + i for i in low[first : first + half])]
+    return chosen, [i + distance for i in chosen]
+
+
+def shuffle(left: ir.Value, right: ir.Value, lanes: list[int]) -> ir.Value:
+    """Return these lanes of two vectors."""
+    mask = ir.DenseI64ArrayAttr.get(lanes)
+    return create("vector.shuffle", left.type, left, right, mask=mask)
 
 
 class DotTiles(Tiles):
@@ -29,10 +82,12 @@ class DotTiles(Tiles):
         kind = self.plan.contraction.product.accumulate_type
         sums = [self.code.zero(self.plan.lanes, kind) for _ in range(rows * columns)]
         sums = self._walk(self.plan.reduce, places.rows, places.columns, sums, columns)
-        held = self.code.scratch(self.plan.tile_rows * self.plan.tile_columns, kind)
+        # Whole vectors of sums are stored, also behind the last one.
+        lanes = self.plan.lanes
+        held = self.code.scratch(-(-self.plan.tile_rows * self.plan.tile_columns // lanes) * lanes, kind)
         start = emit_init(self.plan.contraction.block, kind)
-        for i, total in enumerate(sums):
-            self._store_scalar(self._sum_up(total, start), held, i)
+        for first in range(0, len(sums), lanes):
+            self._store_sums(sums[first : first + lanes], start, held, first)
         axis = self.plan.row_axis
         for r in range(rows):
             here = places if axis is None else places.advance(axis, r)
@@ -97,6 +152,18 @@ class DotTiles(Tiles):
             "vector.insert_strided_slice", kind, value, self.code.zero(lanes, kind.element_type),
             offsets=offsets, strides=strides,
         )  # fmt: skip
+
+    def _store_sums(self, sums: list[ir.Value], start: ir.Attribute, held: ir.Value, first: int) -> None:
+        """Store the sums of the lanes of up to as many vectors as a vector has lanes."""
+        count, lanes = len(sums), self.plan.lanes
+        if count < 2 or count & (count - 1) or lanes & (lanes - 1):
+            for i, total in enumerate(sums):
+                self._store_scalar(self._sum_up(total, start), held, first + i)
+            return
+        kind = sums[0].type.element_type
+        made = sum_lanes(sums, lanes, max(1, REGISTER_PART // element_bytes(kind)))
+        init = create("vector.broadcast", made.type, create("arith.constant", kind, value=start))
+        create_store(add_vectors(made, init), held, self.code.index(first))
 
     def _sum_up(self, total: ir.Value, start: ir.Attribute) -> ir.Value:
         kind = total.type.element_type

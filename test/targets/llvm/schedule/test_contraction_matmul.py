@@ -137,6 +137,18 @@ def test_random_shapes(seed: int) -> None:
     check(a, b, transpose_a, transpose_b, str(generator.choice(["", "bias", "residual relu"])), seed=seed)
 
 
+@pytest.mark.parametrize("machine", [None, "avx2", "neon", "sse"])
+@pytest.mark.parametrize("seed", range(3))
+def test_few_rows_of_dot_products(machine: str | None, seed: int) -> None:
+    """The lanes of as many sums as a tile has are added up together, each for its place."""
+    generator = np.random.default_rng(seed)
+    m, n, k = (int(generator.integers(1, most)) for most in (6, 40, 90))
+    check((m, k), (n, k), transpose_b=True, element=("f32", "f64", "f32")[seed], machine=machine, seed=seed)
+    kernel = Kernel(matmul(transpose_b=True, sum_type="i32"), [((m, k), "i32"), ((n, k), "i32")], machine)
+    a, b = (generator.integers(-999, 999, shape).astype(np.int32) for shape in ((m, k), (n, k)))
+    np.testing.assert_array_equal(kernel(a, b), a @ b.T)
+
+
 def test_two_results() -> None:
     """Both the sums and what is computed from them are returned."""
 
