@@ -238,10 +238,8 @@ class PlannedFunction:
         own = self.assignment.storage.get(op.results[0]) if len(op.results) == 1 else None
         if own is not None and own.output in self.assignment.aliases:
             return with_checked_start(self.module, callee, len(op.operands))
-        operands = (op.operands[i] for i in inplace_of(callee))
-        if own is not None and any(
-            self.assignment.storage.get(self.assignment.root(value)) is own for value in operands
-        ):
+        roots = (self.assignment.root(op.operands[i]) for i in inplace_of(callee))
+        if own is not None and any(self.assignment.storage.get(root) is own for root in roots):
             return without_start(self.module, callee)
         return str(op.opview.callee)
 
