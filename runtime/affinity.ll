@@ -10,7 +10,6 @@
 @caller_core = internal global i32 -1
 @threads = internal global [1024 x i64] zeroinitializer
 @masks = internal global [1024 x [128 x i8]] zeroinitializer, align 64
-@mask = internal global [128 x i8] zeroinitializer, align 64
 @foreign = internal global i32 0
 
 declare i32 @sched_getcpu()
@@ -65,6 +64,7 @@ out:
 ; Keeps so many workers off the core of the caller, who holds the pool.
 define internal void @affinity_place(i32 %workers) {
 entry:
+  %mask = alloca [128 x i8], align 64
   %here = call i32 @sched_getcpu()
   %was = load i32, ptr @caller_core
   %same = icmp eq i32 %here, %was
@@ -99,13 +99,13 @@ check:
   %slot = getelementptr i64, ptr @threads, i32 %w
   %thread = load i64, ptr %slot
   %kept = getelementptr [128 x i8], ptr @masks, i32 %w
-  %unknown = call i32 @pthread_getaffinity_np(i64 %thread, i64 128, ptr @mask)
-  %differs = call i32 @memcmp(ptr @mask, ptr %kept, i64 128)
+  %unknown = call i32 @pthread_getaffinity_np(i64 %thread, i64 128, ptr %mask)
+  %differs = call i32 @memcmp(ptr %mask, ptr %kept, i64 128)
   %either = or i32 %unknown, %differs
   %changed = icmp ne i32 %either, 0
   br i1 %changed, label %give_up, label %fill
 fill:
-  call void @llvm.memset.p0.i64(ptr @mask, i8 0, i64 128, i1 false)
+  call void @llvm.memset.p0.i64(ptr %mask, i8 0, i64 128, i1 false)
   br label %deal
 deal:
   %j = phi i32 [ %w, %fill ], [ %j1, %set ]
@@ -120,18 +120,18 @@ set:
   %bit = and i32 %chosen, 7
   %narrow = trunc i32 %bit to i8
   %one = shl i8 1, %narrow
-  %address = getelementptr i8, ptr @mask, i32 %byte
+  %address = getelementptr i8, ptr %mask, i32 %byte
   %old = load i8, ptr %address
   %new = or i8 %old, %one
   store i8 %new, ptr %address
   %j1 = add i32 %j, %workers
   br label %deal
 pin:
-  %refused = call i32 @pthread_setaffinity_np(i64 %thread, i64 128, ptr @mask)
+  %refused = call i32 @pthread_setaffinity_np(i64 %thread, i64 128, ptr %mask)
   %no = icmp ne i32 %refused, 0
   br i1 %no, label %give_up, label %placed
 placed:
-  call void @llvm.memcpy.p0.p0.i64(ptr %kept, ptr @mask, i64 128, i1 false)
+  call void @llvm.memcpy.p0.p0.i64(ptr %kept, ptr %mask, i64 128, i1 false)
   %w1 = add i32 %w, 1
   br label %worker
 give_up:

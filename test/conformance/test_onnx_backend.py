@@ -33,8 +33,12 @@ import mirlo.onnx_backend as backend
 from mirlo.frontends.onnx import OnnxImportError
 from mirlo.runtime.errors import InputError, MirloError
 
+of_listed_version = pytest.mark.skipif(
+    listed_version() != onnx.__version__, reason=f"the cases are of onnx {listed_version()}"
+)
 
-@pytest.mark.skipif(listed_version() != onnx.__version__, reason=f"the list is of onnx {listed_version()}")
+
+@of_listed_version
 def test_suite(tmp_path: Path, whole: bool) -> None:
     """Run one case in twelve, or all."""
     # The cases run in forks of a process that has no threads, which this one may have by now.
@@ -53,6 +57,7 @@ def test_suite(tmp_path: Path, whole: bool) -> None:
     assert not passing, f"listed as failures, but they pass; take them off the list: {' '.join(passing)}"
 
 
+@of_listed_version
 @pytest.mark.parametrize(
     "name", ["test_attention_4d_causal_fp16_expanded", "test_dft_inverse", "test_dft_inverse_opset19"]
 )
