@@ -7,6 +7,7 @@ libraries of them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from mirlo.targets.host.llvm_ir import llvmlite, to_llvm_ir
 from mirlo.targets.llvm.cpus import X86
 from mirlo.targets.llvm.processor import Processor
 from mirlo.targets.llvm.scalar_bits import hide_scalar_bits
+from mirlo.targets.llvm.single_lanes import stores_of_single_lanes
 
 if TYPE_CHECKING:
     from llvmlite.binding import ModuleRef, TargetMachine
@@ -55,9 +57,17 @@ def optimized(text: str, settings: CodeSettings) -> ModuleRef:
     builder = binding.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)
     if processor.arch == X86 and "bfloat" in text:
-        hidden = hide_scalar_bits(str(module))
-        module = module if hidden is None else _parsed(hidden, processor, machine)
+        module = _rewritten(module, hide_scalar_bits, settings)
+    if any(function.name.startswith("llvm.masked.store.") for function in module.functions):
+        module = _rewritten(module, stores_of_single_lanes, settings)
     return module
+
+
+def _rewritten(module: ModuleRef, rewrite: Callable[[str], str | None], settings: CodeSettings) -> ModuleRef:
+    """Return the module that a rewrite makes of the text of this one; the rewrite returns None if nothing changes."""
+    text = rewrite(str(module))
+    machine = target_machine(settings.processor, settings.opt_level)
+    return module if text is None else _parsed(text, settings.processor, machine)
 
 
 def _parsed(text: str, processor: Processor, machine: TargetMachine) -> ModuleRef:

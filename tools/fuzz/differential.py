@@ -9,6 +9,7 @@ from pathlib import Path
 from mirlo.runtime.names import file_name, shell_word
 from mirlo.tools.bisect.compare import ModelValue, Tolerance, difference, tolerance_of
 from mirlo.tools.bisect.oracles import OracleError, either, onnxruntime, reference
+from mirlo.tools.fuzz.fences import FencedOutputs
 from mirlo.tools.fuzz.graphs import RandomGraph, random_graph
 from mirlo.tools.fuzz.verdict import FAILED, REFUSED, SeedVerdict, verdict_of_error
 
@@ -37,7 +38,12 @@ def judge_graph(graph: RandomGraph, target: str = "llvm", threads: int = 1) -> S
         return SeedVerdict(RIGHT, "no nodes")
     try:
         # Other seeds have the other cores; nobody asks for kernels of random graphs again.
-        computed = compile_model(graph.model, target, threads=threads, jobs=1, cache=False).run(graph.feeds)
+        compiled = compile_model(graph.model, target, threads=threads, jobs=1, cache=False)
+        fenced = FencedOutputs(compiled.outputs)
+        compiled.run(graph.feeds, out=fenced.arrays)
+        if (overwritten := fenced.overwritten()) is not None:
+            return SeedVerdict(FAILED, overwritten)
+        computed = compiled.run(graph.feeds)
     except Exception as error:
         return verdict_of_error(error)
     expected = reference(graph.model, graph.feeds, names)

@@ -15,9 +15,11 @@ import pytest
 from commands import mirlo
 from onnx_models import F32, make_model, node
 
+from mirlo.runtime.executable import Executable
 from mirlo.tools.bisect.oracles import OracleError, either, onnxruntime
 from mirlo.tools.fuzz import sizes, structure, verdict
-from mirlo.tools.fuzz.graphs import random_graph
+from mirlo.tools.fuzz.differential import judge_graph
+from mirlo.tools.fuzz.graphs import RandomGraph, random_graph
 from mirlo.tools.fuzz.mutate import MUTATIONS, broken_file
 from mirlo.tools.fuzz.operators import load_planners
 from mirlo.tools.fuzz.workers import run_jobs
@@ -38,6 +40,18 @@ def test_random_graphs_are_right(whole: bool) -> None:
     # Standard output also of a command that fails: it names the seeds.
     report = json.loads(mirlo("fuzz", "graphs", "--count", count, "--json").stdout)
     assert report["found"] == [] == report["disputed"] and report["states"].get("right", 0) >= 0.9 * count
+
+
+def test_bytes_outside_of_outputs_are_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(model: Executable, inputs: object, out: dict[str, np.ndarray]) -> None:
+        np.lib.stride_tricks.as_strided(out["y"], (5,))[4] = 1  # behind the last element
+
+    x = np.ones(4, np.float32)
+    model = make_model([node("Relu", "x", "y")], {"x": (F32, (4,))}, ["y"])
+    graph = RandomGraph(0, model, {"x": x}, ["Relu"], {"y": 1e-6})
+    assert judge_graph(graph).state == "right"
+    monkeypatch.setattr(Executable, "run", run)
+    assert judge_graph(graph) == verdict.SeedVerdict("failed", "'y': 4 bytes behind it were overwritten")
 
 
 def test_broken_files_are_refused(whole: bool) -> None:
