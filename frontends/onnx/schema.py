@@ -49,7 +49,8 @@ def schema_of(domain: str, operator: str, version: int) -> onnx.defs.OpSchema | 
     import onnx
 
     try:
-        return onnx.defs.get_schema(operator, version, domain)
+        # Versions are 32-bit integers there; a file may have any.
+        return onnx.defs.get_schema(operator, min(version, 2**31 - 1), domain)
     except onnx.defs.SchemaError:
         return None
 

@@ -18,7 +18,7 @@ from mirlo.targets.host.llvm_ir import llvmlite, to_llvm_ir
 from mirlo.targets.llvm.cpus import X86
 from mirlo.targets.llvm.processor import Processor
 from mirlo.targets.llvm.scalar_bits import hide_scalar_bits
-from mirlo.targets.llvm.single_lanes import stores_of_single_lanes
+from mirlo.targets.llvm.single_lanes import NARROW_STORE, stores_of_single_lanes
 
 if TYPE_CHECKING:
     from llvmlite.binding import ModuleRef, TargetMachine
@@ -58,7 +58,7 @@ def optimized(text: str, settings: CodeSettings) -> ModuleRef:
     builder.getModulePassManager().run(module, builder)
     if processor.arch == X86 and "bfloat" in text:
         module = _rewritten(module, hide_scalar_bits, settings)
-    if any(function.name.startswith("llvm.masked.store.") for function in module.functions):
+    if any(NARROW_STORE.match(function.name) for function in module.functions):
         module = _rewritten(module, stores_of_single_lanes, settings)
     return module
 

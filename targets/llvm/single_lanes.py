@@ -11,6 +11,8 @@ import re
 from itertools import count
 from math import gcd
 
+NARROW_STORE = re.compile(r"llvm\.masked\.store\.v\d+i(8|16|32)\.")
+"""Matches the names of masked stores of what may have been truncated."""
 _STORE = re.compile(
     r"^(?P<space>\s*)(?:tail |notail |musttail )?call void @llvm\.masked\.store\.v\d+i(?P<bits>8|16|32)\.p0\("
     r"<(?P<lanes>\d+) x i\d+> (?P<value>.+), ptr (?:[a-z_()\d]+ )*?align (?P<align>\d+) (?P<pointer>.+), "

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import oracle
 import symbolic_suite
 from onnx_suite import PASSED, Outcome, known_failures
 
@@ -14,6 +15,7 @@ SAMPLE = 16
 KNOWN_FAILURES = Path(__file__).with_name("symbolic_known_failures.txt")
 
 
+@oracle.needs_onnx(1, 19)
 def test_sample(tmp_path: Path) -> None:
     found = tmp_path / "outcomes.json"
     command = [sys.executable, symbolic_suite.__file__, f"--json={found}", f"--sample={SAMPLE}", "--seed=1"]

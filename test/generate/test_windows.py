@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import oracle
 import pytest
 from folders import VOCABULARY, continued, require_same_logits, write_windows
 
@@ -46,6 +47,7 @@ def test_windows_of_inputs(models: dict[str, tuple[LanguageModel, LanguageModel]
     assert not models["mixed"][1].executable.windows
 
 
+@oracle.needs_new
 @pytest.mark.parametrize("chunk", (1, 5, 64))
 def test_tokens_are_those_of_onnxruntime(models: dict[str, tuple[LanguageModel, LanguageModel]], chunk: int) -> None:
     """Prompts are longer than windows, and answers go around the rings several times."""

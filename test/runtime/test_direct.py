@@ -8,6 +8,7 @@ import tracemalloc
 
 import numpy as np
 import onnx
+import oracle
 import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
@@ -93,6 +94,7 @@ def test_arrays_that_are_converted_give_the_same(several):
             np.testing.assert_allclose(one, other, rtol=1e-5)
 
 
+@oracle.needs_onnx(1, 19)
 def test_results_whose_sizes_data_tells_go_the_short_way(asking, monkeypatch):
     executable, reference = asking
     _forbid_the_long_way(executable, monkeypatch)

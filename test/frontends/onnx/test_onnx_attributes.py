@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 import onnx
+import oracle
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
@@ -137,6 +138,7 @@ def _silent(operator: str, attribute: str, declared: Any) -> bool:
     return tried
 
 
+@oracle.needs_onnx(1, 19)
 def test_no_attribute_is_ignored() -> None:
     silent = []
     for operator, models in sorted(_cases().items()):
@@ -151,6 +153,7 @@ def test_no_attribute_is_ignored() -> None:
     assert not silent, f"changing these attributes changes nothing: {', '.join(silent)}"
 
 
+@oracle.needs_onnx(1, 19)
 def test_list_of_attributes_without_effect_is_true() -> None:
     """What is listed exists."""
     for entry in WITHOUT_EFFECT:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import onnxruntime
+import oracle
 import pytest
 from onnx import helper
 
@@ -82,6 +83,7 @@ def test_steps_of_sequences_of_other_lengths_in_a_large_cache() -> None:
     compare(qkv(1) | cache(12) | {"last": np.int32([6, 3]), "total": np.int32(7)}, scale=0.2)
 
 
+@oracle.needs_new
 def test_window() -> None:
     compare(qkv(7) | {"last": np.int32([6, 6]), "total": np.int32(7)}, local_window_size=3)
 

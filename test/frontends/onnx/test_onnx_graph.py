@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 import onnx
 import onnxruntime
+import oracle
 import pytest
 from commands import ROOT
 from onnx import TensorProto, helper, numpy_helper
@@ -90,6 +91,7 @@ def described(model: LoadedModel, part: Any) -> Any:
     return repr(part) if isinstance(part, float) else part
 
 
+@oracle.needs_onnx(1, 19)
 def test_graph_says_what_the_messages_say() -> None:
     content = load(with_everything()).content
     graph = content.graph
@@ -111,6 +113,7 @@ def test_graph_says_what_the_messages_say() -> None:
     assert content.functions["local", "Scaled", ""].nodes[0].attributes[0].reference == "factor"
 
 
+@oracle.needs_onnx(1, 19)
 @pytest.mark.parametrize("form", ["message", "bytes"])
 def test_graph_that_is_written_and_read_again_is_the_same(form: str) -> None:
     model = with_everything()
@@ -137,6 +140,7 @@ def test_sample_that_is_written_computes_the_same() -> None:
         np.testing.assert_array_equal(left, right)
 
 
+@oracle.needs_onnx(1, 19)
 def test_graph_does_not_change() -> None:
     content = load(with_everything()).content
 
@@ -268,6 +272,7 @@ def test_model_seldom_returns_to_a_file_that_it_left() -> None:
     assert found.returns <= MOST_RETURNS
 
 
+@oracle.needs_onnx(1, 19)
 def test_graph_keeps_views_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "everything.onnx"
     onnx.save(with_everything(), path)

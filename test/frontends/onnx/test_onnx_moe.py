@@ -7,6 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import onnxruntime
+import oracle
 import pytest
 from onnx_models import F32, make_model, node
 
@@ -183,6 +184,7 @@ def of_floats(kind: str, columns: int, rows: int, number: int, block: int = 0) -
     return {f"w{number}": packed, f"s{number}": scales, f"g{number}": whole}, values
 
 
+@oracle.needs_onnx(1, 19)
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("kind, block", (("fp4", 0), ("nvfp4", 0), ("fp8", 0), ("fp8", 24)))
 @pytest.mark.parametrize("normalize", (0, 1))
@@ -211,6 +213,7 @@ def test_experts_of_floats(kind: str, block: int, normalize: int) -> None:
     agree(model, wanted, 1e-5, *calls)
 
 
+@oracle.needs_onnx(1, 19)
 def test_errors_of_floats() -> None:
     constants = of_floats("fp4", INNER, HIDDEN, 1)[0] | of_floats("fp4", HIDDEN, INNER, 2)[0]
     names = "x r w1 s1 _ w2 s2 _ _ _ _ _ _ _ _ g1 g2"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import oracle
 import pytest
 from onnx_reference import onnx_node
 from operator_cases import Case, Runner, f32, ints
@@ -89,4 +90,6 @@ RUNNER = Runner(resize_cases() + grid_cases())
 
 @pytest.mark.parametrize("index", range(len(RUNNER.cases)), ids=[str(case) for case in RUNNER.cases])
 def test_image(index: int) -> None:
+    if "round_prefer_ceil" in str(RUNNER.cases[index]) and oracle.is_old():
+        pytest.skip("this ONNX Runtime computes another result")
     RUNNER.check(index)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
+import oracle
 import pytest
 from commands import mirlo as mirlo_command
 from commands import output_of
@@ -37,6 +38,7 @@ OPERATORS = (
 )  # fmt: skip
 
 
+@oracle.needs_new
 def test_operators_compute_what_numpy_does() -> None:
     names()  # reads the table of cases
     matrix = check_target("onnx,llvm", [f"relax.{name}" for name in OPERATORS])
