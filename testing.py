@@ -87,8 +87,8 @@ def runs_as_onnxruntime(
     session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
     given = dict(feeds) if feeds is not None else executable.random_inputs()
     names = [value.name for value in session.get_outputs()]
-    found = executable.run(given)
-    _compare(tuple(found[name] for name in names), tuple(session.run(names, given)), rtol, atol)
+    outputs = executable.run(given)
+    _compare(tuple(outputs[name] for name in names), tuple(session.run(names, given)), rtol, atol)
     return executable
 
 

@@ -54,20 +54,20 @@ class Outcome:
 def check(entry: Any, dtype: Any, most: int) -> Outcome:
     """Compile samples of an operator and compare them."""
     outcome = Outcome()
-    found = list(samples_of(entry, dtype, most))
-    if not found:
+    samples = list(samples_of(entry, dtype, most))
+    if not samples:
         return outcome
     program = None
     try:
-        program = _import(program_of([sample for sample, _ in found]))
+        program = _import(program_of([sample for sample, _ in samples]))
     except Exception:
-        found = [pair for pair in found if _is_imported(pair[0], outcome)]
-    if not found:
+        samples = [pair for pair in samples if _is_imported(pair[0], outcome)]
+    if not samples:
         return outcome
     try:
-        _compare(found, outcome, program)
+        _compare(samples, outcome, program)
     except Exception:
-        for pair in found:
+        for pair in samples:
             try:
                 _compare([pair], outcome)
             except Exception as error:
@@ -120,8 +120,8 @@ def _compare(found: Sequence[tuple[Sample, list[Any]]], outcome: Outcome, progra
     from mirlo.frontends.torch.tensors import to_complex, to_input, to_tensor
 
     executable = mirlo.compile(program or _import(program_of([sample for sample, _ in found])), cache=False, jobs=1)
-    made = executable(*[to_input(tensor.contiguous()) for sample, _ in found for tensor in sample.tensors])
-    results = iter(made if isinstance(made, tuple) else (made,))
+    outputs = executable(*[to_input(tensor.contiguous()) for sample, _ in found for tensor in sample.tensors])
+    results = iter(outputs if isinstance(outputs, tuple) else (outputs,))
     for sample, expected in found:
         tensors = [to_tensor(next(results)) for _ in expected]
         tensors = [
@@ -201,16 +201,16 @@ def run(entry: Any, types: Sequence[str], most: int) -> dict[str, Outcome]:
     with os.fdopen(reader) as file:
         lines = file.read().splitlines()
     _, status = os.waitpid(child, 0)
-    made = {}
+    result = {}
     for line in lines:
         kind, right, wrong, refused, failed = json.loads(line)
-        made[kind] = Outcome(right, wrong, Counter(refused), Counter(failed))
+        result[kind] = Outcome(right, wrong, Counter(refused), Counter(failed))
     if status:
         number = os.waitstatus_to_exitcode(status)
-        missing = next((kind for kind in types if kind not in made), types[-1])
+        missing = next((kind for kind in types if kind not in result), types[-1])
         reason = "takes too long" if number == -signal.SIGALRM else f"the process ended with {number}"
-        made.setdefault(missing, Outcome()).failed[reason] += 1
-    return made
+        result.setdefault(missing, Outcome()).failed[reason] += 1
+    return result
 
 
 def _run_child(entry: Any, types: Sequence[str], most: int, writer: int) -> None:
@@ -225,8 +225,8 @@ def _run_child(entry: Any, types: Sequence[str], most: int, writer: int) -> None
             dtype = getattr(torch, TYPES[kind])
             if not entry.supports_dtype(dtype, "cpu"):
                 continue
-            made = check(entry, dtype, most)
-            file.write(json.dumps([kind, made.right, made.wrong, made.refused, made.failed]) + "\n")
+            outcome = check(entry, dtype, most)
+            file.write(json.dumps([kind, outcome.right, outcome.wrong, outcome.refused, outcome.failed]) + "\n")
             file.flush()
     os._exit(0)
 
@@ -247,15 +247,15 @@ Rows = dict[str, dict[str, Outcome]]
 
 def read_logs(paths: Sequence[str]) -> Rows:
     """Return the outcomes that runs have printed."""
-    found: Rows = {}
+    logs: Rows = {}
     for path in paths:
         for line in Path(path).read_text().splitlines():
             if line.startswith("["):
                 name, kind, right, wrong, refused, failed = json.loads(line)
                 outcome = Outcome(right, wrong, Counter(refused), Counter(failed))
                 if outcome.total:
-                    found.setdefault(name, {})[kind] = outcome
-    return found
+                    logs.setdefault(name, {})[kind] = outcome
+    return logs
 
 
 _FOLDERS = re.compile(r"(?<![\w.])/(?:[\w.-]+/)+")
@@ -322,8 +322,8 @@ def main() -> None:
     start = time.perf_counter()
     _load()
     for entry in entries(given.operators)[part::parts]:
-        for kind, made in run(entry, types, given.most).items():
-            row = [name_of(entry), kind, made.right, made.wrong, made.refused, made.failed]
+        for kind, outcome in run(entry, types, given.most).items():
+            row = [name_of(entry), kind, outcome.right, outcome.wrong, outcome.refused, outcome.failed]
             print(json.dumps(row), flush=True)
     print(f"{time.perf_counter() - start:.0f} s", file=sys.stderr)
 

@@ -73,10 +73,10 @@ def program_of(samples: Sequence[Sample]) -> Any:
 
     class Calls(torch.nn.Module):  # type: ignore[misc]
         def forward(self, *given: Any) -> Any:
-            rest, made = iter(given), []
+            rest, outputs = iter(given), []
             for sample in samples:
-                made.extend(sample.call([next(rest) for _ in sample.places]))
-            return tuple(made)
+                outputs.extend(sample.call([next(rest) for _ in sample.places]))
+            return tuple(outputs)
 
     with torch.no_grad():
         return torch.export.export(Calls(), tuple(tensor.clone() for each in samples for tensor in each.tensors))

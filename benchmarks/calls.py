@@ -32,8 +32,8 @@ def nonzero() -> onnx.ModelProto:
 
 def _model(nodes: list[onnx.NodeProto], inputs: list[str], outputs: list[str]) -> onnx.ModelProto:
     given = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", "seq"]) for name in inputs]
-    made = [helper.make_value_info(name, onnx.TypeProto()) for name in outputs]
-    graph = helper.make_graph(nodes, "call", given, made)
+    values = [helper.make_value_info(name, onnx.TypeProto()) for name in outputs]
+    graph = helper.make_graph(nodes, "call", given, values)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
 
 

@@ -65,8 +65,8 @@ def loops(depth: int) -> ModelProto:
         else:
             step = _node("Loop", ["trips", "", f"a{level}"], [f"b{level}"], body=body(level + 1))
         given = [_value(f"i{level}", INT64, []), _value(f"c{level}", BOOL, []), _value(f"a{level}", FLOAT, [4])]
-        made = [_value(f"d{level}", BOOL, []), _value(f"b{level}", FLOAT, [4])]
-        return helper.make_graph([_node("Identity", [f"c{level}"], [f"d{level}"]), step], f"g{level}", given, made)
+        values = [_value(f"d{level}", BOOL, []), _value(f"b{level}", FLOAT, [4])]
+        return helper.make_graph([_node("Identity", [f"c{level}"], [f"d{level}"]), step], f"g{level}", given, values)
 
     node = _node("Loop", ["trips", "", "x"], ["y"], body=body(0))
     return _model([node], [_value("x", FLOAT, [4]), _value("trips", INT64, [])], [_value("y", FLOAT, [4])])

@@ -102,10 +102,10 @@ def by_dagre(boxes: list[Box], reads: Reads) -> Drawing:
     done = subprocess.run(["node", "-e", DAGRE], input=json.dumps(graph), capture_output=True, text=True)
     if done.returncode:
         raise ImportError(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else "node failed")
-    found = json.loads(done.stdout)
-    for box, (x, y) in zip(boxes, found["boxes"], strict=True):
+    data = json.loads(done.stdout)
+    for box, (x, y) in zip(boxes, data["boxes"], strict=True):
         box.x, box.y = x, y - HEIGHT / 2
-    edges = [(a, b, list(map(tuple, points))) for a, b, points in found["edges"]]
+    edges = [(a, b, list(map(tuple, points))) for a, b, points in data["edges"]]
     return Drawing(boxes, edges)
 
 

@@ -24,16 +24,16 @@ PAIRS = 9
 
 def arrays_for(model: Any, batch: int, length: int, rng: np.random.Generator) -> dict[str, np.ndarray]:
     """Return inputs of a model of these sizes."""
-    made: dict[str, np.ndarray] = {}
+    arrays: dict[str, np.ndarray] = {}
     for value in model.graph.input:
         if length == 0:
-            made[value.name] = rng.standard_normal((batch, 3, 224, 224), dtype=np.float32)
+            arrays[value.name] = rng.standard_normal((batch, 3, 224, 224), dtype=np.float32)
         elif value.name == "attention_mask":
-            made[value.name] = np.arange(length)[None] < rng.integers(1, length + 1, (batch, 1))
-            made[value.name] = made[value.name].astype(np.int64)
+            arrays[value.name] = np.arange(length)[None] < rng.integers(1, length + 1, (batch, 1))
+            arrays[value.name] = arrays[value.name].astype(np.int64)
         else:
-            made[value.name] = rng.integers(0, 2 if value.name == "token_type_ids" else 5000, (batch, length))
-    return made
+            arrays[value.name] = rng.integers(0, 2 if value.name == "token_type_ids" else 5000, (batch, length))
+    return arrays
 
 
 def measure(name: str) -> None:
@@ -51,10 +51,10 @@ def measure(name: str) -> None:
     worst = 0.0
     for batch, length in TOKENS if is_text else IMAGES:
         given = arrays_for(model, batch, length, rng)
-        found, expected = next(iter(every.run(given).values())), reference.run(None, given)[0]
-        if found.shape != expected.shape:
-            raise SystemExit(f"{name}: of {batch} x {length} the shape is {found.shape}, not {expected.shape}")
-        worst = max(worst, float(np.abs(found - expected).max() / np.abs(expected).max()))
+        actual, expected = next(iter(every.run(given).values())), reference.run(None, given)[0]
+        if actual.shape != expected.shape:
+            raise SystemExit(f"{name}: of {batch} x {length} the shape is {actual.shape}, not {expected.shape}")
+        worst = max(worst, float(np.abs(actual - expected).max() / np.abs(expected).max()))
     length = fixed.graph.input[0].type.tensor_type.shape.dim[1].dim_value if is_text else 0
     given = arrays_for(model, 1, length, rng)
     pairs = [(_seconds(every, given), _seconds(one, given)) for _ in range(PAIRS)][1:]

@@ -84,11 +84,11 @@ def feature_of(path: str) -> str | None:
 def new_features(files: Iterable[str], before: Iterable[str]) -> dict[str, list[str]]:
     """Return the files of each feature that none of the files before implements."""
     old = {feature_of(path) for path in before}
-    found: dict[str, list[str]] = {name: [] for name in FEATURES if name not in old}
+    features: dict[str, list[str]] = {name: [] for name in FEATURES if name not in old}
     for path in files:
-        if (name := feature_of(path)) in found:
-            found[name].append(path)
-    return found
+        if (name := feature_of(path)) in features:
+            features[name].append(path)
+    return features
 
 
 def _matches(path: str, patterns: str) -> bool:

@@ -48,32 +48,32 @@ class House:
 
     def figures(self, other: House | None = None) -> dict[str, int | str]:
         """Return all figures by name; lines of features that the other checkout lacks are counted apart."""
-        found: dict[str, int | str] = {}
+        result: dict[str, int | str] = {}
         lines = Counter[str]()
         for path, text in self.texts.items():
             lines[path.relative_to(self.root).parts[0]] += len(text.splitlines())
-        found.update({f"lines of {folder}": count for folder, count in sorted(lines.items())})
-        found["lines"] = sum(lines.values())
+        result.update({f"lines of {folder}": count for folder, count in sorted(lines.items())})
+        result["lines"] = sum(lines.values())
         if other is not None:
             apart = {self.root / name for names in new_features(self.names, other.names).values() for name in names}
             shared = [path for path in self.paths if path not in apart]
-            found["lines of features of both"] = sum(len(self.texts[path].splitlines()) for path in shared)
-            found["lines of features of one"] = found["lines"] - found["lines of features of both"]
-            found["statements of features of both"] = sum(_statements(self.trees[path]) for path in shared)
-        found["files"] = len(self.paths)
-        found["lines with Any"] = sum(
+            result["lines of features of both"] = sum(len(self.texts[path].splitlines()) for path in shared)
+            result["lines of features of one"] = result["lines"] - result["lines of features of both"]
+            result["statements of features of both"] = sum(_statements(self.trees[path]) for path in shared)
+        result["files"] = len(self.paths)
+        result["lines with Any"] = sum(
             bool(re.search(r"\bAny\b", line)) for t in self.texts.values() for line in t.splitlines()
         )
         cycles = import_cycles(self.imports)
-        found["import cycles"] = len(cycles)
-        found["files in import cycles"] = sum(map(len, cycles))
-        found["strictly typed files"] = sum(self._is_strict(path) for path in self.paths)
+        result["import cycles"] = len(cycles)
+        result["files in import cycles"] = sum(map(len, cycles))
+        result["strictly typed files"] = sum(self._is_strict(path) for path in self.paths)
         docstrings = [text for node in self._functions if (text := ast.get_docstring(node))]
         imperative = sum(is_imperative(text) for text in docstrings)
-        found["imperative docstrings of functions"] = f"{imperative} of {len(docstrings)}"
-        found["class names used twice"] = len(self.repeated_class_names)
-        found[f"functions over {LONG} lines"] = sum((n.end_lineno or 0) - n.lineno > LONG for n in self._functions)
-        return found
+        result["imperative docstrings of functions"] = f"{imperative} of {len(docstrings)}"
+        result["class names used twice"] = len(self.repeated_class_names)
+        result[f"functions over {LONG} lines"] = sum((n.end_lineno or 0) - n.lineno > LONG for n in self._functions)
+        return result
 
     @cached_property
     def names(self) -> list[str]:
@@ -84,12 +84,12 @@ class House:
     def imports(self) -> dict[str, set[str]]:
         """The modules that each module imports, imports in functions and for type checking included."""
         modules = {self._module(path): path for path in self.paths}
-        found: dict[str, set[str]] = {}
+        result: dict[str, set[str]] = {}
         for module, path in modules.items():
             names = {name for node in ast.walk(self.trees[path]) for name in _imported(node)}
             near = {name if name in modules else name.rpartition(".")[0] for name in names}
-            found[module] = {name for name in near if name in modules and name != module}
-        return found
+            result[module] = {name for name in near if name in modules and name != module}
+        return result
 
     @cached_property
     def repeated_class_names(self) -> dict[str, list[str]]:
@@ -141,7 +141,7 @@ def import_cycles(imports: dict[str, set[str]]) -> list[list[str]]:
     index: dict[str, int] = {}
     low: dict[str, int] = {}
     stack: list[str] = []
-    found: list[list[str]] = []
+    cycles: list[list[str]] = []
     for start in imports:
         work: list[tuple[str, Iterator[str]]] = [] if start in index else [(start, iter(sorted(imports[start])))]
         while work:
@@ -162,8 +162,8 @@ def import_cycles(imports: dict[str, set[str]]) -> list[list[str]]:
                 if low[module] == index[module]:
                     at = stack.index(module)
                     members, stack[at:] = stack[at:], []
-                    found += [sorted(members)] if len(members) > 1 else []
-    return found
+                    cycles += [sorted(members)] if len(members) > 1 else []
+    return cycles
 
 
 def _statements(tree: ast.AST) -> int:

@@ -98,13 +98,13 @@ def trace(model: object) -> Trace:
     """Return the trace of the import of a model."""
     from mirlo.driver.models import open_model
 
-    found = Trace()
-    sys.setprofile(found)
+    result = Trace()
+    sys.setprofile(result)
     try:
         open_model(model)
     finally:
         sys.setprofile(None)
-    return found
+    return result
 
 
 def softmax() -> bytes:
@@ -133,9 +133,9 @@ def main(paths: list[str]) -> None:
             models = {"one Softmax": softmax()}
             models |= {name: seeded.write(seeded.complete(name), Path(folder, f"{name}.onnx")) for name in SAMPLES}
         for name, model in models.items():
-            found = trace(model)
-            most = ", ".join(f"{file.removeprefix('frontends/onnx/')} {n}" for file, n in found.files.most_common(6))
-            counts = f"{len(found.visits):7} visits {len(found.files):3} files {found.returns:7} returns"
+            traced = trace(model)
+            most = ", ".join(f"{file.removeprefix('frontends/onnx/')} {n}" for file, n in traced.files.most_common(6))
+            counts = f"{len(traced.visits):7} visits {len(traced.files):3} files {traced.returns:7} returns"
             print(f"{name:14} {counts}   most: {most}", flush=True)
 
 

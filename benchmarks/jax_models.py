@@ -217,8 +217,8 @@ def _experts(params: dict[str, Any], x: Any) -> Any:
 
     weights, chosen = jax.lax.top_k(jax.nn.softmax(x @ params["router"]), 2)
     hidden = jax.nn.relu(jnp.einsum("td,edh->teh", x, params["up"]))
-    made = jnp.einsum("teh,ehd->ted", hidden, params["down"])
-    return (jnp.take_along_axis(made, chosen[..., None], 1) * weights[..., None]).sum(1)
+    outputs = jnp.einsum("teh,ehd->ted", hidden, params["down"])
+    return (jnp.take_along_axis(outputs, chosen[..., None], 1) * weights[..., None]).sum(1)
 
 
 def _autoencoder(params: dict[str, Any], x: Any) -> Any:
@@ -256,10 +256,10 @@ def compare(model: Any, array: np.ndarray) -> tuple[float, float, float, float, 
     theirs_first = time.process_time() - start
     start = time.process_time()
     compiled = mirlo.compile(jax.jit(lambda x: model.apply(params, x)), args=(array,), cache=False, threads=1)
-    found = np.asarray(compiled(array))
+    result = np.asarray(compiled(array))
     ours_first = time.process_time() - start
     ours, theirs = _least(lambda: compiled(array), lambda: jitted(given).block_until_ready())
-    return float(np.abs(found - wanted).max() / np.abs(wanted).max()), ours, theirs, ours_first, theirs_first
+    return float(np.abs(result - wanted).max() / np.abs(wanted).max()), ours, theirs, ours_first, theirs_first
 
 
 def _least(ours: Callable[[], Any], theirs: Callable[[], Any]) -> tuple[float, float]:

@@ -82,11 +82,11 @@ print(sum(file.stat().st_size for file in folder.glob("_runtime_libs/_runtime*.s
 
 def measure(command: list[str]) -> list[float]:
     """Run a program several times; return the least of each number that it prints."""
-    found = []
+    times = []
     for _ in range(PROCESSES):
         done = subprocess.run(command, capture_output=True, text=True, check=True)
-        found.append([float(word) for word in done.stdout.split()])
-    return [min(column) for column in zip(*found, strict=True)]
+        times.append([float(word) for word in done.stdout.split()])
+    return [min(column) for column in zip(*times, strict=True)]
 
 
 def library(name: str, folder: Path) -> tuple[Path, Path]:
@@ -157,10 +157,10 @@ def main(names: list[str], iree: str | None = None) -> None:
     print("| --- |" + " ---: |" * (5 + 2 * bool(others) + 3 * bool(iree)))
     size = 0
     for name in names or CLAIMED:
-        with tempfile.TemporaryDirectory(prefix="mirlo-libraries-") as made:
-            shared, program = library(name, Path(made))
+        with tempfile.TemporaryDirectory(prefix="mirlo-libraries-") as folder:
+            shared, program = library(name, Path(folder))
             size = run_time_bytes(program)
-            stored = sum(file.stat().st_size for file in Path(made).glob("*.weights"))
+            stored = sum(file.stat().st_size for file in Path(folder).glob("*.weights"))
             opened, first, beside = measure([str(program), str(shared), name])
             row = [
                 name, f"{shared.stat().st_size / 1e3:.0f} kB", f"{stored / 1e6:.1f} MB", f"{opened / 1e3:.2f} ms",
@@ -170,14 +170,14 @@ def main(names: list[str], iree: str | None = None) -> None:
             session, ran = measure([sys.executable, "-c", _SESSION, str(path(name))])
             row += [f"{session / 1e3:.0f} ms", f"{ran / 1e3:.2f} ms"]
         if iree:
-            with tempfile.TemporaryDirectory(prefix="mirlo-libraries-") as made:
-                row += iree_cells(iree, name, Path(made))
+            with tempfile.TemporaryDirectory(prefix="mirlo-libraries-") as folder:
+                row += iree_cells(iree, name, Path(folder))
         print(f"| {' | '.join(row)} |", flush=True)
     print(f"\nThe run time is {size / 1e3:.0f} kB of a program", end="")
     print(f", the libraries of ONNX Runtime are {others / 1e6:.0f} MB" if others else "", end="")
     if iree:
-        found = subprocess.run([iree, "-c", _IREE_SIZE], capture_output=True, text=True, check=True).stdout
-        print(f", that of IREE's run time for Python is {int(found) / 1e6:.1f} MB", end="")
+        completed = subprocess.run([iree, "-c", _IREE_SIZE], capture_output=True, text=True, check=True).stdout
+        print(f", that of IREE's run time for Python is {int(completed) / 1e6:.1f} MB", end="")
     print(".")
 
 

@@ -115,8 +115,8 @@ def engines(model: Any, threads: int) -> dict[str, Callable[[], np.ndarray]]:
         executable, arrays = mirlo.compile(model, threads=threads, precision=precision), list(feed.values())
 
         def call() -> np.ndarray:
-            made = executable(*arrays)
-            return np.asarray(made[0] if isinstance(made, tuple) else made)
+            outputs = executable(*arrays)
+            return np.asarray(outputs[0] if isinstance(outputs, tuple) else outputs)
 
         return call
 

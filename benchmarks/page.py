@@ -36,9 +36,9 @@ PLOTTED = ("resnet50", "bert_base")
 
 def results_of(path: Path) -> Results:
     """Return what `mirlo bench --report FILE.json` wrote."""
-    found = json.loads(path.read_text(encoding="utf-8"))
-    rows = [ModelRow(**{**row, "engines": [EngineRow(**e) for e in row["engines"]]}) for row in found["models"]]
-    return Results(rows, found["date"], found["machine"])
+    data = json.loads(path.read_text(encoding="utf-8"))
+    rows = [ModelRow(**{**row, "engines": [EngineRow(**e) for e in row["engines"]]}) for row in data["models"]]
+    return Results(rows, data["date"], data["machine"])
 
 
 def models_part(results: Results, pictures: Path) -> str:

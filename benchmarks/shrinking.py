@@ -105,10 +105,10 @@ def by_bisection(first: int) -> Reproducer:
     values = dict(graph.feeds) | reference(message_of(model), graph.feeds, names)
     options = TrialOptions(tolerance=Tolerance(1e-3))
     whole = cut(model, range(len(nodes)), [value.name for value in model.content.graph.outputs], values)
-    found = first_departing_node(model, values, options, try_submodel(whole, values, options), trials.append)
+    departing = first_departing_node(model, values, options, try_submodel(whole, values, options), trials.append)
     seconds = _cpu_seconds() - start
-    elements = _elements(found.part.model, found.part.feeds)
-    return Reproducer(found.part.model, elements, graphs, len(nodes), len(trials) + 1, seconds)
+    elements = _elements(departing.part.model, departing.part.feeds)
+    return Reproducer(departing.part.model, elements, graphs, len(nodes), len(trials) + 1, seconds)
 
 
 class _NodeSeeds:

@@ -29,7 +29,7 @@ def estimators() -> dict[str, Callable[[], Any]]:
     """Return functions that make estimators; those whose package is missing are left out."""
     from sklearn import ensemble, linear_model, neighbors, neural_network, pipeline, preprocessing, svm
 
-    made: dict[str, Callable[[], Any]] = {
+    result: dict[str, Callable[[], Any]] = {
         "logistic regression": linear_model.LogisticRegression,
         "scaled logistic regression": lambda: pipeline.make_pipeline(
             preprocessing.StandardScaler(), linear_model.LogisticRegression()
@@ -45,16 +45,16 @@ def estimators() -> dict[str, Callable[[], Any]]:
     try:
         import lightgbm
 
-        made["LightGBM"] = lambda: lightgbm.LGBMRegressor(n_estimators=100, num_leaves=31, n_jobs=1, verbose=-1)
+        result["LightGBM"] = lambda: lightgbm.LGBMRegressor(n_estimators=100, num_leaves=31, n_jobs=1, verbose=-1)
     except ImportError:
         pass
     try:
         import xgboost
 
-        made["XGBoost"] = lambda: xgboost.XGBRegressor(n_estimators=100, max_depth=6, n_jobs=1)
+        result["XGBoost"] = lambda: xgboost.XGBRegressor(n_estimators=100, max_depth=6, n_jobs=1)
     except ImportError:
         pass
-    return made
+    return result
 
 
 def data(rows: int) -> tuple[np.ndarray, np.ndarray]:
@@ -116,12 +116,12 @@ def _lleaves(model: Any, folder: Path) -> Iterator[tuple[str, Call]]:
 
         path = folder / "lightgbm.txt"
         model.booster_.save_model(path)
-        made = lleaves.Model(model_file=str(path))
-        made.compile()
+        compiled = lleaves.Model(model_file=str(path))
+        compiled.compile()
     except Exception as error:
         print(f"lleaves does not compile it: {error}", file=sys.stderr)
         return
-    yield "lleaves", lambda x: made.predict(x, n_jobs=1)
+    yield "lleaves", lambda x: compiled.predict(x, n_jobs=1)
 
 
 def least(calls: Sequence[Call], x: np.ndarray) -> list[float]:
@@ -163,9 +163,9 @@ def main(names: Sequence[str]) -> int:
 
 def _row(name: str, calls: dict[str, Call], x: np.ndarray) -> str:
     wanted = np.asarray(calls["scikit-learn"](x), np.float64)
-    found = np.asarray(calls["Mirlo"](x), np.float64)
+    array = np.asarray(calls["Mirlo"](x), np.float64)
     # A value of the data that is a threshold may fall on either side.
-    error = np.quantile(np.abs(found - wanted), 0.999) / max(np.abs(wanted).max(), 1e-30)
+    error = np.quantile(np.abs(array - wanted), 0.999) / max(np.abs(wanted).max(), 1e-30)
     times = dict(zip(calls, least(list(calls.values()), x), strict=True))
     cells = [f"{times[column]:,.1f}" if column in times else "" for column in COLUMNS]
     ratios = [f"{times['Mirlo'] / times[column]:.2f}" for column in ("scikit-learn", "ONNX Runtime")]

@@ -57,12 +57,14 @@ def load_installed_dialects() -> None:
             both = f"'{owners[entry.name]}' and '{package}'"
             raise DialectError(f"dialect '{entry.name}' is offered by two packages: {both}; uninstall one")
         try:
-            found = entry.load()
+            dialect = entry.load()
         except Exception as error:
             text = str(error) if isinstance(error, DialectError) else f"{type(error).__name__}: {error}"
             raise DialectError(f"dialect '{entry.name}' of package '{package}' does not load: {text}") from error
-        if not isinstance(found, Dialect) or found.namespace != entry.name:
-            kind = f"the dialect '{found.namespace}'" if isinstance(found, Dialect) else f"a {type(found).__name__}"
+        if not isinstance(dialect, Dialect) or dialect.namespace != entry.name:
+            kind = (
+                f"the dialect '{dialect.namespace}'" if isinstance(dialect, Dialect) else f"a {type(dialect).__name__}"
+            )
             raise DialectError(
                 f"entry point '{entry.name}' of package '{package}' in group {GROUP} is {kind}: "
                 f'expected what register_dialect("{entry.name}") gave'
@@ -96,15 +98,15 @@ def graph_operations() -> Mapping[str, type[DialectOp]]:
     dialects = (relax.DIALECT, *EXTRA_DIALECTS)
     state = len(OWN), [(dialect.namespace, dialect.additions, len(dialect.operations)) for dialect in dialects]
     if state != _graph_operations[0]:
-        found = {name: cls for dialect in dialects for name, cls in dialect.operations.items() if name not in OWN}
-        _graph_operations = state, found
+        operations = {name: cls for dialect in dialects for name, cls in dialect.operations.items() if name not in OWN}
+        _graph_operations = state, operations
     return _graph_operations[1]
 
 
 def is_graph_operation(name: str) -> bool:
     """Return whether an operator of graphs has this full name."""
-    found = operation_class(name)
-    return found is not None and name in graph_operations()
+    cls = operation_class(name)
+    return cls is not None and name in graph_operations()
 
 
 def make_context(allow_unregistered: bool = False) -> ir.Context:

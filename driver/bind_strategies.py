@@ -35,13 +35,13 @@ def bind_strategies(
         return strategies
 
     def compile_alone(module: ir.Module, strategies: Mapping[str, str]) -> Executable | Program:
-        made = compile_request(
+        executable = compile_request(
             CompileRequest(
                 module, options.target, options.threads, strategies=strategies, opt_level=options.opt_level,
                 params=session.params, cache=options.cache, jobs=options.jobs, tuning=open_database(True),
             )
         )  # fmt: skip
-        return require_loaded(made, "strategies are measured")
+        return require_loaded(executable, "strategies are measured")
 
     settings = f"threads={options.threads} opt_level={options.opt_level}"
     return strategies.chooser(options.target, settings, session, compile_alone)

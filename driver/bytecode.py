@@ -63,9 +63,9 @@ def _parsed(parse: Callable[[], ir.Module]) -> bytes:
 
 def _messages(error: ir.MLIRError) -> list[str]:
     """Return the messages of an error and of its notes."""
-    found = []
+    messages = []
     for diagnostic in error.error_diagnostics:
         place = find_source_position(diagnostic.location)
-        found.append(f"{place}: {diagnostic.message}" if place is not None and place.line else diagnostic.message)
-        found += [f"  note: {note.message}" for note in diagnostic.notes]
-    return found or [str(error)]
+        messages.append(f"{place}: {diagnostic.message}" if place is not None and place.line else diagnostic.message)
+        messages += [f"  note: {note.message}" for note in diagnostic.notes]
+    return messages or [str(error)]

@@ -99,8 +99,8 @@ def listings_of_module(module: ir.Module, target: str, form: str, kernel: str | 
     assert source.code is not None  # `code_form` checks it
     with module.context, ir.Location.unknown():
         texts = source.code(module, options)
-    found = [(text, nodes.get(text.function, [])) for text in texts]
-    return _listings(found, chosen, kernel, nodes)
+    listings = [(text, nodes.get(text.function, [])) for text in texts]
+    return _listings(listings, chosen, kernel, nodes)
 
 
 def _listings(

@@ -155,8 +155,8 @@ class Compiler:
         session.params.hold(spec.name for spec in artifact.params)  # in memory that is aligned
         session.params.align(spec.name for spec in artifact.params)
         tables = sorted(self.tables & {spec.name for spec in artifact.params})
-        found = {**artifact.metadata, **({"tables": tables} if tables else {})}
-        return replace(artifact, metadata={**found, **_memory_plan(session), **_placement(session)})
+        metadata = {**artifact.metadata, **({"tables": tables} if tables else {})}
+        return replace(artifact, metadata={**metadata, **_memory_plan(session), **_placement(session)})
 
     def _pipeline(self, module: ir.Module) -> Pipeline:
         """Return the passes: the requested ones, those that the file names, or the target's with what comes first."""

@@ -58,15 +58,15 @@ class Diagnostics:
 
     def add_error(self, error: ir.MLIRError) -> None:
         """Add what an exception of the bindings carries."""
-        for found in error.error_diagnostics:
-            self.add_mlir(found)
+        for diagnostics in error.error_diagnostics:
+            self.add_mlir(diagnostics)
         if not error.error_diagnostics:
             self.report("error", str(error))
 
     def add_failure(self, failure: PassFailed) -> None:
         """Add what made a pass fail."""
-        for found in failure.diagnostics:
-            self.add_mlir(found)
+        for diagnostics in failure.diagnostics:
+            self.add_mlir(diagnostics)
         if not failure.diagnostics:
             self.report("error", failure.message, failure.location)
         elif not self.keep:

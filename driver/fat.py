@@ -54,12 +54,12 @@ def compile_fat(
     builds = []
     for number, target in enumerate(targets):
         folder = None if request.save_ir is None else Path(request.save_ir) / f"build{number}"
-        made = compile_request(replace(request, target=target, save_ir=folder))
-        if not isinstance(made, (Executable, UnloadedModel)):
+        executable = compile_request(replace(request, target=target, save_ir=folder))
+        if not isinstance(executable, (Executable, UnloadedModel)):
             raise TargetError(
                 "programs of several parts have one build: name one processor, or export the tensors' part"
             )
-        builds.append(sharing(made, store, digests))
+        builds.append(sharing(executable, store, digests))
     try:
         return choose(builds, store)
     except NotForThisMachine as problem:

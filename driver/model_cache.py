@@ -62,12 +62,12 @@ class CacheKey:
         manifest = self.cache.get(MANIFESTS, self.key)
         if manifest is None:
             return None
-        found = None
+        entry = None
         try:
-            found = self.cache.find(MODELS, self._full_key(json.loads(manifest)["files"]))
-            loaded = None if found is None else load(found)
+            entry = self.cache.find(MODELS, self._full_key(json.loads(manifest)["files"]))
+            loaded = None if entry is None else load(entry)
         except NotForThisMachine as problem:
-            return None if found is None else _unloaded(found, str(problem))
+            return None if entry is None else _unloaded(entry, str(problem))
         except (OSError, ArtifactError):
             return None  # a file that the model refers to is gone: the compilation will tell
         return loaded if isinstance(loaded, Executable) else None

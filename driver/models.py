@@ -207,8 +207,8 @@ def _syntax_errors(path: Path, content: bytes, error: ir.MLIRError) -> str:
     from mirlo.driver.source import SourceFile
 
     source = SourceFile(str(path), content)
-    found = [
+    errors = [
         Diagnostic(d.severity.name.lower(), d.message, find_source_position(d.location))
         for d in error.error_diagnostics
     ]
-    return "\n".join([f"{path} is not valid IR:", *(render(diagnostic, source).rstrip() for diagnostic in found)])
+    return "\n".join([f"{path} is not valid IR:", *(render(diagnostic, source).rstrip() for diagnostic in errors)])

@@ -64,7 +64,7 @@ def shapes_for(inputs: Sequence[TensorSpec], sizes: Mapping[str, int]) -> Shapes
             raise ValueError(f"specialize: '{name}' is not a symbolic dim of the model: {known}{hint}")
         if not isinstance(size, int) or isinstance(size, bool) or size < 0:
             raise ValueError(f"specialize: the size of '{name}' must be a number, found {size!r}")
-    made: Shapes = {}
+    shapes: Shapes = {}
     for spec in inputs:
         row: list[int | str] = []
         for dim in spec.shape:
@@ -72,8 +72,8 @@ def shapes_for(inputs: Sequence[TensorSpec], sizes: Mapping[str, int]) -> Shapes
             if isinstance(found, int) and found < 0:
                 raise ValueError(f"specialize: with {dict(sizes)} the dim '{dim}' of input {spec} is {found}")
             row.append(found if isinstance(found, int) else str(found))
-        made[spec.name] = row
-    return made
+        shapes[spec.name] = row
+    return shapes
 
 
 def sharing(made: Executable | UnloadedModel, store: ParameterStore, digests: dict[object, str]) -> Artifact:

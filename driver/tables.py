@@ -10,7 +10,7 @@ CONSTANT, LOOKUP = "relax.constant", "relax.gather"
 
 def find_tables(module: ir.Module) -> set[str]:
     """Return the names of parameters that are only gathered from, such as embeddings."""
-    found: set[str] = set()
+    tables: set[str] = set()
     read: set[str] = set()
     for function in module.body.operations:
         for block in blocks(function):
@@ -19,5 +19,5 @@ def find_tables(module: ir.Module) -> set[str]:
                     continue
                 uses = list(op.operation.results[0].uses)
                 is_table = all(use.owner.operation.name == LOOKUP and use.operand_number == 0 for use in uses)
-                (found if is_table else read).add(str(op.opview.param))
-    return found - read
+                (tables if is_table else read).add(str(op.opview.param))
+    return tables - read

@@ -56,9 +56,9 @@ class GraphBuilder:
 
     def tensor(self, value: ir.Value) -> Tensor:
         """Wrap an SSA value of relax."""
-        found = TensorType.from_mlir(value.type)
-        assert found is not None, value.type
-        return Tensor(found, value, made=value, block=self.blocks[-1])
+        tensor_type = TensorType.from_mlir(value.type)
+        assert tensor_type is not None, value.type
+        return Tensor(tensor_type, value, made=value, block=self.blocks[-1])
 
     def full(self, tensor: Tensor) -> ir.Value:
         """Return the SSA value with the whole shape of a tensor."""
@@ -78,9 +78,9 @@ class GraphBuilder:
         if tensor.sizes is not None:
             return self._of_sizes(tensor.sizes, tensor.type)
         value = tensor.value if tensor.value is not None else self._constant(tensor.array, tensor.type)
-        found = TensorType.from_mlir(value.type)
-        assert found is not None
-        if found.shape == tensor.shape:
+        tensor_type = TensorType.from_mlir(value.type)
+        assert tensor_type is not None
+        if tensor_type.shape == tensor.shape:
             return value
         expanded: ir.Value = OPS["expand"].make(value, shape=tensor.shape)
         return expanded
@@ -88,10 +88,10 @@ class GraphBuilder:
     def _of_sizes(self, sizes: tuple[Dim, ...], type_: TensorType) -> ir.Value:
         if all(isinstance(size, int) for size in sizes):
             return self._constant(np.array(sizes).reshape(type_.static_shape), type_)
-        made = OPS["dims_tensor"].make(dims=sizes)
+        result = OPS["dims_tensor"].make(dims=sizes)
         if type_.dtype.name != "i64":
-            made = OPS["cast"].make(made, dtype=type_.dtype)
-        reshaped: ir.Value = made if type_.rank == 1 else OPS["reshape"].make(made, shape=type_.shape)
+            result = OPS["cast"].make(result, dtype=type_.dtype)
+        reshaped: ir.Value = result if type_.rank == 1 else OPS["reshape"].make(result, shape=type_.shape)
         return reshaped
 
     def _constant(self, array: np.ndarray | None, type_: TensorType) -> ir.Value:
@@ -104,8 +104,8 @@ class GraphBuilder:
         key = id(array)
         if key not in self._constants:
             self._constants[key] = array, self.store.add_unique("constant", given)
-        made: ir.Value = OPS["constant"].make(param=self._constants[key][1], result_types=[held])
-        return made
+        result: ir.Value = OPS["constant"].make(param=self._constants[key][1], result_types=[held])
+        return result
 
     def split_parts(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return the real and the imaginary part of complex numbers, of which a last dim of 2 holds both."""
@@ -119,13 +119,13 @@ class GraphBuilder:
 
     def elementwise(self, name: str, operands: Sequence[Tensor], attributes: Mapping[str, object]) -> Tensor:
         """Make an elementwise operator on tensors that broadcast, without expanding any."""
-        made = OPS[name].make(*map(self.compact, operands), **attributes)
+        result = OPS[name].make(*map(self.compact, operands), **attributes)
         shape = broadcast_shape([operand.shape for operand in operands])
-        found = TensorType.from_mlir(made.type)
-        assert found is not None
-        if found.shape == shape:
-            return self.tensor(made)
-        return Tensor(found.with_shape(shape), made)
+        tensor_type = TensorType.from_mlir(result.type)
+        assert tensor_type is not None
+        if tensor_type.shape == shape:
+            return self.tensor(result)
+        return Tensor(tensor_type.with_shape(shape), result)
 
     # Sizes that data determine
 
@@ -187,8 +187,8 @@ class GraphBuilder:
             found.with_shape([UNKNOWN if axis in erased else dim for axis, dim in enumerate(found.shape)]).to_mlir()
             for found, erased in zip(types, axes, strict=True)
         ]
-        made = ir.Operation.create("scf.if", operands=[condition], results=results, regions=2)
-        for region, fill in zip(made.regions, branches, strict=True):
+        op = ir.Operation.create("scf.if", operands=[condition], results=results, regions=2)
+        for region, fill in zip(op.regions, branches, strict=True):
             block = region.blocks.append()
             with self.inside(block):
                 given = [self._without_dims(self.full(x), erased) for x, erased in zip(fill(), axes, strict=True)]
@@ -197,8 +197,7 @@ class GraphBuilder:
                         raise UnsupportedOperation(f"has a branch that gives {value.type}, where {wanted} is declared")
                 scf.YieldOp(given)
         return [
-            self._with_dims(value, found, erased)
-            for value, found, erased in zip(made.results, types, axes, strict=True)
+            self._with_dims(value, found, erased) for value, found, erased in zip(op.results, types, axes, strict=True)
         ]
 
     def _without_dims(self, value: ir.Value, axes: Sequence[int]) -> ir.Value:
@@ -223,8 +222,8 @@ class GraphBuilder:
         """Make an scf.while: what it carries keeps its shape."""
         inits = [self.full(value) for value in carried]
         types = [value.type for value in inits]
-        made = ir.Operation.create("scf.while", operands=inits, results=types, regions=2)
-        before, after = (region.blocks.append(*types) for region in made.regions)
+        op = ir.Operation.create("scf.while", operands=inits, results=types, regions=2)
+        before, after = (region.blocks.append(*types) for region in op.regions)
         with self.inside(before):
             goes_on = condition([self.tensor(value) for value in before.arguments])
             flag = tensor.ExtractOp(self.full(goes_on), []).result
@@ -235,7 +234,7 @@ class GraphBuilder:
                 if value.type != wanted:
                     raise OpError(f"carries value {index} as {wanted}, but its body makes it {value.type}")
             scf.YieldOp(given)
-        return [self.tensor(value) for value in made.results]
+        return [self.tensor(value) for value in op.results]
 
 
 class OperationView:
@@ -311,9 +310,9 @@ class OperationView:
 def broadcast_shape(shapes: Sequence[tuple[Dim, ...]]) -> tuple[Dim, ...]:
     """Return what shapes broadcast to, where each dim is 1 or that of the result."""
     rank = max(map(len, shapes), default=0)
-    made: list[Dim] = [1] * rank
+    dims: list[Dim] = [1] * rank
     for shape in shapes:
         for axis, dim in enumerate(shape, rank - len(shape)):
             if not (isinstance(dim, int) and dim == 1):
-                made[axis] = dim
-    return tuple(made)
+                dims[axis] = dim
+    return tuple(dims)

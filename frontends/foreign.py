@@ -55,11 +55,11 @@ class ImportedModule:
     @cached_property
     def digest(self) -> str:
         """Return a digest of the module and its weights: models in memory that have one are cached."""
-        made = hashlib.sha256(self.module.operation.get_asm(enable_debug_info=True).encode())
+        hasher = hashlib.sha256(self.module.operation.get_asm(enable_debug_info=True).encode())
         for name in self.params.names():
-            made.update(f"\n{name} {self.params.spec(name)}\n".encode())
-            made.update(self.params.get(name).reshape(-1).view("uint8").data)
-        return made.hexdigest()
+            hasher.update(f"\n{name} {self.params.spec(name)}\n".encode())
+            hasher.update(self.params.get(name).reshape(-1).view("uint8").data)
+        return hasher.hexdigest()
 
 
 class InputSpec(Protocol):

@@ -20,8 +20,8 @@ def transform_along(op: OperationView, parts: list[Tensor], axis: int, length: i
     """Transform along one axis."""
     rank = parts[0].rank
     order = [*(i for i in range(rank) if i != axis), axis]
-    made = _transformed(op, [op.permuted(part, order) for part in parts], length, inverse)
-    return [op.permuted(part, [order.index(i) for i in range(rank)]) for part in made]
+    result = _transformed(op, [op.permuted(part, order) for part in parts], length, inverse)
+    return [op.permuted(part, [order.index(i) for i in range(rank)]) for part in result]
 
 
 def _transformed(op: OperationView, parts: list[Tensor], length: int, inverse: bool) -> list[Tensor]:
@@ -42,17 +42,17 @@ def _transformed(op: OperationView, parts: list[Tensor], length: int, inverse: b
 
 def _factor(length: int) -> int:
     """Return the largest divisor that is at most the root, 1 for lengths that are transformed at once."""
-    found = next(i for i in range(int(length**0.5), 0, -1) if length % i == 0) if length > DIRECT else 1
-    if found == 1 and length > LONGEST:
+    result = next(i for i in range(int(length**0.5), 0, -1) if length % i == 0) if length > DIRECT else 1
+    if result == 1 and length > LONGEST:
         raise UnsupportedOperation(f"transforms {length} elements, a prime number: at most {LONGEST} are supported")
-    return found
+    return result
 
 
 def _twiddles(length: int, rows: int, columns: int, inverse: bool) -> np.ndarray:
     """Return the factors between the two steps."""
     turns = np.outer(np.arange(rows), np.arange(columns)) % length
-    made: np.ndarray = np.exp((2j if inverse else -2j) * np.pi * turns / length)
-    return made
+    result: np.ndarray = np.exp((2j if inverse else -2j) * np.pi * turns / length)
+    return result
 
 
 def _times(op: OperationView, parts: list[Tensor], factors: np.ndarray) -> list[Tensor]:
@@ -108,8 +108,8 @@ def _product(
     flat = matrix.transpose(1, 0, 3, 2).reshape(rows, columns)
     last = parts[0].rank - 1
     whole = parts[0] if len(parts) == 1 else op.emit("concat", parts, axis=last)
-    found = op.emit("matmul", whole, op.constant(flat, parts[0].dtype, flat.shape))
-    return [found] if made == 1 else op.emit_all("split", found, axis=last, sizes=(bins, bins))
+    result = op.emit("matmul", whole, op.constant(flat, parts[0].dtype, flat.shape))
+    return [result] if made == 1 else op.emit_all("split", result, axis=last, sizes=(bins, bins))
 
 
 def _reshaped(op: OperationView, x: Tensor, shape: Sequence[object]) -> Tensor:

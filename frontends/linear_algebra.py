@@ -16,8 +16,8 @@ def transposed(op: OperationView, x: Tensor) -> Tensor:
 
 def cholesky(op: OperationView, x: Tensor, *, lower: bool) -> Tensor:
     """Return the Cholesky factor of each matrix; the upper one is the transpose of the lower one."""
-    made = op.emit("cholesky", x if lower else transposed(op, x))
-    return made if lower else transposed(op, made)
+    result = op.emit("cholesky", x if lower else transposed(op, x))
+    return result if lower else transposed(op, result)
 
 
 def solve_triangular(
@@ -26,8 +26,8 @@ def solve_triangular(
 ) -> Tensor:  # fmt: skip
     """Solve a y = b, or y a = b by the transpose."""
     words = {"lower": lower, "transposed": is_transposed == left, "unit_diagonal": unit}
-    made = op.emit("triangular_solve", a, b if left else transposed(op, b), **words)
-    return made if left else transposed(op, made)
+    result = op.emit("triangular_solve", a, b if left else transposed(op, b), **words)
+    return result if left else transposed(op, result)
 
 
 def first_on_diagonal(op: OperationView, flags: Tensor) -> Tensor:
@@ -40,9 +40,9 @@ def first_on_diagonal(op: OperationView, flags: Tensor) -> Tensor:
     diagonal = op.elementwise("logical_and", square, op.elementwise("equal", row, column))
     marked = op.emit("reduce_any", diagonal, axes=[diagonal.rank - 1])
     numbers = op.elementwise("cast", marked, dtype="i32")
-    found = op.emit("reduce_max", numbers, axes=[numbers.rank - 1])
+    result = op.emit("reduce_max", numbers, axes=[numbers.rank - 1])
     place = op.elementwise("cast", op.emit("argmax", numbers, axis=-1, keepdims=False), dtype="i32")
-    return op.elementwise("multiply", found, op.elementwise("add", place, op.constant(1, found.dtype)))
+    return op.elementwise("multiply", result, op.elementwise("add", place, op.constant(1, result.dtype)))
 
 
 def first_zero_pivot(op: OperationView, factors: Tensor) -> Tensor:

@@ -63,10 +63,10 @@ class Tensor:
         """Return the elements as sizes if they are known."""
         if self.sizes is not None:
             return self.sizes
-        found = self.constant if self.type.dtype.is_integer or self.type.dtype.is_bool else None
-        if found is None or found.size > SIZES:
+        constant = self.constant if self.type.dtype.is_integer or self.type.dtype.is_bool else None
+        if constant is None or constant.size > SIZES:
             return None
-        return tuple(int(item) for item in found.reshape(-1))
+        return tuple(int(item) for item in constant.reshape(-1))
 
 
 def known(type_: TensorType, sizes: tuple[Dim, ...]) -> Tensor:

@@ -47,9 +47,9 @@ class Figures:
 
     def cost(self, work: RegionWork, threads: int = 1) -> Cost:
         """Return the cost of work: by the model if it has one, else the longer of computing and memory traffic."""
-        found = self.expected(work) if self.expected is not None else None
-        if found is not None:
-            return found
+        result = self.expected(work) if self.expected is not None else None
+        if result is not None:
+            return result
         computing, moving = self._parts(work.flops, work.size, work.operator, threads)
         return Cost(max(computing, moving), "operations" if computing > moving else "bytes")
 

@@ -18,10 +18,10 @@ def kernel_calls(module: ir.Module | ir.Operation) -> Iterator[tuple[str, list[s
 
 def kernel_nodes(module: ir.Module) -> dict[str, list[str]]:
     """Return the nodes that each kernel of a module computes."""
-    found: dict[str, dict[str, None]] = {}
+    names: dict[str, dict[str, None]] = {}
     for callee, nodes in kernel_calls(module):
-        found.setdefault(callee, {}).update(dict.fromkeys(nodes))
-    return {callee: list(nodes) for callee, nodes in found.items()}
+        names.setdefault(callee, {}).update(dict.fromkeys(nodes))
+    return {callee: list(nodes) for callee, nodes in names.items()}
 
 
 def node_labels(location: ir.Location) -> list[str]:

@@ -28,7 +28,7 @@ def previous_operation(op: ir.Operation) -> ir.Operation | None:
 
 def operations_between(before: ir.Operation | None, after: ir.Operation) -> list[ir.Operation]:
     """Return the operations of a block between two of them; from its start if the first is None."""
-    found = []
+    result = []
     block = iter(after.block)
     if before is not None:
         for op in block:
@@ -37,8 +37,8 @@ def operations_between(before: ir.Operation | None, after: ir.Operation) -> list
     for op in block:
         if op.operation == after:
             break
-        found.append(op.operation)
-    return found
+        result.append(op.operation)
+    return result
 
 
 def check_emitted(rule: Rule, emitted: Iterable[ir.Operation]) -> None:
@@ -53,8 +53,8 @@ def check_emitted(rule: Rule, emitted: Iterable[ir.Operation]) -> None:
         try:
             op.verify()
         except ir.MLIRError as error:
-            found = "; ".join(diagnostic.message for diagnostic in error.error_diagnostics) or str(error)
-            raise RuleError(f"rule '{rule}' at {rule.place} emitted invalid IR: {found}") from error
+            messages = "; ".join(diagnostic.message for diagnostic in error.error_diagnostics) or str(error)
+            raise RuleError(f"rule '{rule}' at {rule.place} emitted invalid IR: {messages}") from error
 
 
 def _walk(op: ir.Operation) -> Iterator[ir.Operation]:
@@ -67,14 +67,14 @@ def _walk(op: ir.Operation) -> Iterator[ir.Operation]:
 
 def take_marks(root: ir.Operation) -> dict[str, set[str]]:
     """Return the rules by the operations that they emitted, and drop the marks."""
-    found: dict[str, set[str]] = {}
+    marks: dict[str, set[str]] = {}
 
     def visit(op: ir.Operation) -> ir.WalkResult:
         if op.name.startswith(_LLVM) and RULE in op.attributes:
             name = op.attributes["intrin"] if "intrin" in op.attributes else ir.StringAttr.get(op.name)
-            found.setdefault(ir.StringAttr(name).value, set()).add(ir.StringAttr(op.attributes[RULE]).value)
+            marks.setdefault(ir.StringAttr(name).value, set()).add(ir.StringAttr(op.attributes[RULE]).value)
             del op.attributes[RULE]
         return ir.WalkResult.ADVANCE
 
     root.walk(visit)
-    return found
+    return marks

@@ -34,14 +34,14 @@ def nodes_of(op: ir.Module | ir.OpView | ir.Operation) -> list[str]:
     root = op.operation
     while root.parent is not None:
         root = root.parent.operation
-    found: dict[str, None] = {}
+    nodes: dict[str, None] = {}
 
     def visit(inner: ir.Operation) -> ir.WalkResult:
-        found.update(dict.fromkeys(names_of(inner.location)))
+        nodes.update(dict.fromkeys(names_of(inner.location)))
         return ir.WalkResult.ADVANCE
 
     root.walk(visit, ir.WalkOrder.PRE_ORDER)
-    return list(found)
+    return list(nodes)
 
 
 def check_nodes(keys: Iterable[str], what: str, op: ir.Module | ir.OpView, session: Session) -> None:

@@ -168,16 +168,16 @@ def scan_options(text: str) -> list[tuple[str, str, int, int]]:
     """Scan `a=1 b={x y} c`; return key, value as written, start of the key and start of the value per option."""
     pieces, at = [], 0
     while text[at:].strip():
-        found = _OPTION.match(text, at)
-        if found is None:
+        match = _OPTION.match(text, at)
+        if match is None:
             at += len(text[at:]) - len(text[at:].lstrip())
             raise OptionError(f"expected the name of an option, found '{text[at]}'", at)
-        start = found.end()
-        end = _end_of_value(text, start) if found["equals"] else start
-        pieces.append((found["key"], text[start:end], found.start("key"), start))
+        start = match.end()
+        end = _end_of_value(text, start) if match["equals"] else start
+        pieces.append((match["key"], text[start:end], match.start("key"), start))
         at = end
         if at < len(text) and not text[at].isspace():
-            raise OptionError(f"expected a space or '=' after the option '{found['key']}', found '{text[at]}'", at)
+            raise OptionError(f"expected a space or '=' after the option '{match['key']}', found '{text[at]}'", at)
     return pieces
 
 
@@ -213,15 +213,15 @@ def make_from_options(cls: type[Made], text: str, owner: str) -> Made:
     declared = options_of(cls)
     given: dict[str, OptionValue] = {}
     for key, value, key_at, value_at in scan_options(text):
-        found = declared.get(key.replace("_", "-"))
-        if found is None:
+        option = declared.get(key.replace("_", "-"))
+        if option is None:
             raise OptionError(f"{owner} has no option '{key}'{_hint(key, declared)}", key_at)
-        if found.field in given:
+        if option.field in given:
             raise OptionError(f"option '{key}' is given twice", key_at)
         try:
-            given[found.field] = found.kind.parse(value)
+            given[option.field] = option.kind.parse(value)
         except (ValueError, KeyError):
-            expected = f"option '{key}' of {owner} is {_article(found.kind.label)}"
+            expected = f"option '{key}' of {owner} is {_article(option.kind.label)}"
             raise OptionError(f"{expected}, got '{value}'", value_at) from None
     try:
         return cls(**given)

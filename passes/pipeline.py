@@ -175,8 +175,8 @@ class Pipeline:
                     rebuilt += [Nested(step.anchor, inner)] if inner else []
                     continue
                 seen += step.name == name
-                found = step.name == name and seen == wanted
-                rebuilt += change(step, anchor) if found else [step]
+                is_wanted = step.name == name and seen == wanted
+                rebuilt += change(step, anchor) if is_wanted else [step]
             return tuple(rebuilt)
 
         self.steps = rebuild(self.steps, ROOT_ANCHOR)

@@ -109,9 +109,9 @@ class _Parser:
 
     def accept(self, char: str) -> bool:
         self.skip_space()
-        found = self.text[self.at : self.at + 1] == char
-        self.at += found
-        return found
+        result = self.text[self.at : self.at + 1] == char
+        self.at += result
+        return result
 
     def elements(self, anchor: str) -> tuple[Step, ...]:
         steps = [self.element(anchor)]
@@ -122,12 +122,12 @@ class _Parser:
     def element(self, anchor: str) -> Step:
         self.skip_space()
         start = self.at
-        found = _NAME.match(self.text, start)
-        if found is None:
+        match = _NAME.match(self.text, start)
+        if match is None:
             got = f"'{self.text[start]}'" if start < len(self.text) else "the end"
             raise self.error(f"expected the name of a pass, found {got}")
-        name = found[0]
-        self.at = found.end()
+        name = match[0]
+        self.at = match.end()
         if self.accept("("):
             return self.nested(name, start)
         options, options_at = self.options()

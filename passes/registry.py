@@ -198,8 +198,8 @@ def _import_plugin(name: str) -> None:
         if missing != name and not name.startswith(f"{missing}."):
             raise  # a module that the plug-in imports
         package, dot, _ = missing.rpartition(".")
-        found = importlib.util.find_spec(package) if package else None
-        beside = pkgutil.iter_modules(_folders(found) if package else None)
+        spec = importlib.util.find_spec(package) if package else None
+        beside = pkgutil.iter_modules(_folders(spec) if package else None)
         known = [f"{package}{dot}{module.name}" for module in beside]
         raise ModuleNotFoundError(f"no module named '{missing}'{nearest(missing, known)}", name=missing) from None
 
@@ -226,7 +226,7 @@ def _modules(package: str) -> dict[str, Path]:
         raise RegistrationError(f"package '{package}', named as holding passes, does not exist")
     if spec.submodule_search_locations is None:
         return {package: Path(spec.origin or "")}
-    found = {}
+    modules = {}
     for root in spec.submodule_search_locations:
         for folder, folders, files in os.walk(root):
             folders.sort()
@@ -235,8 +235,8 @@ def _modules(package: str) -> dict[str, Path]:
             for file in sorted(files):
                 if file.endswith(".py"):
                     stem = file.removesuffix(".py")
-                    found[".".join(parts if stem == "__init__" else [*parts, stem])] = Path(folder, file)
-    return found
+                    modules[".".join(parts if stem == "__init__" else [*parts, stem])] = Path(folder, file)
+    return modules
 
 
 def _distance(name: str, module: str) -> int:

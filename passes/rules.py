@@ -173,15 +173,15 @@ class RuleBook:
 
     def candidates(self, subject: str, chain: Iterable[str], custom: Given | None = None) -> list[Rule]:
         """Return rules for this subject, in the order in which they are tried."""
-        found = []
+        result = []
         traits = self._traits_of(subject)
         if custom and subject in custom:
-            found += [Rule(self.kind, subject, CUSTOM, f, name=name_of(f)) for f in functions_of(custom[subject])]
+            result += [Rule(self.kind, subject, CUSTOM, f, name=name_of(f)) for f in functions_of(custom[subject])]
         for target in chain:
-            found += self._rules.get((subject, target), [])
+            result += self._rules.get((subject, target), [])
             for trait in traits:
-                found += self._rules.get((trait, target), [])
-        return found
+                result += self._rules.get((trait, target), [])
+        return result
 
     def covers(self, subject: str) -> bool:
         """Return whether there are rules for this subject, by name or by trait."""

@@ -99,8 +99,8 @@ class Runner:
 def _children(op: ir.OpView, anchor: str | None) -> Iterator[ir.OpView]:
     """Return a snapshot of the operations of a kind directly below: a pass may add others."""
     names = ANCHORS if anchor == ANY_ANCHOR else (anchor,)
-    found = [child for region in op.regions for block in region for child in block if child.operation.name in names]
-    yield from found
+    children = [child for region in op.regions for block in region for child in block if child.operation.name in names]
+    yield from children
 
 
 def _explain(step: Leaf, error: Exception) -> PassFailed:

@@ -154,14 +154,14 @@ def where_from(name: str) -> str:
 
 @cache
 def _entry_points() -> dict[str, EntryPoint]:
-    found: dict[str, EntryPoint] = {}
+    points: dict[str, EntryPoint] = {}
     for entry in offered(GROUP):
-        other = found.get(entry.name)
+        other = points.get(entry.name)
         if other is not None and other.value != entry.value:
             packages = " and ".join(f"'{e.dist.name if e.dist else e.value}'" for e in (other, entry))
             raise TargetError(f"target '{entry.name}' is offered by two packages: {packages}; uninstall one")
-        found[entry.name] = entry
-    return found
+        points[entry.name] = entry
+    return points
 
 
 def target_names() -> list[str]:

@@ -48,33 +48,33 @@ class UpstreamPass:
 
 def find_upstream(name: str, options: str = "") -> UpstreamPass | None:
     """Return the upstream pass with this name, or None. Raise `OptionError` for invalid options."""
-    found = _find(name, options)
+    upstream = _find(name, options)
     # Each occurrence in a pipeline is a separate object: instruments tell them apart by identity.
-    return None if found is None else replace(found)
+    return None if upstream is None else replace(upstream)
 
 
 @functools.cache
 def _find(name: str, options: str) -> UpstreamPass | None:
     if _parser_error(f"any({name})", "does not refer to"):
         return None
-    found = UpstreamPass(name, options, _restriction(name))
-    complaint = _parser_error(f"{found.anchor or 'any'}({found})") if options else None
+    result = UpstreamPass(name, options, _restriction(name))
+    complaint = _parser_error(f"{result.anchor or 'any'}({result})") if options else None
     if complaint:
-        raise _option_error(found, complaint)
-    return found
+        raise _option_error(result, complaint)
+    return result
 
 
 def default_options(name: str, anchor: str | None = None) -> str:
     """Return all options of an upstream pass with their defaults, as MLIR prints them."""
     printed = str(_parse(f"{anchor or 'any'}({name})"))
-    found = re.search(r"\{(.*)\}\)$", printed, re.DOTALL)
-    return found[1].strip() if found else ""
+    match = re.search(r"\{(.*)\}\)$", printed, re.DOTALL)
+    return match[1].strip() if match else ""
 
 
 def _restriction(name: str) -> str | None:
     complaint = _parser_error(f"builtin.module({name})", "restricted to")
-    found = re.search(r"restricted to '([\w.]+)'", complaint or "")
-    return found[1] if found else None
+    match = re.search(r"restricted to '([\w.]+)'", complaint or "")
+    return match[1] if match else None
 
 
 def _parser_error(pipeline: str, containing: str = "") -> str | None:

@@ -113,13 +113,13 @@ def _in_prim_function(function: ir.Operation, what: str) -> Iterator[str]:
             return
         taken = taken[: len(taken) - count]
     types = [("parameter", i, t) for i, t in enumerate(taken)] + [("result", i, t) for i, t in enumerate(kind.results)]
-    for side, i, found in types:
-        if not isinstance(found, (ir.RankedTensorType, ir.MemRefType)):
-            yield f"{side} #{i} of prim {what} must be a ranked tensor or a buffer (memref), got {found}"
+    for side, i, mlir_type in types:
+        if not isinstance(mlir_type, (ir.RankedTensorType, ir.MemRefType)):
+            yield f"{side} #{i} of prim {what} must be a ranked tensor or a buffer (memref), got {mlir_type}"
             return
-        if str(found.element_type) not in STORAGE:
+        if str(mlir_type.element_type) not in STORAGE:
             stored = ", ".join(sorted(STORAGE))
-            yield f"{side} #{i} of prim {what} must have an element type that memory holds ({stored}), got {found}"
+            yield f"{side} #{i} of prim {what} must have an element type that memory holds ({stored}), got {mlir_type}"
     buffers = [isinstance(found, ir.MemRefType) for _, _, found in types]
     if any(buffers) and (not all(buffers) or len(kind.results)):
         yield f"prim {what} must take and return tensors, or take buffers and return nothing, got {kind}"
@@ -143,22 +143,22 @@ def _workspace_problem(function: ir.Operation, what: str, taken: list[ir.Type]) 
 
 
 def _in_body(function: ir.Operation, symbols: dict[str, ir.Operation]) -> Iterator[Problem]:
-    found: list[Problem] = []
+    problems: list[Problem] = []
     in_prim = is_prim_func(function)
 
     def visit(op: ir.Operation) -> ir.WalkResult:
         if in_prim and op.name.startswith("relax."):
             what = _described("function", function)
-            found.append((op.location, f"'{op.name}' is an operator of the graph and cannot be in prim {what}"))
+            problems.append((op.location, f"'{op.name}' is an operator of the graph and cannot be in prim {what}"))
         check = _CALLS.get(op.name)
         if check is not None:
             problem = check(op, symbols)
             if problem:
-                found.append((op.location, f"'{op.name}' op {problem}"))
+                problems.append((op.location, f"'{op.name}' op {problem}"))
         return ir.WalkResult.ADVANCE
 
     function.walk(visit, ir.WalkOrder.PRE_ORDER)
-    return iter(found)
+    return iter(problems)
 
 
 def _dim_problem(text: str) -> str | None:

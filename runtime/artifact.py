@@ -95,12 +95,12 @@ class Artifact:
     @property
     def aliases(self) -> dict[str, str]:
         """Return the inputs whose memory outputs may have, by the names of the outputs."""
-        found = self.metadata.get("aliases", {})
+        declared = self.metadata.get("aliases", {})
         inputs = {spec.name: spec for spec in self.inputs}
         outputs = {spec.name: spec for spec in self.outputs}
-        if not isinstance(found, dict):
-            raise ArtifactError(f"metadata 'aliases': expected inputs by outputs, found {found!r}")
-        for output, source in found.items():
+        if not isinstance(declared, dict):
+            raise ArtifactError(f"metadata 'aliases': expected inputs by outputs, found {declared!r}")
+        for output, source in declared.items():
             if output not in outputs or not isinstance(source, str) or source not in inputs:
                 raise ArtifactError(
                     f"metadata 'aliases': {output!r} and {source!r} are no output and input of the model"
@@ -109,23 +109,23 @@ class Artifact:
                 raise ArtifactError(
                     f"metadata 'aliases': output {outputs[output]} cannot have the memory of input {inputs[source]}"
                 )
-        if len(set(found.values())) != len(found):
+        if len(set(declared.values())) != len(declared):
             raise ArtifactError("metadata 'aliases': two outputs have the memory of one input")
-        return dict(found)
+        return dict(declared)
 
     @property
     def windows(self) -> dict[str, int]:
         """Return the inputs that are caches of windows, rings of rows, with the tokens of a window."""
-        found = self.metadata.get("windows", {})
+        declared = self.metadata.get("windows", {})
         inputs = {spec.name: spec for spec in self.inputs}
-        if not isinstance(found, dict):
-            raise ArtifactError(f"metadata 'windows': expected tokens by inputs, found {found!r}")
-        for name, tokens in found.items():
+        if not isinstance(declared, dict):
+            raise ArtifactError(f"metadata 'windows': expected tokens by inputs, found {declared!r}")
+        for name, tokens in declared.items():
             if name not in inputs or len(inputs[name].shape) != CACHE_RANK:
                 raise ArtifactError(f"metadata 'windows': {name!r} is not an input that is a cache")
             if not isinstance(tokens, int) or isinstance(tokens, bool) or not 1 <= tokens <= MAX_WINDOW:
                 raise ArtifactError(f"metadata 'windows': expected a number of tokens for {name!r}, found {tokens!r}")
-        return dict(found)
+        return dict(declared)
 
     @property
     def symbols(self) -> tuple[str, ...]:
@@ -147,8 +147,8 @@ def check_params(artifact: Artifact, store: ParameterStore) -> None:
         except ParameterError as missing:
             raise ArtifactError(f"the compiled model's weights are not in the store: {missing}") from None
         if (dtype, shape) != (spec.dtype, spec.shape):
-            expected, found = describe(spec.dtype, spec.shape), describe(dtype, shape)
-            raise ArtifactError(f"parameter '{spec.name}': compiled for {expected}, the store has {found}")
+            expected, actual = describe(spec.dtype, spec.shape), describe(dtype, shape)
+            raise ArtifactError(f"parameter '{spec.name}': compiled for {expected}, the store has {actual}")
     for external in artifact.externals:
         for name in external.params:
             if name not in store:
@@ -179,11 +179,11 @@ def save(path: str | os.PathLike[str], artifact: Artifact, store: ParameterStore
 def _header(path: str | os.PathLike[str], header: Mapping[str, object]) -> dict[str, Json]:
     """Return the header as a reader of the file parses it."""
     try:
-        found: dict[str, Json] = json.loads(json.dumps(header))
+        result: dict[str, Json] = json.loads(json.dumps(header))
     except (TypeError, ValueError) as failure:
         what = f"the header of the {MODEL_FILE.noun} cannot be written as JSON"
         raise ArtifactError(f"{os.fspath(path)}: {what}: {failure}") from None
-    return found
+    return result
 
 
 def _check_names(path: str, artifact: Artifact, params: Iterable[str]) -> None:
@@ -279,7 +279,7 @@ def split_externals(header: Fields, code: bytes, store: ParameterStore) -> tuple
     if not header.has("externals"):
         return code, ()
     start = own = header.count("code_bytes")
-    found = []
+    externals = []
     for row in header.each("externals"):
         size = row.count("bytes")
         if start + size > len(code):
@@ -292,8 +292,8 @@ def split_externals(header: Fields, code: bytes, store: ParameterStore) -> tuple
             format=row.name("format"), functions=row.texts("functions"), data=code[start : start + size],
             params=params, metadata=row.mapping("metadata"), target=row.name("target"),
         )  # fmt: skip
-        found.append(external)
+        externals.append(external)
         start += size
     if start != len(code):
         raise header.fail("externals", f"parts that fill the {len(code)} bytes of code in the file", start)
-    return code[:own], tuple(found)
+    return code[:own], tuple(externals)

@@ -260,7 +260,7 @@ def _check_prefix(file: MappedFile, kind: FileKind) -> tuple[int, int, int]:
 
 
 def _stored_tensors(header: Fields, data_start: int, file_bytes: int) -> tuple[StoredTensor, ...]:
-    found: dict[str, StoredTensor] = {}
+    tensors: dict[str, StoredTensor] = {}
     for row in header.each("tensors"):
         offset = row.count("offset")
         tensor = StoredTensor(row.name("name"), row.dtype("dtype"), row.shape("shape"), data_start + offset)
@@ -268,10 +268,10 @@ def _stored_tensors(header: Fields, data_start: int, file_bytes: int) -> tuple[S
             raise row.fail(f"{row.place}.offset", f"{tensor.nbytes} bytes of '{tensor.name}' inside the file", offset)
         if offset % ALIGNMENT:
             raise row.fail(f"{row.place}.offset", f"a multiple of {ALIGNMENT}", offset)
-        if tensor.name in found:
+        if tensor.name in tensors:
             raise row.fail(f"{row.place}.name", "names that occur once", tensor.name)
-        found[tensor.name] = tensor
-    return tuple(found.values())
+        tensors[tensor.name] = tensor
+    return tuple(tensors.values())
 
 
 def _digest(prefix: bytes, text: bytes, code: bytes) -> bytes:

@@ -71,16 +71,16 @@ class DeviceArray:
 
     def numpy(self, out: np.ndarray | None = None) -> np.ndarray:
         """Return a copy in CPU memory; `out` is a contiguous array to write it to."""
-        made = empty_aligned(self.dtype, self.shape) if out is None else out
+        result = empty_aligned(self.dtype, self.shape) if out is None else out
         if self.nbytes:
-            self.memory.read(made.__array_interface__["data"][0], self.nbytes)
-        return made
+            self.memory.read(result.__array_interface__["data"][0], self.nbytes)
+        return result
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
         if copy is False:
             raise ValueError(f"an array on {self.device} cannot be a numpy array without a copy")
-        made = self.numpy()
-        return made if dtype is None else made.astype(dtype, copy=False)
+        array = self.numpy()
+        return array if dtype is None else array.astype(dtype, copy=False)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self.memory.device
@@ -187,8 +187,8 @@ def _is_contiguous(shape: Sequence[int], strides: Sequence[float] | None) -> boo
     step = 1
     if strides is None or 0 in shape:
         return True
-    for dim, found in zip(reversed(shape), reversed(strides), strict=True):
-        if dim != 1 and found != step:
+    for dim, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if dim != 1 and stride != step:
             return False
         step *= dim
     return True

@@ -118,9 +118,9 @@ class LoadedExternals:
         """Release what the loaders returned, last first."""
         self.functions.clear()
         while self.loaded:
-            made = self.loaded.pop()
-            if made.release is not None:
-                made.release()
+            module = self.loaded.pop()
+            if module.release is not None:
+                module.release()
 
 
 def load_externals(artifacts: Sequence[ExternalArtifact], store: ParameterStore, threads: int) -> LoadedExternals:
@@ -140,19 +140,19 @@ def _load(artifact: ExternalArtifact, context: LoadContext) -> ExternalFunctions
     who = f"the loader '{artifact.format}' of what target '{artifact.target}' compiled"
     loader = _find_loader(artifact)
     try:
-        made = loader(artifact, context)
+        result = loader(artifact, context)
     except ArtifactError as error:
         raise ArtifactError(f"{who}: {error}") from error
     except Exception as error:
         raise ArtifactError(f"{who} raised {type(error).__name__}: {error}") from error
-    if not isinstance(made, ExternalFunctions):
-        raise ArtifactError(f"{who} gave a {type(made).__name__}: expected ExternalFunctions")
-    problem = _problem(artifact.functions, made.functions)
+    if not isinstance(result, ExternalFunctions):
+        raise ArtifactError(f"{who} gave a {type(result).__name__}: expected ExternalFunctions")
+    problem = _problem(artifact.functions, result.functions)
     if problem:
-        if made.release is not None:
-            made.release()
+        if result.release is not None:
+            result.release()
         raise ArtifactError(f"{who} {problem}")
-    return made
+    return result
 
 
 def _problem(wanted: Iterable[str], given: Mapping[str, object]) -> str | None:

@@ -114,8 +114,8 @@ def check_output(spec: TensorSpec, shape: tuple[int, ...], array: object, inputs
     if not isinstance(array, np.ndarray):
         raise InputError(f"output '{spec.name}': out must be a numpy array, found {type(array).__name__}")
     if array.dtype != numpy_dtype(spec.dtype) or array.shape != shape:
-        found = describe(_dtype_name(array), array.shape)
-        raise InputError(f"output '{spec.name}': out must be {describe(spec.dtype, shape)}, found {found}")
+        actual = describe(_dtype_name(array), array.shape)
+        raise InputError(f"output '{spec.name}': out must be {describe(spec.dtype, shape)}, found {actual}")
     flags = array.flags
     if not (flags.c_contiguous and flags.aligned and flags.writeable):
         raise InputError(f"output '{spec.name}': out must be contiguous, aligned and writeable: pass a new array")
@@ -151,13 +151,13 @@ def random_input(spec: TensorSpec, dims: Mapping[str, int], rng: np.random.Gener
 def _check_dtype(spec: TensorSpec, array: np.ndarray) -> None:
     if array.dtype == numpy_dtype(spec.dtype):
         return
-    found = _dtype_name(array)
-    if found == spec.dtype:  # of foreign byte order
+    dtype = _dtype_name(array)
+    if dtype == spec.dtype:  # of foreign byte order
         return
     wanted = ELEMENT_TYPES[spec.dtype].numpy_name
     library = "numpy" if hasattr(np, wanted) else "ml_dtypes"
     raise InputError(
-        f"input '{spec.name}': expected {_type(spec)}, found {describe(found, array.shape)}: "
+        f"input '{spec.name}': expected {_type(spec)}, found {describe(dtype, array.shape)}: "
         f"pass array.astype({library}.{wanted})"
     )
 
@@ -165,15 +165,15 @@ def _check_dtype(spec: TensorSpec, array: np.ndarray) -> None:
 def check_shape(spec: TensorSpec, shape: tuple[int, ...], dims: dict[str, int]) -> None:
     """Raise an error unless a shape fits; look symbolic dims up in `dims`, or add them to it."""
     fits = len(shape) == len(spec.shape)
-    for axis, (expected, found) in enumerate(zip(spec.shape, shape, strict=False)):
+    for axis, (expected, actual) in enumerate(zip(spec.shape, shape, strict=False)):
         if isinstance(expected, str):
-            bound = dims.setdefault(expected, found) if fits else found
-            if bound != found:
+            bound = dims.setdefault(expected, actual) if fits else actual
+            if bound != actual:
                 raise InputError(
-                    f"input '{spec.name}': dim {axis} ('{expected}') is {found}, an earlier input has {bound} there"
+                    f"input '{spec.name}': dim {axis} ('{expected}') is {actual}, an earlier input has {bound} there"
                 )
         else:
-            fits = fits and expected == found
+            fits = fits and expected == actual
     if not fits:
         hint = f"pass array.reshape({spec.shape})" if _same_size(spec, shape) else "pass an array of that shape"
         raise InputError(f"input '{spec.name}': expected {_type(spec)}, found {describe(spec.dtype, shape)}: {hint}")

@@ -82,10 +82,10 @@ def parse_kind(text: str, depth: int = 0) -> Kind:
 
 def _dims(text: str) -> list[str]:
     """Split the dims of a shape at commas that are not inside parentheses."""
-    found, depth, start = [], 0, 0
+    dims, depth, start = [], 0, 0
     for i, letter in enumerate(text):
         depth += (letter == "(") - (letter == ")")
         if letter == "," and not depth:
-            found.append(text[start:i].strip())
+            dims.append(text[start:i].strip())
             start = i + 1
-    return [dim for dim in (*found, text[start:].strip()) if dim]
+    return [dim for dim in (*dims, text[start:].strip()) if dim]

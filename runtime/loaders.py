@@ -201,11 +201,11 @@ def _is_texts(value: object) -> TypeGuard[Sequence[str]]:
 
 def _check_symbols(artifact: Artifact, llvm: ModuleType) -> None:
     try:
-        found = [symbols_of(code) for code in _objects(artifact)]
+        tables = [symbols_of(code) for code in _objects(artifact)]
     except BadObject as problem:
         raise ArtifactError(f"the model's code cannot be loaded: {problem}; compile the model again") from None
-    defined = {name for symbols in found for name in symbols.defined}
-    undefined = {name for symbols in found for name in symbols.undefined} - defined
+    defined = {name for symbols in tables for name in symbols.defined}
+    undefined = {name for symbols in tables for name in symbols.undefined} - defined
     if artifact.entry not in defined:
         raise ArtifactError(f"the model's code does not define its entry function '{artifact.entry}'; compile it again")
     unknown = sorted(name for name in undefined if not _is_known(name, llvm))
@@ -243,9 +243,9 @@ def _llvm() -> ModuleType:
 @cache
 def _host_features() -> frozenset[str]:
     """Return the features of this processor by LLVM's names, and `sve256` for scalable vectors of 256 bits."""
-    found = {name for name, present in _llvm().get_host_cpu_features().items() if present}
+    features = {name for name, present in _llvm().get_host_cpu_features().items() if present}
     bits = scalable_vector_bits()
-    return frozenset(found | {f"sve{bits}"} if bits else found)
+    return frozenset(features | {f"sve{bits}"} if bits else features)
 
 
 register_loader("llvm", load_llvm)

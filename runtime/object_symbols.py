@@ -59,20 +59,20 @@ def _elf(code: bytes) -> Symbols:
         if kind != 8 and offset + size > len(code):  # 8: SHT_NOBITS, takes no space in the file
             raise BadObject("the object file is truncated")
         sections.append((kind, offset, size, link))
-    found = Symbols("elf", machine)
+    result = Symbols("elf", machine)
     for _, offset, size, link in (section for section in sections if section[0] == 2):
         strings = sections[link][1]
         for at in range(offset + 24, offset + size, 24):  # the first symbol is the null symbol
             name, info, _, section = struct.unpack_from("<IBBH", code, at)
             if name and info >> 4:  # binding 0 is local
-                (found.defined if section else found.undefined).add(_text(code, strings + name))
-    return found
+                (result.defined if section else result.undefined).add(_text(code, strings + name))
+    return result
 
 
 def _macho(code: bytes) -> Symbols:
     (machine,) = struct.unpack_from("<I", code, 4)
     (commands,) = struct.unpack_from("<I", code, 16)
-    found = Symbols("macho", machine)
+    result = Symbols("macho", machine)
     at = 32
     for _ in range(commands):
         command, size = struct.unpack_from("<II", code, at)
@@ -82,17 +82,17 @@ def _macho(code: bytes) -> Symbols:
                 name, kind, _, _, value = struct.unpack_from("<IBBHQ", code, start + index * 16)
                 if kind & 1 and not kind & 0xE0:  # external, not a debugger symbol
                     needed = kind & 0x0E == 0 and not value  # undefined, and not a common block
-                    (found.undefined if needed else found.defined).add(_text(code, strings + name).removeprefix("_"))
+                    (result.undefined if needed else result.defined).add(_text(code, strings + name).removeprefix("_"))
         if size < 8:
             raise BadObject("the object file is damaged: a load command of no size")
         at += size
-    return found
+    return result
 
 
 def _coff(code: bytes) -> Symbols:
     machine, _, _, table, count = struct.unpack_from("<HHIII", code)
     strings = table + count * 18
-    found = Symbols("coff", machine)
+    result = Symbols("coff", machine)
     index = 0
     while index < count:
         at = table + index * 18
@@ -100,9 +100,9 @@ def _coff(code: bytes) -> Symbols:
         value, section, _, storage, extra = struct.unpack_from("<IhHBB", code, at + 8)
         name = _text(code, strings + offset) if short == 0 else code[at : at + 8].rstrip(b"\0").decode()
         if storage == 2:  # external
-            (found.defined if section or value else found.undefined).add(name)
+            (result.defined if section or value else result.undefined).add(name)
         index += 1 + extra
-    return found
+    return result
 
 
 def _text(code: bytes, at: int) -> str:

@@ -112,8 +112,8 @@ def _input(spec: TensorSpec, value: object, dims: dict[str, int], side: DeviceSi
     where = f"input '{spec.name}'"
     view = _view(where, value, side)
     if view.dtype != spec.dtype:
-        expected, found = describe(spec.dtype, spec.shape), describe(view.dtype, view.shape)
-        raise InputError(f"{where}: expected {expected}, found {found} on the device: convert it there")
+        expected, actual = describe(spec.dtype, spec.shape), describe(view.dtype, view.shape)
+        raise InputError(f"{where}: expected {expected}, found {actual} on the device: convert it there")
     check_shape(spec, view.shape, dims)
     if not view.is_contiguous:
         raise InputError(f"{where}: an array on a device must be contiguous: pass x.contiguous()")
@@ -128,8 +128,8 @@ def _output(
         raise InputError(f"{where}: out must be an array on the device, found {type(given).__name__}")
     view = _view(where, given, side)
     if (view.dtype, view.shape) != (wanted.dtype, wanted.shape):
-        expected, found = describe(wanted.dtype, wanted.shape), describe(view.dtype, view.shape)
-        raise InputError(f"{where}: out must be {expected}, found {found}")
+        expected, actual = describe(wanted.dtype, wanted.shape), describe(view.dtype, view.shape)
+        raise InputError(f"{where}: out must be {expected}, found {actual}")
     if not view.is_contiguous or view.read_only:
         raise InputError(f"{where}: out must be contiguous and writeable: pass a new array")
     if any(view.overlaps(other) for other in taken):
@@ -142,8 +142,8 @@ def _view(where: str, value: object, side: DeviceSide) -> DeviceView:
         view = view_of(value, side.stream)
     except (ValueError, TypeError, RuntimeError, BufferError) as problem:
         raise InputError(f"{where}: {problem}") from None
-    found = side.device_of(view)
-    if found != side.device:
-        here, there = (f"{device_name(kind)}:{number}" for kind, number in (side.device, found))
+    device = side.device_of(view)
+    if device != side.device:
+        here, there = (f"{device_name(kind)}:{number}" for kind, number in (side.device, device))
         raise InputError(f"{where} is on {there}, the model on {here}: move one of them (executable.to(device=...))")
     return view

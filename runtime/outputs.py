@@ -31,39 +31,39 @@ class OutputArrays:
 
     def from_device(self, arrays: list[DeviceArray], out: GivenOutputs) -> list[np.ndarray]:
         """Return copies on the CPU, in the caller's arrays where they are given."""
-        made: list[np.ndarray] = []
+        result: list[np.ndarray] = []
         for spec, array, given in zip(self.specs, arrays, outputs_given(self.specs, out), strict=True):
-            made.append(array.numpy(None if given is None else check_output(spec, array.shape, given, made)))
-        return made
+            result.append(array.numpy(None if given is None else check_output(spec, array.shape, given, result)))
+        return result
 
     def updated(self, out: GivenOutputs, inputs: list[np.ndarray]) -> dict[int, np.ndarray]:
         """Return the caller's arrays for outputs of data-dependent sizes that update their input in place."""
         given = outputs_given(self.specs, out)
-        found: dict[int, np.ndarray] = {}
+        result: dict[int, np.ndarray] = {}
         for i in self.late:
             array, source = given[i], self._aliases.get(self.specs[i].name)
             if source is not None and is_same_memory(array, inputs[source]) and array.flags.c_contiguous:
-                found[i] = array
-        return found
+                result[i] = array
+        return result
 
     def with_late(
         self, results: Sequence[np.ndarray | None], late: Allocations, record: RecordWords, out: GivenOutputs
     ) -> list[np.ndarray]:
         """Return the outputs, including those with data-dependent sizes."""
         late.require()
-        made: list[np.ndarray] = []
+        result: list[np.ndarray] = []
         given = outputs_given(self.specs, out)
         for i, (spec, array) in enumerate(zip(self.specs, results, strict=True)):
             if array is None:
                 array = late.output(i, self._dtypes[i], self._sizes.shape(spec.shape, record))
                 wanted = given[i]
                 if wanted is not None:
-                    wanted = check_output(spec, array.shape, wanted, made)
+                    wanted = check_output(spec, array.shape, wanted, result)
                     if not is_same_memory(wanted, array):
                         wanted[...] = array
                     array = wanted
-            made.append(array)
-        return made
+            result.append(array)
+        return result
 
     def before_call(self, out: GivenOutputs, record: RecordWords, inputs: list[np.ndarray]) -> list[np.ndarray | None]:
         """Return new arrays, or the caller's; None for each output whose size is not known yet."""

@@ -258,9 +258,9 @@ class ParameterStore:
 
         Adding to one, or discarding from it, does not change the other.
         """
-        made = ParameterStore()
-        made._entries, made._files, made.files = dict(self._entries), dict(self._files), set(self.files)
-        return made
+        result = ParameterStore()
+        result._entries, result._files, result.files = dict(self._entries), dict(self._files), set(self.files)
+        return result
 
     def discard(self, name: str) -> None:
         """Remove a parameter; an unknown name is no error."""
@@ -306,18 +306,18 @@ class ParameterStore:
         return name
 
     def _entry(self, name: str) -> _Entry:
-        found = self._entries.get(name)
-        if found is None:
+        result = self._entries.get(name)
+        if result is None:
             hint = nearest(name, self._entries)
             raise ParameterError(f"no parameter '{name}' among the {len(self._entries)} of the store{hint}")
-        return found
+        return result
 
     def _file(self, path: str | os.PathLike[str]) -> MappedFile:
         key = resolved(path)
-        found = self._files.get(key)
-        if found is None:
-            found = self._files[key] = MappedFile(path, ParameterError)
-        return found
+        result = self._files.get(key)
+        if result is None:
+            result = self._files[key] = MappedFile(path, ParameterError)
+        return result
 
     def _insert(self, name: str, entry: _Entry) -> None:
         present = self._entries.get(name)

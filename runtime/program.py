@@ -93,14 +93,14 @@ class Program(KernelCodeOwner):
     def random_inputs(self, seed: int = 0, dims: Mapping[str, int] | None = None) -> dict[str, np.ndarray]:
         """Return arrays that fit the inputs, which must be numeric tensors; `dims` are the symbols' sizes."""
         rng = np.random.default_rng(seed)
-        made = {}
+        inputs = {}
         for port in self.inputs:
             if not port.kind.is_tensor:
                 raise InputError(f"input {port}: there are no random values of this kind; give some")
-            made[port.name] = random_input(
+            inputs[port.name] = random_input(
                 TensorSpec(port.name, port.kind.name, port.kind.shape or ()), dims or {}, rng
             )
-        return made
+        return inputs
 
     def profile(self, *values: object, repeats: int = 10, **named: object) -> Profile:
         """Measure the time of each step: the median of several runs, after one warm-up run."""
@@ -165,14 +165,14 @@ class Program(KernelCodeOwner):
 
     def _converted(self, values: Sequence[Any]) -> Sequence[ProgramValue]:
         """Return the values of the inputs as steps take them; arrays like those of the call before need no checks."""
-        found = _describe(values)
-        if found is not None and found == self._accepted:
+        actual = _describe(values)
+        if actual is not None and actual == self._accepted:
             return values
         dims: dict[str, int] = {}
-        made = [convert_(value, dims) for (_, convert_), value in zip(self._inputs, values, strict=True)]
-        is_same = all(given is value for given, value in zip(values, made, strict=True))
-        self._accepted = found if is_same else None
-        return made
+        result = [convert_(value, dims) for (_, convert_), value in zip(self._inputs, values, strict=True)]
+        is_same = all(given is value for given, value in zip(values, result, strict=True))
+        self._accepted = actual if is_same else None
+        return result
 
     def _new_results(self) -> set[int]:
         """Return the registers of results that nothing else refers to: made by one step, and read by none."""
@@ -182,13 +182,13 @@ class Program(KernelCodeOwner):
             counts.update(step.inputs)
             for block in step.blocks:
                 counts.update((*block.arguments, *block.results))
-        made = Counter(register for step in steps for register in step.outputs)
+        results = Counter(register for step in steps for register in step.outputs)
         return {
             register
             for step in self.compiled.body.steps
             if step.kind == PART or (step.kind == HOST and makes_new(step.function))
             for register in step.outputs
-            if counts[register] == 1 and made[register] == 1
+            if counts[register] == 1 and results[register] == 1
         }
 
     def _prepare(self, block: CompiledBlock) -> _Block:
@@ -201,8 +201,8 @@ class Program(KernelCodeOwner):
             part: Callable[..., np.ndarray | tuple[np.ndarray, ...]] = self._parts[step.part]
 
             def run(registers: list[ProgramValue]) -> Sequence[ProgramValue]:
-                made = part(*[registers[i] for i in inputs])
-                return made if isinstance(made, tuple) else (made,)
+                results = part(*[registers[i] for i in inputs])
+                return results if isinstance(results, tuple) else (results,)
 
             return run
         if step.kind == HOST:
@@ -221,15 +221,15 @@ _Arrays = list[tuple[np.dtype, tuple[int, ...]]] | None
 
 def _describe(values: Sequence[object]) -> _Arrays:
     """Return the description of numeric arrays that are contiguous and aligned, or None."""
-    found = []
+    result = []
     for value in values:
         if type(value) is not np.ndarray:
             return None
         flags, dtype = value.flags, value.dtype
         if not (flags.c_contiguous and flags.aligned) or dtype.hasobject or dtype.char in "SU":
             return None
-        found.append((dtype, value.shape))
-    return found
+        result.append((dtype, value.shape))
+    return result
 
 
 @dataclass(frozen=True)
@@ -243,11 +243,11 @@ class _Block:
     def run(self, registers: list[ProgramValue]) -> list[ProgramValue]:
         """Run the steps; return the results."""
         for action, outputs in self.steps:
-            made = action(registers)
-            if len(outputs) == len(made) == 1:
-                registers[outputs[0]] = made[0]
+            results = action(registers)
+            if len(outputs) == len(results) == 1:
+                registers[outputs[0]] = results[0]
                 continue
-            for register, value in zip(outputs, made, strict=True):
+            for register, value in zip(outputs, results, strict=True):
                 registers[register] = value
         return [registers[i] for i in self.results]
 

@@ -162,10 +162,10 @@ class _Reader:
         self.parts = parts
 
     def register(self, row: Fields, name: str) -> int:
-        found = row.count(name)
-        if found >= self.registers:
-            raise row.fail(f"{row.place}.{name}", f"a register below {self.registers}", found)
-        return found
+        result = row.count(name)
+        if result >= self.registers:
+            raise row.fail(f"{row.place}.{name}", f"a register below {self.registers}", result)
+        return result
 
     def block(self, row: Fields, depth: int = 0) -> CompiledBlock:
         if depth > _DEEPEST:
@@ -174,11 +174,11 @@ class _Reader:
         return CompiledBlock(self._list(row, "arguments"), steps, self._list(row, "results"))
 
     def _list(self, row: Fields, name: str) -> tuple[int, ...]:
-        found = row.counts(name)
-        for number in found:
+        result = row.counts(name)
+        for number in result:
             if number >= self.registers:
                 raise row.fail(f"{row.place}.{name}", f"registers below {self.registers}", number)
-        return found
+        return result
 
     def _step(self, row: Fields, depth: int) -> ProgramStep:
         kind, part = row.text("kind"), row.count("part")

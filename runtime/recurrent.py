@@ -29,8 +29,8 @@ class RecurrentStates:
 
     def replace(self, results: dict[str, np.ndarray], length: int) -> None:
         """Take the next states out of the results of a call that began behind `length` tokens."""
-        made = {name: results.pop(output) for name, output in self._pairs.items()}
-        self._before, self.arrays = (length, self.arrays), made
+        states = {name: results.pop(output) for name, output in self._pairs.items()}
+        self._before, self.arrays = (length, self.arrays), states
 
     def rewind(self, length: int) -> int:
         """Go back to `length` tokens, or to fewer: to the last ones of which the states are known. Return how many."""
@@ -40,9 +40,9 @@ class RecurrentStates:
 
     def fork(self) -> RecurrentStates:
         """Return a copy that continues on its own."""
-        made = RecurrentStates((), self._pairs, 1)
-        made._start, made.arrays, made._before = self._start, self.arrays, self._before
-        return made
+        result = RecurrentStates((), self._pairs, 1)
+        result._start, result.arrays, result._before = self._start, self.arrays, self._before
+        return result
 
     def restore(self, arrays: Mapping[str, np.ndarray]) -> None:
         """Take states that were those behind the tokens that there are now."""
@@ -89,17 +89,17 @@ class PooledStates:
         for i in set(known) - set(sequences):  # which would keep the arrays of all in memory
             length, before = self._before[i]
             self._held[i], self._before[i] = _copied(self._held[i]), (length, _copied(before))
-        made = {name: np.concatenate([self._held[i][name] for i in sequences]) for name in self._start}
-        self._joined = list(sequences), made
-        return made
+        result = {name: np.concatenate([self._held[i][name] for i in sequences]) for name in self._start}
+        self._joined = list(sequences), result
+        return result
 
     def replace(self, results: dict[str, np.ndarray], sequences: Sequence[int], lengths: Sequence[int]) -> None:
         """Take the next states out of the results of a call, before which each sequence had so many tokens."""
-        made = {name: results.pop(output) for name, output in self._pairs.items()}
+        states = {name: results.pop(output) for name, output in self._pairs.items()}
         for place, i in enumerate(sequences):
             self._before[i] = lengths[i], self._held[i]
-            self._held[i] = {name: array[place : place + 1] for name, array in made.items()}
-        self._joined = list(sequences), made
+            self._held[i] = {name: array[place : place + 1] for name, array in states.items()}
+        self._joined = list(sequences), states
 
     def known(self, sequence: int, tokens: int, length: int) -> int:
         """Return the last length up to `length` at which the states of a sequence of so many tokens are known."""
@@ -142,9 +142,9 @@ def _zeros(spec: TensorSpec, batch: int) -> np.ndarray:
     first, *rest = spec.shape
     if any(not isinstance(dim, int) for dim in rest) or (isinstance(first, int) and first != batch):
         raise InputError(f"state: expected the state of {batch} sequences, of a fixed size each, found {spec}")
-    made = empty_aligned(numpy_dtype(spec.dtype), (batch, *(int(dim) for dim in rest)))
-    made[...] = 0
-    return made
+    result = empty_aligned(numpy_dtype(spec.dtype), (batch, *(int(dim) for dim in rest)))
+    result[...] = 0
+    return result
 
 
 def require_states(

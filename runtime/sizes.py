@@ -115,7 +115,7 @@ class Allocations:
 
 
 def _texts(artifact: Artifact, key: str) -> list[str]:
-    found = artifact.metadata.get(key, [])
-    if not isinstance(found, (list, tuple)) or not all(isinstance(text, str) for text in found):
-        raise ArtifactError(f"metadata '{key}': expected a list of texts, found {found!r}")
-    return list(found)
+    texts = artifact.metadata.get(key, [])
+    if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
+        raise ArtifactError(f"metadata '{key}': expected a list of texts, found {texts!r}")
+    return list(texts)

@@ -79,8 +79,8 @@ class Specialized(Executable):
 
     def run(self, inputs: Mapping[str, np.ndarray], out: GivenOutputs = None) -> dict[str, np.ndarray]:
         values = bind(self.inputs, (), inputs)
-        made = self._call_for(values)(*values, out=out)
-        results = made if isinstance(made, tuple) else (made,)
+        outputs = self._call_for(values)(*values, out=out)
+        results = outputs if isinstance(outputs, tuple) else (outputs,)
         return {spec.name: array for spec, array in zip(self.outputs, results, strict=True)}
 
     def profile(
@@ -112,8 +112,8 @@ class Specialized(Executable):
         for shapes, build, count in seen:
             dims = tuple(self._dims(shapes).items())
             totals[dims] = (totals.get(dims, (0, False))[0] + count, build is not None)
-        found = [ShapeCount(dict(dims), count, special) for dims, (count, special) in totals.items()]
-        return sorted(found, key=lambda each: -each.count)
+        counts = [ShapeCount(dict(dims), count, special) for dims, (count, special) in totals.items()]
+        return sorted(counts, key=lambda each: -each.count)
 
     def hot_shapes(self, most: int) -> list[dict[str, int]]:
         """Return the most frequent sizes, as `mirlo.compile(..., specialize=...)` takes them."""
@@ -199,12 +199,12 @@ class Specialized(Executable):
 
     def _dims(self, shapes: Shapes) -> dict[str, int]:
         """Return the sizes of the symbolic dims; those of expressions follow from them."""
-        found: dict[str, int] = {}
+        dims: dict[str, int] = {}
         for spec, shape in zip(self.inputs, shapes, strict=True):
             for dim, size in zip(spec.shape, shape, strict=True):
                 if isinstance(dim, str) and _is_name(dim):
-                    found[dim] = size
-        return found
+                    dims[dim] = size
+        return dims
 
 
 def _shapes(values: Sequence[Any]) -> Shapes | None:

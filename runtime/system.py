@@ -204,8 +204,8 @@ def scalable_vector_bits() -> int:
     import ctypes
 
     get_length, length_mask = 51, 0xFFFF  # PR_SVE_GET_VL, PR_SVE_VL_LEN_MASK
-    found: int = ctypes.CDLL(None).prctl(get_length, 0, 0, 0, 0)
-    return 8 * (found & length_mask) if found >= 0 else 0
+    length: int = ctypes.CDLL(None).prctl(get_length, 0, 0, 0, 0)
+    return 8 * (length & length_mask) if length >= 0 else 0
 
 
 def map_file(file: BinaryIO, size: int) -> FileMapping | bytes:

@@ -123,8 +123,8 @@ def _siblings(core: int) -> list[int]:
         ends = [[int(end) for end in part.split("-")] for part in text.split(",")]
     except (OSError, ValueError):
         return [core]
-    found = [i for first, *last in ends for i in range(first, (last[0] if last else first) + 1)]
-    return found if core in found else [core]
+    siblings = [i for first, *last in ends for i in range(first, (last[0] if last else first) + 1)]
+    return siblings if core in siblings else [core]
 
 
 def pool_text(machine: str, system: str) -> str:

@@ -64,24 +64,24 @@ def _strings(kind: Kind, value: object, name: str) -> np.ndarray:
     array = np.asarray(value)
     if array.dtype.kind not in "UO" and array.size:
         raise InputError(f"input '{name}': expected strings for {kind}, found numpy type {array.dtype}")
-    made = np.array(array, object)
-    for item in made.flat:
+    result = np.array(array, object)
+    for item in result.flat:
         if not isinstance(item, str):
             raise InputError(f"input '{name}': expected strings for {kind}, found {item!r} among them")
-    if kind.shape is not None and not _fits(kind.shape, made.shape):
-        raise InputError(f"input '{name}': expected {kind}, found {describe(STRING, made.shape)}")
-    return made
+    if kind.shape is not None and not _fits(kind.shape, result.shape):
+        raise InputError(f"input '{name}': expected {kind}, found {describe(STRING, result.shape)}")
+    return result
 
 
 def _mapping(kind: Kind, value: object, name: str) -> dict[int | str, MapItem]:
     """Return a copy of a map that a caller gives, with keys and values as Python's own scalars."""
     if not isinstance(value, Mapping):
         raise InputError(f"input '{name}': expected a dictionary for {kind}, found {type(value).__name__}")
-    made: dict[Any, Any] = {_unwrap(key): _unwrap(item) for key, item in value.items()}
-    problem = _map_type_error(kind, made)
+    result: dict[Any, Any] = {_unwrap(key): _unwrap(item) for key, item in value.items()}
+    problem = _map_type_error(kind, result)
     if problem is not None:
         raise InputError(f"input '{name}': {problem}")
-    return made
+    return result
 
 
 def _unwrap(value: object) -> object:
@@ -136,7 +136,7 @@ def type_error(kind: Kind, value: object) -> str | None:
     if not isinstance(value, np.ndarray):
         return f"expected an array for {kind}, found {type(value).__name__}"
     element = element_type_of(value.dtype)
-    found = STRING if value.dtype == object else element.name if element else str(value.dtype)
-    if found != kind.name or (kind.shape is not None and not _fits(kind.shape, value.shape)):
-        return f"expected {kind}, found {describe(found, value.shape)}"
+    name = STRING if value.dtype == object else element.name if element else str(value.dtype)
+    if name != kind.name or (kind.shape is not None and not _fits(kind.shape, value.shape)):
+        return f"expected {kind}, found {describe(name, value.shape)}"
     return None

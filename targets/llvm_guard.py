@@ -40,17 +40,17 @@ def suspects_in_text(text: str) -> set[str]:
 
 def suspects_in(root: ir.Operation) -> set[str]:
     """Return the operations and intrinsics in a module for a device that LLVM may not know."""
-    found: set[str] = set()
+    suspects: set[str] = set()
 
     def visit(op: ir.Operation) -> ir.WalkResult:
         if op.name.startswith("llvm."):
             name = ir.StringAttr(op.attributes["intrin"]).value if op.name == "llvm.call_intrinsic" else op.name
-            found.add(name)
+            suspects.add(name)
         return ir.WalkResult.ADVANCE
 
     root.walk(visit)
     registered = root.context.is_registered_operation
-    return {name for name in found if not (_KNOWN.fullmatch(name) or registered(name))}
+    return {name for name in suspects if not (_KNOWN.fullmatch(name) or registered(name))}
 
 
 def make_guarded(root: ir.Operation, suspects: Iterable[str], make: Callable[[], Made]) -> Made:
@@ -63,10 +63,10 @@ def make_guarded(root: ir.Operation, suspects: Iterable[str], make: Callable[[],
 
     emitted_by = take_marks(root)
     try:
-        made: Made = guarded(make, quiet=True)
+        result: Made = guarded(make, quiet=True)
     except Crash as crash:
         raise PassError(f"LLVM made no code: {_cause(crash)}{_blamed(suspects, emitted_by)}") from crash
-    return made
+    return result
 
 
 _TRANSLATED = frozenset(

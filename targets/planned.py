@@ -118,11 +118,11 @@ def _is_kernel_call(op: ir.Operation) -> bool:
 def kernel_rows(main: ir.Operation, module: ir.Module | ir.OpView) -> list[KernelInfo]:
     """Return a row per call, for profiles."""
     functions = {symbol_name(f): f.operation for f in module.body.operations}
-    found = []
+    rows = []
     for call in calls_of(main):
         source = ", ".join(names_of(call.location)) or describe(call.location)
         if call.name in REGIONS:
-            found.append(KernelInfo(symbol=call.name, source=source, kind="control", flops=0, bytes=0))
+            rows.append(KernelInfo(symbol=call.name, source=source, kind="control", flops=0, bytes=0))
             continue
         symbol = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
         attributes = functions[symbol].attributes
@@ -133,8 +133,8 @@ def kernel_rows(main: ir.Operation, module: ir.Module | ir.OpView) -> list[Kerne
             symbol, kind = ir.StringAttr(ir.ArrayAttr(attributes[packed.PACKED])[0]).value, "packed"
             operands = operands[2:]
         moved = sum(_bytes(v.type) for v in operands)
-        found.append(KernelInfo(symbol=symbol, source=source, kind=kind, flops=flops, bytes=moved))
-    return found
+        rows.append(KernelInfo(symbol=symbol, source=source, kind=kind, flops=flops, bytes=moved))
+    return rows
 
 
 def _bytes(kind: ir.Type) -> int:

@@ -91,13 +91,13 @@ def _require_all_placed(module: ir.Module, session: Session, targets: Targets) -
 
 def _reasons(session: Session, targets: Targets) -> dict[str, str]:
     """Return why operators were not taken, by source location."""
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for note in session.notes:
         if isinstance(note, Placement):
             for node in note.nodes:
                 said = [f"{name}: {why}" for name in note.targets if (why := note.why_not(node.id, name))]
-                found[_source_position(node)] = f" ({'; '.join(said)})" if said else ""
-    return found
+                reasons[_source_position(node)] = f" ({'; '.join(said)})" if said else ""
+    return reasons
 
 
 def _source_position(node: NodeRecord) -> str:

@@ -70,17 +70,17 @@ def _expectations(chunk: Chunk) -> Iterator[Expectation]:
     lines = chunk.with_line_numbers
     with_comment = {number for number, line in lines if ATTEMPT.search(line)}
     for number, line in lines:
-        found = EXPECTED.search(line)
-        if found is None:
+        match = EXPECTED.search(line)
+        if match is None:
             if number in with_comment:
                 raise FileError(
                     f"{chunk.source.name}:{number}: this comment is not understood; write it as "
                     "'// expected-error @+1 {{text of the message}}', alone at the end of a line"
                 )
             continue
-        text = found["text"]
-        pattern = _pattern(text) if found["regex"] else re.compile(re.escape(text))
-        yield Expectation(number, found["severity"], _line(found["where"], number, with_comment), text, pattern)
+        text = match["text"]
+        pattern = _pattern(text) if match["regex"] else re.compile(re.escape(text))
+        yield Expectation(number, match["severity"], _line(match["where"], number, with_comment), text, pattern)
 
 
 def _line(where: str | None, number: int, with_comment: set[int]) -> int | None:

@@ -134,8 +134,8 @@ def _codes(x: np.ndarray, scale: np.ndarray, zero: np.ndarray, top: int) -> np.n
 
 
 def _inverse(scale: np.ndarray) -> np.ndarray:
-    made: np.ndarray = np.where(scale != 0, 1 / np.where(scale != 0, scale, 1), 0).astype(np.float32)
-    return made
+    result: np.ndarray = np.where(scale != 0, 1 / np.where(scale != 0, scale, 1), 0).astype(np.float32)
+    return result
 
 
 def quantize_model(model: onnx.ModelProto, how: Quantization) -> int:
@@ -144,20 +144,20 @@ def quantize_model(model: onnx.ModelProto, how: Quantization) -> int:
 
     graph = model.graph
     constants = {tensor.name: tensor for tensor in graph.initializer}
-    made: dict[str, list[str]] = {}
+    by_initializer: dict[str, list[str]] = {}
     count = 0
     for node in graph.node:
         tensor = constants.get(node.input[1]) if node.op_type == "MatMul" and node.domain in ("", "ai.onnx") else None
         if tensor is None or len(tensor.dims) != 2 or tensor.data_type not in (1, 10) or tensor.dims[0] < how.block:
             continue
         rows, columns = tensor.dims
-        if tensor.name not in made:
-            found = quantize_weights(numpy_helper.to_array(tensor), how)
-            parts = {"packed": found.packed, "scales": found.scales, "zero_points": found.zeros}
+        if tensor.name not in by_initializer:
+            quantized = quantize_weights(numpy_helper.to_array(tensor), how)
+            parts = {"packed": quantized.packed, "scales": quantized.scales, "zero_points": quantized.zeros}
             arrays = {f"{tensor.name}.{name}": array for name, array in parts.items() if array is not None}
             graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in arrays.items())
-            made[tensor.name] = list(arrays)
-        node.input[:] = [node.input[0], *made[tensor.name]]
+            by_initializer[tensor.name] = list(arrays)
+        node.input[:] = [node.input[0], *by_initializer[tensor.name]]
         node.op_type, node.domain = "MatMulNBits", DOMAIN
         given = {"K": rows, "N": columns, "bits": how.bits, "block_size": how.block}
         given["accuracy_level"] = LEVELS[how.activations]
@@ -168,7 +168,7 @@ def quantize_model(model: onnx.ModelProto, how: Quantization) -> int:
             f"no product to quantize: expected MatMul with a constant f32 or f16 matrix of {how.block} rows or more"
         )
     read = Counter(name for node in graph.node for name in node.input)
-    for name in made:
+    for name in by_initializer:
         if not read[name] and not any(output.name == name for output in graph.output):
             graph.initializer.remove(constants[name])
     if all(entry.domain != DOMAIN for entry in model.opset_import):

@@ -81,8 +81,8 @@ class CompileTimes:
     @property
     def others(self) -> list[str]:
         """The engines beside Mirlo."""
-        found = dict.fromkeys(one.engine for row in self.rows for one in row.compilations)
-        return [name for name in found if name != MIRLO]
+        engines = dict.fromkeys(one.engine for row in self.rows for one in row.compilations)
+        return [name for name in engines if name != MIRLO]
 
     def is_within_limit(self) -> bool:
         """Whether Mirlo takes no model longer than it may, by any engine that compiled it."""
@@ -112,10 +112,10 @@ def measure(
                         again.append(kept[1])
                 except EngineError as error:
                     missing[name] = str(error)
-    found = [_summary(name, given) for name, given in answers.items() if given and name not in missing]
+    summaries = [_summary(name, given) for name, given in answers.items() if given and name not in missing]
     if again and MIRLO not in missing:
-        found[0] = Compilation(**{**asdict(found[0]), "again": statistics.median(again)})
-    return CompiledModel(model_name(model), found, missing)
+        summaries[0] = Compilation(**{**asdict(summaries[0]), "again": statistics.median(again)})
+    return CompiledModel(model_name(model), summaries, missing)
 
 
 def _load(engine: str, python: str | None, threads: int, order: Mapping[str, Any]) -> dict[str, Any]:
@@ -138,16 +138,16 @@ def table(times: CompileTimes) -> list[tuple[str, ...]]:
     head = ("model", *(f"{title} s" for title in titles), *(f"by {title}" for title in titles[1:]))
     rows = [(*head, "Mirlo again s", *(f"{title} with import s" for title in titles))]
     for row in times.rows:
-        found = [row.of(name) for name in engines]
+        compilations = [row.of(name) for name in engines]
         ratios = [row.ratio(name) for name in times.others]
-        again = found[0].again if found[0] is not None else None
+        again = compilations[0].again if compilations[0] is not None else None
         rows.append(
             (
                 row.model,
-                *("-" if one is None else f"{one.seconds:.3g}" for one in found),
+                *("-" if one is None else f"{one.seconds:.3g}" for one in compilations),
                 *("-" if ratio is None else ratio_text(ratio) for ratio in ratios),
                 "-" if again is None else f"{again:.2g}",
-                *("-" if one is None else f"{one.imported + one.seconds:.3g}" for one in found),
+                *("-" if one is None else f"{one.imported + one.seconds:.3g}" for one in compilations),
             )
         )
     return rows

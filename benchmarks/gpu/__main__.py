@@ -54,12 +54,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--build", type=Path, metavar="FOLDER", help="compile what is to be run into a folder")
     parser.add_argument("--run", type=Path, metavar="FOLDER", help="run a folder that was built")
-    made = parser.add_argument_group("building")
-    made.add_argument("--target", default="", help="for which chip, 'nvvm{chip=sm_90a}'; that of this machine")
-    made.add_argument("--groups", nargs="+", default=[], help="what of it: products, models ...; all by default")
-    made.add_argument("--cache", help="where the benchmark models are kept")
-    made.add_argument("--wheels", nargs="*", default=[], help="packages that go along: ml_dtypes cuda-bindings")
-    made.add_argument("--python", default="", help="the version of Python that these are for, such as 3.12")
+    group = parser.add_argument_group("building")
+    group.add_argument("--target", default="", help="for which chip, 'nvvm{chip=sm_90a}'; that of this machine")
+    group.add_argument("--groups", nargs="+", default=[], help="what of it: products, models ...; all by default")
+    group.add_argument("--cache", help="where the benchmark models are kept")
+    group.add_argument("--wheels", nargs="*", default=[], help="packages that go along: ml_dtypes cuda-bindings")
+    group.add_argument("--python", default="", help="the version of Python that these are for, such as 3.12")
     run = parser.add_argument_group("running")
     run.add_argument("--minutes", type=float, default=0.0, help="start no unit after so long")
     run.add_argument("--only", nargs="+", default=[], metavar="WORD", help="units with one of these in their names")
@@ -77,10 +77,10 @@ def _build(folder: Path, arguments: Any) -> int:
     target = arguments.target or "nvvm"
     options = Options(target, arguments.groups, arguments.cache, arguments.wheels, arguments.python)
     start = time.monotonic()
-    made = build(folder, options, lambda name: print(f"[{time.monotonic() - start:.0f} s] {name}", flush=True))
-    for name, why in made.left_out:
+    result = build(folder, options, lambda name: print(f"[{time.monotonic() - start:.0f} s] {name}", flush=True))
+    for name, why in result.left_out:
         print(f"left out: {name}: {why}")
-    print(f"{len(made.units)} units, {made.size / 1e6:.1f} MB in {folder}")
+    print(f"{len(result.units)} units, {result.size / 1e6:.1f} MB in {folder}")
     return 0
 
 

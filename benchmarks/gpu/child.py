@@ -96,20 +96,20 @@ def _run(unit: Unit, arguments: Any) -> dict[str, Any]:
     inputs = [_input(source, spec, data) for source, spec in zip(unit.inputs, model.inputs, strict=True)]
     loaded = time.perf_counter()
     made = model(*inputs)
-    found = list(made) if isinstance(made, (tuple, list)) else [made]
+    outputs = list(made) if isinstance(made, (tuple, list)) else [made]
     first = time.perf_counter()
-    rows = [_checked(check, inputs, found, data) for check in unit.checks]
+    rows = [_checked(check, inputs, outputs, data) for check in unit.checks]
     wrong = [row for row in rows if not row["ok"]]
     # A second call launches what the first one recorded, and must give the same.
     again = model(*inputs)
     for number, (one, other) in enumerate(
-        zip(found, again if isinstance(again, (tuple, list)) else [again], strict=True)
+        zip(outputs, again if isinstance(again, (tuple, list)) else [again], strict=True)
     ):
         if one.tobytes() != other.tobytes():
             wrong.append({"name": f"output {number}", "ok": False, "error": float("inf"), "bound": 0.0,
                           "why": "another call gives another result"})  # fmt: skip
     if model.artifact.loader == "cuda" and unit.is_small:
-        wrong += _stays_there(model, inputs, found)
+        wrong += _stays_there(model, inputs, outputs)
     result: dict[str, Any] = {
         "status": "wrong" if wrong else "ok", "checks": len(rows), "wrong": wrong,
         "error": max((row["error"] for row in rows), default=0.0),
@@ -129,8 +129,8 @@ def _run(unit: Unit, arguments: Any) -> dict[str, Any]:
 
 def _stays_there(model: Any, inputs: list[np.ndarray], found: list[np.ndarray]) -> list[dict[str, Any]]:
     """Run with results that stay on the device and are copied from there; return what differs."""
-    made = model.on_device(*inputs)
-    arrays = [array.numpy() for array in (made if isinstance(made, (tuple, list)) else [made])]
+    result = model.on_device(*inputs)
+    arrays = [array.numpy() for array in (result if isinstance(result, (tuple, list)) else [result])]
     differ = [n for n, (one, other) in enumerate(zip(found, arrays, strict=True)) if one.tobytes() != other.tobytes()]
     why = {"ok": False, "error": float("inf"), "bound": 0.0, "why": "it differs on the device"}
     return [{"name": f"output {number}", **why} for number in differ]

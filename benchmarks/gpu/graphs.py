@@ -34,9 +34,9 @@ class Graph:
         known = {**self.weights, **named}
         for node in self.nodes:
             given = [known[name] if name else None for name in node["inputs"]]
-            made = OPERATORS[node["op"]](self.torch, node["attributes"], given)
+            result = OPERATORS[node["op"]](self.torch, node["attributes"], given)
             names = node["outputs"]
-            known.update(zip(names, made if isinstance(made, (tuple, list)) else [made], strict=False))
+            known.update(zip(names, result if isinstance(result, (tuple, list)) else [result], strict=False))
         return [known[name] for name in self.outputs]
 
 
@@ -101,8 +101,8 @@ def _split(torch: Any, a: Attributes, x: Sequence[Any]) -> Any:
 def _gather(torch: Any, a: Attributes, x: Sequence[Any]) -> Any:
     axis, index = a.get("axis", 0), _tensor(x[1])
     data = _tensor(x[0])
-    found = torch.index_select(data, axis, index.reshape(-1))
-    return found.reshape(*data.shape[:axis], *index.shape, *data.shape[axis + 1 :])
+    rows = torch.index_select(data, axis, index.reshape(-1))
+    return rows.reshape(*data.shape[:axis], *index.shape, *data.shape[axis + 1 :])
 
 
 def _mean(torch: Any, a: Attributes, x: Sequence[Any]) -> Any:

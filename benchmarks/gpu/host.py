@@ -83,8 +83,8 @@ def nothing_executed() -> Iterator[None]:
     from mirlo.targets.nvvm import device
     from mirlo.targets.spirv.vulkan import VulkanDevice
 
-    made = NullDriver()
-    with patch.object(device, "driver", lambda: made), patch.object(VulkanDevice, "run", lambda *given: None):
+    driver = NullDriver()
+    with patch.object(device, "driver", lambda: driver), patch.object(VulkanDevice, "run", lambda *given: None):
         for known in (device.gpu, device.capability):
             known.cache_clear()
         yield

@@ -61,8 +61,8 @@ def _first_line(problem: Exception) -> str:
 
 def _microseconds(model: Any, inputs: Sequence[np.ndarray]) -> float:
     """Of a call whose arrays stay on the device; where there is none, of its kernels."""
-    found: float | None = model.device_microseconds(*inputs, repeats=REPEAT)
-    return model.profile(*inputs, repeats=3).microseconds if found is None else found
+    microseconds: float | None = model.device_microseconds(*inputs, repeats=REPEAT)
+    return model.profile(*inputs, repeats=3).microseconds if microseconds is None else microseconds
 
 
 def _of_calls(call: Any, calls: int = 10) -> float:

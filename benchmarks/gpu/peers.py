@@ -37,13 +37,13 @@ def calls_of(
     if peer is None:
         return {}, "nothing else does the same"
     torch = torch_on_gpu()
-    found: dict[str, Timed] = {}
+    calls: dict[str, Timed] = {}
     if peer["name"] == "graph":
         session = runtime_session(folder, peer)
         if session is not None:
-            found["ONNX Runtime CUDA"] = session_timer(session, dict(zip(names, inputs, strict=True)))
+            calls["ONNX Runtime CUDA"] = session_timer(session, dict(zip(names, inputs, strict=True)))
     if torch is None:
-        return found, "" if found else "no PyTorch with a GPU"
+        return calls, "" if calls else "no PyTorch with a GPU"
     given = [_tensor(torch, x) for x in inputs]
     if peer["name"] != "graph":
         call = PEERS[peer["name"]](torch, peer, given)
@@ -51,11 +51,11 @@ def calls_of(
     graph = open_graph(torch, folder, peer, "cuda")
     named = dict(zip(names, (x.half() if peer["half"] and x.is_floating_point() else x for x in given), strict=True))
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
-    found["PyTorch"] = lambda: seconds(lambda: graph(named), 3)
+    calls["PyTorch"] = lambda: seconds(lambda: graph(named), 3)
     if inductor:
         compiled = torch.compile(lambda x: graph(x))
-        found["TorchInductor"] = lambda: seconds(lambda: compiled(named), 3)
-    return found, ""
+        calls["TorchInductor"] = lambda: seconds(lambda: compiled(named), 3)
+    return calls, ""
 
 
 def runtime_session(folder: Path, peer: Mapping[str, Any]) -> Any:

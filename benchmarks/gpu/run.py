@@ -116,11 +116,11 @@ class Child:
 
 
 def _with_findings(row: dict[str, Any], findings: list[str]) -> dict[str, Any]:
-    found = [line for line in findings if line]
-    if not found:
+    lines = [line for line in findings if line]
+    if not lines:
         return row
     status = "unclean" if row["status"] == "ok" else row["status"]
-    return {**row, "status": status, "findings": found[:40], "detail": row.get("detail") or found[0]}
+    return {**row, "status": status, "findings": lines[:40], "detail": row.get("detail") or lines[0]}
 
 
 def sanitizer_command(tool: str) -> list[str]:
@@ -128,10 +128,10 @@ def sanitizer_command(tool: str) -> list[str]:
     if not tool:
         return []
     places = Path("/usr/local").glob("cuda*/bin/compute-sanitizer")
-    found = shutil.which("compute-sanitizer") or next(map(str, places), "")
-    if not found:
+    program = shutil.which("compute-sanitizer") or next(map(str, places), "")
+    if not program:
         raise KitError("there is no compute-sanitizer on this machine: it comes with CUDA's tools")
-    return [found, "--tool", tool, "--print-limit", "20"]
+    return [program, "--tool", tool, "--print-limit", "20"]
 
 
 class Results:

@@ -75,16 +75,16 @@ class Kit:
     def read(folder: Path) -> Kit:
         """Return the kit in a folder."""
         try:
-            found = json.loads((folder / KIT).read_text(encoding="utf-8"))
+            data = json.loads((folder / KIT).read_text(encoding="utf-8"))
         except OSError as problem:
             raise KitError(
                 f"{folder} has no {KIT} ({problem.strerror}): make it with python -m benchmarks.gpu --build {folder}"
             ) from None
         except ValueError as problem:
             raise KitError(f"{folder / KIT} is damaged ({problem}): build the folder again") from None
-        if found.get("version") != VERSION:
-            raise KitError(f"{folder / KIT} has version {found.get('version')}, expected {VERSION}: build it again")
-        return Kit(found["target"], found["made"], tuple(unit_of(row) for row in found["units"]))
+        if data.get("version") != VERSION:
+            raise KitError(f"{folder / KIT} has version {data.get('version')}, expected {VERSION}: build it again")
+        return Kit(data["target"], data["made"], tuple(unit_of(row) for row in data["units"]))
 
     def chosen(self, only: Sequence[str]) -> list[Unit]:
         """Return the units whose names or groups contain one of these words; all of them without words."""

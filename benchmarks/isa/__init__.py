@@ -101,9 +101,9 @@ def _segments(content: bytes | bytearray) -> list[tuple[int, int, int]]:
         raise RestrictionError("expected a library of 64-bit Linux")
     (table,) = struct.unpack_from("<Q", content, 32)
     each, count = struct.unpack_from("<HH", content, 54)
-    found = []
+    segments = []
     for i in range(count):
         kind, flags, offset, address, _, size = struct.unpack_from("<IIQQQQ", content, table + i * each)
         if kind == _LOAD and flags & _EXECUTABLE:
-            found.append((address, offset, size))
-    return found
+            segments.append((address, offset, size))
+    return segments

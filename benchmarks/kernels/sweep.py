@@ -106,11 +106,11 @@ def summary(rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
     yield ("kind", "shapes", "least", "5 %", "median", "geometric mean", f"below {LEAST_SPEED}")
     kinds = list(dict.fromkeys(row.kind for row in rows))
     for kind in [*kinds, "all"]:
-        found = sorted(row.ratio for row in rows if kind in (row.kind, "all"))
-        mean = math.exp(statistics.fmean(map(math.log, found)))
-        low = sum(ratio < LEAST_SPEED for ratio in found)
-        shown = (found[0], found[int(len(found) * 0.05)], statistics.median(found), mean)
-        yield (kind, str(len(found)), *(f"{value:.2f}" for value in shown), str(low))
+        ratios = sorted(row.ratio for row in rows if kind in (row.kind, "all"))
+        mean = math.exp(statistics.fmean(map(math.log, ratios)))
+        low = sum(ratio < LEAST_SPEED for ratio in ratios)
+        shown = (ratios[0], ratios[int(len(ratios) * 0.05)], statistics.median(ratios), mean)
+        yield (kind, str(len(ratios)), *(f"{value:.2f}" for value in shown), str(low))
 
 
 def markdown(rows: Sequence[Row], worst: int = 10) -> str:

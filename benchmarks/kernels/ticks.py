@@ -33,13 +33,13 @@ def seconds_per_tick(executable: Any, arrays: Sequence[np.ndarray]) -> float:
 
 def _moment(executable: Any, arrays: Sequence[np.ndarray]) -> tuple[float, int]:
     """Return a time and the counter's value for the shortest of many calls."""
-    found = []
+    samples = []
     for _ in range(50):
         before = time.perf_counter()
         stamp = int(_stamps(executable, arrays, 1)[0, -1])
         after = time.perf_counter()
-        found.append((after - before, (before + after) / 2, stamp))
-    return min(found)[1:]
+        samples.append((after - before, (before + after) / 2, stamp))
+    return min(samples)[1:]
 
 
 def _stamps(executable: Any, arrays: Sequence[np.ndarray], runs: int) -> np.ndarray:

@@ -101,12 +101,12 @@ def compiled(path: Path, given: dict[str, Words] | None = None) -> Any:
 
 
 def compile_seconds(path: Path, given: dict[str, Words] | None = None) -> float:
-    found = []
+    seconds = []
     for _ in range(3):
         start = time.process_time()
         compiled(path, given)
-        found.append(time.process_time() - start)
-    return min(found)
+        seconds.append(time.process_time() - start)
+    return min(seconds)
 
 
 def best_words(path: Path, name: str, rule: str, arrays: list[np.ndarray], want: np.ndarray) -> Words | str:

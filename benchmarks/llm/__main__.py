@@ -44,15 +44,15 @@ class Times:
 
 def measure(steps: Sequence[Step], repeat: int) -> list[Times]:
     """Run the steps in turns."""
-    found = [Times([], []) for _ in steps]
+    result = [Times([], []) for _ in steps]
     for turn in range(repeat):
         order = range(len(steps)) if turn % 2 == 0 else reversed(range(len(steps)))
         for i in order:
             cpu, wall = time.process_time(), time.perf_counter()
             steps[i]()
-            found[i].cpu.append(1000 * (time.process_time() - cpu))
-            found[i].wall.append(1000 * (time.perf_counter() - wall))
-    return found
+            result[i].cpu.append(1000 * (time.process_time() - cpu))
+            result[i].wall.append(1000 * (time.perf_counter() - wall))
+    return result
 
 
 def report(engines: dict[str, Engine], cases: Sequence[tuple[int, int, int]], threads: int, repeat: int) -> None:

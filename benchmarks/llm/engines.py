@@ -205,10 +205,10 @@ PEERS: dict[str, Callable[[DecoderConfig, Path, int], Engine]] = {
 
 def load_peers(names: list[str], config: DecoderConfig, path: Path, threads: int) -> dict[str, Engine]:
     """Return the peers that are installed and take the model; say why others do not."""
-    found: dict[str, Engine] = {}
+    peers: dict[str, Engine] = {}
     for name in names:
         try:
-            found[name] = PEERS[name](config, path, threads)
+            peers[name] = PEERS[name](config, path, threads)
         except Exception as failure:  # whatever a peer raises: the others are measured
             print(f"{name}: {type(failure).__name__}: {str(failure).strip().splitlines()[0][:150]}", flush=True)
-    return found
+    return peers

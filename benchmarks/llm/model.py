@@ -280,12 +280,12 @@ def feed(config: DecoderConfig, tokens: int, past: int, batch: int = 1) -> dict[
     """Return inputs for so many new tokens after a past."""
     random = np.random.default_rng(1)
     shape = (batch, config.kv_heads, past, config.size)
-    made = {
+    result = {
         "input_ids": random.integers(0, config.vocabulary, (batch, tokens)),
         "attention_mask": np.ones((batch, past + tokens), np.int64),
     }
     for i in range(config.layers):
         for kind in ("key", "value"):
             rows = random.standard_normal(shape, np.float32) * np.float32(0.1)
-            made[f"past_key_values.{i}.{kind}"] = rows.astype(bfloat16) if config.weights == "bf16" else rows
-    return made
+            result[f"past_key_values.{i}.{kind}"] = rows.astype(bfloat16) if config.weights == "bf16" else rows
+    return result

@@ -17,20 +17,20 @@ BATCH, SEQUENCE = "batch", "sequence"
 
 def with_symbols(model: onnx.ModelProto) -> onnx.ModelProto:
     """Return a model of this folder with symbolic batch (and sequence, where its inputs are tokens)."""
-    made = onnx.ModelProto()
-    made.CopyFrom(model)
-    tokens = made.graph.input[0].name == "input_ids"
-    length = made.graph.input[0].type.tensor_type.shape.dim[1].dim_value
-    for value in made.graph.input:
+    result = onnx.ModelProto()
+    result.CopyFrom(model)
+    tokens = result.graph.input[0].name == "input_ids"
+    length = result.graph.input[0].type.tensor_type.shape.dim[1].dim_value
+    for value in result.graph.input:
         dims = value.type.tensor_type.shape.dim
         dims[0].dim_param = BATCH
         if tokens:
             dims[1].dim_param = SEQUENCE
-    for value in made.graph.output:
+    for value in result.graph.output:
         value.type.tensor_type.ClearField("shape")
-    del made.graph.value_info[:]
-    _Rewriter(made, tokens, length).run()
-    return made
+    del result.graph.value_info[:]
+    _Rewriter(result, tokens, length).run()
+    return result
 
 
 class _Rewriter:
@@ -92,18 +92,22 @@ class _Rewriter:
     def _positions(self, node: Any) -> None:
         """Positions of tokens are a constant that counts."""
         for i, name in enumerate(node.input):
-            found = self.constants.get(name)
-            if found is not None and list(found.dims) == [1, self.length] and found.data_type == onnx.TensorProto.INT64:
+            constant = self.constants.get(name)
+            if (
+                constant is not None
+                and list(constant.dims) == [1, self.length]
+                and constant.data_type == onnx.TensorProto.INT64
+            ):
                 node.input[i] = "dyn.positions"
 
     def _mask(self, node: Any) -> None:
         for i, name in enumerate(node.input):
-            found = self.constants.get(name)
-            if found is None:
+            constant = self.constants.get(name)
+            if constant is None:
                 continue
-            if list(found.dims) == [1, 1, self.length, self.length]:
+            if list(constant.dims) == [1, 1, self.length, self.length]:
                 node.input[i] = "dyn.causal"
-            elif found.data_type == onnx.TensorProto.BOOL and list(found.dims) == [1, 1, self.length, 1]:
+            elif constant.data_type == onnx.TensorProto.BOOL and list(constant.dims) == [1, 1, self.length, 1]:
                 node.input[i] = self._constant(f"{node.output[0]}.all", np.ones((1, 1, 1, 1), bool))
             elif node.op_type == "GatherND" and i == 1:  # the mask of tokens as that of keys
                 node.op_type = "Unsqueeze"

@@ -97,11 +97,11 @@ class Entry:
 
     def dynamic_axes(self) -> dict[str, dict[int, str]]:
         """Return the named dims of each input."""
-        found = {
+        axes = {
             each.name: {i: d for i, d in enumerate(each.dims) if isinstance(d, str) and d not in self.fixed}
             for each in self.inputs
         }
-        return {name: dims for name, dims in found.items() if dims}
+        return {name: dims for name, dims in axes.items() if dims}
 
 
 @dataclass(frozen=True)

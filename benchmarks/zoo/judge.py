@@ -139,9 +139,9 @@ def tolerance_of(path: Path) -> float:
 
 def _contradict(path: Path, verdict: Judgement, name: str, arrays: Any, pair: tuple[Any, Any], error: float) -> None:
     """Decide whether a result is wrong, or rounding moves ONNX Runtime's own results as far."""
-    found, expected = pair
+    actual, expected = pair
     others = _rounded(path, name, arrays)
-    if any(difference(found, other) <= tolerance_of(path) for other in others[:1]):
+    if any(difference(actual, other) <= tolerance_of(path) for other in others[:1]):
         return
     own = max((difference(other, expected) for other in others), default=0.0)
     verdict.status = DISPUTED if error <= 10 * own else WRONG
@@ -153,7 +153,7 @@ def _contradict(path: Path, verdict: Judgement, name: str, arrays: Any, pair: tu
 
 def _rounded(path: Path, name: str, arrays: Any) -> list[Any]:
     """Return what ONNX Runtime computes without its optimizations, then of inputs that differ by their rounding."""
-    found = []
+    result = []
     for seed, optimize in enumerate((False, False, True, True)):
         rng = np.random.default_rng(seed)
         nudged = {
@@ -162,15 +162,15 @@ def _rounded(path: Path, name: str, arrays: Any) -> list[Any]:
             for key, value in arrays.items()
         }  # fmt: skip
         try:
-            found.append(session(path, optimize).run([name], nudged)[0])
+            result.append(session(path, optimize).run([name], nudged)[0])
         except Exception:  # an operator that only its optimizations implement
             continue
-    return found
+    return result
 
 
 def _load(path: Path) -> dict[str, np.ndarray]:
-    with np.load(path, allow_pickle=False) as found:
-        return {name: found[name] for name in found.files}
+    with np.load(path, allow_pickle=False) as arrays:
+        return {name: arrays[name] for name in arrays.files}
 
 
 def _taken(arrays: dict[str, np.ndarray], names: Sequence[str]) -> dict[str, np.ndarray]:

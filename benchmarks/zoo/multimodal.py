@@ -38,8 +38,8 @@ def _features(architecture: str, config: str, options: dict[str, Any], *inputs: 
 
 
 def _pair(architecture: str, config: str, text: dict[str, Any], vision: dict[str, Any], **options: Any) -> Entry:
-    made = {"text_config": text, "vision_config": vision, **options}
-    return entry(architecture, config, made, (IDS, PIXELS, MASK), "multimodal", sizes=SQUARE, fixed=FIXED)
+    arguments = {"text_config": text, "vision_config": vision, **options}
+    return entry(architecture, config, arguments, (IDS, PIXELS, MASK), "multimodal", sizes=SQUARE, fixed=FIXED)
 
 
 ENTRIES = (

@@ -22,8 +22,8 @@ HALVES = (("torchvision", "mobilenet_v3_small"), ("transformers", "BertModel"), 
 
 def _find(family: str, name: str) -> Entry:
     module = importlib.import_module(f".{family}", __package__)
-    found: Entry = next(entry for entry in module.ENTRIES if entry.name == name)
-    return found
+    result: Entry = next(entry for entry in module.ENTRIES if entry.name == name)
+    return result
 
 
 def _exported(entry: Entry, folder: Path) -> Path:
@@ -57,8 +57,8 @@ def _quantized(family: str, name: str, way: str) -> Entry:
             if way == "f16":
                 from onnxruntime.transformers.float16 import convert_float_to_float16
 
-                made: bytes = convert_float_to_float16(onnx.load(path), keep_io_types=True).SerializeToString()
-                return made
+                result: bytes = convert_float_to_float16(onnx.load(path), keep_io_types=True).SerializeToString()
+                return result
             names = {value.name for value in onnx.load(path).graph.input}
             form = q.QuantFormat.QDQ if way == "qdq" else q.QuantFormat.QOperator
             # 7-bit weights: on machines without VNNI, ONNX Runtime's sums of 8-bit products saturate.

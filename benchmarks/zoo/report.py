@@ -99,20 +99,20 @@ def _table(rows: list[Row]) -> str:
 def _failures(rows: list[Row]) -> str:
     lines = ["## What fails", ""]
     for title, statuses in (("Mirlo", BAD), ("Disputed", (DISPUTED,))):
-        found = [row for row in rows if row["status"] in statuses]
-        if found:
+        failures = [row for row in rows if row["status"] in statuses]
+        if failures:
             lines += [f"### {title}", "", "| model | what happens | reason |", "| --- | --- | --- |"]
             lines += [
                 f"| {row['model']} | {row['status']} | {_cell(row['reason'])}{difference_of(row['model'])} |"
-                for row in _sorted(found)
+                for row in _sorted(failures)
             ] + [""]
     for title, status in (("ONNX Runtime does not run", NOT_RUN), ("The exporter does not export", NOT_EXPORTED)):
-        found = [row for row in rows if row["status"] == status]
-        if found:
-            counts = Counter(f"{row['family']}, {row['exporter']}, {row['variant']}" for row in found)
+        failures = [row for row in rows if row["status"] == status]
+        if failures:
+            counts = Counter(f"{row['family']}, {row['exporter']}, {row['variant']}" for row in failures)
             lines += [f"### {title}", "", "; ".join(f"{k}: {n}" for k, n in sorted(counts.items())) + ".", ""]
             lines += ["| model | reason |", "| --- | --- |"]
-            lines += [f"| {row['model']} | {_cell(row['reason'], 120)} |" for row in _sorted(found)] + [""]
+            lines += [f"| {row['model']} | {_cell(row['reason'], 120)} |" for row in _sorted(failures)] + [""]
     return "\n".join(lines)
 
 

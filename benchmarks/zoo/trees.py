@@ -19,8 +19,8 @@ def _boosted(library: str, estimator: str, label: str, classes: int = 3, **optio
         model = getattr(importlib.import_module(library), estimator)(**options).fit(x, y)
         types = [("X", FloatTensorType([None, FEATURES]))]
         extra = {"zipmap": False} if library == "lightgbm" and not label.endswith("zipmap") else {}
-        made: bytes = getattr(convert, f"convert_{library}")(model, initial_types=types, **extra).SerializeToString()
-        return made
+        result: bytes = getattr(convert, f"convert_{library}")(model, initial_types=types, **extra).SerializeToString()
+        return result
 
     return Entry(label, "trees", make, (ROWS,), exporters=(CONVERTED,), shapes=(DYNAMIC,))
 

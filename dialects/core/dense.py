@@ -20,12 +20,12 @@ def read_dense(attribute: ir.Attribute, kind: TensorType) -> np.ndarray:
 
     target = kind.dtype.to_numpy()
     try:
-        found = np.array(attribute)
+        array = np.array(attribute)
     except (TypeError, ValueError, BufferError):
-        found = np.array(None)
-    if found.dtype == object:
-        found = _from_text(attribute, kind)
-    return found.reshape(kind.static_shape).astype(target, copy=False)
+        array = np.array(None)
+    if array.dtype == object:
+        array = _from_text(attribute, kind)
+    return array.reshape(kind.static_shape).astype(target, copy=False)
 
 
 def dense_attribute(array: np.ndarray, kind: TensorType) -> ir.Attribute:

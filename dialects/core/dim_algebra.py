@@ -458,8 +458,8 @@ def parse(expression: str) -> Dim:
     """Parse a dim from its text, as `str` prints it."""
     if expression.strip() == "?":
         return UNKNOWN
-    found: Dim = text.evaluate(expression, symbol, apply)
-    return found
+    result: Dim = text.evaluate(expression, symbol, apply)
+    return result
 
 
 def substitute(dim: Dim, values: Mapping[str, Dim]) -> Dim:

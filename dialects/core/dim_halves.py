@@ -35,16 +35,16 @@ def pairs_of(
     atoms: Monomial, halves_of: Callable[[Atom], Halves | None], order: Callable[[Monomial], Monomial]
 ) -> tuple[Pair, ...]:
     """Return the pairs that a product belongs to, one per quotient in it that is a half."""
-    found: list[Pair] = []
+    pairs: list[Pair] = []
     for atom in dict.fromkeys(atoms):
         halves = halves_of(atom) if atom.startswith("floordiv(") else None
         if halves is None:
             continue
         others = list(atoms)
         others.remove(atom)
-        made = [order((*others, *part)) for part in ((halves.smaller,), (halves.larger,), halves.whole)]
-        found.append((halves.divisor, made[0], made[1], made[2]))
-    return tuple(found)
+        parts = [order((*others, *part)) for part in ((halves.smaller,), (halves.larger,), halves.whole)]
+        pairs.append((halves.divisor, parts[0], parts[1], parts[2]))
+    return tuple(pairs)
 
 
 def balanced(terms: Mapping[Monomial, int], pairs_of: Callable[[Monomial], tuple[Pair, ...]]) -> Mapping[Monomial, int]:
@@ -54,18 +54,18 @@ def balanced(terms: Mapping[Monomial, int], pairs_of: Callable[[Monomial], tuple
     pairs = _all_pairs(terms, pairs_of)
     if not pairs:
         return terms
-    made = dict(terms)
-    while any(made.get(larger) for _, larger, _ in pairs):  # with the smaller halves only, equal sums are the same
+    counts = dict(terms)
+    while any(counts.get(larger) for _, larger, _ in pairs):  # with the smaller halves only, equal sums are the same
         for smaller, larger, whole in pairs:
-            _replace(made, larger, smaller, whole)
+            _replace(counts, larger, smaller, whole)
     is_changed = True
     while is_changed:  # a product of two halves takes a round for each; the wholes of halves have fewer halves in them
         is_changed = False
         for smaller, larger, whole in pairs:  # halves of n come before its quarters, which are halves of those
-            if _is_better_with_larger(made.get(smaller, 0), made.get(whole, 0)):
-                _replace(made, smaller, larger, whole)
+            if _is_better_with_larger(counts.get(smaller, 0), counts.get(whole, 0)):
+                _replace(counts, smaller, larger, whole)
                 is_changed = True
-    return {atoms: factor for atoms, factor in made.items() if factor}
+    return {atoms: factor for atoms, factor in counts.items() if factor}
 
 
 def _changes(terms: Mapping[Monomial, int], atoms: Monomial, count: int, pair: Pair) -> bool:
@@ -80,16 +80,16 @@ def _is_better_with_larger(count: int, rest: int) -> bool:
 
 def _all_pairs(terms: Mapping[Monomial, int], pairs_of: Callable[[Monomial], tuple[Pair, ...]]) -> list[list[Monomial]]:
     """Return the smaller half, the larger half and the whole of all terms, and of what replaces them."""
-    found: set[Pair] = set()
+    pairs: set[Pair] = set()
     waiting, seen = list(terms), set(terms)
     while waiting:
         for pair in pairs_of(waiting.pop()):
-            found.add(pair)
+            pairs.add(pair)
             waiting += set(pair[1:]) - seen
             seen.update(pair[1:])
         if len(seen) > MAX_MONOMIALS:
             return []
-    return [pair for _, *pair in sorted(found)]
+    return [pair for _, *pair in sorted(pairs)]
 
 
 def _replace(terms: dict[Monomial, int], half: Monomial, other: Monomial, whole: Monomial) -> None:

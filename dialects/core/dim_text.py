@@ -70,8 +70,8 @@ def _evaluate(node: ast.expr, lookup: Lookup[T], apply: Apply[T]) -> T | int:
         kind = type(node.op)
         if kind in _NAMED:
             return apply(_NAMED[kind], left, right)
-        made: T | int = _OPERATORS[kind](left, right)
-        return made
+        result: T | int = _OPERATORS[kind](left, right)
+        return result
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in FUNCTIONS:
         if len(node.args) != 2 or node.keywords:
             raise ValueError(f"'{node.func.id}' takes two dims")

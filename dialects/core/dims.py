@@ -103,9 +103,9 @@ def estimate_dim(dim: Dim) -> int:
 
 @lru_cache(maxsize=4096)
 def _estimate(dim: SymbolicDim) -> int:
-    found = substitute(dim, dict.fromkeys(dim.symbols(), TYPICAL))
-    assert isinstance(found, int)
-    return max(1, found)
+    estimate = substitute(dim, dict.fromkeys(dim.symbols(), TYPICAL))
+    assert isinstance(estimate, int)
+    return max(1, estimate)
 
 
 def symbols_of(dim: Dim) -> set[str]:

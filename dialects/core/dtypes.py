@@ -107,10 +107,10 @@ def dtype(name: str | DType) -> DType:
     """Return the element type with this name; the error for an unknown name lists all names."""
     if isinstance(name, DType):
         return name
-    found = DTYPES.get(name)
-    if found is None:
+    result = DTYPES.get(name)
+    if result is None:
         raise ValueError(f"unknown element type '{name}'; known: {', '.join(DTYPES)}")
-    return found
+    return result
 
 
 def dtype_of_mlir(element_type: ir.Type) -> DType | None:
@@ -119,8 +119,8 @@ def dtype_of_mlir(element_type: ir.Type) -> DType | None:
         # Printing the type takes ten times as long, and every builder and verifier calls this.
         prefix = "i" if element_type.is_signless else "ui" if element_type.is_unsigned else "si"
         return _BY_MLIR.get(f"{prefix}{element_type.width}")
-    found = _by_class().get(type(element_type))
-    return found or _BY_MLIR.get(str(element_type))
+    dtype = _by_class().get(type(element_type))
+    return dtype or _BY_MLIR.get(str(element_type))
 
 
 @cache

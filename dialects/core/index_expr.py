@@ -148,11 +148,11 @@ class IndexExpr:
             if isinstance(term, FloorDiv):
                 value = floor_divide(term.inner._replace(by, extents), term.divisor, extents)
             else:
-                found = by(term)
-                if found is None:
+                replacement = by(term)
+                if replacement is None:
                     terms[term] = terms.get(term, 0) + coefficient
                     continue
-                value = found
+                value = replacement
             constant = constant + value.constant * coefficient
             for atom, count in value.terms.items():
                 terms[atom] = terms.get(atom, 0) + count * coefficient
@@ -180,8 +180,8 @@ class IndexExpr:
     def range(self, extents: Extents) -> tuple[Any, Any]:
         """Return bounds of all values, tight for affine expressions; raise `UndecidedDim` if sizes decide them."""
         if any(isinstance(term, FloorDiv) for term in self.terms):
-            found = self.value_range(extents)
-            return found.low, found.high
+            bounds = self.value_range(extents)
+            return bounds.low, bounds.high
         low = high = self.constant
         for term, coefficient in self.terms.items():
             reach = (_extent(extents, term) - 1) * coefficient

@@ -47,5 +47,5 @@ def _all(path: tuple[str, ...]) -> EntryPoints:
     # Imported lazily: a tenth of the start-up time of a command that does not need it.
     from importlib.metadata import entry_points
 
-    found: EntryPoints = entry_points()  # type: ignore[assignment]
-    return found
+    result: EntryPoints = entry_points()  # type: ignore[assignment]
+    return result

@@ -192,8 +192,8 @@ class DialectOp(ir.OpView):
 
 def values_of(op: ir.Operation | ir.OpView) -> Any:
     """Return the result of an operation, or a tuple unless there is exactly one."""
-    made = op.operation.results
-    return made[0] if len(made) == 1 else tuple(made)
+    results = op.operation.results
+    return results[0] if len(results) == 1 else tuple(results)
 
 
 def class_of(op: ir.Operation | ir.OpView) -> type[DialectOp]:
@@ -209,16 +209,16 @@ def _type_of(value: ir.Value) -> ir.Type:
 
 
 def _traits(cls: type[DialectOp]) -> frozenset[Trait]:
-    found = {trait for base in cls.__mro__ for trait in vars(base).get("TRAITS", ())}
+    traits = {trait for base in cls.__mro__ for trait in vars(base).get("TRAITS", ())}
     if cls.AXES is not None:
-        found.add(Trait.AXES)
+        traits.add(Trait.AXES)
     if cls.NEUTRAL is not None:
-        found.add(Trait.NEUTRAL)
+        traits.add(Trait.NEUTRAL)
     if "data_layout" in cls._attributes:
-        found.add(Trait.DATA_LAYOUT)
-    if Trait.ELEMENTWISE in found and (cls.scalar is not None or cls.meaning is not None):
-        found.add(Trait.SCALAR)
-    return frozenset(found)
+        traits.add(Trait.DATA_LAYOUT)
+    if Trait.ELEMENTWISE in traits and (cls.scalar is not None or cls.meaning is not None):
+        traits.add(Trait.SCALAR)
+    return frozenset(traits)
 
 
 def _types_of(value: ir.Value | Sequence[ir.Value] | None) -> OperandType:
@@ -389,9 +389,9 @@ def _verify_types(cls: type[DialectOp], view: ir.OpView) -> None:
     if len(declared) != len(inferred):
         raise OpError(f"has {len(declared)} results, but its operands and attributes make {len(inferred)}")
     for i, (value, expected) in enumerate(zip(declared, inferred, strict=True)):
-        found = _tensor_type_of(value)
-        if found is None or not compatible(found, expected):
+        actual = _tensor_type_of(value)
+        if actual is None or not compatible(actual, expected):
             what = f"result #{i}" if len(inferred) > 1 else "result"
             raise OpError(
-                f"{what} is declared {found or value.type}, but its operands and attributes make it {expected}"
+                f"{what} is declared {actual or value.type}, but its operands and attributes make it {expected}"
             )

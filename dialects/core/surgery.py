@@ -26,13 +26,13 @@ def clone_with(
 
 def enclosing(op: ir.Operation | ir.OpView, name: str) -> ir.Operation:
     """Return the operation of this name that an operation is in, or the operation itself."""
-    found = op.operation
-    while found.name != name:
-        parent = found.parent
+    result = op.operation
+    while result.name != name:
+        parent = result.parent
         if parent is None:
             raise SurgeryError(f"'{op.operation.name}' is in no '{name}'")
-        found = parent.operation
-    return found
+        result = parent.operation
+    return result
 
 
 def is_dead(op: ir.Operation | ir.OpView) -> bool:
@@ -74,18 +74,18 @@ def erase_dead(block: ir.Block, is_pure: Callable[[ir.Operation], bool]) -> int:
 
 def blocks(function: ir.Operation | ir.OpView) -> list[ir.Block]:
     """Return the blocks of a function, including nested ones, in pre-order."""
-    found: list[ir.Block] = []
+    result: list[ir.Block] = []
 
     def collect(op: ir.Operation) -> None:
         for region in op.regions:
             for block in region.blocks:
-                found.append(block)
+                result.append(block)
                 for inner in block.operations:
                     if len(inner.operation.regions):
                         collect(inner.operation)
 
     collect(function.operation)
-    return found
+    return result
 
 
 def operations(function: ir.Operation | ir.OpView) -> list[ir.Operation]:
@@ -96,17 +96,17 @@ def operations(function: ir.Operation | ir.OpView) -> list[ir.Operation]:
 
 def captured(op: ir.Operation | ir.OpView) -> Iterator[ir.Value]:
     """Yield the values defined outside this operation that nested operations use."""
-    made: set[ir.Value] = set()
+    defined: set[ir.Value] = set()
     read: dict[ir.Value, None] = {}
 
     def collect(outer: ir.Operation | ir.OpView) -> None:
         for region in outer.regions:
             for block in region.blocks:
-                made.update(block.arguments)
+                defined.update(block.arguments)
                 for inner in block.operations:
                     read.update(dict.fromkeys(inner.operation.operands))
-                    made.update(inner.operation.results)
+                    defined.update(inner.operation.results)
                     collect(inner.operation)
 
     collect(op)
-    return (value for value in read if value not in made)
+    return (value for value in read if value not in defined)

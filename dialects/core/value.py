@@ -130,8 +130,8 @@ class Value(ir.Value):
 
 def create(name: str, result: ir.Type, *operands: ir.Value, **attributes: ir.Attribute) -> Value:
     """Emit one operation with one result at the insertion point."""
-    made = ir.Operation.create(name, results=[result], operands=list(operands), attributes=attributes)
-    return Value(made.results[0])
+    op = ir.Operation.create(name, results=[result], operands=list(operands), attributes=attributes)
+    return Value(op.results[0])
 
 
 def select(condition: ir.Value, yes: ir.Value, no: ir.Value) -> Value:

@@ -110,9 +110,9 @@ class AttentionWithSinks(AttentionBase, name="attention_with_sinks"):
         at_end: bool,
         softcap: float | None,
     ) -> TensorType:
-        found = Attention.infer(query, key, value, mask, scale=scale, causal=causal, at_end=at_end, softcap=softcap)
+        result = Attention.infer(query, key, value, mask, scale=scale, causal=causal, at_end=at_end, softcap=softcap)
         _require_sinks(query, sinks)
-        return found
+        return result
 
 
 def _require_sinks(query: TensorType, sinks: TensorType) -> None:
@@ -147,14 +147,14 @@ class AttentionWithScales(AttentionBase, name="attention_with_scales"):
         at_end: bool,
         softcap: float | None,
     ) -> TensorType:
-        found = Attention.infer(query, key, value, mask, scale=scale, causal=causal, at_end=at_end, softcap=softcap)
+        result = Attention.infer(query, key, value, mask, scale=scale, causal=causal, at_end=at_end, softcap=softcap)
         if sinks is not None:
             _require_sinks(query, sinks)
         for name, tensor, rows in (("key_scale", key_scale, key), ("value_scale", value_scale, value)):
             same_dtype(f"query and {name}", query, tensor)
             if tensor.shape != (*rows.shape[:3], 1):
                 raise OpError(f"{name} must be {rows.with_shape((*rows.shape[:3], 1))}, got {tensor}")
-        return found
+        return result
 
 
 class CacheWrite(RelaxOp, name="cache_write"):

@@ -29,10 +29,10 @@ class BindDims(RelaxOp, name="bind_dims"):
     what = Str("a size")
 
     def check(self) -> None:
-        found = TensorType.from_mlir(self.operation.operands[0].type)
+        tensor_type = TensorType.from_mlir(self.operation.operands[0].type)
         count = len(self.symbols)
-        if found is None or found.dtype.name != "i64" or found.shape != (count,):
-            raise OpError(f"values must be a tensor<{count}xi64>, an element per symbol, got {found}")
+        if tensor_type is None or tensor_type.dtype.name != "i64" or tensor_type.shape != (count,):
+            raise OpError(f"values must be a tensor<{count}xi64>, an element per symbol, got {tensor_type}")
         for name in self.symbols:
             if not D.is_symbol_name(name):
                 raise OpError(f"'{name}' is not a name for a dim")

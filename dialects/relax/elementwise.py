@@ -86,17 +86,17 @@ class ElementwiseOp:
 
     def members(self, infer: Callable[[tuple[str, ...]], Callable[..., TensorType]]) -> dict[str, object]:
         """Return the members of the operator's class."""
-        made: dict[str, object] = {
+        result: dict[str, object] = {
             "KINDS": self.kinds,
             "infer": staticmethod(infer(self.kinds)),
             "__module__": __name__,
         }
-        made |= {"meaning": staticmethod(self.meaning), "PRECISION": self.precision, "DOMAIN": self.domain}
-        made |= {"ONNX": OnnxName(self.onnx) if isinstance(self.onnx, str) else self.onnx}
-        made |= {"FLOPS_PER_ELEMENT": self.flops, "TRAITS": self._traits(), "NEUTRAL": self.neutral}
+        result |= {"meaning": staticmethod(self.meaning), "PRECISION": self.precision, "DOMAIN": self.domain}
+        result |= {"ONNX": OnnxName(self.onnx) if isinstance(self.onnx, str) else self.onnx}
+        result |= {"FLOPS_PER_ELEMENT": self.flops, "TRAITS": self._traits(), "NEUTRAL": self.neutral}
         if self.scalar is not None:
-            made["scalar"] = staticmethod(self.scalar)
-        return made
+            result["scalar"] = staticmethod(self.scalar)
+        return result
 
     def _traits(self) -> tuple[Trait, ...]:
         flags = {Trait.COMMUTATIVE: self.commutes, Trait.ACTIVATION: self.is_activation}

@@ -159,10 +159,10 @@ def require_one_count(before: TensorType, after: TensorType) -> None:
 
 def require_distinct_axes(axes: Sequence[int], rank: int) -> tuple[int, ...]:
     """Return non-negative axes in the given order; raise if one is repeated."""
-    found = tuple(normalize_axis(axis, rank) for axis in axes)
-    if len(set(found)) != len(found):
+    result = tuple(normalize_axis(axis, rank) for axis in axes)
+    if len(set(result)) != len(result):
         raise OpError(f"axes {list(axes)} name one axis twice")
-    return found
+    return result
 
 
 def product_dtype(what: str, left: TensorType, right: TensorType, out_dtype: DType | None) -> DType:

@@ -29,11 +29,11 @@ def erfinv(x: float) -> float:
     if not -1 < x < 1:
         return math.copysign(math.inf, x) if abs(x) == 1 else math.nan
     size = abs(x)
-    found = size * math.sqrt(math.pi) / 2 if size < 1e-3 else -NormalDist().inv_cdf((1 - size) / 2) / math.sqrt(2)
+    value = size * math.sqrt(math.pi) / 2 if size < 1e-3 else -NormalDist().inv_cdf((1 - size) / 2) / math.sqrt(2)
     for _ in range(2):
-        above = math.erf(found) - size if size < 0.5 else (1 - size) - math.erfc(found)
-        found -= above * math.sqrt(math.pi) / 2 * math.exp(found * found)
-    return math.copysign(found, x)
+        above = math.erf(value) - size if size < 0.5 else (1 - size) - math.erfc(value)
+        value -= above * math.sqrt(math.pi) / 2 * math.exp(value * value)
+    return math.copysign(value, x)
 
 
 @partial(np.vectorize, otypes=[np.float64])
@@ -163,21 +163,21 @@ def batch_norm(
 
 
 def layer_norm(x: Array, scale: Array | None, bias: Array | None, *, axis: int, epsilon: float) -> Array:
-    made = _standardized(widened(x), tuple(range(axis % x.ndim, x.ndim)), epsilon)
-    made = made if scale is None else made * widened(scale)
-    return made if bias is None else made + widened(bias)
+    normalized = _standardized(widened(x), tuple(range(axis % x.ndim, x.ndim)), epsilon)
+    normalized = normalized if scale is None else normalized * widened(scale)
+    return normalized if bias is None else normalized + widened(bias)
 
 
 def rms_norm(x: Array, scale: Array | None, *, axis: int, epsilon: float) -> Array:
     wide, axes = widened(x), tuple(range(axis % x.ndim, x.ndim))
-    made = wide / np.sqrt(np.square(wide).mean(axes, keepdims=True) + epsilon)
-    return made if scale is None else made * widened(scale)
+    normalized = wide / np.sqrt(np.square(wide).mean(axes, keepdims=True) + epsilon)
+    return normalized if scale is None else normalized * widened(scale)
 
 
 def group_norm(x: Array, scale: Array, bias: Array, *, groups: int, epsilon: float) -> Array:
     grouped = widened(x).reshape(x.shape[0], groups, -1)
-    made = _standardized(grouped, (2,), epsilon).reshape(x.shape)
-    return made * _by_channel(widened(scale), x.ndim, 1) + _by_channel(widened(bias), x.ndim, 1)
+    normalized = _standardized(grouped, (2,), epsilon).reshape(x.shape)
+    return normalized * _by_channel(widened(scale), x.ndim, 1) + _by_channel(widened(bias), x.ndim, 1)
 
 
 def _standardized(x: Array, axes: tuple[int, ...], epsilon: float) -> Array:

@@ -42,9 +42,9 @@ def _quotient(divide: Callable[[Expr, Expr], Expr]) -> Callable[[Expr, Expr], Ex
     def function(x: Expr, y: Expr) -> Expr:
         if x.dtype.is_float:
             return divide(x, y)
-        found = divide(x, _divisor(y))
-        found = found if x.dtype.is_unsigned else select(y.equals(-1), -x, found)
-        return select(y.equals(0), constant(0, x.dtype), found)
+        quotient = divide(x, _divisor(y))
+        quotient = quotient if x.dtype.is_unsigned else select(y.equals(-1), -x, quotient)
+        return select(y.equals(0), constant(0, x.dtype), quotient)
 
     return function
 

@@ -49,8 +49,8 @@ def affine_range(expr: ir.AffineExpr, extents: Sequence[Dim]) -> ValueRange | No
         return ValueRange(0, extent - 1) if isinstance(extent, int) and extent > 0 else None
     if not _is_readable(expr):
         return None
-    found = read_affine(expr, [loop_index(i) for i in range(len(extents))], extents).value_range(extents)
-    return found if found.is_exact else None
+    bounds = read_affine(expr, [loop_index(i) for i in range(len(extents))], extents).value_range(extents)
+    return bounds if bounds.is_exact else None
 
 
 def _is_readable(expr: ir.AffineExpr) -> bool:
@@ -68,12 +68,12 @@ def to_affine(value: IndexExpr, positions: Mapping[int, int]) -> ir.AffineExpr:
     """Return the affine expression in which the variables are the dims at these positions."""
     result: ir.AffineExpr = ir.AffineExpr.get_constant(_number(value.constant))
     for term, coefficient in value.terms.items():
-        made: ir.AffineExpr
+        quotient: ir.AffineExpr
         if isinstance(term, FloorDiv):
-            made = ir.AffineExpr.get_floor_div(to_affine(term.inner, positions), _number(term.divisor))
+            quotient = ir.AffineExpr.get_floor_div(to_affine(term.inner, positions), _number(term.divisor))
         else:
-            made = ir.AffineExpr.get_dim(positions[term])
-        result = result + made * _number(coefficient)
+            quotient = ir.AffineExpr.get_dim(positions[term])
+        result = result + quotient * _number(coefficient)
     return result
 
 

@@ -109,9 +109,9 @@ class Block(TirOp, name="block"):
         for number, value in zip(self.init, outs, strict=True):
             if not isinstance(number, ir.UnitAttr):
                 expected.append(value.type.element_type)
-        found = [argument.type for argument in blocks[0].arguments]
-        if found != expected:
-            raise OpError(f"the body must take ({_listed(expected)}), got ({_listed(found)})")
+        types = [argument.type for argument in blocks[0].arguments]
+        if types != expected:
+            raise OpError(f"the body must take ({_listed(expected)}), got ({_listed(types)})")
         last = terminator(blocks[0])
         if last is None or last.name != "tir.yield":
             raise OpError("the body must end with tir.yield")

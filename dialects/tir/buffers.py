@@ -65,8 +65,8 @@ def workspace_of(function: ir.OpView) -> Dim:
     attributes = function.operation.attributes
     if WORKSPACE not in attributes:
         return 0
-    found = attributes[WORKSPACE]
-    return found.value if isinstance(found, ir.IntegerAttr) else D.parse(ir.StringAttr(found).value)
+    workspace = attributes[WORKSPACE]
+    return workspace.value if isinstance(workspace, ir.IntegerAttr) else D.parse(ir.StringAttr(workspace).value)
 
 
 def workspace_attribute(size: Dim) -> ir.Attribute:

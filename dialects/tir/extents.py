@@ -24,13 +24,13 @@ MAX_ITERATIONS = 1 << 60
 
 def add_extents(op: ir.Operation, products: Iterable[Sequence[Dim]]) -> None:
     """Add products of dims to those recorded on an operation."""
-    found = {tuple(map(str, dims)): list(dims) for dims in extents_of(op)}
+    extents = {tuple(map(str, dims)): list(dims) for dims in extents_of(op)}
     for dims in products:
         factors = [dim for dim in dims if dim != 1]
         if any(not isinstance(dim, int) for dim in factors):
-            found.setdefault(tuple(map(str, factors)), factors)
-    if found:
-        op.attributes[EXTENTS] = ir.ArrayAttr.get([dim_attributes(tuple(dims)) for dims in found.values()])
+            extents.setdefault(tuple(map(str, factors)), factors)
+    if extents:
+        op.attributes[EXTENTS] = ir.ArrayAttr.get([dim_attributes(tuple(dims)) for dims in extents.values()])
 
 
 def extents_of(op: ir.Operation) -> list[tuple[Dim, ...]]:

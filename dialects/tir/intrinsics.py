@@ -172,10 +172,10 @@ def result_type(row: Intrinsic, first: ir.Type) -> ir.Type:
 def emit(name: str, *values: ir.Value) -> ir.Value:
     """Emit the intrinsic `tir.<name>` at the insertion point and return its value."""
     if name in OWN:
-        made = emit_own(name, *values).results
-        if not len(made):
+        results = emit_own(name, *values).results
+        if not len(results):
             raise ValueError(f"intrinsic '{name}' has no result")
-        return made[0]
+        return results[0]
     row = INTRINSICS.get(name)
     if row is None:
         near = difflib.get_close_matches(name, [*INTRINSICS, *OWN], n=1)

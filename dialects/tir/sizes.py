@@ -59,9 +59,9 @@ class SizeEmitter:
 
     def nested(self) -> SizeEmitter:
         """Return an emitter for a region inside, which knows the values emitted here before."""
-        made = SizeEmitter(self.symbols)
-        made._known = self._known.new_child()
-        return made
+        result = SizeEmitter(self.symbols)
+        result._known = self._known.new_child()
+        return result
 
     def emit(self, dim: Dim) -> ir.Value:
         """Return the value of a dim; its first emission must dominate all other uses."""
@@ -108,15 +108,15 @@ class SizeEmitter:
 
 def sizes_in(function: ir.OpView) -> list[ir.Operation]:
     """Return the `tir.size` operations of a function."""
-    found: list[ir.Operation] = []
+    sizes: list[ir.Operation] = []
 
     def visit(op: ir.Operation) -> ir.WalkResult:
         if op.name == "tir.size":
-            found.append(op)
+            sizes.append(op)
         return ir.WalkResult.ADVANCE
 
     function.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
-    return found
+    return sizes
 
 
 def bind_symbols(function: ir.OpView) -> None:
@@ -125,12 +125,12 @@ def bind_symbols(function: ir.OpView) -> None:
     Parameters are in the order of their use, and the order of the arithmetic does not depend on names, so that
     functions which differ in names of symbols only have the same code.
     """
-    found = sizes_in(function)
-    if not found:
+    existing = sizes_in(function)
+    if not existing:
         return
     op = function.operation
     # A function uses a few sizes in many places.
-    texts = [size.opview.dim for size in found]
+    texts = [size.opview.dim for size in existing]
     of_text = {text: D.parse(text) for text in texts}
     dims = list(dict.fromkeys(of_text.values()))
     add_extents(op, ([dim] for dim in dims if not (isinstance(dim, int) or dim.is_symbol)))
@@ -146,10 +146,10 @@ def bind_symbols(function: ir.OpView) -> None:
     values = [entry.add_argument(ir.IndexType.get(), op.location) for _ in names]
     with ir.InsertionPoint.at_block_begin(entry), op.location:
         sizes = SizeEmitter({str(number): value for number, value in zip(numbers, values, strict=True)})
-        made = {dim: sizes.emit(D.substitute(dim, numbered)) for dim in dims}
-        for size, text in zip(found, texts, strict=True):
-            size.results[0].replace_all_uses_with(made[of_text[text]])
-    for size in found:
+        emitted = {dim: sizes.emit(D.substitute(dim, numbered)) for dim in dims}
+        for size, text in zip(existing, texts, strict=True):
+            size.results[0].replace_all_uses_with(emitted[of_text[text]])
+    for size in existing:
         size.erase()
     taken = (quotients[name][0].atom if name in quotients else name for name in names)
     op.attributes[SYMBOLS] = ir.ArrayAttr.get([ir.StringAttr.get(name) for name in taken])

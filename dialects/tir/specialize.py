@@ -12,12 +12,12 @@ from mirlo.dialects.core.types import TensorType, dim_attributes, dims_of_attrib
 
 def with_dims(function: ir.Operation, dims: Mapping[str, Dim]) -> ir.Operation:
     """Return a copy of a prim function in tensor form, before it, in which symbols are these dims."""
-    made = function.clone(ip=ir.InsertionPoint(function))
+    clone = function.clone(ip=ir.InsertionPoint(function))
 
     def retype(value: ir.Value) -> None:
-        found = TensorType.from_mlir(value.type)
-        if found is not None:
-            value.set_type(found.with_shape([D.substitute(dim, dims) for dim in found.shape]).to_mlir())
+        tensor_type = TensorType.from_mlir(value.type)
+        if tensor_type is not None:
+            value.set_type(tensor_type.with_shape([D.substitute(dim, dims) for dim in tensor_type.shape]).to_mlir())
 
     def visit(op: ir.Operation) -> ir.WalkResult:
         for result in op.results:
@@ -33,9 +33,9 @@ def with_dims(function: ir.Operation, dims: Mapping[str, Dim]) -> ir.Operation:
             op.attributes["dim"] = ir.StringAttr.get(str(D.substitute(D.parse(op.opview.dim), dims)))
         return ir.WalkResult.ADVANCE
 
-    made.walk(visit, ir.WalkOrder.PRE_ORDER)
-    entry = made.regions[0].blocks[0]
+    clone.walk(visit, ir.WalkOrder.PRE_ORDER)
+    entry = clone.regions[0].blocks[0]
     results = [value.type for value in entry.operations[len(entry.operations) - 1].operation.operands]
     types = [argument.type for argument in entry.arguments]
-    made.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, results))
-    return made
+    clone.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, results))
+    return clone

@@ -80,8 +80,8 @@ class OrtValue:
 
     def data_type(self) -> str:
         """Return the type as ONNX Runtime writes it: `tensor(float)`."""
-        found = element_type_of(self._array.dtype)
-        return tensor_type(found.name if found is not None else "string")
+        dtype = element_type_of(self._array.dtype)
+        return tensor_type(dtype.name if dtype is not None else "string")
 
     def data_ptr(self) -> int:
         """Return the address of the first element."""

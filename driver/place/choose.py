@@ -151,8 +151,8 @@ class _Chooser:
     @property
     def regions(self) -> list[RegionRecord]:
         """Return the regions that are compared one by one; a single one is compared as a whole."""
-        found = [region for region in self.by_priority.placement.regions if region.kept]
-        return found if len(found) > 1 else []
+        kept_regions = [region for region in self.by_priority.placement.regions if region.kept]
+        return kept_regions if len(kept_regions) > 1 else []
 
     def estimated(self) -> Decision:
         """Return the placement of least cost by the figures that targets declare."""
@@ -168,13 +168,13 @@ class _Chooser:
             why = estimate.reasons(self.by_priority, region)
             regions.append(RegionCost(region.function, region.target, len(region.nodes), costs, best, why=why))
         winners = [(region, cost.best) for region, cost in zip(self.regions, regions, strict=True)]
-        found: list[Candidate] = []
+        candidates: list[Candidate] = []
         for candidate in self.candidates(self._assigned(winners) if regions else None):
             survey = self.survey(self.problem.targets, as_text(candidate.nodes))
             cost = round(estimate.whole(survey), 3)
-            first = found[0].microseconds if found else cost
-            found.append(replace(candidate, microseconds=cost, ratio=round(cost / (first or 1.0), 4)))
-        return self._decide("estimated", found, regions)
+            first = candidates[0].microseconds if candidates else cost
+            candidates.append(replace(candidate, microseconds=cost, ratio=round(cost / (first or 1.0), 4)))
+        return self._decide("estimated", candidates, regions)
 
     def _estimated_on(self, estimate: Estimate, region: RegionRecord, name: str) -> float:
         if name == self.host:

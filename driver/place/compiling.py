@@ -40,7 +40,7 @@ def decide(
     def compile_as(
         module: ir.Module, params: ParameterStore, target: str, nodes: Nodes | None, is_whole: bool
     ) -> Executable | Program:
-        made = compile_request(
+        executable = compile_request(
             CompileRequest(
                 module, target, request.threads, legalize=request.legalize, intrinsics=request.intrinsics,
                 strategies=request.strategies, schedules=request.schedules, opt_level=request.opt_level,
@@ -52,7 +52,7 @@ def decide(
                 placement=nodes if nodes is not None else "priority",
             )
         )  # fmt: skip
-        return require_loaded(made, "placements are measured")
+        return require_loaded(executable, "placements are measured")
 
     known = PlacementStore(request.cache.folder / FILE) if request.cache is not None else None
     settings = _settings(targets, request)

@@ -71,9 +71,9 @@ class Estimate:
     def elsewhere(self, single: Survey, region: RegionRecord, target: str) -> float:
         """Return the cost of a region on another target: the part that target takes, and the rest on the host."""
         inside = set(region.nodes)
-        found = [taken for taken in single.placement.taken if inside.issuperset(taken.nodes)]
-        rest = inside.difference(*(taken.nodes for taken in found))
-        cost = self._region_cost(single, region, target, frozenset(taken.function for taken in found))
+        selected = [taken for taken in single.placement.taken if inside.issuperset(taken.nodes)]
+        rest = inside.difference(*(taken.nodes for taken in selected))
+        cost = self._region_cost(single, region, target, frozenset(taken.function for taken in selected))
         return cost + self.on_host(sorted(rest))
 
     def _region_cost(self, survey: Survey, region: RegionRecord, target: str, composites: frozenset[str]) -> float:
@@ -132,10 +132,10 @@ class Estimate:
             is_heavy = _has(node, Trait.CONTRACTION)
             first = None
             for other in node.reads:
-                found = leader.get(other)
-                fits = found is not None and self._readers[other] == 1 and not (is_heavy and found in heavy)
+                leaders = leader.get(other)
+                fits = leaders is not None and self._readers[other] == 1 and not (is_heavy and leaders in heavy)
                 if fits and first is None:
-                    first = found
+                    first = leaders
             leader[i] = i if first is None else first
             groups.setdefault(leader[i], []).append(i)
             if is_heavy:
@@ -144,17 +144,17 @@ class Estimate:
 
 
 def _has(node: NodeRecord, trait: Trait) -> bool:
-    found = operation_class(node.operator)
-    return found is not None and trait in traits_of(found)
+    cls = operation_class(node.operator)
+    return cls is not None and trait in traits_of(cls)
 
 
 def bytes_of_types(types: Sequence[str]) -> int:
     """Return the bytes of tensors, given the text of their types; dynamic ones count as 0."""
     total = 0
     for text in types:
-        found = _TYPE.match(text)
-        if found is not None:
+        match = _TYPE.match(text)
+        if match is not None:
             total += (
-                math.prod(int(dim) for dim in found.group(2).split(",") if dim.strip()) * dtype(found.group(1)).bytes
+                math.prod(int(dim) for dim in match.group(2).split(",") if dim.strip()) * dtype(match.group(1)).bytes
             )
     return total

@@ -63,8 +63,8 @@ def time_alternately(executables: Mapping[str, Executable | Program]) -> dict[st
 
 
 def _results(run: Executable | Program, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
-    found = run(*inputs)
-    return [np.array(array) for array in (found if isinstance(found, tuple) else (found,))]
+    outputs = run(*inputs)
+    return [np.array(array) for array in (outputs if isinstance(outputs, tuple) else (outputs,))]
 
 
 def _agrees(found: Sequence[np.ndarray], wanted: Sequence[np.ndarray]) -> bool:
@@ -88,9 +88,9 @@ def _repeats(microseconds: float) -> int:
 def _time(run: Executable | Program, inputs: Sequence[np.ndarray], repeats: int) -> float:
     """Return the microseconds of one call; on a device by its clock, without the copies that all alternatives make."""
     if isinstance(run, Executable):
-        found = run.device_microseconds(*inputs, repeats=repeats)
-        if found is not None:
-            return found
+        result = run.device_microseconds(*inputs, repeats=repeats)
+        if result is not None:
+            return result
     start = time.perf_counter()
     for _ in range(repeats):
         run(*inputs)

@@ -23,8 +23,8 @@ def region_modules(opened: OpenedModel, targets: Targets, before: str, wanted: C
 
 
 def _region_module(region: ir.Operation, functions: dict[str, ir.Operation], session: Session) -> ir.Module:
-    made = ir.Module.create()
-    with ir.InsertionPoint(made.body):
+    result = ir.Module.create()
+    with ir.InsertionPoint(result.body):
         main = region.clone()
         for name in dict.fromkeys(callee_of(op) for op in all_operations(region)):
             if name in functions:
@@ -33,5 +33,5 @@ def _region_module(region: ir.Operation, functions: dict[str, ir.Operation], ses
     for fact in (EXTERNAL, "sym_visibility"):
         if fact in main.attributes:
             del main.attributes[fact]
-    Pipeline("inline-external").run(made, session)
-    return made
+    Pipeline("inline-external").run(result, session)
+    return result

@@ -42,8 +42,8 @@ class PlacementStore:
         if not self.path.exists():
             return {}
         try:
-            found = json.loads(self.path.read_text(encoding="utf-8"))
-            entries: dict[str, dict[str, object]] = found["entries"] if found["version"] == VERSION else {}
+            data = json.loads(self.path.read_text(encoding="utf-8"))
+            entries: dict[str, dict[str, object]] = data["entries"] if data["version"] == VERSION else {}
             if not all(isinstance(entry, dict) for entry in entries.values()):
                 raise TypeError("its entries are not objects")
         except OSError as error:

@@ -45,12 +45,12 @@ class Indexed(Placement):
 
     @cached_property
     def _about(self) -> dict[int, list[AttemptRecord]]:
-        found: dict[int, list[AttemptRecord]] = defaultdict(list)
+        result: dict[int, list[AttemptRecord]] = defaultdict(list)
         for attempt in self.attempts:
             members = {attempt.root, *attempt.nodes} | ({attempt.at} if attempt.at is not None else set())
             for node in members:
-                found[node].append(attempt)
-        return found
+                result[node].append(attempt)
+        return result
 
     @staticmethod
     def of(placement: Placement) -> Indexed:
@@ -178,6 +178,6 @@ def place_parts(opened: OpenedModel, targets: Targets, nodes: str = "", before: 
 
 def _sum(numbers: Iterable[int | None]) -> int | None:
     """Return the sum, or None if a part is unknown."""
-    found = list(numbers)
-    known = [number for number in found if number is not None]
-    return sum(known) if len(known) == len(found) else None
+    values = list(numbers)
+    known = [number for number in values if number is not None]
+    return sum(known) if len(known) == len(values) else None

@@ -36,9 +36,11 @@ def _ports(function: ir.OpView, key: str, types: list[ir.Type]) -> tuple[Port, .
 def _port(index: int, entry: ir.DictAttr | None, mlir_type: ir.Type) -> Port:
     facts = {name: ir.StringAttr(entry[name]).value for name in ("relax.name", "relax.kind") if entry and name in entry}
     name = facts.get("relax.name", str(index))
-    found = TensorType.from_mlir(mlir_type)
-    if found is not None:
-        return Port(name, Kind(found.dtype.name, tuple(d if isinstance(d, int) else str(d) for d in found.shape)))
+    tensor_type = TensorType.from_mlir(mlir_type)
+    if tensor_type is not None:
+        return Port(
+            name, Kind(tensor_type.dtype.name, tuple(d if isinstance(d, int) else str(d) for d in tensor_type.shape))
+        )
     if "relax.kind" not in facts:
         raise ProgramError(f"'{name}' is an object, but nothing says which: its attribute 'relax.kind' is missing")
     try:

@@ -18,14 +18,14 @@ def read_by(op: ir.OpView | ir.Operation) -> list[ir.Value]:
 
 def symbols_in(op: ir.Operation) -> set[str]:
     """Return the symbols in the types of an operation and of those nested in it."""
-    found: set[str] = set()
+    symbols: set[str] = set()
 
     def visit(inner: ir.Operation) -> ir.WalkResult:
-        found.update(name for value in (*inner.operands, *inner.results) for name in dim_symbols(value))
+        symbols.update(name for value in (*inner.operands, *inner.results) for name in dim_symbols(value))
         return ir.WalkResult.ADVANCE
 
     op.walk(visit)
-    return found
+    return symbols
 
 
 def dim_symbols(value: ir.Value) -> set[str]:

@@ -168,9 +168,9 @@ def _levels(operations: Sequence[ir.Operation], named: Sequence[set[str]], known
     last_host = 0
     for op, names in zip(operations, named, strict=True):
         on_host = _is_step(op)
-        found = [made[value] for value in _reads(op) if value in made]
-        found += [bound[name] for name in names if name in bound]
-        level = max((at + (from_host and not on_host) for at, from_host in found), default=0)
+        operands = [made[value] for value in _reads(op) if value in made]
+        operands += [bound[name] for name in names if name in bound]
+        level = max((at + (from_host and not on_host) for at, from_host in operands), default=0)
         if on_host:  # host functions may have effects: their order stays
             level = last_host = max(level, last_host)
         levels.append(level)
@@ -203,5 +203,5 @@ def source_of(value: ir.Value) -> ir.Value:
 
 def _kind_text(mlir_type: ir.Type) -> str:
     """Return the kind that a host function must return for this type; "" for an object of any kind."""
-    found = TensorType.from_mlir(mlir_type)
-    return "" if found is None else str(found)
+    tensor_type = TensorType.from_mlir(mlir_type)
+    return "" if tensor_type is None else str(tensor_type)

@@ -111,12 +111,12 @@ def _frozen_inputs(
     if metadata is None or len(placeholders) != len(real_inputs):
         return {}
     written = {index for index, info in enumerate(metadata.input_info) if info.mutates_data or info.mutates_metadata}
-    found = {}
+    inputs = {}
     for index in metadata.static_input_indices:
         value = real_inputs[index]
         if index not in written and isinstance(value, torch.Tensor) and not _is_fake(value):
-            found[index] = value
-    return found
+            inputs[index] = value
+    return inputs
 
 
 def _is_fake(tensor: object) -> bool:

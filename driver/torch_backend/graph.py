@@ -118,14 +118,14 @@ class _Program:
     def finish(self, tensors: list[torch.Tensor]) -> list[object]:
         """Return the graph's results: tensors of the executable, sizes among them, and constants."""
         rest = iter(tensors)
-        made = []
+        result = []
         for kind, value in self._results:
             if kind == "constant":
-                made.append(value)
+                result.append(value)
             else:
                 tensor = next(rest)
-                made.append(_RESULTS[kind](tensor))
-        return made
+                result.append(_RESULTS[kind](tensor))
+        return result
 
     def _replace_by_weight(self, node: torch.fx.Node, index: int, tensor: torch.Tensor) -> None:
         name = f"weight_{index}"
@@ -166,9 +166,9 @@ class _Program:
             if not isinstance(value, torch.fx.Node):
                 rows.append(("constant", value))
                 continue
-            found = value.meta.get("val")
-            is_complex = isinstance(found, torch.Tensor) and found.dtype.is_complex
-            rows.append(("complex" if is_complex else "tensor" if isinstance(found, torch.Tensor) else "size", None))
+            example = value.meta.get("val")
+            is_complex = isinstance(example, torch.Tensor) and example.dtype.is_complex
+            rows.append(("complex" if is_complex else "tensor" if isinstance(example, torch.Tensor) else "size", None))
             kept.append(value)
         output.args = (tuple(kept),)
         return rows

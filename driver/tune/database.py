@@ -75,10 +75,10 @@ class Database:
         if not self.path.exists():
             return {}
         try:
-            found = json.loads(self.path.read_text(encoding="utf-8"))
-            if found["version"] != VERSION:
-                raise DatabaseError(f"'{self.path}' is of version {found['version']}; this Mirlo reads {VERSION}")
-            return {key: _entry(entry) for key, entry in found["entries"].items()}
+            data = json.loads(self.path.read_text(encoding="utf-8"))
+            if data["version"] != VERSION:
+                raise DatabaseError(f"'{self.path}' is of version {data['version']}; this Mirlo reads {VERSION}")
+            return {key: _entry(entry) for key, entry in data["entries"].items()}
         except OSError as error:
             raise DatabaseError(f"cannot read '{self.path}': {error.strerror or error}") from error
         except (ValueError, TypeError, KeyError, AttributeError) as error:

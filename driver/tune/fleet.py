@@ -35,8 +35,8 @@ class Fleet:
         """Return times measured by an idle worker."""
         import ray
 
-        found: ChoiceTiming = ray.get(self._timer().remote(task, list(choices), target, threads))
-        return found
+        result: ChoiceTiming = ray.get(self._timer().remote(task, list(choices), target, threads))
+        return result
 
     def _timer(self) -> ray.remote_function.RemoteFunction:
         if self._remote is not None:

@@ -57,8 +57,8 @@ def time_inside(
     """Time the model with and without these entries alternately, at least three times each, even after the deadline."""
 
     def compiled(tuning: Database) -> Executable | Program:
-        made = build(CompileRequest(model, target, threads, shapes, tuning=tuning))
-        return require_loaded(made, "the model is measured")
+        result = build(CompileRequest(model, target, threads, shapes, tuning=tuning))
+        return require_loaded(result, "the model is measured")
 
     both = [compiled(Without(database, keys)), compiled(database)]
     inputs = both[0].random_inputs(0)
@@ -80,7 +80,7 @@ def time_inside(
 
 def _times(executable: Executable | Program, inputs: dict[str, np.ndarray]) -> dict[str, float]:
     """Return the microseconds of each kernel, summed over its calls."""
-    found: dict[str, float] = defaultdict(float)
+    times: dict[str, float] = defaultdict(float)
     for row in executable.profile(*inputs.values(), repeats=REPEATS):
-        found[row.symbol] += max(row.microseconds, 1e-3)
-    return dict(found)
+        times[row.symbol] += max(row.microseconds, 1e-3)
+    return dict(times)

@@ -81,9 +81,9 @@ def _compiled(task: TuningTask, choice: dict[str, int], target: str, threads: in
 
 def _agrees(executable: Executable | Program, inputs: Mapping[str, np.ndarray], wanted: dict[str, np.ndarray]) -> bool:
     """Return whether a choice computes the same as the target's own; a faster but wrong one is rejected."""
-    found = executable.run(inputs)
+    outputs = executable.run(inputs)
     return all(
-        np.allclose(found[name].astype(np.float64), array.astype(np.float64), rtol=1e-3, atol=1e-3, equal_nan=True)
+        np.allclose(outputs[name].astype(np.float64), array.astype(np.float64), rtol=1e-3, atol=1e-3, equal_nan=True)
         for name, array in wanted.items()
     )
 
@@ -102,8 +102,8 @@ def compile_task(task: TuningTask, values: dict[str, int], target: str, threads:
         elif values:
             set_tuned(prim_functions(module.operation)[0], values)
         store = _weights(module)
-    made = build(CompileRequest(module, target, threads, pipeline=task.rest, params=store, jobs=1))
-    return require_loaded(made, "kernels are measured")
+    result = build(CompileRequest(module, target, threads, pipeline=task.rest, params=store, jobs=1))
+    return require_loaded(result, "kernels are measured")
 
 
 def _weights(module: ir.Module) -> ParameterStore:
@@ -117,10 +117,10 @@ def _weights(module: ir.Module) -> ParameterStore:
     def visit(op: ir.Operation | ir.OpView) -> ir.WalkResult:
         if op.name == "relax.constant" and "param" in op.attributes:
             name = ir.StringAttr(op.attributes["param"]).value
-            found = TensorType.from_mlir(op.results[0].type)
-            assert found is not None
+            tensor_type = TensorType.from_mlir(op.results[0].type)
+            assert tensor_type is not None
             if name not in store:
-                store.add(name, _random_values(rng, found.static_shape, found.dtype.to_numpy()))
+                store.add(name, _random_values(rng, tensor_type.static_shape, tensor_type.dtype.to_numpy()))
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(visit)

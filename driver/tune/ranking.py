@@ -36,7 +36,7 @@ def rank_correlation(expected: Sequence[float], measured: Sequence[float]) -> fl
 
 def _ranks(values: Sequence[float]) -> list[float]:
     """Return the rank of each value; equal values share the mean of their ranks."""
-    found = [0.0] * len(values)
+    result = [0.0] * len(values)
     order = sorted(range(len(values)), key=lambda i: values[i])
     at = 0
     while at < len(order):
@@ -44,6 +44,6 @@ def _ranks(values: Sequence[float]) -> list[float]:
         while end < len(order) and values[order[end]] == values[order[at]]:
             end += 1
         for i in order[at:end]:
-            found[i] = (at + end - 1) / 2
+            result[i] = (at + end - 1) / 2
         at = end
-    return found
+    return result

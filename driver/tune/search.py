@@ -78,8 +78,8 @@ class TuningReport:
     @property
     def foreseen(self) -> float | None:
         """Return how well the order of candidates was predicted, on average over the kernels with several."""
-        found = [result.foreseen for result in self.results if result.foreseen is not None]
-        return sum(found) / len(found) if found else None
+        estimates = [result.foreseen for result in self.results if result.foreseen is not None]
+        return sum(estimates) / len(estimates) if estimates else None
 
 
 def tune(
@@ -146,8 +146,8 @@ class _Search:
         self.report.kernels = count
         checks = isinstance(self.timer, Local)
         until = self.start + self.seconds * share * (1 - CHECKING if checks else 1)
-        found = self._searched(tasks, until, operators)
-        winners = [(task, result) for task, result in found if result.values]
+        tuned = self._searched(tasks, until, operators)
+        winners = [(task, result) for task, result in tuned if result.values]
         if winners and checks:
             self.tell("measuring inside of the model")
             self._confirm(winners, operators)
@@ -170,7 +170,7 @@ class _Search:
             waiting.append((self.timer.ratios(task, (), self.host, self.threads).microseconds * task.calls, task))
         waiting.sort(key=lambda entry: -entry[0])
         whole = sum(cost for cost, _ in waiting) or 1.0
-        found: list[tuple[TuningTask, Tuned]] = []
+        tuned: list[tuple[TuningTask, Tuned]] = []
         for position, (cost, task) in enumerate(waiting):
             left = until - time.monotonic()
             if left <= 0:
@@ -183,10 +183,10 @@ class _Search:
                 search(task, self.timer, self.host, self.threads, part, self.tell, own), operator=operators
             )
             self._keep(task, result)
-            found.append((task, result))
-        self.report.results += [result for _, result in found]
-        self.report.left += len(tasks) - known - len(found)
-        return found
+            tuned.append((task, result))
+        self.report.results += [result for _, result in tuned]
+        self.report.left += len(tasks) - known - len(tuned)
+        return tuned
 
     def _keep(self, task: TuningTask, result: Tuned) -> None:
         entry = TuningEntry(result.values, result.ratio, result.microseconds, task.function, result.trials)
@@ -240,8 +240,8 @@ def search(
     if together and time.monotonic() - start <= seconds:
         timing = timer.ratios(task, together, target, threads)
         trials += len(together)
-        found = [(ratio, values) for ratio, values in zip(timing.ratios, together, strict=True) if ratio is not None]
-        best = min([best, *found], key=lambda entry: entry[0])
+        usable = [(ratio, values) for ratio, values in zip(timing.ratios, together, strict=True) if ratio is not None]
+        best = min([best, *usable], key=lambda entry: entry[0])
     foreseen = _rank_correlation(task, measured)
     if best[0] < MAX_TIME_RATIO:
         again = timer.ratios(task, [best[1]], target, threads)

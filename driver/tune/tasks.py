@@ -91,10 +91,10 @@ def tasks_of(
     target = chosen.name
     options = CompileOptions(target, threads, target_options=targets.host.options)
     steps, points = points_of(targets, options)
-    found = [point for point in points if bool(point.operators) == operators]
-    if not found:
+    selected = [point for point in points if bool(point.operators) == operators]
+    if not selected:
         return [], 0
-    point = found[0]
+    point = selected[0]
     opened = open_model(model, shapes)
     module, session = opened.module, opened.session
     require_sizes(module, target)
@@ -134,12 +134,12 @@ def _kernels(module: ir.Module, session: Session) -> list[Subject]:
     functions = [f for f in prim_functions(module.operation) if is_tensor_form(f)]
     sites = _sites(module)
     given = session.options.get(SCHEDULES, {})
-    found: list[Subject] = []
+    kernels: list[Subject] = []
     for function in functions:
         name = name_of(function)
         called = [] if name in given else sites.get(name, [])
-        found.append(Subject(function, name, len(called), called[0] if called else None))
-    return found
+        kernels.append(Subject(function, name, len(called), called[0] if called else None))
+    return kernels
 
 
 def _operators(module: ir.Module, point: TuningPoint) -> list[Subject]:
@@ -163,10 +163,10 @@ def _expected(
 
 
 def _sites(module: ir.Module) -> dict[str, list[ir.Operation]]:
-    found: dict[str, list[ir.Operation]] = {}
+    sites: dict[str, list[ir.Operation]] = {}
     for site in operations_named(module, ["relax.call_tir"]):
-        found.setdefault(ir.FlatSymbolRefAttr(site.attributes["callee"]).value, []).append(site)
-    return found
+        sites.setdefault(ir.FlatSymbolRefAttr(site.attributes["callee"]).value, []).append(site)
+    return sites
 
 
 def _operation_module(site: ir.OpView | ir.Operation, function: ir.OpView | ir.Operation | None = None) -> ir.Module:
@@ -174,9 +174,9 @@ def _operation_module(site: ir.OpView | ir.Operation, function: ir.OpView | ir.O
 
     If the operation is a call, `function` is the callee.
     """
-    made = ir.Module.create()
+    result = ir.Module.create()
     variable = [value for value in site.operands if not is_constant(value)]
-    with ir.InsertionPoint(made.body):
+    with ir.InsertionPoint(result.body):
         kinds = ir.FunctionType.get([v.type for v in variable], [r.type for r in site.results])
         main = func.FuncOp("main", kinds)
         if function is not None:
@@ -192,7 +192,7 @@ def _operation_module(site: ir.OpView | ir.Operation, function: ir.OpView | ir.O
             else:
                 operands.append(arguments[value] if arguments is not None else next(given))
         func.ReturnOp(list(clone_with(site, operands).results))
-    return made
+    return result
 
 
 def _stand_in(value: ir.Value) -> ir.Value:

@@ -70,11 +70,11 @@ class FunctionSignature:
         """Return the function's result from the arrays of the program."""
         import jax
 
-        made = [
+        outputs = [
             _with_complex(array) if complex_ else array
             for array, complex_ in zip(arrays, self.complex_outputs, strict=True)
         ]
-        return jax.tree_util.tree_unflatten(self.out_tree, [jax.numpy.asarray(array) for array in made])
+        return jax.tree_util.tree_unflatten(self.out_tree, [jax.numpy.asarray(array) for array in outputs])
 
 
 def _without_complex(array: np.ndarray, name: str, dtype: np.dtype) -> np.ndarray:

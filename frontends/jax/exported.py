@@ -97,13 +97,13 @@ def _require_plain(model: export.Exported) -> None:
 
 def _dims(shape: Iterable[object]) -> tuple[Dim, ...] | None:
     """Return the dims of an argument; None where an expression of JAX has no equivalent."""
-    found: list[Dim] = []
+    dims: list[Dim] = []
     for dim in shape:
         if isinstance(dim, int):
-            found.append(dim)
+            dims.append(dim)
             continue
         try:
-            found.append(D.parse(str(dim)))
+            dims.append(D.parse(str(dim)))
         except ValueError:
             return None
-    return tuple(found)
+    return tuple(dims)

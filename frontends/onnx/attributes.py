@@ -53,8 +53,8 @@ class Attributes:
         return list(self.by_name)
 
     def int(self, name: Name, default: D = _MISSING) -> builtins.int | D:
-        found: builtins.int | D = self._get(name, G.INT, default)
-        return found
+        result: builtins.int | D = self._get(name, G.INT, default)
+        return result
 
     def bool(self, name: Name, default: builtins.int = _MISSING) -> builtins.bool:
         value = self._get(name, G.INT, default)
@@ -84,16 +84,16 @@ class Attributes:
         return value if value is default else [item.decode("utf-8", "replace") for item in value]
 
     def tensor(self, name: Name, default: D = _MISSING) -> TensorDef | D:
-        found: TensorDef | D = self._get(name, G.TENSOR, default)
-        return found
+        result: TensorDef | D = self._get(name, G.TENSOR, default)
+        return result
 
     def graph(self, name: Name, default: D = _MISSING) -> GraphDef | D:
-        found: GraphDef | D = self._get(name, G.GRAPH, default)
-        return found
+        result: GraphDef | D = self._get(name, G.GRAPH, default)
+        return result
 
     def type(self, name: Name, default: D = _MISSING) -> TypeDef | D:
-        found: TypeDef | D = self._get(name, G.TYPE, default)
-        return found
+        result: TypeDef | D = self._get(name, G.TYPE, default)
+        return result
 
     def choice(self, name: Name, default: Name | None, choices: tuple[Name, ...]) -> Name:
         """Return a string that must be one of these choices."""

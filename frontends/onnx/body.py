@@ -116,8 +116,8 @@ class Body(ValueMaker):
         inner = Scope(scope.opsets, None, f"{scope.prefix}{step.name}/", scope.depth + 1)
         if inner.depth > functions.EXPANSION_DEPTH:
             raise NodeError(f"gradients are nested more than {functions.EXPANSION_DEPTH} deep")
-        made = {output for node in scope.nodes for output in node.outputs}
-        inner.values.update({key: value for key, value in scope.values.items() if key not in made})
+        outputs = {output for node in scope.nodes for output in node.outputs}
+        inner.values.update({key: value for key, value in scope.values.items() if key not in outputs})
         inner.values.update(given)
         nodes = [node for node in scope.nodes if not set(node.outputs) & set(given)]
         return self._nodes(nodes, [name], inner)[0]
@@ -255,8 +255,8 @@ class Body(ValueMaker):
             try:
                 return self._convert(step, inputs, scope)
             except DimsDiffer as error:
-                if found := solve(error.left, error.right, self.solvable, self.of_data):
-                    raise found from None
+                if solutions := solve(error.left, error.right, self.solvable, self.of_data):
+                    raise solutions from None
                 if (agreed := assume_equal(error.left, error.right, inputs, self.ssa)) is None:
                     raise
                 inputs = agreed
@@ -316,8 +316,8 @@ class Body(ValueMaker):
         inner = Scope(functions.opsets(body, scope.opsets), None, prefix, scope.depth + 1)
         inner.values.update({name: value for name, value in zip(body.inputs, given, strict=True) if value is not None})
         wanted = {formal: name for formal, name in zip(body.outputs, step.outputs, strict=False) if name}
-        made = dict(zip(wanted, self._nodes(nodes, list(wanted), inner), strict=True))
-        return [made.get(formal) for formal in body.outputs]
+        values = dict(zip(wanted, self._nodes(nodes, list(wanted), inner), strict=True))
+        return [values.get(formal) for formal in body.outputs]
 
     def _invalid(
         self, step: NodeDef, scope: Scope, inputs: Sequence[AnyValue | None], error: Exception

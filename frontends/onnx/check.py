@@ -131,11 +131,11 @@ class _Watch(Observer):
         return [self._stand_in(name) for name in step.outputs]
 
     def _stand_in(self, name: str) -> TensorValue | None:
-        found = self.types.get(name)
-        if found is None:
+        declared = self.types.get(name)
+        if declared is None:
             return None
-        made = ir.Operation.create("builtin.unrealized_conversion_cast", results=[found.to_mlir()])
-        return TensorValue(name, found, ir=made.result)
+        op = ir.Operation.create("builtin.unrealized_conversion_cast", results=[declared.to_mlir()])
+        return TensorValue(name, declared, ir=op.result)
 
     def failed_nodes(self) -> bool:
         return bool(self.problems or self.skipped_nodes)
@@ -159,7 +159,7 @@ def _is_top(scope: Scope) -> bool:
 
 def _declared_types(model: ModelDef) -> dict[str, TensorType]:
     """Return the static types of values that the model declares or ONNX's inference finds."""
-    found = {}
+    types = {}
     for value in inferred_values(model):
         dims = value.type.static_dims
         if not value.type.code or dims is None:
@@ -168,5 +168,5 @@ def _declared_types(model: ModelDef) -> dict[str, TensorType]:
             element = onnx_dtype(value.type.code, value.name)
         except OnnxImportError:
             continue
-        found[value.name] = TensorType(dims, element.dtype)
-    return found
+        types[value.name] = TensorType(dims, element.dtype)
+    return types

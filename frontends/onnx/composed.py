@@ -46,19 +46,19 @@ class _Function:
         return self._types[name]
 
     def text(self, name: str, default: str) -> str:
-        found = self._attributes.get(name)
-        return found.decode("utf-8", "replace") if isinstance(found, bytes) else default
+        attribute = self._attributes.get(name)
+        return attribute.decode("utf-8", "replace") if isinstance(attribute, bytes) else default
 
     def number(self, name: str, default: float) -> float:
-        found = self._attributes.get(name)
-        return float(found) if isinstance(found, (int, float)) else default
+        attribute = self._attributes.get(name)
+        return float(attribute) if isinstance(attribute, (int, float)) else default
 
     def sizes(self, name: str, count: int) -> list[int]:
         """Return the last dims of an input, which must be known."""
-        found = self.type_of(name)
-        last = [dim for dim in found.shape[-count:] if isinstance(dim, int) and dim > 0]
+        tensor_type = self.type_of(name)
+        last = [dim for dim in tensor_type.shape[-count:] if isinstance(dim, int) and dim > 0]
         if len(last) != count:
-            raise NodeError(f"the last {count} dims of input '{name}' must be known, got {found}")
+            raise NodeError(f"the last {count} dims of input '{name}' must be known, got {tensor_type}")
         return last
 
     def add(self, operator: str, *inputs: str, domain: str = "", outputs: int = 1, **attributes: object) -> str:
@@ -90,42 +90,42 @@ def gated_delta_net(node: NodeDef, inputs: Sequence[AnyValue | None]) -> Functio
 
     Heads of queries and keys are repeated for the heads of values, and the state is transposed.
     """
-    made = _Function("GatedDeltaNet", node, inputs, GATED_DELTA_NET)
-    rule = made.text("update_rule", "gated_delta")
+    output = _Function("GatedDeltaNet", node, inputs, GATED_DELTA_NET)
+    rule = output.text("update_rule", "gated_delta")
     if rule not in NEEDS:
         raise NodeError(f"attribute 'update_rule' must be one of {', '.join(NEEDS)}, got '{rule}'")
-    parts, (keys, heads, size, width) = _parts(made)
-    rank = made.type_of("query").rank
-    if rank == 3 and made.has("key") and not made.has("initial_state"):
+    parts, (keys, heads, size, width) = _parts(output)
+    rank = output.type_of("query").rank
+    if rank == 3 and output.has("key") and not output.has("initial_state"):
         raise NodeError("input 'initial_state' is needed: its first dim says how many sequences there are")
-    is_split = rank == (4 if made.has("key") else 3)
-    outer = _batch_and_length(made, is_split)
+    is_split = rank == (4 if output.has("key") else 3)
+    outer = _batch_and_length(output, is_split)
 
     def shaped(value: str, *dims: int) -> str:
-        return made.add("Reshape", value, made.add("Concat", outer, made.constant(dims), axis=0))
+        return output.add("Reshape", value, output.add("Concat", outer, output.constant(dims), axis=0))
 
-    if made.number("qk_l2_norm", 0):
-        parts[:2] = [_normalized(made, part) for part in parts[:2]]
+    if output.number("qk_l2_norm", 0):
+        parts[:2] = [_normalized(output, part) for part in parts[:2]]
     columns = [shaped(part, keys, 1, size) for part in parts[:2]]
-    repeated = [made.add("Expand", column, made.constant([1, 1, 1, heads // keys, 1])) for column in columns]
+    repeated = [output.add("Expand", column, output.constant([1, 1, 1, heads // keys, 1])) for column in columns]
     spread = [shaped(each, heads * size) for each in repeated]
-    given = {name: _gate(made, name) if name in NEEDS[rule] else "" for name in ("decay", "beta")}
+    given = {name: _gate(output, name) if name in NEEDS[rule] else "" for name in ("decay", "beta")}
     for name, value in given.items():
         if value:
-            is_each = name == "decay" and made.type_of(name).rank == rank + (not made.has("key"))
+            is_each = name == "decay" and output.type_of(name).rank == rank + (not output.has("key"))
             given[name] = shaped(value, heads * size if is_each else heads)
-    state = made.add("Transpose", "initial_state", perm=[0, 1, 3, 2]) if made.has("initial_state") else ""
-    scale = made.number("scale", 0.0) or size**-0.5
-    result = made.add(
+    state = output.add("Transpose", "initial_state", perm=[0, 1, 3, 2]) if output.has("initial_state") else ""
+    scale = output.number("scale", 0.0) or size**-0.5
+    result = output.add(
         "LinearAttention", *spread, shaped(parts[2], heads * width), state, *given.values(), domain=MICROSOFT,
         outputs=2, update_rule=rule, q_num_heads=heads, kv_num_heads=heads, scale=scale,
     )  # fmt: skip
     rows = shaped(result, heads, width)
     if not is_split:
-        rows = made.add("Reshape", rows, made.constant([-1, heads, width]))
-    made.rename(made.add("CastLike", rows, "query"), "output")
-    made.rename(made.add("Transpose", f"{result}.1", perm=[0, 1, 3, 2]), "final_state")
-    return made.finish(GATED_DELTA_NET, ("output", "final_state"))
+        rows = output.add("Reshape", rows, output.constant([-1, heads, width]))
+    output.rename(output.add("CastLike", rows, "query"), "output")
+    output.rename(output.add("Transpose", f"{result}.1", perm=[0, 1, 3, 2]), "final_state")
+    return output.finish(GATED_DELTA_NET, ("output", "final_state"))
 
 
 def _batch_and_length(made: _Function, is_split: bool) -> str:
@@ -145,8 +145,8 @@ def _parts(made: _Function) -> tuple[list[str], tuple[int, int, int, int]]:
         (queries, size), (keys, other), (heads, width) = (made.sizes(name, 2) for name in ("query", "key", "value"))
         ranks = {made.type_of(name).rank for name in ("query", "key", "value")}
         if queries != keys or size != other or ranks not in ({3}, {4}):
-            found = ", ".join(str(made.type_of(name)) for name in ("query", "key", "value"))
-            raise NodeError(f"queries and keys of as many heads and sizes are expected, of rank 3 or 4, got {found}")
+            types = ", ".join(str(made.type_of(name)) for name in ("query", "key", "value"))
+            raise NodeError(f"queries and keys of as many heads and sizes are expected, of rank 3 or 4, got {types}")
         parts = [made.add("Cast", name, to=1) for name in ("query", "key", "value")]
     else:
         (total,), (heads, width, size) = made.sizes("query", 1), made.sizes("initial_state", 3)

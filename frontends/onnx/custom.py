@@ -119,13 +119,13 @@ def _attributes(node: Node, defaults: Mapping[str, object]) -> dict[str, object]
 
 def _outputs(infer: Infer, types: Sequence[TensorType], attributes: Mapping[str, object]) -> list[TensorType]:
     try:
-        made = infer(*types, **attributes)
+        inferred = infer(*types, **attributes)
     except (MirloError, OpError, MemoryError):
         raise
     except Exception as error:
         raise OpMistake(f"its shape function raised {describe_raised(error)}") from error
     listed: list[TensorType] = []
-    for found in made if isinstance(made, (tuple, list)) else (made,):
+    for found in inferred if isinstance(inferred, (tuple, list)) else (inferred,):
         if not isinstance(found, TensorType):
             raise NodeError(f"its shape function must return TensorType, or a tuple of them; found {found!r}")
         listed.append(found)

@@ -22,14 +22,14 @@ from mirlo.frontends.onnx.relax_value import RelaxValue
 
 def declared_shapes(graph: GraphDef, functions: Container[tuple[str, str, str]]) -> Mapping[str, tuple[int, ...]]:
     """Return the declared static shapes of values, and those that follow from them in a model with these functions."""
-    found = graph.static_shapes()
+    result = graph.static_shapes()
     for node in reversed(graph.nodes):
-        if not node.inputs or not node.outputs or node.outputs[0] not in found:
+        if not node.inputs or not node.outputs or node.outputs[0] not in result:
             continue
         is_function = (node.domain, node.operator, node.overload) in functions
         if not is_function and NodeTrait.SAME_SHAPE in CONVERTERS.traits(node.domain, node.operator):
-            found.setdefault(node.inputs[0], found[node.outputs[0]])
-    return found
+            result.setdefault(node.inputs[0], result[node.outputs[0]])
+    return result
 
 
 def declared_shape(node: Node, index: int, output: int = 0) -> tuple[int, ...] | None:
@@ -67,11 +67,11 @@ def required_all(
 
 def equals(node: Node, index: int, wanted: Sequence[float] | float) -> RelaxValue:
     """Return whether the elements of an input equal these numbers."""
-    found = node.type(index)
-    if found.elements != np.size(wanted):
-        text = f"must have the {np.size(wanted)} numbers that the declared shape takes, got {found}"
+    tensor_type = node.type(index)
+    if tensor_type.elements != np.size(wanted):
+        text = f"must have the {np.size(wanted)} numbers that the declared shape takes, got {tensor_type}"
         raise NodeError(f"input {node.input_name(index)} {text}")
-    return node[index].equals(node.constant(np.reshape(wanted, found.static_shape), found))
+    return node[index].equals(node.constant(np.reshape(wanted, tensor_type.static_shape), tensor_type))
 
 
 def axes_set(node: Node, index: int, rank: int) -> RelaxValue:
@@ -79,18 +79,18 @@ def axes_set(node: Node, index: int, rank: int) -> RelaxValue:
     column = node.emit("reshape", node[index], shape=(count_of(node, index), 1))
     kind = node.type(index)
     from_start, from_end = (column.equals(node.constant(np.arange(rank)[None] - offset, kind)) for offset in (0, rank))
-    found = node.emit("cast", from_start | from_end, dtype="i64")
-    return node.emit("reduce_sum", found * node.constant(1 << np.arange(rank), "i64"))
+    result = node.emit("cast", from_start | from_end, dtype="i64")
+    return node.emit("reduce_sum", result * node.constant(1 << np.arange(rank), "i64"))
 
 
 def candidate_axes(x: TensorType, count: int, shape: Sequence[int], keepdims: bool) -> list[tuple[int, ...]]:
     """Return the axis sets of this size whose removal, or reduction to 1, leaves this shape."""
-    made = []
+    result = []
     for axes in combinations(range(x.rank), count):
         dims = [1 if i in axes else dim for i, dim in enumerate(x.shape) if keepdims or i not in axes]
         if tuple(dims) == tuple(shape):
-            made.append(axes)
-    return made
+            result.append(axes)
+    return result
 
 
 def is_candidate(node: Node, found: RelaxValue, candidates: Sequence[tuple[int, ...]]) -> RelaxValue:

@@ -31,7 +31,7 @@ def shapes_with_dims(
                 f"{loaded.name}: the size of the dim '{text}' must be a number from 0, found {size!r}"
             )
         sizes[name] = size
-    made: dict[str, Sequence[int | str]] = {}
+    result: dict[str, Sequence[int | str]] = {}
     given = _tensors(input_types(inputs, shapes, loaded.name))
     for name, kind in given.items():  # a shape may have renamed a dim
         for dim, found in zip(declared[name].shape, kind.shape, strict=True):
@@ -48,8 +48,8 @@ def shapes_with_dims(
                 )
             if isinstance(found, int) and found < 0:
                 raise OnnxImportError(f"{loaded.name}: dim {axis} of input '{name}', '{dim}', would be {found}")
-        made[name] = [dim if isinstance(dim, int) else str(dim) for dim in row]
-    return made
+        result[name] = [dim if isinstance(dim, int) else str(dim) for dim in row]
+    return result
 
 
 def _tensors(types: Mapping[str, object]) -> dict[str, TensorType]:

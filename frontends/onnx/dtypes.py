@@ -58,12 +58,12 @@ _WITHOUT_DTYPE = {0: "UNDEFINED", 8: "STRING", 14: "COMPLEX64", 15: "COMPLEX128"
 
 def onnx_dtype(code: int, what: str) -> OnnxDType:
     """Return the element type of this code; `what` names its owner in the error for unsupported types."""
-    found = _TABLE.get(code)
-    if found is None:
+    result = _TABLE.get(code)
+    if result is None:
         name = _WITHOUT_DTYPE.get(code, f"number {code}, which ONNX does not define")
         supported = ", ".join(row.name for row in _TABLE.values())
         raise OnnxImportError(f"{what} has the element type {name}, which is not supported; supported: {supported}")
-    return found
+    return result
 
 
 def onnx_code(dtype: DType) -> int:

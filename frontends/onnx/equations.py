@@ -44,19 +44,19 @@ def solve(left: Dim, right: Dim, symbols: Collection[str], of_data: Sequence[str
     if isinstance(difference, int):
         return None
     names = D.symbols_of(difference)
-    made = [name for name in of_data if name in names]
-    if any(name not in symbols and name not in made and not name.endswith(MULTIPLE) for name in names):
+    data_names = [name for name in of_data if name in names]
+    if any(name not in symbols and name not in data_names and not name.endswith(MULTIPLE) for name in names):
         return None
-    candidates = made[-1:] or symbols
-    found = []
+    candidates = data_names[-1:] or symbols
+    solutions = []
     for atoms, factor in difference.terms:
         rest = difference - D.SymbolicDim(((atoms, factor),))
         if len(atoms) != 1 or atoms[0] not in candidates or atoms[0] in D.symbols_of(rest):
             continue
         dim = _quotient(rest * -1, factor)
         if dim is not None and not (isinstance(dim, int) and dim < 0):
-            found.append(Solved(atoms[0], dim, bool(made)))
-    return min(found, key=_preference) if found else None
+            solutions.append(Solved(atoms[0], dim, bool(data_names)))
+    return min(solutions, key=_preference) if solutions else None
 
 
 def _preference(found: Solved) -> tuple[bool, bool, int]:
@@ -88,11 +88,13 @@ def assume_equal(
     if left is D.UNKNOWN or right is D.UNKNOWN or isinstance(left - right, int):
         return None
     for old, new in ((left, right), (right, left)):
-        found = [isinstance(value, TensorValue) and value.known is None and old in value.type.shape for value in inputs]
-        if not isinstance(old, int) and any(found):
+        affected = [
+            isinstance(value, TensorValue) and value.known is None and old in value.type.shape for value in inputs
+        ]
+        if not isinstance(old, int) and any(affected):
             return [
                 _with_dim(value, old, new, ssa) if f and isinstance(value, TensorValue) else value
-                for value, f in zip(inputs, found, strict=True)
+                for value, f in zip(inputs, affected, strict=True)
             ]
     return None
 

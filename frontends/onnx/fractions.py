@@ -107,10 +107,14 @@ def fractions_of(node: Node, result: TensorValue) -> np.ndarray | None:
     if not any(isinstance(v, TensorValue) and (v.fractions is not None or v.is_symbolic) for v in values):
         return None
     try:
-        found = _elements(node)
+        elements = _elements(node)
     except (Undecided, TypeError, ValueError, IndexError, ArithmeticError):
         return None
-    return found if found is not None and found.size <= FOLD_ELEMENTS and found.shape == result.type.shape else None
+    return (
+        elements
+        if elements is not None and elements.size <= FOLD_ELEMENTS and elements.shape == result.type.shape
+        else None
+    )
 
 
 def fold_fractions(node: Node, compute: Callable[[], ir.Value]) -> list[TensorValue] | None:
@@ -182,9 +186,9 @@ def _operand(value: TensorValue) -> np.ndarray:
 
 
 def _filled(elements: Sequence[DimFraction], shape: tuple[int, ...]) -> np.ndarray:
-    made = np.empty(len(elements), object)
-    made[:] = elements
-    return made.reshape(shape)
+    array = np.empty(len(elements), object)
+    array[:] = elements
+    return array.reshape(shape)
 
 
 def _linear(dim: Dim) -> Dim:

@@ -158,10 +158,10 @@ def _instance(
             value = tuple(_instance_of_graph(graph, values, absent, versions) for graph in source.graphs)
         attributes.append(AttributeDef(attribute.name, source.kind, value))
     inputs = tuple("" if name in absent else name for name in node.inputs)
-    made = replace(node, inputs=inputs, attributes=tuple(attributes))
+    result = replace(node, inputs=inputs, attributes=tuple(attributes))
     if any(attribute.reference for attribute in node.attributes):
-        return replace(made, problem=problem_of(made, versions))
-    return made
+        return replace(result, problem=problem_of(result, versions))
+    return result
 
 
 def _instance_of_graph(

@@ -63,11 +63,11 @@ def _between(y: ir.Value, xs: Sequence[ir.Value]) -> list[ir.OpView]:
 
 
 def _rule_of(op: ir.OpView) -> Rule:
-    found = RULES.get(op.name)
-    if found is None:
+    result = RULES.get(op.name)
+    if result is None:
         supported = ", ".join(sorted(name.removeprefix("relax.") for name in RULES))
         raise NodeError(f"{op.name.removeprefix('relax.')} has no gradient here; operators that have: {supported}")
-    return found
+    return result
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:

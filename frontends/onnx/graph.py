@@ -42,8 +42,8 @@ class TypeDef:
         """Return the dims of a tensor if all of them are numbers."""
         if self.case != "tensor" or self.dims is None:
             return None
-        found = tuple(dim for dim in self.dims if isinstance(dim, int))
-        return found if len(found) == len(self.dims) else None
+        dims = tuple(dim for dim in self.dims if isinstance(dim, int))
+        return dims if len(dims) == len(self.dims) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,18 +65,18 @@ def repeat(
                 kinds = _checked(carried, kinds, found)
                 continue
         types = [value.type for value in inits]
-        made = ir.Operation.create("scf.while", operands=inits, results=types, regions=2)
-        before, after = (region.blocks.append(*types) for region in made.regions)
-        found = _import_iteration(body, round_, made, after, kinds, room)
+        op = ir.Operation.create("scf.while", operands=inits, results=types, regions=2)
+        before, after = (region.blocks.append(*types) for region in op.regions)
+        found = _import_iteration(body, round_, op, after, kinds, room)
         if found is not None:
             # What is carried is less specific than assumed: import the body again.
-            made.erase()
+            op.erase()
             kinds = _checked(carried, kinds, found)
             continue
         _emit_condition(before, most)
         if round_.graph is not None:
             body.expansion.carried[round_.graph] = kinds
-        count, _, *results = made.results
+        count, _, *results = op.results
         values = [value_of(body, result, kind) for result, kind in zip(results, kinds, strict=False)]
         return values if room is None else [*values, *results[len(kinds) :], count]
     raise NodeError("a value that the loop carries changes its type in every iteration")
@@ -142,8 +142,8 @@ def _as_declared(found: TensorType, declared: ValueDef | None) -> TensorType:
 
 
 def _rows(room: Dim, row: TensorType) -> ir.Value:
-    found: ir.Value = relax_op("full").make(shape=(room, *row.shape), value=0, dtype=row.dtype)
-    return found
+    result: ir.Value = relax_op("full").make(shape=(room, *row.shape), value=0, dtype=row.dtype)
+    return result
 
 
 def _imported(
@@ -179,8 +179,8 @@ def _import_iteration(
         values = [of_kind(body, new, kind) for new, kind in zip(results, kinds, strict=True)]
         for i, (rows, new) in enumerate(zip(list(block.arguments)[2 + len(kinds) :], collected, strict=False)):
             kind = type_of(rows)
-            made = _conformed(body, new, tensor_kind(kind.with_shape(kind.shape[1:])))
-            row = relax_op("expand_dims").make(body.ssa(made), axes=[0])
+            result = _conformed(body, new, tensor_kind(kind.with_shape(kind.shape[1:])))
+            row = relax_op("expand_dims").make(body.ssa(result), axes=[0])
             place: ir.Value = block.arguments[0]
             if i < len(round_.backwards) and round_.backwards[i]:
                 assert room is not None
@@ -196,8 +196,8 @@ def _import_iteration(
 def from_the_end(length: Dim, number: ir.Value) -> ir.Value:
     """Return length - 1 - number, of rank 0."""
     last = relax_op("reshape").make(relax_op("dims_tensor").make(dims=[length - 1]), shape=())
-    found: ir.Value = relax_op("subtract").make(last, number)
-    return found
+    result: ir.Value = relax_op("subtract").make(last, number)
+    return result
 
 
 def _carried(
@@ -242,8 +242,8 @@ def _conformed(body: RegionImporter, value: AnyValue, kind: Kind) -> AnyValue:
     what = f"what the loop carries as {wanted} is {value.type} after an iteration"
     relax_op("bind_dims").build(checked, symbols=names, bounds=[UNKNOWN] * wanted.rank, what=what, result_types=[])
     zeros, ones = [0] * wanted.rank, [1] * wanted.rank
-    made = relax_op("slice_dims").make(found, begin=zeros, shape=wanted.shape, strides=ones)
-    return TensorValue(value.name, wanted, ir=made)
+    result = relax_op("slice_dims").make(found, begin=zeros, shape=wanted.shape, strides=ones)
+    return TensorValue(value.name, wanted, ir=result)
 
 
 def _may_be(found: TensorType, wanted: TensorType) -> bool:

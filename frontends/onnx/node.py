@@ -156,24 +156,24 @@ class Node:
     def any_value(self, index: int) -> AnyValue:
         """Return a required input of any kind."""
         self._read.add(index)
-        found = self.inputs[index] if index < len(self.inputs) else None
-        if found is None:
+        result = self.inputs[index] if index < len(self.inputs) else None
+        if result is None:
             raise NodeError(f"input '{self.input_name(index)}' is missing")
-        return found
+        return result
 
     def value(self, index: int) -> TensorValue:
         """Return a required input that is a tensor."""
-        found = self.any_value(index)
-        if not isinstance(found, TensorValue):
-            raise NodeError(f"input '{self.input_name(index)}' is {found}, expected a tensor")
-        return found
+        result = self.any_value(index)
+        if not isinstance(result, TensorValue):
+            raise NodeError(f"input '{self.input_name(index)}' is {result}, expected a tensor")
+        return result
 
     def sequence(self, index: int) -> ListValue | ObjectValue:
         """Return a required input that is a sequence."""
-        found = self.any_value(index)
-        if found.kind.name != SEQUENCE or isinstance(found, (TensorValue, OptionalValue)):
-            raise NodeError(f"input '{self.input_name(index)}' is {found}, expected a sequence")
-        return found
+        result = self.any_value(index)
+        if result.kind.name != SEQUENCE or isinstance(result, (TensorValue, OptionalValue)):
+            raise NodeError(f"input '{self.input_name(index)}' is {result}, expected a sequence")
+        return result
 
     def is_string(self, index: int) -> bool:
         """Return whether an input is a tensor of strings."""
@@ -294,17 +294,17 @@ class Node:
 
         Operands that may broadcast at run time are expanded.
         """
-        made = self.emit_all(operator, *operands, **attributes)
+        result = self.emit_all(operator, *operands, **attributes)
         # Converters of extensions may unpack several results; `emit_all` has the type for that.
-        return made[0] if len(made) == 1 else made  # type: ignore[return-value]
+        return result[0] if len(result) == 1 else result  # type: ignore[return-value]
 
     def emit_all(self, operator: str | OperatorClass, *operands: Any, **attributes: Any) -> tuple[RelaxValue, ...]:
         """Make an operation like `emit`; return the values of its results, one or several."""
         cls = relax_op(operator) if isinstance(operator, str) else operator
         while True:
             try:
-                made = cls.build(*operands, **attributes)
-                return tuple(RelaxValue(value, self) for value in made.operation.results)
+                result = cls.build(*operands, **attributes)
+                return tuple(RelaxValue(value, self) for value in result.operation.results)
             except BroadcastDiffers as error:
                 expanded = expanded_operands(self, operands, error)
                 if expanded is None:
@@ -336,9 +336,9 @@ def broadcast_dim(node: Node, left: Dim, right: Dim) -> Dim:
         if other == D.maximum(one, 0):  # a dim of an array is not negative
             return one
     largest = D.maximum(left, right)
-    made = largest * D.minimum(1, left) * D.minimum(1, right)
-    if made in (left, right):
-        return made
+    result = largest * D.minimum(1, left) * D.minimum(1, right)
+    if result in (left, right):
+        return result
     return node.builder.broadcast_size(next(filter(None, node.outputs), ""), (left, right))
 
 
@@ -355,10 +355,10 @@ def expanded_operands(node: Node, operands: Sequence[Any], error: BroadcastDiffe
 
 
 def _expanded(node: Node, operand: Any, error: BroadcastDiffers, size: Dim) -> Any:
-    found = TensorType.from_mlir(operand.type) if hasattr(operand, "type") else None
-    if found is None or found.shape not in error.shapes or -error.axis > found.rank:
+    tensor_type = TensorType.from_mlir(operand.type) if hasattr(operand, "type") else None
+    if tensor_type is None or tensor_type.shape not in error.shapes or -error.axis > tensor_type.rank:
         return operand
-    shape = list(found.shape)
+    shape = list(tensor_type.shape)
     if shape[error.axis] in (1, size):
         return operand
     shape[error.axis] = size
@@ -372,17 +372,17 @@ def is_exact(number: float) -> bool:
 
 def relax_op(name: str) -> type[DialectOp]:
     """Return the class of a relax operation."""
-    found = DIALECT.operations.get(f"relax.{name}")
-    if found is None:
+    result = DIALECT.operations.get(f"relax.{name}")
+    if result is None:
         raise ValueError(f"relax has no operator '{name}': {nearest(name, (key[6:] for key in DIALECT.operations))}")
-    return found
+    return result
 
 
 def type_of(value: ir.Value) -> TensorType:
     """Return the type of an SSA value."""
-    found = TensorType.from_mlir(value.type)
-    assert found is not None
-    return found
+    result = TensorType.from_mlir(value.type)
+    assert result is not None
+    return result
 
 
 def simple(operator: str, count: int = 1) -> Callable[[Node], Converted]:

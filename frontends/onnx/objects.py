@@ -36,13 +36,13 @@ def call_host(
 
 def common_kind(values: Sequence[AnyValue], what: str) -> Kind:
     """Return the most specific kind of all these values."""
-    found = values[0].kind
+    result = values[0].kind
     for value in values[1:]:
-        joined = join(found, value.kind)
+        joined = join(result, value.kind)
         if joined is None:
-            raise NodeError(f"{what} must be of one kind, got {found} and {value.kind}")
-        found = joined
-    return found
+            raise NodeError(f"{what} must be of one kind, got {result} and {value.kind}")
+        result = joined
+    return result
 
 
 def object_of(value: AnyValue, ssa: Callable[[AnyValue], ir.Value]) -> ir.Value:
@@ -67,12 +67,12 @@ MAX_OPERAND_TYPES = 12
 
 def _built(items: list[ir.Value], kind: Kind) -> ir.Value:
     """Return a sequence of elements, concatenated from pieces."""
-    made = _single_result(call_host("mirlo.sequence.construct", items[:MAX_OPERAND_TYPES], [kind]))
+    result = _single_result(call_host("mirlo.sequence.construct", items[:MAX_OPERAND_TYPES], [kind]))
     for start in range(MAX_OPERAND_TYPES, len(items), MAX_OPERAND_TYPES):
-        made = _single_result(
-            call_host("mirlo.sequence.extended", [made, *items[start : start + MAX_OPERAND_TYPES]], [kind])
+        result = _single_result(
+            call_host("mirlo.sequence.extended", [result, *items[start : start + MAX_OPERAND_TYPES]], [kind])
         )
-    return made
+    return result
 
 
 def _single_result(values: Sequence[AnyValue]) -> ir.Value:

@@ -17,11 +17,11 @@ def modernized(proto: onnx.ModelProto, opset: int, what: str) -> onnx.ModelProto
 
     try:
         checker.check_model(proto)
-        made = _converted(proto, opset)
-        if any(node.op_type == "PRelu" for node in made.graph.node):
-            made = shape_inference.infer_shapes(made)
-            _spread_slopes(made.graph)
-        return made
+        result = _converted(proto, opset)
+        if any(node.op_type == "PRelu" for node in result.graph.node):
+            result = shape_inference.infer_shapes(result)
+            _spread_slopes(result.graph)
+        return result
     except Exception as error:  # the version converter raises many kinds of exceptions
         version = next(entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx"))
         raise OnnxImportError(
@@ -87,6 +87,6 @@ def _spread_slopes(graph: onnx.GraphProto) -> None:
                 nodes.append(helper.make_node("Unsqueeze", [slope], [spread], name=spread, axes=axes))
                 node.input[1] = spread
         nodes.append(node)
-    made = [type(node).FromString(node.SerializeToString()) for node in nodes]
+    slopes = [type(node).FromString(node.SerializeToString()) for node in nodes]
     del graph.node[:]
-    graph.node.extend(made)
+    graph.node.extend(slopes)

@@ -18,16 +18,16 @@ def pad_of_declared_shape(node: Node, axes: list[int], shape: tuple[int, ...]) -
     if node.type(PADS).static_shape != (2 * count,) or len(shape) != x.rank:
         raise NodeError(f"pads must have {2 * count} numbers for {count} axes of {x}, got {node.type(PADS)}")
     mode = node.attr.choice("mode", "constant", ("constant", "reflect", "edge", "wrap"))
-    made, sizes = node[0], x.static_shape
+    padded, sizes = node[0], x.static_shape
     value = node.emit("reshape", node[VALUE], shape=()) if node.has(VALUE) else node.constant(0, x)
     for position, axis in enumerate(axes):
         begin = node.emit("gather", node[PADS], node.constant(position, "i64"))
         require_table(f"the positions along axis {axis}", shape[axis])
         source = node.constant(np.arange(shape[axis]), "i64") - begin
-        made = _along(node, made, source, axis % x.rank, sizes[axis], mode, value)
+        padded = _along(node, padded, source, axis % x.rank, sizes[axis], mode, value)
     ends = node.emit("reduce_sum", node.emit("reshape", node[PADS], shape=(2, count)), axes=[0])
     grown = node.constant([shape[axis] - sizes[axis] for axis in axes], "i64")
-    return required(node, ends.equals(grown), "input 'pads' adds another number of elements", made)
+    return required(node, ends.equals(grown), "input 'pads' adds another number of elements", padded)
 
 
 def _along(
@@ -45,10 +45,10 @@ def _along(
         place = source % turn
         source = node.emit("minimum", place, turn - place)
     nearest = node.emit("minimum", node.emit("maximum", source, zero), last)
-    made = node.emit("gather", x, nearest, axis=axis)
+    result = node.emit("gather", x, nearest, axis=axis)
     if mode != "constant":
-        return made
+        return result
     is_inside = source.equals(nearest)
-    found = type_of(made)
-    column = tuple(dim if i == axis else 1 for i, dim in enumerate(found.shape))
-    return node.emit("where", node.emit("reshape", is_inside, shape=column), made, value)
+    tensor_type = type_of(result)
+    column = tuple(dim if i == axis else 1 for i, dim in enumerate(tensor_type.shape))
+    return node.emit("where", node.emit("reshape", is_inside, shape=column), result, value)

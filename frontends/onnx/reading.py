@@ -57,7 +57,7 @@ def read_model(proto: onnx.ModelProto, data: Mapping[bytes, memoryview], what: s
     reader = _Reader(data, what)
     opsets = reader.versions = reader.opsets(proto.opset_import)
     functions = [reader.function(function) for function in proto.functions]
-    made = ModelDef(
+    model = ModelDef(
         reader.graph(proto.graph),
         opsets,
         {function.key: function for function in functions},
@@ -66,7 +66,7 @@ def read_model(proto: onnx.ModelProto, data: Mapping[bytes, memoryview], what: s
     )
     reader.name(proto.domain)
     reader.refuse_ambiguous_names()
-    return made
+    return model
 
 
 def read_function(message: onnx.FunctionProto | bytes) -> FunctionDef:
@@ -101,12 +101,12 @@ class _Reader:
 
     def name(self, text: str) -> str:
         """Return a name, in which what is not printable is escaped."""
-        found = self._names.get(text)
-        if found is None:
+        result = self._names.get(text)
+        if result is None:
             if not isinstance(text, str):
                 raise OnnxImportError(f"{self.what}: the model is damaged: the name {text!r} is not text (UTF-8)")
-            found = self._names[text] = text if is_printable(text) else terminal(text)
-        return found
+            result = self._names[text] = text if is_printable(text) else terminal(text)
+        return result
 
     def refuse_ambiguous_names(self) -> None:
         for name, new in self._names.items():
@@ -131,26 +131,26 @@ class _Reader:
             self.value(value)
         outer, opsets = self.versions, self.opsets(proto.opset_import)
         self.versions = {**outer, **opsets}
-        made = FunctionDef(
+        result = FunctionDef(
             self.name(proto.name), self.domain(proto.domain), self.name(proto.overload),
             self.names(proto.input), self.names(proto.output), self.nodes(proto.node),
             frozenset(self.names(proto.attribute)).union(default.name for default in defaults),
             defaults, self.versions,
         )  # fmt: skip
         self.versions = outer
-        return made
+        return result
 
     def graph(self, proto: onnx.GraphProto) -> GraphDef:
         self._enter("graphs")
         for sparse in proto.sparse_initializer:
             self.tensor(sparse.values)
             self.tensor(sparse.indices)
-        made = GraphDef(
+        result = GraphDef(
             self.name(proto.name), self.nodes(proto.node), self.values(proto.input), self.values(proto.output),
             self.values(proto.value_info), tuple(map(self.tensor, proto.initializer)), bool(proto.sparse_initializer),
         )  # fmt: skip
         self._depth -= 1
-        return made
+        return result
 
     def _enter(self, what: str) -> None:
         self._depth += 1
@@ -215,13 +215,13 @@ class _Reader:
             return TypeDef(_CASES.get(field, "tensor"), tensor.elem_type, dims)
         self._enter("types")
         if field == "map_type":
-            made = TypeDef("map", key=proto.map_type.key_type, element=self.type(proto.map_type.value_type))
+            result = TypeDef("map", key=proto.map_type.key_type, element=self.type(proto.map_type.value_type))
         elif field in ("sequence_type", "optional_type"):
-            made = TypeDef(field.removesuffix("_type"), element=self.type(getattr(proto, field).elem_type))
+            result = TypeDef(field.removesuffix("_type"), element=self.type(getattr(proto, field).elem_type))
         else:
-            made = TypeDef(field.removesuffix("_type"))
+            result = TypeDef(field.removesuffix("_type"))
         self._depth -= 1
-        return made
+        return result
 
     def dim(self, proto: onnx.TensorShapeProto.Dimension) -> int | str | None:
         if proto.HasField("dim_value"):
@@ -260,6 +260,6 @@ class _Reader:
 
 
 def _numbers(values: Sequence[float], dtype: type[np.generic]) -> np.ndarray:
-    found = np.fromiter(values, dtype, len(values))
-    found.flags.writeable = False
-    return found
+    result = np.fromiter(values, dtype, len(values))
+    result.flags.writeable = False
+    return result

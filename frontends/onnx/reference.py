@@ -139,8 +139,8 @@ def reference() -> str:
 
 def _operators() -> Iterator[str]:
     yield f"## Operators\n\nOpsets {OLDEST_OPSET} to {NEWEST_OPSET}.\n"
-    for domain, found in groupby(CONVERTERS.own_operators(), key=lambda item: item[0]):
-        yield f"**{domain_name(domain)}**: {', '.join(name for _, name in found)}.\n"
+    for domain, operators in groupby(CONVERTERS.own_operators(), key=lambda item: item[0]):
+        yield f"**{domain_name(domain)}**: {', '.join(name for _, name in operators)}.\n"
     yield f"Through ONNX's own function bodies: {', '.join(sorted(_by_function()))}."
 
 
@@ -151,9 +151,9 @@ def _conformance() -> Iterator[str]:
     yield f"\n## Conformance\n\nOf ONNX's own backend suite, {totals}. The others, by reason:\n"
     yield "| cases | reason |\n| ---: | --- |"
     for line in lines:
-        found = re.fullmatch(r"## (.*) \((\d+)\)", line)
-        if found:
-            yield f"| {found[2]} | {found[1]} |"
+        match = re.fullmatch(r"## (.*) \((\d+)\)", line)
+        if match:
+            yield f"| {match[2]} | {match[1]} |"
     yield (
         "\nA case passes if each element that is outside the tolerance is nearer to the result in f64 than the one of "
         "the suite: three cases, on some machines."

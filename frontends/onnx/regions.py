@@ -30,12 +30,12 @@ def choose(body: RegionImporter, condition: TensorValue, then_graph: GraphDef, e
         with body.inside(draft, block):
             scf.YieldOp([of_kind(body, value, kind) for value, kind in zip(values, kinds, strict=True)])
     types = [value.type for value in list(blocks[0].operations)[-1].operands]
-    made = ir.Operation.create("scf.if", operands=[flag], results=types, regions=2)
-    for region, block in zip(made.regions, blocks, strict=True):
+    op = ir.Operation.create("scf.if", operands=[flag], results=types, regions=2)
+    for region, block in zip(op.regions, blocks, strict=True):
         block.append_to(region)
     draft.operation.erase()
     names = [value.name or "branch" for value in results[0]]
-    return [value_of(body, *each) for each in zip(made.results, kinds, names, strict=True)]
+    return [value_of(body, *each) for each in zip(op.results, kinds, names, strict=True)]
 
 
 def _branch_of(body: RegionImporter, block: ir.Block, op: ir.OpView, graph: GraphDef) -> list[AnyValue]:

@@ -100,8 +100,10 @@ class Converters:
 
     def find(self, domain: str, operator: str, version: int) -> list[Converter]:
         """Return the converters for an operator in a version, in the order in which they are tried."""
-        found = (registry.find(domain, operator, version) for registry in (self.users, self.built_in, self.declared))
-        return [function for function in found if function is not None]
+        candidates = (
+            registry.find(domain, operator, version) for registry in (self.users, self.built_in, self.declared)
+        )
+        return [function for function in candidates if function is not None]
 
     def since(self, domain: str, operator: str) -> tuple[int, ...]:
         registries = (self.users, self.built_in, self.declared)

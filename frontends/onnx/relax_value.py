@@ -108,6 +108,6 @@ class RelaxValue(ir.Value):
     def _operand(self, other: Operand) -> ir.Value:
         if isinstance(other, ir.Value):
             return other
-        found = TensorType.from_mlir(self.type)
-        assert found is not None
-        return self.node.constant(other, found)
+        tensor_type = TensorType.from_mlir(self.type)
+        assert tensor_type is not None
+        return self.node.constant(other, tensor_type)

@@ -42,10 +42,10 @@ def known_sizes(elements: Sequence[Dim | None]) -> list[Dim | None]:
 
 def bind(node: Node, values: RelaxValue, what: str, bounds: Sequence[Dim] | None = None) -> tuple[Dim, ...]:
     """Bind the elements of an i64 vector to symbols; `what` describes them in errors."""
-    found = type_of(values)
-    if found.rank != 1:
-        raise NodeError(f"a list of numbers is expected, got {found}")
-    (count,) = found.shape
+    tensor_type = type_of(values)
+    if tensor_type.rank != 1:
+        raise NodeError(f"a list of numbers is expected, got {tensor_type}")
+    (count,) = tensor_type.shape
     if not isinstance(count, int):
         raise NodeError(f"{what} is a list of {count} numbers: how many there are must be known")
     if count == 0:
@@ -71,17 +71,17 @@ def bind(node: Node, values: RelaxValue, what: str, bounds: Sequence[Dim] | None
 
 def vector(node: Node, index: int) -> RelaxValue:
     """Return an input that is a list of integers as an i64 vector."""
-    found = node.type(index)
-    value = node[index] if found.rank == 1 else node.emit("reshape", node[index], shape=(found.elements,))
-    return value if found.dtype.name == "i64" else node.emit("cast", value, dtype="i64")
+    tensor_type = node.type(index)
+    value = node[index] if tensor_type.rank == 1 else node.emit("reshape", node[index], shape=(tensor_type.elements,))
+    return value if tensor_type.dtype.name == "i64" else node.emit("cast", value, dtype="i64")
 
 
 def scalar(node: Node, index: int) -> RelaxValue:
     """Return an input of one element as rank 0."""
-    found = node.type(index)
-    if found.elements != 1:
-        raise NodeError(f"input '{node.input_name(index)}' must have one element, got {found}")
-    return node.emit("reshape", node[index], shape=()) if found.rank else node[index]
+    tensor_type = node.type(index)
+    if tensor_type.elements != 1:
+        raise NodeError(f"input '{node.input_name(index)}' must have one element, got {tensor_type}")
+    return node.emit("reshape", node[index], shape=()) if tensor_type.rank else node[index]
 
 
 def shape_vector(node: Node, shape: Sequence[Dim]) -> RelaxValue:
@@ -153,25 +153,25 @@ def reshape_dims(
     (rank,) = type_of(wanted).shape
     if not isinstance(rank, int):
         raise NodeError(f"input 'shape' is a list of {rank} numbers: the rank of the result must be known")
-    made = wanted
+    dims = wanted
     if not allow_zero:
         own = shape_vector(node, [*x.shape, *[WRONG_DIM] * rank][:rank])
-        made = node.emit("where", wanted.equals(0), own, wanted)
-    is_inferred = made.equals(-1)
+        dims = node.emit("where", wanted.equals(0), own, wanted)
+    is_inferred = dims.equals(-1)
     ones = i64_constant(node, 1)
-    known = node.emit("reduce_prod", node.emit("where", is_inferred, ones, made))
+    known = node.emit("reduce_prod", node.emit("where", is_inferred, ones, dims))
     total = node.emit("reduce_prod", shape_vector(node, x.shape)) if x.rank else ones
     rest = total // node.emit("maximum", known, ones)
-    made = node.emit("where", is_inferred, rest, made)
+    dims = node.emit("where", is_inferred, rest, dims)
     known_dims = known_sizes(elements or [None] * rank)
     if any(dim is not None for dim in known_dims):
         # A size that is 0 in a call is that size, also where 0 would copy a dim.
         given = shape_vector(node, [0 if dim is None else dim for dim in known_dims])
         is_known = node.constant(np.array([dim is not None for dim in known_dims]))
-        made = node.emit("where", is_known, given, made)
-    fits = node.emit("reduce_prod", made).equals(total)
+        dims = node.emit("where", is_known, given, dims)
+    fits = node.emit("reduce_prod", dims).equals(total)
     what = f"input 'shape' does not fit the input {x}, or is not a shape"
-    return bind_unknown(node, unless(node, fits, made), what, known_dims)
+    return bind_unknown(node, unless(node, fits, dims), what, known_dims)
 
 
 def infer_remaining_dim(node: Node, x: TensorType, shape: Sequence[Dim]) -> tuple[Dim, ...]:
@@ -224,8 +224,8 @@ def dynamic_slice(node: Node) -> RelaxValue:
     shape = [ranges[axis][1] if axis in ranges else dim for axis, dim in enumerate(x.shape)]
     unknown = [axis for axis in changed if axis not in ranges]
     chosen = node.emit("gather", lengths, i64_constant(node, unknown), axis=0)
-    made = bind(node, chosen, "its axes or steps cannot be", [x.shape[axis] for axis in unknown])
-    for axis, dim in zip(unknown, made, strict=True):
+    bound = bind(node, chosen, "its axes or steps cannot be", [x.shape[axis] for axis in unknown])
+    for axis, dim in zip(unknown, bound, strict=True):
         shape[axis] = dim
     return node.emit("slice_at", node[0], bounds, shape=tuple(shape))
 
@@ -237,7 +237,7 @@ def _known_ranges(node: Node, x: TensorType) -> dict[int, tuple[Dim, Dim]]:
     steps = _elements(node.value(4)) if node.has(4) else [1] * len(starts)
     if not len(starts) == len(ends) == len(axes) == len(steps) or not all(isinstance(axis, int) for axis in axes):
         return {}
-    found: dict[int, tuple[Dim, Dim]] = {}
+    ranges: dict[int, tuple[Dim, Dim]] = {}
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
         assert isinstance(axis, int)
         if step != 1 or start is None or end is None or not -x.rank <= axis < x.rank:
@@ -245,8 +245,8 @@ def _known_ranges(node: Node, x: TensorType) -> dict[int, tuple[Dim, Dim]]:
         size = x.shape[axis % x.rank]
         begin, stop = (_position(bound, size) for bound in (start, end))
         if begin is not None and stop is not None and D.is_certain(lambda a=begin, b=stop: a <= b):  # type: ignore[misc]
-            found[axis % x.rank] = begin, stop - begin
-    return found
+            ranges[axis % x.rank] = begin, stop - begin
+    return ranges
 
 
 def _position(bound: Dim, size: Dim) -> Dim | None:
@@ -339,15 +339,15 @@ def _padded(node: Node, x: TensorType) -> tuple[Dim, ...] | None:
 def dynamic_range(node: Node) -> RelaxValue:
     """Convert Range with run-time bounds."""
     start, limit, delta = (scalar(node, i) for i in range(3))
-    found = type_of(start)
-    if found.dtype.is_float:
+    tensor_type = type_of(start)
+    if tensor_type.dtype.is_float:
         wide = "f64"
         first, last, step = (node.emit("cast", each, dtype=wide) for each in (start, limit, delta))
         length = (last - first) / step
         count = as_sizes(node, node.emit("maximum", node.emit("ceil", length), node.constant(0.0, "f64")))
     else:
         first, last, step = (
-            each if found.dtype.name == "i64" else node.emit("cast", each, dtype="i64")
+            each if tensor_type.dtype.name == "i64" else node.emit("cast", each, dtype="i64")
             for each in (start, limit, delta)
         )
         nonzero = node.emit("where", step.equals(0), i64_constant(node, 1), step)
@@ -366,14 +366,14 @@ def dynamic_range(node: Node) -> RelaxValue:
 
 def nonzero_of(node: Node, x: RelaxValue) -> RelaxValue:
     """Return the indices of non-zero elements, as ONNX's NonZero: counted first."""
-    found = type_of(x)
-    flags = x if found.dtype.is_bool else node.emit("not_equal", x, node.constant(0, found))
+    tensor_type = type_of(x)
+    flags = x if tensor_type.dtype.is_bool else node.emit("not_equal", x, node.constant(0, tensor_type))
     total = (
         node.emit("reduce_sum", node.emit("cast", flags, dtype="i64"))
-        if found.rank
+        if tensor_type.rank
         else node.emit("cast", flags, dtype="i64")
     )
-    count = bind(node, node.emit("reshape", total, shape=(1,)), "the number of elements", [found.elements])
+    count = bind(node, node.emit("reshape", total, shape=(1,)), "the number of elements", [tensor_type.elements])
     return node.emit("nonzero", flags, count=count)
 
 

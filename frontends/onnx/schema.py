@@ -115,16 +115,16 @@ def check_inputs(sig: Signature, inputs: Sequence[AnyValue | None]) -> None:
         if formal.required and (i >= len(inputs) or inputs[i] is None):
             raise NodeError(f"input '{formal.name}' is missing")
     bound: dict[str, tuple[str, AnyValue]] = {}
-    for i, found in enumerate(inputs):
-        if found is None:
+    for i, value in enumerate(inputs):
+        if value is None:
             continue
         formal = sig.inputs[min(i, len(sig.inputs) - 1)]
         name = sig.input_name(i)
-        if formal.allowed and found.onnx_type not in formal.allowed:
+        if formal.allowed and value.onnx_type not in formal.allowed:
             allowed = ", ".join(sorted(t[7:-1] for t in formal.allowed if t.startswith("tensor(")))
-            raise NodeError(f"input '{name}' is {found}; {sig.operator} accepts: {allowed or 'no tensor'}")
+            raise NodeError(f"input '{name}' is {value}; {sig.operator} accepts: {allowed or 'no tensor'}")
         if formal.variadic and not formal.homogeneous:
             continue
-        first = bound.setdefault(formal.type_name, (name, found))
-        if first[1].onnx_type != found.onnx_type:
-            raise NodeError(f"inputs '{first[0]}' and '{name}' must have one element type, got {first[1]} and {found}")
+        first = bound.setdefault(formal.type_name, (name, value))
+        if first[1].onnx_type != value.onnx_type:
+            raise NodeError(f"inputs '{first[0]}' and '{name}' must have one element type, got {first[1]} and {value}")

@@ -38,14 +38,14 @@ class SchemaTable:
         """Return the signature at an opset, or None if there is no such operator."""
         prefix = f"{domain}\t{operator}\t"
         at = self._operators.find(f"\n{prefix}")
-        found = None
+        signature = None
         while at >= 0 and self._operators.startswith(prefix, at + 1):
             end = self._operators.find("\n", at + 1)
             fields = self._operators[at + 1 : end].split("\t")
             if int(fields[2]) > version:
                 break
-            found, at = fields, end
-        return None if found is None else self._signature(found)
+            signature, at = fields, end
+        return None if signature is None else self._signature(signature)
 
     def _signature(self, fields: list[str]) -> Signature:
         _, operator, since, least, most, outputs, attributes, *formals = fields

@@ -38,12 +38,12 @@ def _string_indices(texts: Sequence[AnyValue], ssa: Callable[[AnyValue], ir.Valu
     """Return indices for the strings of some tensors, in the order of the pool."""
     shapes = [value.kind.shape for value in texts]
     if all(shape is not None and all(isinstance(dim, int) for dim in shape) for shape in shapes):
-        made, start = [], 0
+        indices, start = [], 0
         for shape in shapes:
             count = prod(int(dim) for dim in shape or ())
-            made.append(constant("", np.arange(start, start + count).reshape(shape or ())))
+            indices.append(constant("", np.arange(start, start + count).reshape(shape or ())))
             start += count
-        return made
+        return indices
     if any(shape is None for shape in shapes):
         raise NodeError("the rank of a tensor of strings must be known, but it depends on data")
     return call_host("mirlo.string.places", list(map(ssa, texts)), [Kind("i64", shape) for shape in shapes])

@@ -71,8 +71,8 @@ class ValueMaker:
             attributes: dict[str, ir.Attribute | str] = {"value": dense_attribute(value.known, value.type)}
         else:
             attributes = {"param": self._parameter(value, value.known)}
-        found: ir.Value = relax_op("constant").make(**attributes, result_types=[value.type])
-        return found
+        result: ir.Value = relax_op("constant").make(**attributes, result_types=[value.type])
+        return result
 
     def _parameter(self, value: TensorValue, array: np.ndarray) -> str:
         """Add the elements of a value to the parameter store; keep the model's name if it is free."""

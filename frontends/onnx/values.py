@@ -170,7 +170,7 @@ def as_dim(element: Dim | np.generic) -> Dim:
 
 
 def dtype_of_array(array: np.ndarray) -> DType:
-    found = dtype_of_numpy(array.dtype)
-    if found is None:
+    result = dtype_of_numpy(array.dtype)
+    if result is None:
         raise ValueError(f"no element type for numpy's {array.dtype}")
-    return found
+    return result

@@ -45,11 +45,11 @@ class Weights:
             return strings(tensor.name, self.strings(tensor))
         packed = self.packed(tensor)
         if packed is None:
-            found = constant(tensor.name, self.array(tensor))
+            result = constant(tensor.name, self.array(tensor))
         else:
-            found = TensorValue(tensor.name, TensorType(tensor.dims, packed[1]), packed=packed[0])
-        found.tensor = tensor
-        return found
+            result = TensorValue(tensor.name, TensorType(tensor.dims, packed[1]), packed=packed[0])
+        result.tensor = tensor
+        return result
 
     def array(self, tensor: TensorDef, name: str | None = None) -> np.ndarray:
         """Return the values of a tensor, in its shape and element type."""
@@ -96,9 +96,9 @@ class Weights:
             words = [word.decode() for word in tensor.strings]
         except UnicodeDecodeError as error:
             raise OnnxImportError(f"{what} holds strings that are no UTF-8: {error}") from None
-        made = np.empty(len(words), object)
-        made[:] = words
-        return made.reshape(shape)
+        array = np.empty(len(words), object)
+        array[:] = words
+        return array.reshape(shape)
 
     def _external(self, entries: Mapping[str, str], what: str) -> memoryview:
         location = entries.get("location", "")

@@ -37,7 +37,7 @@ def find_windows(graph: GraphDef) -> list[WindowedCaches]:
     uses = Counter(_used(graph))
     names = {value.name for value in graph.inputs}
     outputs = {value.name for value in graph.outputs}
-    found = []
+    windows = []
     for node in graph.nodes:
         window = _window_of(node)
         if window is None or len(node.inputs) <= max(PAST) or len(node.outputs) <= max(PRESENT):
@@ -46,8 +46,8 @@ def find_windows(graph: GraphDef) -> list[WindowedCaches]:
         is_whole = any(len(values) > i and values[i] for values, i in ((node.inputs, BIAS), (node.outputs, SCORES)))
         is_own = all(name in names and uses[name] == 1 for name in past)
         if is_own and not is_whole and all(name in outputs and not uses[name] for name in present):
-            found.append(WindowedCaches(past, window))
-    return found
+            windows.append(WindowedCaches(past, window))
+    return windows
 
 
 def with_rings(
@@ -57,11 +57,11 @@ def with_rings(
 
     Caches with fixed rows are rings if a window fits into them.
     """
-    made, windows = dict(types), {}
+    changed, windows = dict(types), {}
     tensors = [each for each in types.values() if isinstance(each, TensorType)]
     taken = {name for each in tensors for dim in each.shape for name in D.symbols_of(dim)}
     for caches in found:
-        given = [made.get(name) for name in caches.inputs]
+        given = [changed.get(name) for name in caches.inputs]
         kinds = [each for each in given if isinstance(each, TensorType) and each.rank == RANK]
         if len(kinds) < len(given):
             continue
@@ -74,9 +74,9 @@ def with_rings(
             symbol += "_"
         for name, kind in zip(caches.inputs, kinds, strict=True):
             own: Dim = fixed[0] if fixed else D.symbol(symbol)
-            made[name] = kind.with_shape((*kind.shape[:AXIS], own, kind.shape[AXIS + 1]))
+            changed[name] = kind.with_shape((*kind.shape[:AXIS], own, kind.shape[AXIS + 1]))
             windows[name] = caches.window
-    return made, windows
+    return changed, windows
 
 
 def _window_of(node: NodeDef) -> int | None:

@@ -36,36 +36,36 @@ def node_message(node: NodeDef, elements: Elements | None = None) -> onnx.NodePr
     """Return the NodeProto of a node; `elements` reads tensors whose elements are written, else only small ones are."""
     import onnx
 
-    made = onnx.NodeProto(
+    result = onnx.NodeProto(
         name=node.name, op_type=node.operator, domain=node.domain, overload=node.overload,
         input=node.inputs, output=node.outputs,
     )  # fmt: skip
-    made.attribute.extend(_attribute(each, elements) for each in node.attributes)
-    return made
+    result.attribute.extend(_attribute(each, elements) for each in node.attributes)
+    return result
 
 
 def model_message(model: ModelDef, elements: Elements | None = None) -> onnx.ModelProto:
     """Return the ModelProto of a model."""
     import onnx
 
-    made = onnx.ModelProto(ir_version=model.ir_version, producer_name=model.producer)
-    made.opset_import.extend(_opsets(model.opsets))
-    made.functions.extend(_function(each, elements) for each in model.functions.values())
-    made.graph.CopyFrom(graph_message(model.graph, elements))
-    return made
+    result = onnx.ModelProto(ir_version=model.ir_version, producer_name=model.producer)
+    result.opset_import.extend(_opsets(model.opsets))
+    result.functions.extend(_function(each, elements) for each in model.functions.values())
+    result.graph.CopyFrom(graph_message(model.graph, elements))
+    return result
 
 
 def graph_message(graph: GraphDef, elements: Elements | None = None) -> onnx.GraphProto:
     """Return the GraphProto of a graph."""
     import onnx
 
-    made = onnx.GraphProto(name=graph.name)
-    made.node.extend(node_message(node, elements) for node in graph.nodes)
-    made.input.extend(map(_value, graph.inputs))
-    made.output.extend(map(_value, graph.outputs))
-    made.value_info.extend(map(_value, graph.values))
-    made.initializer.extend(_tensor(tensor, elements) for tensor in graph.initializers)
-    return made
+    result = onnx.GraphProto(name=graph.name)
+    result.node.extend(node_message(node, elements) for node in graph.nodes)
+    result.input.extend(map(_value, graph.inputs))
+    result.output.extend(map(_value, graph.outputs))
+    result.value_info.extend(map(_value, graph.values))
+    result.initializer.extend(_tensor(tensor, elements) for tensor in graph.initializers)
+    return result
 
 
 def _opsets(versions: Mapping[str, int]) -> Iterable[onnx.OperatorSetIdProto]:
@@ -78,14 +78,14 @@ def _function(function: FunctionDef, elements: Elements | None) -> onnx.Function
     import onnx
 
     names = {default.name for default in function.defaults}
-    made = onnx.FunctionProto(
+    result = onnx.FunctionProto(
         name=function.name, domain=function.domain, overload=function.overload, input=function.inputs,
         output=function.outputs, attribute=sorted(function.attributes - names),
     )  # fmt: skip
-    made.attribute_proto.extend(_attribute(each, elements) for each in function.defaults)
-    made.node.extend(node_message(node, elements) for node in function.nodes)
-    made.opset_import.extend(_opsets(function.opsets))
-    return made
+    result.attribute_proto.extend(_attribute(each, elements) for each in function.defaults)
+    result.node.extend(node_message(node, elements) for node in function.nodes)
+    result.opset_import.extend(_opsets(function.opsets))
+    return result
 
 
 _VALUE_FIELDS = {
@@ -96,26 +96,26 @@ _VALUE_FIELDS = {
 def _attribute(attribute: AttributeDef, elements: Elements | None) -> onnx.AttributeProto:
     import onnx
 
-    made = onnx.AttributeProto(name=attribute.name, type=attribute.kind, ref_attr_name=attribute.reference)
+    result = onnx.AttributeProto(name=attribute.name, type=attribute.kind, ref_attr_name=attribute.reference)
     value = attribute.value
     if attribute.reference:
-        return made
+        return result
     if isinstance(value, TensorDef):
-        made.t.CopyFrom(_tensor(value, elements))
+        result.t.CopyFrom(_tensor(value, elements))
     elif isinstance(value, GraphDef):
-        made.g.CopyFrom(graph_message(value, elements))
+        result.g.CopyFrom(graph_message(value, elements))
     elif isinstance(value, TypeDef):
-        made.tp.CopyFrom(_type(value))
+        result.tp.CopyFrom(_type(value))
     elif attribute.kind in _VALUE_FIELDS:
         field = _VALUE_FIELDS[attribute.kind]
         if isinstance(value, tuple):
-            getattr(made, field).extend(value)
+            getattr(result, field).extend(value)
         else:
-            setattr(made, field, value)
+            setattr(result, field, value)
     elif isinstance(value, tuple):
-        made.tensors.extend(_tensor(each, elements) for each in value if isinstance(each, TensorDef))
-        made.graphs.extend(graph_message(each, elements) for each in value if isinstance(each, GraphDef))
-    return made
+        result.tensors.extend(_tensor(each, elements) for each in value if isinstance(each, TensorDef))
+        result.graphs.extend(graph_message(each, elements) for each in value if isinstance(each, GraphDef))
+    return result
 
 
 def _value(value: ValueDef) -> onnx.ValueInfoProto:
@@ -127,9 +127,9 @@ def _value(value: ValueDef) -> onnx.ValueInfoProto:
 def _type(declared: TypeDef) -> onnx.TypeProto:
     import onnx
 
-    made = onnx.TypeProto()
+    result = onnx.TypeProto()
     if declared.case in ("tensor", "sparse tensor"):
-        tensor = made.tensor_type if declared.case == "tensor" else made.sparse_tensor_type
+        tensor = result.tensor_type if declared.case == "tensor" else result.sparse_tensor_type
         tensor.elem_type = declared.code
         if declared.dims is not None:
             tensor.shape.SetInParent()
@@ -138,11 +138,11 @@ def _type(declared: TypeDef) -> onnx.TypeProto:
     elif declared.element is not None:
         inner = _type(declared.element)
         if declared.case == "map":
-            made.map_type.key_type = declared.key
-            made.map_type.value_type.CopyFrom(inner)
+            result.map_type.key_type = declared.key
+            result.map_type.value_type.CopyFrom(inner)
         else:
-            getattr(made, f"{declared.case}_type").elem_type.CopyFrom(inner)
-    return made
+            getattr(result, f"{declared.case}_type").elem_type.CopyFrom(inner)
+    return result
 
 
 _DIM_FIELDS: dict[type, str] = {int: "dim_value", str: "dim_param"}
@@ -151,16 +151,16 @@ _DIM_FIELDS: dict[type, str] = {int: "dim_value", str: "dim_param"}
 def _tensor(tensor: TensorDef, elements: Elements | None) -> onnx.TensorProto:
     import onnx
 
-    made = onnx.TensorProto(name=tensor.name, data_type=tensor.code, dims=tensor.dims)
+    result = onnx.TensorProto(name=tensor.name, data_type=tensor.code, dims=tensor.dims)
     if tensor.code == G.STRING_CODE:
-        made.string_data.extend(tensor.strings)
+        result.string_data.extend(tensor.strings)
     elif elements is not None:
-        made.raw_data = onnx.numpy_helper.from_array(np.ascontiguousarray(elements(tensor))).raw_data
+        result.raw_data = onnx.numpy_helper.from_array(np.ascontiguousarray(elements(tensor))).raw_data
     elif tensor.raw is not None and len(tensor.raw) < SMALL:
-        made.raw_data = bytes(tensor.raw)
+        result.raw_data = bytes(tensor.raw)
     elif tensor.numbers is not None and tensor.code in FIELDS:
-        getattr(made, FIELDS[tensor.code]).extend(tensor.numbers.tolist())
-    return made
+        getattr(result, FIELDS[tensor.code]).extend(tensor.numbers.tolist())
+    return result
 
 
 def type_message(kind: Kind) -> onnx.TypeProto:

@@ -21,12 +21,14 @@ def reassigned_names(statements: Sequence[ast.stmt]) -> set[str]:
 
 def _assigned(statements: Sequence[ast.stmt]) -> Counter[str]:
     """Count the assignments of each name, without loop indices."""
-    found: Counter[str] = Counter()
+    result: Counter[str] = Counter()
     for statement in statements:
         for node in ast.walk(statement):
             targets = node.targets if isinstance(node, ast.Assign) else []
             if isinstance(node, ast.AugAssign):
-                found.update({node.target.id: 2} if isinstance(node.target, ast.Name) else {})
+                result.update({node.target.id: 2} if isinstance(node.target, ast.Name) else {})
             for target in targets:
-                found.update(n.id for n in ast.walk(target) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
-    return found
+                result.update(
+                    n.id for n in ast.walk(target) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+                )
+    return result

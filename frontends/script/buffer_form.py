@@ -214,8 +214,10 @@ class BufferForm(Interpreter):
         points = []
         for lower, upper in zip(loop.lower, loop.upper, strict=True):
             bounds = [emit(lift(b, INDEX).cast(INDEX)) for b in (lower, upper)]
-            made = For.build(*bounds, result_types=[], kind=_KINDS.get(loop.kind, loop.kind), thread=loop.thread)
-            body = made.operation.regions[0].blocks.append(ir.IndexType.get(), arg_locs=[made.operation.location])
+            new_loop = For.build(*bounds, result_types=[], kind=_KINDS.get(loop.kind, loop.kind), thread=loop.thread)
+            body = new_loop.operation.regions[0].blocks.append(
+                ir.IndexType.get(), arg_locs=[new_loop.operation.location]
+            )
             points.append(ir.InsertionPoint(body))
             points[-1].__enter__()
             indices.append(held(body.arguments[0], INDEX))
@@ -246,12 +248,12 @@ class BufferForm(Interpreter):
         starts = []
         for letter, argument in zip(letters, arguments, strict=True):
             value = self.value(argument)
-            made = []
+            axes = []
             for item in self.flat(value):
                 scalar = self.lifted(item, INDEX, argument).cast(INDEX)
-                made.append(scalar if scalar.op in ("const", "value") else self.builder.let(scalar))
-            values.append(tuple(made) if isinstance(value, tuple) else made[0])
-            starts += [index.equals(0) for index in made if letter == "R"]
+                axes.append(scalar if scalar.op in ("const", "value") else self.builder.let(scalar))
+            values.append(tuple(axes) if isinstance(value, tuple) else axes[0])
+            starts += [index.equals(0) for index in axes if letter == "R"]
         if starts:
             self.init = all_of(starts)
         return values[0] if len(values) == 1 else tuple(values)
@@ -285,10 +287,10 @@ class BufferForm(Interpreter):
         if not all(isinstance(dim, int) for dim in source.shape):
             raise self.error(call, "T.copy takes buffers of sizes known when the function is made: write a loop")
         self._write(target, call.args[1])
-        made = memref.CopyOp(source.buffer.value, target.buffer.value)
+        copy_op = memref.CopyOp(source.buffer.value, target.buffer.value)
         start = self.keyword(call, "start")
         if start is not None and self.value(start):
-            made.operation.attributes[START] = ir.UnitAttr.get()
+            copy_op.operation.attributes[START] = ir.UnitAttr.get()
 
     def call_inline(self, function: InlineFunction, node: ast.Call) -> object:
         outer, self.mutable = self.mutable, reassigned_names(function.tree.body)
@@ -319,10 +321,10 @@ class BufferForm(Interpreter):
         element = None if returned is None else self.element_type(returned)
         types = [] if element is None else [scalar_type(element)]
         pure = self.keyword(call, "pure")
-        made = CallExtern.build(
+        result = CallExtern.build(
             operands, result_types=types, function=name, pure=bool(pure is not None and self.value(pure))
         )
-        return None if element is None else held(from_scalar(made.operation.results[0], element), element)
+        return None if element is None else held(from_scalar(result.operation.results[0], element), element)
 
     def _stride(self, call: ast.Call) -> Expr:
         """Read `T.stride(buffer, 0)`: the elements between neighbours in a dim."""
@@ -363,13 +365,13 @@ class BufferForm(Interpreter):
             value = given[i]
             if is_number(value) and kind != "handle":
                 given[i] = constant(value, INDEX if kind == "int" else "f32")
-        made = emit_own(name, *self._operands_of_call(given, call, "T.call_intrin")).results
-        if not len(made):
+        results = emit_own(name, *self._operands_of_call(given, call, "T.call_intrin")).results
+        if not len(results):
             return None
-        element = element_of_scalar(made[0].type)
+        element = element_of_scalar(results[0].type)
         if element is None:
-            raise self.error(call, f"'{name}' returns {made[0].type}, which the script has no values for")
-        return held(from_scalar(made[0], element), element)
+            raise self.error(call, f"'{name}' returns {results[0].type}, which the script has no values for")
+        return held(from_scalar(results[0], element), element)
 
 
 def from_scalar(value: ir.Value, element: DType) -> ir.Value:

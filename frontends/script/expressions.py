@@ -128,12 +128,12 @@ class Expressions:
         if isinstance(value, DType):
             return value
         name = value.name if isinstance(value, Word) else value
-        found = DTYPES.get(_SHORT.get(name, name)) if isinstance(name, str) else None
-        if found is None:
+        result = DTYPES.get(_SHORT.get(name, name)) if isinstance(name, str) else None
+        if result is None:
             near = difflib.get_close_matches(str(name), DTYPES, n=1)
             hint = f"; did you mean '{near[0]}'?" if near else f"; known: {', '.join(DTYPES)}"
             raise self.error(node, f"expected an element type such as 'f32', found {name!r}{hint}")
-        return found
+        return result
 
     def shape(self, node: Located) -> tuple[Dim, ...]:
         """Return the dims of a shape: integers, and symbols where the function is made for dynamic dims."""
@@ -200,16 +200,16 @@ class Expressions:
         raise self.error(node, f"{kind_of(owner)} has no attribute '{node.attr}' that a prim function can use")
 
     def _value_Tuple(self, node: ast.Tuple) -> tuple[object, ...]:
-        found: list[object] = []
+        values: list[object] = []
         for item in node.elts:
             value = self.value(item.value if isinstance(item, ast.Starred) else item)
             if isinstance(item, ast.Starred):
                 if not isinstance(value, (tuple, list)):
                     raise self.error(item, f"* needs a tuple, found {kind_of(value)}")
-                found += value
+                values += value
             else:
-                found.append(value)
-        return tuple(found)
+                values.append(value)
+        return tuple(values)
 
     _value_List = _value_Tuple
 
@@ -303,8 +303,8 @@ class Expressions:
         if is_number(value):
             return constant(bool(value), BOOL)
         if not isinstance(value, Expr) or value.dtype is not BOOL:
-            found = str(value.dtype) if isinstance(value, Expr) else kind_of(value)
-            raise self.error(node, f"expected a condition (bool), found {found}: compare it, for instance with != 0")
+            kind = str(value.dtype) if isinstance(value, Expr) else kind_of(value)
+            raise self.error(node, f"expected a condition (bool), found {kind}: compare it, for instance with != 0")
         return value
 
     def _value_Compare(self, node: ast.Compare) -> object:
@@ -370,7 +370,7 @@ class Expressions:
                 place, f"'{buffer.name}' has rank {len(buffer.shape)}: expected {len(buffer.shape)} indices, "
                 f"found {len(values)}",
             )  # fmt: skip
-        made = []
+        result = []
         values = [lift(value, INDEX) if isinstance(value, SymbolicDim) else value for value in values]
         for i, (value, size) in enumerate(zip(values, buffer.shape, strict=True)):
             if isinstance(value, Expr) and not (value.dtype is INDEX or value.dtype.is_integer):
@@ -380,8 +380,8 @@ class Expressions:
             beyond = isinstance(value, int) and (value < 0 or isinstance(size, int) and value >= size)
             if beyond and not padded:
                 raise self.error(place, f"index #{i} of '{buffer.name}' is {value}, outside of 0 to {size - 1}")
-            made.append(lift(value, INDEX).cast(INDEX))
-        return made
+            result.append(lift(value, INDEX).cast(INDEX))
+        return result
 
 
 class Method:

@@ -121,15 +121,15 @@ def read_signature(interpreter: GraphInterpreter, tree: ast.FunctionDef) -> list
     arguments = tree.args
     if arguments.vararg or arguments.kwarg or arguments.kwonlyargs or arguments.defaults:
         raise interpreter.error(tree, "a graph takes plain parameters: no defaults, no *, no **")
-    found = []
+    result = []
     for argument in arguments.args:
         if argument.annotation is None:
             raise interpreter.error(
                 argument, f'parameter \'{argument.arg}\' needs a type: R.Tensor[("batch", 128), "f32"]'
             )
         kind, name = interpreter.annotation(argument.annotation)
-        found.append((argument.arg, kind, argument.arg if isinstance(name, Unnamed) else name))
-    return found
+        result.append((argument.arg, kind, argument.arg if isinstance(name, Unnamed) else name))
+    return result
 
 
 def read_types(
@@ -161,9 +161,9 @@ def build_graph(
         raise interpreter.error(last, "a graph ends with 'return' and the tensors that it computes")
     with source.location(tree):
         kind = ir.FunctionType.get([t.to_mlir() for _, t, _ in signature], [])
-        made = func.FuncOp(symbol, kind, visibility="private" if private else None, ip=False)
-        block = made.add_entry_block()
-    functions.module.body.append(made.operation)
+        graph = func.FuncOp(symbol, kind, visibility="private" if private else None, ip=False)
+        block = graph.add_entry_block()
+    functions.module.body.append(graph.operation)
     for (name, _, _), argument in zip(signature, block.arguments, strict=True):
         interpreter.names[name] = GraphTensor.of(argument)
     with ir.InsertionPoint(block):
@@ -175,14 +175,14 @@ def build_graph(
         with source.location(last):
             func.ReturnOp([t.value for t in tensors])
     names = _result_names(interpreter, tree, last, tensors)
-    op = made.operation
+    op = graph.operation
     op.attributes["function_type"] = ir.TypeAttr.get(
         ir.FunctionType.get(list(kind.inputs), [t.value.type for t in tensors])
     )
     _name_values(op, "arg_attrs", [name for _, _, name in signature])
     _name_values(op, "res_attrs", names)
     functions.graphs[symbol] = Callee(symbol, tuple(kind.inputs), tuple(t.value.type for t in tensors))
-    return made
+    return graph
 
 
 def _result_names(

@@ -150,10 +150,10 @@ class GraphCalls(Interpreter):
         values = [[t.value for t in o] if isinstance(o, list) else None if o is None else o.value for o in operands]
         try:
             with self.source.location(node):
-                made = OPS[name].build(*values, result_types=results, loc=None, ip=None, **attributes)
+                result = OPS[name].build(*values, result_types=results, loc=None, ip=None, **attributes)
         except (OpError, TypeError, ValueError) as error:
             raise self.error(node, f"R.{name}: {error}") from None
-        return returned(made)
+        return returned(result)
 
     def _types(self, node: ast.expr | None) -> list[TensorType] | None:
         """Return the types in `out=R.Tensor[...]`, or in a tuple of them."""
@@ -174,7 +174,7 @@ class GraphCalls(Interpreter):
         try:
             if len(dims) != len(listed):
                 raise TypeError
-            found = TensorType.of(dims, self.element_type(parts[1]))
+            tensor_type = TensorType.of(dims, self.element_type(parts[1]))
         except (TypeError, ValueError) as error:
             if isinstance(error, ScriptError):
                 raise
@@ -182,7 +182,7 @@ class GraphCalls(Interpreter):
         name = self.value(parts[2]) if len(parts) == 3 else UNNAMED
         if name is not None and not isinstance(name, (str, Unnamed)):
             raise self.error(parts[2], f"the name of a tensor is text in quotes, found {kind_of(name)}")
-        return found, name
+        return tensor_type, name
 
     def _call_call_tir(self, node: ast.Call) -> GraphResult:
         """Read `R.call_tir(function, x, y, out=R.Tensor[...], epsilon=1e-5)`.
@@ -198,8 +198,8 @@ class GraphCalls(Interpreter):
         attributes = {str(k.arg): self.value(k.value) for k in node.keywords if k.arg != "out"}
         with self.source.location(node):
             symbol, types = self._prim_function(template, tensors, out, attributes, node)
-            made = CallTir.build([t.value for t in tensors], result_types=types, callee=symbol)
-        return returned(made)
+            result = CallTir.build([t.value for t in tensors], result_types=types, callee=symbol)
+        return returned(result)
 
     def _prim_function(
         self,
@@ -252,9 +252,9 @@ class GraphCalls(Interpreter):
         try:
             kind = None
             if element is not None:
-                found = self.element_type(element)
+                dtype = self.element_type(element)
                 dims = self.shape(shape) if shape is not None else np.asarray(value).shape
-                kind = TensorType(tuple(dims), found)
+                kind = TensorType(tuple(dims), dtype)
             with self.source.location(node):
                 return self._constant(value, kind)
         except (TypeError, ValueError) as error:

@@ -25,9 +25,9 @@ class GraphTensor:
 
     @staticmethod
     def of(value: ir.Value) -> GraphTensor:
-        found = TensorType.from_mlir(value.type)
-        assert found is not None
-        return GraphTensor(value, found)
+        tensor_type = TensorType.from_mlir(value.type)
+        assert tensor_type is not None
+        return GraphTensor(value, tensor_type)
 
     @property
     def shape(self) -> tuple[Dim, ...]:

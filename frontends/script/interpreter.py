@@ -139,7 +139,7 @@ class Interpreter(Expressions):
         if first is None:
             raise self.error(node, f"T.{name} of numbers needs a type: write T.f32(...), for example")
         integer = DTYPES["i32"] if row.operands == "float_int" else None
-        made = []
+        operands = []
         for value, kind, argument in zip(values, row.operand_kinds, node.args, strict=True):
             element = integer if kind == "int" and integer is not None else first.dtype
             scalar = self.lifted(value, element, argument)
@@ -150,8 +150,8 @@ class Interpreter(Expressions):
                 raise self.error(
                     argument, f"T.{name} takes arguments of one type, found {first.dtype} and {scalar.dtype}"
                 )
-            made.append(scalar)
-        return Expr("intrinsic", tuple(made), BOOL if row.result == "bool" else made[0].dtype, name)
+            operands.append(scalar)
+        return Expr("intrinsic", tuple(operands), BOOL if row.result == "bool" else operands[0].dtype, name)
 
     def _call_op(self, node: ast.Call) -> Expr:
         """Read `T.op("arith.cmpi", x, y, dtype="bool", predicate="2 : i64")`: any scalar operation, by name."""
@@ -209,8 +209,8 @@ class Interpreter(Expressions):
         if isinstance(target, (ast.Tuple, ast.List)):
             values = list(value) if isinstance(value, (tuple, list)) else None
             if values is None or len(values) != len(target.elts):
-                found = f"{len(values)}" if values is not None else kind_of(value)
-                raise self.error(target, f"expected {len(target.elts)} values for these names, found {found}")
+                description = f"{len(values)}" if values is not None else kind_of(value)
+                raise self.error(target, f"expected {len(target.elts)} values for these names, found {description}")
             return [pair for t, v in zip(target.elts, values, strict=True) for pair in self.unpack(t, v)]
         raise self.error(target, f"cannot assign to {describe(target)}")
 

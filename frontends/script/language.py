@@ -52,8 +52,8 @@ class TirLanguage(Language):
 
     def attrs(self, *names: str) -> AttributeSymbol:
         """Make symbols for numbers that each use provides: `epsilon = T.attrs("epsilon")`."""
-        made: AttributeSymbol = _symbols(AttributeSymbol, names)
-        return made
+        result: AttributeSymbol = _symbols(AttributeSymbol, names)
+        return result
 
     def inline(self, function: Callable[..., object]) -> InlineFunction:
         """Decorate a helper that is inlined where prim functions call it."""
@@ -95,8 +95,8 @@ class RelaxLanguage(Language):
 
 
 def _symbols(kind: type, names: tuple[str, ...]) -> Any:
-    made = tuple(kind(name) for name in names)
-    return made[0] if len(made) == 1 else made
+    symbols = tuple(kind(name) for name in names)
+    return symbols[0] if len(symbols) == 1 else symbols
 
 
 T = TirLanguage("T", _TIR)

@@ -143,15 +143,15 @@ class _ModuleBuilder:
             return
         if not isinstance(self.names.get(node.name), (PrimFunc, InlineFunction)):
             name = self._symbol(node, symbol)
-            found = read_types(node, self.source, self.names, self.functions)
-            self.functions.graphs[name] = self.callees[node.name] = Callee(name, *found)
+            types = read_types(node, self.source, self.names, self.functions)
+            self.functions.graphs[name] = self.callees[node.name] = Callee(name, *types)
 
     def _text(self, node: Located) -> MlirText | None:
         """Return the MLIR text that a statement defines, or None."""
         if not isinstance(node, ast.Assign) or len(node.targets) != 1 or not isinstance(node.targets[0], ast.Name):
             return None
-        made = self.names.get(node.targets[0].id)
-        return made if isinstance(made, MlirText) else None
+        text = self.names.get(node.targets[0].id)
+        return text if isinstance(text, MlirText) else None
 
     def _symbol(self, node: ast.FunctionDef, symbol: str | None) -> str:
         """Return the name of a graph in the module."""
@@ -172,9 +172,9 @@ class _ModuleBuilder:
         attributes = dict(self.attributes(call))
         if options.get("kind"):
             attributes[KIND] = f'"{options["kind"]}"'
-        made = parse_prim_func(node, self.source, self.names, attributes, bool(options.get("buffers")))
+        func = parse_prim_func(node, self.source, self.names, attributes, bool(options.get("buffers")))
         name = options.get("name")
-        return made.renamed(str(name)) if name else made
+        return func.renamed(str(name)) if name else func
 
     def attributes(self, call: ast.Call | None) -> list[tuple[str, str]]:
         """Return `attrs={"tir.kind": '"reduce"'}` of a decorator: attributes as MLIR text."""
@@ -209,9 +209,9 @@ class _ModuleBuilder:
         own = captured_names(function, node) if callable(function) else {}
         captured = {**own, **self.names, **self.functions.graphs, **self.callees}
         name = self._symbol(node, symbol)
-        made = build_graph(node, self.source, captured, self.functions, name, bool(options.get("private")))
+        graph = build_graph(node, self.source, captured, self.functions, name, bool(options.get("private")))
         for key, text in self.attributes(call):
-            made.operation.attributes[key] = ir.Attribute.parse(text)
+            graph.operation.attributes[key] = ir.Attribute.parse(text)
         self.names[node.name] = self.callees[node.name] = self.functions.graphs[name]
 
     def _announce_texts(self, nodes: dict[ast.stmt, MlirText]) -> None:
@@ -228,7 +228,7 @@ class _ModuleBuilder:
         texts = {node: text.text for node, text in nodes.items() if not _IS_MODULE.match(text.text)}
         defined = {name: node for node, text in texts.items() for name in _defined_names(text)}
         missing = {name for text in texts.values() for name in _NAMED.findall(text)} - defined.keys()
-        declared = [made for name in sorted(missing) if (made := self._declaration(name)) is not None]
+        declared = [function for name in sorted(missing) if (function := self._declaration(name)) is not None]
         try:
             given = ", ".join(f"{named.name} = {named.attr}" for named in self._module_attributes())
             body = "\n".join([*declared, *texts.values()])
@@ -275,11 +275,11 @@ _IS_MODULE = re.compile(r"\s*module\b")
 
 def _defined_names(text: str) -> list[str]:
     """Return the symbols that text defines: of a module within, its own, not those of its members."""
-    found = _DEFINED.findall(text)
+    names = _DEFINED.findall(text)
     return (
-        [name for kind, name in found if kind == _FUNCTION]
-        if found[:1] and found[0][0] == _FUNCTION
-        else [name for _, name in found[:1]]
+        [name for kind, name in names if kind == _FUNCTION]
+        if names[:1] and names[0][0] == _FUNCTION
+        else [name for _, name in names[:1]]
     )
 
 

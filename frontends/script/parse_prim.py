@@ -68,8 +68,8 @@ def prim_func(
 
     def decorate(decorated: Callable[..., object]) -> PrimFunc:
         tree, source = parse_object(decorated)
-        made = parse_prim_func(tree, source, captured_names(decorated, tree, frame), attributes, buffers)
-        return made.renamed(name) if name else made
+        func = parse_prim_func(tree, source, captured_names(decorated, tree, frame), attributes, buffers)
+        return func.renamed(name) if name else func
 
     return decorate if function is None else decorate(function)
 
@@ -154,6 +154,6 @@ def _element(reader: Interpreter, node: Located) -> DType | TypeSymbol:
     value = reader.value(node) if isinstance(node, ast.Name) else None
     if isinstance(value, TypeSymbol):
         return value
-    found = reader.element_type(node)
-    assert found.name in DTYPES
-    return found
+    result = reader.element_type(node)
+    assert result.name in DTYPES
+    return result

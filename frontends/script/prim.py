@@ -193,15 +193,15 @@ class PrimFunc:
         form = TensorForm(self.source, {**bindings, **{b.name: b for b in buffers}}, self.captured)
         form.builder = builder
         form.body(self.tree.body)
-        made = []
+        outputs = []
         for buffer in buffers[count:]:
             if buffer.tensor is None:
                 raise NotRegular(f"no block writes '{buffer.name}'")
-            made.append(buffer.tensor)
+            outputs.append(buffer.tensor)
         builder.loc = self.source.location(self.tree)
         known = [b for b in (*buffers, *form.names.values()) if isinstance(b, TensorBuffer)]
         named = {b.tensor.value: b.name for b in known if b.tensor is not None}
-        function = builder.finish(*made)
+        function = builder.finish(*outputs)
         block = function.operation.regions[0].blocks[0]
         values = [*block.arguments, *(value for op in block.operations for value in op.operation.results)]
         names = ["" if _PRINTED.fullmatch(named.get(value, "")) else named.get(value, "") for value in values]
@@ -267,9 +267,9 @@ class PrimFunc:
             assert isinstance(size, (int, SymbolicDim))
             return (size,)
         if isinstance(dim, ShapeSymbol):
-            found = self._bound(parameter, dim.name, bindings)
-            assert isinstance(found, tuple)
-            return found
+            result = self._bound(parameter, dim.name, bindings)
+            assert isinstance(result, tuple)
+            return result
         reader = Interpreter(self.source, dict(bindings), _without_symbols(self.captured))
         value = reader.value(dim)
         return (value if isinstance(value, SymbolicDim) else reader.static(dim, f"a dim of '{parameter.name}'"),)

@@ -116,8 +116,8 @@ class _BufferPrinter:
             else:
                 self._scalar(op)
         self.flush()
-        made, self.lines, self.pending = self.lines, outer, pending
-        return made
+        lines, self.lines, self.pending = self.lines, outer, pending
+        return lines
 
     def _scalar(self, op: ir.Operation | ir.OpView) -> None:
         if len(op.results) != 1 or len(op.regions) or op.name.startswith(("memref.", "vector.")):

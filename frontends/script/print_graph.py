@@ -27,11 +27,13 @@ NestedNumbers: TypeAlias = "float | np.generic | list[NestedNumbers]"
 
 def tensor_text(mlir_type: ir.Type, name: str | None = "") -> str:
     """Return `R.Tensor[(2, "n"), "f32"]`, with the user's name as the third part unless it is None."""
-    found = TensorType.from_mlir(mlir_type)
-    if found is None or found.to_mlir() != mlir_type:
+    tensor_type = TensorType.from_mlir(mlir_type)
+    if tensor_type is None or tensor_type.to_mlir() != mlir_type:
         raise NotPrintable(f"{mlir_type} in a graph")
-    dims = tuple_text([_python(dim) for dim in found.shape])
-    return f'R.Tensor[{dims}, "{found.dtype}"{"" if name == "" else f", {None if name is None else quoted(name)}"}]'
+    dims = tuple_text([_python(dim) for dim in tensor_type.shape])
+    return (
+        f'R.Tensor[{dims}, "{tensor_type.dtype}"{"" if name == "" else f", {None if name is None else quoted(name)}"}]'
+    )
 
 
 def print_graph(function: ir.Operation | ir.OpView, name: str, callees: dict[str, str]) -> list[str]:

@@ -39,10 +39,10 @@ def scalar_dtype(mlir_type: ir.Type) -> DType:
     """Return the element type of a scalar."""
     if isinstance(mlir_type, ir.IntegerType) and mlir_type.width == 1:
         return BOOL
-    found = dtype_of_mlir(mlir_type)
-    if found is None or (found is not INDEX and found.compute != found.mlir):
+    result = dtype_of_mlir(mlir_type)
+    if result is None or (result is not INDEX and result.compute != result.mlir):
         raise NotPrintable(f"there is no scalar of {mlir_type}")
-    return found
+    return result
 
 
 def number_text(attribute: ir.Attribute) -> str:
@@ -83,12 +83,12 @@ class ScalarPrinter:
         if op.name == "arith.constant":
             return self._constant(op, typed)
         handler = _HANDLERS.get(op.name)
-        made = handler(self, op) if handler else None
-        if made is None and op.name in _SYMBOLS:
-            made = self._operator(op)
-        if made is None and op.name.startswith("tir.") and op.name[4:] in INTRINSICS:
-            made = self._function(op.name[4:], op), ATOM
-        return made if made is not None else (self._raw(op), ATOM)
+        printed = handler(self, op) if handler else None
+        if printed is None and op.name in _SYMBOLS:
+            printed = self._operator(op)
+        if printed is None and op.name.startswith("tir.") and op.name[4:] in INTRINSICS:
+            printed = self._function(op.name[4:], op), ATOM
+        return printed if printed is not None else (self._raw(op), ATOM)
 
     def _constant(self, op: ir.OpView, typed: bool) -> tuple[str, int]:
         number, element = number_text(op.attributes["value"]), scalar_dtype(op.results[0].type)

@@ -141,21 +141,21 @@ class _BlockPrinter:
         """Return the operands in the order of their use in expressions, from the stored values down."""
         operands = set(self.block.input_arguments)
         seen: set[ir.Value] = set()
-        found: list[str] = []
+        result: list[str] = []
 
         def visit(value: ir.Value) -> None:
             if value in seen:
                 return
             seen.add(value)
             if value in operands:
-                found.append(self.printer.names[value])
+                result.append(self.printer.names[value])
             elif isinstance(value, ir.OpResult):
                 for operand in value.owner.operands:
                     visit(operand)
 
         for value in self.block.yielded:
             visit(value)
-        return found
+        return result
 
     def _stores(self) -> list[str]:
         """Return one store per output; if a later one reads an earlier accumulator, compute the values first."""

@@ -72,16 +72,16 @@ def _identifier(symbol: str, taken: set[str]) -> str:
 
 def _inputs_of(members: list[ir.Operation]) -> dict[str, int]:
     """Return the number of inputs of prim functions that a graph calls."""
-    found: dict[str, int] = {}
+    inputs: dict[str, int] = {}
 
     def visit(op: ir.Operation) -> ir.WalkResult:
         if op.name == "relax.call_tir":
-            found[op.opview.callee] = len(op.operands)
+            inputs[op.opview.callee] = len(op.operands)
         return ir.WalkResult.ADVANCE
 
     for member in members:
         member.walk(visit)
-    return found
+    return inputs
 
 
 class _Printer:
@@ -113,11 +113,11 @@ class _Printer:
             again = parse_script("\n".join(lines))
         except ScriptError as error:
             raise NotPrintable(str(error)) from None
-        made = again.body.operations[0]
+        function = again.body.operations[0]
         with again.context:
             text = op.get_asm(assume_verified=True, print_generic_op_form=True)
             original = ir.Operation.parse(text)
-            if not same_ir(original, made):
+            if not same_ir(original, function):
                 raise NotPrintable("its script parses to something else")
         return lines
 

@@ -40,12 +40,12 @@ class _Fingerprint:
         return self.keys.setdefault(key, len(self.keys))
 
     def _value(self, value: ir.Value) -> int:
-        found = self.values.get(value)
-        if found is None:
+        result = self.values.get(value)
+        if result is None:
             # Memory is numbered at its first use, wherever it is allocated.
             self.memory += 1
-            found = self.values[value] = self._number(("memory", self.memory, str(value.type)))
-        return found
+            result = self.values[value] = self._number(("memory", self.memory, str(value.type)))
+        return result
 
     def _key(self, op: ir.Operation | ir.OpView, effects: bool) -> int:
         operands = tuple(self._value(v) for v in op.operands)
@@ -96,7 +96,7 @@ def _is_pure(op: ir.Operation | ir.OpView) -> bool:
 def _attributes(op: ir.Operation | ir.OpView) -> tuple[tuple[str, str], ...]:
     """Return names and texts of the attributes without defaults."""
     declared = getattr(type(op.opview), "_attributes", {}) if op.name.startswith(("relax.", "tir.")) else {}
-    found = []
+    attributes = []
     for i in range(len(op.attributes)):
         named = op.attributes[i]
         text = str(named.attr)
@@ -104,8 +104,8 @@ def _attributes(op: ir.Operation | ir.OpView) -> tuple[tuple[str, str], ...]:
         if known is not None and _has_default(known, named.attr):
             continue
         if _DEFAULTS.get(named.name) != text and named.name not in (*_LAYOUT, NAMES):
-            found.append((named.name, text))
-    return tuple(sorted(found))
+            attributes.append((named.name, text))
+    return tuple(sorted(attributes))
 
 
 def _has_default(declared: Attribute, attribute: ir.Attribute) -> bool:

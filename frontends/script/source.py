@@ -87,7 +87,7 @@ def captured_names(
 
     `frame` is where it is defined: names that only its annotations use are in no closure.
     """
-    found: dict[str, object] = {}
+    result: dict[str, object] = {}
     scope = getattr(function, "__globals__", None) or getattr(frame, "f_globals", {})
     code = getattr(function, "__code__", None)
     cells = dict(zip(code.co_freevars, getattr(function, "__closure__", None) or (), strict=True)) if code else {}
@@ -95,21 +95,21 @@ def captured_names(
     for name in names_read(tree):
         if name in cells:
             try:
-                found[name] = cells[name].cell_contents
+                result[name] = cells[name].cell_contents
             except ValueError:
                 continue  # defined later: unknown here
         else:
             place = next((names for names in (*around, scope) if name in names), None)
             if place is not None:
-                found[name] = place[name]
-    return found
+                result[name] = place[name]
+    return result
 
 
 def _enclosing(frame: FrameType | None) -> list[Mapping[str, object]]:
     """Return the local names of the functions and classes around a definition."""
-    found: list[Mapping[str, object]] = []
+    result: list[Mapping[str, object]] = []
     file = frame.f_code.co_filename if frame is not None else None
     while frame is not None and frame.f_code.co_filename == file and frame.f_locals is not frame.f_globals:
-        found.append(frame.f_locals)
+        result.append(frame.f_locals)
         frame = frame.f_back
-    return found
+    return result

@@ -121,11 +121,11 @@ class TensorForm(Interpreter):
         loop = header(self, node)
         if loop.kind not in ("grid", "serial", "range") or loop.step != 1 or any(low != 0 for low in loop.lower):
             raise NotRegular(f"there is a loop of kind T.{loop.kind} that requires an order or a part")
-        made = [LoopVariable(extent) for extent in loop.upper if isinstance(extent, (int, SymbolicDim))]
-        if len(made) != len(loop.upper):
+        loops = [LoopVariable(extent) for extent in loop.upper if isinstance(extent, (int, SymbolicDim))]
+        if len(loops) != len(loop.upper):
             raise NotRegular("a bound of a loop is computed")
-        self._bind(node.target, tuple(made) if loop.as_tuple or len(made) != 1 else made[0])
-        return made
+        self._bind(node.target, tuple(loops) if loop.as_tuple or len(loops) != 1 else loops[0])
+        return loops
 
     def _bind(self, target: ast.expr, value: object) -> None:
         for name, item in self.unpack(target, value):
@@ -304,9 +304,9 @@ class TensorForm(Interpreter):
             raise NotRegular("an element is read outside of the loop nests")
         if buffer in self.block.current:
             self._require_point(buffer, indices)
-            found = self.block.current[buffer]
-            assert found is not None
-            return found
+            result = self.block.current[buffer]
+            assert result is not None
+            return result
         return super().read(buffer, node, indices, outside)
 
     def _finish(self, block: _Block) -> None:
@@ -318,12 +318,12 @@ class TensorForm(Interpreter):
             raise NotRegular("a block stores nothing, or starts a reduction that it has no axis for")
         values = [value for buffer in buffers if (value := block.current[buffer]) is not None]
         try:
-            made = self.builder.block(
+            results = self.builder.block(
                 block.name, shape, extents, values, [block.init[b] for b in buffers] if extents else None, block.reads
             )
         except TypeError as error:
             raise NotRegular(str(error)) from None
-        for buffer, tensor in zip(buffers, made, strict=True):
+        for buffer, tensor in zip(buffers, results, strict=True):
             buffer.tensor = tensor
 
 

@@ -36,12 +36,12 @@ class CompiledEstimator:
     def __init__(self, executable: CompiledModel, estimator: object, rows: Rows) -> None:
         self.executable = executable
         self.estimator = estimator
-        found = self._outputs(rows)
+        outputs = self._outputs(rows)
         for name in METHODS:
             expected = _result(estimator, name, rows)
             if expected is None:
                 continue
-            output = _output_equal_to(expected, found)
+            output = _output_equal_to(expected, outputs)
             if output is not None:
                 setattr(self, name, self._method(output, expected))
             elif name == "predict":
@@ -114,10 +114,10 @@ def _typed(array: np.ndarray, spec: InputSpec) -> np.ndarray:
 
 def _output_equal_to(expected: np.ndarray, outputs: list[np.ndarray]) -> int | None:
     """Return the number of the output that holds these values; of two columns of scores the second counts."""
-    for index, found in enumerate(outputs):
-        if expected.ndim == 1 and found.ndim == 2 and found.shape[1] == 2:
-            found = found[:, 1]
-        if found.size == expected.size and found.shape[:1] == expected.shape[:1] and _close(expected.ravel(), found):
+    for index, output in enumerate(outputs):
+        if expected.ndim == 1 and output.ndim == 2 and output.shape[1] == 2:
+            output = output[:, 1]
+        if output.size == expected.size and output.shape[:1] == expected.shape[:1] and _close(expected.ravel(), output):
             return index
     return None
 

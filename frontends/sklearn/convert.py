@@ -69,14 +69,14 @@ def _converted(model: object, rows: Rows) -> onnx.ModelProto:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            made = skl2onnx.to_onnx(
+            result = skl2onnx.to_onnx(
                 model, rows[:1], options={id(model): options} if options else None, target_opset=_opsets(skl2onnx)
             )
             # The converter declares types that it does not check.
-            onnx.shape_inference.infer_shapes(made, check_type=True, strict_mode=True)
+            onnx.shape_inference.infer_shapes(result, check_type=True, strict_mode=True)
     except Exception as error:
         raise SklearnImportError(f"skl2onnx cannot convert {type(model).__name__}: {_brief(error)}") from error
-    return made
+    return result
 
 
 def _known_options(model: object) -> Container[str]:

@@ -60,8 +60,8 @@ class ProgramImport(BodyImporter):
             operation = op.operation
             if operation.name in RETURNS:
                 return list(chain.from_iterable(inner[value] for value in operation.operands))
-            made = self._converted(operation, inner)
-            inner.update(zip(operation.results, made, strict=True))
+            results = self._converted(operation, inner)
+            inner.update(zip(operation.results, results, strict=True))
         raise UnsupportedOperation("a block ends without a return")
 
     def _converted(self, op: ir.Operation, scope: Scope) -> list[Parts]:
@@ -76,10 +76,10 @@ class ProgramImport(BodyImporter):
             if folded is not None:
                 return [(folded,)]
             with op.location:
-                made = find_converter(view)(view)
-            found = [made] if isinstance(made, Tensor) else list(made)
-            parts = grouped([value.type for value in op.results], found, "its conversion makes a value for each of")
-            for index, tensor in enumerate(found if not self.lifted else ()):
+                converted = find_converter(view)(view)
+            results = [converted] if isinstance(converted, Tensor) else list(converted)
+            parts = grouped([value.type for value in op.results], results, "its conversion makes a value for each of")
+            for index, tensor in enumerate(results if not self.lifted else ()):
                 self._require_declared(view, index, tensor)
             return parts
         except (UnsupportedOperation, OpError) as problem:

@@ -68,14 +68,14 @@ def _build_main(source: ir.Module, name: str, store: ParameterStore, interface: 
         ]
         body.calls.append(symbol_name(entry))
         try:
-            made = _results(body, block, body.block(block, given, {}))
+            result = _results(body, block, body.block(block, given, {}))
         except (UnsupportedOperation, OpError) as problem:
             raise StablehloImportError(f"{name}: {problem}") from None
-        func.ReturnOp(made)
+        func.ReturnOp(result)
     function.attributes["function_type"] = ir.TypeAttr.get(
-        ir.FunctionType.get(function.type.inputs, [value.type for value in made])
+        ir.FunctionType.get(function.type.inputs, [value.type for value in result])
     )
-    outputs = _output_names(entry, len(made), interface)
+    outputs = _output_names(entry, len(result), interface)
     if names:
         function.arg_attrs = ir.ArrayAttr.get([_named(each) for each in names])
     if outputs:
@@ -93,15 +93,15 @@ def _parts(body: ProgramImport, type_: ir.Type, argument: ir.Value) -> list[Tens
 def _results(body: ProgramImport, block: ir.Block, parts: Sequence[Tensor]) -> list[ir.Value]:
     """Return what the program returns; a complex result holds the real and the imaginary part in its last dim."""
     types = [value.type for value in block.operations[len(block.operations) - 1].operands]
-    made = []
+    results = []
     for type_, given in zip(types, grouped(types, parts, "returns"), strict=True):
         if is_complex(type_):
-            made.append(body.full(body.join_parts(*given)))
+            results.append(body.full(body.join_parts(*given)))
         elif len(given) == 1:
-            made.append(body.full(given[0]))
+            results.append(body.full(given[0]))
         else:
             raise UnsupportedOperation(f"the program returns {type_}: return the tensors as results of their own")
-    return made
+    return results
 
 
 def _entry(functions: dict[str, ir.Operation], name: str) -> ir.Operation:
@@ -124,22 +124,22 @@ def _entry(functions: dict[str, ir.Operation], name: str) -> ir.Operation:
 def _input_type(value: ir.Value, index: int, named: str, name: str, interface: Interface) -> TensorType:
     component = component_type(value.type)
     if component is not None:
-        found = component.with_shape((*component.shape, 2))
+        tensor_type = component.with_shape((*component.shape, 2))
     else:
         plain = TensorType.from_mlir(value.type)
         if plain is None:
             raise StablehloImportError(
                 f"{name}: input '{named}' is {value.type}: expected a tensor of numbers or bools"
             )
-        found = plain
+        tensor_type = plain
     given = interface.shapes[index] if index < len(interface.shapes) else None
     if given is not None and component is not None:
         given = (*given, 2)
     if given is not None:
-        return found.with_shape(tuple(given))
+        return tensor_type.with_shape(tuple(given))
     base = named if D.is_symbol_name(named) else f"input{index}"
-    dims = [D.symbol(f"{base}_{i}") if not isinstance(dim, int) else dim for i, dim in enumerate(found.shape)]
-    return found.with_shape(dims)
+    dims = [D.symbol(f"{base}_{i}") if not isinstance(dim, int) else dim for i, dim in enumerate(tensor_type.shape)]
+    return tensor_type.with_shape(dims)
 
 
 def _input_names(entry: ir.Operation, block: ir.Block, interface: Interface) -> list[str]:

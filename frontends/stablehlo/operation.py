@@ -58,15 +58,15 @@ class StablehloOperation(OperationView):
 
     def by_parts(self, convert: Callable[[StablehloOperation], Tensor | Sequence[Tensor]]) -> list[Tensor]:
         """Convert an operation on complex tensors as one on the real parts, and one on the imaginary parts."""
-        made: list[Tensor] = []
+        parts: list[Tensor] = []
         for which in (0, 1):
             view = StablehloOperation(
                 self.op, self.name, [(part[which % len(part)],) for part in self.parts], self.body
             )
             view.scope = self.scope
-            found = convert(view)
-            made.extend([found] if isinstance(found, Tensor) else found)
-        return made
+            converted = convert(view)
+            parts.extend([converted] if isinstance(converted, Tensor) else converted)
+        return parts
 
     def __getitem__(self, index: int) -> ir.Value:
         """Return an operand as an SSA value of its whole shape."""
@@ -127,24 +127,24 @@ class StablehloOperation(OperationView):
 
     def scalar(self, index: int) -> np.generic | None:
         """Return the element of an operand if all its elements are one known number, else None."""
-        found = self.operands[index].array
-        if found is None:
-            found = self.operands[index].constant
-        if found is None or not found.size:
+        array = self.operands[index].array
+        if array is None:
+            array = self.operands[index].constant
+        if array is None or not array.size:
             return None
-        first = found.reshape(-1)[0]
-        same = found.size == 1 or bool(np.all((found == first) | ((found != found) & (first != first))))
+        first = array.reshape(-1)[0]
+        same = array.size == 1 or bool(np.all((array == first) | ((array != array) & (first != first))))
         return first if same else None
 
     def dims(self, index: int) -> tuple[Dim, ...]:
         """Return the elements of an operand that holds sizes; those known only at run time become symbols."""
-        found = self.operands[index].known_sizes
-        return self.body.bind(self.operands[index], self.name) if found is None else found
+        sizes = self.operands[index].known_sizes
+        return self.body.bind(self.operands[index], self.name) if sizes is None else sizes
 
     def numbers(self, index: int, what: str) -> list[int]:
         """Return the elements of an operand that holds sizes, all of which must be numbers; `what` is for the error."""
-        found = self.dims(index)
-        made = [size for size in found if isinstance(size, int)]
-        if len(made) != len(found):
+        dims = self.dims(index)
+        result = [size for size in dims if isinstance(size, int)]
+        if len(result) != len(dims):
             raise UnsupportedOperation(f"needs {what}")
-        return made
+        return result

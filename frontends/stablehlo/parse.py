@@ -22,8 +22,8 @@ def parse(content: bytes | str, name: str) -> ir.Module:
     context.allow_unregistered_dialects = True  # attributes of other dialects, such as shardings, are not read
     try:
         if isinstance(content, bytes) and is_portable(content):
-            made: ir.Module = extension.deserialize_portable_artifact(context, content)
-            return made
+            result: ir.Module = extension.deserialize_portable_artifact(context, content)
+            return result
         return ir.Module.parse(content)
     except (ir.MLIRError, ValueError) as error:
         messages = "; ".join(problems) or str(error)

@@ -33,9 +33,9 @@ def component_type(type_: ir.Type) -> TensorType | None:
 
 def part_types(type_: ir.Type) -> tuple[TensorType, ...]:
     """Return the types of the parts of a value; raise `UnsupportedOperation` for a type that is not supported."""
-    found = TensorType.from_mlir(type_)
-    if found is not None:
-        return (found,)
+    tensor_type = TensorType.from_mlir(type_)
+    if tensor_type is not None:
+        return (tensor_type,)
     component = component_type(type_)
     if component is not None:
         return component, component

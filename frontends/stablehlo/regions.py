@@ -32,10 +32,10 @@ def combiner(block: ir.Block) -> str | None:
     takes_both = list(first.operands) in (arguments, arguments[::-1])
     if name is None or not takes_both or list(last.operands) != list(first.results):
         return None
-    found = TensorType.from_mlir(arguments[0].type)
-    if name in ("and", "or") and (found is None or not found.dtype.is_bool):
+    tensor_type = TensorType.from_mlir(arguments[0].type)
+    if name in ("and", "or") and (tensor_type is None or not tensor_type.dtype.is_bool):
         return None
-    if found is not None and found.dtype.is_bool:
+    if tensor_type is not None and tensor_type.dtype.is_bool:
         return {"add": "or", "max": "or", "mul": "and", "min": "and"}.get(name, name)
     return name
 
@@ -44,16 +44,16 @@ def apply(op: StablehloOperation, block: ir.Block, operands: Sequence[Tensor]) -
     """Apply a region on scalars to each element of tensors of one shape."""
     op.body.lifted += 1
     try:
-        made = op.body.block(block, operands, op.scope)
+        results = op.body.block(block, operands, op.scope)
     finally:
         op.body.lifted -= 1
     shape = operands[0].shape
-    for tensor in made:
+    for tensor in results:
         if tensor.shape not in ((), shape):
             raise UnsupportedOperation(
                 f"its region makes {tensor.type} of {operands[0].type}: expected elementwise operations"
             )
-    return [Tensor(tensor.type.with_shape(shape), op.body.compact(tensor)) for tensor in made]
+    return [Tensor(tensor.type.with_shape(shape), op.body.compact(tensor)) for tensor in results]
 
 
 @dataclass(frozen=True)
@@ -152,10 +152,10 @@ def is_argument_of_extreme(block: ir.Block) -> str | None:
         ("GT", "NE", "EQ", "LT"): "argmax", ("LT", "NE", "EQ", "LT"): "argmin",
         ("GT", "EQ", "LT"): "argmax", ("LT", "EQ", "LT"): "argmin",
     }  # fmt: skip
-    found = known.get(tuple(compares))
-    if found is None or not _is_pair_choice(block, operations, found):
+    result = known.get(tuple(compares))
+    if result is None or not _is_pair_choice(block, operations, result):
         return None
-    return found
+    return result
 
 
 def _is_pair_choice(block: ir.Block, operations: list[ir.Operation], found: str) -> bool:
@@ -167,10 +167,10 @@ def _is_pair_choice(block: ir.Block, operations: list[ir.Operation], found: str)
         for b in values:
             for i, j in ((0, 1), (1, 0)):
                 try:
-                    made = evaluate_region(operations, list(block.arguments), (a, i, b, j))
+                    choice = evaluate_region(operations, list(block.arguments), (a, i, b, j))
                 except Unknown:
                     return False
-                if made[1] != _wanted(found, a, i, b, j):
+                if choice[1] != _wanted(found, a, i, b, j):
                     return False
     return True
 

@@ -41,14 +41,14 @@ def of_parts(function: Converter) -> Converter:
 
 def find_converter(op: StablehloOperation) -> Converter:
     """Return the converter of an operation; raise `UnsupportedOperation` with the reason if there is none."""
-    found = CONVERTERS.get(op.name)
+    converter = CONVERTERS.get(op.name)
     if op.is_complex and op.name not in OF_PARTS:
-        found = COMPLEX.get(op.name)
-        if found is None and op.name in CONVERTERS:
+        converter = COMPLEX.get(op.name)
+        if converter is None and op.name in CONVERTERS:
             raise UnsupportedOperation("is not supported for complex numbers")
-    if found is None:
+    if converter is None:
         raise UnsupportedOperation(REFUSED.get(op.name, "is not supported"))
-    return found
+    return converter
 
 
 def load_converters() -> None:

@@ -35,14 +35,14 @@ def evaluate_region(
         if name == "return":
             return given
         if name == "compare":
-            made: float = _COMPARE[enumeration(op, "comparison_direction")](*given)
+            result: float = _COMPARE[enumeration(op, "comparison_direction")](*given)
         elif name in ("and", "or"):
-            made = all(given) if name == "and" else any(given)
+            result = all(given) if name == "and" else any(given)
         elif name == "not":
-            made = not given[0]
+            result = not given[0]
         elif name == "select":
-            made = given[1] if given[0] else given[2]
+            result = given[1] if given[0] else given[2]
         else:
             raise Unknown(op.name)
-        known[op.results[0]] = made
+        known[op.results[0]] = result
     raise Unknown("return")

@@ -48,10 +48,10 @@ class CompiledModule:
             tensors, kept = self._signature.tensors(args, kwargs), self._signature
         state = kept.state if kept is not None else []
         results = self.executable(*map(_array, (*tensors, *state)))
-        made = [to_tensor(array) for array in (results if isinstance(results, tuple) else (results,))]
+        outputs = [to_tensor(array) for array in (results if isinstance(results, tuple) else (results,))]
         if kept is not None:
-            return kept.result(made, tensors)
-        return made[0] if len(made) == 1 else tuple(made)
+            return kept.result(outputs, tensors)
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.executable, name)

@@ -46,8 +46,8 @@ class GraphImport(GraphImporter):
         """Import the nodes of a module's graph; `values` holds those of its placeholders."""
         for node in module.graph.nodes:
             if node.op == "output":
-                made = self._argument(node.args[0], values)
-                return made if isinstance(made, list) else [made]
+                results = self._argument(node.args[0], values)
+                return results if isinstance(results, list) else [results]
             if node.op == "get_attr":
                 values[node] = _attribute(module, node.target)
             elif node.op != "placeholder":
@@ -79,8 +79,8 @@ class GraphImport(GraphImporter):
             with location_of(node):
                 op = AtenOperation(node, name, self)
                 require_arguments(convert, op, args, kwargs)
-                made = convert(op, *args, **kwargs)
-                return self._as_declared(op, declared, made)
+                result = convert(op, *args, **kwargs)
+                return self._as_declared(op, declared, result)
         except TorchImportError:
             raise
         except (UnsupportedOperation, OpError, UndecidedDim) as problem:
@@ -127,10 +127,10 @@ class GraphImport(GraphImporter):
     def _as_declared(self, op: AtenOperation, declared: object, made: object) -> object:
         """Return results with the types that PyTorch found: check those, and record their dims."""
         if isinstance(declared, (list, tuple)):
-            found = list(made) if isinstance(made, (list, tuple)) else [made]
-            if len(found) != len(declared):
-                raise UnsupportedOperation(f"has {len(declared)} results, its conversion gives {len(found)}")
-            return [self._as_declared(op, one, other) for one, other in zip(declared, found, strict=True)]
+            results = list(made) if isinstance(made, (list, tuple)) else [made]
+            if len(results) != len(declared):
+                raise UnsupportedOperation(f"has {len(declared)} results, its conversion gives {len(results)}")
+            return [self._as_declared(op, one, other) for one, other in zip(declared, results, strict=True)]
         if not hasattr(declared, "shape") or not hasattr(declared, "dtype") or made is None:
             return made
         if isinstance(made, ComplexTensor) and is_complex(declared.dtype):
@@ -215,7 +215,7 @@ def _is_node(item: object) -> TypeGuard[torch.fx.Node]:
 
 
 def _attribute(module: torch.fx.GraphModule, path: str) -> torch.nn.Module:
-    found = module
+    result = module
     for part in path.split("."):
-        found = getattr(found, part)
-    return found
+        result = getattr(result, part)
+    return result

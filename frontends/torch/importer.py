@@ -99,10 +99,10 @@ def _build_main(program: torch.export.ExportedProgram, name: str, store: Paramet
                 values[node] = constants.value(spec, node)
         try:
             _require_ranges(program, body)
-            made = body.run(program.graph_module, values)
+            results = body.run(program.graph_module, values)
         except (UnsupportedOperation, OpError) as problem:
             raise UnsupportedAten("", f"{name}: {problem}") from None
-        names, kept = _results(body, signature.output_specs, made)
+        names, kept = _results(body, signature.output_specs, results)
         func.ReturnOp(kept)
     function.attributes["function_type"] = ir.TypeAttr.get(
         ir.FunctionType.get(function.type.inputs, [value.type for value in kept])
@@ -176,8 +176,8 @@ class _Weights:
         if array.size <= INLINE_ELEMENTS:
             return of_array(array.copy(), type_)
         with ir.Location.name(node.name):
-            made = OPS["constant"].make(param=self._body.store.add_unique(name, array), result_types=[type_])
-        return Tensor(type_, made, made=made, block=self._body.blocks[0])
+            result = OPS["constant"].make(param=self._body.store.add_unique(name, array), result_types=[type_])
+        return Tensor(type_, result, made=result, block=self._body.blocks[0])
 
 
 def _require_ranges(program: torch.export.ExportedProgram, body: GraphImport) -> None:
@@ -187,15 +187,15 @@ def _require_ranges(program: torch.export.ExportedProgram, body: GraphImport) ->
     """
     from torch.utils._sympy.numbers import int_oo
 
-    for symbol, found in program.range_constraints.items():
+    for symbol, bounds in program.range_constraints.items():
         if symbol.name not in body.taken:
             continue
         dim = body.sizes.of_expression(symbol)
-        if found.lower.is_Integer and int(found.lower) > 2:
-            least = int(found.lower)
+        if bounds.lower.is_Integer and int(bounds.lower) > 2:
+            least = int(bounds.lower)
             body.require_nonnegative([dim - least], f"a size of at least {least} ('{symbol.name}')")
-        if found.upper != int_oo and found.upper.is_Integer and int(found.upper) < 1 << 31:
-            most = int(found.upper)
+        if bounds.upper != int_oo and bounds.upper.is_Integer and int(bounds.upper) < 1 << 31:
+            most = int(bounds.upper)
             body.require_nonnegative([most - dim], f"a size of at most {most} ('{symbol.name}')")
 
 
@@ -209,13 +209,13 @@ def _result(body: GraphImport, value: object) -> Tensor:
 
 
 def _unique(names: Sequence[str]) -> list[str]:
-    made: list[str] = []
+    result: list[str] = []
     for name in names:
-        number, found = 1, name
-        while found in made:
-            found, number = f"{name}_{number}", number + 1
-        made.append(found)
-    return made
+        number, candidate = 1, name
+        while candidate in result:
+            candidate, number = f"{name}_{number}", number + 1
+        result.append(candidate)
+    return result
 
 
 def _named(name: str) -> ir.Attribute:

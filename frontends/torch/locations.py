@@ -15,10 +15,10 @@ _FRAME = re.compile(r'File "([^"\n]+)", line (\d+), in (\S+)')
 
 def location_of(node: torch.fx.Node) -> ir.Location:
     """Return the name of a node, and the line that it comes from, as a location."""
-    found = _FRAME.findall(str(node.meta.get("stack_trace") or ""))
-    if not found:
+    frames = _FRAME.findall(str(node.meta.get("stack_trace") or ""))
+    if not frames:
         return ir.Location.name(node.name)
-    path, line, _ = found[-1]
+    path, line, _ = frames[-1]
     return ir.Location.name(node.name, ir.Location.file(path, int(line), 0))
 
 

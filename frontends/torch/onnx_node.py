@@ -79,8 +79,8 @@ def onnx_layer(
     entries = [attribute_of(name, value) for name, value in attributes.items()]
     node = Node(convert.__name__, 22, given, ["y"], Attributes(entries), None, cast(RegionImporter, _Body(op.body)))
     try:
-        made = convert(node)
+        result = convert(node)
     except NodeError as problem:
         raise UnsupportedOperation(str(problem)) from None
-    assert isinstance(made, (list, tuple)), made
-    return [op.tensor(value) for value in made]
+    assert isinstance(result, (list, tuple)), result
+    return [op.tensor(value) for value in result]

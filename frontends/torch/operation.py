@@ -30,8 +30,8 @@ Axes: TypeAlias = int | Sequence[int] | None
 
 def each_axis(value: Ints, count: int) -> list[int]:
     """Return one number for each of the spatial dims."""
-    found = [value] if isinstance(value, int) else list(value)
-    return found * count if len(found) == 1 else found
+    values = [value] if isinstance(value, int) else list(value)
+    return values * count if len(values) == 1 else values
 
 
 class GraphImporter(GraphBuilder, ABC):
@@ -144,14 +144,14 @@ class AtenOperation(OperationView):
 
     def _with_equal_dims(self, operands: Sequence[Tensor]) -> Sequence[Tensor]:
         """Return operands with one expression of each dim: a guard of the trace can say more than expressions do."""
-        made = list(operands)
+        result = list(operands)
         for axis in range(-max((x.rank for x in operands), default=0), 0):
-            found = [x.shape[axis] for x in operands if -axis <= x.rank and x.shape[axis] != 1]
-            wanted = next((dim for dim in found if isinstance(dim, int)), found[0] if found else 1)
-            for index, x in enumerate(made):
+            dims = [x.shape[axis] for x in operands if -axis <= x.rank and x.shape[axis] != 1]
+            wanted = next((dim for dim in dims if isinstance(dim, int)), dims[0] if dims else 1)
+            for index, x in enumerate(result):
                 if -axis <= x.rank and x.shape[axis] != 1:
-                    made[index] = self.with_dim(x, x.rank + axis, wanted)
-        return made
+                    result[index] = self.with_dim(x, x.rank + axis, wanted)
+        return result
 
     def with_dim(self, x: Tensor, axis: int, wanted: Dim) -> Tensor:
         """Return x with a dim that a guard of the trace says is equal to its own, which the call checks."""

@@ -135,12 +135,12 @@ def to_onnx(program: torch.export.ExportedProgram) -> torch.onnx.ONNXProgram:
         warnings.simplefilter("ignore")
         try:
             # Mirlo optimizes by itself; the exporter's own rules copy weights, and some change their types.
-            made = torch.onnx.export(program, dynamo=True, verbose=False, optimize=False)
+            result = torch.onnx.export(program, dynamo=True, verbose=False, optimize=False)
         except Exception as error:
             raise TorchImportError(f"torch.onnx cannot convert the program: {_cause(error, program)}") from error
-    if made is None:
+    if result is None:
         raise TorchImportError("torch.onnx returned no program")
-    return made
+    return result
 
 
 @contextmanager
@@ -182,12 +182,12 @@ _NODE = re.compile(r"Error when translating node %(\w+) ")
 
 def _cause(error: BaseException, program: torch.export.ExportedProgram) -> str:
     """Return what stopped the exporter: the operator, and the user's line that calls it."""
-    found, name = error, None
-    while found.__cause__ is not None:
-        found = found.__cause__
-        match = _NODE.search(str(found))
+    cause, name = error, None
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+        match = _NODE.search(str(cause))
         name = match[1] if match is not None else name
-    text = " ".join(str(found).split()) or type(found).__name__
+    text = " ".join(str(cause).split()) or type(cause).__name__
     line = None if name is None else _line_of(name, program)
     return text if line is None else f"{text}; {line}"
 

@@ -42,11 +42,11 @@ def promoted(operands: Sequence[object]) -> DType:
             groups[2].append(_of_number(operand))
     result: DType | None = None
     for group in groups:
-        found: DType | None = None
+        dtype: DType | None = None
         for entry in group:
-            found = entry if found is None else _joined(found, entry)
-        if found is not None and (result is None or _category(found) > _category(result)):
-            result = found
+            dtype = entry if dtype is None else _joined(dtype, entry)
+        if dtype is not None and (result is None or _category(dtype) > _category(result)):
+            result = dtype
     assert result is not None
     return result
 

@@ -40,14 +40,14 @@ def has_converter(name: str) -> bool:
 
 def find_converter(name: str, is_complex: bool) -> Converter:
     """Return the converter of an operator; raise `UnsupportedOperation` with the reason if there is none."""
-    found = (COMPLEX if is_complex else CONVERTERS).get(name)
-    if found is None and is_complex and name in CONVERTERS:
+    converter = (COMPLEX if is_complex else CONVERTERS).get(name)
+    if converter is None and is_complex and name in CONVERTERS:
         raise UnsupportedOperation("is not supported for complex numbers")
-    if found is None and name in COMPLEX:
+    if converter is None and name in COMPLEX:
         raise UnsupportedOperation("is supported for complex64 and complex128 only")
-    if found is None:
+    if converter is None:
         raise UnsupportedOperation(reason_of(name))
-    return found
+    return converter
 
 
 def reason_of(name: str) -> str:

@@ -64,13 +64,13 @@ class ModuleSignature:
                 f"the arguments have another structure than those that the model was compiled with: expected "
                 f"{self.arguments}, found {found}"
             )
-        made = []
+        result = []
         for index, (leaf, constant) in enumerate(zip(leaves, self.constants, strict=True)):
             if constant is TENSOR:
-                made.append(leaf)
+                result.append(leaf)
             elif leaf != constant:
                 raise FrontendError(f"argument {index}: the model was compiled with {constant!r}, found {leaf!r}")
-        return made
+        return result
 
     def result(self, tensors: list[torch.Tensor], arguments: list[torch.Tensor]) -> object:
         """Return the result of `forward` that consists of these tensors; write those of state and of arguments."""
@@ -132,13 +132,13 @@ def _written(program: torch.export.ExportedProgram) -> tuple[tuple[torch.Tensor 
         entry.arg.name for entry in spec.input_specs
         if entry.kind == InputKind.USER_INPUT and not isinstance(entry.arg, ConstantArgument)
     ]  # fmt: skip
-    buffers, made = dict(program.named_buffers()), []
+    buffers, written = dict(program.named_buffers()), []
     for out, node in zip(spec.output_specs, program.graph.output_node().args[0], strict=True):
         if out.kind == OutputKind.BUFFER_MUTATION:
-            made.append((buffers[out.target], _kind_of(node)))
+            written.append((buffers[out.target], _kind_of(node)))
         elif out.kind == OutputKind.USER_INPUT_MUTATION:
-            made.append((arguments.index(out.target), _kind_of(node)))
-    return tuple(made)
+            written.append((arguments.index(out.target), _kind_of(node)))
+    return tuple(written)
 
 
 def _kind_of(node: torch.fx.Node) -> _Tensor:

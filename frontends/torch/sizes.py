@@ -57,8 +57,8 @@ class SizeReader:
         """Return the value of a size that has one alone, where sizes of inputs are in the ranges of the trace."""
         if isinstance(size, int):
             return size
-        found = size.node.shape_env.bound_sympy(size.node.expr)
-        return int(found.lower) if found.is_int and found.lower == found.upper else None
+        bounds = size.node.shape_env.bound_sympy(size.node.expr)
+        return int(bounds.lower) if bounds.is_int and bounds.lower == bounds.upper else None
 
     def dims(self, sizes: Sequence[torch.SymInt | int]) -> tuple[Dim, ...]:
         """Return sizes as dims."""
@@ -68,8 +68,8 @@ class SizeReader:
         """Return an expression of sympy as a dim."""
         if expression.is_Integer:
             return int(expression)
-        found = self._known.get(expression)
-        return self._read(expression) if found is None else found
+        dim = self._known.get(expression)
+        return self._read(expression) if dim is None else dim
 
     def differences(self, condition: SizeExpression) -> list[Dim]:
         """Return sizes that are not negative exactly if a condition holds."""

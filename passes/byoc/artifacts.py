@@ -54,10 +54,10 @@ def artifact_problem(attribute: ir.Attribute) -> str | None:
 
 def detach_artifacts(module: ir.Module) -> tuple[ExternalArtifact, ...]:
     """Remove the artifacts from a module and return them."""
-    found = artifacts_of(module)
+    result = artifacts_of(module)
     if ARTIFACTS in module.operation.attributes:
         del module.operation.attributes[ARTIFACTS]
-    return found
+    return result
 
 
 def _entries(module: ir.Module | ir.Operation) -> dict[str, ir.Attribute]:

@@ -52,9 +52,9 @@ def edge_of(function: ir.OpView | ir.Operation) -> Edge:
     block = function.operation.regions[0].blocks[0]
     for i, argument in enumerate(block.arguments):
         readers = [use.owner for use in argument.uses]
-        found = {tuple(r.opview.axes) if _is_marked(r) else () for r in readers}
-        if len(found) == 1 and () not in found:
-            edge.parameters[i] = list(*found)
+        orders = {tuple(r.opview.axes) if _is_marked(r) else () for r in readers}
+        if len(orders) == 1 and () not in orders:
+            edge.parameters[i] = list(*orders)
     for i, value in enumerate(operations(function)[-1].operands):
         permute = marked_permute(value)
         if permute is not None and isinstance(permute.x, ir.OpResult):
@@ -92,8 +92,8 @@ def push(function: ir.Operation | ir.OpView, parameters: dict[int, tuple[Axes, i
         users = [use.owner for use in argument.uses]
         argument.set_type(kind)
         if users:
-            made = permuted(argument, axes, Rewriter(operations(function)[0], session))
-            argument.replace_all_uses_except(made, made.owner.operation)
+            result = permuted(argument, axes, Rewriter(operations(function)[0], session))
+            argument.replace_all_uses_except(result, result.owner.operation)
     set_type(function)
 
 
@@ -112,14 +112,14 @@ def rebuild_call(
     types = [value.type for value in operations(function)[-1].operands]
     with ir.InsertionPoint(call), call.location:
         if call.name == "func.call":
-            made = func.CallOp(types, ir.FlatSymbolRefAttr.get(symbol_name(function)), list(operands)).operation
+            result = func.CallOp(types, ir.FlatSymbolRefAttr.get(symbol_name(function)), list(operands)).operation
         else:
-            made = CallExternal.build(list(operands), callee=call.opview.callee, result_types=types).operation
+            result = CallExternal.build(list(operands), callee=call.opview.callee, result_types=types).operation
     behind = Rewriter(next_operation(call), session)
-    values = [permuted(v, edge.results[i], behind) if i in edge.results else v for i, v in enumerate(made.results)]
+    values = [permuted(v, edge.results[i], behind) if i in edge.results else v for i, v in enumerate(result.results)]
     # The permutes are inserted behind the old call, before its users.
     replace_op(call, values)
-    return made
+    return result
 
 
 def hoist(function: ir.Operation, calls: Sequence[ir.Operation], session: Session) -> Edge:
@@ -144,8 +144,8 @@ def permuted_for(value: ir.Value, axes: Axes, reader: ir.Operation, session: Ses
     """Return a value permuted before its reader; reuses an existing permute or cancels an inverse one."""
     made_by = marked_permute(value)
     if made_by is not None and list(made_by.axes) == inverse(axes):
-        made: ir.Value = made_by.x
-        return made
+        result: ir.Value = made_by.x
+        return result
     return find_permute(value, axes, reader) or permuted(value, axes, Rewriter(reader, session))
 
 

@@ -52,8 +52,8 @@ class Bring:
 
 
 def _symbol_attributes(op: ir.Operation) -> list[tuple[str, ir.FlatSymbolRefAttr]]:
-    found = [(op.attributes[i].name, op.attributes[i].attr) for i in range(len(op.attributes))]
-    return [(name, attribute) for name, attribute in found if isinstance(attribute, ir.FlatSymbolRefAttr)]
+    attributes = [(op.attributes[i].name, op.attributes[i].attr) for i in range(len(op.attributes))]
+    return [(name, attribute) for name, attribute in attributes if isinstance(attribute, ir.FlatSymbolRefAttr)]
 
 
 def drop_unused_prims(module: ir.Operation, names: set[str]) -> None:

@@ -81,15 +81,15 @@ def _symbol(op: ir.Operation) -> str:
 def _calls_into(module: ir.Operation, nested: ir.Operation) -> dict[str, list[ir.Operation]]:
     """Return the calls of the functions of a nested module, by function."""
     prefix = f"{_symbol(nested)}::"
-    found: dict[str, list[ir.Operation]] = {}
+    result: dict[str, list[ir.Operation]] = {}
 
     def visit(op: ir.Operation) -> ir.WalkResult:
         if op.name == "relax.call_external" and op.opview.callee.startswith(prefix):
-            found.setdefault(op.opview.callee[len(prefix) :], []).append(op)
+            result.setdefault(op.opview.callee[len(prefix) :], []).append(op)
         return ir.WalkResult.ADVANCE
 
     module.walk(visit, ir.WalkOrder.PRE_ORDER)
-    return found
+    return result
 
 
 def _rename_clashes(
@@ -124,22 +124,22 @@ def _products_in(nested: ir.Operation, name: str) -> list[tuple[Dim, ...]]:
 
     They are checked before foreign code runs.
     """
-    found: list[tuple[Dim, ...]] = []
+    products: list[tuple[Dim, ...]] = []
 
     def visit(op: ir.Operation) -> ir.WalkResult:
         for tensor in map(TensorType.from_mlir, (value.type for value in op.results)):
             if tensor is not None and not any(dim is D.UNKNOWN for dim in tensor.shape):
-                found.append((*tensor.shape, tensor.dtype.bytes))
+                products.append((*tensor.shape, tensor.dtype.bytes))
         return ir.WalkResult.ADVANCE
 
     for op in nested.regions[0].blocks[0].operations:
         if op.operation.name == "func.func" and _symbol(op.operation) == name:
             op.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
-    return found
+    return products
 
 
 def _call_by_name(call: ir.Operation, name: str, products: list[tuple[Dim, ...]]) -> None:
     with ir.InsertionPoint(call), call.location:
-        made = CallDpsPacked.build(list(call.operands), function=name, result_types=[r.type for r in call.results])
-        add_extents(made.operation, products)
-        replace_op(call, list(made.operation.results))
+        result = CallDpsPacked.build(list(call.operands), function=name, result_types=[r.type for r in call.results])
+        add_extents(result.operation, products)
+        replace_op(call, list(result.operation.results))

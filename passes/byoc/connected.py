@@ -45,8 +45,8 @@ class Several(Pattern):
 
     def matches(self, value: BlockValue, state: State, search: Search) -> Iterator[State]:
         start = self.points.index(self.anchor)
-        for found in self.anchor.solve(value, state, search):
-            yield from self._extend(found, frozenset([start]), search)
+        for solution in self.anchor.solve(value, state, search):
+            yield from self._extend(solution, frozenset([start]), search)
 
     def _extend(self, state: State, bound: frozenset[int], search: Search) -> Iterator[State]:
         if len(bound) == len(self.points):
@@ -60,8 +60,8 @@ class Several(Pattern):
             at = self._value(self.points.index(self.anchor), state)
             search.fail(state, at, f"nothing beside {at.name} can be {self.points[position]}")
         for value in open_values:
-            for found in self.points[position].solve(value, state, search):
-                yield from self._extend(found, bound | {position}, search)
+            for solution in self.points[position].solve(value, state, search):
+                yield from self._extend(solution, bound | {position}, search)
 
     def _next(self, state: State, bound: frozenset[int]) -> tuple[int, list[BlockValue]]:
         """Return an unbound vertex next to a bound one, and its candidate values."""
@@ -123,9 +123,9 @@ def several(*parts: Pattern | Links) -> Pattern:
     sources = {producer for producer, _, _ in links}
     if len(sources) == len(points):
         raise PatternError("the links of a pattern form a cycle: no part of it is an output")
-    made = [_labelled(p if i in sources else p.output(), i) for i, p in enumerate(points)]
-    _require_connected(made, links)
-    return Several(made, links)
+    labelled = [_labelled(p if i in sources else p.output(), i) for i, p in enumerate(points)]
+    _require_connected(labelled, links)
+    return Several(labelled, links)
 
 
 def _labelled(pattern: Pattern, position: int) -> Pattern:
@@ -159,10 +159,10 @@ def height(pattern: Pattern) -> int:
 
 def _above(values: list[BlockValue], levels: int) -> list[BlockValue]:
     """Return the results of direct and indirect users of these values, in program order."""
-    found: dict[int, list[BlockValue]] = {}
+    above: dict[int, list[BlockValue]] = {}
     edge = values
     for _ in range(levels):
-        readers = {user.index: user for value in edge for user in value.users if user.index not in found}
-        found.update({index: user.results for index, user in readers.items()})
+        readers = {user.index: user for value in edge for user in value.users if user.index not in above}
+        above.update({index: user.results for index, user in readers.items()})
         edge = [result for user in readers.values() for result in user.results]
-    return [result for index in sorted(found) for result in found[index]]
+    return [result for index in sorted(above) for result in above[index]]

@@ -97,14 +97,14 @@ def fuse(
 
 def graph_functions(module: ir.Operation, only: tuple[str, ...] = ()) -> list[ir.Operation]:
     """Return the graph functions: no prim functions, composites or regions; only those named, or all."""
-    found = functions_of(module)
+    functions = functions_of(module)
     for name in only:
-        if name not in found:
-            raise PassError(f"there is no function '@{name}' with a body; there are: {', '.join(found) or 'none'}")
+        if name not in functions:
+            raise PassError(f"there is no function '@{name}' with a body; there are: {', '.join(functions) or 'none'}")
     facts = (COMPOSITE, EXTERNAL, "relax.primitive")
     return [
         function
-        for name, function in found.items()
+        for name, function in functions.items()
         if (not only or name in only)
         and not is_prim_func(function)
         and not any(fact in function.attributes for fact in facts)

@@ -160,12 +160,12 @@ class BlockGraph:
         self.nodes.append(node)
 
     def _value(self, mlir: ir.Value) -> BlockValue:
-        found = self.values.get(mlir)
-        if found is None:
+        result = self.values.get(mlir)
+        if result is None:
             constant = isinstance(mlir, ir.OpResult) and mlir.owner.name == CONSTANT
             number = mlir.arg_number if isinstance(mlir, ir.BlockArgument) else 0
-            found = self.values[mlir] = BlockValue(mlir, number=number, is_constant=constant, graph=self)
-        return found
+            result = self.values[mlir] = BlockValue(mlir, number=number, is_constant=constant, graph=self)
+        return result
 
     @cached_property
     def successors(self) -> list[int]:
@@ -175,27 +175,27 @@ class BlockGraph:
     @cached_property
     def ancestors(self) -> list[int]:
         """Return for each node the mask of nodes that it depends on, directly or not."""
-        found: list[int] = []
+        result: list[int] = []
         for node in self.nodes:
             mask = 0
             for value in node.operands:
                 if value.node is not None:
-                    mask |= found[value.node.index] | 1 << value.node.index
+                    mask |= result[value.node.index] | 1 << value.node.index
             if node.after is not None:
-                mask |= found[node.after.index] | 1 << node.after.index
-            found.append(mask)
-        return found
+                mask |= result[node.after.index] | 1 << node.after.index
+            result.append(mask)
+        return result
 
     @cached_property
     def descendants(self) -> list[int]:
         """Return for each node the mask of nodes that depend on it, directly or not."""
-        found = [0] * len(self.nodes)
+        result = [0] * len(self.nodes)
         for node in reversed(self.nodes):
             mask = self.successors[node.index]
             for index in bits(mask):
-                mask |= found[index]
-            found[node.index] = mask
-        return found
+                mask |= result[index]
+            result[node.index] = mask
+        return result
 
     def between(self, mask: int) -> int:
         """Return the nodes outside a set on paths from the set into it; 0 if the set is convex."""

@@ -31,8 +31,8 @@ def guarded(generate: Callable[[], T], quiet: bool = False) -> T:
     with tempfile.TemporaryFile() if quiet else nullcontext() as errors:
         ended = system.run_forked(lambda: _answer(generate), errors=errors.fileno() if errors is not None else None)
         if ended.content.startswith(FINISHED):
-            made: T = pickle.loads(ended.content[len(FINISHED) :])
-            return made
+            result: T = pickle.loads(ended.content[len(FINISHED) :])
+            return result
         if ended.content == RAISED:
             return generate()
         said = ""

@@ -35,8 +35,8 @@ def conv_bias_activation(
 
     def conv(own_bias: Pattern | None) -> Pattern:
         operands = {} if own_bias is None else {"bias": own_bias}
-        made = is_op(op)(x=data, weight=weight, **operands) if operands else is_op(op)(data, weight)
-        return made.named("conv")
+        pattern = is_op(op)(x=data, weight=weight, **operands) if operands else is_op(op)(data, weight)
+        return pattern.named("conv")
 
     added = is_op("relax.add")(conv(None), is_const().named("bias"))
     with_own = conv(is_const().named("bias"))
@@ -80,14 +80,14 @@ def repeat(start: Pattern, step: Callable[[Pattern], Pattern], least: int = 0, m
     """
     if not 0 <= least <= most or most < 1:
         raise PatternError(f"a chain of {least} to {most} steps cannot be: expected 0 <= least <= most, most >= 1")
-    made = start
+    result = start
     for left in reversed(range(most)):
-        own = step(made)
-        fresh = _labels(own) - _labels(made)
-        numbered = _renamed(own, {label: f"{label}[{left}]" for label in fresh}, made)
+        own = step(result)
+        fresh = _labels(own) - _labels(result)
+        numbered = _renamed(own, {label: f"{label}[{left}]" for label in fresh}, result)
         # The last `least` steps are required; before them the chain may start anywhere.
-        made = numbered if left < least else numbered | start
-    return made
+        result = numbered if left < least else numbered | start
+    return result
 
 
 def _labels(pattern: Pattern) -> set[str]:
@@ -97,5 +97,5 @@ def _labels(pattern: Pattern) -> set[str]:
 def _renamed(pattern: Pattern, names: Mapping[str, str], stop: Pattern) -> Pattern:
     if pattern is stop or not names:
         return pattern
-    made = pattern.with_parts([_renamed(part, names, stop) for part in pattern.parts()])
-    return made.named(names[str(pattern.label)]) if pattern.label in names else made
+    renamed = pattern.with_parts([_renamed(part, names, stop) for part in pattern.parts()])
+    return renamed.named(names[str(pattern.label)]) if pattern.label in names else renamed

@@ -96,9 +96,9 @@ class _Hoister:
         functions = functions_of(owner)
         calls = self._calls(owner, name)
         for symbol, function in functions.items():
-            found = calls.get(symbol, [])
-            if found and self._is_movable(function, name):
-                edge = hoist(function, found, self.session)
+            callers = calls.get(symbol, [])
+            if callers and self._is_movable(function, name):
+                edge = hoist(function, callers, self.session)
                 self.hoisted += len(edge)
                 changed |= bool(edge)
         for function in functions.values():
@@ -107,18 +107,18 @@ class _Hoister:
             self._cancel_callers()
         calls = self._calls(owner, name)
         for symbol, function in functions.items():
-            found = calls.get(symbol, [])
-            if len(found) == 1 and COMPOSITE in function.attributes and self._is_movable(function, name):
-                changed |= sink(function, found[0], self.session)
+            callers = calls.get(symbol, [])
+            if len(callers) == 1 and COMPOSITE in function.attributes and self._is_movable(function, name):
+                changed |= sink(function, callers[0], self.session)
         return changed or self._force(owner, name, functions)
 
     def _force(self, owner: ir.Operation, name: str, functions: dict[str, ir.Operation]) -> bool:
         """Move permutes whose cost is saved elsewhere; used when no other moves."""
         calls = self._calls(owner, name)
         for symbol, function in functions.items():
-            found = calls.get(symbol, [])
-            fits = len(found) == 1 and COMPOSITE in function.attributes and self._is_movable(function, name)
-            if fits and force(function, found[0], self.session):
+            callers = calls.get(symbol, [])
+            fits = len(callers) == 1 and COMPOSITE in function.attributes and self._is_movable(function, name)
+            if fits and force(function, callers[0], self.session):
                 return True
         return False
 
@@ -129,19 +129,19 @@ class _Hoister:
 
     def _calls(self, owner: ir.Operation, name: str) -> dict[str, list[ir.Operation]]:
         """Return the calls of a module's functions, from inside it and, for a nested one, from the model."""
-        found: dict[str, list[ir.Operation]] = {}
+        calls: dict[str, list[ir.Operation]] = {}
         for function in functions_of(owner).values():
             for op in all_operations(function):
                 callee = callee_of(op)
                 if callee is not None:
-                    found.setdefault(callee, []).append(op)
+                    calls.setdefault(callee, []).append(op)
         for function in functions_of(self.module).values() if name else ():
             for op in all_operations(function):
                 if op.name == "relax.call_external":
                     owner_name, _, callee = op.opview.callee.partition("::")
                     if owner_name == name:
-                        found.setdefault(callee, []).append(op)
-        return found
+                        calls.setdefault(callee, []).append(op)
+        return calls
 
     def _cancel(self, function: ir.Operation) -> None:
         rewrite(function, LAYOUT, self.session, given=NOTHING)
@@ -158,11 +158,11 @@ def _permutes(modules: list[ir.Operation]) -> int:
 
 def _count_boundary_permutes(module: ir.Operation, nested: dict[str, ir.Operation]) -> int:
     """Count the permutes in the model that a region reads, or that read a region's result."""
-    found: set[ir.Value] = set()
+    permutes: set[ir.Value] = set()
     for function in functions_of(module).values():
         for op in all_operations(function):
             if op.name == "relax.call_external" and op.opview.callee.partition("::")[0] in nested:
-                found.update(v for v in op.operands if marked_permute(v) is not None)
+                permutes.update(v for v in op.operands if marked_permute(v) is not None)
                 readers = (use.owner for value in op.results for use in value.uses)
-                found.update(r.results[0] for r in readers if r.results and marked_permute(r.results[0]) is not None)
-    return len(found)
+                permutes.update(r.results[0] for r in readers if r.results and marked_permute(r.results[0]) is not None)
+    return len(permutes)

@@ -93,14 +93,14 @@ def main(arguments: Sequence[str]) -> None:
         view = read_external(nested, session)
         generator = generator_of(target, options)
         try:
-            made = generator.codegen(view)
-            problem = artifact_problem(made, view)
+            artifact = generator.codegen(view)
+            problem = artifact_problem(artifact, view)
         except Exception as error:
             problem = describe_error(error)
         if problem is not None:
             (Path(folder) / "problem").write_text(problem, encoding="utf-8")
             return
-        _write(made, Path(folder))
+        _write(artifact, Path(folder))
 
 
 if __name__ == "__main__":

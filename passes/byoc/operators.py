@@ -102,11 +102,11 @@ class OpPattern(Pattern):
         elif self.operands is None:
             yield state
         else:
-            found = node.operands
-            if not (len(found) >= len(self.operands) if self.more else len(found) == len(self.operands)):
+            operands = node.operands
+            if not (len(operands) >= len(self.operands) if self.more else len(operands) == len(self.operands)):
                 least = "at least " if self.more else ""
                 search.fail(
-                    state, value, f"{node.name} has {len(found)} operands, expected {least}{len(self.operands)}"
+                    state, value, f"{node.name} has {len(operands)} operands, expected {least}{len(self.operands)}"
                 )
                 return
             for order in self._orders(node):
@@ -151,8 +151,8 @@ def solve_all(pairs: list[tuple[Pattern, BlockValue]], state: State, search: Sea
         yield state
         return
     (pattern, value), rest = pairs[0], pairs[1:]
-    for found in pattern.solve(value, state, search):
-        yield from solve_all(rest, found, search)
+    for solution in pattern.solve(value, state, search):
+        yield from solve_all(rest, solution, search)
 
 
 def is_op(*names: str) -> OpPattern:
@@ -164,9 +164,9 @@ def is_op(*names: str) -> OpPattern:
 
 def is_const(value: float | None = None) -> Pattern:
     """Return a pattern of a constant; given a number, of one whose elements all equal it."""
-    made = LeafPattern(lambda found: found.is_constant, "a constant")
+    result = LeafPattern(lambda found: found.is_constant, "a constant")
     if value is None:
-        return made
+        return result
 
     def all_are(found: BlockValue) -> bool | str:
         array = found.array()
@@ -174,20 +174,20 @@ def is_const(value: float | None = None) -> Pattern:
             return "the elements of the constant are not known here"
         return True if (array == value).all() else f"the constant is not {value} everywhere"
 
-    return made.where(all_are, f"is_const({value})")
+    return result.where(all_are, f"is_const({value})")
 
 
 def is_var(name: str = "") -> Pattern:
     """Return a pattern of an external value; given a name, of the argument that users call so."""
-    made = LeafPattern(lambda found: found.is_input, "an argument")
+    result = LeafPattern(lambda found: found.is_input, "an argument")
     if not name:
-        return made
+        return result
 
     def is_called(found: BlockValue) -> bool | str:
         called = argument_name(found)
         return True if called == name else f"expected the argument '{name}', found '{called}'"
 
-    return made.where(is_called, f"is_var({name})")
+    return result.where(is_called, f"is_var({name})")
 
 
 def wildcard() -> Pattern:

@@ -64,9 +64,9 @@ class GroupOutliner:
             with ir.InsertionPoint(nodes[-1].op):
                 callee = ir.FlatSymbolRefAttr.get(symbol_name(function))
                 call = func.CallOp([v.mlir.type for v in outputs], callee, [v.mlir for v in inputs])
-        for value, made in zip(outputs, call.operation.results, strict=True):
-            value.mlir.replace_all_uses_with(made)
-            value.mlir = made
+        for value, result in zip(outputs, call.operation.results, strict=True):
+            value.mlir.replace_all_uses_with(result)
+            value.mlir = result
         for node in reversed(nodes):
             node.op.erase()
         return call.operation
@@ -137,14 +137,14 @@ def inline_call(call: ir.Operation, function: ir.Operation | ir.OpView) -> list[
     env: dict[ir.Value, ir.Value] = dict(
         zip(function.operation.regions[0].blocks[0].arguments, call.operands, strict=True)
     )
-    made = []
+    result = []
     with ir.InsertionPoint(call):
         for op in body:
             copy = copy_op(op, env)
             env.update(zip(op.results, copy.results, strict=True))
-            made.append(copy)
+            result.append(copy)
     replace_op(call, [env[v] for v in returned.operands])
-    return made
+    return result
 
 
 def fused_location(locations: Sequence[ir.Location]) -> ir.Location:
@@ -168,8 +168,8 @@ def _marked(module: ir.Operation) -> list[ir.Operation]:
 def string_fact(op: ir.Operation, name: str) -> str | None:
     """Return a string attribute of a function or module."""
     attributes = op.operation.attributes
-    found = attributes.get(name)
-    return found.value if isinstance(found, ir.StringAttr) else None
+    attribute = attributes.get(name)
+    return attribute.value if isinstance(attribute, ir.StringAttr) else None
 
 
 def callee_of(op: ir.Operation) -> str | None:

@@ -53,8 +53,8 @@ class OutlineExternal(Pass):
 
 def _targets(module: ir.Operation) -> list[str]:
     """Return the targets of composites and regions in program order."""
-    found = (string_fact(f, EXTERNAL) or string_fact(f, TARGET) for f in functions_of(module).values())
-    return list(dict.fromkeys(target for target in found if target is not None))
+    targets = (string_fact(f, EXTERNAL) or string_fact(f, TARGET) for f in functions_of(module).values())
+    return list(dict.fromkeys(target for target in targets if target is not None))
 
 
 def external_modules(module: ir.Operation) -> dict[str, ir.Operation]:
@@ -95,8 +95,8 @@ class _Mover:
         for found in external_modules(self.module).values():
             if string_fact(found, EXTERNAL) == self.target:
                 return found
-        made = ir.Module.create(self.module.location)
-        nested = made.operation
+        module = ir.Module.create(self.module.location)
+        nested = module.operation
         rename_symbol(nested, self.target)
         nested.attributes[EXTERNAL] = ir.StringAttr.get(self.target)
         copy = nested.clone(ip=ir.InsertionPoint(self.module.regions[0].blocks[0]))
@@ -132,11 +132,11 @@ class _Mover:
                 continue
             for block in blocks(function):
                 for op in [o.operation for o in block.operations]:
-                    found = names.get(callee_of(op) or "")
-                    if found is not None:
+                    symbol = names.get(callee_of(op) or "")
+                    if symbol is not None:
                         with ir.InsertionPoint(op), op.location:
                             types = [r.type for r in op.results]
-                            call = CallExternal.build(list(op.operands), callee=found, result_types=types)
+                            call = CallExternal.build(list(op.operands), callee=symbol, result_types=types)
                         replace_op(op, list(call.operation.results))
 
     def _drop_unused(self) -> None:

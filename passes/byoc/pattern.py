@@ -65,8 +65,8 @@ class Pattern:
 
         def copied(part: Pattern) -> Pattern:
             if id(part) not in known:
-                made = part.with_parts([copied(inner) for inner in part.parts()])
-                known[id(part)] = made._with(label=None)
+                clone = part.with_parts([copied(inner) for inner in part.parts()])
+                known[id(part)] = clone._with(label=None)
             return known[id(part)]
 
         return copied(self)
@@ -116,9 +116,9 @@ class Pattern:
         if key in search.hopeless or not search.goes_on(state, value):
             return
         any_found = False
-        for found in self.matches(value, state, search):
+        for solution in self.matches(value, state, search):
             any_found = True
-            yield found.with_label(self.label, value)
+            yield solution.with_label(self.label, value)
         if not any_found:
             search.hopeless.add(key)
 
@@ -152,10 +152,10 @@ class Pattern:
         return copy.copy(self)
 
     def _with(self: P, **changes: object) -> P:
-        made = copy.copy(self)
-        vars(made).update(changes)
-        vars(made).pop("_labels", None)
-        return made
+        clone = copy.copy(self)
+        vars(clone).update(changes)
+        vars(clone).pop("_labels", None)
+        return clone
 
     def _on_value(self: P, function: Callable[[BlockValue], bool | Decline], name: str) -> P:
         return self._with(predicates=(*self.predicates, Predicate(name, function)))
@@ -220,13 +220,13 @@ class Alternatives(Pattern):
 
     def matches(self, value: BlockValue, state: State, search: Search) -> Iterator[State]:
         for choice in self.choices:
-            for found in choice.solve(value, state, search):
-                if search.holds(self.predicates, value, found, value):
-                    yield found
+            for solution in choice.solve(value, state, search):
+                if search.holds(self.predicates, value, solution, value):
+                    yield solution
 
     def roots(self) -> frozenset[str] | None:
-        found = [choice.roots() for choice in self.choices]
-        return None if any(names is None for names in found) else frozenset().union(*found)  # type: ignore[arg-type]
+        choices = [choice.roots() for choice in self.choices]
+        return None if any(names is None for names in choices) else frozenset().union(*choices)  # type: ignore[arg-type]
 
     def parts(self) -> list[Pattern]:
         return list(self.choices)
@@ -251,9 +251,9 @@ class Both(Pattern):
 
     def matches(self, value: BlockValue, state: State, search: Search) -> Iterator[State]:
         for first in self.left.solve(value, state, search):
-            for found in self.right.solve(value, first, search):
-                if search.holds(self.predicates, value, found, value):
-                    yield found
+            for solution in self.right.solve(value, first, search):
+                if search.holds(self.predicates, value, solution, value):
+                    yield solution
 
     def roots(self) -> frozenset[str] | None:
         left, right = self.left.roots(), self.right.roots()

@@ -20,29 +20,29 @@ if TYPE_CHECKING:
 
 def value_has_dtype(names: Sequence[str]) -> Callable[[BlockValue], bool | Decline]:
     def check(value: BlockValue) -> bool | Decline:
-        found = "no tensor" if value.type is None else value.type.dtype.name
-        return True if found in names else decline(f"expected element type {' or '.join(names)}", found=found)
+        actual = "no tensor" if value.type is None else value.type.dtype.name
+        return True if actual in names else decline(f"expected element type {' or '.join(names)}", found=actual)
 
     return check
 
 
 def value_has_rank(ranks: Sequence[int]) -> Callable[[BlockValue], bool | Decline]:
     def check(value: BlockValue) -> bool | Decline:
-        found = None if value.type is None else value.type.rank
-        return True if found in ranks else decline(f"expected rank {' or '.join(map(str, ranks))}", found=found)
+        actual = None if value.type is None else value.type.rank
+        return True if actual in ranks else decline(f"expected rank {' or '.join(map(str, ranks))}", found=actual)
 
     return check
 
 
 def value_has_shape(shape: tuple[int | str | None, ...]) -> Callable[[BlockValue], bool | Decline]:
     def check(value: BlockValue) -> bool | Decline:
-        found = () if value.type is None else value.type.shape
-        if value.type is None or len(found) != len(shape):
-            return decline(f"expected the shape {_text(shape)}", found=_text(found))
-        for axis, (wanted, dim) in enumerate(zip(shape, found, strict=True)):
+        actual = () if value.type is None else value.type.shape
+        if value.type is None or len(actual) != len(shape):
+            return decline(f"expected the shape {_text(shape)}", found=_text(actual))
+        for axis, (wanted, dim) in enumerate(zip(shape, actual, strict=True)):
             reason = _dim_is(wanted, dim)
             if reason is not None:
-                return decline(f"expected the shape {_text(shape)}: dim {axis} is {dim}, {reason}", found=_text(found))
+                return decline(f"expected the shape {_text(shape)}: dim {axis} is {dim}, {reason}", found=_text(actual))
         return True
 
     return check

@@ -162,9 +162,9 @@ def _access(
 
 
 def _type(value: ir.Value) -> TensorType:
-    found = TensorType.from_mlir(value.type)
-    assert found is not None
-    return found
+    result = TensorType.from_mlir(value.type)
+    assert result is not None
+    return result
 
 
 def _number(attribute: ir.Attribute | None) -> float | int | None:

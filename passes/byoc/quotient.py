@@ -17,10 +17,10 @@ class QuotientGraph:
 
     def closure(self, mask: int) -> int:
         """Return the union of the groups of a set's nodes."""
-        found = 0
+        result = 0
         for index in bits(mask):
-            found |= self.mask_of[index]
-        return found
+            result |= self.mask_of[index]
+        return result
 
     def path_back(self, mask: int) -> BlockNode | None:
         """Return a node outside a set on a path that leaves and re-enters the set, or None.
@@ -79,7 +79,7 @@ class QuotientGraph:
         return ordered
 
     def _followers(self, mask: int) -> int:
-        found = 0
+        result = 0
         for index in bits(mask):
-            found |= self.graph.successors[index]
-        return found
+            result |= self.graph.successors[index]
+        return result

@@ -165,16 +165,16 @@ class _Reader:
         block = callee.regions[0].blocks[0]
         inputs = tuple(known[_key(value)] for value in op.operands)
         inner = dict(zip(map(_key, block.arguments), inputs, strict=True))
-        made = None
+        result = None
         if outer is None and COMPOSITE in callee.attributes:
-            made = Composite(ir.StringAttr(callee.attributes[COMPOSITE]).value, inputs, (), (), callee)
-        steps, outputs = self._body(block, inner, made or outer)
+            result = Composite(ir.StringAttr(callee.attributes[COMPOSITE]).value, inputs, (), (), callee)
+        steps, outputs = self._body(block, inner, result or outer)
         known.update(zip(map(_key, op.results), outputs, strict=True))
-        if made is None:
+        if result is None:
             return steps
-        made.outputs = outputs
-        made.nodes = tuple(node for step in steps for node in step.nodes)
-        return [made]
+        result.outputs = outputs
+        result.nodes = tuple(node for step in steps for node in step.nodes)
+        return [result]
 
     def _node(
         self, op: ir.Operation, known: dict[ir.Value, ExternalValue], composite: Composite | None
@@ -219,30 +219,30 @@ class _Reader:
         return value
 
     def _value(self, wanted: str, kind: ir.Type, producer: ExternalNode | None = None) -> ExternalValue:
-        found = TensorType.from_mlir(kind)
-        if found is None:
+        tensor_type = TensorType.from_mlir(kind)
+        if tensor_type is None:
             raise PassError(f"{self._label} has a value of type {kind}: expected tensors", self.function.location)
         name, count = wanted, 0
         while name in self.names:
             count += 1
             name = f"{wanted}_{count}"
         self.names.add(name)
-        return ExternalValue(name, found, producer)
+        return ExternalValue(name, tensor_type, producer)
 
 
 def _operands(
     view: ir.OpView, known: Mapping[ir.Value, ExternalValue]
 ) -> dict[str, ExternalValue | None | tuple[ExternalValue, ...]]:
-    found: dict[str, ExternalValue | None | tuple[ExternalValue, ...]] = {}
+    operands: dict[str, ExternalValue | None | tuple[ExternalValue, ...]] = {}
     for declared in view._operand_layout.fields:
         given = getattr(view, declared.name)
         if given is None:
-            found[declared.name] = None
+            operands[declared.name] = None
         elif isinstance(given, (list, tuple)):
-            found[declared.name] = tuple(known[_key(value)] for value in given)
+            operands[declared.name] = tuple(known[_key(value)] for value in given)
         else:
-            found[declared.name] = known[_key(given)]
-    return found
+            operands[declared.name] = known[_key(given)]
+    return operands
 
 
 def _argument_names(function: ir.Operation, count: int) -> list[str | None]:

@@ -155,8 +155,8 @@ class Placement:
         return "; ".join(f"{_listed(list(names))} {said}" for said, names in list(alike.items())[:3])
 
     def _what_does_not_follow(self, operator: str, target: str) -> str:
-        found = [p for p in self.patterns if p.target == target and operator in p.operators]
-        listed = [f"{target}.{p.name} has it only before {join_alternatives(p.ends)}" for p in found[:3]]
+        selected = [p for p in self.patterns if p.target == target and operator in p.operators]
+        listed = [f"{target}.{p.name} has it only before {join_alternatives(p.ends)}" for p in selected[:3]]
         return f"{'; '.join(listed)}, and none that is free follows"
 
     def to_json(self) -> dict[str, object]:

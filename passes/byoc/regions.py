@@ -41,8 +41,8 @@ def pure_calls(functions: dict[str, ir.Operation]) -> Callable[[ir.Operation], b
 
 def targets_of(module: ir.Operation) -> list[str]:
     """Return the targets of the composites in a module, in program order."""
-    found = (string_fact(function, TARGET) for function in functions_of(module).values())
-    return list(dict.fromkeys(target for target in found if target is not None))
+    targets = (string_fact(function, TARGET) for function in functions_of(module).values())
+    return list(dict.fromkeys(target for target in targets if target is not None))
 
 
 @dataclass
@@ -66,7 +66,7 @@ class Merger:
             for name, function in functions.items()
             if string_fact(function, TARGET) == self.target and COMPOSITE in function.attributes
         }
-        made = []
+        result = []
         for function in functions.values():
             if any(fact in function.attributes for fact in FACTS):
                 continue
@@ -75,8 +75,8 @@ class Merger:
                 masks = self._groups(graph)
                 outliner = GroupOutliner(graph, self.module.regions[0].blocks[0], symbols)
                 outliner.prepare(masks)
-                made += [self._outline(mask, graph, outliner, symbols) for mask in masks]
-        return made
+                result += [self._outline(mask, graph, outliner, symbols) for mask in masks]
+        return result
 
     def _is_composite(self, node: BlockNode) -> bool:
         return callee_of(node.op) in self.sizes

@@ -81,12 +81,12 @@ def rewriter(pattern: Pattern, name: str = "") -> Callable[[Replacement], Rewrit
     check_pattern(pattern)
 
     def make(function: Replacement) -> Rewrite:
-        made = Rewrite(pattern, function, name or getattr(function, "__name__", "a rewrite"))
+        result = Rewrite(pattern, function, name or getattr(function, "__name__", "a rewrite"))
         if name:
             if name in REWRITES and not same_place(REWRITES[name].replacement, function):
                 raise PatternError(f"rewrite '{name}' is registered twice")
-            REWRITES[name] = made
-        return made
+            REWRITES[name] = result
+        return result
 
     return make
 
@@ -129,8 +129,8 @@ class MatchBuilder(Rewriter):
         with ir.InsertionPoint(self.behind), self.op.location:
             built = operator.build(*map(_plain, values), **attributes).operation
         self.made.append(built)
-        made: ir.Value = values_of(built)
-        return made
+        result: ir.Value = values_of(built)
+        return result
 
     def call_prim_func(
         self,
@@ -219,11 +219,11 @@ class _Iteration:
             GroupOutliner(self.graph, _module_of(match.root.op).regions[0].blocks[0], None).prepare([match.mask])
         builder = MatchBuilder(match.root.op, self.session)
         known = Rule("rewrite", match.root.name, DEFAULT, rule.replacement, name=rule.name)
-        made = run_rule(known, match, builder)
-        if isinstance(made, Decline):
-            self.done.declined.append((rule.name, made))
+        replacement = run_rule(known, match, builder)
+        if isinstance(replacement, Decline):
+            self.done.declined.append((rule.name, replacement))
             return False
-        for old, new in _pairs(rule, match, made):
+        for old, new in _pairs(rule, match, replacement):
             if old.type != new.type:
                 raise PatternError(f"rewrite '{rule.name}': {new.type} cannot take the place of {old.type}")
             old.replace_all_uses_except(new, builder.made)
@@ -258,9 +258,9 @@ class RewriteByPattern(Pass):
     def run(self, op: ir.OpView, session: Session) -> None:
         if not self.rules:
             raise PassError("'rewrite' needs the option 'rules': names of rules")
-        found = []
+        rewrites = []
         for name in self.rules:
             if name not in REWRITES:
                 raise PassError(f"there is no rewrite '{name}'{nearest(name, REWRITES)}")
-            found.append(replace(REWRITES[name]))
-        rewrite(found, op, session, self.limit)
+            rewrites.append(replace(REWRITES[name]))
+        rewrite(rewrites, op, session, self.limit)

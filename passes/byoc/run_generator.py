@@ -33,24 +33,24 @@ def run_generator(
     if generator.isolated:
         bundle = write_bundle(nested, view, options, folder)
         try:
-            made: ExternalArtifact = codegen_in_process(bundle, view.target, options)
+            artifact: ExternalArtifact = codegen_in_process(bundle, view.target, options)
         except Crash as crash:
             raise _failed(view, str(crash), bundle) from None
-        problem = artifact_problem(made, view)
+        problem = artifact_problem(artifact, view)
         if problem is None:
             bundle.remove()
-            return _of_target(made, view), view.constants
+            return _of_target(artifact, view), view.constants
         raise _failed(view, problem, bundle)
     try:
-        made = guarded(lambda: generator.codegen(view)) if generator.guarded else generator.codegen(view)
+        artifact = guarded(lambda: generator.codegen(view)) if generator.guarded else generator.codegen(view)
     except Crash as crash:
         raise _failed(view, str(crash), write_bundle(nested, view, options, folder)) from None
     except Exception as error:
         raise _failed(view, describe_error(error), write_bundle(nested, view, options, folder)) from error
-    problem = artifact_problem(made, view)
+    problem = artifact_problem(artifact, view)
     if problem is not None:
         raise _failed(view, problem, write_bundle(nested, view, options, folder))
-    return _of_target(made, view), view.constants
+    return _of_target(artifact, view), view.constants
 
 
 def _of_target(made: ExternalArtifact, view: ExternalModule) -> ExternalArtifact:

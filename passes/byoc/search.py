@@ -136,8 +136,8 @@ class Search:
             return
         if state.depth > deepest:
             self.failures.clear()
-        made = Decline(reason) if isinstance(reason, str) else reason
-        self.failures.append(Failure(state.depth, value, made, expected, predicate, state.mask, lost_to))
+        declined = Decline(reason) if isinstance(reason, str) else reason
+        self.failures.append(Failure(state.depth, value, declined, expected, predicate, state.mask, lost_to))
 
     def unexpected(self, state: State, value: BlockValue, expected: str) -> None:
         """Record a mismatch with an expected value."""
@@ -162,8 +162,8 @@ class Search:
             return first
         alike = [f.expected for f in self.failures if f.at is first.at and f.expected]
         expected = join_alternatives(alike)
-        found = "nothing" if first.at is None else f"{first.at.node.name if first.at.node else first.at.name}"
-        return replace(first, reason=Decline(f"expected {expected}, found {found}"), expected=expected)
+        place = "nothing" if first.at is None else f"{first.at.node.name if first.at.node else first.at.name}"
+        return replace(first, reason=Decline(f"expected {expected}, found {place}"), expected=expected)
 
 
 @dataclass(frozen=True)
@@ -184,11 +184,11 @@ class Match:
 
     def __getitem__(self, label: str) -> BlockValue:
         """Return the value of a part labelled with `named`."""
-        found = self.labels.get(label)
-        if found is None:
+        result = self.labels.get(label)
+        if result is None:
             known = ", ".join(f"'{name}'" for name in self.labels) or "none"
             raise PatternError(f"the match has no part '{label}'; it has: {known}")
-        return found
+        return result
 
     def __contains__(self, label: str) -> bool:
         """Return whether an optional part, or one of several alternatives, was matched."""

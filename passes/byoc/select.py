@@ -117,10 +117,10 @@ class Selector:
         inside = dict.fromkeys(own[n.index] for n in match.nodes if n.index in own)
         for old in inside:
             self.quotient.leave(old.match.mask)
-        found = self.quotient.path_back(match.mask)
+        result = self.quotient.path_back(match.mask)
         for old in inside:
             self.quotient.join(old.match.mask)
-        return found
+        return result
 
     def _join(self, match: Match) -> None:
         self.quotient.join(match.mask)
@@ -160,8 +160,8 @@ def unfit(match: Match) -> tuple[str, BlockNode] | None:
     inputs = {str(v.mlir.type) for v in match.inputs() if not v.is_constant}
     outputs = {str(v.mlir.type) for node in match.nodes for v in node.results if _is_read_outside(v, match)}
     if len(inputs) > OPERAND_RUNS or len(outputs) > RESULT_RUNS:
-        found = f"the match has inputs of {len(inputs)} types and results of {len(outputs)}"
-        return f"{found}; a call holds {OPERAND_RUNS} and {RESULT_RUNS}", match.root
+        message = f"the match has inputs of {len(inputs)} types and results of {len(outputs)}"
+        return f"{message}; a call holds {OPERAND_RUNS} and {RESULT_RUNS}", match.root
     leak = match.leak()
     if leak is not None:
         node, user = leak

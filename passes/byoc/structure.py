@@ -63,17 +63,17 @@ def _count(pattern: Pattern, seen: SeenLabels, known: dict[tuple[int, SeenLabels
         if pattern.label in seen:
             return Counter(), seen
         seen |= {pattern.label}
-    found: Counter[int] = Counter() if pattern.label is not None else Counter([id(pattern)])
+    counts: Counter[int] = Counter() if pattern.label is not None else Counter([id(pattern)])
     if isinstance(pattern, (Alternatives, Both)):
         counted = [_occurrences(part, seen, known) for part in pattern.parts()]
         inside: Counter[int] = Counter()
         for count, _ in counted:
             inside |= count
-        return found + inside, seen.union(*(labels for _, labels in counted))
+        return counts + inside, seen.union(*(labels for _, labels in counted))
     for part in pattern.parts():
         count, seen = _occurrences(part, seen, known)
-        found += count
-    return found, seen
+        counts += count
+    return counts, seen
 
 
 def _check_names(pattern: OpPattern) -> None:

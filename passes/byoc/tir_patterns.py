@@ -57,19 +57,21 @@ class PrimPattern(OpPattern):
 
     def _order(self, node: BlockNode, search: Search) -> Sequence[int] | Decline:
         key = id(self), node.index
-        found: Sequence[int] | Decline | None = search.answers.get(key)
-        if found is None:
+        result: Sequence[int] | Decline | None = search.answers.get(key)
+        if result is None:
             view = prim_of(node)
-            found = decline("its prim function has no blocks over tensors") if view is None else self.accept(node, view)
-            search.answers[key] = found
-        return found
+            result = (
+                decline("its prim function has no blocks over tensors") if view is None else self.accept(node, view)
+            )
+            search.answers[key] = result
+        return result
 
     def _operand_matches(self, node: BlockNode, value: BlockValue, state: State, search: Search) -> Iterator[State]:
         order = self._order(node, search)
         assert not isinstance(order, Decline)
         if self.operands and self.in_order and len(order) != len(self.operands):
-            found = decline(f"expected {len(self.operands)} operands", found=len(order))
-            search.fail(state, value, found, predicate=self.what)
+            mismatch = decline(f"expected {len(self.operands)} operands", found=len(order))
+            search.fail(state, value, mismatch, predicate=self.what)
             return
         yield from self.solve_operands([node.operands[i] for i in order], state, search)
 
@@ -84,10 +86,10 @@ def prim_of(node: BlockNode) -> PrimView | None:
     """Return the prim function that a node calls, in tensor form."""
     symbols = ir.SymbolTable(enclosing(node.op, "builtin.module"))
     name = node.op.opview.callee
-    found = symbols[name] if name in symbols else None  # noqa: SIM401 (it has no get)
-    if found is None or not is_prim_func(found) or not is_tensor_form(found) or not found.regions[0].blocks:
+    function = symbols[name] if name in symbols else None  # noqa: SIM401 (it has no get)
+    if function is None or not is_prim_func(function) or not is_tensor_form(function) or not function.regions[0].blocks:
         return None
-    return PrimView(found)
+    return PrimView(function)
 
 
 def is_call_tir(name: str = "*", *operands: Pattern) -> PrimPattern:
@@ -129,11 +131,11 @@ class _AnyOrder(PrimPattern):
         first, *rest = patterns or (None,)
         for i, value in enumerate(values if first is not None else ()):
             left = [v for j, v in enumerate(values) if j != i]
-            for found in first.solve(value, state, search):  # type: ignore[union-attr]
+            for solution in first.solve(value, state, search):  # type: ignore[union-attr]
                 if rest:
-                    yield from self._with(operands=tuple(rest)).solve_operands(left, found, search)
+                    yield from self._with(operands=tuple(rest)).solve_operands(left, solution, search)
                 else:
-                    yield found
+                    yield solution
 
 
 def _product(view: PrimView, sum_dtype: str | None, epilogue: bool | Collection[str]) -> BlockView | Decline:
@@ -182,11 +184,11 @@ def contraction(
         tried: list[Decline] = []
         for order in ((0, 1), (1, 0)):
             operands = [int(places[i] or 0) for i in order]
-            found = _fits(node, block, operands, order, wanted, axes, dtype)
-            found = found or _sizes(block, order, axes, multiples or {}, extents or {})
-            if found is None:
+            mismatch = _fits(node, block, operands, order, wanted, axes, dtype)
+            mismatch = mismatch or _sizes(block, order, axes, multiples or {}, extents or {})
+            if mismatch is None:
                 return operands
-            tried.append(found)
+            tried.append(mismatch)
         return tried[0]
 
     return PrimPattern("a contraction", accept, (lhs, rhs))
@@ -208,9 +210,9 @@ def _fits(
     if dtype is not None:
         names = [name.strip() for name in dtype.split(",")] * (1 if "," in dtype else 2)
         kinds = [node.operands[i].type for i in places]
-        found = [kind.dtype.name if kind is not None else "?" for kind in kinds]
-        if found != names:
-            return decline(f"expected operands of {','.join(names)}", found=",".join(found))
+        dtypes = [kind.dtype.name if kind is not None else "?" for kind in kinds]
+        if dtypes != names:
+            return decline(f"expected operands of {','.join(names)}", found=",".join(dtypes))
     if wanted is None:
         return None
     has = equation(block, order)

@@ -16,8 +16,8 @@ def flops_of(node: BlockNode) -> int | None:
     view, count = node.op.opview, len(node.operands)
     if not isinstance(view, DialectOp):
         return sum(math.prod(kind.static_shape) for kind in kinds[count:] if kind is not None)
-    found = [kind for kind in kinds if kind is not None]
-    return view.flops(found[:count], found[count:], **view.attribute_values())
+    tensor_types = [kind for kind in kinds if kind is not None]
+    return view.flops(tensor_types[:count], tensor_types[count:], **view.attribute_values())
 
 
 def bytes_of(node: BlockNode) -> int | None:

@@ -117,12 +117,12 @@ def graph_of(
 
 def _read_by(op: ir.Operation) -> dict[ir.Value, None]:
     """Return the operands of an operation, and of those in its regions."""
-    found = dict.fromkeys(op.operands)
+    result = dict.fromkeys(op.operands)
     for region in op.regions:
         for block in region.blocks:
             for inner in block.operations:
-                found.update(_read_by(inner.operation))
-    return found
+                result.update(_read_by(inner.operation))
+    return result
 
 
 def _outline(group: list[ir.Operation], symbols: ir.SymbolTable, module_body: ir.Block) -> None:
@@ -134,11 +134,11 @@ def _outline(group: list[ir.Operation], symbols: ir.SymbolTable, module_body: ir
     name = _name_of(dict.fromkeys(op.opview.callee for op in group))
     with location:
         kind = ir.FunctionType.get([v.type for v in inputs], [v.type for v in last.results])
-        made = func.FuncOp(name, kind, visibility="private", ip=False)
-        entry = made.add_entry_block()
-        module_body.append(made.operation)
-        symbol = ir.StringAttr(symbols.insert(made.operation)).value
-        made.operation.attributes[PRIMITIVE] = ir.UnitAttr.get()
+        function = func.FuncOp(name, kind, visibility="private", ip=False)
+        entry = function.add_entry_block()
+        module_body.append(function.operation)
+        symbol = ir.StringAttr(symbols.insert(function.operation)).value
+        function.operation.attributes[PRIMITIVE] = ir.UnitAttr.get()
         env: dict[ir.Value, ir.Value] = dict(zip(inputs, entry.arguments, strict=True))
         with ir.InsertionPoint(entry):
             for op in group:

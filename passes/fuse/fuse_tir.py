@@ -40,21 +40,21 @@ class FuseTir(Pass):
         groups = {name: f for name, f in functions.items() if PRIMITIVE in f.operation.attributes}
         first: dict[str, str] = {}
         shared: dict[str, str] = {}
-        made: dict[str, ir.OpView] = {}
+        fused: dict[str, ir.OpView] = {}
         for name, group in groups.items():
             shared[name] = first.setdefault(_shape_of_group(group), name)
             if shared[name] != name:
                 continue
             _check(group, functions)
-            made[name] = _fuse(group, functions)
+            fused[name] = _fuse(group, functions)
             if self.inline:
-                inline_blocks(made[name])
-            made[name].operation.attributes[KIND] = ir.StringAttr.get(analyze(made[name]).label)
+                inline_blocks(fused[name])
+            fused[name].operation.attributes[KIND] = ir.StringAttr.get(analyze(fused[name]).label)
         _redirect(body, shared)
         for name, group in groups.items():
             group.operation.erase()
-            if name in made:
-                rename_symbol(made[name], name)
+            if name in fused:
+                rename_symbol(fused[name], name)
         _remove_unused(op)
 
 
@@ -91,21 +91,21 @@ def _fuse(function: ir.OpView, functions: dict[str, ir.OpView]) -> func.FuncOp:
     results = [_storage(v.type) for v in operations[-1].operands]
     with op.location:
         types = [_storage(a.type) for a in entry.arguments]
-        made = func.FuncOp(
+        result = func.FuncOp(
             symbol_name(function) + "_tir",
             ir.FunctionType.get(types, results),
             visibility="private",
             ip=ir.InsertionPoint(op),
         )
-        made.operation.attributes[PRIM_FUNC] = ir.UnitAttr.get()
-        block = made.add_entry_block()
+        result.operation.attributes[PRIM_FUNC] = ir.UnitAttr.get()
+        block = result.add_entry_block()
         env: dict[ir.Value, ir.Value] = dict(zip(entry.arguments, block.arguments, strict=True))
         with ir.InsertionPoint(block):
             for call in operations[:-1]:
                 callee = functions[call.opview.callee].operation.regions[0].blocks[0]
                 env.update(zip(call.results, _inlined(callee, [env[v] for v in call.operands]), strict=True))
             func.ReturnOp([env[v] for v in operations[-1].operands])
-    return made
+    return result
 
 
 def _inlined(callee: ir.Block, arguments: list[ir.Value]) -> list[ir.Value]:
@@ -131,10 +131,10 @@ def _redirect(body: ir.Block, shared: dict[str, str]) -> None:
             if symbol is None:
                 continue
             with ir.InsertionPoint(op), op.location:
-                made = CallTir.build(
+                result = CallTir.build(
                     list(op.operands), result_types=[v.type for v in op.results], callee=symbol
                 ).operation
-            for old, new in zip(op.results, made.results, strict=True):
+            for old, new in zip(op.results, result.results, strict=True):
                 old.replace_all_uses_with(new)
             op.erase()
 

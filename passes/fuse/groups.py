@@ -156,19 +156,19 @@ class Groups:
 
 def post_dominators(nodes: list[FusionNode]) -> list[_Dominator]:
     """Return each node's immediate post-dominator, and the largest kind on the paths to it."""
-    found: list[_Dominator] = [_Dominator(None, FusionKind.ELEMENTWISE, 1)] * len(nodes)
+    result: list[_Dominator] = [_Dominator(None, FusionKind.ELEMENTWISE, 1)] * len(nodes)
     for node in reversed(nodes):
         if node.escapes or not node.users:
-            found[node.index] = _Dominator(None, FusionKind.OPAQUE if node.escapes else FusionKind.ELEMENTWISE, 1)
+            result[node.index] = _Dominator(None, FusionKind.OPAQUE if node.escapes else FusionKind.ELEMENTWISE, 1)
             continue
         parent: int | None = node.users[0]
         kind = nodes[parent].kind  # type: ignore[index]
         for user in node.users[1:]:
-            parent, way = _common(found, parent, user)
+            parent, way = _common(result, parent, user)
             kind = max(kind, nodes[user].kind, way)
-        depth = 1 if parent is None else found[parent].depth + 1
-        found[node.index] = _Dominator(parent, kind, depth)
-    return found
+        depth = 1 if parent is None else result[parent].depth + 1
+        result[node.index] = _Dominator(parent, kind, depth)
+    return result
 
 
 def _common(found: list[_Dominator], left: int | None, right: int | None) -> tuple[int | None, FusionKind]:

@@ -56,8 +56,8 @@ def inline_block(producer: BlockView, view: PrimView) -> None:
 
 
 def _follows_product_sum(producer: BlockView, view: PrimView) -> bool:
-    made = {o.value for block in view.blocks if _is_product_sum(block) for o in block.outputs}
-    return any(operand.value in made for operand in producer.inputs)
+    produced = {o.value for block in view.blocks if _is_product_sum(block) for o in block.outputs}
+    return any(operand.value in produced for operand in producer.inputs)
 
 
 def _is_product_sum(block: BlockView) -> bool:
@@ -109,9 +109,9 @@ def _inline_into(producer: BlockView, reader: BlockView, value: ir.Value) -> Non
             for o in producer.inputs
         ]
         plan.append((operand, inner))
-    made = _new_block(reader, slots)
-    _fill(made, producer, reader, slots, plan)
-    for old, new in zip(reader.op.results, made.operation.results, strict=True):
+    result = _new_block(reader, slots)
+    _fill(result, producer, reader, slots, plan)
+    for old, new in zip(reader.op.results, result.operation.results, strict=True):
         old.replace_all_uses_with(new)
     reader.op.erase()
 

@@ -44,11 +44,11 @@ def kind_of(function: ir.OpView) -> FusionKind:
     attributes = function.operation.attributes
     if KIND not in attributes or not is_tensor_form(function):
         return analyze(function)
-    found, labels = attributes[KIND], {kind.label: kind for kind in FusionKind}
-    if not isinstance(found, ir.StringAttr) or found.value not in labels:
+    attribute, labels = attributes[KIND], {kind.label: kind for kind in FusionKind}
+    if not isinstance(attribute, ir.StringAttr) or attribute.value not in labels:
         known = ", ".join(labels)
-        raise PassError(f"'{KIND}' must be one of {known}; got {found}", function.operation.location)
-    return labels[found.value]
+        raise PassError(f"'{KIND}' must be one of {known}; got {attribute}", function.operation.location)
+    return labels[attribute.value]
 
 
 def analyze(function: ir.OpView) -> FusionKind:
@@ -130,10 +130,10 @@ def block_kind(block: BlockView) -> FusionKind:
     if block.is_reduction:
         return _reduction_kind(block)
     kinds = [_access_kind(operand, output) for operand in block.inputs]
-    found = max(kinds, default=FusionKind.ELEMENTWISE)
-    if found is FusionKind.BROADCAST and FusionKind.ELEMENTWISE in kinds:
+    result = max(kinds, default=FusionKind.ELEMENTWISE)
+    if result is FusionKind.BROADCAST and FusionKind.ELEMENTWISE in kinds:
         return FusionKind.ELEMENTWISE
-    return found
+    return result
 
 
 def _access_kind(operand: OperandView, output: ir.AffineMap) -> FusionKind:

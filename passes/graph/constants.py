@@ -65,8 +65,8 @@ def emit_deferred_constant(
     element = element_type_of(kind.dtype.to_numpy())
     assert element is not None
     param = session.params.add_deferred(name, element.name, kind.static_shape, make, loose)
-    made: ir.Value = Constant.make(param=param, result_types=[kind])
-    return made
+    result: ir.Value = Constant.make(param=param, result_types=[kind])
+    return result
 
 
 def emit_constant(array: np.ndarray, kind: TensorType, session: Session, name: str) -> ir.Value:
@@ -75,8 +75,8 @@ def emit_constant(array: np.ndarray, kind: TensorType, session: Session, name: s
         return emit_deferred_constant(lambda: array, kind, session, name, array)
     array = np.ascontiguousarray(array).reshape(kind.static_shape)
     if array.size <= INLINE_ELEMENTS:
-        made: ir.Value = Constant.make(value=dense_attribute(array, kind), result_types=[kind])
-        return made
+        result: ir.Value = Constant.make(value=dense_attribute(array, kind), result_types=[kind])
+        return result
     stored: ir.Value = Constant.make(param=session.params.add_unique(name, array), result_types=[kind])
     return stored
 

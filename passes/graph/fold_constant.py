@@ -117,10 +117,10 @@ class _Folder:
     def _grows(self, op: ir.Operation, kinds: Sequence[TensorType]) -> bool:
         operands = dict.fromkeys(op.operands)  # one that is read twice is there once
         read = sum(kind.bytes for v in operands if (kind := TensorType.from_mlir(v.type)) is not None)
-        made = sum(kind.bytes for kind in kinds)
-        if made > read + self.grow or made > self.left:
+        size = sum(kind.bytes for kind in kinds)
+        if size > read + self.grow or size > self.left:
             return True
-        self.left -= made
+        self.left -= size
         return False
 
     def _evaluate(
@@ -136,12 +136,12 @@ class _Folder:
         given = [widened(array) for array in given] if widens else given
         try:
             with np.errstate(all="ignore"):
-                made = meaning(*(layout.pick(field, op, given) for field in layout.fields), **view.attribute_values())
+                result = meaning(*(layout.pick(field, op, given) for field in layout.fields), **view.attribute_values())
         except TypeError:  # numpy has no such operator for this element type
             return []
-        if made is None:
+        if result is None:
             return []
-        results = made if isinstance(made, tuple) else (made,)
+        results = result if isinstance(result, tuple) else (result,)
         return [
             emit_constant(np.asarray(array, kind.dtype.to_numpy()), kind, self.session, _name(op))
             for array, kind in zip(results, kinds, strict=True)

@@ -51,17 +51,17 @@ class KeepLastRows(Pass):
         block = op.operation.regions[0].blocks[0]
         terminator = list(block.operations)[-1].operation
         number = names.index(self.output)
-        found = terminator.operands[number]
-        kind = TensorType.from_mlir(found.type)
+        value = terminator.operands[number]
+        kind = TensorType.from_mlir(value.type)
         if kind is None or kind.rank != 3:
-            raise PassError(f"output '{self.output}' must be a tensor [batch, rows, columns], got {found.type}")
+            raise PassError(f"output '{self.output}' must be a tensor [batch, rows, columns], got {value.type}")
         rows = kind.shape[_AXIS]
         if isinstance(rows, int):
             return
         _require_new(op, block)
         count = D.symbol(LAST_ROWS)
         block.add_argument(TensorType.of((count,), "i8").to_mlir(), op.operation.location)
-        terminator.operands[number] = _last(found, rows, D.minimum(rows, count))
+        terminator.operands[number] = _last(value, rows, D.minimum(rows, count))
         erase_dead(block, is_pure_relax)
         _declare(op, block, terminator)
 
@@ -78,17 +78,17 @@ def _last(value: ir.Value, rows: Dim, kept: Dim) -> ir.Value:
     There is no recursion: a graph may be tens of thousands of operators deep.
     """
     chain: list[tuple[ir.OpView, int]] = []
-    while (found := _sliceable(value, rows)) is not None:
-        chain.append(found)
-        op, at = found
+    while (producer := _sliceable(value, rows)) is not None:
+        chain.append(producer)
+        op, at = producer
         value = op.operands[at]
-    made = _sliced(value, rows, kept)
+    result = _sliced(value, rows, kept)
     for op, at in reversed(chain):
         operands = [*op.operands]
-        operands[at] = made
+        operands[at] = result
         with ir.InsertionPoint(op), op.location:
-            made = class_of(op).make(*operands, **op.opview.attribute_values())
-    return made
+            result = class_of(op).make(*operands, **op.opview.attribute_values())
+    return result
 
 
 def _sliceable(value: ir.Value, rows: Dim) -> tuple[ir.OpView, int] | None:
@@ -110,8 +110,8 @@ def _sliced(value: ir.Value, rows: Dim, kept: Dim) -> ir.Value:
     op = value.owner if isinstance(value, ir.OpResult) else None
     place = ir.InsertionPoint.at_block_begin(value.owner) if op is None else ir.InsertionPoint.after(op)
     with place, value.location:
-        made: ir.Value = OPS["slice_dims"].make(value, begin=begin, shape=shape, strides=(1,) * kind.rank)
-    return made
+        result: ir.Value = OPS["slice_dims"].make(value, begin=begin, shape=shape, strides=(1,) * kind.rank)
+    return result
 
 
 def _operand_with_rows(op: ir.OpView, kind: TensorType, rows: Dim) -> int | None:
@@ -122,14 +122,14 @@ def _operand_with_rows(op: ir.OpView, kind: TensorType, rows: Dim) -> int | None
         return 0 if is_table and lhs is not None and lhs.shape[_AXIS] == rows else None
     if Trait.ELEMENTWISE not in traits_of(op):
         return None
-    found = []
+    indices = []
     for i, operand in enumerate(op.operation.operands):
         given = TensorType.from_mlir(operand.type)
         if given is None:
             return None
         if given.rank == kind.rank and given.shape[_AXIS] != 1:
-            found.append(i)
-    return found[0] if len(found) == 1 else None
+            indices.append(i)
+    return indices[0] if len(indices) == 1 else None
 
 
 def _require_new(op: ir.OpView, block: ir.Block) -> None:

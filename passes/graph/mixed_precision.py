@@ -127,18 +127,18 @@ class _Converter:
             self._stay(op)
             return
         values = [self._narrowed(value) if i < 2 else self._wide(value) for i, value in enumerate(op.operands)]
-        made = self._remake(op, values, out_dtype=F32)
-        self._remember(op, [_PrecisionVersions(value, None, True) for value in made])
+        results = self._remake(op, values, out_dtype=F32)
+        self._remember(op, [_PrecisionVersions(value, None, True) for value in results])
 
     def _narrow(self, op: ir.Operation) -> None:
         mask = op.opview.mask if isinstance(op.opview, AttentionBase) else None
         values = [self._bounded(v) if mask is not None and v == mask else v for v in op.operands]
-        made = self._remake(op, [self._narrowed(value) for value in values])
-        self._remember(op, [_PrecisionVersions(None, value, True) for value in made])
+        results = self._remake(op, [self._narrowed(value) for value in values])
+        self._remember(op, [_PrecisionVersions(None, value, True) for value in results])
 
     def _move(self, op: ir.Operation) -> None:
-        made = self._remake(op, [self._narrowed(value) for value in op.operands])
-        self._remember(op, [_PrecisionVersions(None, value, True) for value in made])
+        results = self._remake(op, [self._narrowed(value) for value in op.operands])
+        self._remember(op, [_PrecisionVersions(None, value, True) for value in results])
 
     def _compute(self, op: ir.Operation, is_narrow: bool) -> None:
         for i, value in enumerate(op.operands):
@@ -161,17 +161,17 @@ class _Converter:
         layout = cls._operand_layout
         given = [layout.pick(field, op, list(values)) for field in layout.fields]
         with ir.InsertionPoint(op), op.location:
-            made = cls.build(*given, **{**view.attribute_values(), **changed})
-        return list(made.operation.results)
+            result = cls.build(*given, **{**view.attribute_values(), **changed})
+        return list(result.operation.results)
 
     def _remember(self, op: ir.Operation, versions: Sequence[_PrecisionVersions]) -> None:
-        for old, found in zip(op.results, versions, strict=True):
+        for old, version in zip(op.results, versions, strict=True):
             if not _is_f32(old):
-                if found.narrow is not None:
-                    old.replace_all_uses_with(found.narrow)
+                if version.narrow is not None:
+                    old.replace_all_uses_with(version.narrow)
                 continue
-            found.is_shared = len({use.owner for use in old.uses}) > 1
-            self.known[old] = found
+            version.is_shared = len({use.owner for use in old.uses}) > 1
+            self.known[old] = version
 
     def _prefers_narrow(self, value: ir.Value) -> bool:
         return value in self.known and self.known[value].is_narrow
@@ -222,17 +222,17 @@ class _Converter:
         wide = self._wide(mask)
         with _after(wide):
             lowest = np.full((), LOWEST[self.dtype.name], np.float32)
-            made: ir.Value = OPS["maximum"].make(
+            result: ir.Value = OPS["maximum"].make(
                 wide, emit_constant(lowest, TensorType.of((), "f32"), self.session, "lowest")
             )
-            return made
+            return result
 
 
 def _cast(value: ir.Value, dtype: DType) -> ir.Value:
     location = ir.Location.unknown() if isinstance(value.owner, ir.Block) else value.owner.location
     with _after(value), location:
-        made: ir.Value = OPS["cast"].make(value, dtype=dtype)
-        return made
+        result: ir.Value = OPS["cast"].make(value, dtype=dtype)
+        return result
 
 
 def _after(value: ir.Value) -> ir.InsertionPoint:

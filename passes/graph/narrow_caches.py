@@ -42,17 +42,17 @@ class NarrowCaches(Pass):
             raise PassError(f"dtype must be {', '.join(CACHE_DTYPES[:-1])} or {CACHE_DTYPES[-1]}, got '{self.dtype}'")
         if "tir.prim_func" in op.operation.attributes or not len(op.operation.regions[0].blocks):
             return
-        found = [each for each in operations(op) if each.name == "relax.cache_write" and _is_cache(each)]
-        if not found:
+        writes = [each for each in operations(op) if each.name == "relax.cache_write" and _is_cache(each)]
+        if not writes:
             what = f"no f32 input is a cache that grows in place: {self.dtype} caches need one"
             raise PassError(f"{what}, as GroupQueryAttention and TensorScatter have", op.operation.location)
         if DTYPES[self.dtype].is_integer:
             caches = ScaledCaches(op)
-            for each in found:
+            for each in writes:
                 caches.narrow(each)
             caches.finish()
         else:
-            for each in found:
+            for each in writes:
                 _narrow(each, DTYPES[self.dtype])
         entry = op.operation.regions[0].blocks[0]
         types = [argument.type for argument in entry.arguments]
@@ -72,23 +72,23 @@ def _is_cache(write: ir.Operation) -> bool:
 def _narrow(write: ir.Operation, dtype: DType) -> None:
     """Rebuild a write of a cache for a narrower type, with casts around it."""
     cache, new, positions = write.operands
-    found = TensorType.from_mlir(cache.type)
-    assert found is not None
-    cache.set_type(found.with_dtype(dtype).to_mlir())
+    tensor_type = TensorType.from_mlir(cache.type)
+    assert tensor_type is not None
+    cache.set_type(tensor_type.with_dtype(dtype).to_mlir())
     with ir.InsertionPoint(write), write.location:
         rounded = OPS["cast"].make(new, dtype=dtype)
-        made = OPS["cache_write"].make(cache, rounded, positions, **write.opview.attribute_values())
+        output = OPS["cache_write"].make(cache, rounded, positions, **write.opview.attribute_values())
     (result,) = write.results
     for use in list(result.uses):
         user = use.owner.operation
         if user.name == "func.return":
-            user.operands[use.operand_number] = made
+            user.operands[use.operand_number] = output
         elif user.name in _SLICES:
             # Attention reads the first rows: what is behind them is not converted.
-            _convert_behind(user, made)
+            _convert_behind(user, output)
         else:
             with ir.InsertionPoint(user), user.location:
-                user.operands[use.operand_number] = OPS["cast"].make(made, dtype=DTYPES["f32"])
+                user.operands[use.operand_number] = OPS["cast"].make(output, dtype=DTYPES["f32"])
     erase_op(write)
 
 

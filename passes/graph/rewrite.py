@@ -38,8 +38,8 @@ class Rewriter:
     ) -> ir.Value:
         """Emit an operator and return its result value."""
         with ir.InsertionPoint(self.op), self.op.location:
-            made: ir.Value = operator.make(*values, **attributes)
-            return made
+            result: ir.Value = operator.make(*values, **attributes)
+            return result
 
     def emit_all(
         self, operator: type[DialectOp], *values: ir.Value | list[ir.Value] | None, **attributes: object
@@ -113,10 +113,10 @@ def only_use(value: ir.Value) -> bool:
 
 def kind_of(value: ir.Value) -> TensorType:
     """Return the tensor type of a value."""
-    found = TensorType.from_mlir(value.type)
-    if found is None:
+    result = TensorType.from_mlir(value.type)
+    if result is None:
         raise TypeError(f"{value.type} is not a relax tensor")
-    return found
+    return result
 
 
 def rewrite(
@@ -132,8 +132,8 @@ def rewrite(
     for _ in range(MAX_SWEEPS):
         count = 0
         for block in reversed(blocks(function)):
-            found = [op.operation for op in block.operations if covers(op.operation.name)]
-            count += sum(_rewrite_op(op, book, session, given) for op in found)
+            candidates = [op.operation for op in block.operations if covers(op.operation.name)]
+            count += sum(_rewrite_op(op, book, session, given) for op in candidates)
             erase_dead(block, is_pure_relax)
         total += count
         if not count:
@@ -155,8 +155,8 @@ def explain(function: ir.OpView, book: RuleBook, session: Session) -> None:
 def _rewrite_op(op: ir.Operation, book: RuleBook, session: Session, given: RequestedLayouts | None) -> bool:
     if all(next(iter(r.uses), None) is None for r in op.results):
         return False
-    made, rule, _ = try_rules(book.candidates(op.name, (DEFAULT,)), op.opview, Rewriter(op, session, given))
+    replacement, rule, _ = try_rules(book.candidates(op.name, (DEFAULT,)), op.opview, Rewriter(op, session, given))
     if rule is None:
         return False
-    replace_op(op, made if isinstance(made, (tuple, list)) else [made])
+    replace_op(op, replacement if isinstance(replacement, (tuple, list)) else [replacement])
     return True

@@ -90,9 +90,9 @@ class ScaledCaches:
         """Emit the rows in f32."""
         with ir.InsertionPoint(before), before.location:
             values = OPS["cast"].make(rows, dtype=DTYPES["f32"])
-            made: ir.Value = OPS["multiply"].make(values, scales)
-        self.rows[made] = _ScaledRows(values, scales)
-        return made
+            result: ir.Value = OPS["multiply"].make(values, scales)
+        self.rows[result] = _ScaledRows(values, scales)
+        return result
 
     def _scale(self, op: ir.Operation) -> None:
         """Replace an attention to rows of caches by one that multiplies the scores and the weights."""
@@ -100,11 +100,11 @@ class ScaledCaches:
         key, value = self.rows[view.key], self.rows[view.value]
         sinks = view.sinks if op.name == ATTENTIONS[1] else None
         with ir.InsertionPoint(op), op.location:
-            made = OPS["attention_with_scales"].make(
+            result = OPS["attention_with_scales"].make(
                 view.query, key.values, value.values, view.mask, key.scales, value.scales, sinks,
                 **view.attribute_values(),
             )  # fmt: skip
-        op.results[0].replace_all_uses_with(made)
+        op.results[0].replace_all_uses_with(result)
         erase_op(op)
 
     def _add_input(self, cache: ir.Value, kind: TensorType) -> ir.Value:
@@ -131,8 +131,8 @@ def _scales(rows: ir.Value) -> ir.Value:
     kind = TensorType.from_mlir(size.type)
     assert kind is not None
     least, largest = (OPS["full"].make(shape=(), value=number, dtype=kind.dtype) for number in (LEAST, LARGEST))
-    made: ir.Value = OPS["divide"].make(OPS["maximum"].make(size, least), largest)
-    return made
+    result: ir.Value = OPS["divide"].make(OPS["maximum"].make(size, least), largest)
+    return result
 
 
 def _keeps_rows_whole(op: ir.Operation) -> bool:

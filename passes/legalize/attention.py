@@ -47,8 +47,8 @@ def fused_attention(op: ir.OpView, b: LegalizeBuilder) -> ir.Value | Decline:
         query = b.emit(Reshape, op.query, shape=(*leading, size))
     sinks = _sinks(op, b, leading)
     scales = [getattr(op, name, None) for name in ("key_scale", "value_scale")]
-    made = b.call_prim(attention.build, query, op.key, op.value, op.mask, sinks, *scales, name="attention")
-    return b.emit(Reshape, made, shape=(batch, heads, length, value_size)) if groups > 1 else made
+    result = b.call_prim(attention.build, query, op.key, op.value, op.mask, sinks, *scales, name="attention")
+    return b.emit(Reshape, result, shape=(batch, heads, length, value_size)) if groups > 1 else result
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class _Attention:
             *row, d, t = axes
             return weights.at(*row, t) * wide(v.at(row[0], row[1], t, d))
 
-        made = p.reduce("add", (*leading, self.value_size), (context,), weighted, name="weighted")
+        weighted_sum = p.reduce("add", (*leading, self.value_size), (context,), weighted, name="weighted")
 
         def divided(*axes: Expr) -> Expr:
             row = axes[:rank]
@@ -107,7 +107,7 @@ class _Attention:
                 divisor = divisor + exp(wide(sinks.at(*row[1:-1])) - peak.at(*row))
             if self.may_see_nothing:
                 divisor = select(divisor.equals(0.0), 1.0, divisor)
-            return (made.at(*axes) / divisor).cast(q.dtype)
+            return (weighted_sum.at(*axes) / divisor).cast(q.dtype)
 
         return p.compute((*leading, self.value_size), divided, name="divided")
 
@@ -161,8 +161,8 @@ def _sinks(op: ir.OpView, b: LegalizeBuilder, leading: tuple[Dim, ...]) -> ir.Va
 
 def _heads_of(op: ir.OpView) -> tuple[int, int, int, int] | Decline:
     """Return the static head counts of query and keys, and the sizes of a key's and a value's head."""
-    found = [shape_of(op.query)[1], shape_of(op.key)[1], shape_of(op.query)[3], shape_of(op.value)[3]]
-    heads, shared, size, value_size = found
+    sizes = [shape_of(op.query)[1], shape_of(op.key)[1], shape_of(op.query)[3], shape_of(op.value)[3]]
+    heads, shared, size, value_size = sizes
     if not (isinstance(heads, int) and isinstance(shared, int)):
         return decline("the number of heads is known at run time only")
     if not (isinstance(size, int) and isinstance(value_size, int)):

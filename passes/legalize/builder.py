@@ -151,8 +151,8 @@ class LegalizeBuilder:
                 splat if splat is not None else None if v is None else next(tensors)
                 for v, splat in zip(current, splats, strict=True)
             ]
-            made = body(prim, *members)
-            outputs: tuple[TensorExpr, ...] = made if isinstance(made, tuple) else (made,)
+            results = body(prim, *members)
+            outputs: tuple[TensorExpr, ...] = results if isinstance(results, tuple) else (results,)
             if any(isinstance(output, SplatTensor) for output in outputs):
                 raise NeedsMemory
             return prim.finish(*outputs), [output.type for output in outputs]
@@ -211,8 +211,8 @@ class LegalizeBuilder:
         """Emit another relax operator, which is legalized in turn."""
         self.created.append(operator.OPERATION_NAME)
         with self.ip, self.loc:
-            made: ir.Value = operator.make(*(self._now(v) for v in values), **attributes)
-            return made
+            result: ir.Value = operator.make(*(self._now(v) for v in values), **attributes)
+            return result
 
     def call_packed(self, function: str, *values: ir.Value) -> ir.Value:
         """Call a run-time function by name with the values and then the results, which it writes."""
@@ -220,8 +220,8 @@ class LegalizeBuilder:
         outputs = [tensor_type(v) for v in self.op.operation.results]
         self.created.append(f'"{function}"')
         with self.ip, self.loc:
-            made: ir.Value = values_of(CallDpsPacked.build(given, result_types=outputs, function=function))
-        return made
+            result: ir.Value = values_of(CallDpsPacked.build(given, result_types=outputs, function=function))
+        return result
 
     def _now(self, value: Operands) -> Operands:
         if isinstance(value, (list, tuple)):
@@ -244,8 +244,8 @@ class LegalizeBuilder:
         shared = self._shared(self._prims.known.setdefault(key, []), build)
         self.created.append(f"@{shared.symbol}")
         with self.ip, self.loc:
-            made: ir.Value = values_of(CallTir.build(given, result_types=shared.outputs, callee=shared.symbol))
-        return made
+            result: ir.Value = values_of(CallTir.build(given, result_types=shared.outputs, callee=shared.symbol))
+        return result
 
     def _shared(
         self, known: list[SharedFunction], build: Callable[[], tuple[ir.OpView, list[TensorType]]]

@@ -101,13 +101,13 @@ class Conversion:
 
     def pending(self) -> list[ir.Operation]:
         """Return operators that are not legal yet, outside prim functions and regions of code generators."""
-        found: list[ir.Operation] = []
+        result: list[ir.Operation] = []
         given_away: list[ir.Operation] = []
 
         def visit(op: ir.Operation) -> ir.WalkResult:
             name = op.name
             if self.is_pending(name):
-                found.append(op)
+                result.append(op)
             elif name == "func.func":
                 if "tir.prim_func" in op.attributes:
                     return ir.WalkResult.SKIP
@@ -121,25 +121,25 @@ class Conversion:
 
         self.module.walk(visit, ir.WalkOrder.PRE_ORDER)
         self._given_away = {inner for op in given_away for inner in self._pending_in(op)}
-        return found
+        return result
 
     def _pending_in(self, op: ir.Operation) -> list[ir.Operation]:
-        found: list[ir.Operation] = []
+        result: list[ir.Operation] = []
 
         def visit(inner: ir.Operation) -> ir.WalkResult:
             if self.is_pending(inner.name):
-                found.append(inner)
+                result.append(inner)
             return ir.WalkResult.ADVANCE
 
         op.walk(visit, ir.WalkOrder.PRE_ORDER)
-        return found
+        return result
 
     def rules(self, name: str) -> list[Rule]:
         """Return the rules of an operator, in the order in which they are tried."""
-        found = self._rules.get(name)
-        if found is None:
-            found = self._rules[name] = LEGALIZE.candidates(name, self.targets, self.custom)
-        return found
+        result = self._rules.get(name)
+        if result is None:
+            result = self._rules[name] = LEGALIZE.candidates(name, self.targets, self.custom)
+        return result
 
     def _rules_of(self, op: ir.Operation) -> list[Rule]:
         """Return the rules of an operation: those for its node by name come first."""
@@ -265,9 +265,9 @@ def _key(rule: Rule, op: ir.Operation) -> tuple[int | str | tuple[str | tuple[st
 def _refusal(op: ir.Operation) -> Decline | None:
     """Decline for all rules if the run-time value of a dim is unknown."""
     for value in (*op.operands, *op.results):
-        found = TensorType.from_mlir(value.type)
-        if found is not None and any(dim is UNKNOWN for dim in found.shape):
-            return decline("needs dims that are numbers or have a name: declare the shape", type=str(found))
+        tensor_type = TensorType.from_mlir(value.type)
+        if tensor_type is not None and any(dim is UNKNOWN for dim in tensor_type.shape):
+            return decline("needs dims that are numbers or have a name: declare the shape", type=str(tensor_type))
     return None
 
 

@@ -27,10 +27,10 @@ Index = TypeVar("Index")
 
 def tensor_type(value: ir.Value) -> TensorType:
     """Return the type of a value that is known to be a tensor."""
-    found = TensorType.from_mlir(value.type)
-    if found is None:
+    result = TensorType.from_mlir(value.type)
+    if result is None:
         raise TypeError(f"expected a tensor of a known element type, got {value.type}")
-    return found
+    return result
 
 
 def shape_of(value: ir.Value) -> tuple[Dim, ...]:
@@ -133,10 +133,10 @@ def dims_vector(p: PrimBuilder, dims: Sequence[Dim]) -> TensorExpr:
     """Return a vector of i64 of these dims."""
 
     def element(axis: Expr) -> Expr:
-        found = constant(dims[-1], "i64")
+        result = constant(dims[-1], "i64")
         for i, dim in reversed(list(enumerate(dims[:-1]))):
-            found = select(axis.equals(i), constant(dim, "i64"), found)
-        return found
+            result = select(axis.equals(i), constant(dim, "i64"), result)
+        return result
 
-    made: TensorExpr = p.compute((len(dims),), element if dims else lambda axis: axis.cast("i64"), name="dims")
-    return made
+    result: TensorExpr = p.compute((len(dims),), element if dims else lambda axis: axis.cast("i64"), name="dims")
+    return result

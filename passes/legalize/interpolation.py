@@ -132,8 +132,8 @@ def nearest(at: np.ndarray, *, rounding: str) -> np.ndarray:
         return np.ceil(at - 0.5)
     if rounding == "round_prefer_ceil":
         return np.floor(at + 0.5)
-    made: np.ndarray = np.floor(at) if rounding == "floor" else np.ceil(at)
-    return made
+    result: np.ndarray = np.floor(at) if rounding == "floor" else np.ceil(at)
+    return result
 
 
 def tap_weight(
@@ -178,11 +178,11 @@ def keys_kernel(distance: np.ndarray, *, a: float) -> np.ndarray:
 
 def keys_near(distance: np.ndarray, *, a: float) -> np.ndarray:
     """Evaluate Keys' cubic kernel at distances up to 1."""
-    made: np.ndarray = ((a + 2) * distance - (a + 3)) * distance * distance + 1.0
-    return made
+    result: np.ndarray = ((a + 2) * distance - (a + 3)) * distance * distance + 1.0
+    return result
 
 
 def keys_far(distance: np.ndarray, *, a: float) -> np.ndarray:
     """Evaluate Keys' cubic kernel at distances from 1 to 2."""
-    made: np.ndarray = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
-    return made
+    result: np.ndarray = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
+    return result

@@ -60,13 +60,13 @@ class SlidingWindows:
 
     def source(self, at: Sequence[Expr], inner: Sequence[Expr]) -> list[Expr]:
         """Return the position of element `inner` of window `at`; it may be outside."""
-        found = []
+        result = []
         for i, (o, k) in enumerate(zip(at, inner, strict=True)):
             index = o * self.strides[i] if self.strides[i] > 1 else o
             if self.kernel[i] != 1:
                 index = index + (k * self.dilations[i] if self.dilations[i] > 1 else k)
-            found.append(index - self.begins[i] if self.begins[i] else index)
-        return found
+            result.append(index - self.begins[i] if self.begins[i] else index)
+        return result
 
     @property
     def leaves(self) -> bool:

@@ -45,16 +45,16 @@ def find(root: ir.Module | ir.OpView | ir.Operation, name: str) -> list[ir.Opera
 
 def find_all(root: ir.Module | ir.OpView | ir.Operation, *names: str) -> dict[str, list[ir.Operation]]:
     """Return the operations of several names in another one, in pre-order: walking all operations is slow."""
-    found: dict[str, list[ir.Operation]] = {name: [] for name in names}
+    result: dict[str, list[ir.Operation]] = {name: [] for name in names}
 
     def visit(op: ir.Operation) -> ir.WalkResult:
-        same = found.get(op.name)
+        same = result.get(op.name)
         if same is not None:
             same.append(op)
         return ir.WalkResult.ADVANCE
 
     root.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
-    return found
+    return result
 
 
 def _lower_call(op: ir.Operation, block: ir.Block, declared: dict[str, ir.FunctionType], as_pointers: bool) -> None:

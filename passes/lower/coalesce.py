@@ -54,21 +54,21 @@ def _fuse_loops(
 ) -> ir.Operation:
     kind = ir.IndexType.get()
     with ir.InsertionPoint(outer), outer.location:
-        made = scf.ForOp(index(0), index(len(outer_range) * len(inner_range)), index(1))
-        made.operation.attributes[PARALLEL] = ir.UnitAttr.get()
-    with ir.InsertionPoint(made.body), outer.location:
+        new_loop = scf.ForOp(index(0), index(len(outer_range) * len(inner_range)), index(1))
+        new_loop.operation.attributes[PARALLEL] = ir.UnitAttr.get()
+    with ir.InsertionPoint(new_loop.body), outer.location:
         count = index(len(inner_range))
         for loop, steps, part in (
-            (outer, outer_range, create("arith.divui", kind, made.induction_variable, count)),
-            (inner, inner_range, create("arith.remui", kind, made.induction_variable, count)),
+            (outer, outer_range, create("arith.divui", kind, new_loop.induction_variable, count)),
+            (inner, inner_range, create("arith.remui", kind, new_loop.induction_variable, count)),
         ):
             place = part * index(steps.step) + index(steps.start)
             loop.regions[0].blocks[0].arguments[0].replace_all_uses_with(place)
     for loop in (outer, inner):
         for op in [op.operation for op in loop.regions[0].blocks[0].operations]:
             if op.name != "scf.yield" and op != inner:
-                made.body.append(op)
-    with ir.InsertionPoint(made.body), outer.location:
+                new_loop.body.append(op)
+    with ir.InsertionPoint(new_loop.body), outer.location:
         scf.YieldOp([])
     outer.erase()
-    return made.operation
+    return new_loop.operation

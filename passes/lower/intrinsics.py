@@ -156,12 +156,12 @@ class Lowering:
 
     def run(self, root: ir.Operation) -> None:
         for _ in range(MAX_LOWERING_ITERATIONS):
-            found, self.calls = _intrinsics_in(root)
-            if not found:
+            intrinsics, self.calls = _intrinsics_in(root)
+            if not intrinsics:
                 return
             # Constants are shared within a block. In the next round they may follow operations that are lowered then.
             constants: dict[ir.Block, dict[tuple[str, tuple[int, ...] | None, bytes | int], ir.Value]] = {}
-            for operation in found:
+            for operation in intrinsics:
                 try:
                     self.lower(operation, constants.setdefault(operation.block, {}))
                 except RuleError as error:
@@ -210,10 +210,10 @@ class Lowering:
         operation.erase()
 
     def rules(self, name: str) -> list[Rule]:
-        found = self._rules.get(name)
-        if found is None:
-            found = self._rules[name] = INTRINSIC.candidates(name, self.targets, self.custom)
-        return found
+        result = self._rules.get(name)
+        if result is None:
+            result = self._rules[name] = INTRINSIC.candidates(name, self.targets, self.custom)
+        return result
 
     def unsupported_error(self, call: IntrinsicCall, attempts: list[Attempt]) -> PassError:
         """Return the error for an intrinsic that no rule accepts."""
@@ -244,19 +244,19 @@ def _previous(operation: ir.Operation) -> ir.Operation | None:
 
 def _intrinsics_in(root: ir.Operation) -> tuple[list[ir.Operation], list[ir.Operation]]:
     """Return the operations to lower, in program order, and the external calls: walking all operations is slow."""
-    found: list[ir.Operation] = []
+    intrinsics: list[ir.Operation] = []
     calls: list[ir.Operation] = []
 
     def visit(operation: ir.Operation) -> ir.WalkResult:
         name = operation.name
         if name.startswith("tir."):
             if name[4:] in INTRINSICS:
-                found.append(operation)
+                intrinsics.append(operation)
             elif name == CALL:
                 calls.append(operation)
         elif name in OWN:
-            found.append(operation)
+            intrinsics.append(operation)
         return ir.WalkResult.ADVANCE
 
     root.walk(visit)
-    return found, calls
+    return intrinsics, calls

@@ -37,17 +37,17 @@ class LowerLoops(Pass):
 
     def run(self, op: ir.OpView, session: Session) -> None:
         unrolled = False
-        found = find_all(op, "tir.block", "tir.for", CALL, ALLOCA)
-        blocks = [block for block in found["tir.block"] if not len(block.results)]
+        by_name = find_all(op, "tir.block", "tir.for", CALL, ALLOCA)
+        blocks = [block for block in by_name["tir.block"] if not len(block.results)]
         for block in blocks:
             _lower_block(block)
-        if blocks or found["tir.for"]:
+        if blocks or by_name["tir.for"]:
             # Inner loops first: an outer one that is unrolled repeats what they have become.
             for loop in reversed(find(op, "tir.for")):
                 unrolled |= _lower_for(loop)
-            found = find_all(op, CALL, ALLOCA)
-        lower_found_calls(op, found[CALL])
-        for buffer in found[ALLOCA]:
+            by_name = find_all(op, CALL, ALLOCA)
+        lower_found_calls(op, by_name[CALL])
+        for buffer in by_name[ALLOCA]:
             space = buffer.results[0].type.memory_space
             if space is not None:
                 raise PassError(f"the buffer is in memory {space}, which this target does not have", buffer.location)

@@ -94,8 +94,8 @@ def static_flops(function: ir.Operation) -> int | None:
     attributes = function.operation.attributes
     if FLOPS not in attributes:
         return 0
-    found = attributes[FLOPS]
-    return found.value if isinstance(found, ir.IntegerAttr) else None
+    flops = attributes[FLOPS]
+    return flops.value if isinstance(flops, ir.IntegerAttr) else None
 
 
 def _work(function: ir.Operation | ir.OpView) -> int:
@@ -109,16 +109,16 @@ def _work(function: ir.Operation | ir.OpView) -> int:
 
 def _parallel_loops(function: ir.OpView) -> list[ir.Operation]:
     """Return the outermost parallel loops."""
-    found: list[ir.Operation] = []
+    loops: list[ir.Operation] = []
 
     def visit(op: ir.Operation) -> ir.WalkResult:
         if op.name == "scf.for" and PARALLEL in op.attributes:
-            found.append(op)
+            loops.append(op)
             return ir.WalkResult.SKIP
         return ir.WalkResult.ADVANCE
 
     function.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
-    return found
+    return loops
 
 
 @dataclass
@@ -207,16 +207,16 @@ class _Outliner:
                 stride = ir.Operation.create(
                     "arith.constant", results=[index], attributes={"value": ir.IntegerAttr.get(index, step)}
                 ).results[0]
-                made = scf.ForOp(low, high, stride)
+                loop = scf.ForOp(low, high, stride)
                 func.ReturnOp([])
             body = self.loop.regions[0].blocks[0]
-            body.arguments[0].replace_all_uses_with(made.induction_variable)
+            body.arguments[0].replace_all_uses_with(loop.induction_variable)
             for op in [o.operation for o in body.operations]:
                 if op.name != "scf.yield":
-                    made.body.append(op)
-            with ir.InsertionPoint(made.body):
+                    loop.body.append(op)
+            with ir.InsertionPoint(loop.body):
                 scf.YieldOp([])
-        _replace_inside(made.operation, env)
+        _replace_inside(loop.operation, env)
         return name
 
     def _make_fork(self, region: str, step: int, trips: int | None, passed: list[ir.Value]) -> None:

@@ -75,11 +75,11 @@ class ValueBuilder:
 
     def type(self, kind: str) -> ir.Type:
         """Return the MLIR type of a Num of this kind."""
-        found = self._types.get(kind)
-        if found is None:
+        result = self._types.get(kind)
+        if result is None:
             scalar = ir.Type.parse(kind)
-            found = self._types[kind] = scalar if self.shape is None else ir.VectorType.get(self.shape, scalar)
-        return found
+            result = self._types[kind] = scalar if self.shape is None else ir.VectorType.get(self.shape, scalar)
+        return result
 
     def num(self, value: ir.Value) -> Num:
         """Return a Num for an MLIR value of this builder's shape."""
@@ -96,10 +96,10 @@ class ValueBuilder:
                 f"emit('{op}', ...): expected the element type of the result, such as 'f32', found {kind!r}"
             )
         given = {name: ir.StringAttr.get(v) if isinstance(v, str) else v for name, v in attributes.items()}
-        made = ir.Operation.create(
+        new_op = ir.Operation.create(
             op, results=[self.type(kind)], operands=[x.value for x in operands], attributes=given
         )
-        return Num(self, made.results[0], kind)
+        return Num(self, new_op.results[0], kind)
 
     def call(self, name: str, *operands: Num) -> Any:
         """Emit another intrinsic, `tir.<name>` or one of a plug-in, which is lowered by its own rule."""
@@ -121,8 +121,8 @@ class ValueBuilder:
             return None
         nums = [x for x in operands if isinstance(x, Num)]
         if len(nums) != len(operands):
-            made = CallExtern.make(values, result_types=[ir.Type.parse(kind)], function=function)
-            return made if kind.startswith("!") else Num(self, made, kind)
+            result = CallExtern.make(values, result_types=[ir.Type.parse(kind)], function=function)
+            return result if kind.startswith("!") else Num(self, result, kind)
         return self._by_lane(lambda *lanes: self._call_scalar(function, kind, list(lanes)), kind, nums)
 
     def statements(
@@ -144,8 +144,8 @@ class ValueBuilder:
             with ir.InsertionPoint(ir.Block.create_at_start(scope.regions[0], [])):
                 buffers = [stack_buffer(shape, element) for shape, element in scratch]
                 given = [held(value, DTYPES[x.kind]) for value, x in zip(values, operands, strict=True)]
-                made = body(LoopBuilder(None), *given, *buffers)
-                ir.Operation.create("memref.alloca_scope.return", operands=[] if made is None else [emit(made)])
+                result = body(LoopBuilder(None), *given, *buffers)
+                ir.Operation.create("memref.alloca_scope.return", operands=[] if result is None else [emit(result)])
             return scope
 
         if kind is None:
@@ -157,25 +157,25 @@ class ValueBuilder:
         """Apply a function of scalars, to each lane of vectors."""
         if self.shape is None:
             return Num(self, function(*(x.value for x in operands)), kind)
-        made = self.constant(kind, 0).value
+        result = self.constant(kind, 0).value
         for at in itertools.product(*map(range, self.shape)):
             lanes = [_create("vector.extract", ir.Type.parse(x.kind), x.value, **_at(at)) for x in operands]
-            made = _create("vector.insert", made.type, function(*lanes), made, **_at(at))
-        return Num(self, made, kind)
+            result = _create("vector.insert", result.type, function(*lanes), result, **_at(at))
+        return Num(self, result, kind)
 
     def _call_scalar(self, function: str, kind: str, operands: list[ir.Value]) -> ir.Value:
-        made: ir.Value = CallExtern.make(operands, result_types=[ir.Type.parse(kind)], function=function, pure=True)
-        return made
+        result: ir.Value = CallExtern.make(operands, result_types=[ir.Type.parse(kind)], function=function, pure=True)
+        return result
 
     def constant(self, kind: str, number: float | int) -> Num:
         """Return a constant in every lane. An integer is taken modulo its width: bit patterns may be unsigned."""
         as_float = kind in FORMATS
         key = (kind, self.shape, struct.pack("<d", number) if as_float else int(number))
-        found = self._constants.get(key)
-        if found is None:
-            found = self._make_constant(kind, number)
-            self._constants[key] = found
-        return Num(self, found, kind)
+        cached = self._constants.get(key)
+        if cached is None:
+            cached = self._make_constant(kind, number)
+            self._constants[key] = cached
+        return Num(self, cached, kind)
 
     def _make_constant(self, kind: str, number: float | int) -> ir.Value:
         mlir_type = self.type(kind)
@@ -282,10 +282,10 @@ class ValueBuilder:
                 flag = _create("vector.shape_cast", flat, flag)
             flag = _create("vector.reduction", flat.element_type, flag, kind=ir.Attribute.parse("#vector.kind<or>"))
         types = [x.value.type for x in otherwise]
-        made = ir.Operation.create("scf.if", results=types, operands=[flag], regions=2)
-        self._yield_in(made.regions[0], [], lambda _: body())
-        self._yield_in(made.regions[1], [], lambda _: otherwise)
-        return [Num(self, value, x.kind) for value, x in zip(made.results, otherwise, strict=True)]
+        op = ir.Operation.create("scf.if", results=types, operands=[flag], regions=2)
+        self._yield_in(op.regions[0], [], lambda _: body())
+        self._yield_in(op.regions[1], [], lambda _: otherwise)
+        return [Num(self, value, x.kind) for value, x in zip(op.results, otherwise, strict=True)]
 
     def _yield_in(
         self, region: ir.Region, arguments: list[ir.Type], body: Callable[[ir.BlockArgumentList], Sequence[Num]]

@@ -73,14 +73,14 @@ class PlannedFunction:
         types = [storage_memref(v.type) for v in values] + self.packed.argument_types()
         types.append(buffer_type([arena], i8()))
         with old.location:
-            made = func.FuncOp(self.name, ir.FunctionType.get(types, []), ip=ir.InsertionPoint(old))
-            block = made.add_entry_block()
+            function = func.FuncOp(self.name, ir.FunctionType.get(types, []), ip=ir.InsertionPoint(old))
+            block = function.add_entry_block()
         buffers, self.arena = list(block.arguments)[:-1], block.arguments[len(types) - 1]
         self.packed_arguments = buffers[len(values) :]
         self.record = self.packed_arguments[-1] if self.packed_arguments else None
         self.weights = dict(zip(by_name, buffers[len(inputs) + len(outputs) :], strict=False))
         self.results = buffers[len(inputs) :][: len(outputs)]
-        self._annotate(made, values, list(by_name))
+        self._annotate(function, values, list(by_name))
         self.buffers.update(zip(inputs, buffers, strict=False))
         with ir.InsertionPoint(block):
             with old.location:
@@ -96,7 +96,7 @@ class PlannedFunction:
             with old.location:
                 self.emit_moves(body.end)
                 func.ReturnOp([])
-        self.symbols.annotate(made.operation)
+        self.symbols.annotate(function.operation)
         if self.symbols.any:
             self.symbols.build_function(self.name, old)
         old.erase()
@@ -258,16 +258,16 @@ class PlannedFunction:
 
     def buffer(self, value: ir.Value) -> ir.Value:
         """Return the buffer of a tensor, created on first use."""
-        found = self.buffers.get(value)
-        if found is None:
+        result = self.buffers.get(value)
+        if result is None:
             wanted, root = storage_memref(value.type), self.assignment.root(value)
-            found = (
+            result = (
                 reshaped(self.buffer(root), wanted)
                 if root != value
                 else self._buffer_in(self.assignment.storage[value], value.type)
             )
-            self.buffers[value] = found
-        return found
+            self.buffers[value] = result
+        return result
 
     def _buffer_in(self, storage: TensorStorage, tensor: ir.Type) -> ir.Value:
         wanted = storage_memref(tensor)
@@ -283,17 +283,17 @@ class PlannedFunction:
     def _interval(self, interval: Interval, wanted: ir.Type) -> ir.Value:
         """Return a part of the arena, or memory of the run time if its size was unknown before the call."""
         if interval.is_late:
-            made = self.buffers.get(id(interval))
-            if made is None:
+            buffer = self.buffers.get(id(interval))
+            if buffer is None:
                 size = self.size(interval.size)
                 # A loop's iterations use the same memory; all that is allocated lives until the end of the call.
-                made = (
+                buffer = (
                     self.slots.resized(id(interval), size)
                     if self.loops
                     else runtime_calls.allocate(self.module, self._given_record, -1, size)
                 )
-                self.buffers[id(interval)] = made
-            return memref.ViewOp(wanted, made, index(0), []).result
+                self.buffers[id(interval)] = buffer
+            return memref.ViewOp(wanted, buffer, index(0), []).result
         return memref.ViewOp(wanted, self.arena, self.size(interval.offset), []).result
 
     def _late_output(self, number: int, returned: ir.Value) -> ir.Value:
@@ -358,15 +358,15 @@ class PlannedFunction:
         products = [each for each in ready if isinstance(each, SizeProduct)]
         if products:
             numbers = [self.symbols.text_number(each.text) for each in products]
-            found, excess = emit_excess(products, numbers, FloatSizes(self.late_sizes))
-            runtime_calls.check(self.module, self._given_record, excess, index(0), found)
+            sizes, excess = emit_excess(products, numbers, FloatSizes(self.late_sizes))
+            runtime_calls.check(self.module, self._given_record, excess, index(0), sizes)
 
     def _global(self, op: ir.Operation, value: ir.Attribute) -> ir.Value:
         """Emit a small constant as a read-only global of the module."""
         kind = storage_memref(op.results[0].type)
         symbols = ir.SymbolTable(self.module.operation)  # a table created later would take the new name for known
         with ir.InsertionPoint.at_block_begin(self.function.operation.block):
-            made = ir.Operation.create(
+            new_op = ir.Operation.create(
                 "memref.global",
                 attributes={
                     "sym_name": ir.StringAttr.get(f"{self.name}_constant"),
@@ -376,7 +376,7 @@ class PlannedFunction:
                     "constant": ir.UnitAttr.get(),
                 },
             )
-        name = ir.StringAttr(symbols.insert(made)).value
+        name = ir.StringAttr(symbols.insert(new_op)).value
         return memref.GetGlobalOp(kind, ir.FlatSymbolRefAttr.get(name)).result
 
 
@@ -394,8 +394,8 @@ def argument_names(op: ir.Operation, attribute: str, count: int) -> list[str]:
 
 def _constants_by_name(operations: Iterable[ir.Operation]) -> dict[str, ir.Operation]:
     """Return the first constant of each parameter."""
-    found: dict[str, ir.Operation] = {}
+    constants: dict[str, ir.Operation] = {}
     for op in operations:
         if op.name == "relax.constant" and op.opview.param is not None:
-            found.setdefault(op.opview.param, op)
-    return found
+            constants.setdefault(op.opview.param, op)
+    return constants

@@ -14,16 +14,16 @@ def emit(planned: FunctionBuilder, step: TimelineStep) -> None:
     if op.name != "scf.if":
         planned.emit_moves(step.start)
     results = [value for value in op.results if not is_tensor(value)]
-    made = ir.Operation.create(
+    new_op = ir.Operation.create(
         op.name,
         results=[value.type for value in results],
         operands=[planned.scalars[value] for value in op.operands if not is_tensor(value)],
         attributes=attributes_of(op),
         regions=len(op.regions),
     )
-    for region, body in zip(made.regions, step.bodies, strict=False):
+    for region, body in zip(new_op.regions, step.bodies, strict=False):
         _emit_region(planned, region, body)
-    planned.scalars.update(zip(results, made.results, strict=True))
+    planned.scalars.update(zip(results, new_op.results, strict=True))
 
 
 def _emit_region(planned: FunctionBuilder, region: ir.Region, body: TimelineBlock) -> None:

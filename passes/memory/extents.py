@@ -146,13 +146,13 @@ class SizeProducts:
 
     def required(self) -> list[SizeProduct]:
         """Return the checks that keep all products within their limits."""
-        found = [(Counter(key), extent) for key, extent in self._largest.items()]
+        extents = [(Counter(key), extent) for key, extent in self._largest.items()]
         having: dict[str, list[tuple[Counter[str], SizeProduct]]] = {}
-        for entry in found:
+        for entry in extents:
             for factor in entry[0]:
                 having.setdefault(factor, []).append(entry)
         required = []
-        for factors, extent in found:
+        for factors, extent in extents:
             # Whatever implies an extent has its rarest factor.
             others = min((having[factor] for factor in factors), key=len)
             if not any(extent is not other and self._implies(more, other, factors, extent) for more, other in others):

@@ -67,9 +67,9 @@ def without_start(module: ir.OpView, function: ir.OpView) -> str:
     changed = f"{name}.in_place"
     known = {symbol_name(op) for op in _functions(module)}
     if changed not in known:
-        made = function.operation.clone(ip=ir.InsertionPoint.at_block_begin(module.regions[0].blocks[0]))
-        rename_symbol(made, changed)
-        for op in _starts(made):
+        clone = function.operation.clone(ip=ir.InsertionPoint.at_block_begin(module.regions[0].blocks[0]))
+        rename_symbol(clone, changed)
+        for op in _starts(clone):
             erase_op(op)
     return changed
 
@@ -87,10 +87,10 @@ def with_checked_start(module: ir.OpView, function: ir.OpView, inputs: int) -> s
     known = {symbol_name(op) for op in _functions(module)}
     if changed in known:
         return changed
-    made = operation.clone(ip=ir.InsertionPoint.at_block_begin(module.regions[0].blocks[0]))
-    rename_symbol(made, changed)
-    arguments = made.regions[0].blocks[0].arguments
-    (position,), (start,) = inplace_of(function), _starts(made)
+    clone = operation.clone(ip=ir.InsertionPoint.at_block_begin(module.regions[0].blocks[0]))
+    rename_symbol(clone, changed)
+    arguments = clone.regions[0].blocks[0].arguments
+    (position,), (start,) = inplace_of(function), _starts(clone)
     with ir.InsertionPoint(start), start.location:
         source, target = (memref.ExtractAlignedPointerAsIndexOp(arguments[i]).result for i in (position, inputs))
         branch = scf.IfOp(arith.CmpIOp(arith.CmpIPredicate.ne, source, target).result, [])

@@ -52,12 +52,12 @@ class PackedCalls:
         i1 = ir.IntegerType.get_signless(1)
         kind = ir.FunctionType.get(list(types), [i1])
         symbols = ir.SymbolTable(self.module.operation)  # a table created later would take the new name for known
-        made = func.FuncOp("packed_" + re.sub(r"\W", "_", name), kind, visibility="private", ip=False)
-        self.module.regions[0].blocks[0].append(made.operation)
-        symbol = ir.StringAttr(symbols.insert(made.operation)).value
-        made.operation.attributes[PACKED] = ir.ArrayAttr.get([ir.StringAttr.get(name)])
-        made.operation.attributes[TYPES] = ir.ArrayAttr.get([ir.TypeAttr.get(t) for t in tensor_types])
-        made.operation.attributes[WRITTEN] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), written)
+        function = func.FuncOp("packed_" + re.sub(r"\W", "_", name), kind, visibility="private", ip=False)
+        self.module.regions[0].blocks[0].append(function.operation)
+        symbol = ir.StringAttr(symbols.insert(function.operation)).value
+        function.operation.attributes[PACKED] = ir.ArrayAttr.get([ir.StringAttr.get(name)])
+        function.operation.attributes[TYPES] = ir.ArrayAttr.get([ir.TypeAttr.get(t) for t in tensor_types])
+        function.operation.attributes[WRITTEN] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), written)
         return symbol
 
 

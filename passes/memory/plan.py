@@ -139,13 +139,13 @@ class _MemoryPlanner:
     def _placements(self, intervals: Sequence[Interval]) -> tuple[BufferPlacement, ...]:
         """Return where buffers of static sizes lie, with kernel calls for steps."""
         calls = [step.start for step in self.timeline.steps() if step.op.name in CALLS]
-        found = []
+        placements = []
         for interval in intervals:
             if not isinstance(interval.size, int) or not isinstance(interval.offset, int):
                 return ()
             first, last = bisect_left(calls, interval.first), bisect_right(calls, interval.last) - 1
-            found.append(BufferPlacement(interval.offset, interval.size, first, max(first, last)))
-        return tuple(found)
+            placements.append(BufferPlacement(interval.offset, interval.size, first, max(first, last)))
+        return tuple(placements)
 
     def _check_views(self, symbols: FunctionSymbols) -> None:
         """Require that views have the elements of their operands; checked at run time if unknown."""
@@ -179,10 +179,10 @@ class _MemoryPlanner:
         for attribute, values in (("arg_attrs", body.arguments), ("res_attrs", list(body.terminator.operands))):
             names = argument_names(self.function.operation, attribute, len(values))
             for name, value in zip(names, values, strict=True):
-                found, what = TensorType.from_mlir(value.type), f"'{name}' of '@{self.name}' is {value.type}"
-                if found is None:
+                tensor_type, what = TensorType.from_mlir(value.type), f"'{name}' of '@{self.name}' is {value.type}"
+                if tensor_type is None:
                     raise PassError(f"{what}; compiled functions take and give tensors", self.function.location)
-                if attribute == "arg_attrs" and not self._is_known(found):
+                if attribute == "arg_attrs" and not self._is_known(tensor_type):
                     raise PassError(
                         f"{what}, of which a dim is not known: give it a name or a number", self.function.location
                     )
@@ -201,11 +201,11 @@ class _MemoryPlanner:
                 raise PassError(f"'{op.name}' is left in '@{self.name}': {_advice(op.name)}", op.location)
             arguments = [value for nested in step.bodies for value in nested.arguments]
             for value in (*op.results, *arguments):
-                found = TensorType.from_mlir(value.type)
-                if found is not None and has_erased_dims(value) and (step.bodies or op.name == ERASE):
-                    self._check_matched(found, op)
+                tensor_type = TensorType.from_mlir(value.type)
+                if tensor_type is not None and has_erased_dims(value) and (step.bodies or op.name == ERASE):
+                    self._check_matched(tensor_type, op)
                     continue
-                if is_tensor(value) and (found is None or not self._is_known(found)):
+                if is_tensor(value) and (tensor_type is None or not self._is_known(tensor_type)):
                     raise PassError(f"'{op.name}' makes {value.type}, whose size is not known", op.location)
             if op.name == "relax.call_tir":
                 self._callee(op)

@@ -53,5 +53,5 @@ def check(module: ir.OpView, record: ir.Value, value: ir.Value, most: ir.Value |
 def _declare(module: ir.OpView, name: str, inputs: list[ir.Type], results: list[ir.Type]) -> None:
     if name in ir.SymbolTable(module.operation):
         return
-    made = func.FuncOp(name, ir.FunctionType.get(inputs, results), visibility="private", ip=False)
-    module.regions[0].blocks[0].append(made.operation)
+    function = func.FuncOp(name, ir.FunctionType.get(inputs, results), visibility="private", ip=False)
+    module.regions[0].blocks[0].append(function.operation)

@@ -39,16 +39,16 @@ def emit(planned: FunctionBuilder, op: ir.Operation) -> None:
     elif op.name == SELECT and is_tensor(op.results[0]):
         _select(planned, op)
     else:
-        made = op.clone()
+        clone = op.clone()
         for i, value in enumerate(op.operands):
-            made.operands[i] = planned.scalars[value]
-        planned.scalars.update(zip(op.results, made.results, strict=True))
+            clone.operands[i] = planned.scalars[value]
+        planned.scalars.update(zip(op.results, clone.results, strict=True))
 
 
 def _can_be_loaded(scalar: ir.Type) -> bool:
     """Return whether a scalar can be loaded: unsigned and coded low-precision types have no upstream operations."""
-    found = dtype_of_mlir(scalar)
-    return found is not None and (found.name == "bool" or ir.Type.parse(found.storage) == scalar)
+    dtype = dtype_of_mlir(scalar)
+    return dtype is not None and (dtype.name == "bool" or ir.Type.parse(dtype.storage) == scalar)
 
 
 def _loaded(stored: ir.Value, wanted: ir.Type) -> ir.Value:
@@ -72,8 +72,8 @@ def _select(planned: FunctionBuilder, op: ir.Operation) -> None:
     """Copy one of two tensors. Simplification creates this from branches that compute nothing."""
     condition, *values = op.operands
     target = planned.buffer(op.results[0])
-    made = scf.IfOp(planned.scalars[condition], has_else=True)
-    for block, value in zip((made.then_block, made.else_block), values, strict=True):
+    branch = scf.IfOp(planned.scalars[condition], has_else=True)
+    for block, value in zip((branch.then_block, branch.else_block), values, strict=True):
         with planned.inside(), ir.InsertionPoint(block):
             planned.copy(planned.buffer(value), target, value.type)
             scf.YieldOp([])

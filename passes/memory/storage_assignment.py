@@ -142,8 +142,10 @@ class StorageAssignment:
     def intervals(self) -> list[Interval]:
         """Return all intervals of the arena."""
         staged = [move.through for moves in self.moves.values() for move in moves if move.through is not None]
-        found = {id(s): s.interval for s in (*self.storage.values(), *staged) if s.output is None and s.slot is None}
-        return [*found.values(), *self.workspaces.values()]
+        by_storage = {
+            id(s): s.interval for s in (*self.storage.values(), *staged) if s.output is None and s.slot is None
+        }
+        return [*by_storage.values(), *self.workspaces.values()]
 
     # Values that are computed directly in their destination. Steps are visited backwards: later ones determine it.
 

@@ -85,21 +85,21 @@ class FunctionSymbols:
                 limits = getattr(view, "bounds", ())
                 bounds[name] = limits[i] if limits else D.UNKNOWN
                 places[name] = number
-        made = FunctionSymbols(texts, bounds, places)
+        result = FunctionSymbols(texts, bounds, places)
         for dim in dict.fromkeys(dims):
             if dim.is_symbol:
                 continue
-            missing = sorted(dim.symbols() - set(texts) - set(made.solved))
+            missing = sorted(dim.symbols() - set(texts) - set(result.solved))
             if len(missing) == 1 and _linear_in(dim, missing[0]) is not None:
-                made.solved[missing[0]] = dim
+                result.solved[missing[0]] = dim
             elif missing:
                 raise PassError(
                     f"an input has the dim '{dim}', but no input has '{missing[0]}' itself for a dim: name the dim "
                     "with one symbol",
                     function.location,
                 )
-            made.checks.append(SizeCheck(dim, dim, f"the dim '{dim}' of an input"))
-        return made
+            result.checks.append(SizeCheck(dim, dim, f"the dim '{dim}' of an input"))
+        return result
 
     @property
     def plain(self) -> list[str]:
@@ -169,8 +169,8 @@ class FunctionSymbols:
             return others + D.maximum(most, 0) * bound  # no symbol is negative
         terms = [D.product([factor, *map(D.parse, atoms)]) for atoms, factor in D.terms_of(size)]
         if len(terms) > 1:
-            found = self._all_bounded(terms, used)
-            return D.UNKNOWN if any(each is D.UNKNOWN for each in found) else sum(found[1:], start=found[0])
+            factors = self._all_bounded(terms, used)
+            return D.UNKNOWN if any(each is D.UNKNOWN for each in factors) else sum(factors[1:], start=factors[0])
         return self._bounded_product(size, used)
 
     def _bounded_product(self, size: Dim, used: frozenset[str]) -> Dim:
@@ -186,8 +186,8 @@ class FunctionSymbols:
             function, left, right = parts
             if function == "floordiv":
                 return self._bounded_quotient(left, right, others, factor, used)
-            found = self._all_bounded((left * rest, right * rest), used)
-            known = [each for each in found if each is not D.UNKNOWN]
+            factors = self._all_bounded((left * rest, right * rest), used)
+            known = [each for each in factors if each is not D.UNKNOWN]
             if len(known) == 2:
                 return D.apply(function, *known)
             return known[0] if known and function == "min" else D.UNKNOWN
@@ -245,26 +245,26 @@ class FunctionSymbols:
         """Build the size function: it checks the input dims in the record, and writes all sizes known then."""
         kind = ir.MemRefType.get([self.words], ir.IntegerType.get_signless(64))
         with after.location, ir.InsertionPoint(after):
-            made = func.FuncOp(name + SIZES_SUFFIX, ir.FunctionType.get([kind], []))
-            made.operation.attributes[PRIM_FUNC] = ir.UnitAttr.get()
-            record = made.add_entry_block().arguments[0]
-            with ir.InsertionPoint(made.operation.regions[0].blocks[0]):
+            function = func.FuncOp(name + SIZES_SUFFIX, ir.FunctionType.get([kind], []))
+            function.operation.attributes[PRIM_FUNC] = ir.UnitAttr.get()
+            record = function.add_entry_block().arguments[0]
+            with ir.InsertionPoint(function.operation.regions[0].blocks[0]):
                 sizes = SizeEmitter(self.load(record))
                 code: ir.Value = emit_constant(0, ir.IndexType.get())
-                found = code
+                offset = code
                 for i, check in reversed(list(enumerate(self.checks))):
                     left, right = load_or_emit(self, sizes, record, check.left), sizes.emit(check.right)
                     fails = compare("ne" if check.is_equality else "gt", left, right)
                     code = arith.SelectOp(fails, emit_constant(-1 - i, ir.IndexType.get()), code).result
-                    found = arith.SelectOp(fails, left, found).result
+                    offset = arith.SelectOp(fails, left, offset).result
                 values, index = FloatSizes(sizes), ir.IndexType.get()
                 numbers = [-1 - self.text_number(extent.text) for extent in self.extents]
                 number, excess = emit_excess(self.extents, numbers, values)
                 fails = compare("gt", excess, emit_constant(0, index))
                 code = arith.SelectOp(fails, number, code).result
-                found = arith.SelectOp(fails, excess, found).result
+                offset = arith.SelectOp(fails, excess, offset).result
                 store_word(code, record, 0)
-                store_word(found, record, 1)
+                store_word(offset, record, 1)
                 for dim in self.sizes:
                     if self.is_early(dim):
                         store_word(sizes.emit(dim), record, self.slot(dim))
@@ -307,10 +307,10 @@ def _linear_parts(size: Dim, names: Sequence[str]) -> tuple[str, Dim, Dim] | Non
             continue
         if any(name in D.symbols_of(D.parse(atom)) for atom in others):
             continue
-        found: Dim = 0
+        total: Dim = 0
         for atoms, factor in with_it:
-            found = found + D.product([factor, *(D.parse(atom) for atom in atoms if atom != name)])
-        return name, found, size - found * D.symbol(name)
+            total = total + D.product([factor, *(D.parse(atom) for atom in atoms if atom != name)])
+        return name, total, size - total * D.symbol(name)
     return None
 
 

@@ -78,10 +78,10 @@ class Timeline:
 
         def use(values: Sequence[ir.Value], number: int, loops: list[TimelineStep]) -> None:
             for value in values:
-                found = root(value)
-                around = depth.get(found, 0)
+                storage = root(value)
+                around = depth.get(storage, 0)
                 needed = loops[around].end if len(loops) > around else number
-                last[found] = max(last.get(found, 0), needed)
+                last[storage] = max(last.get(storage, 0), needed)
 
         def visit(body: TimelineBlock, loops: list[TimelineStep]) -> None:
             depth.update((argument, len(loops)) for argument in body.arguments)

@@ -21,7 +21,7 @@ RELEASE = "release"
 
 def named_arrays(root: ir.Operation) -> Counter[str] | None:
     """Count the constants and artifacts of code generators that name each array; None if others may name some."""
-    found: Counter[str] = Counter()
+    arrays: Counter[str] = Counter()
     foreign = False
 
     def visit(op: ir.Operation) -> ir.WalkResult:
@@ -30,13 +30,13 @@ def named_arrays(root: ir.Operation) -> Counter[str] | None:
             foreign = True
             return ir.WalkResult.INTERRUPT
         if op.name == "relax.constant" and op.opview.param is not None:
-            found[op.opview.param] += 1
+            arrays[op.opview.param] += 1
         return ir.WalkResult.ADVANCE
 
     root.walk(visit)
     # Artifacts of code generators receive their constants when the model is loaded.
-    found.update(params_of_artifacts(root))
-    return None if foreign else found
+    arrays.update(params_of_artifacts(root))
+    return None if foreign else arrays
 
 
 def release_unnamed(op: ir.OpView, session: Session) -> None:

@@ -31,11 +31,11 @@ def zip_labels(scores: np.ndarray, *, labels: Sequence[int | str]) -> tuple[dict
     if not 0 < len(keys) <= FEW_LABELS:
         return tuple(map(dict, map(zip, repeat(keys), rows.tolist())))
     scores_of, *others = zip(keys, rows.T.tolist(), strict=True)
-    made = [{scores_of[0]: score} for score in scores_of[1]]
+    maps = [{scores_of[0]: score} for score in scores_of[1]]
     for label, column in others:
-        for row, score in zip(made, column, strict=True):
+        for row, score in zip(maps, column, strict=True):
             row[label] = score
-    return tuple(made)
+    return tuple(maps)
 
 
 @lru_cache(maxsize=256)
@@ -79,9 +79,9 @@ def _scalar(value: float | str, dtype: str) -> float | str:
     if dtype == "f32":
         return float(number)
     try:
-        found = int(number)
+        result = int(number)
     except (ValueError, OverflowError):
-        found = 1 << 63
-    if not -(1 << 63) <= found < 1 << 63:
+        result = 1 << 63
+    if not -(1 << 63) <= result < 1 << 63:
         raise ValueError(f"a value of the map is not an integer of 64 bits: {value!r}")
-    return found
+    return result

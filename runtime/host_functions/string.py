@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 def _each(function: Callable[..., object], *arrays: np.ndarray, dtype: npt.DTypeLike = object) -> np.ndarray:
     """Return the elementwise function, with broadcasting."""
     views = np.broadcast_arrays(*arrays)
-    made = np.empty(views[0].shape, dtype)
-    made.reshape(-1)[...] = [function(*row) for row in zip(*(view.flat for view in views), strict=True)]
-    return made
+    result = np.empty(views[0].shape, dtype)
+    result.reshape(-1)[...] = [function(*row) for row in zip(*(view.flat for view in views), strict=True)]
+    return result
 
 
 @host_function("mirlo.string.equal")
@@ -46,10 +46,10 @@ def split(x: np.ndarray, *, delimiter: str, maxsplit: int) -> tuple[np.ndarray, 
     parts = [text.split(delimiter or None, limit) if text else [] for text in x.flat]
     counts = np.array([len(row) for row in parts], np.int64).reshape(x.shape)
     most = int(counts.max(initial=0))
-    made = np.full((len(parts), most), "", object)
-    for row, found in zip(made, parts, strict=True):
-        row[: len(found)] = found
-    return made.reshape(*x.shape, most), counts
+    array = np.full((len(parts), most), "", object)
+    for row, words in zip(array, parts, strict=True):
+        row[: len(words)] = words
+    return array.reshape(*x.shape, most), counts
 
 
 @host_function("mirlo.string.tokenize")
@@ -76,10 +76,10 @@ def tokenize(
     most = max(map(len, rows), default=0)
     if most and mark:
         rows, most = [["\x02", *row, "\x03"] for row in rows], most + 2
-    made = np.full((len(rows), most), pad, object)
-    for row, found in zip(made, rows, strict=True):
-        row[: len(found)] = found if most else []
-    return made.reshape(*x.shape, most)
+    array = np.full((len(rows), most), pad, object)
+    for row, words in zip(array, rows, strict=True):
+        row[: len(words)] = words if most else []
+    return array.reshape(*x.shape, most)
 
 
 def _between(split: re.Pattern[str], text: str) -> list[str]:
@@ -98,8 +98,8 @@ def normalize(x: np.ndarray, *, case: str, case_sensitive: bool, stopwords: Sequ
     changes: dict[str, Callable[[str], str]] = {"UPPER": str.upper, "LOWER": str.lower, "NONE": str}
     left_out = set(stopwords) if case_sensitive else {word.lower() for word in stopwords}
     words = [w for w in x.reshape(-1) if (w if case_sensitive else w.lower()) not in left_out]
-    made = np.array([changes[case](word) for word in words] or [""], dtype=object)
-    return made.reshape(1, -1) if x.ndim == 2 else made
+    array = np.array([changes[case](word) for word in words] or [""], dtype=object)
+    return array.reshape(1, -1) if x.ndim == 2 else array
 
 
 @host_function("mirlo.string.pool")
@@ -111,11 +111,11 @@ def pool(*arrays: np.ndarray) -> np.ndarray:
 @host_function("mirlo.string.places")
 def places(*arrays: np.ndarray) -> np.ndarray | tuple[np.ndarray, ...]:
     """Return the indices of the strings of several tensors in their pool."""
-    made, start = [], 0
+    indices, start = [], 0
     for array in arrays:
-        made.append(np.arange(start, start + array.size).reshape(array.shape))
+        indices.append(np.arange(start, start + array.size).reshape(array.shape))
         start += array.size
-    return made[0] if len(made) == 1 else tuple(made)
+    return indices[0] if len(indices) == 1 else tuple(indices)
 
 
 @host_function("mirlo.string.take")

@@ -26,9 +26,9 @@ def find_compiler(wanted: str = "") -> str:
     """Return the path of the requested C compiler, of the one in the variable CC, or of the first one installed."""
     names = [wanted] if wanted else [name for name in (os.environ.get("CC", ""), *CANDIDATES) if name]
     for name in names:
-        found = shutil.which(name)
-        if found:
-            return found
+        compiler = shutil.which(name)
+        if compiler:
+            return compiler
     raise CompilerError(
         f"no C compiler: looked for {', '.join(names)}. Install one, name one where the target is named, "
         "'c{compiler=PATH}', or leave with the source: 'mirlo compile MODEL --target c --emit source'"

@@ -66,9 +66,9 @@ class CGenerator(CodeGenerator):
         from mirlo.targets.c.parts import weights_blob
 
         blob, header = weights_blob(artifact.target, {name: params[name] for name in artifact.params})
-        found = {f"{artifact.target}.c": artifact.metadata["source"].encode()}
-        found[f"{artifact.target}.h"] = (artifact.metadata["header"] + header).encode()
-        return {**found, f"{artifact.target}_params.bin": blob} if blob else found
+        contents = {f"{artifact.target}.c": artifact.metadata["source"].encode()}
+        contents[f"{artifact.target}.h"] = (artifact.metadata["header"] + header).encode()
+        return {**contents, f"{artifact.target}_params.bin": blob} if blob else contents
 
 
 def accepts(op: ir.OpView) -> bool | Decline:

@@ -45,8 +45,8 @@ def sigmoid(op: ir.OpView, b: ValueBuilder) -> Num | Decline:
 
 
 def _called(op: ir.OpView, b: ValueBuilder, function: str, *values: Num) -> Num:
-    made: Num = b.call_extern(_CALLED.format(f"{function}{_SUFFIXES[op.dtype]}"), op.dtype, *values)
-    return made
+    result: Num = b.call_extern(_CALLED.format(f"{function}{_SUFFIXES[op.dtype]}"), op.dtype, *values)
+    return result
 
 
 INTRINSIC.table({**dict.fromkeys(FUNCTIONS, call_math), "sigmoid": sigmoid}, target="c")

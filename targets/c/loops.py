@@ -75,14 +75,14 @@ def c_function(prim: ExternalPrim | ir.Operation, name: str = "") -> CFunctionTe
     with operation.context, operation.location:
         module, function = _lowered(operation)
         try:
-            made = FunctionPrinter().run(function, symbol, _result_count(operation))
+            result = FunctionPrinter().run(function, symbol, _result_count(operation))
             del module  # it keeps the function alive
-            half = next((kind for kind in HALVES.values() if kind in made.text), None)
+            half = next((kind for kind in HALVES.values() if kind in result.text), None)
             if half is not None:
                 raise ScalarError(f"it computes with {half}, of which it has no definition")
         except ScalarError as error:
             raise CLoopsError(f"prim function '{symbol}' has no C text: {error}") from None
-        return made
+        return result
 
 
 def _result_count(operation: ir.Operation) -> int:

@@ -124,7 +124,7 @@ class _ModelPrinter:
     def _kernel(self, op: ir.Operation, functions: Mapping[str, str]) -> _Printed:
         name = symbol_name(op)
         try:
-            made = FunctionPrinter(
+            printer = FunctionPrinter(
                 functions=functions,
                 restrict=True,
                 stored="y",
@@ -136,7 +136,7 @@ class _ModelPrinter:
         except ScalarError as error:
             raise PassError(f"kernel '{name}' has no C text: {error}", op.location) from None
         listed = "".join(f"\n * node {c_comment(node)}" for node in self.nodes.get(name, ()))
-        return _Printed(f"/* kernel {c_comment(name)}{listed} */\n", f"static {made.text}", made.externs)
+        return _Printed(f"/* kernel {c_comment(name)}{listed} */\n", f"static {printer.text}", printer.externs)
 
     def _sizes(self, printer: _HostPrinter, function: ir.Operation) -> str:
         block = function.regions[0].blocks[0]
@@ -297,7 +297,7 @@ def _constant(op: ir.Operation, name: str) -> str:
 
 def _callees_first(root: ir.Operation, operations: Mapping[str, ir.Operation]) -> list[ir.Operation]:
     """Return the functions that a function calls, those that are called by others before them."""
-    found: dict[str, ir.Operation] = {}
+    ordered: dict[str, ir.Operation] = {}
 
     def visit(op: ir.Operation) -> None:
         called: list[str] = []
@@ -310,9 +310,9 @@ def _callees_first(root: ir.Operation, operations: Mapping[str, ir.Operation]) -
         op.walk(note, ir.WalkOrder.PRE_ORDER)
         for name in called:
             callee = operations.get(name)
-            if callee is not None and name not in found and len(callee.regions[0].blocks):
+            if callee is not None and name not in ordered and len(callee.regions[0].blocks):
                 visit(callee)
-                found[name] = callee
+                ordered[name] = callee
 
     visit(root)
-    return list(found.values())
+    return list(ordered.values())

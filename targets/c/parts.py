@@ -183,8 +183,8 @@ def region_module(function: ExternalFunction, inline: Mapping[str, np.ndarray]) 
             values[constant] = _constant(constant, inline)
         for node in function.nodes:
             op = node.operation.operation
-            made = clone_with(op, [values[value] for value in node.inputs], op.location)
-            values.update(zip(node.outputs, made.results, strict=True))
+            clone = clone_with(op, [values[value] for value in node.inputs], op.location)
+            values.update(zip(node.outputs, clone.results, strict=True))
         func.ReturnOp([values[value] for value in function.outputs])
     return module
 

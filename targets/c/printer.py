@@ -133,12 +133,12 @@ class Printer:
 
     def declare(self, values: Sequence[ir.Value], start: Sequence[str] = ()) -> list[str]:
         """Declare variables that are assigned later."""
-        made = []
+        result = []
         for i, value in enumerate(values):
             name = self.fresh()
-            made.append(name)
+            result.append(name)
             self.line(f"{c_scalar(value.type)} {name}{f' = {start[i]}' if start else ''};")
-        return made
+        return result
 
     def _assign(self, variables: Sequence[str], values: Sequence[ir.Value]) -> None:
         """Assign values to variables, all at once."""
@@ -173,8 +173,8 @@ class Printer:
         self.names.update(zip(op.results, carried, strict=True))
 
     def _if(self, op: ir.Operation) -> None:
-        made = self.declare(op.results)
-        self.names.update(zip(op.results, made, strict=True))
+        names = self.declare(op.results)
+        self.names.update(zip(op.results, names, strict=True))
         self.line(f"if ({self.names[op.operands[0]]}) {{")
         for number, region in enumerate(op.regions):
             if not len(region.blocks):
@@ -183,7 +183,7 @@ class Printer:
                 self.line("} else {")
             last = self.nested(region.blocks[0])
             self.depth += 1
-            self._assign(made, last.operands)
+            self._assign(names, last.operands)
             self.depth -= 1
         self.line("}")
 

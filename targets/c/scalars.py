@@ -55,15 +55,15 @@ def c_scalar(kind: ir.Type) -> str:
         return _INTEGERS[kind.width]
     if str(kind) == "!llvm.ptr":
         return "void *"
-    found = _FLOATS.get(str(kind)) or HALVES.get(str(kind))
-    if found is None:
+    result = _FLOATS.get(str(kind)) or HALVES.get(str(kind))
+    if result is None:
         raise ScalarError(f"C has no type for {kind}")
-    return found
+    return result
 
 
 def _unsigned(kind: ir.Type) -> str:
-    found = c_scalar(kind)
-    return found if found == "bool" else f"u{found}"
+    scalar = c_scalar(kind)
+    return scalar if scalar == "bool" else f"u{scalar}"
 
 
 def _bits(kind: ir.Type) -> int:

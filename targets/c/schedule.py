@@ -136,15 +136,15 @@ def _is_contiguous(operand: OperandView, axis: int, block: BlockView) -> bool:
 
 def _is_epilogue(following: Sequence[BlockView], block: BlockView, returned: Sequence[ir.Value]) -> bool:
     """Return whether the next block is elementwise and the only reader of a reduction, in its order."""
-    made = block.outputs[0]
+    output = block.outputs[0]
     domain = [block.domain[i] for i in block.spatial]
-    if not _is_identity(made.map, block.spatial, block.domain) or not following or made.value in returned:
+    if not _is_identity(output.map, block.spatial, block.domain) or not following or output.value in returned:
         return False
     (after,) = following
-    reads = [operand for operand in after.inputs if operand.value == made.value]
+    reads = [operand for operand in after.inputs if operand.value == output.value]
     return (
         not after.is_reduction
-        and all(use.owner.operation == after.op for use in made.value.uses)
+        and all(use.owner.operation == after.op for use in output.value.uses)
         and list(after.domain) == domain
         and bool(reads)
         and not any(o.is_opaque or o.outside is not None for o in reads)

@@ -28,8 +28,8 @@ def attention_patterns() -> list[tuple[str, Pattern]]:
     """Return the patterns of attention, first those with the copies around it."""
 
     def transposed(x: Pattern) -> Pattern:
-        made: Pattern = is_op("relax.permute").has_attr(axes=HEADS_FIRST)(x)
-        return made
+        result: Pattern = is_op("relax.permute").has_attr(axes=HEADS_FIRST)(x)
+        return result
 
     def attention_pattern() -> Pattern:
         query, key, value = (wildcard().optional(transposed) for _ in range(3))

@@ -71,8 +71,8 @@ def convolution_of(values: Values, step: Step) -> Convolution:
         raise LayoutError(f"{conv}: cuDNN has no data as {layouts[0]} with kernels as {layouts[1]}")
     last = _LAYOUTS[layouts]
     x, weight, y = conv["x"], conv["weight"], step.nodes[-1].output
-    made = {node.output for node in step.nodes}
-    others = [v for node in step.nodes if node.op == "relax.add" for v in node.inputs if v not in made]
+    outputs = {node.output for node in step.nodes}
+    others = [v for node in step.nodes if node.op == "relax.add" for v in node.inputs if v not in outputs]
     added = next((v for v in others if v.constant is None), None)
     bias = conv["bias"] or next((v for v in others if v.constant is not None), None)
     spatial = x.type.rank - 2

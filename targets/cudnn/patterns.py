@@ -16,8 +16,8 @@ def patterns() -> list[tuple[str, Pattern, MatchCheck]]:
     """Return the patterns, the longest first."""
 
     def added() -> Pattern:
-        made: Pattern = is_op("relax.add")(conv_bias_activation(activation=False), wildcard().named("added"))
-        return made
+        result: Pattern = is_op("relax.add")(conv_bias_activation(activation=False), wildcard().named("added"))
+        return result
 
     return [
         ("conv_added_relu", is_op("relax.relu")(added()).named("activation"), check),

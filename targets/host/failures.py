@@ -36,13 +36,13 @@ def _callee(call: ir.Operation) -> str | None:
 def _branch(result: ir.Value, failed: ir.Block, rest: ir.Block) -> list[ir.Operation]:
     """Emit a branch by the result of a call; return the operations."""
     i1, i64 = ir.IntegerType.get_signless(1), ir.IntegerType.get_signless(64)
-    made = []
+    zeros = []
     if result.type != i1:
-        made.append(ir.Operation.create("llvm.mlir.zero", results=[result.type]))
+        zeros.append(ir.Operation.create("llvm.mlir.zero", results=[result.type]))
         equal = {"predicate": ir.IntegerAttr.get(i64, 0)}
-        operands = [result, made[0].results[0]]
-        made.append(ir.Operation.create("llvm.icmp", results=[i1], operands=operands, attributes=equal))
-    test = made[-1].results[0] if made else result
+        operands = [result, zeros[0].results[0]]
+        zeros.append(ir.Operation.create("llvm.icmp", results=[i1], operands=operands, attributes=equal))
+    test = zeros[-1].results[0] if zeros else result
     sizes = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 0, 0])}
     branch = ir.Operation.create("llvm.cond_br", operands=[test], successors=[failed, rest], attributes=sizes)
-    return [*made, branch]
+    return [*zeros, branch]

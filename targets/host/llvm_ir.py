@@ -50,5 +50,5 @@ def llvmlite() -> ModuleType:
 
     binding.initialize_all_targets()
     binding.initialize_all_asmprinters()
-    made: ModuleType = binding
-    return made
+    result: ModuleType = binding
+    return result

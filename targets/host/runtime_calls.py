@@ -25,8 +25,8 @@ def define(module: ir.Module, caller: str, allocator: int | None) -> None:
         return
     for name in declared:
         functions[name].erase()
-    made = ir.Module.parse("\n".join(texts[name] for name in sorted(declared)))
-    for op in made.body.operations:
+    new_module = ir.Module.parse("\n".join(texts[name] for name in sorted(declared)))
+    for op in new_module.body.operations:
         module.body.append(op.operation.clone())
     if declared - CANNOT_FAIL:
         return_on_failure(functions[caller], declared - CANNOT_FAIL)

@@ -30,15 +30,15 @@ def build(
     `started` may have compiled some of the units already.
     """
     known = {unit.key: cache.get(OBJECTS, unit.key) if cache is not None else None for unit in units}
-    found = {key: content for key, content in known.items() if content is not None}
-    missing = [unit for unit in units if unit.key not in found]
+    cached = {key: content for key, content in known.items() if content is not None}
+    missing = [unit for unit in units if unit.key not in cached]
     tasks = [task_of(unit) for unit in missing]
-    made = compile_all(tasks, settings, jobs, meanwhile) if started is None else started.finish(tasks, meanwhile)
-    for unit, content in zip(missing, made, strict=True):
-        found[unit.key] = content
+    compiled = compile_all(tasks, settings, jobs, meanwhile) if started is None else started.finish(tasks, meanwhile)
+    for unit, content in zip(missing, compiled, strict=True):
+        cached[unit.key] = content
         if cache is not None:
             cache.put(OBJECTS, unit.key, content)
-    return [found[unit.key] for unit in units]
+    return [cached[unit.key] for unit in units]
 
 
 def task_of(unit: Unit) -> CompileTask:

@@ -43,12 +43,12 @@ _LEVELS = {
 
 
 def _level(name: str) -> frozenset[str]:
-    found: set[str] = set()
+    features: set[str] = set()
     for level, added in _LEVELS.items():
-        found.update(added.split())
+        features.update(added.split())
         if level == name:
             break
-    return frozenset(found)
+    return frozenset(features)
 
 
 _V2, _V3, _V4 = (_level(f"x86-64-v{i}") for i in (2, 3, 4))

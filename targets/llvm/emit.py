@@ -65,8 +65,8 @@ def kernel_code(module: ir.Module, options: CompileOptions) -> list[KernelText]:
     settings = code_settings(options)
     units = split(module, prepare_module(module).entry, settings, apart=True)
     wanted = [unit for unit in units if options.kernel in ("", unit.name)]
-    made = build(wanted, settings, options.cache, options.jobs)
-    return [KernelText(unit.symbol, unit.name, code) for unit, code in zip(wanted, made, strict=True)]
+    result = build(wanted, settings, options.cache, options.jobs)
+    return [KernelText(unit.symbol, unit.name, code) for unit, code in zip(wanted, result, strict=True)]
 
 
 @dataclass(frozen=True)

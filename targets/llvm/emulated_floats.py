@@ -42,8 +42,8 @@ def emulate_floats(module: ir.Module, kinds: Sequence[str]) -> None:
         f"arith-emulate-unsupported-floats{{source-types={','.join(kinds)} target-type=f32}})"
     )
     passmanager.PassManager.parse(widen).run(module.operation)
-    for found in find_all(module, *_CONVERSIONS).values():
-        for op in found:
+    for conversions in find_all(module, *_CONVERSIONS).values():
+        for op in conversions:
             _expand_conversion(op, kinds)
 
 
@@ -114,8 +114,8 @@ def _narrowed(b: ValueBuilder, x: Num, kind: str) -> Num:
     small = b.bits(b.from_bits(size, "f32") + 0.5) - (126 << 23)
     quiet = (size >> 13) & 0x3FF | 0x7E00
     largest = b.select(size > 255 << 23, quiet, 0x7C00)
-    made = b.select(size >= 143 << 23, largest, b.select(size < 113 << 23, small, rounded))
-    return b.from_bits(b.truncate(made | (bits >> 16) & 0x8000, "i16"), "f16")
+    result = b.select(size >= 143 << 23, largest, b.select(size < 113 << 23, small, rounded))
+    return b.from_bits(b.truncate(result | (bits >> 16) & 0x8000, "i16"), "f16")
 
 
 def _odd_f32(b: ValueBuilder, x: Num) -> Num:

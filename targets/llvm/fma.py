@@ -34,14 +34,14 @@ def expand_fma(root: ir.Module | ir.OpView, kinds: Collection[str]) -> None:
                 wide = [b.emit("arith.extf", "f32", value) for value in (x, y, z)]
                 total = b.multiply_add(*wide) if loose else b.fma(*wide)
                 operations.append(total.value.owner.operation)
-                made = b.emit("arith.truncf", x.kind, total)
+                result = b.emit("arith.truncf", x.kind, total)
             elif loose:
-                made = x * y + z
+                result = x * y + z
             elif x.kind in ("f32", "f16"):
-                made = _fused(b, x, y, z)
+                result = _fused(b, x, y, z)
             else:
                 continue
-        op.results[0].replace_all_uses_with(made.value)
+        op.results[0].replace_all_uses_with(result.value)
         op.erase()
 
 

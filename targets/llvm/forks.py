@@ -24,7 +24,7 @@ class Fork:
 
 def find_forks(module: ir.Module) -> list[Fork]:
     """Find the forks of a module that is not yet lowered to the LLVM dialect."""
-    found = []
+    forks = []
     for op in module.body.operations:
         attributes = op.operation.attributes
         if FORK not in attributes:
@@ -34,8 +34,8 @@ def find_forks(module: ir.Module) -> list[Fork]:
         numbers = {key: ir.IntegerAttr(entry[key]).value for key in ("step", "chunks", "threads")}
         name = symbol_name(op)
         region = ir.FlatSymbolRefAttr(entry["region"]).value
-        found.append(Fork(name, region, pointers=len(kind.inputs) - 2, **numbers))
-    return found
+        forks.append(Fork(name, region, pointers=len(kind.inputs) - 2, **numbers))
+    return forks
 
 
 def define_forks(module: ir.Module, forks: list[Fork], types: dict[str, list[str]]) -> None:
@@ -47,9 +47,9 @@ def define_forks(module: ir.Module, forks: list[Fork], types: dict[str, list[str
         by_name[fork.name].operation.erase()
     text = f"llvm.func @{SYMBOL}(!llvm.ptr, !llvm.ptr, i32, i32)\n"
     text += "\n".join(_fork_text(fork, types[fork.name]) for fork in forks)
-    made = ir.Module.parse(text)
+    new_module = ir.Module.parse(text)
     defined = {fork.region for fork in forks}
-    for op in made.body.operations:
+    for op in new_module.body.operations:
         if symbol_name(op) not in defined:
             module.body.append(op.operation.clone())
 
@@ -57,14 +57,14 @@ def define_forks(module: ir.Module, forks: list[Fork], types: dict[str, list[str
 def argument_types(module: ir.Module, forks: list[Fork]) -> dict[str, list[str]]:
     """Return the LLVM types of the arguments of each fork, from its declaration in a lowered module."""
     names = {fork.name for fork in forks}
-    found = {}
+    types = {}
     for op in module.body.operations:
         name = symbol_name(op)
         if name in names:
             kind = str(ir.TypeAttr(op.operation.attributes["function_type"]).value)
             inner = kind[kind.index("(") + 1 : kind.rindex(")")]
-            found[name] = ["!llvm.ptr" if part.strip() == "ptr" else part.strip() for part in inner.split(",")]
-    return found
+            types[name] = ["!llvm.ptr" if part.strip() == "ptr" else part.strip() for part in inner.split(",")]
+    return types
 
 
 def _fork_text(fork: Fork, types: list[str]) -> str:

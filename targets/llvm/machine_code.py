@@ -82,8 +82,8 @@ def emit(module: ModuleRef, settings: CodeSettings) -> bytes:
     if settings.form == LLVM_IR:
         return str(module).encode()
     machine = target_machine(settings.processor, settings.opt_level)
-    made: bytes = machine.emit_object(module) if settings.form == OBJECT else machine.emit_assembly(module).encode()
-    return made
+    result: bytes = machine.emit_object(module) if settings.form == OBJECT else machine.emit_assembly(module).encode()
+    return result
 
 
 @cache

@@ -149,8 +149,8 @@ def _add_entry(module: ir.Module, entry: EntryInterface) -> None:
       llvm.func @{ENTRY}(%tensors: !llvm.ptr, %params: !llvm.ptr, %arena: !llvm.ptr, %profile: !llvm.ptr) {{
         {ending}
       }}"""
-    made = ir.Module.parse(text)
-    for op in list(made.body.operations):
+    new_module = ir.Module.parse(text)
+    for op in list(new_module.body.operations):
         if symbol_name(op) == ENTRY:
             module.body.append(op.operation.clone())
 

@@ -155,14 +155,14 @@ def _dots(processor: Processor) -> tuple[str, ...]:
     if processor.arch != X86:
         return ()
     narrow = _preset(processor) == "avx2"
-    found = set()
+    dots = set()
     if _preset(processor) != "sse":
-        found.add("i16")
+        dots.add("i16")
     if processor.has("avx512vnni", "avx512vl") or (narrow and processor.has("avxvnni")):
-        found.add("u8xi8")
+        dots.add("u8xi8")
     if processor.has("avx512bf16", "avx512vl"):
-        found.add("bf16")
-    return tuple(sorted(found))
+        dots.add("bf16")
+    return tuple(sorted(dots))
 
 
 def _riscv_bits(processor: Processor) -> int:
@@ -172,7 +172,7 @@ def _riscv_bits(processor: Processor) -> int:
 
 
 def _split(text: str) -> dict[str, str]:
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for part in text.split():
         key, equals, value = part.partition("=")
         if key not in OPTIONS:
@@ -181,10 +181,10 @@ def _split(text: str) -> dict[str, str]:
             raise MachineError(f"target 'llvm' has no option '{key}'; it has: {', '.join(OPTIONS)}{hint}")
         if not equals or not value:
             raise MachineError(f"option {key} of target 'llvm' has no value: write '{key}=...'")
-        if key in found:
-            raise MachineError(f"option {key} of target 'llvm' is given twice: '{found[key]}' and '{value}'")
-        found[key] = value
-    return found
+        if key in result:
+            raise MachineError(f"option {key} of target 'llvm' is given twice: '{result[key]}' and '{value}'")
+        result[key] = value
+    return result
 
 
 def _find_cpu(name: str, triple: str) -> Cpu:
@@ -253,9 +253,9 @@ def _with_caches(machine: Machine, other: Machine) -> Machine:
 
 
 def _bytes(name: str, text: str) -> int:
-    found = _BYTES.fullmatch(text)
-    size = int(found[1]) * 1024 ** "BKMG".index((found[2] or "B")[0]) if found else 0
-    if not 0 < size <= MOST_BYTES and not (found and name == "l3"):
+    match = _BYTES.fullmatch(text)
+    size = int(match[1]) * 1024 ** "BKMG".index((match[2] or "B")[0]) if match else 0
+    if not 0 < size <= MOST_BYTES and not (match and name == "l3"):
         raise MachineError(f"option {name} of target 'llvm': expected a size such as 512KiB or 1MiB, found '{text}'")
     return size
 
@@ -268,7 +268,7 @@ def _threads(text: str) -> int:
 
 def linux_caches() -> dict[int, tuple[int, int]]:
     """Return bytes and associativity of the first core's data caches by level, where Linux reports them."""
-    found: dict[int, tuple[int, int]] = {}
+    caches: dict[int, tuple[int, int]] = {}
     for entry in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
         try:
             names = ("level", "type", "size", "ways_of_associativity")
@@ -277,5 +277,5 @@ def linux_caches() -> dict[int, tuple[int, int]]:
             continue
         unit = {"K": 1024, "M": 1024 * 1024}.get(size[-1:])
         if kind != "Instruction" and unit and size[:-1].isdigit() and ways.isdigit() and int(ways):
-            found[int(level)] = int(size[:-1]) * unit, int(ways)
-    return found
+            caches[int(level)] = int(size[:-1]) * unit, int(ways)
+    return caches

@@ -48,8 +48,8 @@ def _is_tile(op: ir.Operation) -> bool:
 
 
 def _with_regions(op: ir.Operation) -> list[ir.Operation]:
-    found = [inner.operation for region in op.regions for block in region.blocks for inner in block.operations]
-    return [inner for inner in found if len(inner.regions)]
+    regions = [inner.operation for region in op.regions for block in region.blocks for inner in block.operations]
+    return [inner for inner in regions if len(inner.regions)]
 
 
 def _hide(loop: ir.Operation) -> None:

@@ -101,19 +101,19 @@ class Order:
         at, total = len(self.outer), array.shape[self.columns]
         # Aligned to cache lines: a vector across two lines takes two loads.
         panels = (*moved.shape[:at], -(-total // self.width), *moved.shape[at + 1 :], self.width)
-        made = empty_aligned(array.dtype, panels)
+        result = empty_aligned(array.dtype, panels)
         whole = total // self.width
         lead = (slice(None),) * at
         full = moved[lead + (slice(0, whole * self.width),)]
         split = full.reshape(*full.shape[:at], whole, self.width, *full.shape[at + 1 :])
-        made[lead + (slice(0, whole),)] = np.moveaxis(split, at + 1, -1)
+        result[lead + (slice(0, whole),)] = np.moveaxis(split, at + 1, -1)
         if whole * self.width < total:
             rest = moved[lead + (slice(whole * self.width, total),)]
-            made[lead + (whole,)] = 0
-            made[lead + (whole, ..., slice(0, total - whole * self.width))] = np.moveaxis(rest, at, -1)
+            result[lead + (whole,)] = 0
+            result[lead + (whole, ..., slice(0, total - whole * self.width))] = np.moveaxis(rest, at, -1)
         if self.group == 1:
-            return made
-        groups = made.reshape(*made.shape[:-2], made.shape[-2] // self.group, self.group, self.width)
+            return result
+        groups = result.reshape(*result.shape[:-2], result.shape[-2] // self.group, self.group, self.width)
         grouped = empty_aligned(array.dtype, (*groups.shape[:-2], self.width, self.group))
         grouped[...] = np.swapaxes(groups, -1, -2)
         return grouped

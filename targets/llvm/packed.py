@@ -28,7 +28,7 @@ class PackedCall:
 
 def find_calls(module: ir.Module, names: Sequence[str]) -> list[PackedCall]:
     """Find the declarations that `plan-memory` made."""
-    found = []
+    calls = []
     for op in module.body.operations:
         attributes = op.operation.attributes
         if TYPES not in attributes:
@@ -36,8 +36,8 @@ def find_calls(module: ir.Module, names: Sequence[str]) -> list[PackedCall]:
         types = [TensorType.from_mlir(ir.TypeAttr(entry).value) for entry in ir.ArrayAttr(attributes[TYPES])]
         name = ir.StringAttr(ir.ArrayAttr(attributes[PACKED])[0]).value
         symbol = symbol_name(op)
-        found.append(PackedCall(symbol, name, names.index(name), tuple(t for t in types if t is not None)))
-    return found
+        calls.append(PackedCall(symbol, name, names.index(name), tuple(t for t in types if t is not None)))
+    return calls
 
 
 def define_calls(module: ir.Module, calls: Sequence[PackedCall], caller: str) -> None:
@@ -49,23 +49,23 @@ def define_calls(module: ir.Module, calls: Sequence[PackedCall], caller: str) ->
     functions = {symbol_name(op): op for op in operations}
     for symbol in symbols:
         functions[symbol].erase()
-    made = ir.Module.parse("\n".join(map(_text, calls)))
-    for op in made.body.operations:
+    new_module = ir.Module.parse("\n".join(map(_text, calls)))
+    for op in new_module.body.operations:
         module.body.append(op.operation.clone())
     return_on_failure(functions[caller], symbols)
 
 
 def _shape_text(symbol: str, position: int, tensor: TensorType) -> list[str]:
     """Return the constants that hold the shape and the strides of a tensor of static shape."""
-    shape, made = tensor.static_shape, []
+    shape, lines = tensor.static_shape, []
     for what, numbers in (("shape", shape), ("strides", _strides(shape))):
         if numbers:
             listed = ", ".join(map(str, numbers))
-            made.append(
+            lines.append(
                 f"llvm.mlir.global internal constant @{symbol}_{what}_{position}"
                 f"(dense<[{listed}]> : tensor<{len(numbers)}xi64>) : !llvm.array<{len(numbers)} x i64>"
             )
-    return made
+    return lines
 
 
 def _text(call: PackedCall) -> str:
@@ -126,8 +126,8 @@ def _tensor_text(symbol: str, i: int, tensor: TensorType) -> list[str]:
         if isinstance(value, int):
             lines.append(f"{name} = llvm.mlir.constant({value} : {kind}) : {kind}")
         elif value.startswith("@"):
-            made = f"llvm.mlir.addressof {value}" if tensor.rank else "llvm.mlir.zero"
-            lines.append(f"{name} = {made} : !llvm.ptr")
+            address = f"llvm.mlir.addressof {value}" if tensor.rank else "llvm.mlir.zero"
+            lines.append(f"{name} = {address} : !llvm.ptr")
         else:
             name = value
         place = f"%p{i}_{position}"

@@ -14,16 +14,16 @@ from mirlo.passes.lower.values import Num, ValueBuilder
 
 def expand_rounding(root: ir.Module | ir.OpView) -> None:
     """Replace every rounding of f32 and f64 to an integer."""
-    for name, found in find_all(root, *_OF).items():
-        for op in found:
+    for name, ops in find_all(root, *_OF).items():
+        for op in ops:
             kind = op.results[0].type
             b = ValueBuilder(tuple(kind.shape) if isinstance(kind, ir.VectorType) else None)
             with ir.InsertionPoint(op), op.location:
                 x = b.num(op.operands[0])
-                made = b.copysign(_OF[name](b, x), x)
+                rounded = b.copysign(_OF[name](b, x), x)
                 # Numbers of this size are integers, infinities or NaN.
-                made = b.select(b.abs(x) < 2.0**x.format.fraction, made, x)
-            op.results[0].replace_all_uses_with(made.value)
+                rounded = b.select(b.abs(x) < 2.0**x.format.fraction, rounded, x)
+            op.results[0].replace_all_uses_with(rounded.value)
             op.erase()
 
 

@@ -34,9 +34,9 @@ class LowerToLlvm(Pass):
         processor = parse_options(self.options).processor
         prepared = prepare_module(op)
         (unit,) = split(op, prepared.entry, CodeSettings(processor, form=DIALECT), apart=False)
-        made = ir.Module.parse(unit.text)
-        lower_module(made, processor, prepared.entry)
+        module = ir.Module.parse(unit.text)
+        lower_module(module, processor, prepared.entry)
         for old in list(op.body.operations)[::-1]:
             old.operation.erase()
-        for new in made.body.operations:
+        for new in module.body.operations:
             new.operation.clone(ip=ir.InsertionPoint(op.body))

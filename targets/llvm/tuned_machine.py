@@ -61,16 +61,16 @@ def with_choices(machine: Machine, values: ChoiceValues) -> Machine:
     for name, value in values.items():
         if name in _BY_NAME:
             check_choice(_BY_NAME[name], value)
-    found: dict[str, Any] = {name: values[name] for name in TUNED_PARAMETERS if name in values}
-    found |= {name: bool(values[name]) for name in FLAGS if name in values}
+    choices: dict[str, Any] = {name: values[name] for name in TUNED_PARAMETERS if name in values}
+    choices |= {name: bool(values[name]) for name in FLAGS if name in values}
     for name in PER_LOOP:
         value = values.get(name, ())
-        found |= {name: value if isinstance(value, tuple) else (value,)} if value else {}
+        choices |= {name: value if isinstance(value, tuple) else (value,)} if value else {}
     if ROWS in values and VECTORS in values:
         rows, vectors = values[ROWS], values[VECTORS]
         assert isinstance(rows, int) and isinstance(vectors, int)
         if rows * vectors > MAX_ACCUMULATORS:
             found_tile = f"found {rows} * {vectors}"
             raise ChoiceError(f"{ROWS}, {VECTORS}: expected {MAX_ACCUMULATORS} accumulators or less, {found_tile}")
-        found["tile"] = (rows, vectors)
-    return replace(machine, chosen=replace(machine.chosen, **found)) if found else machine
+        choices["tile"] = (rows, vectors)
+    return replace(machine, chosen=replace(machine.chosen, **choices)) if choices else machine

@@ -99,19 +99,19 @@ def _of_convolutions(op: ir.Operation | ir.OpView, machine: Machine) -> list[dic
     """Return the tile sizes of Winograd's algorithm that apply, and 0 for direct convolution."""
     from mirlo.targets.llvm.winograd.convert import WINOGRAD, find_strategies
 
-    found = find_strategies(op.opview, machine)
-    if isinstance(found, Decline):
+    strategies = find_strategies(op.opview, machine)
+    if isinstance(strategies, Decline):
         return []
-    return [{WINOGRAD: way.m} for way in found.ordered if way.m != found.own.m]
+    return [{WINOGRAD: way.m} for way in strategies.ordered if way.m != strategies.own.m]
 
 
 def _cycles_of_convolution(op: ir.Operation | ir.OpView, values: Mapping[str, int], machine: Machine) -> float | None:
     from mirlo.targets.llvm.winograd.convert import WINOGRAD, find_strategies
 
-    found = find_strategies(op.opview, machine)
-    if isinstance(found, Decline):
+    strategies = find_strategies(op.opview, machine)
+    if isinstance(strategies, Decline):
         return None
-    return next(way.cycles for way in found.ordered if way.m == values.get(WINOGRAD, found.own.m))
+    return next(way.cycles for way in strategies.ordered if way.m == values.get(WINOGRAD, strategies.own.m))
 
 
 def _product_plan(view: PrimView, machine: Machine) -> RegisterTilePlan | Decline:
@@ -148,15 +148,15 @@ def count_of_rows(plan: RegisterTilePlan) -> int:
 def _orders(plan: RegisterTilePlan) -> list[dict[str, int]]:
     """Return the loop orders, with the tile of the plan."""
     free = plan.free
-    found = [{OUTSIDE: 1}] if free.swap else []
+    result = [{OUTSIDE: 1}] if free.swap else []
     if free.block_rows and plan.lane_axis.extent > plan.tile_columns:
         tiles = -(-plan.problem.rows // plan.tile_rows)
-        found += [{ROW_BLOCK: count} for count in ROW_BLOCKS if count < tiles]
+        result += [{ROW_BLOCK: count} for count in ROW_BLOCKS if count < tiles]
     if free.depth_axis is not None:
         extent = free.depth_axis.extent
         parts = {count for count in DEPTH_BLOCKS if count < extent} | {-(-extent // parts) for parts in K_SPLITS}
-        found += [{DEPTH_BLOCK: count} for count in sorted(parts) if count >= min(DEPTH_BLOCKS)]
-    return found
+        result += [{DEPTH_BLOCK: count} for count in sorted(parts) if count >= min(DEPTH_BLOCKS)]
+    return result
 
 
 def _tiles(plan: RegisterTilePlan, machine: Machine) -> list[dict[str, int]]:
@@ -164,7 +164,7 @@ def _tiles(plan: RegisterTilePlan, machine: Machine) -> list[dict[str, int]]:
     from mirlo.targets.llvm.schedule.contraction.tiles import VECTOR_COUNTS, register_need, tile_cycles
 
     problem = plan.problem
-    found: list[tuple[float, dict[str, int]]] = []
+    tiles: list[tuple[float, dict[str, int]]] = []
     for vectors in VECTOR_COUNTS:
         for rows in range(1, min(problem.rows, machine.vector_registers) + 1):
             if vectors > -(-problem.columns // problem.lanes) or (rows, vectors) == (
@@ -174,5 +174,5 @@ def _tiles(plan: RegisterTilePlan, machine: Machine) -> list[dict[str, int]]:
                 continue
             if register_need(rows, vectors, problem) > machine.vector_registers:
                 continue
-            found.append((tile_cycles(rows, vectors, problem, machine), {ROWS: rows, VECTORS: vectors}))
-    return [values for _, values in sorted(found, key=lambda entry: entry[0])][:CANDIDATES]
+            tiles.append((tile_cycles(rows, vectors, problem, machine), {ROWS: rows, VECTORS: vectors}))
+    return [values for _, values in sorted(tiles, key=lambda entry: entry[0])][:CANDIDATES]

@@ -96,12 +96,12 @@ def split(
     if is_small:
         # Starting and ending LLVM takes as long as a small kernel: a small model is one unit.
         parts = [texts[name] for name in rest if name not in symbols]
-        made = [part for unit in units.values() for part in unit.parts]
+        kernel_texts = [part for unit in units.values() for part in unit.parts]
     else:
         parts = [_declaration(operations[name]) if name in symbols else texts[name] for name in rest]
-        made = []
+        kernel_texts = []
     # Declarations that several kernels share, and kernels with equal text, appear once.
-    text = "\n".join(dict.fromkeys([*(_renamed(part, symbols) for part in parts), *made]))
+    text = "\n".join(dict.fromkeys([*(_renamed(part, symbols) for part in parts), *kernel_texts]))
     key = _digest(f"{made_by} {entry}", text)
     main = Unit(MAIN, MAIN, key, text, entry)
     if apart:
@@ -180,16 +180,16 @@ def _kernel_unit(
 
 def _closure(roots: list[str], uses: dict[str, list[str]], stop: set[str]) -> list[str]:
     """Return the roots and everything that they refer to, in order, except through those in `stop`."""
-    found: dict[str, None] = {}
+    closure: dict[str, None] = {}
     waiting = list(reversed(roots))
     while waiting:
         name = waiting.pop()
-        if name in found:
+        if name in closure:
             continue
-        found[name] = None
+        closure[name] = None
         if name not in stop:
             waiting += reversed(uses[name])
-    return list(found)
+    return list(closure)
 
 
 def _references(text: str, known: dict[str, ir.Operation]) -> list[str]:

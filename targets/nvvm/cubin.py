@@ -30,16 +30,16 @@ def to_cubin(ptx: bytes, chip: Chip, cache: Cache | None = None) -> bytes:
             "install CUDA, or leave the option out: the driver finishes PTX when the model is loaded"
         )
     key = hashlib.blake2b(b"\0".join([tool.encode(), chip.name.encode(), ptx]), digest_size=20).hexdigest()
-    found = cache.get(OBJECTS, key) if cache is not None else None
-    if found is not None:
-        return found
+    result = cache.get(OBJECTS, key) if cache is not None else None
+    if result is not None:
+        return result
     try:
-        made = run_ptxas(ptx, chip).cubin if find_ptxas() else link(ptx, chip)
+        cubin = run_ptxas(ptx, chip).cubin if find_ptxas() else link(ptx, chip)
     except AssemblerError as error:
         raise ChipError(f"the kernels' PTX is not assembled for {chip.name}: {error}") from error
     if cache is not None:
-        cache.put(OBJECTS, key, made)
-    return made
+        cache.put(OBJECTS, key, cubin)
+    return cubin
 
 
 @cache
@@ -81,8 +81,8 @@ def link(ptx: bytes, chip: Chip) -> bytes:
             library.nvJitLinkGetErrorLog(handle, log)
             raise AssemblerError(log.value.decode(errors="replace").strip() or "nvJitLink failed")
         library.nvJitLinkGetLinkedCubinSize(handle, ctypes.byref(size))
-        made = ctypes.create_string_buffer(size.value)
-        library.nvJitLinkGetLinkedCubin(handle, made)
-        return made.raw
+        buffer = ctypes.create_string_buffer(size.value)
+        library.nvJitLinkGetLinkedCubin(handle, buffer)
+        return buffer.raw
     finally:
         library.nvJitLinkDestroy(ctypes.byref(handle))

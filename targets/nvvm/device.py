@@ -38,8 +38,8 @@ def driver() -> ModuleType:
         ) from error
     if status != bindings.CUresult.CUDA_SUCCESS:
         raise NoGpu(f"the CUDA driver does not start: {status.name}")
-    found: ModuleType = bindings
-    return found
+    result: ModuleType = bindings
+    return result
 
 
 def check(result: tuple[Any, ...], what: str) -> Any:

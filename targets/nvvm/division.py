@@ -71,13 +71,13 @@ def _share(divisor: ir.Value, divisions: list[ir.Operation]) -> None:
         with ir.InsertionPoint(op), op.location:
             top = create("arith.mulf", f32, _wide(op.operands[0]), scale)
             near = create("arith.mulf", f32, top, reciprocal)
-            found: ir.Value = near
+            shared: ir.Value = near
             kind = op.results[0].type
             if kind != f32:
-                found = create("arith.truncf", kind, near)
+                shared = create("arith.truncf", kind, near)
             elif not _is_rounded(op.results[0]):
-                found = _corrected(near, top, scaled, negative)
-        op.results[0].replace_all_uses_with(found)
+                shared = _corrected(near, top, scaled, negative)
+        op.results[0].replace_all_uses_with(shared)
         op.erase()
 
 
@@ -112,9 +112,9 @@ def _behind(value: ir.Value) -> ir.InsertionPoint:
 
 def _repeats(op: ir.Operation, value: ir.Value) -> bool:
     """Return whether an operation is in a loop that does not contain the definition of a value."""
-    made = value.owner if isinstance(value.owner, ir.Block) else value.owner.operation.block
+    defining_block = value.owner if isinstance(value.owner, ir.Block) else value.owner.operation.block
     block = op.operation.block
-    while block != made:
+    while block != defining_block:
         parent = block.owner
         if parent is None or parent.operation.name == "gpu.func":
             return False

@@ -39,8 +39,8 @@ def emit(
     signature = signature_of(main)
     rows = kernel_rows(main, module)
     program, facts = build_host_program(module, main), run_time_facts(main, module)
-    found = [open_library(name) for name in libraries]
-    kernels = to_ptx(module, chip, opt_level, found, blocks_of(program))
+    opened = [open_library(name) for name in libraries]
+    kernels = to_ptx(module, chip, opt_level, opened, blocks_of(program))
     if cubin:
         kernels = [replace(kernel, binary=to_cubin(kernel.code, chip, cache)) for kernel in kernels]
     code, table = pack(kernels, program)
@@ -57,7 +57,7 @@ def kernel_code(
     """Return the code of each kernel of a planned module in a form, or of one function's. The module is consumed."""
     launchers = kernel_launchers(module)
     blocks = blocks_of(build_host_program(module, find_main(module)))
-    found = [open_library(name) for name in libraries]
+    opened = [open_library(name) for name in libraries]
     lowered = lower_to_nvvm(module, chip, blocks)
     if lowered is None:
         return []
@@ -73,24 +73,24 @@ def kernel_code(
         if form == DIALECT:
             code = f"{lowered.whole}\n"
         else:
-            code = translate(lowered.whole, lambda text: _form_of(text, form, chip, opt_level, found), found)
+            code = translate(lowered.whole, lambda text: _form_of(text, form, chip, opt_level, opened), opened)
         kernel.detach_from_parent()
         texts.append(KernelText(name, launchers.get(name, name), code.encode()))
     return texts
 
 
 def _form_of(text: str, form: str, chip: Chip, opt_level: int, libraries: Sequence[DeviceLibrary]) -> str:
-    made = assemble if form == PTX else optimized
-    return str(made(text, chip, opt_level, libraries))
+    emitter = assemble if form == PTX else optimized
+    return str(emitter(text, chip, opt_level, libraries))
 
 
 def blocks_of(program: HostProgram) -> dict[str, int]:
     """Return the largest grid each kernel is launched with, where it is static."""
-    found: dict[str, int | None] = {}
+    sizes: dict[str, int | None] = {}
     for command in program.commands:
         site, grid = program.sites[command.site], command.words[:3]
         if "kernel" in site:
             known = [words for words in grid if words is not None]
-            before = found.get(site["kernel"], 0)
-            found[site["kernel"]] = max(before, prod(known)) if before is not None and len(known) == 3 else None
-    return {name: blocks for name, blocks in found.items() if blocks is not None}
+            before = sizes.get(site["kernel"], 0)
+            sizes[site["kernel"]] = max(before, prod(known)) if before is not None and len(known) == 3 else None
+    return {name: blocks for name, blocks in sizes.items() if blocks is not None}

@@ -27,14 +27,14 @@ INITIAL_REGISTERS = 168
 
 def pass_tensor_maps(module: ir.Operation) -> dict[str, list[int]]:
     """Let kernels of a `gpu.module` take tensor maps as pointers; return those argument indices by kernel name."""
-    found: dict[str, list[int]] = {}
+    result: dict[str, list[int]] = {}
     pointer = ir.Type.parse("!llvm.ptr")
     for function in find(module, "gpu.func"):
         arguments = function.regions[0].blocks[0].arguments
         maps = [i for i, argument in enumerate(arguments) if "tensormap" in str(argument.type)]
         if not maps:
             continue
-        found[symbol_name(function)] = maps
+        result[symbol_name(function)] = maps
         for i in maps:
             arguments[i].set_type(pointer)
             for use in list(arguments[i].uses):
@@ -43,7 +43,7 @@ def pass_tensor_maps(module: ir.Operation) -> dict[str, list[int]]:
                 cast.erase()
         kind = ir.FunctionType.get([argument.type for argument in arguments], [])
         function.attributes["function_type"] = ir.TypeAttr.get(kind)
-    return found
+    return result
 
 
 def describe(function: ir.Operation, maps: Sequence[int], together: int | None = None) -> None:

@@ -58,6 +58,6 @@ class Graphs:
                 cuda.cuGraphDestroy(unfinished)
             raise
         graph = check(cuda.cuStreamEndCapture(stream), "recording the model")
-        made = check(cuda.cuGraphInstantiate(graph, 0), "preparing the model")
+        result = check(cuda.cuGraphInstantiate(graph, 0), "preparing the model")
         check(cuda.cuGraphDestroy(graph), "freeing a graph")
-        return made
+        return result

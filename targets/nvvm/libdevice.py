@@ -62,8 +62,8 @@ def _call(op: ir.Operation, function: str, body: ir.Block, declared: set[str]) -
     if name not in declared:
         declared.add(name)
         with ir.InsertionPoint.at_block_begin(body), op.location:
-            made = func.FuncOp(name, ir.FunctionType.get([kind] * len(operands), [kind]), visibility="private")
-            made.operation.attributes[ON_DEVICE] = ir.UnitAttr.get()
+            new_function = func.FuncOp(name, ir.FunctionType.get([kind] * len(operands), [kind]), visibility="private")
+            new_function.operation.attributes[ON_DEVICE] = ir.UnitAttr.get()
     with ir.InsertionPoint(op), op.location:
         if kind != stored:
             operands = [arith.ExtFOp(kind, value).result for value in operands]
@@ -81,13 +81,13 @@ def find_libdevice(wanted: str) -> Path:
         if not path.is_file():
             raise ChipError(f"libdevice of target 'nvvm': there is no file '{wanted}'")
         return path
-    found = _find_library()
-    if found is None:
+    libdevice = _find_library()
+    if libdevice is None:
         raise ChipError(
             "libdevice of target 'nvvm' is not on this machine: pip install nvidia-nvvm, install CUDA, or name it, "
             "nvvm{libdevice=/path/to/libdevice.10.bc}; without the option Mirlo's own functions are used"
         )
-    return found
+    return libdevice
 
 
 @cache

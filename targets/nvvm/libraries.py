@@ -80,10 +80,10 @@ def _read(path: Path, changed: int, size: int) -> DeviceLibrary:
     if not text.lstrip().startswith(".version"):
         raise ChipError(f"library '{path}' of target 'nvvm' is neither LLVM bitcode nor PTX")
     library = DeviceLibrary(path, True, {}, content)
-    found = {
+    functions = {
         name: _signature(result, given) for result, name, given, end in _FUNCTION.findall(library.text) if end == "{"
     }
-    return DeviceLibrary(path, True, found, content)
+    return DeviceLibrary(path, True, functions, content)
 
 
 def _functions_of_bitcode(path: Path, content: bytes) -> dict[str, str]:
@@ -96,21 +96,21 @@ def _functions_of_bitcode(path: Path, content: bytes) -> dict[str, str]:
         return {f.name: str(f.global_value_type) for f in module.functions if not f.is_declaration}
 
     try:
-        found = guarded(read, quiet=True)
+        result = guarded(read, quiet=True)
     except Crash as crash:
-        found = f"LLVM {crash}"
-    if isinstance(found, str):
-        raise ChipError(f"library '{path}' of target 'nvvm' cannot be read: {found}")
-    return found
+        result = f"LLVM {crash}"
+    if isinstance(result, str):
+        raise ChipError(f"library '{path}' of target 'nvvm' cannot be read: {result}")
+    return result
 
 
 def _signature(result: str, given: str) -> str:
     """Return the types of a PTX function by their bits, `b32 (b32, b64)`."""
 
     def bits(part: str) -> str:
-        found = _BITS.search(part)
+        match = _BITS.search(part)
         size = re.search(r"\[(\d+)\]", part)
-        return f"b{found[1]}{f'[{size[1]}]' if size else ''}" if found else "?"
+        return f"b{match[1]}{f'[{size[1]}]' if size else ''}" if match else "?"
 
     parts = [bits(part) for part in given.split(",") if part.strip()]
     return f"{bits(result) if result.strip() else 'void'} ({', '.join(parts)})"
@@ -118,11 +118,11 @@ def _signature(result: str, given: str) -> str:
 
 def digest_of(names: Iterable[str]) -> str:
     """Return a digest of the contents of libraries; empty for none."""
-    found = hashlib.blake2b(digest_size=8)
+    digest = hashlib.blake2b(digest_size=8)
     contents = [open_library(name).content for name in names]
     for content in contents:
-        found.update(hashlib.blake2b(content).digest())
-    return found.hexdigest() if contents else ""
+        digest.update(hashlib.blake2b(content).digest())
+    return digest.hexdigest() if contents else ""
 
 
 @register_pass
@@ -240,10 +240,10 @@ def link_bitcode(binding: ModuleType, module: LlvmModule, libraries: Sequence[De
 
 def _check_types(library: DeviceLibrary, wanted: Mapping[str, str]) -> None:
     for name, kind in wanted.items():
-        found = library.functions.get(name)
-        if found is not None and not library.is_ptx and found != kind:
+        signature = library.functions.get(name)
+        if signature is not None and not library.is_ptx and signature != kind:
             where = f"library '{library.path}' of target 'nvvm'"
-            raise ChipError(f"a kernel calls '{name}' as {kind}, but {where} defines it as {found}")
+            raise ChipError(f"a kernel calls '{name}' as {kind}, but {where} defines it as {signature}")
 
 
 def merge_ptx(ptx: str, chip: Chip, libraries: Iterable[DeviceLibrary]) -> str:
@@ -267,17 +267,17 @@ def _merged(ptx: str, chip: Chip, library: DeviceLibrary) -> str:
     if int(target[1]) > chip.version[0] * 10 + chip.version[1]:
         raise ChipError(f"{where} is for sm_{target[1]}, which '{chip.name}' does not run")
     called = False
-    for found in [*_FUNCTION.finditer(ptx)][::-1]:
-        name, is_definition = found[2], found[4] == "{"
+    for matches in [*_FUNCTION.finditer(ptx)][::-1]:
+        name, is_definition = matches[2], matches[4] == "{"
         if name not in library.functions:
             continue
         if is_definition:
             raise ChipError(f"{where} defines '{name}', as the kernels or another library do")
-        kind = _signature(found[1] or "", found[3] or "")
+        kind = _signature(matches[1] or "", matches[3] or "")
         if kind != library.functions[name]:
             raise ChipError(f"a kernel calls '{name}' as {kind}, but {where} defines it as {library.functions[name]}")
-        begin = ptx.rindex(".extern", 0, found.start())
-        ptx = ptx[:begin] + ptx[found.end() :]
+        begin = ptx.rindex(".extern", 0, matches.start())
+        ptx = ptx[:begin] + ptx[matches.end() :]
         called = True
     if not called:
         return ptx

@@ -45,12 +45,12 @@ class NvidiaLibrary:
             if name is None:
                 raise self.error(f"the library {self.title} is not on this machine: {self.install}")
             try:
-                found = ctypes.CDLL(name)
+                library = ctypes.CDLL(name)
             except OSError as error:
                 raise self.error(f"the library {self.title} does not load: {error}") from error
             for function, result in {self.explain: ctypes.c_char_p, **self.results}.items():
-                getattr(found, function).restype = result
-            self._loaded = found
+                getattr(library, function).restype = result
+            self._loaded = library
         return self._loaded
 
     def check(self, status: int, what: str) -> None:

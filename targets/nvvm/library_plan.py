@@ -47,11 +47,14 @@ def read(data: bytes, *steps: type[LibraryStep]) -> list[LibraryRegion[LibrarySt
     """Read the functions of a plan with these step types."""
     known = {step.__name__: step for step in steps}
     try:
-        found = json.loads(data)
-        if found["version"] != VERSION:
-            raise ArtifactError(f"a plan of version {found['version']} is not known: install the package that made it")
+        content = json.loads(data)
+        if content["version"] != VERSION:
+            raise ArtifactError(
+                f"a plan of version {content['version']} is not known: install the package that made it"
+            )
         return [
-            LibraryRegion(**{**f, "steps": tuple(_step(row, known) for row in f["steps"])}) for f in found["functions"]
+            LibraryRegion(**{**f, "steps": tuple(_step(row, known) for row in f["steps"])})
+            for f in content["functions"]
         ]
     except (ValueError, KeyError, TypeError) as problem:
         raise ArtifactError(f"a plan for a library of NVIDIA's is damaged: {problem}") from None

@@ -39,8 +39,8 @@ def load_kernels(artifact: Artifact, gpu: Gpu, held: list[int]) -> dict[str, str
                 binary = _load_ptx(artifact, gpu, artifact.code[at : at + size] + b"\0")
             modules[at] = binary
             held.append(modules[at])
-        found = cuda.cuModuleGetFunction(modules[at], kernel["entry"].encode())
-        functions[name] = check(found, f"finding the kernel '{name}'")
+        function = cuda.cuModuleGetFunction(modules[at], kernel["entry"].encode())
+        functions[name] = check(function, f"finding the kernel '{name}'")
         # Otherwise the driver may load lazily at the first launch, during graph capture.
         check(cuda.cuFuncLoad(functions[name]), f"loading the kernel '{name}'")
         if "shared" in kernel:
@@ -71,7 +71,7 @@ def _load_binary(artifact: Artifact, gpu: Gpu, kernel: KernelEntry) -> int | Non
         return None
     cuda = gpu.cuda
     at, size = kernel["binary"]
-    found = cuda.cuModuleLoadData(artifact.code[at : at + size])
+    module = cuda.cuModuleLoadData(artifact.code[at : at + size])
     # An older driver may not know the output of a newer assembler.
     unknown = (cuda.CUresult.CUDA_ERROR_NO_BINARY_FOR_GPU, cuda.CUresult.CUDA_ERROR_INVALID_IMAGE)
-    return None if found[0] in unknown else check(found, "loading kernels")
+    return None if module[0] in unknown else check(module, "loading kernels")

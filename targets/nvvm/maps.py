@@ -43,18 +43,18 @@ class Encoded:
 
 def encode(cuda: ModuleType, described: MapArgument, address: int) -> Encoded:
     """Encode the map of a tensor at an address, as the program of a model describes it."""
-    made = Encoded()
+    result = Encoded()
     dims, strides, box = described["dims"], described["strides"], described["box"]
     rank = len(dims)
     _, number = FORMATS[described["format"]]
     status = _function(cuda)(
-        made.getPtr(), number, rank, address, (ctypes.c_uint64 * rank)(*dims),
+        result.getPtr(), number, rank, address, (ctypes.c_uint64 * rank)(*dims),
         (ctypes.c_uint64 * max(rank - 1, 1))(*strides), (ctypes.c_uint32 * rank)(*box),
         (ctypes.c_uint32 * rank)(*[1] * rank), 0, PERMUTED_128, PROMOTED_256, 0,
     )  # fmt: skip
     if status:
         raise CudaError(f"describing a tensor of {dims} to the GPU's copying engine failed: CUDA error {status}")
-    return made
+    return result
 
 
 def _function(cuda: ModuleType) -> Callable[..., int]:

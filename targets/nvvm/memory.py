@@ -164,9 +164,9 @@ class Written:
 
 def written_block(on: Gpu, block: MemoryBlock, stream: int, owner: object) -> Written:
     """Wrap an output block, which returns to the pool when it is deleted; `owner` has the stream."""
-    made = Written(on, block.address, stream, owner)
-    weakref.finalize(made, _release_after, on, block, made.streams, owner).atexit = False
-    return made
+    result = Written(on, block.address, stream, owner)
+    weakref.finalize(result, _release_after, on, block, result.streams, owner).atexit = False
+    return result
 
 
 def _release_after(on: Gpu, block: MemoryBlock, streams: set[int], keep: object) -> None:

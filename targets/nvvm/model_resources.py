@@ -27,15 +27,15 @@ class ModelResources:
 
     def allocate(self, size: int) -> int:
         """Allocate memory that lives as long as the model."""
-        made = allocate(self.gpu, size)
-        self.memories.append(made)
-        return made
+        result = allocate(self.gpu, size)
+        self.memories.append(result)
+        return result
 
     def pin(self, size: int) -> int:
         """Allocate pinned host memory, which the GPU copies asynchronously."""
-        made = int(check(self.gpu.cuda.cuMemHostAlloc(max(size, 4), 0), "reserving pinned memory"))
-        self.pinned.append(made)
-        return made
+        result = int(check(self.gpu.cuda.cuMemHostAlloc(max(size, 4), 0), "reserving pinned memory"))
+        self.pinned.append(result)
+        return result
 
     def free(self, *memories: int, pinned: int) -> None:
         """Free memory that is no longer used."""

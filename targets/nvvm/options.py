@@ -83,10 +83,10 @@ def _present() -> str | None:
     """Return the best chip whose code this machine's GPU runs, if there is a GPU."""
     from mirlo.targets.nvvm.device import capability
 
-    found = capability()
-    if found is None:
+    present = capability()
+    if present is None:
         return None
-    if found == (9, 0):
+    if present == (9, 0):
         return "sm_90a"
-    able = [chip for chip in CHIPS.values() if not chip.name.endswith("a") and chip.version <= found]
+    able = [chip for chip in CHIPS.values() if not chip.name.endswith("a") and chip.version <= present]
     return max(able, key=lambda chip: chip.version).name if able else None

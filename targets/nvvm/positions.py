@@ -45,18 +45,18 @@ def _compare(kernel: ir.Operation, other: set[ir.Value]) -> None:
 
 def _not_positions(kernels: ir.Operation) -> set[ir.Value]:
     """Return the integers that derive from anything but threads, blocks, loop indices and small constants."""
-    found: set[ir.Value] = set()
+    positions: set[ir.Value] = set()
     left = list(_sources(kernels))
     while left:
         value = left.pop()
-        if value not in found:
-            found.add(value)
+        if value not in positions:
+            positions.add(value)
             left += [made for use in value.uses for made in _derived_values(use) if _is_integer(made)]
-    return found
+    return positions
 
 
 def _sources(kernels: ir.Operation) -> Iterator[ir.Value]:
-    found: list[ir.Value] = []
+    sources: list[ir.Value] = []
 
     def visit(op: ir.Operation) -> ir.WalkResult:
         if op.name == "arith.constant":
@@ -67,11 +67,11 @@ def _sources(kernels: ir.Operation) -> Iterator[ir.Value]:
         values: list[ir.Value] = [] if fits else list(op.results)
         if op.name == "gpu.func":
             values += list(op.regions[0].blocks[0].arguments)
-        found.extend(value for value in values if _is_integer(value))
+        sources.extend(value for value in values if _is_integer(value))
         return ir.WalkResult.ADVANCE
 
     kernels.operation.walk(visit, ir.WalkOrder.PRE_ORDER)
-    yield from found
+    yield from sources
 
 
 def _derived_values(use: ir.OpOperand) -> list[ir.Value]:

@@ -60,8 +60,8 @@ class LoweredKernels:
 
     def functions(self) -> dict[str, ir.Operation]:
         """Return the operations of the kernels by their symbols."""
-        found = {symbol_name(op): op for op in find(self.whole, "llvm.func")}
-        return {name: op for name, op in found.items() if name in self.names.values()}
+        by_name = {symbol_name(op): op for op in find(self.whole, "llvm.func")}
+        return {name: op for name, op in by_name.items() if name in self.names.values()}
 
 
 def to_ptx(
@@ -134,14 +134,14 @@ def call_intrinsics(root: ir.Operation) -> None:
         for op in find(root, name):
             kind = op.results[0].type
             with ir.InsertionPoint(op), op.location:
-                made = ir.Operation.create(
+                new_op = ir.Operation.create(
                     "llvm.call_intrinsic", results=[kind], operands=list(op.operands),
                     attributes={
                         "intrin": ir.StringAttr.get(f"llvm.{short}.{kind}"), "op_bundle_sizes": segments([]),
                         "operandSegmentSizes": segments([len(op.operands), 0]),
                     },
                 )  # fmt: skip
-            op.results[0].replace_all_uses_with(made.results[0])
+            op.results[0].replace_all_uses_with(new_op.results[0])
             op.erase()
 
 

@@ -35,7 +35,7 @@ def find_ptxas() -> str | None:
     """Return the assembler's path, or None."""
     names = ["ptxas", "/usr/local/cuda/bin/ptxas"]
     names += [str(p) for folder in sys.path for p in sorted(Path(folder or ".").glob("nvidia/*/bin/ptxas"))]
-    return next((found for name in names if (found := shutil.which(name))), None)
+    return next((program for name in names if (program := shutil.which(name))), None)
 
 
 def run_ptxas(ptx: str | bytes, chip: Chip) -> Assembled:

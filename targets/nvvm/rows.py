@@ -23,8 +23,8 @@ class ProfileEvents:
     def times(self) -> list[float]:
         """Return the milliseconds from the first event to each, after the stream has finished; release the events."""
         cuda = self._gpu.cuda
-        found = [float(check(cuda.cuEventElapsedTime(self._events[0], e), "reading an event")) for e in self._events]
+        result = [float(check(cuda.cuEventElapsedTime(self._events[0], e), "reading an event")) for e in self._events]
         for event in self._events:
             check(cuda.cuEventDestroy(event), "freeing an event")
         self._events.clear()
-        return found
+        return result

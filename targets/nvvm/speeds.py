@@ -138,8 +138,8 @@ _TYPE = re.compile(r"^(\w+)\[([\d, ]*)\]$")
 
 def parsed(text: str) -> tuple[list[int], str] | None:
     """Parse a tensor type of a record, `f16[128, 64]`, to dims and element type; None if a dim is dynamic."""
-    found = _TYPE.match(text)
-    return ([int(dim) for dim in found.group(2).split(",") if dim.strip()], found.group(1)) if found else None
+    match = _TYPE.match(text)
+    return ([int(dim) for dim in match.group(2).split(",") if dim.strip()], match.group(1)) if match else None
 
 
 def _family(dtype: str, tf32: bool, device: PeakFigures) -> str:

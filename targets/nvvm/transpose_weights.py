@@ -71,13 +71,13 @@ def _transposed_weights(view: PrimView, options: Options) -> list[Stored]:
     formats = formats_of(roles, options)
     if isinstance(formats, Decline):
         return []
-    found = []
+    weights = []
     for side, form in zip((roles.rows, roles.columns), formats, strict=True):
         if form.bytes != 2 and not with_whole_vectors(roles, side, roles.sums, form.vector):
             stored = _along_reduction(view, roles, side)
             if stored is not None:
-                found.append(stored)
-    return found
+                weights.append(stored)
+    return weights
 
 
 def _along_reduction(view: PrimView, roles: Roles, side: ProductOperand) -> Stored | None:

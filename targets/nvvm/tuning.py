@@ -39,7 +39,7 @@ def space(function: ir.Operation | ir.OpView, options: CompileOptions | None = N
     roles = product_of(group)
     if isinstance(roles, Decline):
         return []
-    found: list[dict[str, int]] = []
+    points: list[dict[str, int]] = []
     own = True
     for way in BEST_FIRST:
         number = STRATEGIES.index(way)
@@ -48,9 +48,9 @@ def space(function: ir.Operation | ir.OpView, options: CompileOptions | None = N
             continue
         # Without a choice, the first strategy that accepts the product is used with its own tile.
         tiles = [i for i, tile in enumerate(way.tiles) if not own or tile != plan.tile]
-        found += [{WAY: number, TILE: i} for i in tiles]
+        points += [{WAY: number, TILE: i} for i in tiles]
         own = False
-    return found + _divisions(roles, asked)
+    return points + _divisions(roles, asked)
 
 
 def _divisions(roles: Roles, options: Options) -> list[dict[str, int]]:

@@ -12,5 +12,5 @@ from pathlib import Path
 def find_library(name: str) -> str | None:
     """Return the path or name of `lib<name>`, or None: the newest of a wheel, else the system's."""
     folders = [folder for entry in sys.path for folder in sorted(Path(entry or ".").glob("nvidia/*/lib"))]
-    found = [str(file) for folder in folders for file in sorted(folder.glob(f"lib{name}.so*"))]
-    return found[-1] if found else ctypes.util.find_library(name)
+    files = [str(file) for folder in folders for file in sorted(folder.glob(f"lib{name}.so*"))]
+    return files[-1] if files else ctypes.util.find_library(name)

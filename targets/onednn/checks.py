@@ -105,8 +105,8 @@ def deconvolution(node: BlockNode) -> bool | Decline:
 
 def _fixed_weight(node: BlockNode) -> bool | Decline:
     weight = node.operands[1]
-    found = _dynamic_axes(weight, range(len(_shape(weight))))
-    return decline("the weight has dims that only a call knows", found=", ".join(found)) if found else True
+    axes = _dynamic_axes(weight, range(len(_shape(weight))))
+    return decline("the weight has dims that only a call knows", found=", ".join(axes)) if axes else True
 
 
 def matmul(node: BlockNode) -> bool | Decline:
@@ -134,8 +134,8 @@ def attention(node: BlockNode) -> bool | Decline:
 
 def instance_norm(node: BlockNode) -> bool | Decline:
     """Check an instance normalization: the number of channels is fixed."""
-    found = _dynamic_axes(node.operands[0], [1])
-    return decline("the number of channels is only known to a call", found=found[0]) if found else True
+    axes = _dynamic_axes(node.operands[0], [1])
+    return decline("the number of channels is only known to a call", found=axes[0]) if axes else True
 
 
 def pool(node: BlockNode) -> bool | Decline:
@@ -191,8 +191,8 @@ def strided_slice(node: BlockNode) -> bool | Decline:
     steps = node.attribute("strides")
     if any(step < 1 for step in steps):
         return decline("a slice that goes backwards", strides=steps)
-    found = _dynamic_axes(node.operands[0], node.attribute("axes"))
-    return decline("a slice of a dim that only a call knows", found=", ".join(found)) if found else True
+    axes = _dynamic_axes(node.operands[0], node.attribute("axes"))
+    return decline("a slice of a dim that only a call knows", found=", ".join(axes)) if axes else True
 
 
 def pick(node: BlockNode) -> bool | Decline:
@@ -201,16 +201,16 @@ def pick(node: BlockNode) -> bool | Decline:
     count = indices.type
     if not indices.is_constant or count is None or any(dim != 1 for dim in count.shape):
         return decline("only one slice at a constant place is a view", indices=str(count))
-    found = _dynamic_axes(node.operands[0], [node.attribute("axis")])
-    return decline("a slice of a dim that only a call knows", found=", ".join(found)) if found else True
+    axes = _dynamic_axes(node.operands[0], [node.attribute("axis")])
+    return decline("a slice of a dim that only a call knows", found=", ".join(axes)) if axes else True
 
 
 def view(node: BlockNode) -> bool | Decline:
     """Check a split: parts of static size."""
     if node.name != "relax.split":
         return True
-    found = [str(size) for size in node.attribute("sizes") if not isinstance(size, int)]
-    return decline("parts of dynamic size", found=", ".join(found)) if found else True
+    sizes = [str(size) for size in node.attribute("sizes") if not isinstance(size, int)]
+    return decline("parts of dynamic size", found=", ".join(sizes)) if sizes else True
 
 
 def _window_rank(node: BlockNode) -> bool | Decline:
@@ -240,8 +240,8 @@ def _tensors(node: BlockNode, operands: int = MAX_OPERANDS) -> bool | Decline:
     for value in (*node.operands[:operands], *node.results):
         kind = value.type
         if kind is None or kind.dtype.name != "f32":
-            found = "no tensor" if kind is None else kind.dtype.name
-            return decline(f"{value.name} of {node.name} is not f32", found=found)
+            dtype = "no tensor" if kind is None else kind.dtype.name
+            return decline(f"{value.name} of {node.name} is not f32", found=dtype)
         strange = [str(dim) for dim in kind.shape if not isinstance(dim, int) and not _is_polynomial(dim)]
         if strange:
             return decline("a dim is neither a number nor a sum of products of symbols", found=", ".join(strange))

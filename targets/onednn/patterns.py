@@ -68,13 +68,13 @@ def patterns() -> list[tuple[str, Pattern, MatchCheck]]:
     listed = rows()
     heavy = frozenset(name for row in listed if not row.is_light for name in row.operators)
     light = {name: (row.check, row.operands) for row in listed if row.is_light for name in row.operators}
-    found = []
+    result = []
     for row in listed:
         start = is_op(*row.operators)
         whole = checks.chain(row.check) if row.has_epilogue else checks.single_operation(row.check, row.operands)
         check = checks.light_operator(whole, heavy, light) if row.is_light else whole
-        found.append((row.name, _chain(start) if row.has_epilogue else start, check))
-    return found
+        result.append((row.name, _chain(start) if row.has_epilogue else start, check))
+    return result
 
 
 def _chain(start: Pattern) -> Pattern:

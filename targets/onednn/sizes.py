@@ -70,9 +70,9 @@ def solve(dims: Iterable[tuple[str, int]]) -> dict[str, int]:
             unknown = symbols(text) - sizes.keys()
             if len(unknown) == 1:
                 (name,) = unknown
-                found = _root(text, name, value, sizes)
-                if found is not None:
-                    sizes[name] = found
+                root = _root(text, name, value, sizes)
+                if root is not None:
+                    sizes[name] = root
                     progress = True
     return sizes
 
@@ -97,10 +97,10 @@ def undetermined(given: Iterable[str], wanted: Iterable[str]) -> set[str]:
 
 
 def _primes(count: int) -> list[int]:
-    found: list[int] = []
+    primes: list[int] = []
     candidate = 101
-    while len(found) < count:
+    while len(primes) < count:
         if all(candidate % divisor for divisor in range(2, candidate)):
-            found.append(candidate)
+            primes.append(candidate)
         candidate += 2
-    return found
+    return primes

@@ -95,12 +95,12 @@ class Translator:
         is_second = left is value
         other = right if is_second else left
         number = scalar_value(other)
-        made = None if number is None else with_constant(node.op, number, is_second)
-        if made is None:
-            made = with_operand(node.op, self._operand(other, shape_of(value), axes), is_second)
-        if made is None:
+        result = None if number is None else with_constant(node.op, number, is_second)
+        if result is None:
+            result = with_operand(node.op, self._operand(other, shape_of(value), axes), is_second)
+        if result is None:
             raise TranslationError(f"target 'onednn' cannot apply {node} to a result")
-        return made
+        return result
 
     def _operand(self, value: ExternalValue, shape: tuple[int, ...], axes: tuple[int, ...] | None) -> str:
         """Return the second operand of a binary operator, in the library's order of axes of the first."""

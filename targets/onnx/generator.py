@@ -73,7 +73,7 @@ class OnnxGenerator(CodeGenerator):
         import onnx
         from onnx import numpy_helper
 
-        found = {}
+        result = {}
         for name in artifact.functions:
             start, size = artifact.metadata["models"][name]
             model = onnx.load_from_string(artifact.data[start : start + size])
@@ -82,8 +82,8 @@ class OnnxGenerator(CodeGenerator):
                 if tensor.name in weights:
                     array = np.ascontiguousarray(params[weights[tensor.name]])
                     tensor.CopyFrom(numpy_helper.from_array(array, tensor.name))
-            found[f"{name}.onnx"] = model.SerializeToString()
-        return found
+            result[f"{name}.onnx"] = model.SerializeToString()
+        return result
 
     @property
     def copies(self) -> bool:  # type: ignore[override]

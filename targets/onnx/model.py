@@ -47,9 +47,9 @@ def region_model(function: ExternalFunction) -> OnnxRegion:
             weights[value.name] = value.constant
         graph.initializers[value.name] = _initializer(value, array)
     for node in function.nodes:
-        made = export_node(graph, node)
-        if isinstance(made, Decline):
-            raise OnnxExportError(f"region '{function.name}': {node}: {made}")
+        outputs = export_node(graph, node)
+        if isinstance(outputs, Decline):
+            raise OnnxExportError(f"region '{function.name}': {node}: {outputs}")
     return OnnxRegion(
         _model(graph, function.name, function.inputs, function.outputs, _output_names(graph, function)), weights
     )
@@ -72,9 +72,9 @@ def _output_names(graph: ExportGraph, function: ExternalFunction) -> list[str]:
 def node_model(node: ExternalNode) -> onnx.ModelProto | Decline:
     """Return a model of one operator on inputs of its types, or a decline."""
     graph = ExportGraph()
-    made = export_node(graph, node)
-    if isinstance(made, Decline):
-        return made
+    result = export_node(graph, node)
+    if isinstance(result, Decline):
+        return result
     inputs = list(dict.fromkeys(node.inputs))
     return _model(graph, "one", inputs, node.outputs, [value.name for value in node.outputs])
 
@@ -122,9 +122,9 @@ def _model(
 
     taken = [_declared(value, value.name) for value in inputs]
     given = [_declared(value, output) for value, output in zip(outputs, output_names, strict=True)]
-    made = helper.make_graph(graph.nodes, name, taken, given, list(graph.initializers.values()))
+    proto = helper.make_graph(graph.nodes, name, taken, given, list(graph.initializers.values()))
     imports = [helper.make_opsetid("", OPSET), *(helper.make_opsetid(*item) for item in graph.domains.items())]
-    return helper.make_model(made, opset_imports=imports, ir_version=IR_VERSION, producer_name="mirlo")
+    return helper.make_model(proto, opset_imports=imports, ir_version=IR_VERSION, producer_name="mirlo")
 
 
 def _declared(value: ExternalValue, name: str) -> onnx.ValueInfoProto:

@@ -33,8 +33,8 @@ def onnxruntime() -> ModuleType:
             f"ONNX Runtime does not load ({error}): install it with pip install 'mirlo[onnxruntime]', or the package "
             "of the provider, such as onnxruntime-gpu or onnxruntime-openvino"
         ) from error
-    found: ModuleType = module
-    return found
+    result: ModuleType = module
+    return result
 
 
 def require_provider(provider: str) -> str:

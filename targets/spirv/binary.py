@@ -37,13 +37,13 @@ def to_binaries(module: ir.Module | ir.OpView) -> list[KernelCode]:
         return []
     _nest(module)
     _run(module, "gpu-module-to-binary")
-    found = []
+    binaries = []
     for binary in _modules(module, "gpu.binary"):
         name = symbol_name(binary)
         entry, capabilities_used = features[name]
         data = gpu.ObjectAttr(ir.ArrayAttr(binary.attributes["objects"])[0]).object
-        found.append(KernelCode(f"{name}::{entry}", entry, data, capabilities_used))
-    return found
+        binaries.append(KernelCode(f"{name}::{entry}", entry, data, capabilities_used))
+    return binaries
 
 
 def lower_to_spirv(module: ir.Module | ir.OpView) -> dict[str, ir.Operation]:

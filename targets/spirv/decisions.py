@@ -53,9 +53,9 @@ class _Worker(StepWorker):
 
     def _buffer(self, size: int, host: bool = False) -> DeviceBuffer:
         """Return memory that lives as long as this call."""
-        made = self._device.buffer(size, host)
-        self._made.append(made)
-        return made
+        result = self._device.buffer(size, host)
+        self._made.append(result)
+        return result
 
     def enqueue(self, step: Step) -> None:
         touched = self._model.touched(step)

@@ -80,8 +80,8 @@ class DescriptorSets:
             vk = api()
             count = max(BUFFERS, buffers)
             size = vk.VkDescriptorPoolSize(type=vk.VK_DESCRIPTOR_TYPE_STORAGE_BUFFER, descriptorCount=count)
-            made = vk.VkDescriptorPoolCreateInfo(maxSets=SETS, pPoolSizes=[size])
-            self._pools.append((vk.vkCreateDescriptorPool(self._device.handle, made, None), count))
+            info = vk.VkDescriptorPoolCreateInfo(maxSets=SETS, pPoolSizes=[size])
+            self._pools.append((vk.vkCreateDescriptorPool(self._device.handle, info, None), count))
         self._sets, self._buffers = SETS, self._pools[self._used][1]
         self._used += 1
 

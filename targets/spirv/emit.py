@@ -36,7 +36,7 @@ def kernel_code(module: ir.Module, options: CompileOptions) -> list[KernelText]:
     launchers = kernel_launchers(module)
     split_large(module)
     if options.form == BINARY:
-        found = {code.name.partition("::")[0]: code.code for code in to_binaries(module)}
+        binaries = {code.name.partition("::")[0]: code.code for code in to_binaries(module)}
     else:
-        found = {name: f"{shader}\n".encode() for name, shader in lower_to_spirv(module).items()}
-    return [KernelText(name, launchers.get(name, name), code) for name, code in found.items()]
+        binaries = {name: f"{shader}\n".encode() for name, shader in lower_to_spirv(module).items()}
+    return [KernelText(name, launchers.get(name, name), code) for name, code in binaries.items()]

@@ -27,8 +27,8 @@ def ctz(op: ir.OpView, b: ValueBuilder) -> Num | Decline:
     if op.dtype == "index":
         return decline("has no form on index", dtype=op.dtype)
     x: Num = op.nums[0]
-    made: Num = b.call("popcount", (x & (0 - x)) - 1)
-    return made
+    result: Num = b.call("popcount", (x & (0 - x)) - 1)
+    return result
 
 
 @intrinsic("clz", target="spirv")

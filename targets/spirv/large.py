@@ -21,7 +21,7 @@ LIMIT = 1 << 27
 
 def split_large(module: ir.Module, limit: int = LIMIT) -> dict[str, list[SplitParameter]]:
     """Split kernel parameters that are too large; return the splits by the kernel name that launches use."""
-    found = {}
+    result = {}
     for function in find(module, "gpu.func"):
         block = function.regions[0].blocks[0]
         large = [argument for argument in block.arguments if _bytes(argument.type) > limit]
@@ -31,12 +31,12 @@ def split_large(module: ir.Module, limit: int = LIMIT) -> dict[str, list[SplitPa
         assert holder is not None
         own = symbol_name(holder)
         name = f"{own}::{symbol_name(function)}"
-        found[name] = [SplitParameter(argument.arg_number, _split(block, argument, limit)) for argument in large]
-        for split in found[name][::-1]:
+        result[name] = [SplitParameter(argument.arg_number, _split(block, argument, limit)) for argument in large]
+        for split in result[name][::-1]:
             block.erase_argument(split.position)
         kinds = [argument.type for argument in block.arguments]
         function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(kinds, []))
-    return found
+    return result
 
 
 def _bytes(kind: ir.Type) -> int:
@@ -93,9 +93,9 @@ def _choose(
     here = compare("eq", which, index(number))
     branch = scf.IfOp(here, [r.type for r in op.results], has_else=True)
     with ir.InsertionPoint(branch.then_block):
-        made = access()
-        scf.YieldOp([] if made is None else [made])
+        value = access()
+        scf.YieldOp([] if value is None else [value])
     with ir.InsertionPoint(branch.else_block):
-        made = _choose(op, parts, number + 1, which, there)
-        scf.YieldOp([] if made is None else [made])
+        value = _choose(op, parts, number + 1, which, there)
+        scf.YieldOp([] if value is None else [value])
     return branch.results[0] if len(branch.results) else None

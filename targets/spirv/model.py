@@ -108,9 +108,9 @@ class VulkanModel:
 
     def _buffer(self, size: int, host: bool = False) -> DeviceBuffer:
         """Return memory that lives as long as the model."""
-        made = self.device.buffer(size, host)
-        self._buffers.append(made)
-        return made
+        result = self.device.buffer(size, host)
+        self._buffers.append(result)
+        return result
 
     def _allocate_memory(self) -> None:
         """Allocate memory for the sizes of this call; discard recordings if memory moves."""
@@ -202,20 +202,20 @@ class VulkanModel:
             recording.release()
 
     def _record(self, steps: Sequence[Step], profiled: bool) -> Recording:
-        made = self.open_recording()
-        self.copy_inputs(made)
+        result = self.open_recording()
+        self.copy_inputs(result)
         if profiled:
-            self._record_profiled(made, steps)
+            self._record_profiled(result, steps)
         else:
             hazards = Hazards()
             for step in steps:
                 touched = self.touched(step)
                 if hazards.must_wait(touched):
-                    made.barrier()
-                self.record_step(made, step, touched)
-        self.copy_outputs(made)
-        made.end()
-        return made
+                    result.barrier()
+                self.record_step(result, step, touched)
+        self.copy_outputs(result)
+        result.end()
+        return result
 
     def _record_profiled(self, made: Recording, steps: Sequence[Step]) -> None:
         """Record steps that run one after another with time stamps between them."""

@@ -79,9 +79,9 @@ class Pipelines:
         vk.lib.vkCmdDispatch(commands, *step["grid"])
 
     def _kernel(self, name: str, bindings: int, block: list[int]) -> ComputePipeline:
-        found = self._kernels.get(name)
-        if found is not None:
-            return found
+        result = self._kernels.get(name)
+        if result is not None:
+            return result
         vk = api()
         limits = self.device.limits
         threads = block[0] * block[1] * block[2]
@@ -102,8 +102,8 @@ class Pipelines:
         stage = vk.VkPipelineShaderStageCreateInfo(
             stage=vk.VK_SHADER_STAGE_COMPUTE_BIT, module=shader, pName=entry["entry"]
         )
-        made = vk.VkComputePipelineCreateInfo(stage=stage, layout=layout)
-        pipeline = vk.vkCreateComputePipelines(self.device.handle, None, 1, [made], None)[0]
+        info = vk.VkComputePipelineCreateInfo(stage=stage, layout=layout)
+        pipeline = vk.vkCreateComputePipelines(self.device.handle, None, 1, [info], None)[0]
         vk.vkDestroyShaderModule(self.device.handle, shader, None)
         self._kernels[name] = ComputePipeline(pipeline, layout)
         return self._kernels[name]

@@ -41,8 +41,8 @@ def api() -> ModuleType:
             f"this machine has no Vulkan loader ({error}): install the driver of its GPU, or a software device "
             "(on Debian: apt install mesa-vulkan-drivers libvulkan1)"
         ) from error
-    found: ModuleType = vulkan
-    return found
+    result: ModuleType = vulkan
+    return result
 
 
 @dataclass
@@ -124,8 +124,8 @@ class VulkanDevice:
             pNext=bytes_, storageBuffer16BitAccess="StorageBuffer16BitAccess" in self.features
         )
         queue = vk.VkDeviceQueueCreateInfo(queueFamilyIndex=self._family, queueCount=1, pQueuePriorities=[1.0])
-        made = vk.VkDeviceCreateInfo(pNext=halves, pQueueCreateInfos=[queue], pEnabledFeatures=core)
-        return vk.vkCreateDevice(self.physical, made, None)
+        info = vk.VkDeviceCreateInfo(pNext=halves, pQueueCreateInfos=[queue], pEnabledFeatures=core)
+        return vk.vkCreateDevice(self.physical, info, None)
 
     # Memory
 
@@ -138,9 +138,9 @@ class VulkanDevice:
             | vk.VK_BUFFER_USAGE_TRANSFER_SRC_BIT
             | vk.VK_BUFFER_USAGE_TRANSFER_DST_BIT
         )
-        made = vk.VkBufferCreateInfo(size=size, usage=usage, sharingMode=vk.VK_SHARING_MODE_EXCLUSIVE)
+        info = vk.VkBufferCreateInfo(size=size, usage=usage, sharingMode=vk.VK_SHARING_MODE_EXCLUSIVE)
         try:
-            handle = vk.vkCreateBuffer(self.handle, made, None)
+            handle = vk.vkCreateBuffer(self.handle, info, None)
         except vk.VkError as error:
             raise DeviceError(f"'{self.name}' has no buffers of {size} bytes: {type(error).__name__}") from error
         wanted = vk.vkGetBufferMemoryRequirements(self.handle, handle)
@@ -169,9 +169,9 @@ class VulkanDevice:
         order = [local | reach | cached, reach | cached, reach] if host else [local | reach, local, 0]
         flags = [self._memory.memoryTypes[i].propertyFlags for i in range(self._memory.memoryTypeCount)]
         for wanted in order:
-            for i, found in enumerate(flags):
-                if allowed >> i & 1 and found & wanted == wanted:
-                    return i, found & reach == reach, bool(found & local)
+            for i, flag in enumerate(flags):
+                if allowed >> i & 1 and flag & wanted == wanted:
+                    return i, flag & reach == reach, bool(flag & local)
         raise DeviceError(f"'{self.name}' has no memory for buffers")
 
     def free(self, buffer: DeviceBuffer) -> None:
@@ -185,14 +185,14 @@ class VulkanDevice:
     def commands(self) -> object:
         """Return a new command buffer, open for recording."""
         vk = api()
-        made = vk.vkAllocateCommandBuffers(
+        result = vk.vkAllocateCommandBuffers(
             self.handle,
             vk.VkCommandBufferAllocateInfo(
                 commandPool=self._pool, level=vk.VK_COMMAND_BUFFER_LEVEL_PRIMARY, commandBufferCount=1
             ),
         )[0]
-        self.restart(made)
-        return made
+        self.restart(result)
+        return result
 
     def restart(self, commands: object) -> None:
         """Open a command buffer for recording, without what was recorded before."""
@@ -200,9 +200,11 @@ class VulkanDevice:
 
     def barrier(self, commands: object) -> None:
         """Make earlier writes visible to later shaders, copies and the host."""
-        made, vk = self._structures, api()
+        structures, vk = self._structures, api()
         null = vk.ffi.NULL
-        vk.lib.vkCmdPipelineBarrier(commands, made.work, made.after, 0, 1, made.barrier, 0, null, 0, null)
+        vk.lib.vkCmdPipelineBarrier(
+            commands, structures.work, structures.after, 0, 1, structures.barrier, 0, null, 0, null
+        )
 
     def copy(self, commands: object, source: DeviceBuffer, at: int, target: DeviceBuffer, to: int, size: int) -> None:
         """Record a copy of bytes."""
@@ -212,9 +214,9 @@ class VulkanDevice:
 
     def run(self, commands: object) -> None:
         """Submit a recorded command buffer and wait until it has finished."""
-        lib, made = api().lib, self._structures
-        made.submitted[0] = commands
-        self._check(lib.vkQueueSubmit(self._queue, 1, made.submit, self._fence))
+        lib, structures = api().lib, self._structures
+        structures.submitted[0] = commands
+        self._check(lib.vkQueueSubmit(self._queue, 1, structures.submit, self._fence))
         self._check(lib.vkWaitForFences(self.handle, 1, self._fences, True, WAIT))
         self._check(lib.vkResetFences(self.handle, 1, self._fences))
 
@@ -258,10 +260,10 @@ def _features(vk: ModuleType, physical: object) -> frozenset[str]:
     small = vk.VkPhysicalDeviceShaderFloat16Int8Features()
     bytes_ = vk.VkPhysicalDevice8BitStorageFeatures(pNext=small)
     halves = vk.VkPhysicalDevice16BitStorageFeatures(pNext=bytes_)
-    found = vk.VkPhysicalDeviceFeatures2(pNext=halves)
-    vk.vkGetPhysicalDeviceFeatures2(physical, found)
+    info = vk.VkPhysicalDeviceFeatures2(pNext=halves)
+    vk.vkGetPhysicalDeviceFeatures2(physical, info)
     vk.vkGetPhysicalDeviceProperties2(physical, properties)
-    core = found.features
+    core = info.features
     has = {
         "Shader": True, "Float64": core.shaderFloat64, "Int64": core.shaderInt64, "Int16": core.shaderInt16,
         "Float16": small.shaderFloat16, "Int8": small.shaderInt8,

@@ -52,8 +52,8 @@ class Child:
         start = time.perf_counter()
         self.model = module.load(model, threads, shapes, cache, **own)
         seconds = time.perf_counter() - start
-        found = {"version": self.model.version, "seconds": seconds, "imported": imported}
-        return {**found, "before": before, "peak": peak()}
+        report = {"version": self.model.version, "seconds": seconds, "imported": imported}
+        return {**report, "before": before, "peak": peak()}
 
     def make_inputs(self, seed: int, path: str, dims: Mapping[str, int]) -> dict[str, int]:
         executable = self.model.executable
@@ -125,13 +125,13 @@ def _status(key: str, pid: int) -> int:
 
 
 def _children() -> list[int]:
-    found = []
+    result = []
     for path in Path("/proc/self/task").glob("*/children"):
         try:
-            found += [int(pid) for pid in path.read_text().split()]
+            result += [int(pid) for pid in path.read_text().split()]
         except OSError:
             continue
-    return found
+    return result
 
 
 if __name__ == "__main__":

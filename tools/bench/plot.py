@@ -24,14 +24,14 @@ def _points(row: ModelRow) -> list[tuple[float, float, float, str, str]]:
     """Return operations per byte, 10^9 operations per second, share, kind and text of each kernel that computes."""
     assert row.kernels is not None
     total = sum(kernel["microseconds"] for kernel in row.kernels["kernels"]) or 1.0
-    found = []
+    points = []
     for kernel in row.kernels["kernels"]:
         if kernel["flops"] and kernel["bytes"] and kernel["microseconds"] > 0:
             speed = kernel["flops"] / kernel["microseconds"] * 1e-3
             text = f"{kernel['kernel']}: {kernel['microseconds']:.1f} us, {speed:.1f} GFLOP/s ({kernel['source']})"
             share = kernel["microseconds"] / total
-            found.append((kernel["flops"] / kernel["bytes"], speed, share, kernel["kind"] or "other", text))
-    return found
+            points.append((kernel["flops"] / kernel["bytes"], speed, share, kernel["kind"] or "other", text))
+    return points
 
 
 def _roofs(row: ModelRow) -> list[tuple[str, float]]:

@@ -152,10 +152,10 @@ def _require(engine: str, python: str | None) -> None:
     if engine == "mirlo":
         return
     try:
-        found = subprocess.run([python or sys.executable, "-c", code], capture_output=True).returncode
+        completed = subprocess.run([python or sys.executable, "-c", code], capture_output=True).returncode
     except OSError as error:
         raise EngineError(f"{known.title}: there is no Python at '{python}': {error.strerror}") from None
-    if found == 7:
+    if completed == 7:
         where = f" in {python}" if python else ""
         raise EngineError(
             f"{known.title} is not installed{where}: pip install 'mirlo[bench-{engine}]' (that is, {known.package}), "

@@ -47,8 +47,8 @@ class Results:
     def mean_ratio(self, engine: str, threads: int, gap: float = 0.0) -> float | None:
         """Return the geometric mean of Mirlo's time by the engine's, over the models that both ran."""
         rows = [row.engine(engine) for row in self.rows if (row.threads, row.gap) == (threads, gap)]
-        found = [row.ratio for row in rows if row is not None]
-        return math.exp(sum(map(math.log, found)) / len(found)) if found else None
+        ratios = [row.ratio for row in rows if row is not None]
+        return math.exp(sum(map(math.log, ratios)) / len(ratios)) if ratios else None
 
     def as_json(self) -> dict[str, object]:
         others = [name for name in self.engines if name != MIRLO]

@@ -77,11 +77,11 @@ def _roundings(
     yield {name: computed[name] for name in expected}
     rng = np.random.default_rng(0)
     for pattern in range(2 + RANDOM_ROUNDINGS):
-        made = {}
+        roundings = {}
         for name, array in expected.items():
             direction = (1, -1)[pattern] if pattern < 2 else rng.choice((-1, 1), np.asarray(array).shape)
-            made[name] = _rounded(array, computed[name], direction)
-        yield made
+            roundings[name] = _rounded(array, computed[name], direction)
+        yield roundings
 
 
 def _rounded(expected: ModelValue, computed: ModelValue, direction: np.ndarray | int) -> ModelValue:

@@ -83,14 +83,14 @@ def bisect(
     tell(f"the model: {trial.departs or 'as expected'}")
     if trial.departs is None:
         return None
-    found = _first_departure(ordered, values, settings, trial, ORACLES[against], tell)
-    if isinstance(found, Rounding):
-        return found
-    failed = found.trial.failed
+    result = _first_departure(ordered, values, settings, trial, ORACLES[against], tell)
+    if isinstance(result, Rounding):
+        return result
+    failed = result.trial.failed
     culprit = (
-        failing_pass(found.trial, settings) if failed else first_departing_pass(found.part, values, settings, tell)
+        failing_pass(result.trial, settings) if failed else first_departing_pass(result.part, values, settings, tell)
     )
-    return _departure(ordered, found, culprit, values, settings, against, bundle)
+    return _departure(ordered, result, culprit, values, settings, against, bundle)
 
 
 def _first_departure(
@@ -102,13 +102,13 @@ def _first_departure(
     first: Amplified | None = None
     start, last = 0, len(nodes) - 1
     while True:
-        found = first_departing_node(model, values, settings, trial, tell, start)
-        passed = amplified(model, found, values, settings, oracle)
+        result = first_departing_node(model, values, settings, trial, tell, start)
+        passed = amplified(model, result, values, settings, oracle)
         if passed is None:
-            return found
-        tell(f"'{nodes[found.node].name}' amplifies rounding")
+            return result
+        tell(f"'{nodes[result.node].name}' amplifies rounding")
         first = first or passed
-        start = found.node + 1
+        start = result.node + 1
         rest = stretch(model, start, last, values) if start <= last else None
         trial = try_submodel(rest, values, settings) if rest is not None and rest.outputs else Trial(None)
         if trial.departs is None:

@@ -113,19 +113,19 @@ def _prepare(folder: Path) -> None:
 
 def _arrays(folder: Path, what: str, arrays: Mapping[str, ModelValue]) -> list[tuple[str, str]]:
     """Write tensors to files; sequences and strings have no file format."""
-    found = _paths(what, arrays)
-    for name, path in found:
+    result = _paths(what, arrays)
+    for name, path in result:
         np.save(folder / path, np.asarray(arrays[name]))
-    return found
+    return result
 
 
 def _paths(what: str, arrays: Mapping[str, ModelValue]) -> list[tuple[str, str]]:
-    found = []
+    paths = []
     for index, (name, array) in enumerate(arrays.items()):
         if isinstance(array, (list, tuple)) or array is None or np.asarray(array).dtype.kind in "OSU":
             continue
-        found.append((name, f"{what}-{index}-{file_name(name)}.npy"))
-    return found
+        paths.append((name, f"{what}-{index}-{file_name(name)}.npy"))
+    return paths
 
 
 def _ir(
@@ -151,10 +151,10 @@ def _ir(
 
 
 def _versions() -> dict[str, str]:
-    found = {}
+    versions = {}
     for package in PACKAGES:
         try:
-            found[package] = version(package)
+            versions[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found
+    return versions

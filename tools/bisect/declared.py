@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 def declared_operators() -> list[type[DialectOp]]:
     """Return the classes with a meaning and a name in a domain that is not ONNX's own."""
-    found = graph_operations().values()
-    return [cls for cls in found if cls.ONNX is not None and cls.ONNX.domain and cls.meaning is not None]
+    operations = graph_operations().values()
+    return [cls for cls in operations if cls.ONNX is not None and cls.ONNX.domain and cls.meaning is not None]
 
 
 def evaluated_operators() -> list[type]:
@@ -50,8 +50,8 @@ def _evaluated(cls: type[DialectOp], base: type) -> type:
         rest, operands = list(inputs), list[np.ndarray | list[np.ndarray] | None]()
         for field in cls._operand_layout.fields:
             operands.append(rest if field.kind == "variadic" else rest.pop(0) if rest else None)
-        made = meaning(*operands, **{**defaults, **given})
-        results = made if isinstance(made, tuple) else (made,)
+        result = meaning(*operands, **{**defaults, **given})
+        results = result if isinstance(result, tuple) else (result,)
         kind = inputs[0].dtype if inputs else None
         return tuple(
             r.astype(kind) if kind is not None and r.dtype.kind == "f" else r for r in map(np.asarray, results)

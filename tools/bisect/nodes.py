@@ -56,8 +56,8 @@ def first_departing_node(
 
 def stretch(model: LoadedModel, start: int, last: int, values: Mapping[str, ModelValue]) -> Submodel:
     """Return the nodes in a range, and all of their values that later nodes or the model's outputs read."""
-    made = {name for node in model.content.graph.nodes[start : last + 1] for name in node.outputs}
-    return cut(model, range(start, last + 1), [name for name in live_after(model, last) if name in made], values)
+    outputs = {name for node in model.content.graph.nodes[start : last + 1] for name in node.outputs}
+    return cut(model, range(start, last + 1), [name for name in live_after(model, last) if name in outputs], values)
 
 
 def _smallest(

@@ -72,24 +72,24 @@ def ancestors(model: LoadedModel, index: int) -> list[int]:
     """Return a node and its transitive producers, in graph order."""
     nodes = model.content.graph.nodes
     producer = {name: at for at, node in enumerate(nodes) for name in node.outputs if name}
-    found: set[int] = set()
+    indices: set[int] = set()
     stack = [index]
     while stack:
         current = stack.pop()
-        if current in found:
+        if current in indices:
             continue
-        found.add(current)
+        indices.add(current)
         stack += [producer[name] for name in read_names(nodes[current]) if name in producer]
-    return sorted(found)
+    return sorted(indices)
 
 
 def live_after(model: LoadedModel, last: int) -> list[str]:
     """Return the values that nodes up to `last` compute and that later ones, or the model's outputs, read."""
     graph = model.content.graph
-    made = [name for node in graph.nodes[: last + 1] for name in node.outputs if name]
+    outputs = [name for node in graph.nodes[: last + 1] for name in node.outputs if name]
     later = {name for node in graph.nodes[last + 1 :] for name in read_names(node)}
     later.update(value.name for value in graph.outputs)
-    return [name for name in made if name in later]
+    return [name for name in outputs if name in later]
 
 
 def in_order(model: LoadedModel) -> LoadedModel:

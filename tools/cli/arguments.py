@@ -131,8 +131,8 @@ class Arguments(argparse.Namespace):
             return shapes
         from mirlo.driver.models import fix_dims
 
-        found = fix_dims(self.subject if "subject" in self else self.model, shapes, dict(self.dim)) or {}
-        return {name: tuple(shape) for name, shape in found.items() if shape is not None}
+        dims = fix_dims(self.subject if "subject" in self else self.model, shapes, dict(self.dim)) or {}
+        return {name: tuple(shape) for name, shape in dims.items() if shape is not None}
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -199,13 +199,13 @@ class EmitChoices:
     def __iter__(self) -> Iterator[str]:
         from mirlo.passes.targets import TargetError, declared_target, target_names
 
-        found = dict.fromkeys(self.BASE)
+        names = dict.fromkeys(self.BASE)
         for name in target_names():
             try:
-                found |= dict.fromkeys(form.name for form in declared_target(name).forms)
+                names |= dict.fromkeys(form.name for form in declared_target(name).forms)
             except TargetError:
                 continue  # a broken target is an error where it is used
-        return iter(found)
+        return iter(names)
 
 
 def _add_compile(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:

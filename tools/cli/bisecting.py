@@ -40,20 +40,20 @@ def execute(arguments: Arguments) -> None:
     )
     bundle = Path(arguments.output or f"{Path(arguments.model).stem}-bisect")
     with Progress(f"bisecting {Path(arguments.model).name}", arguments.verbose) as progress:
-        found = bisect(
+        departure = bisect(
             arguments.model, feeds, against=arguments.against, settings=settings, bundle=bundle,
             tell=progress,
         )  # fmt: skip
-    if found is None:
+    if departure is None:
         print(f"{arguments.model}: every output is as {arguments.against} computes it")
         return
-    if isinstance(found, Rounding):
+    if isinstance(departure, Rounding):
         print(f"no node departs on the inputs that {arguments.against} computes for it")
-        print(f"  '{found.node}' ({found.operator}) amplifies the rounding of what goes before")
-        print(f"  it begins at '{found.began}': {found.how}")
+        print(f"  '{departure.node}' ({departure.operator}) amplifies the rounding of what goes before")
+        print(f"  it begins at '{departure.began}': {departure.how}")
         sys.stdout.flush()
         raise CommandError(f"{arguments.model} departs from {arguments.against} by rounding that is amplified")
-    _print_departure(found, bundle)
+    _print_departure(departure, bundle)
     sys.stdout.flush()
     raise CommandError(f"{arguments.model} departs from {arguments.against}")
 

@@ -66,9 +66,9 @@ def _arenas(artifact: Artifact, arena: str) -> Iterator[tuple[str, int]]:
     except ValueError as error:
         raise ArtifactError(f"the file is damaged: {error}; compile the model again") from None
     for sizes, names in examples:
-        found = D.substitute(total, sizes)
-        if isinstance(found, int):
-            yield ", ".join(f"{name} = {sizes[name]}" for name in names if name in sizes), found
+        size = D.substitute(total, sizes)
+        if isinstance(size, int):
+            yield ", ".join(f"{name} = {sizes[name]}" for name in names if name in sizes), size
 
 
 def _arena_text(arena: int, plan: dict[str, int]) -> str:

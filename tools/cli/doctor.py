@@ -57,14 +57,14 @@ def execute(arguments: Arguments) -> None:
 
 def requirements() -> list[Requirement]:
     """Return what the package's metadata names."""
-    found = []
+    result = []
     for text in importlib.metadata.requires(PACKAGE) or ():
         match = _REQUIREMENT.match(text)
         if match is None:
             continue
         extra = _EXTRA.search(match[2] or "")
-        found.append(Requirement(match[1], extra[1] if extra else None))
-    return found
+        result.append(Requirement(match[1], extra[1] if extra else None))
+    return result
 
 
 def _versions(problems: list[str]) -> Iterator[str]:
@@ -96,7 +96,7 @@ def _machine(problems: list[str]) -> Iterator[str]:
     except (ImportError, RuntimeError) as error:
         problems.append(f"LLVM does not load: {error}")
         yield f"CPU: unknown, LLVM does not load: {error}"
-    compiler = next((found for name in ("cc", "clang", "gcc") if (found := shutil.which(name))), None)
+    compiler = next((program for name in ("cc", "clang", "gcc") if (program := shutil.which(name))), None)
     yield f"C compiler: {compiler or 'none; target c, and --emit library, need one'}"
 
 

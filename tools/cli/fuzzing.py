@@ -69,7 +69,7 @@ def execute(arguments: Arguments) -> None:
     import mirlo.driver.compile  # noqa: F401
 
     job = mode.job(arguments.target, arguments.threads)
-    found: list[SeedFinding] = []
+    findings: list[SeedFinding] = []
     disputed: list[SeedFinding] = []
     counts: Counter[str] = Counter()
     used: Counter[str] = Counter()
@@ -85,19 +85,19 @@ def execute(arguments: Arguments) -> None:
             if state in (*BAD, DISPUTED):
                 what = outcome.crash or (outcome.result.text if outcome.result else "")
                 entry: SeedFinding = {"seed": outcome.seed, "state": state, "what": what}
-                (disputed if state == DISPUTED else found).append(entry)
+                (disputed if state == DISPUTED else findings).append(entry)
             progress(f"{counts.total()} so far: {', '.join(f'{n} {s}' for s, n in counts.items())}")
     report: FuzzReport = {
         "subject": arguments.subject, "first_seed": arguments.seed, "count": counts.total(), "states": dict(counts),
         "seconds": round(time.monotonic() - start, 1), "longest": round(longest, 2), "used": dict(used.most_common()),
-        "found": found, "disputed": disputed,
+        "found": findings, "disputed": disputed,
     }  # fmt: skip
     print(json.dumps(report, indent=2) if arguments.json else "\n".join(_lines(report)))
     sys.stdout.flush()
     if arguments.output is not None:
-        for entry in found:
+        for entry in findings:
             mode.write(entry["seed"], Path(arguments.output) / f"{arguments.subject}-{entry['seed']}")
-    if any(entry["state"] in BAD for entry in found):
+    if any(entry["state"] in BAD for entry in findings):
         raise CommandError(f"{sum(counts[state] for state in BAD)} of {counts.total()} seeds show a bug")
 
 

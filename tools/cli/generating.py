@@ -91,13 +91,13 @@ def _generate(model: LanguageModel, arguments: Arguments) -> None:
 
 def _show(generator: Generator, prompt: Prompt) -> str:
     """Print what follows a prompt as it comes; return it."""
-    made = []
+    texts = []
     for text in generator.stream(prompt):
-        made.append(text)
+        texts.append(text)
         sys.stdout.write(text)
         sys.stdout.flush()
     print()
-    return "".join(made)
+    return "".join(texts)
 
 
 def _chat(model: LanguageModel, arguments: Arguments) -> None:

@@ -69,16 +69,16 @@ class PromptLines:
         while is_open or not self._engine.is_idle:
             while is_open and len(self._engine.waiting) < self._slots:
                 try:
-                    found = lines.get(block=self._engine.is_idle)
+                    line = lines.get(block=self._engine.is_idle)
                 except queue.Empty:
                     break
-                if isinstance(found, Exception):
-                    raise found
-                if found is None:
+                if isinstance(line, Exception):
+                    raise line
+                if line is None:
                     is_open = False
                 else:
                     count += 1
-                    self._add(*found)
+                    self._add(*line)
                     self._report(is_streamed)  # a request that is done at once
             start = time.perf_counter()
             if not self._engine.is_idle:
@@ -152,14 +152,14 @@ def _write(line: Mapping[str, object]) -> None:
 def _parsed(line: bytes) -> dict[str, object]:
     """Return the object of a line; a text alone is a prompt."""
     try:
-        found = json.loads(line)
+        result = json.loads(line)
     except (ValueError, RecursionError) as error:
         raise LineError(f'expected JSON, such as {{"prompt": "..."}}: {error}') from None
-    if isinstance(found, str):
-        return {"prompt": found}
-    if not isinstance(found, dict):
-        raise LineError(f'expected a text or an object, such as {{"prompt": "..."}}, found {found!r:.40}')
-    return found
+    if isinstance(result, str):
+        return {"prompt": result}
+    if not isinstance(result, dict):
+        raise LineError(f'expected a text or an object, such as {{"prompt": "..."}}, found {result!r:.40}')
+    return result
 
 
 def _checked(source: str, value: object) -> Any:

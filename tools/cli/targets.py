@@ -13,9 +13,9 @@ def execute(arguments: Arguments) -> None:
     rows = [("target", "rules of", "what it is")]
     for name in target_names():
         try:
-            found = find_target(name)
-            whole = found.emit is not None or found.codegen is None
-            rows.append((name, " → ".join(chain(name)) if whole else "(parts of models)", found.help))
+            target = find_target(name)
+            whole = target.emit is not None or target.codegen is None
+            rows.append((name, " → ".join(chain(name)) if whole else "(parts of models)", target.help))
         except TargetError as error:
             rows.append((name, "-", f"broken: {error}"))
     print("\n".join(columns(rows)))

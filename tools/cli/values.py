@@ -120,13 +120,13 @@ def _dim(word: str, text: str) -> int | str:
 
 def sizes(text: str) -> dict[str, int]:
     """Parse sizes of dims: batch=8,sequence=128."""
-    made: dict[str, int] = {}
+    result: dict[str, int] = {}
     for part in text.split(","):
         name, _, size = part.partition("=")
         if not name.strip() or not size.strip().isdecimal():
             raise argparse.ArgumentTypeError(f"expected DIM=N,..., found '{text}'")
-        made[name.strip()] = int(size)
-    return made
+        result[name.strip()] = int(size)
+    return result
 
 
 def positive(text: str) -> int:

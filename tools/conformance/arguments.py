@@ -31,8 +31,8 @@ def _floats(name: str, kind: str, count: int) -> list[np.ndarray]:
     if name == "ldexp":
         return [sample(kind, count, near), np.random.default_rng(4).integers(-60, 60, count).astype(np.int32)]
     arity = INTRINSICS[name].arity
-    found = operands(kind, min(arity, 2), count, near)
-    return found if arity < 3 else [*found, sample(kind, count, near, seed=5)]
+    values = operands(kind, min(arity, 2), count, near)
+    return values if arity < 3 else [*values, sample(kind, count, near, seed=5)]
 
 
 def _integers(kind: str, arity: int, name: str, count: int) -> list[np.ndarray]:

@@ -118,12 +118,12 @@ class CaseTable:
 
     def tiled_cases(self, operator: str, kind: str, tile: int, small: int = 1) -> list[OperatorCase]:
         """Return the cases of an operator whose sizes can be multiples of a tile's."""
-        found = []
+        cases = []
         for maker, kinds in self.makers.get(operator, ()):
             draw = Draw(dtype(kind), np.random.default_rng(tile), tile, small)
             with np.errstate(all="ignore"), contextlib.suppress(ValueError, IndexError):  # it has sizes of its own
-                found += [maker(draw)] if kind in kinds else []
-        return found
+                cases += [maker(draw)] if kind in kinds else []
+        return cases
 
     def cases(self, operator: str, kind: str) -> list[OperatorCase]:
         """Return the cases of an operator for an element type; they are always the same."""

@@ -103,11 +103,11 @@ def check_target(target: str, only: Iterable[str] | None = None, tell: Tell | No
             judges.append((case.name, case.kind, partial(_judge_found, case=case)))
             outcomes.append(outcome)
             reached |= outcome.rules
-    found: dict[str, dict[str, list[SupportVerdict]]] = {name: {} for name in wanted}
+    verdicts: dict[str, dict[str, list[SupportVerdict]]] = {name: {} for name in wanted}
     with np.errstate(all="ignore"):
         for (name, kind, judge), outcome in zip(judges, outcomes, strict=True):
-            found.setdefault(name, {}).setdefault(kind, []).append(judge(outcome))
-    entries = [MatrixEntry(name, {kind: _worst(v) for kind, v in kinds.items()}) for name, kinds in found.items()]
+            verdicts.setdefault(name, {}).setdefault(kind, []).append(judge(outcome))
+    entries = [MatrixEntry(name, {kind: _worst(v) for kind, v in kinds.items()}) for name, kinds in verdicts.items()]
     left = _unchecked(target) if only is None else ()
     return Matrix(target, tuple(entries), tuple(rule for rule in own if rule not in reached), left)
 
@@ -177,8 +177,10 @@ def _judge(outcome: ProgramOutcome, case: OperatorCase) -> SupportVerdict:
 def _judge_own(outcome: ProgramOutcome, judged: Callable[[ProgramOutcome], str | float]) -> SupportVerdict:
     if outcome.error is not None:
         return _not_computed(outcome.error)
-    found = judged(outcome)
-    return SupportVerdict(WRONG, found, float("inf")) if isinstance(found, str) else SupportVerdict(OK, error=found)
+    verdict = judged(outcome)
+    return (
+        SupportVerdict(WRONG, verdict, float("inf")) if isinstance(verdict, str) else SupportVerdict(OK, error=verdict)
+    )
 
 
 def _judge_found(outcome: ProgramOutcome, case: FoundCase) -> SupportVerdict:
@@ -232,8 +234,10 @@ def _judge_intrinsic(name: str, kind: str, arrays: Sequence[np.ndarray], outcome
     worst = int(np.argmax(errors))
     if not errors[worst] <= bound:
         at = ", ".join(f"{float(a[worst])!r}" for a in arrays)
-        found, wanted = float(got[worst]), float(reference[worst])
-        detail = f"{name}({at}) = {found!r} instead of {wanted!r}: {errors[worst]:.1f} ulp, at most {bound} are allowed"
+        actual, wanted = float(got[worst]), float(reference[worst])
+        detail = (
+            f"{name}({at}) = {actual!r} instead of {wanted!r}: {errors[worst]:.1f} ulp, at most {bound} are allowed"
+        )
         return SupportVerdict(WRONG, detail, float(errors[worst]))
     return SupportVerdict(OK, error=float(errors[worst]))
 

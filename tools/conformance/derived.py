@@ -37,10 +37,10 @@ def expected(
     given = {name: cls._attributes[name].normalize(v) if v is not None else None for name, v in given.items()}
     assert cls.meaning is not None
     with np.errstate(all="ignore"):
-        made = cls.meaning(*([wide(x) for x in o] if isinstance(o, list) else _wide(o) for o in operands), **given)
-    if made is None:
+        result = cls.meaning(*([wide(x) for x in o] if isinstance(o, list) else _wide(o) for o in operands), **given)
+    if result is None:
         raise ValueError(f"'{cls.OPERATION_NAME}' does not say what it means for {given}")
-    return tuple(np.asarray(array) for array in (made if isinstance(made, tuple) else (made,)))
+    return tuple(np.asarray(array) for array in (result if isinstance(result, tuple) else (result,)))
 
 
 def _wide(array: np.ndarray | None) -> np.ndarray | None:
@@ -96,10 +96,10 @@ def _shapes(cls: type[DialectOp], kind: str, tile: int) -> tuple[tuple[int, ...]
             for f in cls._operand_layout.fields
         ]
         try:
-            made = infer(*operands, **defaults)
+            output = infer(*operands, **defaults)
         except (OpError, ValueError, TypeError, IndexError):
             continue
-        results = made if isinstance(made, tuple) else (made,)
+        results = output if isinstance(output, tuple) else (output,)
         if all(result.is_static for result in results):
             return rounded
     return None
@@ -133,8 +133,8 @@ def _maker(cls: type[DialectOp], **attributes: object) -> Callable[[Draw], Opera
 
 
 def _array(draw: Draw, shape: tuple[int, ...], low: float, high: float) -> np.ndarray:
-    made = draw.array(*shape, low=low, high=high)
-    return made if shape else made.reshape(())
+    array = draw.array(*shape, low=low, high=high)
+    return array if shape else array.reshape(())
 
 
 def _add_reductions(name: str, cls: type[Reduce]) -> None:

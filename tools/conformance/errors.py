@@ -32,12 +32,12 @@ def ulp_errors(got: Array, reference: Array, kind: str, least: float = 0.0) -> A
     with np.errstate(all="ignore"):
         overflow = WIDE(2.0**form.bias) * 2
         exact = np.clip(reference.astype(WIDE), -overflow, overflow)
-        found = np.clip(got.astype(WIDE), -overflow, overflow)
+        array = np.clip(got.astype(WIDE), -overflow, overflow)
         exponent = np.maximum(np.frexp(np.clip(np.abs(exact), WIDE(least), WIDE(form.largest)))[1] - 1, 1 - form.bias)
         unit = np.ldexp(WIDE(1), exponent - form.fraction)
-        errors = np.abs(found - exact) / unit
+        errors = np.abs(array - exact) / unit
         # What rounds to infinity is infinity.
         errors = np.where(np.isinf(got.astype(WIDE)) & (np.abs(exact) >= overflow), 0, errors)
-        both_nan = np.isnan(found) & np.isnan(exact)
-        wrong_zero = (least == 0) & (found == 0) & (np.signbit(found) != np.signbit(exact))
+        both_nan = np.isnan(array) & np.isnan(exact)
+        wrong_zero = (least == 0) & (array == 0) & (np.signbit(array) != np.signbit(exact))
         return np.where(both_nan, 0, np.where(np.isnan(errors) | wrong_zero, np.inf, errors))

@@ -99,16 +99,16 @@ _LOAD = """    %f{i} = vector.load %x{i}[%i] : {memref}, {row}
 
 def vector_program(name: str, arrays: Sequence[np.ndarray], lanes: int = 8) -> TestProgram:
     """Return a prim function that applies an intrinsic to vectors of two dims; the arrays are cut to whole ones."""
-    found = dtype_of_numpy(arrays[0].dtype)
-    assert found is not None, arrays[0].dtype
+    dtype = dtype_of_numpy(arrays[0].dtype)
+    assert dtype is not None, arrays[0].dtype
     width = ROWS * lanes
     size = len(arrays[0]) // width * width
     cut = [array[:size] for array in arrays]
     symbol = f"vectors_{name}_{arrays[0].dtype}"
     words = {
-        "memref": f"memref<{size}x{found.storage}>",
-        "row": f"vector<{width}x{found.storage}>",
-        "vector": f"vector<{ROWS}x{lanes}x{found.storage}>",
+        "memref": f"memref<{size}x{dtype.storage}>",
+        "row": f"vector<{width}x{dtype.storage}>",
+        "vector": f"vector<{ROWS}x{lanes}x{dtype.storage}>",
     }
     count = range(len(cut))
     text = _ON_VECTORS.format(
@@ -121,7 +121,7 @@ def vector_program(name: str, arrays: Sequence[np.ndarray], lanes: int = 8) -> T
     def emit(values: list[ir.Value]) -> list[ir.Value]:
         parsed = ir.Module.parse(text)
         _append(parsed.body.operations[0].operation.clone())
-        return [CallTir.make(values, result_types=[TensorType((size,), found)], callee=symbol)]
+        return [CallTir.make(values, result_types=[TensorType((size,), dtype)], callee=symbol)]
 
     return TestProgram(f"tir.{name}", cut, emit)
 

@@ -47,14 +47,14 @@ def _einsum(draw: Draw) -> OperatorCase:
 def windows(x: np.ndarray, size: int, stride: int, padding: int, value: float = 0.0) -> np.ndarray:
     """Return the windows of an image: [N, C, H, W, size, size]."""
     padded = np.pad(x, [(0, 0), (0, 0), (padding, padding), (padding, padding)], constant_values=value)
-    found = sliding_window_view(padded, (size, size), (2, 3))
-    return found[:, :, ::stride, ::stride]
+    view = sliding_window_view(padded, (size, size), (2, 3))
+    return view[:, :, ::stride, ::stride]
 
 
 def convolved(x: np.ndarray, weight: np.ndarray, stride: int, padding: int, groups: int = 1) -> np.ndarray:
-    found = windows(x, weight.shape[-1], stride, padding)
-    n, c, h, w, k, _ = found.shape
-    split = found.reshape(n, groups, c // groups, h, w, k, k)
+    patches = windows(x, weight.shape[-1], stride, padding)
+    n, c, h, w, k, _ = patches.shape
+    split = patches.reshape(n, groups, c // groups, h, w, k, k)
     kernels = weight.reshape(groups, -1, *weight.shape[1:])
     return np.asarray(np.einsum("ngchwij,gocij->ngohw", split, kernels).reshape(n, -1, h, w))
 
@@ -76,18 +76,18 @@ def _conv_in_groups(draw: Draw) -> OperatorCase:
 @operator("conv")
 def _conv_channels_last(draw: Draw) -> OperatorCase:
     x, weight = draw.array(1, 7, 6, 16), draw.array(3, 3, 16, 8, low=-1, high=1)
-    made = convolved(wide(x).transpose(0, 3, 1, 2), wide(weight).transpose(3, 2, 0, 1), 1, 1)
+    result = convolved(wide(x).transpose(0, 3, 1, 2), wide(weight).transpose(3, 2, 0, 1), 1, 1)
     return case(
-        x, weight, None, padding=[1] * 4, data_layout="N*C", kernel_layout="*IO", expected=made.transpose(0, 2, 3, 1)
+        x, weight, None, padding=[1] * 4, data_layout="N*C", kernel_layout="*IO", expected=result.transpose(0, 2, 3, 1)
     )  # fmt: skip
 
 
 @operator("conv")
 def _conv_out_channels_first(draw: Draw) -> OperatorCase:
     x, weight = draw.array(1, 7, 6, 8), draw.array(4, 3, 3, 8, low=-1, high=1)
-    made = convolved(wide(x).transpose(0, 3, 1, 2), wide(weight).transpose(0, 3, 1, 2), 1, 1)
+    result = convolved(wide(x).transpose(0, 3, 1, 2), wide(weight).transpose(0, 3, 1, 2), 1, 1)
     return case(
-        x, weight, None, padding=[1] * 4, data_layout="N*C", kernel_layout="O*I", expected=made.transpose(0, 2, 3, 1)
+        x, weight, None, padding=[1] * 4, data_layout="N*C", kernel_layout="O*I", expected=result.transpose(0, 2, 3, 1)
     )  # fmt: skip
 
 
@@ -113,12 +113,12 @@ def _max_pool(draw: Draw) -> OperatorCase:
 @operator("max_pool_with_indices")
 def _max_pool_with_indices(draw: Draw) -> OperatorCase:
     x = draw.permuted(1, 2, 6, 6)
-    found = windows(wide(x), 2, 2, 0).reshape(1, 2, 3, 3, 4)
-    inside = found.argmax(-1)
+    patches = windows(wide(x), 2, 2, 0).reshape(1, 2, 3, 3, 4)
+    inside = patches.argmax(-1)
     rows = 2 * np.arange(3)[:, None] + inside // 2
     columns = 2 * np.arange(3) + inside % 2
     place = np.arange(2)[:, None, None] * 36 + rows * 6 + columns
-    return case(x, kernel=[2, 2], strides=[2, 2], expected=(found.max(-1), place))
+    return case(x, kernel=[2, 2], strides=[2, 2], expected=(patches.max(-1), place))
 
 
 @operator("avg_pool")
@@ -170,8 +170,8 @@ def _instance_norm(draw: Draw) -> OperatorCase:
 def _group_norm(draw: Draw) -> OperatorCase:
     x, scale, bias = draw.array(2, 4, 5, 5), draw.array(4), draw.array(4)
     s, b = wide(scale)[:, None, None], wide(bias)[:, None, None]
-    made = normal(wide(x).reshape(2, 2, -1), (2,)).reshape(x.shape)
-    return case(x, scale, bias, groups=2, expected=made * s + b)
+    normalized = normal(wide(x).reshape(2, 2, -1), (2,)).reshape(x.shape)
+    return case(x, scale, bias, groups=2, expected=normalized * s + b)
 
 
 @operator("lrn")
@@ -296,9 +296,9 @@ def halved(rows: np.ndarray) -> np.ndarray:
 @operator("resize")
 def _resize(draw: Draw) -> OperatorCase:
     x = draw.array(1, 2, 4, 5)
-    made = sampled(sampled(wide(x), 9).swapaxes(-1, -2), 7).swapaxes(-1, -2)
+    resized = sampled(sampled(wide(x), 9).swapaxes(-1, -2), 7).swapaxes(-1, -2)
     # Places of pixels are computed in f32, as other libraries do, whatever the pixels are.
-    return case(x, shape=[1, 2, 7, 9], mode="linear", tolerance=1e-6, expected=made)
+    return case(x, shape=[1, 2, 7, 9], mode="linear", tolerance=1e-6, expected=resized)
 
 
 @operator("resize")

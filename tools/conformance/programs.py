@@ -64,8 +64,8 @@ def operator_class(name: str) -> type[DialectOp]:
     """Return the class of an operator: of relax, or by its full name one of a plug-in."""
     if name in OPS:
         return OPS[name]
-    found = {full: cls for dialect in EXTRA_DIALECTS for full, cls in dialect.operations.items()}
-    return found[name]
+    classes = {full: cls for dialect in EXTRA_DIALECTS for full, cls in dialect.operations.items()}
+    return classes[name]
 
 
 def operator_program(operator: str, case: OperatorCase, constants: bool = False) -> TestProgram:
@@ -78,16 +78,16 @@ def operator_program(operator: str, case: OperatorCase, constants: bool = False)
         given = [
             [next(rest) for _ in o] if isinstance(o, list) else None if o is None else next(rest) for o in case.operands
         ]
-        made = operator_class(operator).make(*given, **case.attributes)
-        return list(made) if isinstance(made, tuple) else [made]
+        result = operator_class(operator).make(*given, **case.attributes)
+        return list(result) if isinstance(result, tuple) else [result]
 
     return TestProgram(operator, arrays, emit)
 
 
 def _constant(array: np.ndarray) -> ir.Value:
     kind = tensor_type(array)
-    made: ir.Value = Constant.make(value=dense_attribute(array, kind), result_types=[kind])
-    return made
+    result: ir.Value = Constant.make(value=dense_attribute(array, kind), result_types=[kind])
+    return result
 
 
 def intrinsic_program(name: str, arrays: Sequence[np.ndarray]) -> TestProgram:
@@ -108,9 +108,9 @@ def intrinsic_program(name: str, arrays: Sequence[np.ndarray]) -> TestProgram:
 
 def tensor_type(array: np.ndarray) -> TensorType:
     """Return the type of a tensor that holds the array."""
-    found = dtype_of_numpy(array.dtype)
-    assert found is not None, array.dtype
-    return TensorType(array.shape, found)
+    dtype = dtype_of_numpy(array.dtype)
+    assert dtype is not None, array.dtype
+    return TensorType(array.shape, dtype)
 
 
 def run(programs: Sequence[TestProgram], target: str, tell: Callable[[int], None]) -> list[ProgramOutcome]:

@@ -44,13 +44,13 @@ class FoundCase:
 def search(rule: Rule, declines: Sequence[Attempt], target: str) -> Iterator[tuple[FoundCase, ProgramOutcome]]:
     """Yield the first cases that a rule takes, with what became of them."""
     for batch in _candidates(rule, declines):
-        found = False
+        is_found = False
         for case in batch:
             outcome = run([case.program], target, lambda done: None)[0]
             if rule in outcome.rules:
                 yield case, outcome
-                found = True
-        if found:
+                is_found = True
+        if is_found:
             return
 
 
@@ -98,8 +98,8 @@ def _repeated(subject: str, count: int) -> Iterator[FoundCase]:
         for case in TABLE.cases(_short(subject), kind):
             operands = tuple(o * count if isinstance(o, list) else o for o in case.operands)
             with contextlib.suppress(ValueError):
-                made = replace(case, operands=operands, expected=expected(cls, operands, case.attributes))
-                yield FoundCase(subject, kind, operator_program(_short(subject), made), made)
+                changed = replace(case, operands=operands, expected=expected(cls, operands, case.attributes))
+                yield FoundCase(subject, kind, operator_program(_short(subject), changed), changed)
 
 
 def _on_vectors(name: str) -> Iterator[FoundCase]:

@@ -50,8 +50,8 @@ def tgamma(x: Array) -> Array:
     positive = np.exp(np.where(y < 2000, _log_gamma_of_positive(np.minimum(y, 2000)), np.inf))
     reflected = -PI / (y * _sine_of_pi(y) * positive)
     negative = np.where(np.rint(x) == x, np.nan, reflected)
-    found = np.where(x == 0, 1 / x, np.where(x < 0, negative, positive))
-    return np.where(np.isnan(x), x, found)
+    array = np.where(x == 0, 1 / x, np.where(x < 0, negative, positive))
+    return np.where(np.isnan(x), x, array)
 
 
 def digamma(x: Array) -> Array:
@@ -61,10 +61,10 @@ def digamma(x: Array) -> Array:
         below = np.where(small, below + 1 / y, below)
         y = np.where(small, y + 1, y)
     series = sum(b / (2 * k * y ** (2 * k)) for k, b in enumerate(_BERNOULLI, start=1))
-    found = np.log(y) - 1 / (2 * y) - series - below
+    array = np.log(y) - 1 / (2 * y) - series - below
     r = x - np.rint(x)
-    reflected = np.where(r == 0, np.nan, found - PI / np.tan(PI * r))
-    return np.where(x < 0, reflected, np.where(np.isposinf(x), np.inf, found))
+    reflected = np.where(r == 0, np.nan, array - PI / np.tan(PI * r))
+    return np.where(x < 0, reflected, np.where(np.isposinf(x), np.inf, array))
 
 
 def _exp_minus_square(x: Array) -> Array:
@@ -120,22 +120,22 @@ def erfinv(x: Array) -> Array:
         below, above = _erf_and_complement(z)
         left = np.where(inside < 0.5, below - inside, (1 - inside) - above)
         z = z - left / (2 / np.sqrt(PI) * np.exp(-z * z))
-    found = np.where(y == 0, y, np.where(y < 1, z, np.where(y == 1, np.inf, np.nan)))
-    return np.asarray(np.copysign(found, x))
+    array = np.where(y == 0, y, np.where(y < 1, z, np.where(y == 1, np.inf, np.nan)))
+    return np.asarray(np.copysign(array, x))
 
 
 def _mean(y: Array, function: Callable[[Array, np.longdouble], Array]) -> Array:
     """Return the mean of an even, periodic function f(y, angle) over all angles, for y up to the last of `_POINTS`."""
     values, place = np.unique(y, return_inverse=True)
-    found, least = np.zeros_like(values), -1
+    means, least = np.zeros_like(values), -1
     for most, count in _POINTS:
         inside = (values > least) & (values <= most)
         chosen, half = values[inside], PI / (count // 2)
         total = (function(chosen, WIDE(0)) + function(chosen, PI)) / 2
         for i in range(1, count // 2):
             total = total + function(chosen, i * half)
-        found[inside], least = total / (count // 2), most
-    return found[place].reshape(y.shape)
+        means[inside], least = total / (count // 2), most
+    return means[place].reshape(y.shape)
 
 
 def _hankel(x: Array, order: int) -> tuple[Array, Array]:
@@ -161,9 +161,9 @@ def _bessel(order: int) -> Callable[[Array], Array]:
         both, difference = (cosine + sine), (sine - cosine)
         wave = p * both - q * difference if order == 0 else p * difference + q * both
         far = np.where(np.isinf(y), 0, wave / np.sqrt(PI * y))
-        found = np.where(y <= _ASYMPTOTIC, value, far)
-        found = found if order == 0 else np.where(y == 0, y, found)
-        return np.where(np.isnan(x), x, found * (np.where(np.signbit(x), -1, 1) if order else 1))
+        array = np.where(y <= _ASYMPTOTIC, value, far)
+        array = array if order == 0 else np.where(y == 0, y, array)
+        return np.where(np.isnan(x), x, array * (np.where(np.signbit(x), -1, 1) if order else 1))
 
     return function
 
@@ -185,8 +185,8 @@ def _modified(order: int, scaled: bool) -> Callable[[Array], Array]:
             part = part * power * power / (k * (k + order))
             taylor = taylor + part
         small = np.where(y < 1, taylor * np.exp(-y), value)
-        found = np.where(y <= _ASYMPTOTIC, small, series / np.sqrt(2 * PI * large))
-        grown = found if scaled else np.where(np.isinf(y), np.inf, found * np.exp(np.minimum(y, WIDE(11000))))
+        array = np.where(y <= _ASYMPTOTIC, small, series / np.sqrt(2 * PI * large))
+        grown = array if scaled else np.where(np.isinf(y), np.inf, array * np.exp(np.minimum(y, WIDE(11000))))
         return np.where(np.isnan(x), x, grown * (np.where(np.signbit(x), -1, 1) if order else 1))
 
     return function

@@ -84,23 +84,23 @@ class FollowedKernel(Instrument):
         return [*(stage for stage in first if stage.text), *self.stages, *self._code(module, target, options)]
 
     def _code(self, module: ir.Module, target: Target, options: CompileOptions) -> list[KernelStage]:
-        found = []
+        result = []
         for form, texts in texts_by_form(module, target, replace(options, kernel=self.kernel)):
             code = [text.code.decode() for text in texts if self.kernel in (text.function, text.symbol)]
-            found.append(KernelStage(form.help or form.name, "\n".join(code)))
-        return found
+            result.append(KernelStage(form.help or form.name, "\n".join(code)))
+        return result
 
 
 def _operators(module: ir.Operation) -> list[tuple[list[str], str]]:
-    found: list[tuple[list[str], str]] = []
+    operators: list[tuple[list[str], str]] = []
 
     def visit(op: ir.Operation) -> ir.WalkResult:
         if op.name not in ("builtin.module", "func.func", "func.return", "relax.constant"):
-            found.append((node_labels(op.location), _text(op)))
+            operators.append((node_labels(op.location), _text(op)))
         return ir.WalkResult.ADVANCE
 
     module.walk(visit, ir.WalkOrder.PRE_ORDER)
-    return found
+    return operators
 
 
 def _called(module: ir.Operation) -> list[tuple[list[str], str]]:
@@ -114,14 +114,14 @@ def _called(module: ir.Operation) -> list[tuple[list[str], str]]:
 
 def _of_kernel(module: ir.Operation, name: str) -> list[ir.Operation]:
     """Return a prim function, and the modules with the kernels that it launches."""
-    found = []
+    operations = []
     launched: set[str] = set()
     for op in module.regions[0].blocks[0].operations:
         if op.operation.name == "func.func" and is_prim_func(op) and symbol_name(op.operation) == name:
-            found.append(op.operation)
+            operations.append(op.operation)
             launched |= _launched(op.operation)
     modules = [op.operation for op in module.regions[0].blocks[0].operations if op.operation.name == "gpu.module"]
-    return found + [op for op in modules if symbol_name(op) in launched]
+    return operations + [op for op in modules if symbol_name(op) in launched]
 
 
 def _launched(function: ir.Operation) -> set[str]:

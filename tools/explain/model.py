@@ -168,15 +168,15 @@ class _Watch(Instrument):
 
 
 def _intrinsics(function: ir.Operation) -> list[tuple[str, str]]:
-    found: dict[tuple[str, str], None] = {}
+    intrinsics: dict[tuple[str, str], None] = {}
 
     def visit(op: ir.Operation) -> ir.WalkResult:
         if op.name.startswith("tir.") and op.name[4:] in INTRINSICS:
-            found[op.name[4:], str(op.operands[0].type)] = None
+            intrinsics[op.name[4:], str(op.operands[0].type)] = None
         return ir.WalkResult.ADVANCE
 
     function.walk(visit)
-    return list(found)
+    return list(intrinsics)
 
 
 def _assemble(

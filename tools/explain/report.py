@@ -75,8 +75,8 @@ def _operator(record: LegalizationRecord) -> Iterator[str]:
         yield f"  {record.operator}: no rule took it"
     else:
         strategy = f", as requested by strategy '{record.chosen}'" if record.chosen else ""
-        made = f" → {', '.join(record.created)}" if record.created else ""
-        yield f"  {record.operator}: {_rule(record.rule)}{strategy}{made}"
+        created = f" → {', '.join(record.created)}" if record.created else ""
+        yield f"  {record.operator}: {_rule(record.rule)}{strategy}{created}"
     yield from _declined(record.attempts, "    ")
 
 

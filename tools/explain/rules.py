@@ -40,12 +40,12 @@ def rule_chains(name: str, target: str) -> list[RuleChain]:
     targets = chain(target)
     subjects = _subjects()
     wanted = [name] if name in subjects else [f"{space}.{name}" for space in _namespaces(subjects)]
-    found = [subject for subject in wanted if subject in subjects]
+    chains = [subject for subject in wanted if subject in subjects]
     if name == SCHEDULES:
-        found = [subject for subject in subjects if subject.startswith(f"{SCHEDULES}.")]
-    if not found:
+        chains = [subject for subject in subjects if subject.startswith(f"{SCHEDULES}.")]
+    if not chains:
         raise UnknownSubject(_unknown_subject(name, subjects))
-    return [_chain(subject, subjects[subject], targets) for subject in found]
+    return [_chain(subject, subjects[subject], targets) for subject in chains]
 
 
 def _chain(subject: str, what: str, targets: tuple[str, ...]) -> RuleChain:

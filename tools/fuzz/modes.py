@@ -45,8 +45,8 @@ class Mode(NamedTuple):
     @property
     def states(self) -> Mapping[str, str]:
         """Return the meaning of each state."""
-        found: Mapping[str, str] = self.load().STATES
-        return found
+        result: Mapping[str, str] = self.load().STATES
+        return result
 
     def write(self, seed: int, folder: Path) -> None:
         """Write the input of a seed to a folder."""

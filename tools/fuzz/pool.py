@@ -93,10 +93,10 @@ class ValuePool:
         return int(self.rng.integers(low, high + 1))
 
     def shape(self, low: int = 0, high: int = 4) -> tuple[int, ...]:
-        found: list[int] = [self.choice(self.dims) for _ in range(self.number(low, high))]
-        while np.prod(found, dtype=np.int64) > MAX_ELEMENTS:
-            found[int(np.argmax(found))] = 1
-        return tuple(found)
+        dims: list[int] = [self.choice(self.dims) for _ in range(self.number(low, high))]
+        while np.prod(dims, dtype=np.int64) > MAX_ELEMENTS:
+            dims[int(np.argmax(dims))] = 1
+        return tuple(dims)
 
     # Values
 
@@ -136,11 +136,11 @@ class ValuePool:
 
     def find(self, fits: Callable[[GraphValue], bool]) -> GraphValue | None:
         """Draw a value that fits; newer ones are likelier, so that graphs are deep."""
-        found = [value for value in self.values if fits(value)]
-        if not found:
+        selected = [value for value in self.values if fits(value)]
+        if not selected:
             return None
-        weights = np.arange(1, len(found) + 1, dtype=float) ** 2
-        return found[int(self.rng.choice(len(found), p=weights / weights.sum()))]
+        weights = np.arange(1, len(selected) + 1, dtype=float) ** 2
+        return selected[int(self.rng.choice(len(selected), p=weights / weights.sum()))]
 
     def floats(
         self, low: int = 0, high: int = 4, exact: bool = False, dtype: npt.DTypeLike | None = None
@@ -156,8 +156,8 @@ class ValuePool:
 
     def of_shape(self, shape: Sequence[int], dtype: npt.DTypeLike) -> GraphValue:
         """Draw a tensor of this shape and type."""
-        found = self.find(lambda v: v.shape == tuple(shape) and v.dtype == dtype) if self.chance(0.6) else None
-        return found or self.leaf(self.array(shape, dtype))
+        value = self.find(lambda v: v.shape == tuple(shape) and v.dtype == dtype) if self.chance(0.6) else None
+        return value or self.leaf(self.array(shape, dtype))
 
     def any(self, low: int = 0, high: int = 5, kinds: str = "fiub", exact: bool = False) -> GraphValue:
         """Draw a tensor of any type of these kinds."""

@@ -257,8 +257,8 @@ def _model(
 def _compiled(content: bytes) -> Executable:
     from mirlo.driver.compile import compile as compile_model
 
-    made: Executable = compile_model(content, jobs=1, cache=False)
-    return made
+    result: Executable = compile_model(content, jobs=1, cache=False)
+    return result
 
 
 def judge(seed: int) -> SeedVerdict:

@@ -58,10 +58,10 @@ def pick(items: Sequence[T], rng: np.random.Generator) -> T:
 
 def graphs_of(model: onnx.ModelProto) -> list[onnx.GraphProto]:
     """Return the graph and its subgraphs, the outermost first."""
-    found = [model.graph]
-    for graph in found:
-        found += [a.g for node in graph.node for a in node.attribute if a.HasField("g")]
-    return found
+    graphs = [model.graph]
+    for graph in graphs:
+        graphs += [a.g for node in graph.node for a in node.attribute if a.HasField("g")]
+    return graphs
 
 
 def bodies_of(model: onnx.ModelProto) -> list[onnx.GraphProto | onnx.FunctionProto]:

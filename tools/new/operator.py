@@ -76,7 +76,7 @@ func.func @main(%x: tensor<4x9xf32>) -> tensor<4x9xf32> {
 def files(name: str) -> dict[str, str]:
     """Return the files of the package."""
     texts = {f"{name}.py": _MODULE, f"tests/test_{name}.py": _TEST, f"tests/{name}.mlir": _LIT}
-    made = {
+    contents = {
         path: text.replace("@NAME@", name).replace("@CLASS@", common.class_name(name)) for path, text in texts.items()
     }
-    return common.files(name, {"dialects": f"{name}:DIALECT"}) | made
+    return common.files(name, {"dialects": f"{name}:DIALECT"}) | contents

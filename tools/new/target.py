@@ -103,5 +103,5 @@ def files(name: str) -> dict[str, str]:
         f"tests/test_{name}.py": _TEST,
         f"tests/{name}.mlir": _LIT,
     }
-    made = {path: text.replace("@NAME@", name) for path, text in texts.items()}
-    return common.files(name, {"targets": f"{name}:TARGET"}, plugin="conftest.py") | made
+    contents = {path: text.replace("@NAME@", name) for path, text in texts.items()}
+    return common.files(name, {"targets": f"{name}:TARGET"}, plugin="conftest.py") | contents

@@ -107,17 +107,17 @@ def dumped(found: PlacementReport) -> str:
 
 
 def _share(share: Share, whole: int | None) -> dict[str, float]:
-    found = {**vars(share), "operators": share.nodes, "share_of_flops": None}
-    del found["nodes"]
+    result = {**vars(share), "operators": share.nodes, "share_of_flops": None}
+    del result["nodes"]
     if whole and share.flops is not None:
-        found["share_of_flops"] = round(share.flops / whole, 4)
-    return found
+        result["share_of_flops"] = round(share.flops / whole, 4)
+    return result
 
 
 def _node(survey: Survey, node: NodeRecord, tell_function: bool) -> NodeReport:
     placement = survey.placement
     taken, region = placement.owner(node.id), placement.region_of(node.id)
-    found: NodeReport = {
+    result: NodeReport = {
         "id": node.id, "name": label(node), "operator": node.operator, "operands": list(node.operands),
         "results": list(node.results), "reads": list(node.reads), "flops": node.flops, "bytes": node.bytes,
         "target": survey.target_of(node.id) or "nobody",
@@ -128,23 +128,23 @@ def _node(survey: Survey, node: NodeRecord, tell_function: bool) -> NodeReport:
         "tried": [_attempt(survey, attempt, node.id) for attempt in placement.about(node.id)],
     }  # fmt: skip
     if tell_function:
-        found["function"] = node.function
-    return found
+        result["function"] = node.function
+    return result
 
 
 def _attempt(survey: Survey, attempt: AttemptRecord, node: int) -> AttemptReport:
     nodes = survey.placement.nodes
-    found: AttemptReport = {"pattern": f"{attempt.target}.{attempt.pattern}", "depth": attempt.depth}
+    result: AttemptReport = {"pattern": f"{attempt.target}.{attempt.pattern}", "depth": attempt.depth}
     if attempt.root != node:
-        found["from"] = label(nodes[attempt.root])
+        result["from"] = label(nodes[attempt.root])
     if attempt.accepted:
-        found["matched"] = True
-        return found
-    found["matched"], found["reason"] = False, attempt.reason
+        result["matched"] = True
+        return result
+    result["matched"], result["reason"] = False, attempt.reason
     if attempt.predicate:
-        found["predicate"] = attempt.predicate
+        result["predicate"] = attempt.predicate
     if attempt.lost_to:
-        found["lost_to"] = attempt.lost_to
+        result["lost_to"] = attempt.lost_to
     if attempt.at is not None and attempt.at != node:
-        found["at"] = label(nodes[attempt.at])
-    return found
+        result["at"] = label(nodes[attempt.at])
+    return result

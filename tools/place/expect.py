@@ -18,16 +18,16 @@ Key = tuple[str, str, int]
 def read_expected(path: str | Path) -> PlacementReport:
     """Read what an earlier `--report FILE.json` wrote."""
     try:
-        found: PlacementReport = json.loads(Path(path).read_text(encoding="utf-8"))
+        expected: PlacementReport = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise FileError(f"cannot read '{path}': {error.strerror or error}") from error
     except ValueError as error:
         raise FileError(f"'{path}' is not a report of 'mirlo partition': {error}") from error
-    if not isinstance(found, dict) or not {"version", "targets", "totals", "nodes"} <= set(found):
+    if not isinstance(expected, dict) or not {"version", "targets", "totals", "nodes"} <= set(expected):
         raise FileError(f"'{path}' is not a report of 'mirlo partition': write one with --report {path}")
-    if found["version"] != VERSION:
-        raise FileError(f"'{path}' is of version {found['version']}; this Mirlo writes {VERSION}: write it again")
-    return found
+    if expected["version"] != VERSION:
+        raise FileError(f"'{path}' is of version {expected['version']}; this Mirlo writes {VERSION}: write it again")
+    return expected
 
 
 def differences(expected: PlacementReport, found: PlacementReport) -> list[str]:

@@ -71,8 +71,8 @@ class _Plan:
         count = len(self.boxes)
         users: list[list[int]] = [[] for _ in range(count)]
         waiting = [len(found) for found in self.reads]
-        for box, found in enumerate(self.reads):
-            for other in found:
+        for box, reads in enumerate(self.reads):
+            for other in reads:
                 users[other].append(box)
         self.layer = [0] * count
         ready = [box for box in range(count) if not waiting[box]]
@@ -94,8 +94,8 @@ class _Plan:
             self.layers[layer].append(box)
         self.above, self.below = [[] for _ in self.boxes], [[] for _ in self.boxes]
         passages: dict[tuple[int, int], int] = {}
-        for box, found in enumerate(self.reads):
-            for other in found:
+        for box, reads in enumerate(self.reads):
+            for other in reads:
                 self._connect(other, box, passages)
 
     def _connect(self, first: int, last: int, passages: dict[tuple[int, int], int]) -> None:

@@ -38,7 +38,7 @@ class LevelDrawing(TypedDict):
 
 def page(survey: Survey, title: str) -> str:
     """Return the text of the page."""
-    found = as_json(survey)
+    report = as_json(survey)
     rows = [[name or "nobody", *cells(share, survey.total)] for name, share in survey.shares.items()]
     levels = {name: _level(survey, name) for name in LEVELS}
     data = {
@@ -46,9 +46,9 @@ def page(survey: Survey, title: str) -> str:
         "targets": list(survey.shares),
         "totals": {"titles": TITLES, "rows": rows},
         "shares": [s.flops for s in survey.shares.values()],
-        "nodes": [_displayed_node(node) for node in found["nodes"]],
-        "regions": found["regions"],
-        "not_merged": found["not_merged"],
+        "nodes": [_displayed_node(node) for node in report["nodes"]],
+        "regions": report["regions"],
+        "not_merged": report["not_merged"],
         "levels": levels,
         "first": _first(levels),
         "costs": _costs(survey.decision),

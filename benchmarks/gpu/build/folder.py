@@ -60,10 +60,10 @@ class Folder:
 
         with make_context():
             targets = [*filter(None, [library]), with_options(self.target, options)]
-            made = mirlo.compile(ir.Module.parse(text), target=targets, cache=False)
-        if library and not made.artifact.externals:
+            result = mirlo.compile(ir.Module.parse(text), target=targets, cache=False)
+        if library and not result.artifact.externals:
             raise KitError(f"{library} takes nothing of the module:\n{text}")
-        return made
+        return result
 
     def add(self, executable: Any, name: str, group: str, **facts: Any) -> None:
         """Add a unit of a compiled model; `arrays` are stored with it."""

@@ -50,10 +50,10 @@ def add_product(
     shapes = [(k, m) if "a" in turned else (m, k), (n, k) if "b" in turned else (k, n)]
     given = [_tensor(shape, kind.element) for shape in shapes]
     flags = f"transpose_lhs = {str('a' in turned).lower()}, transpose_rhs = {str('b' in turned).lower()}"
-    made = _tensor((m, n), kind.result)
-    text = f"""func.func @main(%0: {given[0]}, %1: {given[1]}) -> {made} {{
-  %y = "relax.matmul"(%0, %1) {{{flags}, out_dtype = {kind.result}}} : ({given[0]}, {given[1]}) -> {made}
-  return %y : {made}
+    result = _tensor((m, n), kind.result)
+    text = f"""func.func @main(%0: {given[0]}, %1: {given[1]}) -> {result} {{
+  %y = "relax.matmul"(%0, %1) {{{flags}, out_dtype = {kind.result}}} : ({given[0]}, {given[1]}) -> {result}
+  return %y : {result}
 }}"""
     name = f"product {form} {_sizes(size)}{f' {turned} turned' if turned else ''}{f' {options}' if options else ''}"
     name += f" by {library}" if library else ""
@@ -119,9 +119,9 @@ def add_convolution(
 ) -> None:  # fmt: skip
     """Add a convolution of images, channels last."""
     pad = window // 2
-    made = (side + 2 * pad - window) // strides + 1
+    size = (side + 2 * pad - window) // strides + 1
     x, w = _tensor((images, side, side, channels), dtype), _tensor((window, window, channels, out), dtype)
-    y = _tensor((images, made, made, out), dtype)
+    y = _tensor((images, size, size, out), dtype)
     text = f"""func.func @main(%0: {x}, %1: {w}) -> {y} {{
   %y = "relax.conv"(%0, %1) {{padding = array<i64: {pad}, {pad}, {pad}, {pad}>,
     strides = array<i64: {strides}, {strides}>, data_layout = "N*C", kernel_layout = "*IO"}} : ({x}, {w}) -> {y}
@@ -132,7 +132,7 @@ def add_convolution(
         "convolutions", lambda: folder.compile(text), inputs=_seeds(2),
         checks=(Check("convolution", (0,), "convolution", BOUNDS[dtype], {"strides": strides, "padding": pad}),),
         is_measured=is_measured, peer={"name": "convolution", "strides": strides, "padding": pad},
-        flops=2.0 * images * made * made * out * channels * window * window, is_small=images * side <= 64,
+        flops=2.0 * images * size * size * out * channels * window * window, is_small=images * side <= 64,
         seconds=120.0,
     )  # fmt: skip
 

@@ -107,7 +107,7 @@ def _initializers(file: Path, dtype: str) -> dict[tuple[int, bytes], list[dict[s
     from mirlo.tools.samples import GRAPHS, MARK
 
     name = file.stem.rpartition("-")[0] or file.stem
-    found: dict[tuple[int, bytes], list[dict[str, Any]]] = {}
+    initializers: dict[tuple[int, bytes], list[dict[str, Any]]] = {}
     for tensor in onnx.load(GRAPHS / f"{name}.onnx").graph.initializer:
         if tensor.doc_string.startswith(MARK):
             shape = list(tensor.dims)
@@ -115,8 +115,8 @@ def _initializers(file: Path, dtype: str) -> dict[tuple[int, bytes], list[dict[s
                 "initializer": tensor.name, "seeded": json.loads(tensor.doc_string)["seeded"], "from": shape,
                 "axes": list(range(len(shape))), "shape": shape, "dtype": dtype,
             }  # fmt: skip
-            found.setdefault(_identity(weight(row)), []).append(row)
-    return found
+            initializers.setdefault(_identity(weight(row)), []).append(row)
+    return initializers
 
 
 def _identity(array: np.ndarray) -> tuple[int, bytes]:

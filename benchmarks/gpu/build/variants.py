@@ -44,8 +44,8 @@ def _add(folder: Folder, variant: Variant) -> None:
         here = mirlo.compile(ir.Module.parse(variant.text), target="llvm", cache=False)
     pairs = zip(variant.shapes, variant.dtypes, strict=True)
     inputs = [_array(number, shape, dtype, variant.dtype) for number, (shape, dtype) in enumerate(pairs)]
-    made = here(*inputs)
-    found = list(made) if isinstance(made, (tuple, list)) else [made]
+    result = here(*inputs)
+    outputs = list(result) if isinstance(result, (tuple, list)) else [result]
     sources: list[dict[str, Any]] = []
     arrays: dict[str, np.ndarray] = {}
     for number, (array, dtype) in enumerate(zip(inputs, variant.dtypes, strict=True)):
@@ -55,15 +55,15 @@ def _add(folder: Folder, variant: Variant) -> None:
         else:
             sources.append({"seed": number + 1, "shape": list(array.shape), "how": {"scale": 1.0}})
     # A part of a large result is as telling.
-    step = 1 if max(array.size for array in found) <= MOST_STORED else 7
+    step = 1 if max(array.size for array in outputs) <= MOST_STORED else 7
     arrays |= {
-        f"o{n}": array.astype(np.float16 if variant.dtype == "f16" else np.float32) for n, array in enumerate(found)
+        f"o{n}": array.astype(np.float16 if variant.dtype == "f16" else np.float32) for n, array in enumerate(outputs)
     }
     if step > 1:
-        arrays |= {f"o{n}": arrays[f"o{n}"].reshape(-1)[::step] for n in range(len(found))}
+        arrays |= {f"o{n}": arrays[f"o{n}"].reshape(-1)[::step] for n in range(len(outputs))}
     checks = tuple(
         stored(f"output {n}", [n], [f"o{n}"], BOUNDS[variant.dtype], "relative", least=1e-30, step=step)
-        for n in range(len(found))
+        for n in range(len(outputs))
     )
     folder.try_add(
         variant.name, "variants", lambda: folder.compile(variant.text), checks=checks, arrays=arrays,

@@ -275,11 +275,11 @@ class PrimBuilder:
         def loaded(expr: Expr, emitter: BodyEmitter) -> ir.Value:
             tensor, outside = expr.data
             map_ = access_map(expr, rank)
-            found = slots[(id(tensor), str(map_), repr(outside if map_ is not None else None))]
+            result = slots[(id(tensor), str(map_), repr(outside if map_ is not None else None))]
             if map_ is not None:
-                return found
+                return result
             indices = [emitter.emit(i) for i in expr.args]
-            return create("tensor.extract", found.type.element_type, found, *indices)
+            return create("tensor.extract", result.type.element_type, result, *indices)
 
         def stored(value: Expr, emitter: BodyEmitter) -> ir.Value:
             # An element that is only copied keeps its storage form.
@@ -290,8 +290,8 @@ class PrimBuilder:
             if combine is not None:
                 held = [Expr("acc", (), v.dtype, i) for i, v in enumerate(values)]
                 values = list(combine(held, values))
-            made = [stored(v, emitter) for v in values]
-            ir.Operation.create("tir.yield", operands=made, attributes=_yield_segments(made))
+            results = [stored(v, emitter) for v in values]
+            ir.Operation.create("tir.yield", operands=results, attributes=_yield_segments(results))
 
     def _append_body(
         self, block: ir.OpView, accesses: list[BlockAccess], accumulators: list[Expr], rank: int
@@ -300,8 +300,8 @@ class PrimBuilder:
         types: list[ir.Type] = [ir.IndexType.get()] * rank
         types += [a.tensor.value.type if a.map is None else a.tensor.value.type.element_type for a in accesses]
         types += [ir.Type.parse(v.dtype.storage) for v in accumulators]
-        made: ir.Block = block.operation.regions[0].blocks.append(*types, arg_locs=[self.loc] * len(types))
-        return made
+        result: ir.Block = block.operation.regions[0].blocks.append(*types, arg_locs=[self.loc] * len(types))
+        return result
 
 
 INDEX_AS = DTYPES["i64"]
@@ -316,7 +316,7 @@ def _yield_segments(values: list[ir.Value]) -> dict[str, ir.Attribute]:
 
 def _collect(values: list[Expr], rank: int) -> list[BlockAccess]:
     """Return the distinct accesses of these expressions, in order."""
-    found: dict[tuple[int, str, str], BlockAccess] = {}
+    accesses: dict[tuple[int, str, str], BlockAccess] = {}
     seen: set[int] = set()
 
     def visit(expr: Expr) -> None:
@@ -327,7 +327,7 @@ def _collect(values: list[Expr], rank: int) -> list[BlockAccess]:
             tensor, outside = expr.data
             map_ = access_map(expr, rank)
             key = (id(tensor), str(map_), repr(outside))
-            found.setdefault(key, BlockAccess(tensor, map_, outside))
+            accesses.setdefault(key, BlockAccess(tensor, map_, outside))
             if map_ is not None:
                 return
         for arg in expr.args:
@@ -335,7 +335,7 @@ def _collect(values: list[Expr], rank: int) -> list[BlockAccess]:
 
     for value in values:
         visit(value)
-    return list(found.values())
+    return list(accesses.values())
 
 
 def access_map(load: Expr, rank: int) -> ir.AffineMap | None:
@@ -345,8 +345,8 @@ def access_map(load: Expr, rank: int) -> ir.AffineMap | None:
 
 
 def _all_affine(exprs: Sequence[Expr]) -> list[ir.AffineExpr] | None:
-    found = [expr for each in exprs if (expr := affine(each)) is not None]
-    return found if len(found) == len(exprs) else None
+    affine_exprs = [expr for each in exprs if (expr := affine(each)) is not None]
+    return affine_exprs if len(affine_exprs) == len(exprs) else None
 
 
 def affine(expr: Expr) -> ir.AffineExpr | None:

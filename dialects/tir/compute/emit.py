@@ -62,8 +62,8 @@ class BodyEmitter:
         if expr.op == "const":
             return emit_constant(expr.data, scalar_type(expr.dtype))
         if expr.op == "value":
-            made: ir.Value = expr.data
-            return made
+            result: ir.Value = expr.data
+            return result
         if expr.op == "size":
             return create("tir.size", ir.IndexType.get(), dim=ir.StringAttr.get(str(expr.data)))
         if expr.op in ("axis", "load", "acc"):
@@ -171,8 +171,8 @@ def _float_to_int(value: ir.Value, target: DType, result: ir.Type) -> ir.Value:
     # Narrow integers go through i32, so that out-of-range values wrap as in C and numpy.
     wide = result if result.width >= 32 else ir.IntegerType.get_signless(32)
     unsigned = target.is_unsigned and result.width >= 32
-    made = create("arith.fptoui" if unsigned else "arith.fptosi", wide, value)
-    return made if wide == result else create("arith.trunci", result, made)
+    op = create("arith.fptoui" if unsigned else "arith.fptosi", wide, value)
+    return op if wide == result else create("arith.trunci", result, op)
 
 
 def _int_to_int(value: ir.Value, source: DType, result: ir.Type) -> ir.Value:

@@ -44,9 +44,9 @@ class Expr:
             raise TypeError(f"'{op}' of {left.dtype} and {right.dtype}: cast one of them")
         first, second = (right, left) if swap else (left, right)
         if first.op in _SIZES and second.op in _SIZES and "size" in (first.op, second.op):
-            made = _of_sizes(op, first.data, second.data)
-            if made is not None:
-                return made
+            result = _of_sizes(op, first.data, second.data)
+            if result is not None:
+                return result
         simpler = simplified(op, first, second)
         return Expr(op, (first, second), left.dtype) if simpler is None else simpler
 
@@ -109,8 +109,8 @@ class Expr:
 
     def compare(self, predicate: str, other: ExprLike) -> Expr:
         """Compare: eq, ne, lt, le, gt or ge; a comparison with NaN is false, except ne."""
-        made = self._binary("cmp", other)
-        return Expr("cmp", made.args, BOOL, predicate)
+        comparison = self._binary("cmp", other)
+        return Expr("cmp", comparison.args, BOOL, predicate)
 
     def with_number(self, value: int) -> Expr:
         """Return a constant of this expression's type."""

@@ -175,9 +175,9 @@ class LoopBuilder:
 
     def variable(self, start: ExprLike, element: str | DType) -> Variable:
         """Return a mutable scalar."""
-        made = Variable(self._function.scratch((), dtype(element)))
-        made.set(start)
-        return made
+        result = Variable(self._function.scratch((), dtype(element)))
+        result.set(start)
+        return result
 
     def scratch(self, shape: Sequence[Dim], element: str | DType) -> Buffer:
         """Return uninitialized memory that is private to this function."""
@@ -196,8 +196,8 @@ class LoopBuilder:
             CallExtern.build(values, result_types=[], function=function)
             return None
         kind = dtype(returns)
-        made = CallExtern.make(values, result_types=[ir.Type.parse(kind.storage)], function=function)
-        return held(from_storage(made, kind), kind)
+        result = CallExtern.make(values, result_types=[ir.Type.parse(kind.storage)], function=function)
+        return held(from_storage(result, kind), kind)
 
     def call(self, name: str, *arguments: Buffer | ExprLike | ir.Value) -> Expr | ir.Value | None:
         """Call an intrinsic of a plug-in: with scalars, buffers, and handles that others returned."""
@@ -208,11 +208,11 @@ class LoopBuilder:
         values = [
             a.value if isinstance(a, Buffer) else a if isinstance(a, ir.Value) else emit(_scalar(a)) for a in arguments
         ]
-        made = emit_own(name, *values).results
-        if not len(made):
+        results = emit_own(name, *values).results
+        if not len(results):
             return None
-        found = element_of_scalar(made[0].type)
-        return made[0] if found is None else held(from_storage(made[0], found), found)
+        found = element_of_scalar(results[0].type)
+        return results[0] if found is None else held(from_storage(results[0], found), found)
 
     def copy(self, source: Buffer, target: Buffer) -> ir.Operation:
         """Copy all elements between buffers of the same shape and type; return the operation."""

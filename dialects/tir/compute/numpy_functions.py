@@ -120,10 +120,10 @@ def as_scalar_function(function: Callable[..., NumpyScalar | ExprLike | np.ndarr
     """Return a function on arrays as one on scalar expressions."""
 
     def apply(*xs: Expr, **attributes: object) -> Expr:
-        made = function(*map(NumpyScalar, xs), **attributes)
-        if isinstance(made, NumpyScalar):
-            return made.expr
-        assert not isinstance(made, np.ndarray), "functions of elements return elements"
-        return made if isinstance(made, Expr) else constant(made, xs[0].dtype)
+        result = function(*map(NumpyScalar, xs), **attributes)
+        if isinstance(result, NumpyScalar):
+            return result.expr
+        assert not isinstance(result, np.ndarray), "functions of elements return elements"
+        return result if isinstance(result, Expr) else constant(result, xs[0].dtype)
 
     return apply

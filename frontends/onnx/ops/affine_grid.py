@@ -41,8 +41,8 @@ def affine_grid(node: Node) -> RelaxValue:
     rows = node.emit("reshape", base, shape=(1, total, count + 1))
     matrix = node[0] if theta.dtype.name == wide else node.emit("cast", node[0], dtype=wide)
     moved = node.emit("matmul", rows, matrix, transpose_rhs=True)
-    made = node.emit("reshape", moved, shape=(theta.shape[0], *grid, count))
-    return made if theta.dtype.name == wide else node.emit("cast", made, dtype=theta.dtype)
+    result = node.emit("reshape", moved, shape=(theta.shape[0], *grid, count))
+    return result if theta.dtype.name == wide else node.emit("cast", result, dtype=theta.dtype)
 
 
 def _positions(node: Node, size: Dim, corners: bool, kind: TensorType) -> RelaxValue:

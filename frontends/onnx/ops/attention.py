@@ -54,12 +54,12 @@ def bound_of(causal: bool, has_past: bool, query: RelaxValue) -> dict[str, bool]
 
 def _heads(node: Node, x: RelaxValue, attribute: str) -> RelaxValue:
     """Return [batch, heads, length, size], from that or from [batch, length, heads * size]."""
-    found = type_of(x)
-    if found.rank == 4:
+    tensor_type = type_of(x)
+    if tensor_type.rank == 4:
         node.attr.ignore(attribute)
         return x
-    if found.rank != 3:
-        raise NodeError(f"query, key and value must have rank 3 or 4, got {found}")
+    if tensor_type.rank != 3:
+        raise NodeError(f"query, key and value must have rank 3 or 4, got {tensor_type}")
     return split_heads(node, x, node.attr.int(attribute), attribute)
 
 
@@ -75,18 +75,18 @@ def split_heads(node: Node, x: RelaxValue, heads: int, attribute: str) -> RelaxV
 
 @converter("RotaryEmbedding", since=23)
 def rotary_embedding(node: Node) -> Converted:
-    found = node.type(0)
+    tensor_type = node.type(0)
     heads, rotated = node.attr.int("num_heads", 0), node.attr.int("rotary_embedding_dim", 0)
     cos, sin = (_angles(node, i) for i in (1, 2))
     half = type_of(cos).shape[-1]
     if rotated and 2 * half != rotated:
         text = f"attribute 'rotary_embedding_dim' is {rotated}, but the caches have {half} angles"
         raise DimsDiffer(text, 2 * half, rotated)
-    x = node[0] if found.rank == 4 else split_heads(node, node[0], heads, "num_heads")
+    x = node[0] if tensor_type.rank == 4 else split_heads(node, node[0], heads, "num_heads")
     result = node.emit("rotary_embedding", x, cos, sin, interleaved=node.attr.bool("interleaved", 0))
-    if found.rank == 4:
+    if tensor_type.rank == 4:
         return result
-    return node.emit("reshape", node.emit("permute", result, axes=(0, 2, 1, 3)), shape=found.shape)
+    return node.emit("reshape", node.emit("permute", result, axes=(0, 2, 1, 3)), shape=tensor_type.shape)
 
 
 def _angles(node: Node, index: int) -> RelaxValue:

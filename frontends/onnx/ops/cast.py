@@ -68,5 +68,5 @@ def _powers_of_two(node: Node, rounding: str, saturate: bool) -> RelaxValue:
     # The value itself, which is then cast exactly; the smallest one is subnormal.
     normal = node.emit("shift_left", raised, number(23))
     power = node.emit("where", raised.equals(0), number(1 << 22), normal)
-    made = node.emit("where", special, number(0x7FC00000), power)
-    return node.emit("cast", node.emit("bitcast", made, dtype="f32"), dtype="f8e8m0")
+    result = node.emit("where", special, number(0x7FC00000), power)
+    return node.emit("cast", node.emit("bitcast", result, dtype="f32"), dtype="f8e8m0")

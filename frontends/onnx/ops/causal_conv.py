@@ -35,11 +35,11 @@ def causal_conv(node: Node) -> Converted:
     columns = node.emit("reshape", positions(node, window), shape=(1, window))
     taken = node.emit("gather", padded, rows + columns, axis=2)
     factors = node.emit("cast", node[1], dtype=wide)
-    made = node.emit("reduce_sum", node.emit("cast", taken, dtype=wide) * factors, axes=[3])
+    result = node.emit("reduce_sum", node.emit("cast", taken, dtype=wide) * factors, axes=[3])
     if node.has(2):
         bias = node.emit("reshape", node.emit("cast", node[2], dtype=wide), shape=(channels, 1))
-        made = made + bias
+        result = result + bias
     if activation != "none":
-        made = made * node.emit("sigmoid", made)
+        result = result * node.emit("sigmoid", result)
     last = node.emit("slice_dims", padded, begin=[0, 0, length], shape=(batch, channels, kept), strides=[1, 1, 1])
-    return node.emit("cast", made, dtype=x.dtype), last
+    return node.emit("cast", result, dtype=x.dtype), last

@@ -118,9 +118,9 @@ def _compiled(
 
 
 def _first(node: Node, rows: RelaxValue, count: Dim) -> RelaxValue:
-    found = type_of(rows)
-    zeros, ones = [0] * found.rank, [1] * found.rank
-    return node.emit("slice_dims", rows, begin=zeros, shape=(count, *found.shape[1:]), strides=ones)
+    tensor_type = type_of(rows)
+    zeros, ones = [0] * tensor_type.rank, [1] * tensor_type.rank
+    return node.emit("slice_dims", rows, begin=zeros, shape=(count, *tensor_type.shape[1:]), strides=ones)
 
 
 def stacked(node: Node, sequence: Sequence[AnyValue], axis: int) -> RelaxValue:

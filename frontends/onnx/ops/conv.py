@@ -55,13 +55,13 @@ def conv_transpose(node: Node) -> RelaxValue:
         pads, extra = found
         operands = (node[0], node[1], node.optional(2))
         return node.emit("conv_transpose", *operands, padding=pads, output_padding=extra, **attributes)
-    made = node.emit("conv_transpose", node[0], node[1], output_padding=extra, **attributes)
+    result = node.emit("conv_transpose", node[0], node[1], output_padding=extra, **attributes)
     wanted = node.attr.ints("output_shape", None)
     sizes = wanted[-count:] if wanted else [size * stride for size, stride in zip(x.shape[2:], strides, strict=True)]
-    made = cut_or_grown(node, made, sizes, node.attr.str("auto_pad", "NOTSET") == "SAME_UPPER")
+    result = cut_or_grown(node, result, sizes, node.attr.str("auto_pad", "NOTSET") == "SAME_UPPER")
     if not node.has(2):
-        return made
-    return made + node.emit("reshape", node[2], shape=(type_of(node[2]).shape[0], *[1] * count))
+        return result
+    return result + node.emit("reshape", node[2], shape=(type_of(node[2]).shape[0], *[1] * count))
 
 
 def _transposed_padding(

@@ -32,9 +32,9 @@ def constant_node(node: Node) -> Converted:
             tensor = node.attr.tensor("value")
             if tensor.code == STRING_CODE:
                 return strings(name, node.builder.strings(tensor))
-            made = constant(name, node.builder.array(tensor))
-            made.tensor = tensor
-            return made
+            result = constant(name, node.builder.array(tensor))
+            result.tensor = tensor
+            return result
         case "value_float":
             array = np.array(node.attr.float("value_float"), np.float32)
         case "value_int":
@@ -61,8 +61,8 @@ def constant_of_shape(node: Node) -> Converted:
             raise NodeError(f"attribute 'value' must have one element, got {value.size}")
     declared = declared_shape(node, 0)
     shape = node.dims(0) if declared is None else declared
-    made = _filled(node, value, shape)
-    return made if declared is None else required(node, equals(node, 0, declared), "input 'input' is another", made)
+    result = _filled(node, value, shape)
+    return result if declared is None else required(node, equals(node, 0, declared), "input 'input' is another", result)
 
 
 def _filled(node: Node, value: np.ndarray, shape: Sequence[Dim]) -> RelaxValue:
@@ -77,7 +77,7 @@ def _filled(node: Node, value: np.ndarray, shape: Sequence[Dim]) -> RelaxValue:
 @converter("Range")
 def arange(node: Node) -> Converted:
     """Convert Range with constant bounds, or from 0 by 1 to a symbolic dim."""
-    found = node.type(0)
+    tensor_type = node.type(0)
     declared = node.declared(0)
     if declared is not None and len(declared) == 1 and not all(node.value(i).known is not None for i in range(3)):
         return _range_of_declared_shape(node, declared[0])
@@ -85,8 +85,8 @@ def arange(node: Node) -> Converted:
         start, stop, step = (node.scalar(i) for i in range(3))
         if step == 0:
             raise NodeError("input 'delta' must not be 0")
-        return node.emit("arange", start=float(start), stop=float(stop), step=float(step), dtype=found.dtype)
-    is_counted = found.rank == 0 and not found.dtype.is_float and node.value(1).known is not None
+        return node.emit("arange", start=float(start), stop=float(stop), step=float(step), dtype=tensor_type.dtype)
+    is_counted = tensor_type.rank == 0 and not tensor_type.dtype.is_float and node.value(1).known is not None
     if is_counted and node.value(0).is_constant and node.value(2).is_constant and node.scalar(2) == 1:
         (stop,), start = node.dims(1), node.scalar(0)
         return node.emit("steps", node[0], node[2], shape=(stop if start == 0 else D.maximum(stop - int(start), 0),))
@@ -110,10 +110,10 @@ def _range_of_declared_shape(node: Node, count: int) -> RelaxValue:
 
 @converter("EyeLike")
 def eye_like(node: Node) -> Converted:
-    found = node.type(0)
+    tensor_type = node.type(0)
     node.ignore(0)
-    dtype = onnx_dtype(node.attr.int("dtype"), "attribute 'dtype'").dtype if "dtype" in node.attr else found.dtype
-    return node.emit("eye", shape=found.shape, k=node.attr.int("k", 0), dtype=dtype)
+    dtype = onnx_dtype(node.attr.int("dtype"), "attribute 'dtype'").dtype if "dtype" in node.attr else tensor_type.dtype
+    return node.emit("eye", shape=tensor_type.shape, k=node.attr.int("k", 0), dtype=dtype)
 
 
 @converter("Trilu")

@@ -25,8 +25,8 @@ def _truncated(left: np.ndarray, right: np.ndarray) -> np.ndarray:
         return exact
     if not right.all():
         raise Undecided
-    found: np.ndarray = (np.sign(left) * np.sign(right) * (np.abs(left) // np.abs(right))).astype(left.dtype)
-    return found
+    result: np.ndarray = (np.sign(left) * np.sign(right) * (np.abs(left) // np.abs(right))).astype(left.dtype)
+    return result
 
 
 # operator: on numbers, on dims (None: only on numbers)
@@ -171,8 +171,8 @@ def expand(node: Node) -> np.ndarray:
     data = known_elements(node, 0)
     shape = np.broadcast_shapes(data.shape, tuple(node.ints(1)))
     _limit(shape)
-    found: np.ndarray = np.broadcast_to(data, shape).copy()
-    return found
+    result: np.ndarray = np.broadcast_to(data, shape).copy()
+    return result
 
 
 @folder("Tile")
@@ -235,10 +235,10 @@ def arange(node: Node) -> np.ndarray:
     count = max(0, int(np.ceil((stop - start) / step)))
     _limit([count])
     dtype = node.type(0).dtype.to_numpy()
-    found: np.ndarray = (np.asarray(start, dtype) + np.arange(count, dtype=dtype) * np.asarray(step, dtype)).astype(
+    result: np.ndarray = (np.asarray(start, dtype) + np.arange(count, dtype=dtype) * np.asarray(step, dtype)).astype(
         dtype
     )
-    return found
+    return result
 
 
 @folder("ReduceProd", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceMean")

@@ -40,8 +40,8 @@ def _power(base: np.ndarray, exponent: np.ndarray) -> np.ndarray:
 
 
 def _mean(*arrays: np.ndarray) -> np.ndarray:
-    found: np.ndarray = sum(arrays[1:], start=arrays[0]) / np.asarray(len(arrays), arrays[0].dtype)
-    return found
+    result: np.ndarray = sum(arrays[1:], start=arrays[0]) / np.asarray(len(arrays), arrays[0].dtype)
+    return result
 
 
 _ELEMENTWISE: dict[str, Callable[..., np.ndarray]] = {

@@ -49,9 +49,9 @@ def _dft_of_declared_shape(node: Node) -> RelaxValue:
     fitting: dict[int, RelaxValue] = {}
     for axis in range(rank - 1):
         with suppress(NodeError):  # an axis that cannot be transformed is not a candidate
-            made = _dft(node, axis)
-            if type_of(made).shape == declared:
-                fitting[axis] = made
+            output = _dft(node, axis)
+            if type_of(output).shape == declared:
+                fitting[axis] = output
     if not fitting:
         raise NodeError(f"no axis makes the shape {list(declared)} that is declared")
     given = scalar(node, 2)
@@ -139,10 +139,10 @@ def _stft_of_declared_shape(node: Node, size: int, window: int, onesided: bool) 
     for length in lengths:
         if not 0 < length <= size or (node.has(2) and window != length):
             continue
-        made = _frames(node, starts, length, onesided)
+        output = _frames(node, starts, length, onesided)
         room = node.constant(np.int64(size - length)) - step * _whole(node, count - 1)
         one = given.equals(_whole(node, length)) & _between(node, room, step)
-        result = made if result is None else node.emit("where", one, made, result)
+        result = output if result is None else node.emit("where", one, output, result)
         fits = one if fits is None else fits | one
     if fits is None or result is None:
         raise NodeError(f"no length of frames makes the shape {list(declared)} that is declared")

@@ -18,8 +18,8 @@ def gradient(node: Node) -> Converted:
     given: dict[str, AnyValue] = {}
     for i, name in enumerate([*xs, *zs]):
         # A separate value, so that only these names lead to it.
-        made = node.emit("reshape", node[i], shape=node.type(i).shape)
-        given[name] = TensorValue(name, type_of(made), ir=made)
+        result = node.emit("reshape", node[i], shape=node.type(i).shape)
+        given[name] = TensorValue(name, type_of(result), ir=result)
     y = node.builder.evaluated(node.attr.str("y"), given)
     if not isinstance(y, TensorValue) or not y.type.dtype.is_float:
         raise NodeError(f"'{node.attr.str('y')}' is {y}: only floating point tensors have gradients")

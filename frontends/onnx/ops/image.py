@@ -87,12 +87,12 @@ def resize(node: Node) -> RelaxValue:
     axes = [axis % rank for axis in node.attr.ints("axes", None) or range(rank)]
     if _is_dynamic(node):
         return _dynamic_resize(node, axes)
-    made = _resize(node, axes)
+    result = _resize(node, axes)
     sizes = declared_shape(node, SIZES)
     if sizes is not None:
         wanted = [sizes[axis] for axis in axes]
-        return required(node, equals(node, SIZES, wanted), "input 'sizes' is another", made)
-    return made
+        return required(node, equals(node, SIZES, wanted), "input 'sizes' is another", result)
+    return result
 
 
 def _is_dynamic(node: Node) -> bool:

@@ -64,22 +64,22 @@ def one_hot(node: Node) -> Converted:
     indices = node[0]
     if node.type(0).dtype.is_float:
         indices = node.emit("cast", indices, dtype="i64")
-    made = node.emit("one_hot", indices, node[2], depth=int(depth), axis=axis)
-    return made if shape is None else required(node, equals(node, 1, depth), "input 'depth' is another", made)
+    result = node.emit("one_hot", indices, node[2], depth=int(depth), axis=axis)
+    return result if shape is None else required(node, equals(node, 1, depth), "input 'depth' is another", result)
 
 
 def _dynamic_one_hot(node: Node, axis: int) -> Output:
     """Convert OneHot with a run-time depth: compare each position along the new axis."""
     indices = node[0] if node.type(0).dtype.name == "i64" else node.emit("cast", node[0], dtype="i64")
-    found = node.type(0)
+    tensor_type = node.type(0)
     size = scalar(node, 1)
     size = size if type_of(size).dtype.name == "i64" else node.emit("cast", size, dtype="i64")
     (depth,) = bind(node, node.emit("reshape", size, shape=(1,)), "input 'depth' must be a size")
-    at = axis % (found.rank + 1)
+    at = axis % (tensor_type.rank + 1)
     below = indices < 0
     indices = node.emit("where", below, indices + size, indices)
-    column = node.emit("reshape", indices, shape=(*found.shape[:at], 1, *found.shape[at:]))
-    places = node.emit("reshape", positions(node, depth), shape=(depth, *[1] * (found.rank - at)))
+    column = node.emit("reshape", indices, shape=(*tensor_type.shape[:at], 1, *tensor_type.shape[at:]))
+    places = node.emit("reshape", positions(node, depth), shape=(depth, *[1] * (tensor_type.rank - at)))
     off, on = (
         node.emit("reshape", node.emit("gather", node[2], node.constant(i, "i64"), axis=0), shape=()) for i in range(2)
     )

@@ -94,10 +94,10 @@ def real(node: Node, value: int, scale: int, zero_point: int) -> RelaxValue:
 
 
 def scalar_input(node: Node, index: int) -> RelaxValue:
-    found = node.type(index)
-    if found.elements != 1:
-        raise NodeError(f"input {node.input_name(index)} must have one element, got {found}")
-    return node[index] if found.rank == 0 else node.emit("reshape", node[index], shape=())
+    tensor_type = node.type(index)
+    if tensor_type.elements != 1:
+        raise NodeError(f"input {node.input_name(index)} must have one element, got {tensor_type}")
+    return node[index] if tensor_type.rank == 0 else node.emit("reshape", node[index], shape=())
 
 
 def quantized(node: Node, value: RelaxValue, scale: int, zero_point: int, default: str = "u8") -> RelaxValue:

@@ -166,10 +166,10 @@ def _unpacked(node: Node) -> list[RelaxValue]:
 
 def _slices(node: Node, index: int, count: int) -> list[RelaxValue]:
     """Return the slices of an input [batch, length, heads, count, size] as [batch, length, heads * size]."""
-    found = node.type(index)
-    if found.shape[3] != count:
-        raise NodeError(f"dim 3 of input '{node.input_name(index)}' must be {count}, got {found}")
-    batch, length, heads, _, size = found.shape
+    tensor_type = node.type(index)
+    if tensor_type.shape[3] != count:
+        raise NodeError(f"dim 3 of input '{node.input_name(index)}' must be {count}, got {tensor_type}")
+    batch, length, heads, _, size = tensor_type.shape
     parts = node.emit_all("split", node[index], axis=3, sizes=[1] * count)
     return [node.emit("reshape", part, shape=(batch, length, heads * size)) for part in parts]
 
@@ -250,18 +250,20 @@ def _hidden(node: Node, mask: int, query: TensorType, keys: Dim) -> RelaxValue |
     number = node.attr.float("mask_filter_value", FILTER)
     if not node.has(mask):
         return None
-    found = node.type(mask)
-    if found.rank == 1 and found.shape[0] == query.shape[0]:
-        places = node.emit("cast", node.emit("reshape", positions(node, keys), shape=(1, keys)), dtype=found.dtype)
+    tensor_type = node.type(mask)
+    if tensor_type.rank == 1 and tensor_type.shape[0] == query.shape[0]:
+        places = node.emit(
+            "cast", node.emit("reshape", positions(node, keys), shape=(1, keys)), dtype=tensor_type.dtype
+        )
         seen = places < node.emit("reshape", node[mask], shape=(query.shape[0], 1))
-    elif found.rank in (2, 3) and found.shape[-1] == keys:
-        seen = node.emit("not_equal", node[mask], node.constant(0, found))
+    elif tensor_type.rank in (2, 3) and tensor_type.shape[-1] == keys:
+        seen = node.emit("not_equal", node[mask], node.constant(0, tensor_type))
     else:
         raise NodeError(
-            f"input #{mask}, the mask, must be [batch], [batch, {keys}] or [batch, ..., {keys}], got {found}"
+            f"input #{mask}, the mask, must be [batch], [batch, {keys}] or [batch, ..., {keys}], got {tensor_type}"
         )
     chosen = node.emit("where", seen, node.constant(0, query), node.constant(number, query))
-    return node.emit("expand_dims", chosen, axes=[1] if found.rank == 3 else [1, 2])
+    return node.emit("expand_dims", chosen, axes=[1] if tensor_type.rank == 3 else [1, 2])
 
 
 @converter("RotaryEmbedding", domain=DOMAIN)

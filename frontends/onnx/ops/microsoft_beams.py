@@ -40,25 +40,25 @@ def read_caches(
         return CachedRows((key, value), (key, value))
     new = type_of(key).shape[2]
     if not node.has(length):
-        made = tuple(node.emit("concat", [node[past + i], rows], axis=2) for i, rows in enumerate((key, value)))
+        caches = tuple(node.emit("concat", [node[past + i], rows], axis=2) for i, rows in enumerate((key, value)))
         before: Dim = node.type(past).shape[2]
     else:
         before = _length(node, length, node.type(past).shape[2], new, mask)
         batch = type_of(key).shape[0]
         at = positions(node, new) + as_scalar(node, before)
         at = node.emit("expand", node.emit("expand_dims", at, axes=[0]), shape=(batch, new))
-        made = tuple(
+        caches = tuple(
             node.emit("cache_write", node[past + i], rows, at, shape=node.type(past + i).shape)
             for i, rows in enumerate((key, value))
         )
     total = before + new
     if node.has(length):
         total = D.minimum(total, node.type(past).shape[2])
-    read = [first_rows(node, rows, total) for rows in made]
+    read = [first_rows(node, rows, total) for rows in caches]
     if node.has(beams):
         source = _sources(node, beams, type_of(key).shape[0], total, before)
         read = [_of_beams(node, rows, source) for rows in read]
-    return CachedRows((read[0], read[1]), (made[0], made[1]), before, True)
+    return CachedRows((read[0], read[1]), (caches[0], caches[1]), before, True)
 
 
 def _length(node: Node, index: int, room: Dim, new: Dim, mask: int) -> Dim:
@@ -75,19 +75,20 @@ def _length(node: Node, index: int, room: Dim, new: Dim, mask: int) -> Dim:
 
 def _sources(node: Node, index: int, batch: Dim, rows: Dim, before: Dim) -> RelaxValue:
     """Return which sequence each row of each sequence is read from: i64[batch, rows]; new rows are its own."""
-    found = node.type(index)
-    if found.rank != 3 or not isinstance(found.shape[1], int):
+    tensor_type = node.type(index)
+    if tensor_type.rank != 3 or not isinstance(tensor_type.shape[1], int):
         raise NodeError(
-            f"input '{node.input_name(index)}' must be [batch, beams, rows] of a known number of beams, got {found}"
+            f"input '{node.input_name(index)}' must be [batch, beams, rows] of a known number of beams, "
+            f"got {tensor_type}"
         )
-    beams = found.shape[1]
+    beams = tensor_type.shape[1]
     own = node.emit("expand_dims", positions(node, batch), axes=[1])
     count = node.constant(beams, type_of(own))
     first = own // count * count
     place = node.emit("expand_dims", positions(node, rows), axes=[0])
     outer = node.emit("cast", node[index], dtype="i64")
-    flat = node.emit("reshape", outer, shape=(found.shape[0] * beams * found.shape[2],))
-    at = own * as_scalar(node, found.shape[2]) + place
+    flat = node.emit("reshape", outer, shape=(tensor_type.shape[0] * beams * tensor_type.shape[2],))
+    at = own * as_scalar(node, tensor_type.shape[2]) + place
     beam = node.emit("gather", flat, at, axis=0)
     limited = node.emit("minimum", node.emit("maximum", beam, i64_constant(node, 0)), i64_constant(node, beams - 1))
     is_past = place < as_scalar(node, before)

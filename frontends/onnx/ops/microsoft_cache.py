@@ -239,8 +239,8 @@ def _with_scores(
         biased = scores if bias is None else scores + bias
         shown = node.emit("where", seen, biased, node.constant(0, kind))
     weights = node.emit("reshape", weights, shape=(batch, kv_heads, group * length, keys))
-    made = node.emit("matmul", weights, value)
-    return node.emit("reshape", made, shape=(batch, heads, length, type_of(value).shape[3])), shown
+    result = node.emit("matmul", weights, value)
+    return node.emit("reshape", result, shape=(batch, heads, length, type_of(value).shape[3])), shown
 
 
 def rotated(node: Node, x: RelaxValue, at: RelaxValue, tables: tuple[int, int]) -> RelaxValue:

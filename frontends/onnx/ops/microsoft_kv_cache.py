@@ -75,11 +75,11 @@ class CacheFormat:
 
 def cache_formats(node: Node, past: int, query: RelaxValue) -> list[CacheFormat]:
     """Return how keys and values are stored, from the attributes, the type of input `past` and the scales."""
-    found = []
+    formats = []
     for which, scale in zip("kv", SCALES, strict=True):
         kind = node.attr.choice(f"{which}_quant_type", "NONE", ("NONE", "PER_TENSOR", "PER_CHANNEL"))
         if kind == "NONE":
-            found.append(CacheFormat())
+            formats.append(CacheFormat())
             continue
         bits = node.attr.int("kv_cache_bit_width", 8)
         stored = {8: "i8", 4: "u8"}.get(bits)
@@ -88,10 +88,10 @@ def cache_formats(node: Node, past: int, query: RelaxValue) -> list[CacheFormat]
             raise NodeError(f"a cache of 8 bits (i8) or 4 bits (u8) is expected, got {bits} bits and {given}")
         if not node.has(scale):
             raise NodeError(f"attribute '{which}_quant_type' = '{kind}' needs input '{which}_scale'")
-        found.append(CacheFormat(bits, _scale(node, scale, query)))
-    if found[0].bits == found[1].bits == 0:
+        formats.append(CacheFormat(bits, _scale(node, scale, query)))
+    if formats[0].bits == formats[1].bits == 0:
         node.attr.ignore("kv_cache_bit_width")
-    return found
+    return formats
 
 
 def _scale(node: Node, index: int, query: RelaxValue) -> RelaxValue:

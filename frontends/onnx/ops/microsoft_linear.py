@@ -138,15 +138,15 @@ def causal_conv(node: Node) -> Converted:
     else:
         before = node.emit("full", shape=(batch, channels, kept), value=0, dtype=node.type(0).dtype)
     padded = node.emit("concat", (before, x), axis=2)
-    made = node.emit("conv", padded, node[1], node.optional(2), groups=channels, dilations=[dilation])
+    result = node.emit("conv", padded, node[1], node.optional(2), groups=channels, dilations=[dilation])
     if activation != "none":
-        made = node.emit("silu", made)
+        result = node.emit("silu", result)
     zeros, shape = [0, 0, length], (batch, channels, kept)
     last = node.emit("slice_dims", padded, begin=zeros, shape=shape, strides=[1, 1, 1])
     if not is_last:
-        return made, last
+        return result, last
     outer = node.type(0).shape[2:]
-    return tuple(_channels_last(node, each, outer) for each in (made, last))
+    return tuple(_channels_last(node, each, outer) for each in (result, last))
 
 
 def _require(node: Node, name: str, value: int, meaning: str) -> None:

@@ -172,10 +172,15 @@ def _sizes(node: Node, last: tuple[Dim, ...]) -> tuple[int, int]:
 
 
 def _layer(node: Node, weights: int, bias: int, rows: int) -> _Layer:
-    found = node.type(weights)
+    tensor_type = node.type(weights)
     experts = node.type(1).shape[1]
-    if found.rank != 3 or found.shape[0] != experts or found.shape[2] != rows or not found.is_static:
-        raise NodeError(f"input '{node.input_name(weights)}' must be {experts} x columns x {rows}, got {found}")
+    if (
+        tensor_type.rank != 3
+        or tensor_type.shape[0] != experts
+        or tensor_type.shape[2] != rows
+        or not tensor_type.is_static
+    ):
+        raise NodeError(f"input '{node.input_name(weights)}' must be {experts} x columns x {rows}, got {tensor_type}")
     return _biased(node, _Layer(node[weights], rows), bias)
 
 
@@ -235,8 +240,8 @@ def _mixed(node: Node, network: _Network, chosen: RelaxValue, factors: RelaxValu
         own = node.emit("slice_dims", token, begin=(begin,), shape=(size,), strides=(1,))
         results.append(_computed(node, network, expert, node.emit("gather", rows, own, axis=0)))
     place = node.emit("argsort", order, axis=0)
-    found = node.emit("gather", node.emit("concat", results, axis=0), place, axis=0)
-    each = node.emit("reshape", found, shape=(tokens, count, width))
+    result = node.emit("gather", node.emit("concat", results, axis=0), place, axis=0)
+    each = node.emit("reshape", result, shape=(tokens, count, width))
     scaled = each * node.emit("reshape", factors, shape=(tokens, count, 1))
     return node.emit("reshape", node.emit("reduce_sum", scaled, axes=[1]), shape=x.shape)
 

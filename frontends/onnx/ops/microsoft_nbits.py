@@ -106,8 +106,8 @@ def _sorted(packed: np.ndarray, order: np.ndarray, columns: int, bits: int) -> n
     values = np.stack([flat >> shift & mask for shift in range(0, 8, bits)], axis=-1).reshape(columns, -1)
     values[:, : len(order)] = values[:, order]
     parts = values.reshape(columns, -1, count)
-    found: np.ndarray = np.bitwise_or.reduce(parts << np.arange(0, 8, bits, dtype=np.uint8), axis=-1).astype(np.uint8)
-    return found
+    result: np.ndarray = np.bitwise_or.reduce(parts << np.arange(0, 8, bits, dtype=np.uint8), axis=-1).astype(np.uint8)
+    return result
 
 
 def _grouped(node: Node, weights: RelaxValue, scales: RelaxValue, zeros: RelaxValue) -> RelaxValue:

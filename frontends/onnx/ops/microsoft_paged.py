@@ -95,7 +95,7 @@ def _projected(node: Node, heads: int, shared: int) -> list[RelaxValue]:
             raise NodeError(f"input 'query' must hold queries, keys and values of all heads, got {node.type(0)}")
         size = width // sum(counts)
         parts = list(node.emit_all("split", node[0], axis=1, sizes=[count * size for count in counts]))
-    made = []
+    result = []
     for part, count in zip(parts, counts, strict=True):
         if part is None:
             raise NodeError("inputs 'key' and 'value' must both be given")
@@ -103,8 +103,8 @@ def _projected(node: Node, heads: int, shared: int) -> list[RelaxValue]:
         if not isinstance(width, int) or width % count:
             raise NodeError(f"tokens of {count} heads are expected, got {type_of(part)}")
         rows = node.emit("reshape", part, shape=(1, tokens, count, width // count))
-        made.append(node.emit("permute", rows, axes=(0, 2, 1, 3)))
-    return made
+        result.append(node.emit("permute", rows, axes=(0, 2, 1, 3)))
+    return result
 
 
 def _normalized(node: Node, parts: list[RelaxValue]) -> list[RelaxValue]:
@@ -199,8 +199,8 @@ def _written(node: Node, index: int, rows: RelaxValue, slots: RelaxValue) -> Rel
     room = (1, 1, blocks * block, heads * size)
     flat = node.emit("reshape", node[index], shape=room)
     new = node.emit("reshape", node.emit("permute", rows, axes=(0, 2, 1, 3)), shape=(1, 1, tokens, heads * size))
-    made = node.emit("cache_write", flat, new, node.emit("expand_dims", slots, axes=[0]), shape=room)
-    return node.emit("reshape", made, shape=(blocks, block, heads, size))
+    result = node.emit("cache_write", flat, new, node.emit("expand_dims", slots, axes=[0]), shape=room)
+    return node.emit("reshape", result, shape=(blocks, block, heads, size))
 
 
 def _blocks_of(node: Node, cache: RelaxValue, tokens: _Tokens) -> RelaxValue:
@@ -213,13 +213,13 @@ def _blocks_of(node: Node, cache: RelaxValue, tokens: _Tokens) -> RelaxValue:
         "maximum", node.emit("gather", table, positions(node, tokens.batch), axis=0), i64_constant(node, 0)
     )
     rows = tokens.blocks * block
-    found = node.emit("permute", node.emit("gather", cache, table, axis=0), axes=(0, 3, 1, 2, 4))
+    result = node.emit("permute", node.emit("gather", cache, table, axis=0), axes=(0, 3, 1, 2, 4))
     is_valid = node.emit("expand_dims", positions(node, rows), axes=[0]) < node.emit(
         "expand_dims", tokens.totals, axes=[1]
     )
     is_valid = node.emit("reshape", is_valid, shape=(tokens.batch, 1, tokens.blocks, block, 1))
     # In this order one kernel copies the rows to where attention reads them.
-    kept = node.emit("where", is_valid, found, node.constant(0, type_of(found)))
+    kept = node.emit("where", is_valid, result, node.constant(0, type_of(result)))
     return node.emit("reshape", kept, shape=(tokens.batch, heads, rows, size))
 
 

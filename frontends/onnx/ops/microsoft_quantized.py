@@ -27,10 +27,10 @@ converter("DequantizeLinear", domain=DOMAIN)(dequantize_linear)
 def qlinear_average_pool(node: Node) -> Converted:
     """Convert; inputs: x, its scale and zero point, scale and zero point of the result."""
     attributes = pool_attributes(node, node.attr.bool("channels_last", 0))
-    made = node.emit(
+    result = node.emit(
         "avg_pool", real(node, 0, 1, 2), count_include_pad=node.attr.bool("count_include_pad", 0), **attributes
     )
-    return quantized(node, made, 3, 4, node.type(0).dtype.name)
+    return quantized(node, result, 3, 4, node.type(0).dtype.name)
 
 
 @converter("NhwcMaxPool", domain=DOMAIN)
@@ -46,11 +46,11 @@ def qlinear_softmax(node: Node) -> Converted:
         raise NodeError(f"attribute 'axis' is {axis}, outside a tensor of rank {x.rank}")
     values = real(node, 0, 1, 2)
     if node.attr.int("opset") >= 13:
-        made = node.emit("softmax", values, axis=axis)
+        result = node.emit("softmax", values, axis=axis)
     else:
         rows = node.emit("reshape", values, shape=_two_dims(x.shape, axis % x.rank))
-        made = node.emit("reshape", node.emit("softmax", rows, axis=-1), shape=x.shape)
-    return quantized(node, made, 3, 4, x.dtype.name)
+        result = node.emit("reshape", node.emit("softmax", rows, axis=-1), shape=x.shape)
+    return quantized(node, result, 3, 4, x.dtype.name)
 
 
 def _two_dims(shape: tuple[Dim, ...], axis: int) -> tuple[Dim, Dim]:
@@ -64,15 +64,15 @@ def _two_dims(shape: tuple[Dim, ...], axis: int) -> tuple[Dim, Dim]:
 @converter("QLinearWhere", domain=DOMAIN)
 def qlinear_where(node: Node) -> Converted:
     """Convert; inputs: condition, x, its scale and zero point, y, its scale and zero point, those of the result."""
-    made = node.emit("where", node[0], real(node, 1, 2, 3), real(node, 4, 5, 6))
-    return quantized(node, made, 7, 8, node.type(1).dtype.name)
+    result = node.emit("where", node[0], real(node, 1, 2, 3), real(node, 4, 5, 6))
+    return quantized(node, result, 7, 8, node.type(1).dtype.name)
 
 
 @converter("QLinearReduceMean", domain=DOMAIN)
 def qlinear_reduce_mean(node: Node) -> Converted:
     axes = node.attr.ints("axes", None)
-    made = node.emit("reduce_mean", real(node, 0, 1, 2), axes=axes, keepdims=node.attr.bool("keepdims", 1))
-    return quantized(node, made, 3, 4, node.type(0).dtype.name)
+    result = node.emit("reduce_mean", real(node, 0, 1, 2), axes=axes, keepdims=node.attr.bool("keepdims", 1))
+    return quantized(node, result, 3, 4, node.type(0).dtype.name)
 
 
 @converter("DynamicQuantizeMatMul", domain=DOMAIN)
@@ -164,19 +164,19 @@ def group_norm(node: Node) -> Converted:
     )
     forward, back = [0, x.rank - 1, *range(1, x.rank - 1)], [0, *range(2, x.rank), 1]
     first = node.emit("permute", total, axes=forward) if is_last else total
-    made = node.emit("group_norm", first, scale, bias, **given)
-    made = node.emit("permute", made, axes=back) if is_last else made
-    made = node.emit("silu", made) if node.attr.bool("activation") else made
-    return (made, total) if node.operator == "SkipGroupNorm" else made
+    result = node.emit("group_norm", first, scale, bias, **given)
+    result = node.emit("permute", result, axes=back) if is_last else result
+    result = node.emit("silu", result) if node.attr.bool("activation") else result
+    return (result, total) if node.operator == "SkipGroupNorm" else result
 
 
 def _of_channels(node: Node, index: int, rank: int, is_last: bool) -> RelaxValue:
     """Reshape [C] or [N, C] to broadcast with images; leave full-rank tensors alone."""
-    found = node.type(index)
-    if found.rank == rank or is_last and found.rank == 1:
+    tensor_type = node.type(index)
+    if tensor_type.rank == rank or is_last and tensor_type.rank == 1:
         return node[index]
     places = [1] * (rank - 2)
-    shape = (*found.shape[:-1], *places, found.shape[-1]) if is_last else (*found.shape, *places)
+    shape = (*tensor_type.shape[:-1], *places, tensor_type.shape[-1]) if is_last else (*tensor_type.shape, *places)
     return node.emit("reshape", node[index], shape=shape)
 
 

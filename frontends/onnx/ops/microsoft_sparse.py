@@ -87,8 +87,8 @@ def _by_token(
     size = i64_constant(node, block)
     of_tokens, of_keys = (places // size for places in (tokens, keys))
     rows = node.emit("gather", node.constant(blocks), of_tokens, axis=1)
-    found = node.emit("permute", node.emit("gather", rows, of_keys, axis=3), axes=(1, 0, 2, 3))
-    batch, _, length, count = type_of(found).shape
-    each = node.emit("expand_dims", found, axes=[1])
+    result = node.emit("permute", node.emit("gather", rows, of_keys, axis=3), axes=(1, 0, 2, 3))
+    batch, _, length, count = type_of(result).shape
+    each = node.emit("expand_dims", result, axes=[1])
     each = node.emit("expand", each, shape=(batch, heads // layouts, layouts, length, count))
     return node.emit("reshape", each, shape=(batch, heads, length, count))

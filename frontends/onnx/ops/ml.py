@@ -167,9 +167,9 @@ def _default(node: Node, values: np.ndarray) -> float | str | np.generic:
     if "default_tensor" in node.attr:
         tensor = node.attr.tensor("default_tensor")
         is_text = tensor.code == STRING_CODE
-        found: str | np.generic
-        found = (node.builder.strings(tensor) if is_text else node.builder.array(tensor)).reshape(-1)[0]
-        return found
+        result: str | np.generic
+        result = (node.builder.strings(tensor) if is_text else node.builder.array(tensor)).reshape(-1)[0]
+        return result
     if values.dtype == object:
         return node.attr.str("default_string", "_Unused")
     return node.attr.int("default_int64", -1) if values.dtype.kind in "iu" else node.attr.float("default_float", -0.0)
@@ -187,10 +187,10 @@ def _ssa(node: Node, values: Sequence[AnyValue]) -> RelaxValue:
 def indices_of_values(node: Node, x: RelaxValue, keys: np.ndarray) -> RelaxValue:
     """Return the last index of each element among the keys, or -1."""
     kept, last = np.unique(keys[::-1], return_index=True)
-    found = node.emit("find_sorted", x, node.constant(kept, type_of(x)))
+    result = node.emit("find_sorted", x, node.constant(kept, type_of(x)))
     places = np.concatenate([len(keys) - 1 - last, [-1]])
     # Place -1 counts from the end, where -1 stands.
-    return node.emit("gather", node.constant(places, "i64"), found, axis=0)
+    return node.emit("gather", node.constant(places, "i64"), result, axis=0)
 
 
 def select_values(node: Node, places: RelaxValue, values: np.ndarray, default: float | str | np.generic) -> RelaxValue:

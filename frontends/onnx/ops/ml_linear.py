@@ -19,11 +19,11 @@ TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 
 def rows_of(node: Node) -> RelaxValue:
     """Return input X as f32 [N, features]."""
-    found = node.type(0)
-    if found.rank not in (1, 2) or not isinstance(found.shape[-1], int):
-        raise NodeError(f"input 'X' must be [N, features], got {found}")
+    tensor_type = node.type(0)
+    if tensor_type.rank not in (1, 2) or not isinstance(tensor_type.shape[-1], int):
+        raise NodeError(f"input 'X' must be [N, features], got {tensor_type}")
     x = as_float(node)
-    return x if found.rank == 2 else node.emit("reshape", x, shape=(1, found.shape[0]))
+    return x if tensor_type.rank == 2 else node.emit("reshape", x, shape=(1, tensor_type.shape[0]))
 
 
 def linear_scores(

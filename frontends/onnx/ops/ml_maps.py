@@ -49,9 +49,9 @@ def dict_vectorizer(node: Node) -> Converted:
 @converter("CastMap", domain=DOMAIN)
 def cast_map(node: Node) -> Converted:
     """Make a row of the values of a dictionary: all by ascending keys, or each at the place that is its key."""
-    found = node.any_value(0).kind
-    if found.name != MAP or found.element is None or found.key != "i64" or found.element.name not in (STRING, "f32"):
-        raise NodeError(f"input 'X' must be a map from i64 to f32 or {STRING}, got {found}")
+    kind = node.any_value(0).kind
+    if kind.name != MAP or kind.element is None or kind.key != "i64" or kind.element.name not in (STRING, "f32"):
+        raise NodeError(f"input 'X' must be a map from i64 to f32 or {STRING}, got {kind}")
     wanted = _CASTS[node.attr.choice("cast_to", "TO_FLOAT", tuple(_CASTS))]
     if node.attr.choice("map_form", "DENSE", ("DENSE", "SPARSE")) == "DENSE":
         node.attr.ignore("max_map")

@@ -52,8 +52,8 @@ def class_probabilities(node: Node, wins: RelaxValue, classes: int) -> RelaxValu
         return as_value(goes_on), [as_value(node.emit("where", is_open, swept, p))], []
 
     limit = constant("", np.array(_MAX_ITERATIONS, np.int64))
-    (found,) = node.builder.repeat(LoopIteration(make), limit, None, [as_value(start)])
-    return node.ssa(found)
+    (probabilities,) = node.builder.repeat(LoopIteration(make), limit, None, [as_value(start)])
+    return node.ssa(probabilities)
 
 
 def _matrix(node: Node, wins: RelaxValue, classes: int) -> RelaxValue:
@@ -97,5 +97,5 @@ def _sweep(
         return going, [as_value(p), as_value(product), as_value(form)], []
 
     limit = constant("", np.array(classes, np.int64))
-    found = node.builder.repeat(LoopIteration(make), limit, None, [as_value(p), as_value(product), as_value(form)])
-    return node.ssa(found[0])
+    states = node.builder.repeat(LoopIteration(make), limit, None, [as_value(p), as_value(product), as_value(form)])
+    return node.ssa(states[0])

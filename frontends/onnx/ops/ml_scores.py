@@ -63,11 +63,11 @@ def classified(
     If there is one score for two classes, a score above the threshold selects the second class. The first one's score
     is 1 - score, or -score if `mirrored` (by default: if the threshold is 0).
     """
-    found = type_of(scores)
-    count = found.shape[1]
+    tensor_type = type_of(scores)
+    count = tensor_type.shape[1]
     if count == 1 and len(labels) == 2:
         best = node.emit("cast", scores > threshold, dtype="i64")
-        places = node.emit("reshape", best, shape=(found.shape[0],))
+        places = node.emit("reshape", best, shape=(tensor_type.shape[0],))
         return labelled(node, places, labels), _two(
             node, scores, transform, threshold == 0 if mirrored is None else mirrored
         )

@@ -58,8 +58,8 @@ def _one_class(
     positive = node.emit("cast", scores > 0, dtype="i64")
     flat = node.emit("reshape", positive, shape=(kind.shape[0],))
     label = labelled(node, flat * 0, labels) if isinstance(labels[0], str) else flat
-    made = node.emit("cast", scores, dtype="f32")
-    return label, transformed(node, made, "PROBIT") if transform == "PROBIT" else made
+    result = node.emit("cast", scores, dtype="f32")
+    return label, transformed(node, result, "PROBIT") if transform == "PROBIT" else result
 
 
 def _many_classes(
@@ -153,8 +153,8 @@ class _Pair:
         return transformed(self.node, self._pair(*scores), transform)
 
     def _pair(self, first: RelaxValue, second: RelaxValue) -> RelaxValue:
-        made = [self._f32(self._rows(value)) for value in (first, second)]
-        return self.node.emit("concat", made, axis=1)
+        values = [self._f32(self._rows(value)) for value in (first, second)]
+        return self.node.emit("concat", values, axis=1)
 
     def _rows(self, value: RelaxValue) -> RelaxValue:
         """Return a value as one per row."""

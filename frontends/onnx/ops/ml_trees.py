@@ -116,13 +116,13 @@ def _without_members(table: np.ndarray, splits: np.ndarray, members: np.ndarray)
     for i, (feature, how, yes, no) in enumerate(table):
         if how & 7 != MEMBER:
             continue
-        found = next(groups, [])
-        if not found:
+        group = next(groups, [])
+        if not group:
             raise NodeError("attribute 'membership_values' has no members for a node of mode BRANCH_MEMBER")
         mode = MODES["BRANCH_EQ"] + (how & MISSING)
         at = i
-        for position, value in enumerate(found):
-            is_last = position == len(found) - 1
+        for position, value in enumerate(group):
+            is_last = position == len(group) - 1
             following = no if is_last else len(rows)
             rows[at], bounds[at] = [feature, mode, yes, following], value
             if not is_last:
@@ -185,16 +185,16 @@ def tree_scores(
     if has_votes:
         # As many columns again say which scores there are: sums and largest values of 1, or least ones of -1.
         weights = np.concatenate([weights, forest.votes * numbers(-1 if aggregate == "MIN" else 1)], axis=1)
-    found = node.emit(
+    result = node.emit(
         "tree_ensemble", data, node.constant(thresholds, wanted), node.constant(nodes), node.constant(roots),
         node.constant(weights, kind), mode=mode,
         aggregate={"MIN": "min", "MAX": "max"}.get(aggregate, "sum"),
     )  # fmt: skip
     if not has_votes:
-        return found, None
-    counts = columns(node, found, count, 2 * count)
+        return result, None
+    counts = columns(node, result, count, 2 * count)
     name = "less" if aggregate == "MIN" else "greater"
-    return columns(node, found, 0, count), node.emit(name, counts, node.constant(0, kind))
+    return columns(node, result, 0, count), node.emit(name, counts, node.constant(0, kind))
 
 
 def columns(node: Node, values: RelaxValue, begin: int, end: int) -> RelaxValue:
@@ -263,14 +263,14 @@ def tree_ensemble_regressor(node: Node) -> Converted:
 
 def base_values(node: Node, count: int | None) -> np.ndarray | None:
     if "base_values_as_tensor" in node.attr:
-        found = node.tensor_attribute("base_values_as_tensor").reshape(-1)
+        result = node.tensor_attribute("base_values_as_tensor").reshape(-1)
     else:
-        found = np.array(node.attr.floats("base_values", []), np.float32)
-    if not len(found):
+        result = np.array(node.attr.floats("base_values", []), np.float32)
+    if not len(result):
         return None
-    if count is not None and len(found) != count:
-        raise NodeError(f"attribute 'base_values' must have {count} numbers, got {len(found)}")
-    return found
+    if count is not None and len(result) != count:
+        raise NodeError(f"attribute 'base_values' must have {count} numbers, got {len(result)}")
+    return result
 
 
 def numbers_of(node: Node, name: str) -> np.ndarray:

@@ -65,12 +65,12 @@ def _batch_statistics(node: Node) -> list[RelaxValue]:
     centred = x - node.emit("reduce_mean", x, axes=axes, keepdims=True)
     mean = node.emit("reduce_mean", x, axes=axes)
     variance = node.emit("reduce_mean", centred * centred, axes=axes)
-    made = node.emit("batch_norm", x, node[1], node[2], mean, variance, epsilon=node.attr.float("epsilon", 1e-5))
+    result = node.emit("batch_norm", x, node[1], node[2], mean, variance, epsilon=node.attr.float("epsilon", 1e-5))
     keep = node.attr.float("momentum", 0.9)
-    results = [made]
-    for running, found in ((node[3], mean), (node[4], variance)):
+    results = [result]
+    for running, batch in ((node[3], mean), (node[4], variance)):
         old = running * keep
-        new = found * (1 - keep)
+        new = batch * (1 - keep)
         results.append(old + new)
     return results
 

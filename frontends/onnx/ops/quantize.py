@@ -127,12 +127,14 @@ def _centred(node: Node, index: int, zero_point: int, axis: int) -> RelaxValue:
 
 def _along(node: Node, index: int, rank: int, axis: int) -> RelaxValue:
     """Reshape a scale or zero point to broadcast: a vector runs along `axis` of a tensor of this rank."""
-    found = node.type(index)
-    if found.rank == 0 or found.rank > 1:
+    tensor_type = node.type(index)
+    if tensor_type.rank == 0 or tensor_type.rank > 1:
         return node[index]
-    if found.elements == 1:
+    if tensor_type.elements == 1:
         return _as_scalar(node, index)
     shape = [1] * rank
     if rank < 1 or (rank == 1 and axis == -2):
-        raise NodeError(f"input '{node.input_name(index)}' must be a scalar, got {found}")
-    return node.emit("reshape", node[index], shape=(*shape[: axis % rank], found.shape[0], *shape[axis % rank + 1 :]))
+        raise NodeError(f"input '{node.input_name(index)}' must be a scalar, got {tensor_type}")
+    return node.emit(
+        "reshape", node[index], shape=(*shape[: axis % rank], tensor_type.shape[0], *shape[axis % rank + 1 :])
+    )

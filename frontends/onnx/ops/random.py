@@ -37,10 +37,10 @@ def random_like(node: Node) -> Converted:
 
 
 def _dtype(node: Node) -> DType:
-    found = onnx_dtype(node.attr.int("dtype", 1), "attribute 'dtype'").dtype
-    if not found.is_float:
-        raise NodeError(f"attribute 'dtype' must be a floating point type, got {found}")
-    return found
+    result = onnx_dtype(node.attr.int("dtype", 1), "attribute 'dtype'").dtype
+    if not result.is_float:
+        raise NodeError(f"attribute 'dtype' must be a floating point type, got {result}")
+    return result
 
 
 def _random(node: Node, shape: Sequence[Dim], dtype: DType) -> RelaxValue:
@@ -107,9 +107,9 @@ def dropout(node: Node) -> Converted:
     else:
         factor, data = node.emit("cast", grown, dtype="f32"), node.emit("cast", node[0], dtype="f32")
     dropped = node.emit("cast", data * factor, dtype=x.dtype)
-    made = node.emit("where", kept, dropped, node.constant(0, x))
+    result = node.emit("where", kept, dropped, node.constant(0, x))
     if mode.is_constant:
-        return made, kept
+        return result, kept
     is_training = node.emit("reshape", node[2], shape=())
     everything = kept | ~is_training
-    return node.emit("where", is_training, made, node[0]), everything
+    return node.emit("where", is_training, result, node[0]), everything

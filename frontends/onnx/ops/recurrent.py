@@ -225,22 +225,22 @@ def _direction(
 ) -> tuple[_Direction, RelaxValue]:
     """Return one direction, and its projected input for all steps: [length, batch, gates * hidden]."""
     read = quantized.pick if quantized else lambda index, at: pick_direction(node, node[index], at)
-    made = _Direction(
+    result = _Direction(
         node, functions, node.attr.float("clip", None), hidden, recurrent=read(2, at), recurrent_bias=None
     )
-    made.quantize = quantized.quantize if quantized else None
-    projected = made.product(x, read(1, at))
+    result.quantize = quantized.quantize if quantized else None
+    projected = result.product(x, read(1, at))
     if node.has(3):
         size = gates * hidden
         from_input, recurrent = node.emit_all("split", pick_direction(node, node[3], at), axis=0, sizes=(size, size))
-        projected = made.add(projected, from_input)
+        projected = result.add(projected, from_input)
         if keep_recurrent_bias:
-            made.recurrent_bias = recurrent
+            result.recurrent_bias = recurrent
         else:
-            projected = made.add(projected, recurrent)
+            projected = result.add(projected, recurrent)
     if node.has(7):
-        made.peepholes = list(made.parts(pick_direction(node, node[7], at), 3, axis=0))
-    return made, projected
+        result.peepholes = list(result.parts(pick_direction(node, node[7], at), 3, axis=0))
+    return result, projected
 
 
 def pick_direction(node: Node, value: RelaxValue, at: int) -> RelaxValue:
@@ -259,8 +259,8 @@ def _no_steps(
     d: _Direction, projected: RelaxValue, states: States, step: Step, backwards: bool, lengths: RelaxValue | None
 ) -> tuple[RelaxValue, States]:
     """Return the results for sequences of length 0: no outputs, and the initial states."""
-    found = type_of(projected)
-    return d.node.emit("full", shape=(0, found.shape[1], d.hidden), value=0.0, dtype=found.dtype), states
+    tensor_type = type_of(projected)
+    return d.node.emit("full", shape=(0, tensor_type.shape[1], d.hidden), value=0.0, dtype=tensor_type.dtype), states
 
 
 def _unroll(
@@ -310,13 +310,13 @@ def _stepped(
 
     `lengths`, [batch, 1], determines which sequences are finished at this step.
     """
-    made = step(d, x, states)
+    result = step(d, x, states)
     if number is None or lengths is None:
-        return made[0], made
+        return result[0], result
     node = d.node
     valid = number < lengths
-    output = node.emit("where", valid, made[0], node.constant(0, type_of(made[0])))
-    return output, tuple(node.emit("where", valid, new, old) for new, old in zip(made, states, strict=True))
+    output = node.emit("where", valid, result[0], node.constant(0, type_of(result[0])))
+    return output, tuple(node.emit("where", valid, new, old) for new, old in zip(result, states, strict=True))
 
 
 def _functions(node: Node, defaults: Sequence[str], count: int) -> list[Function]:
@@ -330,11 +330,11 @@ def _functions(node: Node, defaults: Sequence[str], count: int) -> list[Function
 
 
 def _function(node: Node, name: str, alphas: Iterator[float], betas: Iterator[float]) -> Function:
-    found = _ACTIVATIONS.get(name.lower())
-    if found is None:
+    activation = _ACTIVATIONS.get(name.lower())
+    if activation is None:
         known = ", ".join(_ACTIVATIONS)
         raise NodeError(f"attribute 'activations' names '{name}', which is not supported; supported: {known}")
-    operator, alpha, beta = found
+    operator, alpha, beta = activation
     numbers = {}
     if alpha is not None:
         numbers["alpha"] = next(alphas, alpha)

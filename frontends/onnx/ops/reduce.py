@@ -88,11 +88,11 @@ def _reduce_of_declared_shape(node: Node, shape: Sequence[int]) -> RelaxValue:
     if not candidates:
         raise NodeError(f"no {node.type(1).elements} axes of {x} leave the declared shape {list(shape)}")
     found = axes_set(node, 1, x.rank)
-    made = _reduced(node, candidates[0], keepdims)
+    result = _reduced(node, candidates[0], keepdims)
     for axes in candidates[1:]:
         is_meant = found.equals(axes_as_bits(axes))
-        made = node.emit("where", is_meant, _reduced(node, axes, keepdims), made)
-    return required(node, is_candidate(node, found, candidates), "input 'axes' names other axes", made)
+        result = node.emit("where", is_meant, _reduced(node, axes, keepdims), result)
+    return required(node, is_candidate(node, found, candidates), "input 'axes' names other axes", result)
 
 
 def _reduce_along(node: Node) -> RelaxValue:
@@ -117,8 +117,8 @@ def _reduce_along(node: Node) -> RelaxValue:
         order = node.emit("argsort", node.emit("cast", reduced, dtype="i64"), axis=0)
         first = node.emit("slice_dims", order, begin=[0], shape=[rank - count], strides=[1])
         shape = bind(node, node.emit("gather", outer, first, axis=0), "a size")
-    made = _reduction(node, spread, list(range(rank, 2 * rank)), False)
-    return made if keepdims else node.emit("reshape", made, shape=shape)
+    result = _reduction(node, spread, list(range(rank, 2 * rank)), False)
+    return result if keepdims else node.emit("reshape", result, shape=shape)
 
 
 def _elementwise(node: Node) -> Output:
@@ -166,8 +166,8 @@ def _cumulative_of_dynamic_axis(node: Node, rank: int) -> RelaxValue:
     if node.type(1).elements != 1:
         raise NodeError(f"input 'axis' must have one element, got {node.type(1)}")
     axis = node.emit("reshape", node[1], shape=())
-    made = _cumulative(node, 0)
+    result = _cumulative(node, 0)
     for i in range(1, rank):
         names = (axis.equals(number) for number in (i, i - rank))
-        made = node.emit("where", node.emit("logical_or", *names), _cumulative(node, i), made)
-    return made
+        result = node.emit("where", node.emit("logical_or", *names), _cumulative(node, i), result)
+    return result

@@ -63,13 +63,13 @@ def scan(node: Node) -> Converted:
     carried = [node.any_value(i) for i in range(states)]
     length = _length(sequences)
     if not isinstance(length, int) or not 0 < length <= MAX_UNROLLED_ITERATIONS:
-        made = _rounds(node, body, carried, sequences, as_value(as_scalar(node, length)), length, output_backwards)
-        return [*made[:states], *map(_with_axis, [node] * results, made[states:], output_axes)]
+        result = _rounds(node, body, carried, sequences, as_value(as_scalar(node, length)), length, output_backwards)
+        return [*result[:states], *map(_with_axis, [node] * results, result[states:], output_axes)]
     collected: list[list[AnyValue]] = [[] for _ in range(results)]
     for done, elements in enumerate(zip(*(each.slices() for each in sequences), strict=True)):
-        made = node.builder.branch(body, [*carried, *elements], f"{done}/")
-        carried = made[:states]
-        for sequence, value in zip(collected, made[states:], strict=True):
+        result = node.builder.branch(body, [*carried, *elements], f"{done}/")
+        carried = result[:states]
+        for sequence, value in zip(collected, result[states:], strict=True):
             sequence.append(value)
     return [
         *carried,
@@ -94,10 +94,10 @@ def _rounds(
     def make(
         number: TensorValue, going: TensorValue, values: list[AnyValue]
     ) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
-        made = node.builder.branch(body, [*values, *(sequence.at(node.ssa(number)) for sequence in sequences)])
-        return going, made[: len(carried)], made[len(carried) :]
+        outputs = node.builder.branch(body, [*values, *(sequence.at(node.ssa(number)) for sequence in sequences)])
+        return going, outputs[: len(carried)], outputs[len(carried) :]
 
-    *made, _ = node.builder.repeat(
+    *outputs, _ = node.builder.repeat(
         LoopIteration(
             make,
             carried=body.inputs[: len(carried)],
@@ -109,7 +109,7 @@ def _rounds(
         carried,
         room,
     )
-    return made
+    return outputs
 
 
 def _with_axis(node: Node, rows: RelaxValue, axis: int) -> RelaxValue:
@@ -151,11 +151,11 @@ def batched_scan(node: Node) -> Converted:
         if node.has(0):
             given = as_value(node.emit("gather", vector(node, 0), number.ir, axis=0))
             rounds = as_value(node.emit("minimum", given.ir, node.ssa(rounds)))
-        made = _rounds(node, body, carried, own, rounds, longest, [0] * (len(body.outputs) - states))
-        return going, [], [each if isinstance(each, TensorValue) else as_value(each) for each in made]
+        outputs = _rounds(node, body, carried, own, rounds, longest, [0] * (len(body.outputs) - states))
+        return going, [], [each if isinstance(each, TensorValue) else as_value(each) for each in outputs]
 
-    *made, _ = node.builder.repeat(LoopIteration(make), as_value(as_scalar(node, batch)), None, [], batch)
-    return made
+    *outputs, _ = node.builder.repeat(LoopIteration(make), as_value(as_scalar(node, batch)), None, [], batch)
+    return outputs
 
 
 def _lengths(node: Node, longest: Dim, batch: Dim) -> list[int] | None:
@@ -184,9 +184,9 @@ def _one_of_batch(
     carried: list[AnyValue] = [own(node.value(1 + i)) for i in range(states)]
     collected: list[list[RelaxValue]] = [[] for _ in body.outputs[states:]]
     for step in range(length):
-        made = node.builder.branch(body, [*carried, *(own(each[step]) for each in slices)], f"{index}/{step}/")
-        carried = made[:states]
-        for sequence, value in zip(collected, made[states:], strict=True):
+        outputs = node.builder.branch(body, [*carried, *(own(each[step]) for each in slices)], f"{index}/{step}/")
+        carried = outputs[:states]
+        for sequence, value in zip(collected, outputs[states:], strict=True):
             sequence.append(node.ssa(value))
     for rows in collected:
         zero = node.emit("full", shape=type_of(rows[0]).shape, value=0, dtype=type_of(rows[0]).dtype)
@@ -210,10 +210,10 @@ def _per_value(node: Node, attribute: str, count: int) -> list[int]:
 
 
 def _sequence(node: Node, index: int, axis: int, backwards: int) -> _Sequence:
-    found = node.type(index)
-    if not -found.rank <= axis < found.rank:
-        raise NodeError(f"attribute 'scan_input_axes' names axis {axis} of {found}")
-    return _Sequence(node, node[index], axis % found.rank, bool(backwards))
+    tensor_type = node.type(index)
+    if not -tensor_type.rank <= axis < tensor_type.rank:
+        raise NodeError(f"attribute 'scan_input_axes' names axis {axis} of {tensor_type}")
+    return _Sequence(node, node[index], axis % tensor_type.rank, bool(backwards))
 
 
 def _length(sequences: Sequence[_Sequence]) -> Dim:

@@ -41,45 +41,45 @@ def empty(node: Node) -> Converted:
 
 @converter("SequenceInsert")
 def insert(node: Node) -> Converted:
-    found, item = node.sequence(0), node.any_value(1)
-    element = join(_element(found), item.kind)
+    sequence, item = node.sequence(0), node.any_value(1)
+    element = join(_element(sequence), item.kind)
     if element is None:
-        raise NodeError(f"input 'tensor' is {item}, but input 'input_sequence' is {found}")
-    if isinstance(found, ListValue) and _is_known(node, 2):
-        count = len(found.items)
+        raise NodeError(f"input 'tensor' is {item}, but input 'input_sequence' is {sequence}")
+    if isinstance(sequence, ListValue) and _is_known(node, 2):
+        count = len(sequence.items)
         at = _position(node, 2, count, count) if node.has(2) else count
-        kind = item.kind if not found.items else element
-        return ListValue(node.outputs[0], kind, (*found.items[:at], item, *found.items[at:]))
+        kind = item.kind if not sequence.items else element
+        return ListValue(node.outputs[0], kind, (*sequence.items[:at], item, *sequence.items[at:]))
     given = [node.object(i) for i in range(len(node))]
     return node.host("mirlo.sequence.insert", *given, results=[sequence_of(element)])
 
 
 @converter("SequenceErase")
 def erase(node: Node) -> Converted:
-    found = node.sequence(0)
-    if not isinstance(found, ListValue) or not _is_known(node, 1):
+    sequence = node.sequence(0)
+    if not isinstance(sequence, ListValue) or not _is_known(node, 1):
         given = [node.object(i) for i in range(len(node))]
-        return node.host("mirlo.sequence.erase", *given, results=[found.kind])
-    count = len(found.items)
+        return node.host("mirlo.sequence.erase", *given, results=[sequence.kind])
+    count = len(sequence.items)
     at = _position(node, 1, count, count - 1) if node.has(1) else count - 1
     if at < 0:
         raise NodeError("input 'input_sequence' is empty: there is nothing to erase")
-    return ListValue(node.outputs[0], found.element, (*found.items[:at], *found.items[at + 1 :]))
+    return ListValue(node.outputs[0], sequence.element, (*sequence.items[:at], *sequence.items[at + 1 :]))
 
 
 @converter("SequenceAt")
 def at(node: Node) -> Converted:
-    found = node.sequence(0)
-    if isinstance(found, ListValue) and _is_known(node, 1):
-        return found.items[_position(node, 1, len(found.items), len(found.items) - 1)]
-    return node.host("mirlo.sequence.at", node.object(0), node.object(1), results=[_declared(node, _element(found))])
+    sequence = node.sequence(0)
+    if isinstance(sequence, ListValue) and _is_known(node, 1):
+        return sequence.items[_position(node, 1, len(sequence.items), len(sequence.items) - 1)]
+    return node.host("mirlo.sequence.at", node.object(0), node.object(1), results=[_declared(node, _element(sequence))])
 
 
 @converter("SequenceLength")
 def length(node: Node) -> Converted:
-    found = node.sequence(0)
-    if isinstance(found, ListValue):
-        return constant(node.outputs[0], np.array(len(found.items), np.int64))
+    sequence = node.sequence(0)
+    if isinstance(sequence, ListValue):
+        return constant(node.outputs[0], np.array(len(sequence.items), np.int64))
     return node.host("mirlo.sequence.length", node.object(0), results=[Kind("i64", ())])
 
 
@@ -110,9 +110,9 @@ def _position(node: Node, index: int, count: int, most: int) -> int:
 @converter("SplitToSequence")
 def split_to_sequence(node: Node) -> Converted:
     axis, keepdims = node.attr.int("axis", 0), node.attr.bool("keepdims", 1)
-    found = node.any_value(0)
-    if not isinstance(found, TensorValue) or not _is_known(node, 1):
-        return _split_at_run_time(node, found, axis, keepdims)
+    value = node.any_value(0)
+    if not isinstance(value, TensorValue) or not _is_known(node, 1):
+        return _split_at_run_time(node, value, axis, keepdims)
     x = node.type(0)
     _require_axis(axis, x.rank)
     sizes = _split_sizes(node, x.shape[axis])
@@ -162,12 +162,12 @@ def _split_sizes(node: Node, size: Dim) -> tuple[Dim, ...]:
 
 @converter("ConcatFromSequence")
 def concat_from_sequence(node: Node) -> Converted:
-    found, axis, new_axis = node.sequence(0), node.attr.int("axis"), node.attr.bool("new_axis", 0)
-    if isinstance(found, ListValue) and all(isinstance(item, TensorValue) for item in found.items):
-        if not found.items:
+    sequence, axis, new_axis = node.sequence(0), node.attr.int("axis"), node.attr.bool("new_axis", 0)
+    if isinstance(sequence, ListValue) and all(isinstance(item, TensorValue) for item in sequence.items):
+        if not sequence.items:
             raise NodeError("input 'input_sequence' is empty: the shape of the result is not known")
-        return node.emit("stack" if new_axis else "concat", [node.ssa(item) for item in found.items], axis=axis)
-    kind = _declared(node, Kind(_element(found).name))
+        return node.emit("stack" if new_axis else "concat", [node.ssa(item) for item in sequence.items], axis=axis)
+    kind = _declared(node, Kind(_element(sequence).name))
     return node.host("mirlo.sequence.concat", node.object(0), results=[kind], axis=axis, new_axis=new_axis)
 
 
@@ -184,20 +184,20 @@ def optional(node: Node) -> Converted:
 
 @converter("OptionalHasElement")
 def has_element(node: Node) -> Converted:
-    found = node.any_value(0) if node.has(0) else None
-    if isinstance(found, ObjectValue) and found.kind.name == OPTIONAL:
+    value = node.any_value(0) if node.has(0) else None
+    if isinstance(value, ObjectValue) and value.kind.name == OPTIONAL:
         return node.host("mirlo.sequence.has_element", node.object(0), results=[Kind("bool", ())])
-    is_there = found is not None and not (isinstance(found, OptionalValue) and found.value is None)
+    is_there = value is not None and not (isinstance(value, OptionalValue) and value.value is None)
     return constant(node.outputs[0], np.array(is_there))
 
 
 @converter("OptionalGetElement")
 def get_element(node: Node) -> Converted:
-    found = node.any_value(0)
-    if isinstance(found, OptionalValue):
-        if found.value is None:
+    element = node.any_value(0)
+    if isinstance(element, OptionalValue):
+        if element.value is None:
             raise NodeError("the optional value is always empty: it has no element to get")
-        return found.value
-    if found.kind.name != OPTIONAL:
-        return found
-    return node.host("mirlo.sequence.element", node.object(0), results=[_declared(node, _element(found))])
+        return element.value
+    if element.kind.name != OPTIONAL:
+        return element
+    return node.host("mirlo.sequence.element", node.object(0), results=[_declared(node, _element(element))])

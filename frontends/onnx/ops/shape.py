@@ -115,22 +115,22 @@ def squeeze(node: Node) -> Converted:
     if axes is not None:
         return node.emit("squeeze", node[0], axes=axes)
     dims = node.type(0).shape
-    made = node.emit("squeeze", node[0], axes=[i for i, dim in enumerate(dims) if dim == 1])
+    result = node.emit("squeeze", node[0], axes=[i for i, dim in enumerate(dims) if dim == 1])
     dynamic_dims = [dim for dim in dims if not isinstance(dim, int)]
     if not dynamic_dims:
-        return made
+        return result
     # The rank of the result must be known: use the number of sizes that are not 1.
     more = node.emit("not_equal", shape_vector(node, dynamic_dims), node.constant(np.int64(1)))
     listed = ", ".join(map(str, dynamic_dims))
-    return required(node, more, f"without axes, none of {listed} may be 1", made, why="as the rank would be another")
+    return required(node, more, f"without axes, none of {listed} may be 1", result, why="as the rank would be another")
 
 
 @converter("Unsqueeze", traits=[NodeTrait.MOVES])
 def unsqueeze(node: Node) -> Converted:
     shape = declared_shape(node, 1)
     if shape is not None:
-        made, count = node.type(0).with_shape(shape), count_of(node, 1)
-        candidates = candidate_axes(made, count, node.type(0).static_shape, False)
+        tensor_type, count = node.type(0).with_shape(shape), count_of(node, 1)
+        candidates = candidate_axes(tensor_type, count, node.type(0).static_shape, False)
         candidates = [axes for axes in candidates if all(shape[i] == 1 for i in axes)]
         return _with_axes(node, len(shape), candidates, shape)
     if node.has(1) and node.value(1).known is None:
@@ -205,24 +205,24 @@ def concat(node: Node) -> TensorValue:
     while len(parts) > OPERAND_RUNS:
         groups = [parts[i : i + OPERAND_RUNS] for i in range(0, len(parts), OPERAND_RUNS)]
         parts = [node.emit("concat", group, axis=axis) for group in groups]
-    made = node.emit("concat", parts, axis=axis)
-    return TensorValue(node.outputs[0], type_of(made), ir=made, partial=_known_elements(node))
+    result = node.emit("concat", parts, axis=axis)
+    return TensorValue(node.outputs[0], type_of(result), ir=result, partial=_known_elements(node))
 
 
 def _known_elements(node: Node) -> tuple[Dim | None, ...] | None:
     """Return which elements of a list of integers are known, where only some are."""
-    found: list[Dim | None] = []
+    elements: list[Dim | None] = []
     for value in map(node.value, range(len(node))):
         if value.type.rank != 1 or value.type.dtype.name not in ("i32", "i64"):
             return None
         (count,) = value.type.shape
-        if not isinstance(count, int) or len(found) + count > FOLD_ELEMENTS:
+        if not isinstance(count, int) or len(elements) + count > FOLD_ELEMENTS:
             return None
         if value.known is not None:
-            found += map(as_dim, value.known)
+            elements += map(as_dim, value.known)
         else:
-            found += value.partial or [None] * count
-    return tuple(found) if any(dim is not None for dim in found) else None
+            elements += value.partial or [None] * count
+    return tuple(elements) if any(dim is not None for dim in elements) else None
 
 
 @converter("Split", traits=[NodeTrait.MOVES])
@@ -236,8 +236,8 @@ def split(node: Node) -> Converted:
     parts = [declared_shape(node, 1, i) for i in range(len(node.outputs))]
     if all(part is not None and len(part) == x.rank for part in parts):
         known = [part[axis] for part in parts if part is not None]
-        made = node.emit_all("split", node[0], axis=axis, sizes=tuple(known))
-        return required_all(node, equals(node, 1, known), "input 'split' is another", made)
+        result = node.emit_all("split", node[0], axis=axis, sizes=tuple(known))
+        return required_all(node, equals(node, 1, known), "input 'split' is another", result)
     if node.has(1) and node.value(1).known is None:
         return dynamic_split(node, axis % x.rank)
     if node.has(1):
@@ -290,13 +290,13 @@ def _dynamic_splits(node: Node, axis: int, count: int) -> tuple[RelaxValue, ...]
     """Return parts of one size that depends on a symbol, the last ones smaller."""
     x = node.type(0)
     part = D.ceildiv(x.shape[axis], count)
-    made = []
+    splits = []
     for i in range(count):
         begin = [part * i if at == axis else 0 for at in range(x.rank)]
         size = D.minimum(part, D.maximum(x.shape[axis] - part * i, 0))
         shape = (*x.shape[:axis], size, *x.shape[axis + 1 :])
-        made.append(node.emit("slice_dims", node[0], begin=begin, shape=shape, strides=[1] * x.rank))
-    return tuple(made)
+        splits.append(node.emit("slice_dims", node[0], begin=begin, shape=shape, strides=[1] * x.rank))
+    return tuple(splits)
 
 
 @converter("Slice", traits=[NodeTrait.MOVES])

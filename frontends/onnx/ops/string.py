@@ -19,10 +19,10 @@ from mirlo.runtime.kinds import STRING, Kind
 
 def shape_of_strings(node: Node, index: int) -> tuple[int | str, ...]:
     """Return the shape of a string tensor, or at least its rank."""
-    found = node.any_value(index)
-    if found.kind.shape is None:
+    value = node.any_value(index)
+    if value.kind.shape is None:
         raise NodeError(f"the rank of input '{node.input_name(index)}' must be known, but it depends on data")
-    return found.kind.shape
+    return value.kind.shape
 
 
 def _broadcast(node: Node) -> tuple[int | str, ...]:

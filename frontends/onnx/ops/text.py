@@ -36,8 +36,8 @@ def ngram_weights(node: Node, rows: RelaxValue, pool: np.ndarray) -> RelaxValue:
     columns = np.array(node.attr.ints("ngram_indexes"), np.int64)
     groups = _ngrams(node, pool)
     if sum(len(group) for group in groups) != len(columns) or columns.min(initial=0) < 0:
-        found = sum(len(group) for group in groups)
-        raise NodeError(f"attribute 'ngram_indexes' must have {found} columns, one per n-gram, got {list(columns)[:8]}")
+        count = sum(len(group) for group in groups)
+        raise NodeError(f"attribute 'ngram_indexes' must have {count} columns, one per n-gram, got {list(columns)[:8]}")
     size = int(columns.max(initial=-1)) + 1
     require_table("the columns of the n-grams", size)
     skips, kind = node.attr.int("max_skip_count", 0), type_of(rows)
@@ -66,12 +66,12 @@ def _is_short(length: Dim, gram: int) -> bool:
 def _ngrams(node: Node, pool: np.ndarray) -> list[np.ndarray]:
     """Return the n-grams of the pool by length: one matrix per length."""
     starts = [*node.attr.ints("ngram_counts"), len(pool)]
-    found = []
+    ngrams = []
     for i, (begin, end) in enumerate(zip(starts[:-1], starts[1:], strict=True)):
         if not 0 <= begin <= end or (end - begin) % (i + 1):
             raise NodeError(f"attribute 'ngram_counts' is {starts[:-1]}, which does not fit a pool of {len(pool)}")
-        found.append(pool[begin:end].reshape(-1, i + 1))
-    return found
+        ngrams.append(pool[begin:end].reshape(-1, i + 1))
+    return ngrams
 
 
 def _weighted(node: Node, counts: RelaxValue, mode: str, columns: np.ndarray, size: int) -> RelaxValue:
@@ -104,22 +104,22 @@ def mel_weights(node: Node) -> Converted:
     declared = node.declared(0)
     if declared is not None and len(declared) != 2:
         raise NodeError(f"the result is declared {list(declared)}, but is a matrix")
-    made = _mel_of_declared_shape(node, declared or _mel_sizes(node), dtype)
+    result = _mel_of_declared_shape(node, declared or _mel_sizes(node), dtype)
     if declared is None:
-        return made
+        return result
     half = _integer(node, 1) // 2
     pairs = zip((half, _integer(node, 0)), (declared[0] - 1, declared[1]), strict=True)
     fits = [found.equals(wanted) for found, wanted in pairs]
     holds = node.emit("logical_and", *fits)
-    return required(node, holds, "inputs 'num_mel_bins' and 'dft_length' are others", made)
+    return required(node, holds, "inputs 'num_mel_bins' and 'dft_length' are others", result)
 
 
 def _edges(number: np.ndarray, bins: int, low: float, high: float, length: int, rate: int) -> np.ndarray:
     low, high = (2595 * np.log1p(edge / 700) / np.log(10) for edge in (low, high))
     step = (high - low) / (bins + 2)
     hertz = 700 * np.expm1((number * step + low) / 2595 * np.log(10))
-    found: np.ndarray = np.floor((length + 1) * hertz / rate)
-    return found
+    result: np.ndarray = np.floor((length + 1) * hertz / rate)
+    return result
 
 
 def _mel_matrix(bins: int, length: int, rate: int, low: float, high: float) -> np.ndarray:
@@ -187,5 +187,5 @@ def _mel_of_declared_shape(node: Node, shape: tuple[Dim, ...], dtype: DType) -> 
     falling = slope(right - row, right - center, 0.0)
     up = (row >= left) & (row <= center)
     down = (row >= center) & (row < right)
-    made = node.emit("where", down, falling, node.emit("where", up, rising, number(0)))
-    return node.emit("cast", made, dtype=dtype)
+    result = node.emit("where", down, falling, node.emit("where", up, rising, number(0)))
+    return node.emit("cast", result, dtype=dtype)

@@ -34,7 +34,7 @@ def unique(node: Node) -> Converted:
     if axis is None:
         flat = node.emit("reshape", node[0], shape=(x.elements,)) if x.rank != 1 else node[0]
         order = node.emit("argsort", flat, axis=0)
-        found = _find_distinct(node, node.emit("gather", flat, order, axis=0), order, x.elements)
+        distinct = _find_distinct(node, node.emit("gather", flat, order, axis=0), order, x.elements)
         source, axis = flat, 0
     else:
         if not -x.rank <= axis < x.rank:
@@ -47,11 +47,15 @@ def unique(node: Node) -> Converted:
             width = width if i == axis else dim * width
         rows = node.emit("reshape", front, shape=(count, width))
         order = node.emit("argsort_rows", rows)
-        found = _find_distinct(node, node.emit("gather", rows, order, axis=0), order, count)
+        distinct = _find_distinct(node, node.emit("gather", rows, order, axis=0), order, count)
     if not is_sorted:
-        found = _in_order_of_appearance(node, found)
-    values = node.emit("gather", source, found.first, axis=axis)
-    return (values, found.inverse, found.counts) if of_microsoft else (values, found.first, found.inverse, found.counts)
+        distinct = _in_order_of_appearance(node, distinct)
+    values = node.emit("gather", source, distinct.first, axis=axis)
+    return (
+        (values, distinct.inverse, distinct.counts)
+        if of_microsoft
+        else (values, distinct.first, distinct.inverse, distinct.counts)
+    )
 
 
 def _find_distinct(node: Node, ordered: RelaxValue, order: RelaxValue, count: Dim) -> _Distinct:

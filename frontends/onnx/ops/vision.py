@@ -31,12 +31,12 @@ def col2im(node: Node) -> Converted:
     image = list(declared[2:]) if declared is not None and not is_known[0] else node.ints(1)
     attributes = _col2im_attributes(node, len(image))
     if declared is None or is_known[1]:
-        made = node.emit("col2im", node[0], image=image, window=node.ints(2), **attributes)
+        result = node.emit("col2im", node[0], image=image, window=node.ints(2), **attributes)
     else:
-        made = _col2im_of_declared_shape(node, declared, {"image": image, **attributes})
+        result = _col2im_of_declared_shape(node, declared, {"image": image, **attributes})
     if is_known[0]:
-        return made
-    return required(node, equals(node, 1, image), "input 'image_shape' is another", made)
+        return result
+    return required(node, equals(node, 1, image), "input 'image_shape' is another", result)
 
 
 def _col2im_attributes(node: Node, count: int) -> dict[str, Sequence[int]]:
@@ -76,10 +76,10 @@ def _dynamic_col2im(node: Node) -> RelaxValue:
 
 def _col2im_of_declared_shape(node: Node, declared: Sequence[int], attributes: dict[str, Sequence[int]]) -> RelaxValue:
     """Convert Col2Im with windows of run-time size: as many elements as the declared channels leave."""
-    made = node.emit("col2im", node[0], node[2], channels=declared[1], **attributes)
+    result = node.emit("col2im", node[0], node[2], channels=declared[1], **attributes)
     elements = node.emit("reduce_prod", node[2])
     wanted = node.constant(node.type(0).static_shape[1] // max(declared[1], 1), node.type(2))
-    return required(node, elements.equals(wanted), "input 'block_shape' is another", made)
+    return required(node, elements.equals(wanted), "input 'block_shape' is another", result)
 
 
 def _pads(node: Node, count: int) -> list[int]:
@@ -149,12 +149,12 @@ def max_unpool(node: Node) -> Converted:
     shape = _unpooled_shape(node, pooled, declared)
     zeros = node.emit("full", shape=(D.product(pooled),), value=0, dtype=x.dtype)
     places, values = (node.emit("reshape", node[i], shape=(D.product(x.shape),)) for i in (1, 0))
-    made = node.emit("reshape", node.emit("scatter_elements", zeros, places, values, axis=0), shape=pooled)
+    result = node.emit("reshape", node.emit("scatter_elements", zeros, places, values, axis=0), shape=pooled)
     if shape != pooled:
-        made = node.emit("pad_at", made, i64_constant(node, [0] * x.rank), node.constant(0, x), shape=shape)
+        result = node.emit("pad_at", result, i64_constant(node, [0] * x.rank), node.constant(0, x), shape=shape)
     if declared is None:
-        return made
-    return required(node, equals(node, 2, declared), "input 'output_shape' is another", made)
+        return result
+    return required(node, equals(node, 2, declared), "input 'output_shape' is another", result)
 
 
 def _unpooled_shape(node: Node, pooled: Sequence[Dim], declared: Sequence[int] | None) -> tuple[Dim, ...]:
@@ -191,19 +191,19 @@ def non_max_suppression(node: Node) -> Converted:
         most = 0
     elif node.value(2).is_constant:
         most = D.minimum(count, max(0, int(node.scalar(2))))
-    found, used = node.emit_all(
+    selected, used = node.emit_all(
         "non_max_suppression", node[0], node[1], limit, overlap, threshold, most=[most], center=center
     )
-    return first_rows(node, found, used)
+    return first_rows(node, selected, used)
 
 
 def _scalar(node: Node, index: int, default: float | None, like: TensorType | str) -> RelaxValue | None:
     if not node.has(index):
         return None if default is None else node.constant(default, like)
-    found = node.type(index)
-    if found.elements != 1:
-        raise NodeError(f"input '{node.input_name(index)}' must have one element, got {found}")
-    return node.emit("reshape", node[index], shape=()) if found.rank else node[index]
+    tensor_type = node.type(index)
+    if tensor_type.elements != 1:
+        raise NodeError(f"input '{node.input_name(index)}' must have one element, got {tensor_type}")
+    return node.emit("reshape", node[index], shape=()) if tensor_type.rank else node[index]
 
 
 def first_rows(node: Node, rows: RelaxValue, used: RelaxValue) -> RelaxValue:
@@ -218,5 +218,5 @@ def first_rows(node: Node, rows: RelaxValue, used: RelaxValue) -> RelaxValue:
     if wanted > most:
         raise NodeError(f"the result is declared {list(declared)}, but there are at most {most} rows")
     holds = used.equals(wanted)
-    made = node.emit("strided_slice", rows, axes=[0], begin=[0], end=[wanted], strides=[1])
-    return required(node, holds, f"there are not {wanted} rows", made)
+    result = node.emit("strided_slice", rows, axes=[0], begin=[0], end=[wanted], strides=[1])
+    return required(node, holds, f"there are not {wanted} rows", result)

@@ -53,8 +53,8 @@ def bilinear(op: StablehloOperation) -> Sequence[Tensor]:
         if any(len(part) <= i for part, i in zip(op.parts, which, strict=False)):
             return None  # the imaginary part of a real operand
         chosen = [(part[i],) for part, i in zip(op.parts, which, strict=False)]
-        made = convert(StablehloOperation(op.op, op.name, [*chosen, *op.parts[2:]], op.body))
-        return made if isinstance(made, Tensor) else made[0]
+        result = convert(StablehloOperation(op.op, op.name, [*chosen, *op.parts[2:]], op.body))
+        return result if isinstance(result, Tensor) else result[0]
 
     rows = product(0, 0), product(1, 1), product(0, 1), product(1, 0)
     real = _joined(op, "subtract", rows[0], rows[1])
@@ -65,9 +65,9 @@ def bilinear(op: StablehloOperation) -> Sequence[Tensor]:
 def _joined(op: StablehloOperation, name: str, left: Tensor | None, right: Tensor | None) -> Tensor:
     if left is not None and right is not None:
         return op.elementwise(name, left, right)
-    made = right if left is None else left
-    assert made is not None  # one of two operands is complex
-    return made
+    result = right if left is None else left
+    assert result is not None  # one of two operands is complex
+    return result
 
 
 def _formula(name: str) -> Callable[[StablehloOperation], Sequence[Tensor]]:
@@ -118,8 +118,8 @@ def convert(op: StablehloOperation) -> Sequence[Tensor]:
     """Convert `convert`: a real number gets the imaginary part 0, a real result loses the imaginary part."""
     given = complex_operand(op, 0)
     dtype = op.declared().dtype
-    made = [op.elementwise("cast", x, dtype=dtype) if x.dtype is not dtype else x for x in given.tensors()]
-    return made[: len(op.declared_parts())]
+    parts = [op.elementwise("cast", x, dtype=dtype) if x.dtype is not dtype else x for x in given.tensors()]
+    return parts[: len(op.declared_parts())]
 
 
 @complex_converter("compare")
@@ -138,11 +138,11 @@ def constant(op: StablehloOperation) -> Sequence[Tensor]:
     """Convert `constant`; one whose elements are equal is kept as one element."""
     declared = op.declared()
     elements = _elements(op, declared)
-    made = []
+    result = []
     for part in (elements[..., 0], elements[..., 1]):
         shape = declared.static_shape if part.size == declared.elements else ()
-        made.append(of_array(part.reshape(shape), declared))
-    return made
+        result.append(of_array(part.reshape(shape), declared))
+    return result
 
 
 def _elements(op: StablehloOperation, declared: TensorType) -> np.ndarray:
@@ -164,9 +164,9 @@ def _elements(op: StablehloOperation, declared: TensorType) -> np.ndarray:
 
 @complex_converter("iota", "dynamic_iota")
 def iota(op: StablehloOperation) -> Sequence[Tensor]:
-    made = CONVERTERS[op.name](op)
-    assert isinstance(made, Tensor)
-    return [made, op.constant(0, made.dtype, made.shape)]
+    part = CONVERTERS[op.name](op)
+    assert isinstance(part, Tensor)
+    return [part, op.constant(0, part.dtype, part.shape)]
 
 
 @complex_converter("reduce")

@@ -57,8 +57,8 @@ def contract(
     rhs, turn_right = _matrix(
         op, right, [right_batch, right_axes, others], (*batch, D.product(depth), D.product(columns))
     )
-    made = op.emit("matmul", lhs, rhs, transpose_lhs=turn_left, transpose_rhs=turn_right)
-    return op.emit("reshape", made, shape=(*batch, *rows, *columns))
+    result = op.emit("matmul", lhs, rhs, transpose_lhs=turn_left, transpose_rhs=turn_right)
+    return op.emit("reshape", result, shape=(*batch, *rows, *columns))
 
 
 def _matrix(op: StablehloOperation, x: Tensor, groups: list[list[int]], shape: tuple[Dim, ...]) -> tuple[Tensor, bool]:
@@ -154,8 +154,8 @@ def _grouped(
     assert isinstance(size, int)
     parts = op.emit_all("split", x, axis=0, sizes=(x.shape[0] // groups,) * groups)
     banks = op.emit_all("split", kernel, axis=filters, sizes=(size // groups,) * groups)
-    made = [op.emit("conv", part, bank, **words) for part, bank in zip(parts, banks, strict=True)]
-    return op.emit("concat", made, axis=x.rank - 1 if channels_last else 1)
+    results = [op.emit("conv", part, bank, **words) for part, bank in zip(parts, banks, strict=True)]
+    return op.emit("concat", results, axis=x.rank - 1 if channels_last else 1)
 
 
 def _prepared(

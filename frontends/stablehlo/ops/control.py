@@ -30,8 +30,8 @@ def composite(op: StablehloOperation) -> Sequence[Tensor]:
     """Convert an operation that says how it is computed, if there is none of its name."""
     known = (COMPLEX if op.is_complex else CONVERTERS).get(op.text("name"))
     if known is not None:
-        made = known(op)
-        return [made] if isinstance(made, Tensor) else list(made)
+        result = known(op)
+        return [result] if isinstance(result, Tensor) else list(result)
     return op.body.call(op.text("decomposition"), op.operands)
 
 

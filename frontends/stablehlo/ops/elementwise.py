@@ -98,8 +98,8 @@ def _saturated(op: StablehloOperation, x: Tensor) -> Tensor:
     above = op.elementwise("greater_equal", x, op.constant(float(kind.max + 1), dtype))
     outside = op.elementwise("logical_or", above, op.elementwise("isnan", x))
     bounded = op.elementwise("maximum", x, op.constant(float(kind.min), dtype))
-    made = op.elementwise("cast", op.elementwise("where", outside, op.constant(0, dtype), bounded), dtype=target)
-    return op.elementwise("where", above, op.constant(kind.max, target), made)
+    result = op.elementwise("cast", op.elementwise("where", outside, op.constant(0, dtype), bounded), dtype=target)
+    return op.elementwise("where", above, op.constant(kind.max, target), result)
 
 
 @converter("bitcast_convert")
@@ -132,30 +132,30 @@ def _divided(op: StablehloOperation, raw: Tensor) -> Tensor:
         op.elementwise("cast", op.elementwise("shift_right", raw, op.constant(at, dtype)), dtype=_unsigned(bits))
         for at in range(0, dtype.bits, bits)
     ]
-    made = op.emit("stack", parts, axis=raw.rank)
-    return op.elementwise("bitcast", made, dtype=op.declared().dtype)
+    result = op.emit("stack", parts, axis=raw.rank)
+    return op.elementwise("bitcast", result, dtype=op.declared().dtype)
 
 
 def _united(op: StablehloOperation, raw: Tensor) -> Tensor:
     """Return elements that are made of those in the last dim, which have the lowest bits first."""
     target, bits = op.declared().dtype, raw.dtype.bits
     count, last = target.bits // bits, raw.rank - 1
-    made: Tensor | None = None
+    result: Tensor | None = None
     for i, part in enumerate(op.emit_all("split", raw, axis=last, sizes=(1,) * count)):
         one = op.emit("reshape", part, shape=raw.shape[:-1])
         wide = op.elementwise("cast", one, dtype=_unsigned(target.bits))
         placed = op.elementwise("shift_left", wide, op.constant(i * bits, wide.dtype))
-        made = placed if made is None else op.elementwise("bitwise_or", made, placed)
-    assert made is not None
-    return made if made.dtype is target else op.elementwise("bitcast", made, dtype=target)
+        result = placed if result is None else op.elementwise("bitwise_or", result, placed)
+    assert result is not None
+    return result if result.dtype is target else op.elementwise("bitcast", result, dtype=target)
 
 
 @converter("sign")
 def sign(op: StablehloOperation) -> Tensor:
     """Convert `sign`, which keeps NaN."""
     x = op.operands[0]
-    made = op.elementwise("sign", x)
-    return op.elementwise("where", op.elementwise("isnan", x), x, made) if x.dtype.is_float else made
+    result = op.elementwise("sign", x)
+    return op.elementwise("where", op.elementwise("isnan", x), x, result) if x.dtype.is_float else result
 
 
 @converter("round_nearest_afz")
@@ -180,14 +180,14 @@ def shift(op: StablehloOperation) -> Tensor:
     if op.name == "shift_right_arithmetic":
         wide = op.elementwise("cast", x, dtype=f"i{dtype.bits}") if dtype.is_unsigned else x
         most = op.elementwise("where", far, op.constant(dtype.bits - 1, counter), distance)
-        made = op.elementwise("shift_right", wide, op.elementwise("cast", most, dtype=f"i{dtype.bits}"))
-        return op.elementwise("cast", made, dtype=dtype)
+        result = op.elementwise("shift_right", wide, op.elementwise("cast", most, dtype=f"i{dtype.bits}"))
+        return op.elementwise("cast", result, dtype=dtype)
     near = op.elementwise("where", far, op.constant(0, counter), distance)
     raw = x if dtype.is_unsigned else op.elementwise("cast", x, dtype=counter)
     name = "shift_left" if op.name == "shift_left" else "shift_right"
-    made = op.elementwise(name, raw, near)
-    made = op.elementwise("where", far, op.constant(0, counter), made)
-    return made if dtype.is_unsigned else op.elementwise("cast", made, dtype=dtype)
+    result = op.elementwise(name, raw, near)
+    result = op.elementwise("where", far, op.constant(0, counter), result)
+    return result if dtype.is_unsigned else op.elementwise("cast", result, dtype=dtype)
 
 
 def _unsigned(bits: int) -> str:

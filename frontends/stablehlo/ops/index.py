@@ -50,8 +50,8 @@ def _within(op: StablehloOperation, at: Tensor, room: Sequence[Dim]) -> Tensor:
 
 def _row(op: StablehloOperation, values: Sequence[Dim], like: TensorType) -> Tensor:
     """Return a vector of sizes as a tensor that broadcasts to a type."""
-    made = op.sizes(tuple(values), like.dtype.name)
-    return op.broadcast_to(made, like)
+    sizes = op.sizes(tuple(values), like.dtype.name)
+    return op.broadcast_to(sizes, like)
 
 
 @converter("dynamic_update_slice")
@@ -70,8 +70,8 @@ def dynamic_update_slice(op: StablehloOperation) -> Tensor:
     rest = [i for i in range(x.rank) if i not in axes]
     order = [*axes, *rest]
     moved, new = op.permuted(x, order), op.permuted(update, order)
-    made = op.emit("scatter_nd", moved, points, new)
-    return op.permuted(made, [order.index(i) for i in range(len(order))])
+    result = op.emit("scatter_nd", moved, points, new)
+    return op.permuted(result, [order.index(i) for i in range(len(order))])
 
 
 def _grid(op: StablehloOperation, begins: Tensor, sizes: Sequence[Dim]) -> Tensor:
@@ -180,21 +180,21 @@ class _Windows:
             return self._taken(x, points, offset_dims)
         points, spans = self._spread(points)
         moved = op.permuted(x, [*self.indexed, *whole])
-        found = op.emit("gather_nd", moved, points)
+        result = op.emit("gather_nd", moved, points)
         # The dims: outer, spans, those of x that are whole. Windows of one element have none yet.
         held = [*spans, *whole]
-        return self._arranged(found, held, offset_dims)
+        return self._arranged(result, held, offset_dims)
 
     def _taken(self, x: Tensor, points: Tensor, offset_dims: list[int]) -> Tensor:
         """Return slices along one axis: an embedding, say."""
         op, axis = self.op, self.indexed[0]
         indices = op.emit("reshape", points, shape=self.outer)
-        found = op.emit("gather", x, indices, axis=axis)
+        result = op.emit("gather", x, indices, axis=axis)
         count = len(self.outer)
         # The outer dims are where the axis was: they go to the front.
-        order = [*range(axis, axis + count), *range(axis), *range(axis + count, found.rank)]
+        order = [*range(axis, axis + count), *range(axis), *range(axis + count, result.rank)]
         held = [i for i in range(x.rank) if i != axis]
-        return self._arranged(op.permuted(found, order), held, offset_dims)
+        return self._arranged(op.permuted(result, order), held, offset_dims)
 
     def _arranged(self, found: Tensor, held: list[int], offset_dims: list[int]) -> Tensor:
         """Return windows with their dims in the order of x, at the places that the result has for them."""
@@ -258,13 +258,13 @@ def _scattered(op: StablehloOperation, form: _Windows, updates: Tensor, windows:
         spare = op.emit("strided_slice", moved, axes=[0], begin=[0], end=[1], strides=[1])
         moved = op.emit("concat", [moved, spare], axis=0)
     new = _arranged_updates(op, form, updates, windows, [*spans, *whole])
-    made = op.emit("scatter_nd", moved, points, new, reduction=reduction)
+    result = op.emit("scatter_nd", moved, points, new, reduction=reduction)
     if fits is not None:
         size = x.shape[form.indexed[0]]
-        shape = (size, *made.shape[1:])
+        shape = (size, *result.shape[1:])
         zeros, ones = [0] * len(shape), [1] * len(shape)
-        made = op.emit("slice_dims", made, begin=zeros, shape=shape, strides=ones)
-    return op.permuted(made, [order.index(i) for i in range(len(order))])
+        result = op.emit("slice_dims", result, begin=zeros, shape=shape, strides=ones)
+    return op.permuted(result, [order.index(i) for i in range(len(order))])
 
 
 def _fits(op: StablehloOperation, points: Tensor, room: Sequence[Dim]) -> Tensor | None:

@@ -43,8 +43,8 @@ def convert_lapack(op: StablehloOperation, convert: Converter) -> Sequence[Tenso
     count = 2 if convert is _trsm else 1
     if len(op.operands) < count:
         raise UnsupportedOperation(f"takes {count} operands, found {len(op.operands)}")
-    made = convert(op)
-    return [made] if isinstance(made, Tensor) else made
+    result = convert(op)
+    return [result] if isinstance(result, Tensor) else result
 
 
 def _letter(op: StablehloOperation, name: str) -> str:
@@ -57,8 +57,8 @@ def _letter(op: StablehloOperation, name: str) -> str:
 
 def _potrf(op: StablehloOperation) -> Sequence[Tensor]:
     """Convert `potrf`, whose second result is the number of the first pivot that is not positive."""
-    made = cholesky(op, op.operands[0], lower=_letter(op, "uplo") == "L")
-    return [made, first_without_root(op, made)]
+    result = cholesky(op, op.operands[0], lower=_letter(op, "uplo") == "L")
+    return [result, first_without_root(op, result)]
 
 
 def _getrf(op: StablehloOperation) -> Sequence[Tensor]:

@@ -23,8 +23,8 @@ def _of_features(op: StablehloOperation, x: Tensor) -> Real:
     """Return a vector with an element for each feature, such that it broadcasts to the operand."""
     after = op.type(0).rank - op.integer("feature_index") - 1
     shape = (x.shape[0], *[1] * after)
-    made = op.emit("reshape", x, shape=shape) if after else x
-    return Real(op, op.broadcast_to(made, x.type.with_shape(op.type(0).shape)))
+    result = op.emit("reshape", x, shape=shape) if after else x
+    return Real(op, op.broadcast_to(result, x.type.with_shape(op.type(0).shape)))
 
 
 def _mean(op: StablehloOperation, x: Real) -> Tensor:

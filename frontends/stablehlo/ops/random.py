@@ -31,8 +31,8 @@ def rng_bit_generator(op: StablehloOperation) -> Sequence[Tensor]:
         raise UnsupportedOperation(f"has a state of {state}: {kind} needs u64[{' or '.join(map(str, sizes))}]")
     if not declared.is_static or declared.dtype.bits not in (8, 16, 32, 64):
         raise UnsupportedOperation(f"makes {declared}: expected a static shape and 8 to 64 bits")
-    made, count = (_threefry if kind == "THREE_FRY" else _philox)(op, declared)
-    return [_advanced(op, count), _as_declared(op, made, declared)]
+    bits, count = (_threefry if kind == "THREE_FRY" else _philox)(op, declared)
+    return [_advanced(op, count), _as_declared(op, bits, declared)]
 
 
 def _state(op: StablehloOperation, index: int) -> Tensor:
@@ -94,8 +94,8 @@ def _threefry(op: StablehloOperation, declared: TensorType) -> tuple[Tensor, int
         return op.emit("reshape", words[0], shape=()), 1
     joined = op.emit("stack", words, axis=axis + 1)
     wide = tuple(2 * half[i] if i == axis else size for i, size in enumerate(shape))
-    made = op.emit("reshape", joined, shape=wide)
-    return _cut(op, made, axis, shape[axis]), prod(half)
+    result = op.emit("reshape", joined, shape=wide)
+    return _cut(op, result, axis, shape[axis]), prod(half)
 
 
 def _split_axis(shape: tuple[int, ...]) -> int:

@@ -39,18 +39,18 @@ def reduce(op: StablehloOperation) -> Sequence[Tensor]:
 
 
 def _reduced(op: StablehloOperation, kind: str, x: Tensor, start: Tensor, axes: Sequence[int]) -> Tensor:
-    made = op.emit(REDUCTIONS[kind], x, axes=axes)
+    result = op.emit(REDUCTIONS[kind], x, axes=axes)
     if _is_identity(kind, start):
-        return made
-    return op.elementwise(COMBINE[kind], made, start)
+        return result
+    return op.elementwise(COMBINE[kind], result, start)
 
 
 def _is_identity(kind: str, start: Tensor) -> bool:
     """Return whether a combination with this start changes nothing."""
-    found = start.constant
-    if found is None:
+    constant = start.constant
+    if constant is None:
         return False
-    number, dtype = found.reshape(-1)[0], start.dtype
+    number, dtype = constant.reshape(-1)[0], start.dtype
     if kind in ("add", "or"):
         return bool(number == 0)
     if kind in ("mul", "and"):
@@ -92,24 +92,24 @@ def _tree(
 ) -> list[Tensor]:
     """Combine halves of each axis until one element is left: the order of combinations is not defined."""
     block = op.op.regions[0].blocks[0]
-    found = list(values)
+    level = list(values)
     for axis in axes:
-        size = found[0].shape[axis]
+        size = level[0].shape[axis]
         if not isinstance(size, int):
             raise UnsupportedOperation(
                 f"reduces the dynamic dim {axis} with a function that is not a sum, maximum or the like"
             )
         while size > 1:
             half = size // 2
-            first, second = (_part(op, found, axis, half * i, half * (i + 1)) for i in range(2))
-            made = apply(op, block, [*first, *second])
+            first, second = (_part(op, level, axis, half * i, half * (i + 1)) for i in range(2))
+            result = apply(op, block, [*first, *second])
             if size % 2:
-                rest = _part(op, found, axis, size - 1, size)
-                made = [op.emit("concat", [a, b], axis=axis) for a, b in zip(made, rest, strict=True)]
-            found, size = made, half + size % 2
-    if any(value.shape[axis] == 0 for value in found for axis in axes):
+                rest = _part(op, level, axis, size - 1, size)
+                result = [op.emit("concat", [a, b], axis=axis) for a, b in zip(result, rest, strict=True)]
+            level, size = result, half + size % 2
+    if any(value.shape[axis] == 0 for value in level for axis in axes):
         raise UnsupportedOperation("reduces no elements with a function that is not a sum, maximum or the like")
-    squeezed = [op.emit("squeeze", value, axes=axes) for value in found]
+    squeezed = [op.emit("squeeze", value, axes=axes) for value in level]
     return apply(op, block, [*_like(squeezed, starts), *squeezed])
 
 
@@ -135,11 +135,11 @@ def reduce_window(op: StablehloOperation) -> Sequence[Tensor]:
     kind = combiner(block) if count == 1 else None
     x, start = op.operands[0], op.operands[count]
     if kind is not None and _is_identity(kind, start) and base == ones and dilations == ones:
-        made = _running(op, kind, x, window, strides, low, high)
-        if made is None and kind in ("max", "add") and x.dtype.is_float:
-            made = _pooled(op, kind, x, window, strides, low, high)
-        if made is not None:
-            return [made]
+        result = _running(op, kind, x, window, strides, low, high)
+        if result is None and kind in ("max", "add") and x.dtype.is_float:
+            result = _pooled(op, kind, x, window, strides, low, high)
+        if result is not None:
+            return [result]
     if not all(isinstance(dim, int) for dim in x.shape):
         raise UnsupportedOperation("windows over dynamic dims, except for maxima and sums of floats, are not supported")
     values = [
@@ -165,20 +165,20 @@ def _combined(
     if places <= 0:
         raise UnsupportedOperation(f"the window of {window} is larger than dim {axis}, {size}")
     total: list[Tensor] | None = None
-    covered, span, found = 0, 1, values
+    covered, span, combined = 0, 1, values
     while window:
         if window & 1:
             begin = covered * dilation
-            part = _part(op, found, axis, begin, begin + places)
+            part = _part(op, combined, axis, begin, begin + places)
             total = part if total is None else apply(op, block, [*total, *part])
             covered += span
         window >>= 1
         if window:
-            length = found[0].shape[axis]
+            length = combined[0].shape[axis]
             assert isinstance(length, int)
             step = span * dilation
-            first, second = (_part(op, found, axis, at, length - step + at) for at in (0, step))
-            found, span = apply(op, block, [*first, *second]), span * 2
+            first, second = (_part(op, combined, axis, at, length - step + at) for at in (0, step))
+            combined, span = apply(op, block, [*first, *second]), span * 2
     assert total is not None
     if stride == 1:
         return total
@@ -223,12 +223,12 @@ def _pooled(
         "data_layout": "N*C" if channels_last else "NC*",
     }
     if kind == "max":
-        made = op.emit("max_pool", value, **words)
+        result = op.emit("max_pool", value, **words)
     else:
-        made = op.emit("avg_pool", value, count_include_pad=True, **words)
+        result = op.emit("avg_pool", value, count_include_pad=True, **words)
         elements = float(np.prod([window[i] for i in axes]))
-        made = op.emit("multiply", made, op.constant(elements, x.dtype))
+        result = op.emit("multiply", result, op.constant(elements, x.dtype))
     if channels_last:
-        return made
-    made = op.emit("reshape", made, shape=(*outer, *made.shape[2:]))
-    return op.permuted(made, [order.index(i) for i in range(x.rank)])
+        return result
+    result = op.emit("reshape", result, shape=(*outer, *result.shape[2:]))
+    return op.permuted(result, [order.index(i) for i in range(x.rank)])

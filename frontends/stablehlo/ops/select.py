@@ -129,14 +129,14 @@ def select_and_scatter(op: StablehloOperation) -> Tensor:
     for at, place in enumerate(windows.places()):
         here = op.elementwise("equal", chosen, op.constant(at, chosen.dtype))
         values = op.elementwise("where", here, windows.source, op.constant(0, windows.source.dtype))
-        made = windows.spread(values, place.offsets)
+        spread = windows.spread(values, place.offsets)
         if total is None:
-            total = made
+            total = spread
         elif is_sum:
-            total = op.elementwise("add", total, made)
+            total = op.elementwise("add", total, spread)
         else:
             flags = windows.spread(op.elementwise("cast", here, dtype="i8"), place.offsets)
-            (both,) = apply(op, windows.scatter, [total, made])
+            (both,) = apply(op, windows.scatter, [total, spread])
             total = op.elementwise("where", op.elementwise("cast", flags, dtype="bool"), both, total)
     assert total is not None
     is_zero = windows.start.constant is not None and not np.any(windows.start.constant)

@@ -94,13 +94,13 @@ def broadcast(op: StablehloOperation, x: Tensor, type_: TensorType, axes: Sequen
     if x.array is not None and x.array.size == 1:
         return of_array(x.array.reshape(()), type_)
     order = sorted(range(len(axes)), key=axes.__getitem__)
-    made = op.tensor(op.body.compact(x))
-    rank = made.rank
-    dims = [1] * (x.rank - rank) + list(made.shape)
+    result = op.tensor(op.body.compact(x))
+    rank = result.rank
+    dims = [1] * (x.rank - rank) + list(result.shape)
     if order != list(range(len(axes))):
         if rank < x.rank:
-            made = op.emit("reshape", made, shape=tuple(dims))
-        made = op.emit("permute", made, axes=order)
+            result = op.emit("reshape", result, shape=tuple(dims))
+        result = op.emit("permute", result, axes=order)
         dims = [dims[i] for i in order]
     placed: list[Dim] = [1] * type_.rank
     for dim, axis in zip(dims, sorted(axes), strict=True):
@@ -108,9 +108,9 @@ def broadcast(op: StablehloOperation, x: Tensor, type_: TensorType, axes: Sequen
     if tuple(placed) != type_.shape:  # leading dims of 1 are not needed to broadcast
         while len(placed) > rank and placed[0] == 1:
             placed.pop(0)
-    if tuple(placed) != made.shape:
-        made = op.emit("reshape", made, shape=tuple(placed))
-    return made if tuple(placed) == type_.shape else op.broadcast_to(made, type_)
+    if tuple(placed) != result.shape:
+        result = op.emit("reshape", result, shape=tuple(placed))
+    return result if tuple(placed) == type_.shape else op.broadcast_to(result, type_)
 
 
 @converter("transpose")
@@ -199,5 +199,5 @@ def _spaced(op: StablehloOperation, x: Tensor, value: Tensor, axis: int, count: 
 @converter("get_dimension_size")
 def get_dimension_size(op: StablehloOperation) -> Tensor:
     """Convert the size of a dim that is not followed as a size, such as one of more than 32 bits."""
-    made = op.emit("dims_tensor", dims=(op.type(0).shape[op.integer("dimension")],))
-    return op.emit("reshape", op.emit("cast", made, dtype=op.declared().dtype), shape=())
+    result = op.emit("dims_tensor", dims=(op.type(0).shape[op.integer("dimension")],))
+    return op.emit("reshape", op.emit("cast", result, dtype=op.declared().dtype), shape=())

@@ -67,9 +67,9 @@ def softplus(op: AtenOperation, x: Tensor, beta: float = 1, threshold: float = 2
     """Convert `softplus`, which is linear above a threshold."""
     y = op.wide(x)
     scaled = y if beta == 1 else op.apply("multiply", y, float(beta))
-    made = op.apply("softplus", scaled)
-    made = made if beta == 1 else op.apply("divide", made, float(beta))
-    return op.cast(op.choose(op.apply("greater", scaled, float(threshold)), y, made, y.dtype), op.dtype)
+    result = op.apply("softplus", scaled)
+    result = result if beta == 1 else op.apply("divide", result, float(beta))
+    return op.cast(op.choose(op.apply("greater", scaled, float(threshold)), y, result, y.dtype), op.dtype)
 
 
 @converter("aten.log_sigmoid.default")

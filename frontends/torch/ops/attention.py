@@ -34,14 +34,14 @@ def attention(
     if mask is not None:
         mask = _mask(op, mask, query, key)
     factor = 1 / math.sqrt(op.fixed(query.shape[-1], "a size of heads")) if scale is None else float(scale)
-    made = op.emit("attention", *given, mask, scale=factor, causal=is_causal)
-    made = op.reshaped(made, op.shape)
+    result = op.emit("attention", *given, mask, scale=factor, causal=is_causal)
+    result = op.reshaped(result, op.shape)
     if mask is None or not mask.dtype.is_bool:
-        return made
+        return result
     # A query that attends to nothing gives zeros.
     some = op.emit("reduce_any", mask, axes=[3], keepdims=True)
     flags = op.reshaped(op.expanded(some, (*given[0].shape[:3], 1)), (*query.shape[:-1], 1))
-    return op.choose(flags, made, 0, op.dtype)
+    return op.choose(flags, result, 0, op.dtype)
 
 
 def _mask(op: AtenOperation, mask: Tensor, query: Tensor, key: Tensor) -> Tensor:

@@ -32,10 +32,10 @@ def shift(op: AtenOperation, x: Tensor, by: Operand) -> Tensor:
 
 
 def _shifted(op: AtenOperation, name: str, value: Tensor, near: Tensor, far: Tensor, kind: DType) -> Tensor:
-    made = op.apply(name, value, near)
+    result = op.apply(name, value, near)
     if name == "shift_right" and not kind.is_unsigned:
-        return made
-    return op.choose(far, 0, made, kind)
+        return result
+    return op.choose(far, 0, result, kind)
 
 
 @converter("aten.bitwise_not.default")
@@ -61,8 +61,8 @@ def frexp(op: AtenOperation, x: Tensor) -> list[Tensor]:
     half = op.elementwise("bitcast", op.apply("bitwise_or", rest, bias - 1 << low), dtype=y.dtype)
     is_plain = op.apply("logical_and", op.apply("not_equal", y, 0), op.apply("isfinite", y))
     power = op.apply("subtract", field, op.choose(is_small, bias - 1 + low + 1, bias - 1, raw.dtype))
-    made = op.choose(is_plain, half, y, y.dtype), op.choose(is_plain, power, 0, raw.dtype)
-    return [op.cast(each, op.result(i).dtype) for i, each in enumerate(made)]
+    results = op.choose(is_plain, half, y, y.dtype), op.choose(is_plain, power, 0, raw.dtype)
+    return [op.cast(each, op.result(i).dtype) for i, each in enumerate(results)]
 
 
 @converter("aten.nextafter.default")
@@ -75,6 +75,6 @@ def nextafter(op: AtenOperation, x: Tensor, y: Tensor) -> Tensor:
     stepped = op.apply("add", raw, op.choose(away, 1, -1, raw.dtype))
     least = op.choose(op.apply("greater", y, 0), 1, (1 << kind.bits - 1) + 1, raw.dtype)
     moved = op.elementwise("bitcast", op.choose(op.apply("equal", x, 0), least, stepped, raw.dtype), dtype=kind)
-    made = op.choose(op.apply("equal", x, y), y, moved, kind)
+    result = op.choose(op.apply("equal", x, y), y, moved, kind)
     unordered = op.apply("logical_or", op.apply("isnan", x), op.apply("isnan", y))
-    return op.choose(unordered, float("nan"), made, kind)
+    return op.choose(unordered, float("nan"), result, kind)

@@ -45,9 +45,9 @@ def complex_tensor(value: Complex) -> ComplexTensor:
 
 def kind_of(*operands: ComplexOperand) -> DType:
     """Return the element type of the parts of complex operands: the widest of those with dims, else of the others."""
-    found = [x.dtype for x in operands if isinstance(x, ComplexTensor)]
+    dtypes = [x.dtype for x in operands if isinstance(x, ComplexTensor)]
     floats = [x.dtype for x in operands if isinstance(x, Tensor) and x.dtype.is_float]
-    return max((*found, *floats), key=lambda dtype: dtype.bits)
+    return max((*dtypes, *floats), key=lambda dtype: dtype.bits)
 
 
 def _formula(name: str) -> Callable[[AtenOperation, ComplexTensor], ComplexTensor]:
@@ -143,8 +143,8 @@ def absolute(op: AtenOperation, x: ComplexTensor) -> Tensor:
 def angle_of_real(op: AtenOperation, x: Tensor) -> Tensor:
     """Convert the angle of real numbers: 0 or a half turn."""
     y = op.cast(x, op.dtype)
-    made = op.choose(op.apply("less", y, 0), math.pi, 0, op.dtype)
-    return op.choose(op.apply("not_equal", y, y), y, made, op.dtype)
+    result = op.choose(op.apply("less", y, 0), math.pi, 0, op.dtype)
+    return op.choose(op.apply("not_equal", y, y), y, result, op.dtype)
 
 
 @complex_converter("aten.angle.default")
@@ -224,5 +224,5 @@ def where(op: AtenOperation, condition: Tensor, x: ComplexOperand, y: ComplexOpe
 
 @complex_converter("aten.masked_fill.Scalar", "aten.masked_fill.Tensor")
 def masked_fill(op: AtenOperation, x: ComplexTensor, mask: Tensor, value: ComplexOperand) -> ComplexTensor:
-    made = where(op, mask, value, x)
-    return ComplexTensor(*(op.expanded(part, op.shape) for part in (made.re, made.im)))
+    result = where(op, mask, value, x)
+    return ComplexTensor(*(op.expanded(part, op.shape) for part in (result.re, result.im)))

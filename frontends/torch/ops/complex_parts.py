@@ -49,11 +49,11 @@ def part(op: AtenOperation, x: object, which: int) -> object:
 def _by_parts(convert: Converter, data: Sequence[int]) -> Converter:
     def converted(op: AtenOperation, *args: object, **kwargs: object) -> object:
         places = {place % len(args) for place in data if place < len(args)}
-        made = [
+        parts = [
             convert(op, *(part(op, x, which) if place in places else x for place, x in enumerate(args)), **kwargs)
             for which in (0, 1)
         ]
-        return _joined(op, made[0], made[1])
+        return _joined(op, parts[0], parts[1])
 
     return converted
 
@@ -88,9 +88,9 @@ def adjoint(op: AtenOperation, x: ComplexTensor) -> ComplexTensor:
 @complex_converter("aten.ones.default", "aten.ones_like.default", "aten.new_ones.default", "aten.eye.default",
                    "aten.eye.m")  # fmt: skip
 def ones(op: AtenOperation, *args: object, **kwargs: object) -> object:
-    made = CONVERTERS[op.name](op, *args, **kwargs)
-    assert isinstance(made, Tensor)
-    return ComplexTensor(made, op.constant(0, made.dtype, made.shape)) if op.is_complex else made
+    real = CONVERTERS[op.name](op, *args, **kwargs)
+    assert isinstance(real, Tensor)
+    return ComplexTensor(real, op.constant(0, real.dtype, real.shape)) if op.is_complex else real
 
 
 COMPLEX["higher_order.wrap_with_set_grad_enabled"] = control.set_grad_enabled
@@ -106,9 +106,9 @@ def product(
     a, b = complex_value(op, x, op.dtype), complex_value(op, y, op.dtype)
 
     def of(one: Tensor, other: Tensor) -> Tensor:
-        made = convert(op, one, other, *rest)
-        assert isinstance(made, Tensor)
-        return made
+        result = convert(op, one, other, *rest)
+        assert isinstance(result, Tensor)
+        return result
 
     re, im = a.re.tensor, a.im.tensor
     real = op.apply("subtract", of(re, b.re.tensor), of(im, b.im.tensor))
@@ -133,8 +133,8 @@ def sum_with_product(
     op: AtenOperation, bias: ComplexOperand, x: ComplexOperand, y: ComplexOperand, *, beta: complex = 1,
     alpha: complex = 1,
 ) -> ComplexTensor:  # fmt: skip
-    made = complex_value(op, product(op, contract.product, x, y), op.dtype)
-    scaled = made if alpha == 1 else made * complex_value(op, complex(alpha), op.dtype)
+    result = complex_value(op, product(op, contract.product, x, y), op.dtype)
+    scaled = result if alpha == 1 else result * complex_value(op, complex(alpha), op.dtype)
     if beta == 0:
         return complex_tensor(scaled)
     given = complex_value(op, bias, op.dtype)
@@ -145,10 +145,10 @@ def sum_with_product(
 def linear(
     op: AtenOperation, x: ComplexOperand, weight: ComplexTensor | Tensor, bias: ComplexOperand | None = None
 ) -> ComplexTensor:
-    made = product(op, contract.product, x, weight, weight.rank > 1)
+    result = product(op, contract.product, x, weight, weight.rank > 1)
     if bias is None:
-        return made
-    return complex_tensor(complex_value(op, made, op.dtype) + complex_value(op, bias, op.dtype))
+        return result
+    return complex_tensor(complex_value(op, result, op.dtype) + complex_value(op, bias, op.dtype))
 
 
 @complex_converter("aten.einsum.default")
@@ -170,10 +170,10 @@ def convolution(
     op: AtenOperation, x: ComplexOperand, weight: ComplexOperand, bias: ComplexTensor | Tensor | None = None,
     *rest: object,
 ) -> ComplexTensor:  # fmt: skip
-    made = product(op, CONVERTERS[op.name], x, weight, None, *rest)
+    result = product(op, CONVERTERS[op.name], x, weight, None, *rest)
     if bias is None:
-        return made
+        return result
     spatial = op.node.args[1].meta["val"].dim() - 2
     shift = complex_value(op, bias, op.dtype)
     parts = [op.reshaped(each.tensor, (*bias.shape, *[1] * spatial)) for each in (shift.re, shift.im)]
-    return ComplexTensor(op.apply("add", made.re, parts[0]), op.apply("add", made.im, parts[1]))
+    return ComplexTensor(op.apply("add", result.re, parts[0]), op.apply("add", result.im, parts[1]))

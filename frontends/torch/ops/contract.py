@@ -57,17 +57,17 @@ def outer(op: AtenOperation, x: Tensor, y: Tensor) -> Tensor:
 
 @converter("aten.addmm.default", "aten.baddbmm.default", "aten.addmv.default")
 def addmm(op: AtenOperation, bias: Tensor, x: Tensor, y: Tensor, *, beta: Operand = 1, alpha: Operand = 1) -> Tensor:
-    made = _scaled(op, product(op, x, y), alpha)
-    return op.cast(op.apply("add", made, _scaled(op, op.cast(bias, op.dtype), beta)), op.dtype) if beta else made
+    result = _scaled(op, product(op, x, y), alpha)
+    return op.cast(op.apply("add", result, _scaled(op, op.cast(bias, op.dtype), beta)), op.dtype) if beta else result
 
 
 @converter("aten.addbmm.default")
 def addbmm(op: AtenOperation, bias: Tensor, x: Tensor, y: Tensor, *, beta: Operand = 1, alpha: Operand = 1) -> Tensor:
     total = op.emit("reduce_sum", op.wide(product(op, op.wide(x), op.wide(y))), axes=[0])
-    made = _scaled(op, total, alpha)
+    result = _scaled(op, total, alpha)
     if beta:
-        made = op.apply("add", made, _scaled(op, op.cast(bias, made.dtype), beta))
-    return op.cast(made, op.dtype)
+        result = op.apply("add", result, _scaled(op, op.cast(bias, result.dtype), beta))
+    return op.cast(result, op.dtype)
 
 
 def _scaled(op: AtenOperation, x: Tensor, factor: Operand) -> Tensor:
@@ -76,16 +76,16 @@ def _scaled(op: AtenOperation, x: Tensor, factor: Operand) -> Tensor:
 
 @converter("aten.linear.default")
 def linear(op: AtenOperation, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    made = product(op, x, weight) if weight.rank == 1 else product(op, x, weight, transposed=True)
-    return made if bias is None else op.apply("add", made, bias)
+    result = product(op, x, weight) if weight.rank == 1 else product(op, x, weight, transposed=True)
+    return result if bias is None else op.apply("add", result, bias)
 
 
 @converter("aten.bilinear.default")
 def bilinear(op: AtenOperation, x: Tensor, y: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     rows = [op.reshaped(each, (D.product(each.shape[:-1]), each.shape[-1])) for each in (x, y)]
-    made = op.emit("einsum", [rows[0], weight, rows[1]], equation="bn,anm,bm->ba")
-    made = made if bias is None else op.apply("add", made, bias)
-    return op.reshaped(made, op.shape)
+    result = op.emit("einsum", [rows[0], weight, rows[1]], equation="bn,anm,bm->ba")
+    result = result if bias is None else op.apply("add", result, bias)
+    return op.reshaped(result, op.shape)
 
 
 @converter("aten.einsum.default")
@@ -147,10 +147,10 @@ def convolved(
         pads = each_axis(padding, count) * 2
     batched = _batched(op, x, count)
     operands = [batched, weight] if bias is None else [batched, weight, bias]
-    made = op.emit(
+    result = op.emit(
         "conv", *operands, strides=each_axis(stride, count), padding=pads, dilations=dilations, groups=groups
     )
-    return _unbatched(op, made, x)
+    return _unbatched(op, result, x)
 
 
 def _batched(op: AtenOperation, x: Tensor, spatial: int) -> Tensor:
@@ -176,11 +176,11 @@ def _transposed(
     count = weight.rank - 2
     batched = _batched(op, x, count)
     operands = [batched, weight] if bias is None else [batched, weight, bias]
-    made = op.emit(
+    result = op.emit(
             "conv_transpose", *operands, strides=each_axis(stride, count), padding=each_axis(padding, count) * 2,
             output_padding=each_axis(output_padding, count), dilations=each_axis(dilation, count), groups=groups,
         )  # fmt: skip
-    return _unbatched(op, made, x)
+    return _unbatched(op, result, x)
 
 
 @converter("aten._cdist_forward.default", "aten.cdist.default")
@@ -199,5 +199,5 @@ def norm(op: AtenOperation, x: Tensor, p: float) -> Tensor:
     if math.isinf(p):
         return op.cast(op.emit("reduce_max", size, axes=[axis]), op.dtype)
     powers = size if p in (0, 1) else op.apply("power", size, float(p))
-    made = op.emit("reduce_sum", powers, axes=[axis])
-    return op.cast(made if p in (0, 1) else op.apply("power", made, 1.0 / p), op.dtype)
+    result = op.emit("reduce_sum", powers, axes=[axis])
+    return op.cast(result if p in (0, 1) else op.apply("power", result, 1.0 / p), op.dtype)

@@ -105,8 +105,8 @@ def scanned(op: AtenOperation, step: Step, init: list[Tensor], rows: Sequence[Te
         return _looped(op, step, init, rows, length)
     carried, collected = list(init), []
     for at in range(length):
-        made = step(at, carried)
-        carried, outputs = made[:count], made[count:]
+        result = step(at, carried)
+        carried, outputs = result[:count], result[count:]
         collected.append(outputs)
     stacked = [op.emit("stack", list(column), axis=0) for column in zip(*collected, strict=True)]
     return [*carried, *stacked]
@@ -123,13 +123,13 @@ def _looped(op: AtenOperation, step: Step, init: list[Tensor], rows: Sequence[Te
 
     def iterate(values: list[Tensor]) -> list[Tensor]:
         at, carried, collected = values[0], values[1 : 1 + count], values[1 + count :]
-        made = step(at, carried)
+        result = step(at, carried)
         place = op.reshaped(at, (1, 1))
         written = [
             op.emit("scatter_nd", old, place, op.reshaped(new, (1, *new.shape)))
-            for old, new in zip(collected, made[count:], strict=True)
+            for old, new in zip(collected, result[count:], strict=True)
         ]
-        return [op.apply("add", at, 1), *made[:count], *written]
+        return [op.apply("add", at, 1), *result[:count], *written]
 
     _, *results = op.body.repeat([op.constant(0, index.dtype), *init, *room], goes_on, iterate)
     return results

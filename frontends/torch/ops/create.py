@@ -106,16 +106,16 @@ def arange(op: AtenOperation, start: Dim, end: Dim, step: float = 1, **ignored: 
 
 def _range(op: AtenOperation, start: Dim, step: float) -> Tensor:
     """Return start + i * step, computed in f64 or i64, as PyTorch does."""
-    found = TensorType(op.shape, op.dtype)
-    (size,) = found.shape
+    tensor_type = TensorType(op.shape, op.dtype)
+    (size,) = tensor_type.shape
     number = start if isinstance(start, (int, float)) and isinstance(step, (int, float)) else None
     if isinstance(size, int) and size <= MAX_TABLE and number is not None:
         array = number + np.arange(size) * step
-        return op.constant(array, found.dtype, found.shape)
-    wide = "f64" if found.dtype.is_float else "i64"
+        return op.constant(array, tensor_type.dtype, tensor_type.shape)
+    wide = "f64" if tensor_type.dtype.is_float else "i64"
     at = op.positions(TensorType.of((size,), "i64"), 0)
-    made = op.apply("add", op.apply("multiply", op.cast(at, wide), op.operand(step, wide)), op.operand(start, wide))
-    return op.cast(made, found.dtype)
+    result = op.apply("add", op.apply("multiply", op.cast(at, wide), op.operand(step, wide)), op.operand(start, wide))
+    return op.cast(result, tensor_type.dtype)
 
 
 @converter("aten.eye.default", "aten.eye.m")

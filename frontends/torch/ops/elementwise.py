@@ -262,11 +262,11 @@ def fmax(op: AtenOperation, x: Tensor, y: Tensor) -> Tensor:
     """Convert `fmax` and `fmin`, which leave NaN out."""
     name = "maximum" if "fmax" in op.name else "minimum"
     left, right = op.cast(x, op.dtype), op.cast(y, op.dtype)
-    made = op.apply(name, left, right)
+    result = op.apply(name, left, right)
     if not op.dtype.is_float:
-        return made
-    made = op.choose(op.apply("isnan", right), left, made, op.dtype)
-    return op.choose(op.apply("isnan", left), right, made, op.dtype)
+        return result
+    result = op.choose(op.apply("isnan", right), left, result, op.dtype)
+    return op.choose(op.apply("isnan", left), right, result, op.dtype)
 
 
 @converter("aten.hypot.default")
@@ -275,9 +275,9 @@ def hypot(op: AtenOperation, x: Tensor, y: Tensor) -> Tensor:
     kind = a.dtype
     high, low = op.apply("maximum", a, b), op.apply("minimum", a, b)
     ratio = op.apply("divide", low, op.choose(op.apply("equal", high, 0), 1, high, kind))
-    made = op.apply("multiply", high, op.apply("sqrt", op.apply("add", op.apply("multiply", ratio, ratio), 1)))
+    result = op.apply("multiply", high, op.apply("sqrt", op.apply("add", op.apply("multiply", ratio, ratio), 1)))
     infinite = op.apply("logical_or", op.apply("isinf", a), op.apply("isinf", b))
-    return op.cast(op.choose(infinite, math.inf, made, kind), op.dtype)
+    return op.cast(op.choose(infinite, math.inf, result, kind), op.dtype)
 
 
 @converter("aten.where.self", "aten.where.ScalarOther", "aten.where.ScalarSelf", "aten.where.Scalar")
@@ -342,10 +342,10 @@ def lerp(op: AtenOperation, x: Tensor, end: Tensor, weight: Operand) -> Tensor:
 def addcmul(op: AtenOperation, x: Tensor, a: Tensor, b: Tensor, *, value: Operand = 1) -> Tensor:
     wide: list[Tensor] = [op.wide(op.cast(each, op.dtype)) for each in (x, a, b)]
     if "addcdiv" in op.name:
-        made = op.apply("divide", op.apply("multiply", wide[1], op.operand(value, wide[1].dtype)), wide[2])
+        result = op.apply("divide", op.apply("multiply", wide[1], op.operand(value, wide[1].dtype)), wide[2])
     else:
-        made = op.apply("multiply", op.apply("multiply", wide[1], op.operand(value, wide[1].dtype)), wide[2])
-    return op.cast(op.apply("add", wide[0], made), op.dtype)
+        result = op.apply("multiply", op.apply("multiply", wide[1], op.operand(value, wide[1].dtype)), wide[2])
+    return op.cast(op.apply("add", wide[0], result), op.dtype)
 
 
 @converter("aten.deg2rad.default", "aten.rad2deg.default")

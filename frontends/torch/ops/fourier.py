@@ -35,8 +35,8 @@ def of_real(op: AtenOperation, x: Tensor, axes: Sequence[int], normalization: in
     count = length = op.fixed(x.shape[last], "a length of a transform")
     if onesided:
         order = [*(axis for axis in range(x.rank) if axis != last), last]
-        made = spectrum_of_real(op, op.permuted(x, order), length)
-        parts = [op.permuted(part, [order.index(axis) for axis in range(x.rank)]) for part in made]
+        spectrum = spectrum_of_real(op, op.permuted(x, order), length)
+        parts = [op.permuted(part, [order.index(axis) for axis in range(x.rank)]) for part in spectrum]
     else:
         parts = transform_along(op, [x, op.constant(0, x.dtype, x.shape)], last, length, False)
     for axis in outer:
@@ -56,9 +56,9 @@ def to_real(op: AtenOperation, x: ComplexTensor, axes: Sequence[int], normalizat
     order = [*(axis for axis in range(x.rank) if axis != last), last]
     length = op.fixed(size, "a length of a transform")
     half = [op.sliced(op.permuted(part, order), x.rank - 1, 0, length // 2 + 1) for part in parts]
-    made = op.permuted(real_of_spectrum(op, half, length), [order.index(axis) for axis in range(x.rank)])
+    signal = op.permuted(real_of_spectrum(op, half, length), [order.index(axis) for axis in range(x.rank)])
     factor = _factor(normalization, count, True)
-    return made if factor == 1 else op.apply("multiply", made, factor)
+    return signal if factor == 1 else op.apply("multiply", signal, factor)
 
 
 def _factor(normalization: int, count: int, inverse: bool) -> float:
@@ -68,5 +68,5 @@ def _factor(normalization: int, count: int, inverse: bool) -> float:
 
 
 def _scaled(op: AtenOperation, parts: Sequence[Tensor], factor: float) -> ComplexTensor:
-    made = Complex.of(op, *parts)
-    return complex_tensor(made if factor == 1 else made.scaled(factor))
+    result = Complex.of(op, *parts)
+    return complex_tensor(result if factor == 1 else result.scaled(factor))

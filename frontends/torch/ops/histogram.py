@@ -31,5 +31,5 @@ def histc(op: AtenOperation, x: Tensor, bins: int = 100, least: float = 0, most:
     part = op.choose(is_inside, op.apply("minimum", op.apply("floor", part), bins - 1), bins, kind)
     ones = op.expanded(op.constant(1, kind), values.shape)
     counts = op.expanded(op.constant(0, kind), (bins + 1,))
-    made = op.emit("scatter_elements", counts, op.cast(part, "i64"), ones, axis=0, reduction="add")
-    return op.cast(op.sliced(made, 0, 0, bins), op.dtype)
+    result = op.emit("scatter_elements", counts, op.cast(part, "i64"), ones, axis=0, reduction="add")
+    return op.cast(op.sliced(result, 0, 0, bins), op.dtype)

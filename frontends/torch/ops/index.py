@@ -119,12 +119,12 @@ def _scattered(op: AtenOperation, x: Tensor, axis: int, indices: Tensor, source:
         updates = op.sliced(updates, other, 0, size)
     if x.dtype.is_bool and kind != "none":
         wide = [op.cast(each, "i8") for each in (x, updates)]
-        found = {"add": "max", "mul": "min"}.get(kind, kind)
-        made = op.emit("scatter_elements", wide[0], indices, wide[1], axis=axis_of(axis, x.rank), reduction=found)
-        return op.cast(made, "bool")
+        entry = {"add": "max", "mul": "min"}.get(kind, kind)
+        result = op.emit("scatter_elements", wide[0], indices, wide[1], axis=axis_of(axis, x.rank), reduction=entry)
+        return op.cast(result, "bool")
     start, new = (x, updates) if kind in ("none", "max", "min") else (op.wide(x), op.wide(updates))
-    made = op.emit("scatter_elements", start, indices, new, axis=axis_of(axis, x.rank), reduction=kind)
-    return op.cast(made, x.dtype)
+    result = op.emit("scatter_elements", start, indices, new, axis=axis_of(axis, x.rank), reduction=kind)
+    return op.cast(result, x.dtype)
 
 
 @converter("aten.index_add.default")
@@ -165,9 +165,9 @@ def _along(op: AtenOperation, x: Tensor, axis: int, indices: Tensor, new: Tensor
 @converter("aten.index.Tensor", "aten._unsafe_index.Tensor")
 def index(op: AtenOperation, x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     """Convert advanced indexing: the dims of the indices are where the first is, or in front if they are apart."""
-    x, found = _positions(op, x, indices)
-    axes = [axis for axis, each in enumerate(found) if each is not None]
-    given = [each for each in found if each is not None]
+    x, positions = _positions(op, x, indices)
+    axes = [axis for axis, each in enumerate(positions) if each is not None]
+    given = [each for each in positions if each is not None]
     if 0 in op.shape:
         return op.expanded(op.constant(0, op.dtype), op.shape)
     if len(axes) == 1:
@@ -175,29 +175,29 @@ def index(op: AtenOperation, x: Tensor, indices: Sequence[Tensor | None]) -> Ten
     shape = broadcast_shape([each.shape for each in given])
     rest = [axis for axis in range(x.rank) if axis not in axes]
     points = _points(op, given, shape)
-    made = op.emit("gather_nd", op.permuted(x, [*axes, *rest]), points)
+    result = op.emit("gather_nd", op.permuted(x, [*axes, *rest]), points)
     if axes != list(range(axes[0], axes[0] + len(axes))):
-        return made
+        return result
     count, before = len(shape), axes[0]
-    order = [*range(count, count + before), *range(count), *range(count + before, made.rank)]
-    return op.permuted(made, order)
+    order = [*range(count, count + before), *range(count), *range(count + before, result.rank)]
+    return op.permuted(result, order)
 
 
 def _positions(op: AtenOperation, x: Tensor, indices: Sequence[Tensor | None]) -> tuple[Tensor, list[Tensor | None]]:
     """Return indices as positions: flags are those of the elements that they select."""
-    found: list[Tensor | None] = []
+    positions: list[Tensor | None] = []
     for each in indices:
         if each is None or not (each.dtype.is_bool or each.dtype.name == "u8"):
-            found.append(None if each is None else op.cast(each, "i64"))
+            positions.append(None if each is None else op.cast(each, "i64"))
             continue
         flags = op.cast(each, "bool")
         if not flags.rank:
             raise UnsupportedOperation("indexes by one flag")
         rows = nonzero_rows(op, flags)
-        found.extend(op.reshaped(op.sliced(rows, 0, at, 1), (rows.shape[1],)) for at in range(flags.rank))
-    if not any(each is not None for each in found):
+        positions.extend(op.reshaped(op.sliced(rows, 0, at, 1), (rows.shape[1],)) for at in range(flags.rank))
+    if not any(each is not None for each in positions):
         raise UnsupportedOperation("has no indices")
-    return x, found
+    return x, positions
 
 
 def nonzero_rows(op: AtenOperation, flags: Tensor) -> Tensor:
@@ -222,9 +222,9 @@ def index_put(
         if not values.rank or values.type.elements == 1:
             mask = op.reshaped(flags, (*flags.shape, *[1] * (x.rank - flags.rank)))
             return op.choose(mask, op.reshaped(values, ()), x, op.dtype)
-    x, found = _positions(op, x, indices)
-    axes = [axis for axis, each in enumerate(found) if each is not None]
-    given = [each for each in found if each is not None]
+    x, positions = _positions(op, x, indices)
+    axes = [axis for axis, each in enumerate(positions) if each is not None]
+    given = [each for each in positions if each is not None]
     shape = broadcast_shape([each.shape for each in given])
     rest = [axis for axis in range(x.rank) if axis not in axes]
     if 0 in shape or 0 in x.shape:
@@ -244,8 +244,8 @@ def index_put(
     start, new = (op.wide(x), op.wide(new)) if accumulate else (x, new)
     if x.dtype.is_bool and accumulate:
         start, new, kind = op.cast(x, "i8"), op.cast(new, "i8"), "max"
-    made = op.emit("scatter_nd", op.permuted(start, order), points, new, reduction=kind)
-    return op.cast(op.permuted(made, [order.index(i) for i in range(x.rank)]), op.dtype)
+    result = op.emit("scatter_nd", op.permuted(start, order), points, new, reduction=kind)
+    return op.cast(op.permuted(result, [order.index(i) for i in range(x.rank)]), op.dtype)
 
 
 @converter("aten.nonzero.default", "aten.argwhere.default")
@@ -290,8 +290,8 @@ def sort(op: AtenOperation, x: Tensor, *args: Any, stable: Any = None, dim: int 
     if not x.rank:
         return x if "msort" in op.name else [x, zero]
     order = op.sorted_order(x, axis_of(axis, x.rank), bool(descending))
-    made = op.emit("gather_elements", x, order, axis=axis_of(axis, x.rank))
-    return made if "msort" in op.name else [made, order]
+    result = op.emit("gather_elements", x, order, axis=axis_of(axis, x.rank))
+    return result if "msort" in op.name else [result, order]
 
 
 @converter("aten.argsort.default", "aten.argsort.stable")

@@ -41,17 +41,17 @@ def _checked(op: AtenOperation, info: Tensor, name: str, wanted: bool) -> Tensor
 def cholesky_ex(op: AtenOperation, x: Tensor, *, upper: bool = False, check_errors: bool = False) -> list[Tensor]:
     if _is_empty(x):
         return [x, _no_errors(op, 1)]
-    made = cholesky(op, x, lower=not upper)
-    return [made, _checked(op, first_without_root(op, made), "linalg.cholesky_ex", check_errors)]
+    result = cholesky(op, x, lower=not upper)
+    return [result, _checked(op, first_without_root(op, result), "linalg.cholesky_ex", check_errors)]
 
 
 @converter("aten.cholesky.default")
 def convert_cholesky(op: AtenOperation, x: Tensor, upper: bool = False) -> Tensor:
     if _is_empty(x):
         return x
-    made = cholesky(op, x, lower=not upper)
-    _checked(op, first_without_root(op, made), "cholesky", True)
-    return made
+    result = cholesky(op, x, lower=not upper)
+    _checked(op, first_without_root(op, result), "cholesky", True)
+    return result
 
 
 @converter("aten.cholesky_solve.default")
@@ -60,16 +60,16 @@ def cholesky_solve(op: AtenOperation, b: Tensor, factor: Tensor, upper: bool = F
     if _is_empty(op.result()):
         return _zeros(op)
     a, b = _with_equal_batches(op, factor, b)
-    made = solve_triangular(op, a, b, lower=not upper, is_transposed=upper)
-    return solve_triangular(op, a, made, lower=not upper, is_transposed=not upper)
+    result = solve_triangular(op, a, b, lower=not upper, is_transposed=upper)
+    return solve_triangular(op, a, result, lower=not upper, is_transposed=not upper)
 
 
 @converter("aten.cholesky_inverse.default")
 def cholesky_inverse(op: AtenOperation, factor: Tensor, upper: bool = False) -> Tensor:
     if _is_empty(factor):
         return factor
-    made = solve_triangular(op, factor, _identity(op, factor), lower=not upper, is_transposed=upper)
-    return solve_triangular(op, factor, made, lower=not upper, is_transposed=not upper)
+    result = solve_triangular(op, factor, _identity(op, factor), lower=not upper, is_transposed=upper)
+    return solve_triangular(op, factor, result, lower=not upper, is_transposed=not upper)
 
 
 @converter("aten.linalg_solve_triangular.default")
@@ -114,11 +114,11 @@ def lu(op: AtenOperation, x: Tensor, *, pivot: bool = True) -> list[Tensor]:
 @converter("aten.lu_unpack.default")
 def lu_unpack(op: AtenOperation, factors: Tensor, pivots: Tensor, data: bool = True, rows: bool = True) -> list[Tensor]:
     nothing = [op.expanded(op.constant(0, op.result(i).dtype), op.result(i).shape) for i in range(3)]
-    made = nothing[:1]
+    results = nothing[:1]
     if rows:
         order = _permutation(op, op.apply("subtract", pivots, 1), factors.shape[-2])
-        made = [_permutation_matrix(op, order, op.result(0))]
-    return [*made, *(_triangles(op, factors) if data else nothing[1:])]
+        results = [_permutation_matrix(op, order, op.result(0))]
+    return [*results, *(_triangles(op, factors) if data else nothing[1:])]
 
 
 @converter("aten.linalg_lu_solve.default")
@@ -158,24 +158,24 @@ def solve_ex(
         return [op.expanded(op.constant(0, b.dtype), op.result(0).shape), None, None, _no_errors(op, 3)]
     a, right = _with_equal_batches(op, a, right)
     if left or is_vector:
-        made, info = _solved(op, a, right)
+        solution, info = _solved(op, a, right)
     else:
-        made, info = _solved(op, transposed(op, a), transposed(op, right))
-        made = transposed(op, made)
+        solution, info = _solved(op, transposed(op, a), transposed(op, right))
+        solution = transposed(op, solution)
     # The systems of a matrix that is used for a batch of right sides have one number.
     wanted = op.result(3).shape
     if info.shape != wanted:
         info = op.emit("reduce_max", info, axes=list(range(info.rank - len(wanted))))
     _checked(op, info, "linalg.solve_ex", check_errors)
-    return [op.reshaped(made, op.result(0).shape), None, None, info]
+    return [op.reshaped(solution, op.result(0).shape), None, None, info]
 
 
 @converter("aten.linalg_inv_ex.default")
 def inverse_ex(op: AtenOperation, x: Tensor, *, check_errors: bool = False) -> list[Tensor]:
     if _is_empty(x):
         return [x, _no_errors(op, 1)]
-    made, info = _solved(op, x, _identity(op, x))
-    return [made, _checked(op, info, "linalg.inv_ex", check_errors)]
+    solution, info = _solved(op, x, _identity(op, x))
+    return [solution, _checked(op, info, "linalg.inv_ex", check_errors)]
 
 
 @converter("aten._linalg_det.default")
@@ -190,8 +190,8 @@ def log_determinant(op: AtenOperation, x: Tensor) -> list[Tensor | None]:
     _require_no_factors(op, (2, 3))
     size, kind = x.shape[-1], x.dtype
     if size == 0:
-        made = [op.expanded(op.constant(number, kind), x.shape[:-2]) for number in (1, 0)]
-        return [*made, None, None]
+        results = [op.expanded(op.constant(number, kind), x.shape[:-2]) for number in (1, 0)]
+        return [*results, None, None]
     factors, pivots = _factors(op, x, True)
     diagonal, axis = _diagonal(op, factors), x.rank - 2
     place = op.cast(op.positions(pivots.type, axis), "i32")
@@ -223,8 +223,8 @@ def _no_errors(op: AtenOperation, index: int) -> Tensor:
 
 
 def _identity(op: AtenOperation, x: Tensor) -> Tensor:
-    made = op.emit("eye", shape=x.shape[-2:], dtype=x.dtype)
-    return op.expanded(made, x.shape)
+    result = op.emit("eye", shape=x.shape[-2:], dtype=x.dtype)
+    return op.expanded(result, x.shape)
 
 
 def _with_equal_batches(op: AtenOperation, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
@@ -237,8 +237,8 @@ def _factors(op: AtenOperation, x: Tensor, pivot: bool) -> tuple[Tensor, Tensor]
     if not pivot:
         raise UnsupportedOperation("factors matrices without an exchange of rows")
     if _is_empty(x):
-        found = TensorType.of((*x.shape[:-2], D.minimum(*x.shape[-2:])), "i32")
-        return x, op.expanded(op.constant(0, found.dtype), found.shape)
+        tensor_type = TensorType.of((*x.shape[:-2], D.minimum(*x.shape[-2:])), "i32")
+        return x, op.expanded(op.constant(0, tensor_type.dtype), tensor_type.shape)
     factors, pivots = op.emit_all("lu", x)
     return factors, pivots
 

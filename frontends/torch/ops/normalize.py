@@ -19,11 +19,11 @@ def softmax(op: AtenOperation, x: Tensor, axis: int, *_: object, **ignored: obje
     y = op.cast(x, op.dtype)
     if not x.rank:
         return op.constant(1, op.dtype)
-    made = op.emit("softmax", y, axis=axis_of(axis, x.rank))
+    result = op.emit("softmax", y, axis=axis_of(axis, x.rank))
     if "safe" not in op.name:
-        return made
+        return result
     least = op.emit("reduce_max", y, axes=[axis_of(axis, x.rank)], keepdims=True)
-    return op.choose(op.apply("equal", least, float("-inf")), 0, made, op.dtype)
+    return op.choose(op.apply("equal", least, float("-inf")), 0, result, op.dtype)
 
 
 @converter("aten.log_softmax.int", "aten._log_softmax.default", "aten.special_log_softmax.int")
@@ -59,9 +59,9 @@ def _layer_norm(
 def native_layer_norm(
     op: AtenOperation, x: Tensor, normalized: Sequence[Dim], weight: Tensor | None, bias: Tensor | None, epsilon: float
 ) -> list[Tensor]:
-    made = _layer_norm(op, x, len(normalized), weight, bias, epsilon)
+    result = _layer_norm(op, x, len(normalized), weight, bias, epsilon)
     axes = list(range(x.rank - len(normalized), x.rank))
-    return [made, *_statistics(op, x, axes, epsilon, op.result(1).dtype.name)]
+    return [result, *_statistics(op, x, axes, epsilon, op.result(1).dtype.name)]
 
 
 def _statistics(op: AtenOperation, x: Tensor, axes: list[int], epsilon: float, kind: str) -> list[Tensor]:
@@ -81,13 +81,13 @@ def rms_norm(
         epsilon = {"f64": 2.220446049250313e-16}.get(op.wide(x).dtype.name, 1.1920928955078125e-07)
     axis = x.rank - len(normalized)
     scale = None if weight is None else op.cast(weight, x.dtype)
-    made = op.emit("rms_norm", x, scale, axis=axis, epsilon=epsilon)
+    result = op.emit("rms_norm", x, scale, axis=axis, epsilon=epsilon)
     if "_fused" not in op.name:
-        return op.cast(made, op.dtype)
+        return op.cast(result, op.dtype)
     y = op.wide(x)
     mean = op.emit("reduce_mean", op.apply("multiply", y, y), axes=list(range(axis, x.rank)), keepdims=True)
     kept = op.apply("rsqrt", op.apply("add", mean, epsilon))
-    return [op.cast(made, op.result(0).dtype), op.cast(kept, op.result(1).dtype)]
+    return [op.cast(result, op.result(0).dtype), op.cast(kept, op.result(1).dtype)]
 
 
 @converter("aten.batch_norm.default")
@@ -112,13 +112,13 @@ def _by_own_statistics(
     apart = op.apply("subtract", y, center)
     spread = op.emit("reduce_mean", op.apply("multiply", apart, apart), axes=axes, keepdims=True)
     scale = op.apply("rsqrt", op.apply("add", spread, epsilon))
-    made = op.apply("multiply", apart, scale)
+    result = op.apply("multiply", apart, scale)
     for name, given in (("multiply", weight), ("add", bias)):
         if given is not None:
             column = op.reshaped(op.cast(given, y.dtype), (given.shape[0], *[1] * (x.rank - 2)))
-            made = op.apply(name, made, column)
+            result = op.apply(name, result, column)
     vectors = [op.reshaped(each, (x.shape[1],)) for each in (center, spread, scale)]
-    return [op.cast(made, x.dtype), *vectors]
+    return [op.cast(result, x.dtype), *vectors]
 
 
 @converter("aten._native_batch_norm_legit.no_stats")
@@ -126,8 +126,8 @@ def batch_norm_without_statistics(
     op: AtenOperation, x: Tensor, weight: Tensor | None, bias: Tensor | None, training: bool, momentum: float,
     epsilon: float,
 ) -> list[Tensor]:  # fmt: skip
-    made, center, _, scale = _by_own_statistics(op, x, weight, bias, epsilon)
-    return [made, op.cast(center, op.result(1).dtype), op.cast(scale, op.result(2).dtype)]
+    normalized, center, _, scale = _by_own_statistics(op, x, weight, bias, epsilon)
+    return [normalized, op.cast(center, op.result(1).dtype), op.cast(scale, op.result(2).dtype)]
 
 
 @converter("aten._native_batch_norm_legit_functional.default")
@@ -137,10 +137,10 @@ def functional_batch_norm(
 ) -> list[Tensor]:  # fmt: skip
     """Convert the norm that also returns the running statistics, of which the batch is a part in training."""
     if not training:
-        made = _batch_norm(op, x, weight, bias, mean, variance, epsilon)
+        normalized = _batch_norm(op, x, weight, bias, mean, variance, epsilon)
         rest = [op.expanded(op.constant(0, op.result(i).dtype), op.result(i).shape) for i in (1, 2)]
-        return [made, *rest, *(op.cast(each, op.result(i).dtype) for i, each in ((3, mean), (4, variance)))]
-    made, center, spread, scale = _by_own_statistics(op, x, weight, bias, epsilon)
+        return [normalized, *rest, *(op.cast(each, op.result(i).dtype) for i, each in ((3, mean), (4, variance)))]
+    normalized, center, spread, scale = _by_own_statistics(op, x, weight, bias, epsilon)
     count = D.product([dim for axis, dim in enumerate(x.shape) if axis != 1])
     size = op.operand(count, spread.dtype)
     unbiased = op.apply("divide", op.apply("multiply", spread, size), op.apply("subtract", size, 1))
@@ -151,7 +151,7 @@ def functional_batch_norm(
         )
         for index, old, new in ((3, mean, center), (4, variance, unbiased))
     ]
-    return [made, op.cast(center, op.result(1).dtype), op.cast(scale, op.result(2).dtype), *moved]
+    return [normalized, op.cast(center, op.result(1).dtype), op.cast(scale, op.result(2).dtype), *moved]
 
 
 def _batch_norm(
@@ -181,9 +181,9 @@ def native_batch_norm(
     op: AtenOperation, x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, variance: Tensor,
     momentum: float, epsilon: float,
 ) -> list[Tensor]:  # fmt: skip
-    made = _batch_norm(op, x, weight, bias, mean, variance, epsilon)
+    result = _batch_norm(op, x, weight, bias, mean, variance, epsilon)
     rest = [op.expanded(op.constant(0, op.result(i).dtype), op.result(i).shape) for i in (1, 2)]
-    return [made, *rest]
+    return [result, *rest]
 
 
 @converter("aten.group_norm.default")
@@ -201,8 +201,8 @@ def _group_norm(
     scale = op.expanded(op.constant(1, kind), (channels,)) if weight is None else op.cast(weight, kind)
     shift = op.expanded(op.constant(0, kind), (channels,)) if bias is None else op.cast(bias, kind)
     spread = op.reshaped(x, (*x.shape, 1)) if x.rank == 2 else x
-    made = op.emit("group_norm", spread, scale, shift, groups=groups, epsilon=epsilon)
-    return op.reshaped(made, x.shape)
+    result = op.emit("group_norm", spread, scale, shift, groups=groups, epsilon=epsilon)
+    return op.reshaped(result, x.shape)
 
 
 @converter("aten.native_group_norm.default")
@@ -210,10 +210,10 @@ def native_group_norm(
     op: AtenOperation, x: Tensor, weight: Tensor | None, bias: Tensor | None, batch: Dim, channels: Dim, size: Dim,
     groups: int, epsilon: float,
 ) -> list[Tensor]:  # fmt: skip
-    made = _group_norm(op, x, groups, weight, bias, epsilon)
+    result = _group_norm(op, x, groups, weight, bias, epsilon)
     flat = op.reshaped(x, (x.shape[0], groups, D.product(x.shape[1:]) // groups))
     kept = _statistics(op, flat, [2], epsilon, op.result(1).dtype.name)
-    return [made, *(op.reshaped(each, (x.shape[0], groups)) for each in kept)]
+    return [result, *(op.reshaped(each, (x.shape[0], groups)) for each in kept)]
 
 
 @converter("aten.instance_norm.default")

@@ -58,9 +58,9 @@ def max_pool_with_indices(
     words = _max_words(op, count, kernel, stride, padding, dilation, ceil_mode)
     batched = _batched(op, x, count)
     if not op.is_used(1):
-        made = op.emit("max_pool", batched, **words)
+        result = op.emit("max_pool", batched, **words)
         return [
-            op.reshaped(made, op.result(0).shape),
+            op.reshaped(result, op.result(0).shape),
             op.expanded(op.constant(0, op.result(1).dtype), op.result(1).shape),
         ]
     values, places = op.emit_all("max_pool_with_indices", batched, **words)
@@ -85,13 +85,13 @@ def avg_pool(
         count_include_pad = True
         if ceil_mode:
             batched, pads, ceil_mode = _with_whole_windows(op, batched, sizes, strides, pads), [0] * count, False
-    made = op.emit(
+    result = op.emit(
             "avg_pool", batched, kernel=sizes, strides=strides, padding=pads * 2, ceil_mode=bool(ceil_mode),
             count_include_pad=bool(count_include_pad),
         )  # fmt: skip
     if divisor is not None:
-        made = op.apply("multiply", made, float(np.prod(sizes)) / divisor)
-    return op.cast(op.reshaped(made, op.shape), op.dtype)
+        result = op.apply("multiply", result, float(np.prod(sizes)) / divisor)
+    return op.cast(op.reshaped(result, op.shape), op.dtype)
 
 
 def _with_whole_windows(
@@ -122,8 +122,8 @@ def adaptive_avg_pool(op: AtenOperation, x: Tensor, _: object) -> Tensor:
     sizes = [(op.fixed(x.shape[axis], "a size"), op.fixed(shape[axis], "a size")) for axis in axes]
     if all(after and before % after == 0 for before, after in sizes):
         steps = [before // after for before, after in sizes]
-        made = op.emit("avg_pool", _batched(op, y, count), kernel=steps, strides=steps)
-        return op.cast(op.reshaped(made, shape), op.dtype)
+        result = op.emit("avg_pool", _batched(op, y, count), kernel=steps, strides=steps)
+        return op.cast(op.reshaped(result, shape), op.dtype)
     for axis, (before, after) in zip(axes, sizes, strict=True):
         matrix = np.zeros((before, after))
         for at in range(after):
@@ -160,8 +160,8 @@ def adaptive_max_pool(op: AtenOperation, x: Tensor, _: object) -> list[Tensor]:
         some = op.cast(op.emit("reduce_max", nans, axes=[last], keepdims=True), "bool")
         position = op.choose(some, behind, op.cast(position, behind.dtype), behind.dtype)
     table = op.expanded(places, rows.shape)
-    made = [op.emit("gather_elements", each, position, axis=last) for each in (rows, table)]
-    return [op.cast(op.reshaped(each, shape), op.result(i).dtype) for i, each in enumerate(made)]
+    results = [op.emit("gather_elements", each, position, axis=last) for each in (rows, table)]
+    return [op.cast(op.reshaped(each, shape), op.result(i).dtype) for i, each in enumerate(results)]
 
 
 def _windows(sizes: Sequence[tuple[int, int]]) -> npt.NDArray[np.int64]:

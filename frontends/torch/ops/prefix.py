@@ -14,18 +14,18 @@ Combine = Callable[[Sequence[Tensor], Sequence[Tensor]], list[Tensor]]
 
 def scanned(op: AtenOperation, values: Sequence[Tensor], axis: int, combine: Combine) -> list[Tensor]:
     """Return what an associative function makes of all prefixes along an axis."""
-    made = list(values)
-    size = op.fixed(made[0].shape[axis], "an axis whose size")
+    result = list(values)
+    size = op.fixed(result[0].shape[axis], "an axis whose size")
     step = 1
     while step < size:
-        before = [op.sliced(x, axis, 0, size - step) for x in made]
-        after = [op.sliced(x, axis, step, size - step) for x in made]
-        heads = [op.sliced(x, axis, 0, step) for x in made]
-        made = [
+        before = [op.sliced(x, axis, 0, size - step) for x in result]
+        after = [op.sliced(x, axis, step, size - step) for x in result]
+        heads = [op.sliced(x, axis, 0, step) for x in result]
+        result = [
             op.emit("concat", [head, tail], axis=axis) for head, tail in zip(heads, combine(before, after), strict=True)
         ]
         step *= 2
-    return made
+    return result
 
 
 @converter("aten.cummax.default", "aten.cummin.default")
@@ -61,5 +61,5 @@ def logcumsumexp(op: AtenOperation, x: Tensor, axis: int) -> Tensor:
         total = op.apply("add", high, op.apply("log1p", apart))
         return [op.choose(op.apply("isinf", high), high, total, y.dtype)]
 
-    (made,) = scanned(op, [y], axis_of(axis, x.rank), combine)
-    return op.cast(made, op.dtype)
+    (result,) = scanned(op, [y], axis_of(axis, x.rank), combine)
+    return op.cast(result, op.dtype)

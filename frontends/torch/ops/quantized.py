@@ -34,11 +34,11 @@ def _quantized(op: AtenOperation, x: Tensor, scale: Tensor, zero: Tensor, axis: 
     """Return the integers of a tensor, within bounds that may be closer than those of their type."""
     if op.dtype.name not in STORED:
         raise UnsupportedOperation(f"quantizes to {op.dtype}")
-    made = op.emit("quantize", x, scale, zero, axis=axis, dtype=op.dtype)
+    result = op.emit("quantize", x, scale, zero, axis=axis, dtype=op.dtype)
     limits = np.iinfo(op.dtype.to_numpy())
     if least > limits.min:
-        made = op.apply("maximum", made, least)
-    return op.apply("minimum", made, most) if most < limits.max else made
+        result = op.apply("maximum", result, least)
+    return op.apply("minimum", result, most) if most < limits.max else result
 
 
 @converter(f"{_OPS}.dequantize_per_tensor.default", f"{_OPS}.dequantize_per_tensor.tensor")
@@ -106,10 +106,10 @@ def choose_qparams(op: AtenOperation, x: Tensor, least: int, most: int, epsilon:
 
 def _range_with_zero(op: AtenOperation, x: Tensor, axes: list[int]) -> tuple[Tensor, Tensor]:
     """Return the least and the largest element along axes, or 0 if that lies further out."""
-    made = [
+    bounds = [
         op.apply(f"{name}imum", op.emit(f"reduce_{name}", x, axes=axes, keepdims=True), 0) for name in ("min", "max")
     ]
-    return made[0], made[1]
+    return bounds[0], bounds[1]
 
 
 @converter(f"{_OPS}.choose_qparams_per_token.default")

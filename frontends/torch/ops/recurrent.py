@@ -70,8 +70,8 @@ def _layer(
     if kind == "rnn_relu":
         words["activations"] = ["Relu"] * len(rows)
     convert = {"lstm": onnx.lstm, "gru": onnx.gru}.get(kind, onnx.rnn)
-    made, *finals = onnx_layer(op, convert, [x, *given, bias, None, *states], **words)
-    joined = op.permuted(made, [0, 2, 1, 3])  # [length, batch, directions, hidden]
+    output, *finals = onnx_layer(op, convert, [x, *given, bias, None, *states], **words)
+    joined = op.permuted(output, [0, 2, 1, 3])  # [length, batch, directions, hidden]
     return op.reshaped(joined, (*joined.shape[:2], hidden * len(rows))), finals
 
 
@@ -89,8 +89,8 @@ def _projected_layer(
             projected = op.apply("add", projected, bias)
         given = op.emit("reverse", projected, axes=[0]) if at else projected
         step = _projected_step(op, given, params[1], params[-1])
-        *last, made = scanned(op, step, begin, [x.type.with_shape((length, *begin[0].shape))], length)
-        sequences.append(op.emit("reverse", made, axes=[0]) if at else made)
+        *last, output = scanned(op, step, begin, [x.type.with_shape((length, *begin[0].shape))], length)
+        sequences.append(op.emit("reverse", output, axes=[0]) if at else output)
         for found, state in zip(finals, last, strict=True):
             found.append(state)
     joined = sequences[0] if len(sequences) == 1 else op.emit("concat", sequences, axis=2)

@@ -26,8 +26,8 @@ def reduced(op: AtenOperation, name: str, x: Tensor, axes: Axes, keepdim: bool =
     if not x.rank:
         return x
     wide = op.wide(x)
-    made = op.emit(name, wide, axes=axes_of(axes, x.rank), keepdims=keepdim)
-    return op.cast(made, x.dtype)
+    result = op.emit(name, wide, axes=axes_of(axes, x.rank), keepdims=keepdim)
+    return op.cast(result, x.dtype)
 
 
 def count_of(x: Tensor, axes: Axes) -> Dim:
@@ -102,8 +102,8 @@ def var(
     op: AtenOperation, x: Tensor, axes: Axes = None, given: float | bool | None = None, keep: bool = False, *,
     correction: float | None = None, keepdim: bool = False,
 ) -> Tensor:  # fmt: skip
-    made, _ = _spreads(op, x, axes, given, keep, correction, keepdim)
-    return op.cast(made, op.dtype)
+    variance, _ = _spreads(op, x, axes, given, keep, correction, keepdim)
+    return op.cast(variance, op.dtype)
 
 
 @converter("aten.var_mean.correction", "aten.std_mean.correction", "aten.var_mean.dim", "aten.std_mean.dim",
@@ -130,8 +130,8 @@ def _spreads(
         axes, correction = None, int(axes is not False)
     elif overload == "dim":
         correction, keepdim = int(given is not False), keep
-    made, average = _moments(op, x, axes, 1 if correction is None else correction, keepdim)
-    return (op.apply("sqrt", made) if ".std" in op.name else made), average
+    variance, average = _moments(op, x, axes, 1 if correction is None else correction, keepdim)
+    return (op.apply("sqrt", variance) if ".std" in op.name else variance), average
 
 
 def _moments(op: AtenOperation, x: Tensor, axes: Axes, correction: float, keepdim: bool) -> tuple[Tensor, Tensor]:
@@ -145,13 +145,13 @@ def _moments(op: AtenOperation, x: Tensor, axes: Axes, correction: float, keepdi
     count = count_of(x, axes)
     if isinstance(count, int):
         divisor = max(count - correction, 0)
-        made = op.apply("divide", total, float(divisor))
+        result = op.apply("divide", total, float(divisor))
     else:
         rest = op.apply("subtract", op.operand(count, kind), float(correction))
-        made = op.apply("divide", total, op.apply("maximum", rest, 0.0))
+        result = op.apply("divide", total, op.apply("maximum", rest, 0.0))
     squeezed = [dim for axis, dim in enumerate(x.shape) if axis not in places]
     average = center if keepdim else op.reshaped(center, squeezed if x.rank else ())
-    return made, average
+    return result, average
 
 
 @converter("aten.logsumexp.default")
@@ -163,8 +163,8 @@ def logsumexp(op: AtenOperation, x: Tensor, axes: Axes, keepdim: bool = False) -
     most = op.emit("reduce_max", y, axes=places, keepdims=True)
     most = op.choose(op.apply("isinf", most), 0, most, kind)
     total = op.emit("reduce_sum", op.apply("exp", op.apply("subtract", y, most)), axes=places, keepdims=True)
-    made = op.apply("add", op.apply("log", total), most)
-    return op.cast(op.reshaped(made, op.shape), op.dtype)
+    result = op.apply("add", op.apply("log", total), most)
+    return op.cast(op.reshaped(result, op.shape), op.dtype)
 
 
 @converter("aten.cumsum.default", "aten.cumprod.default")
@@ -206,14 +206,14 @@ def _norm(op: AtenOperation, y: Tensor, order: float, axes: Axes, keepdim: bool)
     kind = y.dtype
     size = op.apply("abs", y)
     if order == 0:
-        made = reduced(op, "reduce_sum", op.cast(op.apply("not_equal", y, 0), kind), axes, keepdim)
+        result = reduced(op, "reduce_sum", op.cast(op.apply("not_equal", y, 0), kind), axes, keepdim)
     elif math.isinf(order):
-        made = _extreme(op, "max" if order > 0 else "min", size, axes, keepdim)
+        result = _extreme(op, "max" if order > 0 else "min", size, axes, keepdim)
     elif order == 1:
-        made = reduced(op, "reduce_sum", size, axes, keepdim)
+        result = reduced(op, "reduce_sum", size, axes, keepdim)
     elif order == 2:
-        made = op.apply("sqrt", reduced(op, "reduce_sum", op.apply("multiply", y, y), axes, keepdim))
+        result = op.apply("sqrt", reduced(op, "reduce_sum", op.apply("multiply", y, y), axes, keepdim))
     else:
         total = reduced(op, "reduce_sum", op.apply("power", size, float(order)), axes, keepdim)
-        made = op.apply("power", total, 1.0 / order)
-    return made
+        result = op.apply("power", total, 1.0 / order)
+    return result

@@ -45,8 +45,8 @@ def put(op: AtenOperation, x: Tensor, indices: Tensor, source: Tensor, accumulat
     flat, new = op.reshaped(x, (size,)), op.reshaped(source, (count,))
     if not accumulate:
         return op.reshaped(op.emit("scatter_elements", flat, at, new, axis=0), x.shape)
-    made = op.emit("scatter_elements", op.wide(flat), at, op.wide(new), axis=0, reduction="add")
-    return op.reshaped(op.cast(made, x.dtype), x.shape)
+    result = op.emit("scatter_elements", op.wide(flat), at, op.wide(new), axis=0, reduction="add")
+    return op.reshaped(op.cast(result, x.dtype), x.shape)
 
 
 @converter("aten.index_reduce.default")

@@ -34,24 +34,24 @@ def _resized(
         quotients = [
             factor or op.fixed(after, "a size") / op.fixed(before, "a size") for factor, before, after in pairs
         ]
-        made = op.emit("resize", y, scales=[] if align else [1.0, 1.0, *quotients], **words)
+        result = op.emit("resize", y, scales=[] if align else [1.0, 1.0, *quotients], **words)
     else:
-        made = op.emit("resize_at", y, _run_time_scales(op, pairs), **words)
-    return op.cast(made, op.dtype)
+        result = op.emit("resize_at", y, _run_time_scales(op, pairs), **words)
+    return op.cast(result, op.dtype)
 
 
 def _run_time_scales(op: AtenOperation, pairs: Sequence[tuple[float, Dim, Dim]]) -> Tensor:
     """Return the factors of all dims, of batch and channels too: those that are given, or quotients of the sizes."""
     kind = TensorType.of((), "f64").dtype
-    made = [op.constant(1, kind, (2,))]
+    scales = [op.constant(1, kind, (2,))]
     for factor, before, after in pairs:
         scale = (
             op.constant(factor, kind)
             if factor
             else op.apply("divide", op.operand(after, kind), op.operand(before, kind))
         )
-        made.append(op.reshaped(scale, (1,)))
-    return op.emit("concat", made, axis=0)
+        scales.append(op.reshaped(scale, (1,)))
+    return op.emit("concat", scales, axis=0)
 
 
 @converter("aten.upsample_nearest1d.vec", "aten.upsample_nearest2d.vec", "aten.upsample_nearest3d.vec")
@@ -102,8 +102,8 @@ def col2im(
     padding: Sequence[int], stride: Sequence[int],
 ) -> Tensor:  # fmt: skip
     batched = x if x.rank == 3 else op.reshaped(x, (1, *x.shape))
-    made = op.emit(
+    result = op.emit(
         "col2im", op.wide(batched), image=tuple(size), window=tuple(kernel), strides=list(stride),
         padding=list(padding) * 2, dilations=list(dilation),
     )  # fmt: skip
-    return op.cast(op.reshaped(made, op.shape), op.dtype)
+    return op.cast(op.reshaped(result, op.shape), op.dtype)

@@ -104,11 +104,11 @@ def split(op: AtenOperation, x: Tensor, _: object, axis: int = 0) -> list[Tensor
     axis = axis_of(axis, x.rank)
     sizes = [op.type_of(value).shape[axis] for value in op.node.meta["val"]]
     begin: Dim = 0
-    made = []
+    result = []
     for size in sizes:
-        made.append(op.sliced(x, axis, begin, size))
+        result.append(op.sliced(x, axis, begin, size))
         begin = begin + size
-    return made
+    return result
 
 
 @converter("aten.unbind.int", "aten.unbind_copy.int")
@@ -219,8 +219,8 @@ def padded(op: AtenOperation, x: Tensor, pads: Sequence[Dim], mode: str, value: 
     if not any(low) and not any(high):
         return x
     sizes = [size for size in (*low, *high) if isinstance(size, int)]
-    found = value.constant
-    first = None if found is None else found.reshape(-1)[0]
+    constant = value.constant
+    first = None if constant is None else constant.reshape(-1)[0]
     exact = first is not None and (x.dtype.is_float or abs(int(first)) < 1 << 24)
     if len(sizes) == 2 * rank and first is not None and exact:
         if mode != "constant" and any(size < 0 for size in sizes):
@@ -321,8 +321,8 @@ def diagonal_scatter(
     at = op.positions(TensorType.of((new.shape[0], 1), "i64"), 0)
     columns = [op.apply("add", at, max(-offset, 0)), op.apply("add", at, max(offset, 0))]
     points = op.emit("concat", columns, axis=1)
-    made = op.emit("scatter_nd", moved, points, new)
-    return op.permuted(made, [order.index(i) for i in range(rank)])
+    result = op.emit("scatter_nd", moved, points, new)
+    return op.permuted(result, [order.index(i) for i in range(rank)])
 
 
 @converter("aten.pixel_shuffle.default")

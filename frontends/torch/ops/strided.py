@@ -23,10 +23,10 @@ MAX_PLACES = 1 << 20
 
 
 def _numbers(dims: Sequence[Dim]) -> tuple[int, ...]:
-    found = tuple(dim for dim in dims if isinstance(dim, int))
-    if len(found) < len(dims):
+    numbers = tuple(dim for dim in dims if isinstance(dim, int))
+    if len(numbers) < len(dims):
         raise UnsupportedOperation("reads memory by strides of dynamic sizes: use slices, permute or unfold")
-    return found
+    return numbers
 
 
 @converter("aten.as_strided.default")
@@ -38,8 +38,8 @@ def as_strided(
     if not val.is_contiguous() or val.storage_offset():
         raise UnsupportedOperation("reads memory by strides: use slices, permute or unfold")
     dense: Dim = 1
-    for length, found in zip(reversed(size), reversed(stride), strict=True):
-        if length != 1 and found != dense:
+    for length, step in zip(reversed(size), reversed(stride), strict=True):
+        if length != 1 and step != dense:
             break
         dense = dense * length
     else:

@@ -30,8 +30,8 @@ def sigmoid(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
 def silu(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Replace x * sigmoid(x) by SiLU."""
     for x, gate in _orders(op):
-        found = defining(gate, "relax.sigmoid")
-        if found is not None and found.x == x and beside(gate, b):
+        producer = defining(gate, "relax.sigmoid")
+        if producer is not None and producer.x == x and beside(gate, b):
             return b.emit(OPS["silu"], x)
     return decline("no operand is the sigmoid of the other")
 
@@ -62,8 +62,8 @@ def hard_swish(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Replace x * hard_sigmoid(x), and x * clip(x + 3, 0, 6) / 6 in any order, by hard swish."""
     if op.operation.name == "relax.multiply":
         for x, gate in _orders(op):
-            found = defining(gate, "relax.hard_sigmoid")
-            if found is not None and found.x == x and _is(found.alpha, 1 / 6) and found.beta == 0.5:
+            producer = defining(gate, "relax.hard_sigmoid")
+            if producer is not None and producer.x == x and _is(producer.alpha, 1 / 6) and producer.beta == 0.5:
                 return b.emit(OPS["hard_swish"], x)
     for value, number in _scaled(op, b):
         product = defining(value, "relax.multiply")
@@ -104,8 +104,8 @@ def _shifted_clip(value: ir.Value, b: Rewriter) -> ir.Value | None:
         return None
     for x, number in ((total.lhs, total.rhs), (total.rhs, total.lhs)):
         if b.splat(number) == 3 and x.type == value.type:
-            made: ir.Value = x
-            return made
+            result: ir.Value = x
+            return result
     return None
 
 
@@ -120,8 +120,8 @@ def _logistic(value: ir.Value, b: Rewriter) -> ir.Value | None:
             continue
         negated = defining(exponential.x, "relax.negative")
         if negated is not None:
-            made: ir.Value = negated.x
-            return made
+            result: ir.Value = negated.x
+            return result
         product = defining(exponential.x, "relax.multiply")
         for x, number in ((product.lhs, product.rhs), (product.rhs, product.lhs)) if product is not None else ():
             if b.splat(number) == -1:

@@ -48,8 +48,8 @@ def small_power(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
         return decline("the exponent is not a single number for all elements")
     x, is_float = op.lhs, kind_of(op.lhs).dtype.is_float
     if exponent == 1:
-        made: ir.Value = x
-        return made
+        result: ir.Value = x
+        return result
     if exponent == 2:
         return b.emit(OPS["square"], x)
     if exponent == 3:
@@ -72,8 +72,8 @@ def constant_condition(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
         return decline("the condition differs between elements")
     if chosen.type != op.output.type:
         return decline("the chosen operand is broadcast")
-    made: ir.Value = chosen
-    return made
+    result: ir.Value = chosen
+    return result
 
 
 @simplify("relax.cast")
@@ -91,5 +91,5 @@ def widened_and_back(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     narrow, wide = kind_of(inner.x).dtype, kind_of(op.x).dtype
     if (narrow.name, wide.name) not in _HOLDS:
         return decline("the intermediate type does not represent all values", narrow=narrow.name, wide=wide.name)
-    made: ir.Value = inner.x
-    return made
+    result: ir.Value = inner.x
+    return result

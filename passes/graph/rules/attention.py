@@ -74,8 +74,8 @@ def attention(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
         given = [_raised(v, b) for v in given]
     if len(given) == 3:
         given.append(None)
-    made = b.emit(OPS["attention"], *given, scale=scores.scale, **bound)
-    return made if rank == 4 else b.emit(OPS["reshape"], made, shape=kind_of(op.output).shape)
+    result = b.emit(OPS["attention"], *given, scale=scores.scale, **bound)
+    return result if rank == 4 else b.emit(OPS["reshape"], result, shape=kind_of(op.output).shape)
 
 
 @recognize("relax.attention")
@@ -110,8 +110,8 @@ def _weights(value: ir.Value, b: Rewriter) -> ir.Value | Decline | Decline:
     rank = kind_of(value).rank
     if softmax.axis % rank != rank - 1:
         return decline("the softmax is not along the last axis", axis=softmax.axis)
-    made: ir.Value = softmax.x
-    return made
+    result: ir.Value = softmax.x
+    return result
 
 
 def _scores(value: ir.Value, b: Rewriter) -> _Scores | Decline:
@@ -141,10 +141,10 @@ def _scores(value: ir.Value, b: Rewriter) -> _Scores | Decline:
             return decline("a factor stands after something else than the product")
         if is_expanded:
             return decline("scores are expanded between two masks")
-        found = _masked(value, shape, b)
-        if found is None:
+        masked = _masked(value, shape, b)
+        if masked is None:
             return decline("scores are not a product with a factor and a mask", operation=_name(value))
-        value, mask = found
+        value, mask = masked
         masks.append(mask)
 
 
@@ -233,10 +233,10 @@ def _joined(masks: list[ir.Value], dtype: DType, b: Rewriter) -> ir.Value | Decl
         return decline("a mask has another type than the scores")
     if not masks:
         return None
-    made = masks[0]
+    result = masks[0]
     for mask in masks[1:]:
-        made = b.emit(OPS["add"], made, mask)
-    return made
+        result = b.emit(OPS["add"], result, mask)
+    return result
 
 
 def _causal_bound(mask: ir.Value, shape: tuple[Dim, ...], b: Rewriter) -> dict[str, bool]:

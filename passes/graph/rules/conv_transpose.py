@@ -52,16 +52,18 @@ def as_convolution(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     kind = TensorType.of(phases.shape, weight.dtype)
     kernel_value = b.constant(phases, kind, f"{b.name_of(op.weight)}.phases")
     data = in_layout(op.x, "NC*", "N*C", b)
-    made = b.emit(
+    result = b.emit(
         OPS["conv"], data, kernel_value, None, padding=(*before, *after), data_layout="N*C", kernel_layout="*IO"
     )
-    made = _interleaved(b, made, (x.static_shape[0], *made_sizes), strides, weight.static_shape[1])
+    result = _interleaved(b, result, (x.static_shape[0], *made_sizes), strides, weight.static_shape[1])
     first = [p - low * s for p, low, s in zip(begins, lows, strides, strict=True)]
     stops = [p + n for p, n in zip(first, counts, strict=True)]
-    made = b.emit(OPS["strided_slice"], made, axes=list(range(1, 1 + rank)), begin=first, end=stops, strides=[1] * rank)
+    result = b.emit(
+        OPS["strided_slice"], result, axes=list(range(1, 1 + rank)), begin=first, end=stops, strides=[1] * rank
+    )
     if op.bias is not None:
-        made = b.emit(OPS["add"], made, op.bias)
-    return in_layout(made, "N*C", "NC*", b)
+        result = b.emit(OPS["add"], result, op.bias)
+    return in_layout(result, "N*C", "NC*", b)
 
 
 def _interleaved(
@@ -69,21 +71,21 @@ def _interleaved(
 ) -> ir.Value:
     """Rearrange [batch, *sizes, phases * channels] to [batch, *(sizes * strides), channels]."""
     (batch, *sizes), rank = outer, len(strides)
-    made = b.emit(OPS["reshape"], phases, shape=(batch, *sizes, *strides, channels))
+    result = b.emit(OPS["reshape"], phases, shape=(batch, *sizes, *strides, channels))
     pairs = [axis for i in range(rank) for axis in (1 + i, 1 + rank + i)]
-    made = b.emit(OPS["permute"], made, axes=[0, *pairs, 1 + 2 * rank])
+    result = b.emit(OPS["permute"], result, axes=[0, *pairs, 1 + 2 * rank])
     whole = (n * s for n, s in zip(sizes, strides, strict=True))
-    return b.emit(OPS["reshape"], made, shape=(batch, *whole, channels))
+    return b.emit(OPS["reshape"], result, shape=(batch, *whole, channels))
 
 
 def _phases(weight: np.ndarray, strides: tuple[int, ...], taps: list[int]) -> np.ndarray:
     """Rearrange (in, out, *window) to (*taps reversed, in, phases * out), with zeros beyond the window."""
     inputs, outputs, *window = weight.shape
-    made = np.zeros((*taps, inputs, math.prod(strides), outputs), weight.dtype)
+    array = np.zeros((*taps, inputs, math.prod(strides), outputs), weight.dtype)
     for number, phase in enumerate(product(*(range(s) for s in strides))):
         for at in product(*(range(t) for t in taps)):
             places = zip(phase, taps, at, strides, strict=True)
             source = tuple(p + (t - 1 - a) * s for p, t, a, s in places)
             if all(i < k for i, k in zip(source, window, strict=True)):
-                made[at][:, number] = weight.transpose(*range(2, weight.ndim), 0, 1)[source]
-    return np.ascontiguousarray(made.reshape(*taps, inputs, -1))
+                array[at][:, number] = weight.transpose(*range(2, weight.ndim), 0, 1)[source]
+    return np.ascontiguousarray(array.reshape(*taps, inputs, -1))

@@ -80,15 +80,15 @@ def _product(value: ir.Value, x: ir.Value | None, b: Rewriter, depth: int = 0) -
         parts = _factors_of(value, b)
     if not parts:
         return _Product(others=[value])
-    made = _Product()
+    result = _Product()
     for part, exponent in parts:
         inner = _product(part, x, b, depth + 1)
         if exponent < 0 and (inner.power or inner.others or inner.number == 0):
             return _Product(others=[value])
-        made.number *= inner.number**exponent
-        made.power += inner.power * exponent
-        made.others += inner.others * max(exponent, 0)
-    return made
+        result.number *= inner.number**exponent
+        result.power += inner.power * exponent
+        result.others += inner.others * max(exponent, 0)
+    return result
 
 
 def _factors_of(value: ir.Value, b: Rewriter) -> list[tuple[ir.Value, int]]:

@@ -24,23 +24,23 @@ def channels_first(rank: int) -> list[int]:
 
 
 def inverse(axes: list[int]) -> list[int]:
-    made = [0] * len(axes)
+    result = [0] * len(axes)
     for i, axis in enumerate(axes):
-        made[axis] = i
-    return made
+        result[axis] = i
+    return result
 
 
 def permuted(value: ir.Value, axes: list[int], b: Rewriter) -> ir.Value:
     """Return a marked permute of a value."""
-    made = b.emit(OPS["permute"], value, axes=axes)
-    made.owner.attributes[MARK] = ir.UnitAttr.get()
-    return made
+    result = b.emit(OPS["permute"], value, axes=axes)
+    result.owner.attributes[MARK] = ir.UnitAttr.get()
+    return result
 
 
 def layout_permute(value: ir.Value, b: Rewriter) -> ir.OpView | None:
     """Return the marked permute in the same block that defines this value, if any."""
-    found = defining(value, "relax.permute")
-    return found if found is not None and MARK in found.operation.attributes and beside(value, b) else None
+    producer = defining(value, "relax.permute")
+    return producer if producer is not None and MARK in producer.operation.attributes and beside(value, b) else None
 
 
 def requested_layouts(op: ir.OpView, b: Rewriter) -> Layouts | Decline:
@@ -72,8 +72,8 @@ def conv_in_layout(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
         axes = kernel_permutation(op.kernel_layout, kernel, kind_of(weight).rank)
         weight = b.emit(OPS["permute"], weight, axes=axes)
     attributes = {**op.attribute_values(), "data_layout": data, "kernel_layout": kernel}
-    made = b.emit(OPS["conv"], in_layout(op.x, op.data_layout, data, b), weight, op.bias, **attributes)
-    return in_layout(made, data, op.data_layout, b)
+    result = b.emit(OPS["conv"], in_layout(op.x, op.data_layout, data, b), weight, op.bias, **attributes)
+    return in_layout(result, data, op.data_layout, b)
 
 
 @layout("relax.conv_transpose")
@@ -86,8 +86,8 @@ def conv_transpose_in_layout(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
         return decline("it has the wanted layout already", data=op.data_layout)
     attributes = {**op.attribute_values(), "data_layout": requested.data}
     data = in_layout(op.x, op.data_layout, str(requested.data), b)
-    made = b.emit(OPS["conv_transpose"], data, op.weight, op.bias, **attributes)
-    return in_layout(made, str(requested.data), op.data_layout, b)
+    result = b.emit(OPS["conv_transpose"], data, op.weight, op.bias, **attributes)
+    return in_layout(result, str(requested.data), op.data_layout, b)
 
 
 @layout(Trait.DATA_LAYOUT)
@@ -124,8 +124,8 @@ def cancel(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
         return decline("the operand is not a layout permute")
     axes = [inner.axes[axis] for axis in op.axes]
     if axes == list(range(len(axes))):
-        made: ir.Value = inner.x
-        return made
+        result: ir.Value = inner.x
+        return result
     if MARK in op.operation.attributes:
         return permuted(inner.x, axes, b)
     return b.emit(OPS["permute"], inner.x, axes=axes)

@@ -106,10 +106,10 @@ def sink_through_axes(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     names = class_of(op).AXES
     assert names is not None, "the trait AXES says that it has them"
     changed, reduced = _with_axes(op, names, axes)
-    made = remade(op, [value if p is None else p.x for value, p in zip(values, permutes, strict=True)], b, **changed)
+    result = remade(op, [value if p is None else p.x for value, p in zip(values, permutes, strict=True)], b, **changed)
     if names.reduces:
-        return _permute_remaining(made, found, reduced, op.keepdims, b)
-    return permuted(made, axes, b)
+        return _permute_remaining(result, found, reduced, op.keepdims, b)
+    return permuted(result, axes, b)
 
 
 def _with_axes(op: ir.OpView, names: AxisAttributes, axes: list[int]) -> tuple[dict[str, object], list[int]]:

@@ -49,8 +49,8 @@ def batch_as_rows(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
         return decline("the batch is not known to be larger than one")
     *batch, depth = left.static_shape
     rows = b.emit(OPS["reshape"], op.lhs, shape=(math.prod(batch), depth))
-    made = b.emit(OPS["matmul"], rows, op.rhs, **op.attribute_values())
-    return b.emit(OPS["reshape"], made, shape=kind_of(op.output).shape)
+    result = b.emit(OPS["matmul"], rows, op.rhs, **op.attribute_values())
+    return b.emit(OPS["reshape"], result, shape=kind_of(op.output).shape)
 
 
 @simplify("relax.permute")

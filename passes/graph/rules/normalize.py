@@ -27,12 +27,12 @@ def normalization(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     is_quotient = op.operation.name == "relax.divide"
     for x, other in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
         for part, scale in [(other, None)] if is_quotient else [(other, None), *_factors(other)]:
-            found = _divisor(part, b) if is_quotient else _reciprocal(part, b)
-            if found is None or x.type != op.output.type or not _is_kept(part, x, found.axis):
+            divisor = _divisor(part, b) if is_quotient else _reciprocal(part, b)
+            if divisor is None or x.type != op.output.type or not _is_kept(part, x, divisor.axis):
                 continue
-            made = _norm(x, found, b)
-            if made is not None:
-                return made if scale is None else b.emit(OPS["multiply"], made, scale)
+            result = _norm(x, divisor, b)
+            if result is not None:
+                return result if scale is None else b.emit(OPS["multiply"], result, scale)
         if is_quotient:
             break
     return decline("it does not divide by the deviation of a row")
@@ -126,12 +126,12 @@ def _variance(value: ir.Value, b: Rewriter) -> _Deviation | None:
         epsilon = b.splat(number)
         if epsilon is None:
             continue
-        found = _mean_of_square(mean, b)
-        if found is not None:
-            return _Deviation(*found, epsilon)
-        found = _difference_of_squares(mean, b)
-        if found is not None:
-            return _Deviation(*found, epsilon, is_centered=True)
+        square = _mean_of_square(mean, b)
+        if square is not None:
+            return _Deviation(*square, epsilon)
+        square = _difference_of_squares(mean, b)
+        if square is not None:
+            return _Deviation(*square, epsilon, is_centered=True)
     return None
 
 
@@ -151,12 +151,12 @@ def _difference_of_squares(value: ir.Value, b: Rewriter) -> tuple[ir.Value, int]
     difference = defining(value, "relax.subtract")
     if difference is None:
         return None
-    found = _mean_of_square(difference.lhs, b)
+    result = _mean_of_square(difference.lhs, b)
     squared = _squared(without_unit_dims(difference.rhs), b)
     mean = None if squared is None else defining(without_unit_dims(squared), "relax.reduce_mean")
-    if found is None or mean is None or mean.x != found[0] or _trailing(mean) != found[1]:
+    if result is None or mean is None or mean.x != result[0] or _trailing(mean) != result[1]:
         return None
-    return found
+    return result
 
 
 def _factors_of_maximum(value: ir.Value, b: Rewriter) -> list[ir.Value]:
@@ -174,8 +174,8 @@ def _squared(value: ir.Value, b: Rewriter) -> ir.Value | None:
     """Return the value of which this is the square."""
     power = defining(value, "relax.power")
     if power is not None and b.splat(power.rhs) == 2 and power.lhs.type == power.output.type:
-        made: ir.Value = power.lhs
-        return made
+        result: ir.Value = power.lhs
+        return result
     square = defining(value, "relax.square")
     if square is not None:
         squared: ir.Value = square.x

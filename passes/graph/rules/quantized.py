@@ -39,10 +39,10 @@ class QuantizedValue:
 @recognize("relax.matmul")
 def quantized_matmul(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     """Multiply operands that were dequantized, or whose zero points were subtracted, as int8."""
-    found = _operands(op, b)
-    if isinstance(found, Decline):
-        return found
-    left, right = found
+    result = _operands(op, b)
+    if isinstance(result, Decline):
+        return result
+    left, right = result
     if min(kind_of(op.lhs).rank, kind_of(op.rhs).rank) < 2:
         return decline("an operand is a vector")
     # The number of rows may be dynamic, the reduced extent may not.
@@ -63,10 +63,10 @@ def quantized_matmul(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
 @recognize("relax.conv")
 def quantized_conv(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Convolve data and weights that were dequantized, or whose zero points were subtracted, as int8."""
-    found = _operands(op, b)
-    if isinstance(found, Decline):
-        return found
-    data, weight = found
+    result = _operands(op, b)
+    if isinstance(result, Decline):
+        return result
+    data, weight = result
     if not kind_of(op.weight).is_static:
         return decline("the size of the weights is known at run time only")
     out_axis, *_ = kernel_axes(op.kernel_layout, kind_of(op.weight).rank)
@@ -75,11 +75,11 @@ def quantized_conv(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     total = _conv_i32(op, data, weight, b)
     if isinstance(total, Decline) or data.scale is None:
         return total
-    made = _scaled(total, (data.scale * weight.scale).reshape(-1), b, op)
+    scaled = _scaled(total, (data.scale * weight.scale).reshape(-1), b, op)
     if op.bias is None:
-        return made
+        return scaled
     return b.emit(
-        OPS["add"], made, b.emit(OPS["reshape"], op.bias, shape=_channel_shape(op, kind_of(op.bias).shape[0]))
+        OPS["add"], scaled, b.emit(OPS["reshape"], op.bias, shape=_channel_shape(op, kind_of(op.bias).shape[0]))
     )
 
 
@@ -88,13 +88,13 @@ def _operands(op: ir.OpView, b: Rewriter) -> tuple[QuantizedValue, QuantizedValu
     kind = kind_of(op.output).dtype
     if op.out_dtype is not None or kind.name not in ("f32", "i32"):
         return decline("it is a product of other numbers", dtype=kind.name)
-    found = []
+    operands = []
     for value in list(op.operation.operands)[:2]:
         quantized = _dequantized(value, b) if kind is F32 else _centred(value, b)
         if isinstance(quantized, Decline):
             return quantized
-        found.append(quantized)
-    return found[0], _without_zero(found[1], b)
+        operands.append(quantized)
+    return operands[0], _without_zero(operands[1], b)
 
 
 def _dequantized(value: ir.Value, b: Rewriter) -> QuantizedValue | Decline:
@@ -185,9 +185,9 @@ def _conv_i32(op: ir.OpView, data: QuantizedValue, weight: QuantizedValue, b: Re
         _constant_array(weight.value, b),
         _scalar_zero_point(weight.zero),
     )
-    found = next((z for z in (zero, weight_zero) if isinstance(z, Decline)), None)
-    if found is not None:
-        return found
+    result = next((z for z in (zero, weight_zero) if isinstance(z, Decline)), None)
+    if result is not None:
+        return result
     if weight_zero is not None and (op.groups != 1 or not isinstance(weight_zero, np.integer)):
         return decline(
             "weights less their zero points are not bytes, and there are groups, or the weights are not constant"
@@ -204,8 +204,8 @@ def _conv_i32(op: ir.OpView, data: QuantizedValue, weight: QuantizedValue, b: Re
     inner = tuple(i for i in range(array.ndim) if i != out_axis)
     centred = array.astype(np.int64) - (0 if weight_zero is None else weight_zero)
     shift = (centred.sum(axis=inner) * -zero).astype(np.int32)
-    made = b.constant(shift, TensorType.of(shift.shape, "i32"), "bias")
-    bias = made if bias is None else b.emit(OPS["add"], bias, made)
+    output = b.constant(shift, TensorType.of(shift.shape, "i32"), "bias")
+    bias = output if bias is None else b.emit(OPS["add"], bias, output)
     attributes["padding"] = ()
     total = b.emit(OPS["conv"], x, weight.value, bias, **attributes)
     if weight_zero is None:
@@ -234,8 +234,8 @@ def _sum_i32(value: ir.Value, axis: int, kept: int, b: Rewriter) -> ir.Value:
     shape.insert(kept % kind.rank, 1)
     array = _constant_array(value, b)
     if array is not None:
-        made = array.astype(np.int64).sum(axis=axis).astype(np.int32).reshape(shape)
-        return b.constant(made, TensorType.of(tuple(shape), "i32"), f"{b.name_of(value)}.sums")
+        sums = array.astype(np.int64).sum(axis=axis).astype(np.int32).reshape(shape)
+        return b.constant(sums, TensorType.of(tuple(shape), "i32"), f"{b.name_of(value)}.sums")
     wide = b.emit(OPS["cast"], value, dtype=I32)
     summed = b.emit(OPS["reduce_sum"], wide, axes=[axis % kind.rank], keepdims=False)
     return b.emit(OPS["reshape"], summed, shape=tuple(shape))
@@ -260,8 +260,8 @@ def _scaled(total: ir.Value, scale: np.ndarray, b: Rewriter, conv: ir.OpView | N
     shape: tuple[Dim, ...] = ()
     if scale.size > 1:
         shape = (scale.size,) if conv is None else _channel_shape(conv, scale.size)
-    made = b.constant(scale.astype(np.float32).reshape(shape), TensorType.of(shape, "f32"), "scale")
-    return b.emit(OPS["multiply"], b.emit(OPS["cast"], total, dtype=F32), made)
+    result = b.constant(scale.astype(np.float32).reshape(shape), TensorType.of(shape, "f32"), "scale")
+    return b.emit(OPS["multiply"], b.emit(OPS["cast"], total, dtype=F32), result)
 
 
 def _channel_shape(op: ir.OpView, channels: Dim) -> tuple[Dim, ...]:

@@ -38,8 +38,8 @@ def bound_without_effect(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     bound = -math.inf if op.operation.name == "relax.maximum" else math.inf
     for x, number in ((op.lhs, op.rhs), (op.rhs, op.lhs)):
         if x.type == op.output.type and b.splat(number) == bound:
-            made: ir.Value = x
-            return made
+            result: ir.Value = x
+            return result
     return decline("no operand is an infinite bound")
 
 
@@ -98,9 +98,9 @@ def log_softmax(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
 
 def _kept_axis(value: ir.Value, name: str, x: ir.Value) -> int | None:
     """Return the axis over which a value is a reduction of x, with the axis kept as a dim of 1."""
-    found = defining(without_unit_dims(value), f"relax.{name}")
-    if found is None or found.x != x or kind_of(value).shape != _kept_shape(found):
+    producer = defining(without_unit_dims(value), f"relax.{name}")
+    if producer is None or producer.x != x or kind_of(value).shape != _kept_shape(producer):
         return None
     rank = kind_of(x).rank
-    axes = list(found.axes) if found.axes is not None else list(range(rank))
+    axes = list(producer.axes) if producer.axes is not None else list(range(rank))
     return axes[0] % rank if len(axes) == 1 else None

@@ -72,11 +72,11 @@ def split_as_slices(op: ir.OpView, b: Rewriter) -> Decline | list[ir.Value]:
     """Replace a split by slices, so that each can be fused with its users."""
     if not all(isinstance(size, int) for size in op.sizes):
         return decline("a piece has a size that is not known")
-    axis, begin, made = op.axis % kind_of(op.x).rank, 0, []
+    axis, begin, slices = op.axis % kind_of(op.x).rank, 0, []
     for size in op.sizes:
-        made.append(b.emit(OPS["strided_slice"], op.x, axes=[axis], begin=[begin], end=[begin + size], strides=[1]))
+        slices.append(b.emit(OPS["strided_slice"], op.x, axes=[axis], begin=[begin], end=[begin + size], strides=[1]))
         begin += size
-    return made
+    return slices
 
 
 @simplify("relax.reshape")

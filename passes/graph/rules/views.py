@@ -64,18 +64,18 @@ def sink_through_last_axis(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     if op.axis % target.rank != target.rank - 1 or source.shape[-1:] != target.shape[-1:]:
         return decline("the last axis is another one below the reshape", axis=op.axis)
     others = list(op.operation.operands)[1:]
-    made = b.emit(class_of(op), inner.x, *others, **{**op.attribute_values(), "axis": -1})
-    return b.emit(OPS["reshape"], made, shape=target.shape)
+    result = b.emit(class_of(op), inner.x, *others, **{**op.attribute_values(), "axis": -1})
+    return b.emit(OPS["reshape"], result, shape=target.shape)
 
 
 def raising(value: ir.Value) -> ir.OpView | None:
     """Return the reshape that defines this value if it adds dims to a computed value of rank 1 or more."""
-    found = defining(value, "relax.reshape")
-    if found is None or not isinstance(found.x, ir.OpResult) or is_constant(found.x):
+    producer = defining(value, "relax.reshape")
+    if producer is None or not isinstance(producer.x, ir.OpResult) or is_constant(producer.x):
         return None
-    source, target = kind_of(found.x), kind_of(value)
+    source, target = kind_of(producer.x), kind_of(value)
     fits = 0 < source.rank < target.rank and source.elements == target.elements != 0
-    return found if fits else None
+    return producer if fits else None
 
 
 def unbroadcast_shape(other: tuple[Dim, ...], source: Shape, target: Shape) -> Shape | None:
@@ -86,23 +86,23 @@ def unbroadcast_shape(other: tuple[Dim, ...], source: Shape, target: Shape) -> S
     if runs is None:
         return None
     full = (1,) * (len(target) - len(other)) + tuple(other)
-    made: list[Dim] = []
+    dims: list[Dim] = []
     for ours, theirs in runs:
         part = full[theirs]
         if part == target[theirs]:
-            made += source[ours]
+            dims += source[ours]
         elif all(dim == 1 for dim in part):
-            made += [1] * len(source[ours])
+            dims += [1] * len(source[ours])
         else:
             return None
-    while made and made[0] == 1 and len(made) > len(other):
-        made.pop(0)
-    return tuple(made)
+    while dims and dims[0] == 1 and len(dims) > len(other):
+        dims.pop(0)
+    return tuple(dims)
 
 
 def _equal_runs(source: Shape, target: Shape) -> list[tuple[slice, slice]] | None:
     """Return the smallest runs of dims on both sides with equal element counts; None if symbols prevent it."""
-    found, i, j = [], 0, 0
+    runs, i, j = [], 0, 0
     while i < len(source) or j < len(target):
         first = (i, j)
         left: Dim = 1
@@ -117,5 +117,5 @@ def _equal_runs(source: Shape, target: Shape) -> list[tuple[slice, slice]] | Non
                 break
         if left != right:
             return None
-        found.append((slice(first[0], i), slice(first[1], j)))
-    return found
+        runs.append((slice(first[0], i), slice(first[1], j)))
+    return runs

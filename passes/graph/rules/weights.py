@@ -31,10 +31,12 @@ def scale_into_weights(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
                 numbers = 1.0 / numbers
         if not np.isfinite(numbers).all():
             continue
-        made = _scaled(producer, numbers, None, b)
-        if made is not None:
+        result = _scaled(producer, numbers, None, b)
+        if result is not None:
             return (
-                made if added is None or shift is None else b.emit(OPS["add"], made, _like(added * numbers, shift, b))
+                result
+                if added is None or shift is None
+                else b.emit(OPS["add"], result, _like(added * numbers, shift, b))
             )
     return decline("it is not a constant factor per channel of constant weights")
 
@@ -48,9 +50,9 @@ def shift_into_bias(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
         numbers = _per_channel(shift, x, producer, op, b)
         if numbers is None or producer is None or producer.operation.name != "relax.conv":
             continue
-        made = _scaled(producer, None, numbers if is_sum else -numbers, b)
-        if made is not None:
-            return made
+        result = _scaled(producer, None, numbers if is_sum else -numbers, b)
+        if result is not None:
+            return result
     return decline("it is not a constant per channel after a convolution")
 
 
@@ -66,9 +68,9 @@ def batch_norm_as_affine(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     kind = kind_of(op.x)
     conv = _weighted(op.x, b)
     if conv is not None and op.axis % kind.rank == _channel_axis(conv, kind.rank):
-        made = _scaled(conv, factor, shift, b)
-        if made is not None:
-            return made
+        result = _scaled(conv, factor, shift, b)
+        if result is not None:
+            return result
     shape = [1] * kind.rank
     shape[op.axis] = -1
     kinds = kind.with_shape([kind.shape[i] if d == -1 else 1 for i, d in enumerate(shape)])
@@ -80,12 +82,12 @@ def batch_norm_as_affine(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
 def _weighted(value: ir.Value, b: Rewriter) -> ir.OpView | None:
     """Return the producer in the same block: a float convolution or product with constant weights and a single use."""
     for name in ("relax.conv", "relax.matmul"):
-        found = defining(value, name)
-        if found is None or not (only_use(value) and beside(value, b)):
+        producer = defining(value, name)
+        if producer is None or not (only_use(value) and beside(value, b)):
             continue
-        if found.out_dtype is None and kind_of(value).dtype.is_float:
-            weight = found.operation.operands[1]
-            return found if is_constant(weight) and only_use(weight) else None
+        if producer.out_dtype is None and kind_of(value).dtype.is_float:
+            weight = producer.operation.operands[1]
+            return producer if is_constant(weight) and only_use(weight) else None
     return None
 
 
@@ -140,11 +142,13 @@ def _scaled_product(
     kind = kind_of(matmul.rhs)
     if kind.rank != 2 or matmul.transpose_rhs or factor is None:
         return None
-    made = b.emit(OPS["matmul"], matmul.lhs, _times(matmul.rhs, factor, b), **matmul.attribute_values())
+    result = b.emit(OPS["matmul"], matmul.lhs, _times(matmul.rhs, factor, b), **matmul.attribute_values())
     if shift is None:
-        return made
+        return result
     name = f"{b.name_of(matmul.rhs)}.bias"
-    return b.emit(OPS["add"], made, b.constant(shift.astype(kind.dtype.to_numpy()), kind.with_shape(shift.shape), name))
+    return b.emit(
+        OPS["add"], result, b.constant(shift.astype(kind.dtype.to_numpy()), kind.with_shape(shift.shape), name)
+    )
 
 
 def _times(weight: ir.Value, factor: np.ndarray, b: Rewriter) -> ir.Value:
@@ -159,5 +163,5 @@ def _like(array: np.ndarray, value: ir.Value, b: Rewriter) -> ir.Value:
     shape: list[Dim] = [1] * kind.rank
     axis = max((i for i, dim in enumerate(kind.static_shape) if dim != 1), default=kind.rank - 1)
     shape[axis] = len(array)
-    made = kind.with_shape(shape) if kind.rank else kind.with_shape((len(array),))
-    return b.constant(array.astype(kind.dtype.to_numpy()), made, f"{b.name_of(value)}.scaled")
+    tensor_type = kind.with_shape(shape) if kind.rank else kind.with_shape((len(array),))
+    return b.constant(array.astype(kind.dtype.to_numpy()), tensor_type, f"{b.name_of(value)}.scaled")

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 def _scale_of(op: ir.OpView, size: Dim) -> ExprLike:
     """Return the factor of the scores, by default the reciprocal of the square root of the size of a head."""
     if op.scale is not None:
-        made: float = op.scale
-        return made
+        result: float = op.scale
+        return result
     return 1.0 / math.sqrt(size) if isinstance(size, int) else rsqrt(constant(size, "f32"))
 
 

@@ -40,18 +40,18 @@ def convolve(
     result: DType,
 ) -> TensorExpr:
     """Emit the blocks of a convolution: `conv`, and `bias` if there is one (or wide accumulators)."""
-    made = contract(p, x, weight, windows, groups, kernel_layout, wide_dtype(result))
-    if bias is None and result is made.dtype:
-        return made
+    total = contract(p, x, weight, windows, groups, kernel_layout, wide_dtype(result))
+    if bias is None and result is total.dtype:
+        return total
 
     def finished(*axes: Expr) -> Expr:
-        value = made.at(*axes)
+        value = total.at(*axes)
         if bias is not None:
             _, oc, _ = windows.split(axes)
-            value = value + bias[oc].cast(made.dtype)
+            value = value + bias[oc].cast(total.dtype)
         return value.cast(result)
 
-    return p.compute(made.shape, finished, name="bias" if bias is not None else "cast")
+    return p.compute(total.shape, finished, name="bias" if bias is not None else "cast")
 
 
 def contract(

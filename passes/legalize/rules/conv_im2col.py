@@ -47,13 +47,13 @@ def im2col(op: ir.OpView, b: LegalizeBuilder) -> ir.Value | Decline:
     columns = b.emit(Reshape, columns, shape=(x.shape[0], *matrix))
     flat = b.emit(Reshape, op.weight, shape=(channels, depth) if outer_first else (depth, channels))
     if channels_last:
-        made = b.emit(Matmul, columns, flat, transpose_rhs=outer_first)
+        result = b.emit(Matmul, columns, flat, transpose_rhs=outer_first)
     else:
-        made = b.emit(Matmul, flat, columns, transpose_lhs=not outer_first)
+        result = b.emit(Matmul, flat, columns, transpose_lhs=not outer_first)
     if op.bias is not None:
         bias = op.bias if channels_last else b.emit(Reshape, op.bias, shape=(channels, 1))
-        made = b.emit(OPS["add"], made, bias)
-    return b.emit(Reshape, made, shape=output.shape)
+        result = b.emit(OPS["add"], result, bias)
+    return b.emit(Reshape, result, shape=output.shape)
 
 
 def _columns(

@@ -79,9 +79,9 @@ def _in_phases(op: ir.OpView, b: LegalizeBuilder, windows: SlidingWindows, phase
     """Emit three prim functions, as the convolution in the middle has its own schedules."""
     strides, taps, first = windows.strides, phases.taps, phases.first
     weight = b.call_prim(lambda p, w: _weight_of_phases(p, w, op.groups, strides, taps), op.weight, name="phases")
-    made = b.emit(Conv, op.x, weight, padding=phases.padding, groups=op.groups, data_layout=op.data_layout)
+    result = b.emit(Conv, op.x, weight, padding=phases.padding, groups=op.groups, data_layout=op.data_layout)
     return b.call_prim(
-        lambda p, y, bias: _interleaved(p, y, bias, op, windows, first), made, op.bias, name="interleave"
+        lambda p, y, bias: _interleaved(p, y, bias, op, windows, first), result, op.bias, name="interleave"
     )
 
 

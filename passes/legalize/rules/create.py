@@ -30,8 +30,8 @@ def arange(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
         # Computed in f64 (or i64 for integers), so that the last element is as exact as the first.
         if op.dtype.is_integer and op.start.is_integer() and op.step.is_integer():
             return (i.cast("i64") * int(op.step) + int(op.start)).cast(op.dtype)
-        made: Expr = (i.cast("f64") * op.step + op.start).cast(op.dtype)
-        return made
+        result: Expr = (i.cast("f64") * op.step + op.start).cast(op.dtype)
+        return result
 
     return b.call_prim(lambda p: p.compute(shape, element, name="arange"))
 

@@ -43,12 +43,12 @@ def nonzero(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     shape = shape_of(op.x)
 
     def body(loops: LoopBuilder, x: Buffer, output: Buffer) -> None:
-        found = loops.variable(0, "index")
+        count = loops.variable(0, "index")
         for at in loops.nest(shape):
             with loops.if_(x[at].cast("bool")):
                 for axis, index in enumerate(at):
-                    output[axis, found.get()] = index.cast("i64")
-                found.set(found.get() + 1)
+                    output[axis, count.get()] = index.cast("i64")
+                count.set(count.get() + 1)
 
     return b.call_loops(body, op.x)
 

@@ -158,8 +158,8 @@ def _interpolated(p: PrimBuilder, x: TensorExpr, i: int, axis: _ResizeAxis, coun
 
 def _few_taps(axis: _ResizeAxis, i: Expr) -> list[tuple[Expr, Expr]]:
     """Return the indices that are read, and their weights."""
-    found = [axis.tap(i, k) for k in range(2 * RADIUS[axis.op.mode])]
+    taps = [axis.tap(i, k) for k in range(2 * RADIUS[axis.op.mode])]
     if not is_normalized(axis.op):
-        return found
-    total = sum_of([weight for _, weight in found])
-    return [(index, weight / total) for index, weight in found]
+        return taps
+    total = sum_of([weight for _, weight in taps])
+    return [(index, weight / total) for index, weight in taps]

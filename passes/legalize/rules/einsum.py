@@ -41,8 +41,8 @@ def einsum(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
             needed = {label for _, labels in left for label in labels} | set(output)
             kept = [label for label in dict.fromkeys([*first[1], *second[1]]) if label in needed]
             left.append((_contract(p, [first, second], kept, sizes), kept))
-        made = _contract(p, left, output, sizes)
-        return made if made.dtype is element else p.compute(made.shape, lambda *at: made.at(*at).cast(element))
+        result = _contract(p, left, output, sizes)
+        return result if result.dtype is element else p.compute(result.shape, lambda *at: result.at(*at).cast(element))
 
     return b.call_prim(body, *xs)
 

@@ -80,9 +80,9 @@ def resize(op: ir.OpView, b: LegalizeBuilder) -> ir.Value | Decline:
 
 def _constants(b: LegalizeBuilder, table: AxisTable) -> list[ir.Value]:
     """Return the values of a table that a prim function reads."""
-    made = [] if table.affine else [tensor_of(b, table.indices, "i32")]
-    made += [tensor_of(b, table.weights, "f32")] if table.taps > 1 else []
-    return made + ([tensor_of(b, table.outside, "bool")] if table.outside.any() else [])
+    tensors = [] if table.affine else [tensor_of(b, table.indices, "i32")]
+    tensors += [tensor_of(b, table.weights, "f32")] if table.taps > 1 else []
+    return tensors + ([tensor_of(b, table.outside, "bool")] if table.outside.any() else [])
 
 
 MOST_UNROLLED = 4

@@ -72,8 +72,8 @@ def unpack(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
             byte = x.at(*outer, last // count).cast("i32")
             shifted = byte >> ((last % count).cast("i32") * bits)
             value = decode_float(shifted, op.dtype) if is_coded(op.dtype) else shifted.cast("i8")
-            made: Expr = value.cast(op.dtype)
-            return made
+            result: Expr = value.cast(op.dtype)
+            return result
 
         return p.compute(shape_of(op.output), element, name="unpack")
 

@@ -80,10 +80,10 @@ def random_normal(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     def body(loops: LoopBuilder, seed: Buffer, output: Buffer) -> None:
         twister = MersenneTwister(loops, seed[()])
         has_spare = loops.variable(False, "bool")
-        spare, made = loops.variable(0.0, "f64"), loops.variable(0.0, "f64")
+        spare, drawn = loops.variable(0.0, "f64"), loops.variable(0.0, "f64")
         for at in loops.nest(shape_of(op.output)):
             with loops.if_(has_spare.get()):
-                made.set(spare.get())
+                drawn.set(spare.get())
                 has_spare.set(False)
             with loops.else_():
                 first, second = loops.variable(0.0, "f64"), loops.variable(0.0, "f64")
@@ -95,7 +95,7 @@ def random_normal(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
                 stretch = loops.let(sqrt(log(square.get()) * -2.0 / square.get()))
                 spare.set(stretch * first.get())
                 has_spare.set(True)
-                made.set(stretch * second.get())
-            output[at] = (made.get() * op.scale + op.mean).cast(output.dtype)
+                drawn.set(stretch * second.get())
+            output[at] = (drawn.get() * op.scale + op.mean).cast(output.dtype)
 
     return b.call_loops(body, op.seed)

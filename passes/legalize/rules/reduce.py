@@ -29,12 +29,12 @@ def reduction(op: ir.OpView, b: LegalizeBuilder) -> ir.Value | Decline:
     def body(p: PrimBuilder, x: TensorExpr) -> TensorExpr:
         over = ReductionIndices(x, op.axes, op.keepdims)
         kind = OF_BOOL.get(row.kind, row.kind) if x.dtype.is_bool else row.kind
-        made = p.reduce(kind, over.shape, over.extents, lambda *axes: row.before(wide(x.at(*over.source(axes)))))
-        if row.finish is None and made.dtype is x.dtype:
-            return made
+        result = p.reduce(kind, over.shape, over.extents, lambda *axes: row.before(wide(x.at(*over.source(axes)))))
+        if row.finish is None and result.dtype is x.dtype:
+            return result
         finish = row.finish or (lambda value, count: value)
         return p.compute(
-            over.shape, lambda *axes: finish(made.at(*axes), over.count).cast(x.dtype), name=short_name(op)
+            over.shape, lambda *axes: finish(result.at(*axes), over.count).cast(x.dtype), name=short_name(op)
         )
 
     return b.call_prim(body, op.x)
@@ -131,13 +131,13 @@ def arg_extreme(
 
     def candidate(*axes: Expr) -> Expr:
         value = at(axes)
-        found = value.equals(extreme.at(*axes[:rank]))
+        is_extreme = value.equals(extreme.at(*axes[:rank]))
         if value.dtype.is_float:
-            found = found | value.differs(value)
-        return select(found, axes[-1].cast(place), nowhere)
+            is_extreme = is_extreme | value.differs(value)
+        return select(is_extreme, axes[-1].cast(place), nowhere)
 
-    found = p.reduce("max" if last else "min", shape, (x.shape[axis],), candidate, name=name)
-    return p.compute(shape, lambda *axes: found.at(*axes).cast("i64"), name="place")
+    position = p.reduce("max" if last else "min", shape, (x.shape[axis],), candidate, name=name)
+    return p.compute(shape, lambda *axes: position.at(*axes).cast("i64"), name="place")
 
 
 def more_extreme(a: Expr, b: Expr, largest: bool) -> Expr:

@@ -28,18 +28,18 @@ def argsort_rows(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
 
         def before(first: Expr, second: Expr) -> Expr:
             """Return whether a row precedes another one lexicographically."""
-            found, going = loops.variable(False, "bool"), loops.variable(True, "bool")
+            is_before, going = loops.variable(False, "bool"), loops.variable(True, "bool")
             at = loops.variable(0, "index")
             one, other = loops.let(first), loops.let(second)
             for _ in loops.while_(lambda: going.get() & (at.get() < columns)):
                 a, c = element(one, at.get()), element(other, at.get())
                 with loops.if_(less(a, c)):
-                    found.set(True)
+                    is_before.set(True)
                     going.set(False)
                 with loops.if_(less(c, a)):
                     going.set(False)
                 at.set(at.get() + 1)
-            return found.get()
+            return is_before.get()
 
         kept, spare = KeyedRow(loops, rows, "i64"), KeyedRow(loops, rows, "i64")
         for i in loops.range(rows):

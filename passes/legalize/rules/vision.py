@@ -69,10 +69,10 @@ def col2im(op: ir.OpView, b: LegalizeBuilder) -> Decline | ir.Value:
             value = wide(x.at(n, row, column))
             return select(all_of(inside), value, constant(0, value.dtype))
 
-        made = p.reduce("add", shape_of(op.output), op.window, term, name="col2im")
-        if made.dtype is x.dtype:
-            return made
-        return p.compute(made.shape, lambda *axes: made.at(*axes).cast(x.dtype), name="cast")
+        average = p.reduce("add", shape_of(op.output), op.window, term, name="col2im")
+        if average.dtype is x.dtype:
+            return average
+        return p.compute(average.shape, lambda *axes: average.at(*axes).cast(x.dtype), name="cast")
 
     return b.call_prim(body, op.x)
 
@@ -145,9 +145,9 @@ def deform_conv(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
 
         return p.compute((batch, channels, *window, *out), element, name="deform_columns")
 
-    made = b.call_prim(columns, op.x, op.offset, op.mask, name="deform_columns")
+    result = b.call_prim(columns, op.x, op.offset, op.mask, name="deform_columns")
     depth = channels // op.groups * elements
-    matrix = b.emit(Reshape, made, shape=(batch, op.groups, depth, D.product(out)))
+    matrix = b.emit(Reshape, result, shape=(batch, op.groups, depth, D.product(out)))
     kernel = b.emit(Reshape, op.weight, shape=(op.groups, out_channels // op.groups, depth))
     product_ = b.emit(Reshape, b.emit(Matmul, kernel, matrix), shape=output)
     if op.bias is None:
@@ -212,10 +212,10 @@ def roi_align(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
                         total.set(total.get() + value if op.mode == "mean" else maximum(total.get(), value))
                 count = loops.let((down.samples * across.samples).cast("i64").cast(kind))
                 if op.mode == "mean":
-                    made = total.get() / maximum(count, 1.0)
+                    average = total.get() / maximum(count, 1.0)
                 else:
-                    made = select(count > 0.0, total.get(), constant(0, kind))
-                output[r, c, i, j] = made.cast(output.dtype)
+                    average = select(count > 0.0, total.get(), constant(0, kind))
+                output[r, c, i, j] = average.cast(output.dtype)
 
     return b.call_loops(body, op.x, op.rois, op.batch)
 

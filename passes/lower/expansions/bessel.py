@@ -37,8 +37,8 @@ def j0(b: ValueBuilder, x: Num) -> Num:
 def j1(b: ValueBuilder, x: Num) -> Num:
     y = b.abs(x)
     near = b.clamp_above(y, FAR)
-    found = b.select(y <= FAR, y * on_interval(b, near * near, tables.J1, 0.0, FAR**2), _wave(b, y, 1))
-    return b.select(x < 0.0, -found, b.select(x.equals(0.0), x, found))
+    result = b.select(y <= FAR, y * on_interval(b, near * near, tables.J1, 0.0, FAR**2), _wave(b, y, 1))
+    return b.select(x < 0.0, -result, b.select(x.equals(0.0), x, result))
 
 
 def _scaled(b: ValueBuilder, y: Num, order: int) -> Num:

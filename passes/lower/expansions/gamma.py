@@ -36,8 +36,8 @@ def _reduced_argument(b: ValueBuilder, y: Num) -> tuple[Num, Num]:
 
 
 def _distance_to_integer(b: ValueBuilder, x: Num) -> Num:
-    made: Num = x - b.call("roundeven", x)
-    return made
+    result: Num = x - b.call("roundeven", x)
+    return result
 
 
 def _lgamma_of_positive(b: ValueBuilder, y: Num) -> Num:
@@ -61,8 +61,8 @@ def lgamma(b: ValueBuilder, x: Num) -> Num:
     sine = b.abs(b.call("sin", r * math.pi))
     reflected = b.call("log", math.pi / (y * sine)) - positive
     is_reflected = (x < 0.0) & (y > _TINY[x.kind])
-    found = b.select(is_reflected, b.select(r.equals(0.0), INFINITY, reflected), positive)
-    return b.select(y.equals(INFINITY), INFINITY, found)
+    result = b.select(is_reflected, b.select(r.equals(0.0), INFINITY, reflected), positive)
+    return b.select(y.equals(INFINITY), INFINITY, result)
 
 
 def _gamma_of_positive(b: ValueBuilder, y: Num) -> tuple[Num, Num]:
@@ -91,8 +91,8 @@ def tgamma(b: ValueBuilder, x: Num) -> Num:
     # 1 / gamma(y) by two divisions: the product overflows before the result vanishes.
     reflected = (((math.pi / y) / first) / second) / b.select(is_odd, -sine, sine)
     is_pole = d.equals(0.0)
-    found = b.select(x < 0.0, b.select(is_pole, NAN, reflected), first * second)
-    return b.select(y < _TINY[x.kind], 1.0 / x, b.select(x.equals(INFINITY), INFINITY, found))
+    result = b.select(x < 0.0, b.select(is_pole, NAN, reflected), first * second)
+    return b.select(y < _TINY[x.kind], 1.0 / x, b.select(x.equals(INFINITY), INFINITY, result))
 
 
 @elementary("digamma")
@@ -107,11 +107,11 @@ def digamma(b: ValueBuilder, x: Num) -> Num:
     inverse = 1.0 / y
     square = inverse * inverse
     series = square * on_interval(b, square, tables.DIGAMMA, 0.0, 1 / LARGE**2)
-    found = (b.call("log", y) - 0.5 * inverse - series) - below
+    result = (b.call("log", y) - 0.5 * inverse - series) - below
     r = _distance_to_integer(b, x)
     cotangent = math.pi / b.call("tan", r * math.pi)
-    reflected = b.select(r.equals(0.0), NAN, found - cotangent)
-    return b.select(is_reflected, reflected, b.select(x.equals(INFINITY), INFINITY, found))
+    reflected = b.select(r.equals(0.0), NAN, result - cotangent)
+    return b.select(is_reflected, reflected, b.select(x.equals(INFINITY), INFINITY, result))
 
 
 @elementary("erfinv")
@@ -123,6 +123,6 @@ def erfinv(b: ValueBuilder, x: Num) -> Num:
     tail = on_interval(b, w, tables.ERFINV_TAIL, start, middle)
     far = on_interval(b, w, tables.ERFINV_FAR, middle, end)
     outer = b.copysign(b.select(w < middle, tail, far), x)
-    found = b.select(y <= 0.75, centre, outer)
-    found = b.select(y.equals(1.0), b.copysign(b.like(x, INFINITY), x), found)
-    return b.select(y > 1.0, NAN, found)
+    result = b.select(y <= 0.75, centre, outer)
+    result = b.select(y.equals(1.0), b.copysign(b.like(x, INFINITY), x), result)
+    return b.select(y > 1.0, NAN, result)

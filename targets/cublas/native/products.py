@@ -68,13 +68,15 @@ class ProductCall:
     def _matrix(self, kind: int, size: tuple[int, int], apart: int) -> c_void_p:
         """Return a contiguous column-major matrix; `apart` is the stride of a batch, 0 if the batch shares it."""
         rows, columns = size
-        made = ctypes.c_void_p()
+        result = ctypes.c_void_p()
         sizes = (ctypes.c_uint64(rows), ctypes.c_uint64(columns), ctypes.c_int64(rows))
-        CUBLAS.check(self._library.cublasLtMatrixLayoutCreate(ctypes.byref(made), kind, *sizes), "describing a matrix")
+        CUBLAS.check(
+            self._library.cublasLtMatrixLayoutCreate(ctypes.byref(result), kind, *sizes), "describing a matrix"
+        )
         if self.product.batch > 1:
-            self._set("MatrixLayout", made, lt.BATCH_COUNT, ctypes.c_int32(self.product.batch))
-            self._set("MatrixLayout", made, lt.BATCH_OFFSET, ctypes.c_int64(apart))
-        return made
+            self._set("MatrixLayout", result, lt.BATCH_COUNT, ctypes.c_int32(self.product.batch))
+            self._set("MatrixLayout", result, lt.BATCH_OFFSET, ctypes.c_int64(apart))
+        return result
 
     def start(self, place: DeviceState, address: Callable[[int], int], stream: int) -> None:
         """Give the product to a stream."""
@@ -96,9 +98,9 @@ class ProductCall:
     def _algorithm(self, handle: c_void_p, addresses: Sequence[int]) -> Algorithm:
         """Return what the heuristics choose for tensors of this alignment."""
         key = tuple(min(address & -address, MAX_ALIGNMENT) if address else MAX_ALIGNMENT for address in addresses)
-        found = self._algorithms.get(key)
-        if found is not None:
-            return found
+        algorithm = self._algorithms.get(key)
+        if algorithm is not None:
+            return algorithm
         preference = ctypes.c_void_p()
         CUBLAS.check(
             self._library.cublasLtMatmulPreferenceCreate(ctypes.byref(preference)), "describing what is preferred"

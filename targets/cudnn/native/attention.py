@@ -55,11 +55,11 @@ class AttentionCall:
 
 def require_version() -> None:
     """Raise an error if this version of the library has no attention, or a wrong one."""
-    found = version()
-    if found < OLDEST:
-        raise CuDnnError(f"attention needs cuDNN 9, found {dotted(found)}: pip install -U nvidia-cudnn-cu13")
-    if found in BROKEN:
-        raise CuDnnError(f"attention is wrong in cuDNN {dotted(found)}: pip install -U nvidia-cudnn-cu13")
+    installed = version()
+    if installed < OLDEST:
+        raise CuDnnError(f"attention needs cuDNN 9, found {dotted(installed)}: pip install -U nvidia-cudnn-cu13")
+    if installed in BROKEN:
+        raise CuDnnError(f"attention is wrong in cuDNN {dotted(installed)}: pip install -U nvidia-cudnn-cu13")
 
 
 Q, K, V, Y, MASK, SCALE, HIDDEN, LENGTH, QUERIES = range(1, 10)
@@ -68,22 +68,22 @@ Q, K, V, Y, MASK, SCALE, HIDDEN, LENGTH, QUERIES = range(1, 10)
 
 def graph_of(step: AttentionStep) -> OperationGraph:
     """Return the operation graph of an attention."""
-    made = _Graph(step)
-    scores = made.score("matmul", (Q, K))
-    scores = made.score("multiply", (scores, SCALE))
+    result = _Graph(step)
+    scores = result.score("matmul", (Q, K))
+    scores = result.score("multiply", (scores, SCALE))
     if step.mask is not None:
-        scores = made.score("add", (scores, MASK))
+        scores = result.score("add", (scores, MASK))
     if step.bound is not None:
-        scores = _bounded(made, scores, step)
-    largest = made.add("max", (scores,), made.row)
-    weights = made.score("exp", (made.score("subtract", (scores, largest)),))
-    total = made.add("sum", (weights,), made.row)
+        scores = _bounded(result, scores, step)
+    largest = result.add("max", (scores,), result.row)
+    weights = result.score("exp", (result.score("subtract", (scores, largest)),))
+    total = result.add("sum", (weights,), result.row)
     # The row statistics that training would keep. They are unused, but engines recognize the graph by them.
-    made.add("add", (largest, made.add("log", (total,), made.row)), made.row)
+    result.add("add", (largest, result.add("log", (total,), result.row)), result.row)
     # The operands of the second product have the type of the values.
-    shares = made.add("divide", (weights, total), made.scores, kind=made.kind)
-    made.operations.append(Operation("matmul", (shares, V), Y))
-    return OperationGraph(tuple(made.tensors), tuple(made.operations), made.numbers)
+    shares = result.add("divide", (weights, total), result.scores, kind=result.kind)
+    result.operations.append(Operation("matmul", (shares, V), Y))
+    return OperationGraph(tuple(result.tensors), tuple(result.operations), result.numbers)
 
 
 def _bounded(made: _Graph, scores: int, step: AttentionStep) -> int:

@@ -99,19 +99,19 @@ class Descriptors:
 
     def make(self, kind: int, *attributes: tuple[int, int, CtypesValue]) -> c_void_p:
         """Return a descriptor with attributes: number, type, and a ctypes value or array."""
-        made = self.new(kind)
+        result = self.new(kind)
         for number, form, value in attributes:
             count = ctypes.c_int64(len(value) if isinstance(value, ctypes.Array) else 1)
-            self._do("SetAttribute", made, number, form, count, ctypes.byref(value))
-        self._do("Finalize", made)
-        return made
+            self._do("SetAttribute", result, number, form, count, ctypes.byref(value))
+        self._do("Finalize", result)
+        return result
 
     def new(self, kind: int) -> c_void_p:
         """Return an empty descriptor."""
-        made = ctypes.c_void_p()
-        self._do("CreateDescriptor", kind, ctypes.byref(made))
-        self._made.append(made)
-        return made
+        result = ctypes.c_void_p()
+        self._do("CreateDescriptor", kind, ctypes.byref(result))
+        self._made.append(result)
+        return result
 
     def get(self, descriptor: c_void_p, number: int, form: int, value: CtypesValue) -> int:
         """Read an attribute into a ctypes value or array; returns its number of elements."""
@@ -132,8 +132,8 @@ class Descriptors:
 
     def release(self) -> None:
         """Destroy the descriptors, the last one first."""
-        for made in reversed(self._made):
-            self._library.cudnnBackendDestroyDescriptor(made)
+        for descriptor in reversed(self._made):
+            self._library.cudnnBackendDestroyDescriptor(descriptor)
         self._made.clear()
 
 
@@ -206,11 +206,11 @@ class Execution:
         refused: list[str] = []
         for mode in (BY_HEURISTICS, FALLBACK):
             try:
-                found = self._engines(graph, mode)
+                engines = self._engines(graph, mode)
             except CuDnnError as problem:
                 refused.append(str(problem))
                 continue
-            for config in found:
+            for config in engines:
                 try:
                     plan = made.make(PLAN, (PLAN_HANDLE, HANDLE, handle), (PLAN_CONFIG, DESCRIPTOR, config))
                 except CuDnnError as problem:

@@ -54,21 +54,21 @@ class ConvolutionCall:
         )
 
     def _new(self, what: str) -> c_void_p:
-        made = ctypes.c_void_p()
-        self._do(f"Create{what}Descriptor", ctypes.byref(made))
-        self._made.append((what, made))
-        return made
+        result = ctypes.c_void_p()
+        self._do(f"Create{what}Descriptor", ctypes.byref(result))
+        self._made.append((what, result))
+        return result
 
     def _tensor(self, kind: int, shape: Sequence[int]) -> c_void_p:
         """Return the descriptor of a dense tensor in the layout of the data."""
-        made = self._new("Tensor")
+        result = self._new("Tensor")
         order = (0, *range(2, len(shape)), 1) if self.step.channels_last else tuple(range(len(shape)))
         strides, apart = [0] * len(shape), 1
         for axis in reversed(order):
             strides[axis] = apart
             apart *= shape[axis]
-        self._do("SetTensorNdDescriptor", made, kind, len(shape), _ints(shape), _ints(strides))
-        return made
+        self._do("SetTensorNdDescriptor", result, kind, len(shape), _ints(shape), _ints(strides))
+        return result
 
     @property
     def _is_plain(self) -> bool:
@@ -104,10 +104,10 @@ class ConvolutionCall:
 
     def _algorithm(self, place: DeviceState) -> tuple[int, int]:
         """Return the algorithm that the heuristics choose on a GPU, and its scratch memory in bytes."""
-        found = self._chosen.get(place.gpu.number)
-        if found is None:
-            found = self._chosen[place.gpu.number] = self._choose(place.handle)
-        return found
+        result = self._chosen.get(place.gpu.number)
+        if result is None:
+            result = self._chosen[place.gpu.number] = self._choose(place.handle)
+        return result
 
     def _choose(self, handle: c_void_p) -> tuple[int, int]:
         if not self._is_plain and not self.step.activation:

@@ -56,7 +56,7 @@ CUDNN = NvidiaLibrary(
 
 def version() -> tuple[int, int, int]:
     """Return the version of the library: 9, 28, 0."""
-    found = int(CUDNN.load().cudnnGetVersion())
+    number = int(CUDNN.load().cudnnGetVersion())
     # Before version 9 it had four digits: 8907.
-    scale = 10000 if found >= 90000 else 1000
-    return found // scale, found % scale // 100, found % 100
+    scale = 10000 if number >= 90000 else 1000
+    return number // scale, number % scale // 100, number % 100

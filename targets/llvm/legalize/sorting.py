@@ -46,9 +46,9 @@ def sort(op: ir.OpView, b: LegalizeBuilder) -> ir.Value | Decline:
             for i in loops.range(size):
                 key = ordered_bits(x[place(i)])
                 rows.put(i, loops.let(~key if op.descending else key))
-            found = rows.sort()
+            positions = rows.sort()
             for i in loops.range(size):
-                source = loops.let(found[i])
+                source = loops.let(positions[i])
                 output[place(i)] = source if wants_places else x[place(source.cast(INDEX))]
 
     return b.call_loops(body, op.x)

@@ -107,7 +107,7 @@ class TreeDescent:
 
 def _any_inner(lanes: Sequence[Variable]) -> Expr:
     """Test for inner nodes: only leaves are negative, so the conjunction of all is negative if all are leaves."""
-    found = lanes[0].get()
+    is_inner = lanes[0].get()
     for lane in lanes[1:]:
-        found = found & lane.get()
-    return found >= 0
+        is_inner = is_inner & lane.get()
+    return is_inner >= 0

@@ -97,13 +97,13 @@ def _described(artifact: Artifact, store: ParameterStore, name: str, weights: st
 
 
 def _write_objects(folder: Path, description: Description, settings: CodeSettings) -> list[Path]:
-    made = (
+    files = (
         [(f"{description.name}.o", model_object(description, settings))]
         if is_ir(description.artifact)
         else unit_objects(description, settings)
     )
     paths = []
-    for file, content in made:
+    for file, content in files:
         paths.append(folder / file)
         paths[-1].write_bytes(content)
     for number, part in enumerate(description.parts):

@@ -170,11 +170,11 @@ def padded(weights: Sequence[Weight], total: int) -> Iterator[bytes | memoryview
 
 
 def _digest(weights: Sequence[Weight]) -> bytes:
-    made = hashlib.blake2b(digest_size=16)
+    digest = hashlib.blake2b(digest_size=16)
     for weight in weights:
-        made.update(f"{weight.offset} {weight.array.nbytes}\n".encode())
-        made.update(np.ascontiguousarray(weight.array).reshape(-1).view(np.uint8).data)
-    return made.digest()
+        digest.update(f"{weight.offset} {weight.array.nbytes}\n".encode())
+        digest.update(np.ascontiguousarray(weight.array).reshape(-1).view(np.uint8).data)
+    return digest.digest()
 
 
 def _require_supported(artifact: Artifact) -> None:

@@ -112,9 +112,9 @@ def _own_functions(description: Description) -> list[str]:
 def descriptor(description: Description, entry: str, is_hidden: bool) -> str:
     """Return the LLVM IR of the descriptor; `is_hidden` is for units in object files of their own."""
     artifact, sizes = description.artifact, description.sizes
-    made = _Constants()
+    result = _Constants()
     visible = "hidden" if is_hidden else ""  # linked units become internal together
-    values, has_late_output = _values(made, description)
+    values, has_late_output = _values(result, description)
     allocates = bool(artifact.metadata.get("allocates")) or has_late_output
     packed = artifact.packed
     own_functions = _own_functions(description)
@@ -122,7 +122,7 @@ def descriptor(description: Description, entry: str, is_hidden: bool) -> str:
     is_threaded = artifact.threads > 1
     fields = [
         f"i32 {ABI}", f"i32 {int(sizes.is_dynamic)}",
-        *(f"ptr {made.text(text)}" for text in (
+        *(f"ptr {result.text(text)}" for text in (
             description.name, str(artifact.metadata["triple"]), " ".join(artifact.metadata["features"]),
         )),
         f"ptr @{entry}", f"ptr {'@set_parallel' if is_threaded else 'null'}",
@@ -130,14 +130,14 @@ def descriptor(description: Description, entry: str, is_hidden: bool) -> str:
             len(artifact.inputs), len(artifact.outputs), len(artifact.params), len(packed), artifact.threads,
             int(allocates), sizes.words, sizes.arena_word, len(sizes.checks), 0,
         )),
-        f"ptr {made.array('%value', values)}", f"ptr {made.texts(sizes.checks)}", f"ptr {made.texts(packed)}",
-        f"ptr {made.array('ptr', own_functions)}",
-        f"ptr {made.array('i64', [f'i64 {offset}' for offset in description.offsets])}",
+        f"ptr {result.array('%value', values)}", f"ptr {result.texts(sizes.checks)}", f"ptr {result.texts(packed)}",
+        f"ptr {result.array('ptr', own_functions)}",
+        f"ptr {result.array('i64', [f'i64 {offset}' for offset in description.offsets])}",
         f"ptr {f'@{description.weights_symbol}' if description.embedded else 'null'}",
         f"ptr {'@weights_place' if description.parts else 'null'}",
         f"i64 {description.weights_bytes}", f"[2 x i64] [i64 {first}, i64 {second}]", f"i64 {artifact.arena_bytes}",
     ]  # fmt: skip
-    lines = [_TYPES, *made.lines]
+    lines = [_TYPES, *result.lines]
     if description.embedded:
         lines.append(f"@{description.weights_symbol} = external hidden constant i8, align 64")
     lines.append(f"declare {'hidden ' if is_hidden else ''}void @{entry}(ptr, ptr, ptr, ptr)")

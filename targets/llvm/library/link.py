@@ -42,9 +42,9 @@ def find_toolchain(triple: str) -> Toolchain:
         names.append(f"{arch}-linux-gnu-gcc")
     for name in filter(None, names):
         tried.append(name)
-        found = shutil.which(name)
-        if found:
-            return Toolchain((found,), triple)
+        program = shutil.which(name)
+        if program:
+            return Toolchain((program,), triple)
     if find_spec("ziglang") is not None:
         return Toolchain((sys.executable, "-m", "ziglang", "cc", "-target", _zig_triple(triple)), triple)
     raise LibraryError(

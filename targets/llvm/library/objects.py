@@ -83,8 +83,8 @@ def unit_objects(description: Description, settings: CodeSettings) -> list[tuple
     artifact = description.artifact
     text = descriptor(description, artifact.entry, is_hidden=True)
     members = archive.unpack(artifact.code) if archive.is_archive(artifact.code) else [("model.o", artifact.code)]
-    found = [(f"unit{i}.o", content) for i, (_, content) in enumerate(members)]
-    return [*found, ("descriptor.o", emit(optimized(text, settings), settings))]
+    objects = [(f"unit{i}.o", content) for i, (_, content) in enumerate(members)]
+    return [*objects, ("descriptor.o", emit(optimized(text, settings), settings))]
 
 
 def has_pool(triple: str) -> bool:

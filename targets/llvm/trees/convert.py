@@ -52,13 +52,13 @@ class PackTrees(Pass):
             for block in reversed(blocks(function)):
                 for ensemble in [o.operation for o in block.operations if o.operation.name == "relax.tree_ensemble"]:
                     rewriter = Rewriter(ensemble, session)
-                    found = _match(ensemble.opview, rewriter, machine)
+                    matched = _match(ensemble.opview, rewriter, machine)
                     if self.explain:
-                        text = f"goes from node to node: {found}" if isinstance(found, Decline) else "has masks"
+                        text = f"goes from node to node: {matched}" if isinstance(matched, Decline) else "has masks"
                         session.remark(f"the ensemble of trees {text}", ensemble.location)
-                    if isinstance(found, Decline):
+                    if isinstance(matched, Decline):
                         continue
-                    trees, upper, weights = found
+                    trees, upper, weights = matched
                     if trees not in known:
                         made = trees_function(trees, machine, ensemble.location)
                         made.operation.attributes[KIND] = ir.StringAttr.get(FusionKind.OPAQUE.label)
@@ -111,12 +111,12 @@ def _call(
     if not upper.reaches_leaves:
         arrays.append(upper.lower)
     labels = ("columns", "records", "starts", "words", "exits", "lower")
-    made = [
+    constants = [
         b.constant(np.ascontiguousarray(array).reshape(-1), kind, f"trees.{label}")
         for array, kind, label in zip(arrays, trees.inputs[5:], labels[: len(arrays)], strict=True)
     ]
     with ir.InsertionPoint(b.op), b.op.location:
         call = CallTir.build(
-            [op.x, op.thresholds, op.nodes, op.roots, op.weights, *made], result_types=[trees.result], callee=name
+            [op.x, op.thresholds, op.nodes, op.roots, op.weights, *constants], result_types=[trees.result], callee=name
         )
     return call.operation.results[0]

@@ -228,11 +228,11 @@ class _Group:
 
     def any_inner(self, nodes: Sequence[ir.Value]) -> ir.Value:
         """Return whether one of some nodes is not a leaf."""
-        found = nodes[0]
+        is_inner = nodes[0]
         for node in nodes[1:]:
-            found = create("arith.maxsi", found.type, found, node)
+            is_inner = create("arith.maxsi", is_inner.type, is_inner, node)
         kind = ir.Attribute.parse("#vector.kind<maxsi>")
-        largest = create("vector.reduction", ir.IntegerType.get_signless(32), found, kind=kind)
+        largest = create("vector.reduction", ir.IntegerType.get_signless(32), is_inner, kind=kind)
         return compare("ge", largest, 0)
 
     def descend(self, first: Expr) -> None:
@@ -243,14 +243,14 @@ class _Group:
             lanes = [loops.variable(self.reached[begin + lane], "i32") for lane in range(LANES)]
             leaves = loops.variable(0, "i32")
             for _ in loops.while_(partial(_is_positive, leaves)):
-                found = constant(-1, "i32")
+                result = constant(-1, "i32")
                 for number, lane in enumerate(lanes):
                     at = loops.let(lane.get())
                     following = loops.let(self.next_node(base, number, at))
                     # Negative if either is a leaf. As all lanes need the node, LLVM does not load it in a branch.
-                    found = found & (at | following)
+                    result = result & (at | following)
                     lane.set(select_value(at >= 0, following, at))
-                leaves.set(found)
+                leaves.set(result)
             for number, lane in enumerate(lanes):
                 self.reached[begin + number] = lane.get()
 
@@ -278,11 +278,11 @@ class _Group:
 
         def word(number: ir.Value, *places: ir.Value) -> list[ir.Value]:
             start = splat(Value(Value(number) * stride).cast(ir.IntegerType.get_signless(32)), self.lanes)
-            made: list[ir.Value] = []
+            result: list[ir.Value] = []
             for place, mask in zip(places, self.masks_of(number), strict=True):
                 is_here = compare("ne", mask, emit_constant(0, mask.type))
-                made.append(select(is_here, Value(start) + self.first_exit(mask), place))
-            return made
+                result.append(select(is_here, Value(start) + self.first_exit(mask), place))
+            return result
 
         return for_loop(low, high, 1, word, [emit_constant(0, self.vector_type("i32")) for _ in self.vectors()])
 
@@ -322,13 +322,13 @@ class _Group:
         bound = create("arith.bitcast", ir.F32Type.get(), threshold)
         # A mask bounds the place, whatever the record holds.
         place = (Value(column) & self.lanes * (self.trees.padded_columns - 1)).cast(ir.IndexType.get())
-        made: list[ir.Value] = []
+        result: list[ir.Value] = []
         for vector, mask in enumerate(masks):
             at_vector = place + vector * self.trees.padded_columns * self.lanes
             x = create("vector.load", self.vector_type("f32"), self.features.value, at_vector)
             fails = compare(predicate, x, splat(bound, self.lanes))
-            made.append(select(fails, Value(mask) & splat(left, self.lanes), mask))
-        return made
+            result.append(select(fails, Value(mask) & splat(left, self.lanes), mask))
+        return result
 
     def add_values(self, values_of: Callable[[Value], Sequence[ir.Value]]) -> None:
         """Add vectors of values to the scores of all targets."""
@@ -371,11 +371,11 @@ class _Group:
         if not self.machine.avx512 or self.lanes != 16:
             return [self.gather(table, start, place) for place in places]
         halves = [create("vector.load", self.vector_type("f32"), table, start + half) for half in (0, 16)]
-        made: list[ir.Value] = []
+        result: list[ir.Value] = []
         for place in places:
             low, high = (call_permute(half, place) for half in halves)
-            made.append(select(compare("ult", place, emit_constant(16, place.type)), low, high))
-        return made
+            result.append(select(compare("ult", place, emit_constant(16, place.type)), low, high))
+        return result
 
 
 def _is_positive(variable: Variable) -> Expr:

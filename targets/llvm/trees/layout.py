@@ -130,9 +130,9 @@ def _lower(table: np.ndarray, exits: np.ndarray) -> tuple[np.ndarray, np.ndarray
             place[node] = len(order)
             order.append(node)
             waiting.extend(children[node])
-    made = table[order]
-    made[:, HOLDS:] = _renumbered(made[:, HOLDS:], place)
-    return made, _renumbered(exits, place)
+    ordered = table[order]
+    ordered[:, HOLDS:] = _renumbered(ordered[:, HOLDS:], place)
+    return ordered, _renumbered(exits, place)
 
 
 def _renumbered(reached: np.ndarray, place: np.ndarray) -> np.ndarray:
@@ -150,10 +150,10 @@ class _Upper:
 
 def _upper(children: Sequence[Sequence[int]], root: int) -> _Upper:
     """Return the upper levels of a tree, level by level: all of a tree with few leaves."""
-    found = _expanded(children, root, MAX_EXITS)
-    if any(exit_ >= 0 for exit_ in found.exits):
+    result = _expanded(children, root, MAX_EXITS)
+    if any(exit_ >= 0 for exit_ in result.exits):
         return _expanded(children, root, MAX_UPPER_EXITS)
-    return found
+    return result
 
 
 def _expanded(children: Sequence[Sequence[int]], root: int, most: int) -> _Upper:
@@ -167,20 +167,20 @@ def _expanded(children: Sequence[Sequence[int]], root: int, most: int) -> _Upper
         position.children = _Position(holds), _Position(fails)
         waiting.extend(position.children)
         count += 1
-    found = _Upper([], [])
+    result = _Upper([], [])
 
     def visit(position: _Position) -> None:
         if position.children is None:
-            found.exits.append(position.node)
+            result.exits.append(position.node)
             return
         holds, fails = position.children
-        first = len(found.exits)
+        first = len(result.exits)
         visit(holds)
-        found.excluded.append((position.node, range(first, len(found.exits))))
+        result.excluded.append((position.node, range(first, len(result.exits))))
         visit(fails)
 
     visit(top)
-    return found
+    return result
 
 
 _FILLER = (0, 0, 0xFFFFFFFF)

@@ -148,8 +148,8 @@ class _Functions:
             self.body.append(function.operation)
             self.known[key] = ir.StringAttr(self.symbols.insert(function.operation)).value
         with ir.InsertionPoint(b.op), b.op.location:
-            made = CallTir.build([x], result_types=[TensorType.of(out, "f32")], callee=self.known[key])
-        return made.operation.results[0]
+            result = CallTir.build([x], result_types=[TensorType.of(out, "f32")], callee=self.known[key])
+        return result.operation.results[0]
 
 
 def find_strategies(conv: ir.OpView, machine: Machine, largest: int = max(INPUT)) -> WinogradStrategies | Decline:
@@ -179,30 +179,30 @@ def find_strategies(conv: ir.OpView, machine: Machine, largest: int = max(INPUT)
     pads = padding_pairs(conv.padding, 2)
     batch, height, width, _ = x.shape
     _, out_height, out_width, _ = out.shape
-    found = []
+    strategies = []
     for m in (n for n in INPUT if n <= largest):
         before = (pads[0][0], pads[1][0])
         tiling = Tiling(m, batch, (height, width), before, (out_height, out_width), channels, out_channels)
-        found.append(WinogradStrategy(m, tiling, winograd_cycles(tiling.likely, machine)))
-    found.append(WinogradStrategy(0, found[0].tiling, direct_cycles(found[0].tiling.likely, machine)))
-    return WinogradStrategies(tuple(sorted(found, key=lambda way: (way.cycles, way.m))))
+        strategies.append(WinogradStrategy(m, tiling, winograd_cycles(tiling.likely, machine)))
+    strategies.append(WinogradStrategy(0, strategies[0].tiling, direct_cycles(strategies[0].tiling.likely, machine)))
+    return WinogradStrategies(tuple(sorted(strategies, key=lambda way: (way.cycles, way.m))))
 
 
 def choose(
     conv: ir.OpView, b: Rewriter, machine: Machine, largest: int, measured: int | None = None
 ) -> Tiling | Decline:
     """Choose the tiles for a convolution, or decline if direct convolution is better."""
-    found = find_strategies(conv, machine, largest)
-    if isinstance(found, Decline):
-        return found
+    result = find_strategies(conv, machine, largest)
+    if isinstance(result, Decline):
+        return result
     if not is_available(conv.weight, b.session):
         return decline("the array of the weight is not at hand")
-    way = next((way for way in found.ordered if way.m == measured), found.own)
+    way = next((way for way in result.ordered if way.m == measured), result.own)
     if way.m:
         return way.tiling
     if measured == 0:
         return decline("direct convolution was measured to be faster")
-    figures = {"winograd": round(found.tiled.cycles), "direct": round(found.direct.cycles)}
+    figures = {"winograd": round(result.tiled.cycles), "direct": round(result.direct.cycles)}
     return decline("direct convolution is expected to be as fast", **figures)
 
 
@@ -215,10 +215,10 @@ def rewritten(conv: ir.OpView, tiling: Tiling, b: Rewriter, functions: _Function
     with ir.InsertionPoint(b.op), b.op.location:
         weight = emit_deferred_constant(lambda: transformed_weight(read(), tiling.m), kind, b.session, name)
     shape = tiling.transformed(tiling.channels)
-    made = functions.call(input_function, tiling, conv.x, shape, FusionKind.OPAQUE, b)
-    made = b.emit(OPS["reshape"], made, shape=(planes, tiles, tiling.channels))
-    made = b.emit(OPS["matmul"], made, weight)
-    made = b.emit(OPS["reshape"], made, shape=tiling.transformed(tiling.out_channels))
+    result = functions.call(input_function, tiling, conv.x, shape, FusionKind.OPAQUE, b)
+    result = b.emit(OPS["reshape"], result, shape=(planes, tiles, tiling.channels))
+    result = b.emit(OPS["matmul"], result, weight)
+    result = b.emit(OPS["reshape"], result, shape=tiling.transformed(tiling.out_channels))
     out = kind_of(conv.output).shape
-    made = functions.call(output_function, tiling, made, out, FusionKind.CONTRACTION, b)
-    return made if conv.bias is None else b.emit(OPS["add"], made, conv.bias)
+    result = functions.call(output_function, tiling, result, out, FusionKind.CONTRACTION, b)
+    return result if conv.bias is None else b.emit(OPS["add"], result, conv.bias)

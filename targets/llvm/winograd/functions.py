@@ -102,12 +102,12 @@ def output_block(p: PrimBuilder, products: TensorExpr, tiling: Tiling) -> Tensor
 
 def _entry(matrix: Matrix, row: Expr, column: Expr) -> Expr:
     """Return an element of the matrix at run-time indices."""
-    made = constant(0.0, "f32")
+    result = constant(0.0, "f32")
     for i, line in enumerate(matrix):
         for j, number in enumerate(line):
             if number:
-                made = select(row.equals(i) & column.equals(j), float(number), made)
-    return made
+                result = select(row.equals(i) & column.equals(j), float(number), result)
+    return result
 
 
 def computes(block: BlockView, wanted: ir.OpView, rows: int) -> bool:
@@ -123,8 +123,8 @@ def computes(block: BlockView, wanted: ir.OpView, rows: int) -> bool:
     if any(str(a.map) != str(b.map) or str(a.outside) != str(b.outside) for a, b in operands):
         return False
     places = list(np.array(list(_samples(block, rows))).T)
-    found, expected = evaluate(block, places), evaluate(other, places)
-    return found is not None and expected is not None and np.array_equal(found, expected)
+    actual, expected = evaluate(block, places), evaluate(other, places)
+    return actual is not None and expected is not None and np.array_equal(actual, expected)
 
 
 def _samples(block: BlockView, rows: int) -> Iterator[list[int]]:
@@ -153,8 +153,8 @@ def evaluate(block: BlockView, indices: Sequence[np.ndarray]) -> np.ndarray | No
         if op.name == "arith.constant":
             env[op.results[0]] = np.array(op.attributes["value"].value)
         elif op.name in _MEANING:
-            found = _MEANING[op.name](*(env[v] for v in op.operands))
-            env[op.results[0]] = found
+            value = _MEANING[op.name](*(env[v] for v in op.operands))
+            env[op.results[0]] = value
         elif op.name == "arith.cmpi":
             compare = _COMPARISONS[op.attributes["predicate"].value]
             env[op.results[0]] = compare(*(env[v] for v in op.operands))

@@ -46,28 +46,28 @@ def transformed_weight(weight: np.ndarray, m: int) -> np.ndarray:
     g = np.asarray(_WEIGHT[m], np.float64)
     both = np.kron(g, g)
     windows = weight.reshape(both.shape[1], -1)
-    made = np.empty((len(both), windows.shape[1]), weight.dtype)
+    array = np.empty((len(both), windows.shape[1]), weight.dtype)
     for start in range(0, windows.shape[1], _BLOCK):
         part = slice(start, start + _BLOCK)
-        made[:, part] = both @ windows[:, part].astype(np.float64)
-    return made.reshape(-1, *weight.shape[2:])
+        array[:, part] = both @ windows[:, part].astype(np.float64)
+    return array.reshape(-1, *weight.shape[2:])
 
 
 def multiply(matrix: Matrix, vectors: Sequence[ir.Value], ops: Operations) -> list[ir.Value]:
     """Multiply the matrix by a column of vectors. Rows that differ only in signs share partial sums."""
-    made: dict[int, ir.Value] = {}
+    products: dict[int, ir.Value] = {}
     for i, row in enumerate(matrix):
-        if i in made:
+        if i in products:
             continue
-        twin = next((k for k in range(i + 1, len(matrix)) if k not in made and _are_twins(row, matrix[k])), None)
+        twin = next((k for k in range(i + 1, len(matrix)) if k not in products and _are_twins(row, matrix[k])), None)
         if twin is None:
-            made[i] = _combine(row, vectors, ops)
+            products[i] = _combine(row, vectors, ops)
             continue
         same = tuple(a if a == b else 0 for a, b in zip(row, matrix[twin], strict=True))
         other = tuple(a if a != b else 0 for a, b in zip(row, matrix[twin], strict=True))
         common, negated = _combine(same, vectors, ops), _combine(other, vectors, ops)
-        made[i], made[twin] = ops.add(common, negated), ops.subtract(common, negated)
-    return [made[i] for i in range(len(matrix))]
+        products[i], products[twin] = ops.add(common, negated), ops.subtract(common, negated)
+    return [products[i] for i in range(len(matrix))]
 
 
 class Operations:

@@ -277,12 +277,12 @@ class _InputEmitter(_Emitter):
         plane = tiling.count * tiling.channels
 
         def step(c: LoopIndex) -> None:
-            made = _transform(INPUT[tiling.m], [[read(c, (r, s)) for s in size] for r in size], self.ops)
+            result = _transform(INPUT[tiling.m], [[read(c, (r, s)) for s in size] for r in size], self.ops)
             base = index.add(first, c)
             for i in size:
                 for j in size:
                     at = index.add(base, (i * tiling.alpha + j) * plane)
-                    self.code.store_vector(made[i][j], self.target, index.value(at), self.piece)
+                    self.code.store_vector(result[i][j], self.target, index.value(at), self.piece)
 
         self.channels(tiling.channels, step)
 
@@ -292,13 +292,13 @@ class _OutputEmitter(_Emitter):
         super().__init__(code, tiling, lanes)
         self.group = group
         self.reduction, *self.epilogue = places
-        made = {
+        produced = {
             output.value: (place, value)
             for place in self.epilogue
             for output, value in zip(place.block.outputs, place.roots, strict=True)
         }
         reduced = {output.value for output in self.reduction.block.outputs}
-        self.frame = LoopNestState(code.memory, 3, made, reduced=reduced)
+        self.frame = LoopNestState(code.memory, 3, produced, reduced=reduced)
 
     def emit(self) -> None:
         for block in self.group.blocks:
@@ -329,10 +329,10 @@ class _OutputEmitter(_Emitter):
                 ]
                 for i in size
             ]
-            made = _transform(OUTPUT[tiling.m], tile, self.ops)
+            result = _transform(OUTPUT[tiling.m], tile, self.ops)
 
             def pixel(p: int, q: int) -> None:
-                self._finish([index.value(v) for v in (n, rows[p], columns[q], c)], made[p][q])
+                self._finish([index.value(v) for v in (n, rows[p], columns[q], c)], result[p][q])
 
             def line(p: int) -> None:
                 for q in range(tiling.m):

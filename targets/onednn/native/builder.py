@@ -109,9 +109,9 @@ class PrimitiveBuilder:
         for known in value.converted:
             if known.desc == desc:
                 return known
-        made = self._converted(value, desc)
-        value.converted.append(made)
-        return made
+        result = self._converted(value, desc)
+        value.converted.append(result)
+        return result
 
     def in_row_major(self, value: PrimitiveValue) -> PrimitiveValue:
         """Return the value in row-major layout."""
@@ -186,18 +186,18 @@ class PrimitiveBuilder:
         for known in value.views:
             if known.offset == offset and known.desc.shape == desc.shape and known.desc == desc:
                 return known
-        made = PrimitiveValue(desc, value.storage, offset)
-        value.views.append(made)
-        return made
+        result = PrimitiveValue(desc, value.storage, offset)
+        value.views.append(result)
+        return result
 
     def _converted(self, value: PrimitiveValue, desc: Desc) -> PrimitiveValue:
         if value.storage.kind == "constant":
-            made = PrimitiveValue(desc, Storage("constant", desc.bytes, array=aligned(desc.bytes)))
-            reorder_now(value, made)
-            return made
-        made = self.scratch(desc)
-        self._reorder(value, made)
-        return made
+            result = PrimitiveValue(desc, Storage("constant", desc.bytes, array=aligned(desc.bytes)))
+            reorder_now(value, result)
+            return result
+        result = self.scratch(desc)
+        self._reorder(value, result)
+        return result
 
     def _reorder(self, source: PrimitiveValue, target: PrimitiveValue) -> None:
         before, self.node = self.node, f"{self.node} (reorder)"
@@ -207,11 +207,11 @@ class PrimitiveBuilder:
 
 def attributes(post_ops: api.Owned | None = None) -> api.Owned:
     """Create the attributes of a primitive: a scratchpad that the caller owns, and the post-ops."""
-    made = api.create_object("primitive_attr_create", "primitive_attr_destroy")
-    api.call("primitive_attr_set_scratchpad_mode", made.pointer, api.SCRATCHPAD_USER)
+    result = api.create_object("primitive_attr_create", "primitive_attr_destroy")
+    api.call("primitive_attr_set_scratchpad_mode", result.pointer, api.SCRATCHPAD_USER)
     if post_ops is not None:
-        api.call("primitive_attr_set_post_ops", made.pointer, post_ops.pointer)
-    return made
+        api.call("primitive_attr_set_post_ops", result.pointer, post_ops.pointer)
+    return result
 
 
 def primitive_desc(kind: str, *arguments: object) -> api.Owned:

@@ -80,11 +80,11 @@ class Compiled:
 
     def _table(self, builder: PrimitiveBuilder, context: Context) -> CallTable:
         """Return the steps in the form that native code reads."""
-        made: dict[int, api.Owned] = {}
+        owned: dict[int, api.Owned] = {}
         boundary: list[tuple[int, int, int]] = []
 
         def memory(value: PrimitiveValue) -> int:
-            known = made.get(id(value))
+            known = owned.get(id(value))
             if known is None:
                 storage = value.storage
                 data: int | None = None
@@ -94,7 +94,7 @@ class Compiled:
                 elif storage.kind == "arena":
                     data = context.arena.ctypes.data + storage.offset + value.offset
                 known = api.create_object("memory_create", "memory_destroy", value.desc.pointer, api.engine(), data)
-                made[id(value)] = known
+                owned[id(value)] = known
                 if storage.kind == "boundary":
                     boundary.append((storage.boundary, value.offset, known.pointer))
             return known.pointer
@@ -112,7 +112,7 @@ class Compiled:
             array = (api.ExecArg * len(arguments))(*[api.ExecArg(role, pointer) for role, pointer in arguments])
             self._keep.append(array)
             rows.append((step.primitive.pointer, len(arguments), ctypes.addressof(array)))
-        self._keep.extend([made, builder.steps, builder.values])
+        self._keep.extend([owned, builder.steps, builder.values])
         return CallTable(context.stream.pointer, tuple(boundary), tuple(rows))
 
 

@@ -38,12 +38,12 @@ class Desc:
     @property
     def strides(self) -> tuple[int, ...] | None:
         """Return the strides of the axes, or None if the layout has blocks."""
-        blocks, found = ctypes.c_int(), ctypes.POINTER(ctypes.c_int64)()
+        blocks, array = ctypes.c_int(), ctypes.POINTER(ctypes.c_int64)()
         api.call("memory_desc_query", self.pointer, api.QUERY_INNER_BLOCKS, ctypes.byref(blocks))
         if blocks.value:
             return None
-        api.call("memory_desc_query", self.pointer, api.QUERY_STRIDES, ctypes.byref(found))
-        return tuple(found[: len(self.shape)])
+        api.call("memory_desc_query", self.pointer, api.QUERY_STRIDES, ctypes.byref(array))
+        return tuple(array[: len(self.shape)])
 
     @property
     def is_dense(self) -> bool:
@@ -79,8 +79,8 @@ class Desc:
         # The library wants to know where each axis goes.
         places = [axes.index(axis) for axis in range(len(axes))]
         array = (ctypes.c_int * len(places))(*places)
-        made = api.create_object("memory_desc_permute_axes", "memory_desc_destroy", self.pointer, array)
-        return Desc(made, [self.shape[axis] for axis in axes], self.dtype)
+        handle = api.create_object("memory_desc_permute_axes", "memory_desc_destroy", self.pointer, array)
+        return Desc(handle, [self.shape[axis] for axis in axes], self.dtype)
 
 
 def reshaped_strides(shape: Sequence[int], strides: Sequence[int], wanted: Sequence[int]) -> list[int] | None:
@@ -88,7 +88,7 @@ def reshaped_strides(shape: Sequence[int], strides: Sequence[int], wanted: Seque
     if 0 in wanted:
         return [1] * len(wanted)
     old = [(dim, stride) for dim, stride in zip(shape, strides, strict=True) if dim != 1]
-    made: list[int] = []
+    result: list[int] = []
     place = 0
     # Groups of axes with the same number of elements on both sides: the old ones must follow one another without gaps.
     axis = 0
@@ -96,7 +96,7 @@ def reshaped_strides(shape: Sequence[int], strides: Sequence[int], wanted: Seque
         group, count = [wanted[axis]], wanted[axis]
         axis += 1
         if count == 1:
-            made.append(1)
+            result.append(1)
             continue
         size, start = 1, place
         while size != count:
@@ -115,8 +115,8 @@ def reshaped_strides(shape: Sequence[int], strides: Sequence[int], wanted: Seque
         for dim in reversed(group):
             steps.insert(0, stride)
             stride *= dim
-        made += steps
-    return made
+        result += steps
+    return result
 
 
 def strided(shape: Sequence[int], dtype: str, strides: Sequence[int]) -> Desc:
@@ -131,11 +131,11 @@ def strided(shape: Sequence[int], dtype: str, strides: Sequence[int]) -> Desc:
             strides[axis] = extent
         else:
             extent = max(extent, strides[axis] * shape[axis])
-    made = api.create_object(
+    handle = api.create_object(
         "memory_desc_create_with_strides", "memory_desc_destroy",
         len(shape), api.dims(shape), api.DATA_TYPES[dtype], api.dims(strides),
     )  # fmt: skip
-    return Desc(made, shape, dtype)
+    return Desc(handle, shape, dtype)
 
 
 def row_major(shape: Sequence[int], dtype: str) -> Desc:
@@ -149,11 +149,11 @@ def row_major(shape: Sequence[int], dtype: str) -> Desc:
 
 def any_layout(shape: Sequence[int], dtype: str) -> Desc:
     """Return a layout that the library chooses."""
-    made = api.create_object(
+    handle = api.create_object(
         "memory_desc_create_with_tag", "memory_desc_destroy",
         len(shape), api.dims(shape), api.DATA_TYPES[dtype], api.FORMAT_ANY,
     )  # fmt: skip
-    return Desc(made, shape, dtype)
+    return Desc(handle, shape, dtype)
 
 
 def of_primitive(primitive_desc: int, what: int, index: int, shape: Sequence[int], dtype: str) -> Desc:

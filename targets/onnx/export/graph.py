@@ -54,13 +54,13 @@ class ExportGraph:
         names = [_name(value) for value in inputs]
         while names and not names[-1]:
             names.pop()
-        made = [self.fresh(called.operator.lower()) for _ in range(outputs)]
+        result = [self.fresh(called.operator.lower()) for _ in range(outputs)]
         given = {name: value for name, value in attributes.items() if value is not None}
         fresh = self.fresh(called.operator)
-        self.nodes.append(helper.make_node(called.operator, names, made, name=fresh, domain=called.domain, **given))
+        self.nodes.append(helper.make_node(called.operator, names, result, name=fresh, domain=called.domain, **given))
         if called.domain:
             self.domains[called.domain] = max(called.since, self.domains.get(called.domain, 1))
-        return made
+        return result
 
     def array(self, array: npt.ArrayLike) -> str:
         """Add a constant."""

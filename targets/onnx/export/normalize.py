@@ -31,8 +31,8 @@ def rms_norm(g: ExportGraph, node: ExternalNode) -> list[str]:
     axes = list(range(node["axis"] % x.type.rank, x.type.rank))
     mean = g.add("ReduceMean", [g.add("Mul", [x, x]), g.ints(axes)], keepdims=1)
     root = g.add("Sqrt", [g.add("Add", [mean, g.scalar(node["epsilon"], kind)])])
-    made = g.add("Div", [x, root])
-    return [made if node["scale"] is None else g.add("Mul", [made, node["scale"]])]
+    result = g.add("Div", [x, root])
+    return [result if node["scale"] is None else g.add("Mul", [result, node["scale"]])]
 
 
 @exports("batch_norm")
@@ -54,10 +54,10 @@ def group_norm(g: ExportGraph, node: ExternalNode) -> Sequence[str] | Decline:
     ones, zeros = (g.array(np.full(groups, number, kind.to_numpy())) for number in (1, 0))
     grouped = g.add("Reshape", [x, g.ints([0, groups, -1])])
     normal = g.add("InstanceNormalization", [grouped, ones, zeros], epsilon=node["epsilon"])
-    made = g.add("Reshape", [normal, g.add("Shape", [x])])
+    result = g.add("Reshape", [normal, g.add("Shape", [x])])
     spread = g.ints([-1, *[1] * (x.type.rank - 2)])
     scale, bias = (g.add("Reshape", [node[name], spread]) for name in ("scale", "bias"))
-    return [g.add("Add", [g.add("Mul", [made, scale]), bias])]
+    return [g.add("Add", [g.add("Mul", [result, scale]), bias])]
 
 
 @exports("lrn")

@@ -44,8 +44,8 @@ def _of_bools(g: ExportGraph, node: ExternalNode, operator: str) -> Sequence[str
     if node["axes"] == ():
         return decline("ONNX reads no axes as all of them")
     numbers = g.cast(node["x"], dtype("i32"))
-    made = g.add(operator, [numbers, _axes(g, node)], keepdims=int(node["keepdims"]))
-    return [g.cast(made, dtype("bool"))]
+    result = g.add(operator, [numbers, _axes(g, node)], keepdims=int(node["keepdims"]))
+    return [g.cast(result, dtype("bool"))]
 
 
 @exports("argmax", "argmin")

@@ -51,10 +51,10 @@ def load(model: str, threads: int, shapes: Mapping[str, Sequence[int]], cache: s
     values = [value for value in proto.graph.input if value.name not in known]
     zeros = {value.name: _zeros(value, shapes) for value in values}
     module = torch.compile(_with_constant_shapes(onnx2torch.convert(proto).eval()), backend="inductor")
-    made = InductorModel(module, list(zeros), [value.name for value in proto.graph.output])
-    made.bind(zeros)
-    made.run()
-    return made
+    result = InductorModel(module, list(zeros), [value.name for value in proto.graph.output])
+    result.bind(zeros)
+    result.run()
+    return result
 
 
 def _with_constant_shapes(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
@@ -69,8 +69,8 @@ def _with_constant_shapes(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
         owner, _, name = shape.target.rpartition(".")
         wanted = getattr(module.get_submodule(owner), name).tolist()
         with graph.inserting_before(node):
-            made = graph.call_method("reshape", (x, wanted))
-        node.replace_all_uses_with(made)
+            reshaped = graph.call_method("reshape", (x, wanted))
+        node.replace_all_uses_with(reshaped)
         graph.erase_node(node)
     module.recompile()
     return module

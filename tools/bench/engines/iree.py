@@ -31,8 +31,8 @@ class IreeModel:
         self._arrays = [runtime.asdevicearray(self.device, np.ascontiguousarray(inputs[n])) for n in self._inputs]
 
     def run(self) -> None:
-        found = self.function(*self._arrays)
-        self._results = found if isinstance(found, (tuple, list)) else (found,)
+        results = self.function(*self._arrays)
+        self._results = results if isinstance(results, (tuple, list)) else (results,)
 
     def outputs(self) -> dict[str, np.ndarray]:
         return {name: np.asarray(array) for name, array in zip(self._outputs, self._results, strict=True)}

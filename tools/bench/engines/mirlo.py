@@ -40,12 +40,12 @@ class MirloModel:
         from mirlo.passes.targets import code_target
 
         target = code_target(Targets.parse(self._request.target).or_host().host_target)
-        found: dict[str, dict[str, str]] = {}
+        result: dict[str, dict[str, str]] = {}
         for form in [form.name for form in target.forms if form.is_text][-2:]:
             for listing in kernel_listings(self._request, form):
-                texts = found.setdefault(listing.function, {})
+                texts = result.setdefault(listing.function, {})
                 texts[form] = texts.get(form, "") + listing.content.decode()
-        return found
+        return result
 
 
 def _import_compiler() -> None:

@@ -42,18 +42,18 @@ def plan(cls: type[DialectOp], pool: ValuePool) -> NodeDraft | None:
         again = first is not None and Trait.ELEMENTWISE in cls.TRAITS
         value = pool.broadcastable(first, np.float32) if again and first else pool.floats(dtype=np.float32)
         inputs.append(value)
-        found = TensorType.of(value.shape, "f32")
-        types.append([found] if field.kind == "variadic" else found)
+        tensor_type = TensorType.of(value.shape, "f32")
+        types.append([tensor_type] if field.kind == "variadic" else tensor_type)
     attributes = {name: _attribute(declared, pool) for name, declared in cls._attributes.items()}
     if any(value is REQUIRED for value in attributes.values()):
         return None
     try:
-        made = infer(*types, **attributes)
+        result = infer(*types, **attributes)
     except (OpError, ValueError, IndexError, TypeError):
         return None
     names = dict(named.attributes)
     given = {names.get(name, name): _plain(v) for name, v in attributes.items() if v is not None}
-    count = len(made) if isinstance(made, tuple) else 1
+    count = len(result) if isinstance(result, tuple) else 1
     return NodeDraft(named.operator, tuple(inputs), given, count, domain=named.domain)
 
 

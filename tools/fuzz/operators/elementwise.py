@@ -116,8 +116,8 @@ def compare(pool: ValuePool) -> NodeDraft:
 
 
 def _exact_partner(pool: ValuePool, x):  # type: ignore[no-untyped-def]
-    found = pool.broadcastable(x)
-    return found if found.is_exact else pool.leaf(pool.array(found.shape, found.dtype))
+    partner = pool.broadcastable(x)
+    return partner if partner.is_exact else pool.leaf(pool.array(partner.shape, partner.dtype))
 
 
 @plans()

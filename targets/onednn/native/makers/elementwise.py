@@ -17,8 +17,8 @@ def eltwise(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:
     x = builder.dense(builder.values[node.operands["x"]])
     over = x if builder.is_last_use(node.operands["x"]) else None
     algorithm, alpha, beta = (node.attributes[name] for name in ("algorithm", "alpha", "beta"))
-    made = eltwise_step(builder, x, algorithm, alpha, beta, builder.result(node.result, x.desc, over))
-    return emit_post_ops(builder, made, node.post_ops)
+    step = eltwise_step(builder, x, algorithm, alpha, beta, builder.result(node.result, x.desc, over))
+    return emit_post_ops(builder, step, node.post_ops)
 
 
 def binary(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:

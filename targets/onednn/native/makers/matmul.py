@@ -53,9 +53,9 @@ def matmul(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:
     whole = choice.target.reshaped(final.shape)
     assert whole is not None, "the layout of a flat result is that of the whole one"
     result = builder.result(node.result, whole)
-    made = result.view_as(choice.target)
-    builder.emit(choice.descriptor, {**arguments, api.DST: made})
-    emit_post_ops(builder, made, choice.left, adapt)
+    target = result.view_as(choice.target)
+    builder.emit(choice.descriptor, {**arguments, api.DST: target})
+    emit_post_ops(builder, target, choice.left, adapt)
     return result
 
 

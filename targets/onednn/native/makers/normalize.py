@@ -27,9 +27,9 @@ def softmax(builder: PrimitiveBuilder, node: PrimitiveNode) -> PrimitiveValue:
     rank = len(x.desc.shape)
     inner = (*(i for i in range(rank) if i != axis), axis)
     moved = builder.in_row_major(builder.permuted(x, inner))
-    made = builder.scratch(moved.desc)
-    builder.emit(_softmax(moved, rank - 1, algorithm), {api.SRC: moved, api.DST: made})
-    return builder.permuted(made, [inner.index(i) for i in range(rank)])
+    scratch = builder.scratch(moved.desc)
+    builder.emit(_softmax(moved, rank - 1, algorithm), {api.SRC: moved, api.DST: scratch})
+    return builder.permuted(scratch, [inner.index(i) for i in range(rank)])
 
 
 def _softmax(x: PrimitiveValue, axis: int, algorithm: int) -> api.Owned:

@@ -53,19 +53,19 @@ class PostOps:
 
     def attributes(self, accumulate: Operand | None = None) -> api.Owned:
         """Create the attributes of the primitive; the result's memory already holds the operand `accumulate`."""
-        made = api.create_object("post_ops_create", "post_ops_destroy")
+        handle = api.create_object("post_ops_create", "post_ops_destroy")
         operands = {entry.index: entry for entry in self.operands}
         for index, post in enumerate(self.post_ops):
             if post.kind == "eltwise":
                 algorithm = api.ELTWISE[post.algorithm]
-                api.call("post_ops_append_eltwise", made.pointer, algorithm, post.alpha, post.beta)
+                api.call("post_ops_append_eltwise", handle.pointer, algorithm, post.alpha, post.beta)
             elif operands[index] is accumulate:
-                api.call("post_ops_append_sum", made.pointer, 1.0, 0, api.DATA_TYPES[accumulate.value.desc.dtype])
+                api.call("post_ops_append_sum", handle.pointer, 1.0, 0, api.DATA_TYPES[accumulate.value.desc.dtype])
             else:
                 entry = operands[index]
                 desc = any_layout(entry.value.desc.shape, entry.value.desc.dtype) if entry.whole else entry.value.desc
-                api.call("post_ops_append_binary", made.pointer, api.BINARY[post.algorithm], desc.pointer)
-        attr = attributes(made)
+                api.call("post_ops_append_binary", handle.pointer, api.BINARY[post.algorithm], desc.pointer)
+        attr = attributes(handle)
         api.call("primitive_attr_set_fpmath_mode", attr.pointer, api.FPMATH[self.builder.memories.fpmath])
         return attr
 
@@ -73,7 +73,7 @@ class PostOps:
         self, builder: PrimitiveBuilder, descriptor: api.Owned, accumulate: Operand | None = None
     ) -> dict[int, PrimitiveValue]:
         """Return the operands in the layouts that the primitive chose."""
-        found = {}
+        result = {}
         for entry in self.operands:
             if entry is accumulate:
                 continue
@@ -81,8 +81,8 @@ class PostOps:
             value = entry.value
             if entry.whole:
                 value = builder.in_layout(value, chosen(descriptor, api.QUERY_EXEC_ARG, value.desc, role))
-            found[role] = value
-        return found
+            result[role] = value
+        return result
 
 
 def broadcastable(builder: PrimitiveBuilder, value: PrimitiveValue, shape: Sequence[int]) -> PrimitiveValue:
