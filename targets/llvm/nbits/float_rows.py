@@ -36,6 +36,9 @@ class FloatKernel(ProductKernel):
                 row = 4 * field * self.layout.vectors + i
                 yield row, self.decoder.value(words, 8 * i + self.layout.bits * field)
 
+    def products_per_line(self) -> int:
+        return 4 * self.layout.fields
+
     def add_few_rows(self, sub: SubBlock, rows: Sequence[ir.Value], totals: Sequence[ir.Value]) -> Sequence[ir.Value]:
         own = [self.row_of(sub, row) for row in rows]
         places = [C.times(row, C.index(self.layout.sub)) for row in own]

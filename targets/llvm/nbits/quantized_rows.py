@@ -21,6 +21,9 @@ class QuantizedKernel(ProductKernel):
         self.dots = C.Dots(self.machine)
         self.lookup = C.CodeLookup(self.machine, self.layout) if self.layout.table else None
 
+    def products_per_line(self) -> int:
+        return self.layout.fields * self.product.digits
+
     def add_few_rows(self, sub: SubBlock, rows: Sequence[ir.Value], totals: Sequence[ir.Value]) -> Sequence[ir.Value]:
         layout, digits = self.layout, range(self.product.digits)
         vectors, fields = layout.vectors, layout.fields
