@@ -35,7 +35,7 @@ class Turns:
 
 
 def take_turns(functions: Sequence[Callable[[], Any]], repeat: int) -> Turns:
-    """To and fro: nobody always runs after the same other one, whose threads may still be waiting."""
+    """Time all functions in turns, forwards and backwards, so that none always runs after the same other one."""
     seconds: list[list[float]] = [[] for _ in functions]
     for number in range(repeat):
         order = range(len(functions)) if number % 2 == 0 else reversed(range(len(functions)))

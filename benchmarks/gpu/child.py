@@ -120,7 +120,7 @@ def _run(unit: Unit, arguments: Any) -> dict[str, Any]:
 
         try:
             result |= measured(unit, model, inputs, arguments.folder, arguments.inductor)
-        except Exception as problem:  # what was checked is told all the same
+        except Exception as problem:  # what was checked is reported all the same
             result |= {"status": "failed", "detail": f"measuring: {type(problem).__name__}: {problem}"}
     result["seconds"] = time.perf_counter() - start
     model.release_arenas()

@@ -55,10 +55,10 @@ def _wide(x: np.ndarray) -> np.ndarray:
 
 
 def _product(facts: Mapping[str, Any], inputs: Arrays, found: Arrays) -> float:
-    """Return the error of a product; `turned` names the transposed operands: "a", "b", "ab" or none."""
+    """Return the error of a product; `transposed` names the transposed operands: "a", "b", "ab" or none."""
     a, b = inputs[0], inputs[1]
-    a = a.T if "a" in facts["turned"] else a
-    b = b.T if "b" in facts["turned"] else b
+    a = a.T if "a" in facts["transposed"] else a
+    b = b.T if "b" in facts["transposed"] else b
     (got,) = found
     if got.shape != (a.shape[0], b.shape[1]):
         return float("inf")

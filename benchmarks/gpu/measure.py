@@ -25,7 +25,7 @@ def measured(
     names = [spec.name for spec in model.inputs]
     try:
         peers, row["peer_why"] = calls_of(unit.peer, names, inputs, folder, inductor)
-    except Exception as problem:  # what others cannot do is told, and no failure of the unit
+    except Exception as problem:  # what others cannot do is reported, and is no failure of the unit
         peers, row["peer_why"] = {}, _first_line(problem)
     own: list[float] = []
     others: dict[str, list[float]] = {}

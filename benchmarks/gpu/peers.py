@@ -142,8 +142,8 @@ def _tensor(torch: Any, array: np.ndarray) -> Any:
 
 def _matmul(torch: Any, peer: Mapping[str, Any], given: Sequence[Any]) -> Call:
     a, b = given[:2]
-    a = a.t() if "a" in peer["turned"] else a
-    b = b.t() if "b" in peer["turned"] else b
+    a = a.t() if "a" in peer["transposed"] else a
+    b = b.t() if "b" in peer["transposed"] else b
     torch.backends.cuda.matmul.allow_tf32 = bool(peer.get("tf32"))
     if a.dtype == torch.int8:
         return lambda: torch._int_mm(a, b)

@@ -32,8 +32,8 @@ def reason(row: Row) -> str:
         why = first.get("why") or f"error {first['error']:.2e}, at most {first['bound']:.0e} is allowed"
         more = f"; {len(row['wrong']) - 1} more" if len(row["wrong"]) > 1 else ""
         return f"{first['name']}: {why}{more}"
-    said = [line for line in row.get("said", ()) if line]
-    return " ".join([str(row.get("detail", "")), *said[-1:]])
+    output = [line for line in row.get("output", ()) if line]
+    return " ".join([str(row.get("detail", "")), *output[-1:]])
 
 
 def markdown(kit: Kit, found: Mapping[str, Any]) -> str:

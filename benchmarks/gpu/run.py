@@ -75,13 +75,13 @@ class Child:
     def ask(self, name: str, seconds: float) -> dict[str, Any]:
         """Return the result of a unit, or what happened if there is none."""
         assert self._process.stdin is not None
-        said: deque[str] = deque(maxlen=30)
+        output: deque[str] = deque(maxlen=30)
         findings: list[str] = []
         try:
             self._process.stdin.write(json.dumps(name) + "\n")
             self._process.stdin.flush()
         except OSError:
-            return self._died(said, findings)
+            return self._died(output, findings)
         end = time.monotonic() + seconds
         while True:
             try:
@@ -90,20 +90,20 @@ class Child:
                 self.end()
                 return {"status": "timeout", "detail": f"after {seconds:.0f} s", "findings": findings}
             if line is None:
-                return self._died(said, findings)
+                return self._died(output, findings)
             if line.startswith(MARK):
                 return _with_findings(json.loads(line[len(MARK) :]), findings)
             if line.startswith("=========") and not any(word in line for word in BANNER):
                 findings.append(line.strip("= "))
             elif line:
-                said.append(line)
+                output.append(line)
 
-    def _died(self, said: deque[str], findings: list[str]) -> dict[str, Any]:
+    def _died(self, output: deque[str], findings: list[str]) -> dict[str, Any]:
         code = self._process.wait()
         self._errors.seek(0)
-        tail = [*said, *self._errors.read().splitlines()[-12:]]
+        tail = [*output, *self._errors.read().splitlines()[-12:]]
         how = f"signal {-code}" if code < 0 else f"exit status {code}"
-        return {"status": "died", "detail": f"the process ended: {how}", "said": tail, "findings": findings}
+        return {"status": "died", "detail": f"the process ended: {how}", "output": tail, "findings": findings}
 
     def end(self) -> None:
         """End the process."""

@@ -136,10 +136,10 @@ def _architectures(rows: list[Row]) -> str:
             part = [row for row in rows if (row["family"], row["entry"]) == (family, name)]
             right = _with(part, RIGHT)
             other = Counter(row["status"] for row in part if row["status"] != RIGHT)
-            said = ", ".join(f"{count} {status}" for status, count in sorted(other.items()))
+            statuses = ", ".join(f"{count} {status}" for status, count in sorted(other.items()))
             ratio = f"{max(_ratios(right)):.2f}" if right else ""
             seconds = f"{max(row['compile_seconds'] for row in right):.1f} s" if right else ""
-            lines.append(f"| {name} | {len(part)} | {len(right)} | {said} | {ratio} | {seconds} |")
+            lines.append(f"| {name} | {len(part)} | {len(right)} | {statuses} | {ratio} | {seconds} |")
         lines.append("")
     return "\n".join(lines)
 

@@ -155,10 +155,10 @@ def read_results(path: Path) -> dict[str, dict[str, Any]]:
 def _last(errors: str, code: int | None) -> str:
     """Return the line of a traceback that says what went wrong."""
     lines = [line.strip() for line in errors.splitlines() if line.strip()]
-    told = [line for line in lines if line.split(":")[0].endswith(("Error", "Exception", "Failure"))]
-    told = [line for line in told if "TorchExportError: Failed" not in line] or told  # its cause says more
+    named = [line for line in lines if line.split(":")[0].endswith(("Error", "Exception", "Failure"))]
+    named = [line for line in named if "TorchExportError: Failed" not in line] or named  # its cause says more
     cause = 0 if any("direct cause" in line for line in lines) else -1
-    text = (told or lines or ["no message"])[cause]
+    text = (named or lines or ["no message"])[cause]
     if code in (-signal.SIGALRM, -signal.SIGXCPU, -signal.SIGKILL):
         return text
     return f"exit code {code}: {text}"[:400] if code is not None and code < 0 else text[:400]

@@ -103,11 +103,11 @@ class Squeeze(RelaxOp, name="squeeze"):
 
     @staticmethod
     def infer(x: TensorType, *, axes: tuple[int, ...]) -> TensorType:
-        gone = set(normalize_axes(axes, x.rank))
-        for axis in gone:
+        squeezed = set(normalize_axes(axes, x.rank))
+        for axis in squeezed:
             if isinstance(x.shape[axis], int) and x.shape[axis] != 1:
                 raise OpError(f"axis {axis} of {x} is {x.shape[axis]}: only a dim of 1 can be squeezed")
-        return x.with_shape([dim for i, dim in enumerate(x.shape) if i not in gone])
+        return x.with_shape([dim for i, dim in enumerate(x.shape) if i not in squeezed])
 
 
 class Tile(RelaxOp, name="tile"):

@@ -66,12 +66,12 @@ def hybrid_model(seed: int = 0) -> Any:
             return str(attend(i, x))
         names = {kind: (f"past_key_values.0.{kind}_state", f"present.0.{kind}_state") for kind in ("conv", "recurrent")}
         mixed = model.product("0.qkv", model.norm("0.norm", x), c["hidden"], width)
-        turned = model.node("Transpose", [mixed], ["0.turned"], perm=[0, 2, 1])
+        transposed = model.node("Transpose", [mixed], ["0.transposed"], perm=[0, 2, 1])
         weight = model.constant("0.conv", model.random.standard_normal((width, 1, window)).astype(np.float32) / 2)
         past, after = names["conv"]
         convolved = model.node(
             "CausalConvWithState",
-            [turned, weight, "", past],
+            [transposed, weight, "", past],
             ["0.convolved", after],
             "com.microsoft",
             activation="silu",
@@ -235,8 +235,8 @@ def plain_model(seed: int = 0) -> Any:
         for part, kind in (("k", "key"), ("v", "value")):
             past = f"past_key_values.{i}.{kind}"
             parts[part] = node("Concat", [past, parts[part]], f"present.{i}.{kind}", axis=2)
-        turned = node("Transpose", [parts["k"]], f"k{i}.turned", perm=[0, 1, 3, 2])
-        scores = node("Mul", [node("MatMul", [parts["q"], turned], f"s{i}.raw"), "scale"], f"s{i}.scaled")
+        transposed = node("Transpose", [parts["k"]], f"k{i}.transposed", perm=[0, 1, 3, 2])
+        scores = node("Mul", [node("MatMul", [parts["q"], transposed], f"s{i}.raw"), "scale"], f"s{i}.scaled")
         weights = node("Softmax", [node("Add", [scores, mask], f"s{i}")], f"s{i}.weights", axis=-1)
         made = node("Transpose", [node("MatMul", [weights, parts["v"]], f"a{i}")], f"a{i}.t", perm=[0, 2, 1, 3])
         made = node(

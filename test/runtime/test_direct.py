@@ -44,8 +44,8 @@ def asking():
     """Return an executable with two data-dependent sizes, of the first output and inside, and one known before."""
     nodes = [
         helper.make_node("NonZero", ["x"], ["where"]),
-        helper.make_node("Transpose", ["where"], ["turned"], perm=[1, 0]),
-        helper.make_node("GatherND", ["x", "turned"], ["found"]),
+        helper.make_node("Transpose", ["where"], ["transposed"], perm=[1, 0]),
+        helper.make_node("GatherND", ["x", "transposed"], ["found"]),
         helper.make_node("Softmax", ["found"], ["y"], axis=0),
         helper.make_node("Neg", ["x"], ["z"]),
     ]

@@ -28,7 +28,7 @@ class Case:
     at_end: bool = False
     softcap: float | None = None
     sinks: bool = False
-    turned: bool = False
+    transposed: bool = False
     """Whether tokens come before heads in memory, as models have them: transposes stand around it."""
 
     def text(self, dtype: str = "f32") -> str:
@@ -47,14 +47,14 @@ class Case:
         operator = "relax.attention_with_sinks" if self.sinks else "relax.attention"
         names = [f"%a{i}" for i in range(len(types))]
         given = types
-        if self.turned:
+        if self.transposed:
             given = [*(tensor(_turned(shape)) for shape in (self.query, self.key, value)), *types[3:]]
         arguments = ", ".join(f"{n}: {t}" for n, t in zip(names, given, strict=True))
         attributes = [f"causal = {str(self.causal).lower()}", f"at_end = {str(self.at_end).lower()}"]
         attributes += [f"scale = {self.scale:e} : f64"] if self.scale is not None else []
         attributes += [f"softcap = {self.softcap:e} : f64"] if self.softcap is not None else []
         out = tensor((*self.query[:3], self.value_size))
-        if self.turned:
+        if self.transposed:
             made = tensor(_turned((*self.query[:3], self.value_size)))
             axes = "{axes = array<i64: 0, 2, 1, 3>}"
             turns = "\n".join(
@@ -85,7 +85,7 @@ class Case:
         rng = np.random.default_rng(0)
         shapes = (self.query, self.key, (*self.key[:3], self.value_size))
         made = [rng.standard_normal(shape, dtype=np.float32).astype(DTYPES[dtype]) for shape in shapes]
-        if self.turned:
+        if self.transposed:
             made = [np.ascontiguousarray(array.swapaxes(1, 2)) for array in made]
         if self.mask:
             seen = rng.random(self.mask) < 0.7
@@ -99,10 +99,10 @@ class Case:
     def expected(self, arrays: list[np.ndarray]) -> np.ndarray:
         """In f64."""
         mask = arrays[3] if self.mask else None
-        q, k, v = (array.swapaxes(1, 2) if self.turned else array for array in arrays[:3])
+        q, k, v = (array.swapaxes(1, 2) if self.transposed else array for array in arrays[:3])
         past = (k.shape[2] - q.shape[2] if self.at_end else 0) if self.causal else None
         found = reference(q, k, v, mask, self.scale, past, self.softcap, arrays[-1] if self.sinks else None)
-        return found.swapaxes(1, 2) if self.turned else found
+        return found.swapaxes(1, 2) if self.transposed else found
 
 
 def _turned(shape: Shape) -> Shape:
@@ -111,10 +111,10 @@ def _turned(shape: Shape) -> Shape:
 
 
 TURNED_CASES = {
-    "bert": Case((2, 3, 16, 32), (2, 3, 16, 32), 32, (2, 1, 1, 16), turned=True),
-    "gpt": Case((1, 2, 40, 16), (1, 2, 40, 16), 16, causal=True, turned=True),
-    "vit": Case((2, 2, 19, 16), (2, 2, 19, 16), 16, turned=True),
-    "as many heads as tokens": Case((1, 8, 8, 16), (1, 8, 8, 16), 16, (1, 8, 8, 8), turned=True),
+    "bert": Case((2, 3, 16, 32), (2, 3, 16, 32), 32, (2, 1, 1, 16), transposed=True),
+    "gpt": Case((1, 2, 40, 16), (1, 2, 40, 16), 16, causal=True, transposed=True),
+    "vit": Case((2, 2, 19, 16), (2, 2, 19, 16), 16, transposed=True),
+    "as many heads as tokens": Case((1, 8, 8, 16), (1, 8, 8, 16), 16, (1, 8, 8, 8), transposed=True),
 }
 """Attention as models have it: transposes around it become part of it."""
 OPEN_CASES = {

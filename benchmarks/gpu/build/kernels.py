@@ -41,28 +41,30 @@ BYTES = {"f32": 4, "f16": 2, "bf16": 2, "i8": 1, "i32": 4, "f8E4M3FN": 1, "f8E5M
 
 
 def add_product(
-    folder: Folder, form: str, size: Sequence[int], turned: str = "", is_measured: bool = True, options: str = "",
+    folder: Folder, form: str, size: Sequence[int], transposed: str = "", is_measured: bool = True, options: str = "",
     library: str = "",
 ) -> None:  # fmt: skip
-    """Add a product of m x k by k x n; the operands in `turned` are given transposed."""
+    """Add a product of m x k by k x n; the operands in `transposed` are given transposed."""
     kind = FORMATS[form]
     m, n, k = size
-    shapes = [(k, m) if "a" in turned else (m, k), (n, k) if "b" in turned else (k, n)]
+    shapes = [(k, m) if "a" in transposed else (m, k), (n, k) if "b" in transposed else (k, n)]
     given = [_tensor(shape, kind.element) for shape in shapes]
-    flags = f"transpose_lhs = {str('a' in turned).lower()}, transpose_rhs = {str('b' in turned).lower()}"
+    flags = f"transpose_lhs = {str('a' in transposed).lower()}, transpose_rhs = {str('b' in transposed).lower()}"
     result = _tensor((m, n), kind.result)
     text = f"""func.func @main(%0: {given[0]}, %1: {given[1]}) -> {result} {{
   %y = "relax.matmul"(%0, %1) {{{flags}, out_dtype = {kind.result}}} : ({given[0]}, {given[1]}) -> {result}
   return %y : {result}
 }}"""
-    name = f"product {form} {_sizes(size)}{f' {turned} turned' if turned else ''}{f' {options}' if options else ''}"
+    name = " ".join([f"product {form} {_sizes(size)}", *([f"{transposed} transposed"] if transposed else [])])
+    name += f" {options}" if options else ""
     name += f" by {library}" if library else ""
     bytes_ = BYTES[kind.element] * (m * k + k * n) + BYTES[kind.result] * m * n
     chosen = " ".join(filter(None, (kind.options, options)))
     folder.try_add(
         name, "libraries" if library else "products", lambda: folder.compile(text, chosen, library), inputs=_seeds(2),
-        checks=(Check("product", (0,), "product", kind.bound, {"turned": turned}),), is_measured=is_measured,
-        peer={"name": "product", "turned": turned, "tf32": form == "tf32"}, flops=2.0 * m * n * k, moved=float(bytes_),
+        checks=(Check("product", (0,), "product", kind.bound, {"transposed": transposed}),), is_measured=is_measured,
+        peer={"name": "product", "transposed": transposed, "tf32": form == "tf32"},
+        flops=2.0 * m * n * k, moved=float(bytes_),
         is_small=m * n * k <= 1 << 28 and not library, seconds=120.0,
     )  # fmt: skip
 

@@ -66,16 +66,16 @@ def _products(folder: Folder, options: Options) -> None:
         for side in (4096, 8192) if form in ("bf16", "f16", "f8e4m3") else (4096,):
             add_product(folder, form, (side,) * 3, "b" if form in ("i8", "f8e4m3") else "")
     for form in ("f16", "bf16", "tf32"):
-        for turned in ("a", "b", "ab"):
-            add_product(folder, form, (2048, 2048, 2048), turned)
+        for transposed in ("a", "b", "ab"):
+            add_product(folder, form, (2048, 2048, 2048), transposed)
     for size in ((1024, 1024, 1024), (2048, 768, 1000), (1000, 520, 72), (640, 4096, 4096), (16, 256, 65536)):
         add_product(folder, "f16", size)
     for rows in (1, 4, 16):
-        for turned in ("", "b"):
-            add_product(folder, "f16", (rows, 16384, 4096), turned)
+        for transposed in ("", "b"):
+            add_product(folder, "f16", (rows, 16384, 4096), transposed)
     for form in ("f32", "i8", "f8e5m2"):
-        for turned in ("", "a", "b"):
-            add_product(folder, form, (1000, 520, 264), turned, is_measured=False)
+        for transposed in ("", "a", "b"):
+            add_product(folder, form, (1000, 520, 264), transposed, is_measured=False)
     for older in ("chip=sm_80", "chip=sm_89"):
         for form in ("f16", "i8", "f32"):
             add_product(folder, form, (1024, 1024, 512), "b", options=older)
@@ -128,8 +128,8 @@ def _libraries(folder: Folder, options: Options) -> None:
         add_product(folder, form, (4096, 4096, 4096), library="cublas")
     add_product(folder, "i8", (4096, 4096, 4096), "b", library="cublas")
     add_product(folder, "f8e4m3", (4096, 4096, 4096), "b", library="cublas{f8}")
-    for turned in ("a", "ab"):
-        add_product(folder, "f16", (200, 320, 144), turned, is_measured=False, library="cublas")
+    for transposed in ("a", "ab"):
+        add_product(folder, "f16", (200, 320, 144), transposed, is_measured=False, library="cublas")
     for case in (
         Attention("f16", 4096, 4096, causal=True),
         Attention("bf16", 4096, 4096, 16, 4),

@@ -286,9 +286,9 @@ def test_sequences() -> None:
         node("SplitToSequence", "x two", "parts", axis=1),
         node("SequenceAt", "parts minus", "last"),
         node("SequenceErase", "parts zero", "rest"),
-        node("SequenceInsert", "rest last zero", "turned"),
-        node("ConcatFromSequence", "turned", "y", axis=1),
-        node("SequenceLength", "turned", "n"),
+        node("SequenceInsert", "rest last zero", "transposed"),
+        node("ConcatFromSequence", "transposed", "y", axis=1),
+        node("SequenceLength", "transposed", "n"),
     ]
     constants = {"two": np.array(2), "minus": np.array(-1), "zero": np.array(0)}
     compare(make_model(nodes, {"x": (F32, [2, 5, 3])}, ["y", "n"], constants, opset=13), numbers(2, 5, 3))

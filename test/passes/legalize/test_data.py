@@ -232,8 +232,8 @@ def narrow_cases() -> list[Case]:
         x = np.concatenate([spread, special[[0, 5, 12, 13]] if name == "f4e2m1" else special])
         x = np.abs(x[x != 0]) if name == "f8e8m0" else x
         made.append(Case("cast", [x], {"dtype": name, "saturate": False}, x.astype(kind)))
-        turned = {"shape": (2, codes.size // 2)}
-        made.append(Case("reshape", [codes], turned, codes.reshape(2, -1), note=f"of {name}"))
+        transposed = {"shape": (2, codes.size // 2)}
+        made.append(Case("reshape", [codes], transposed, codes.reshape(2, -1), note=f"of {name}"))
         if name != "f8e8m0":
             bound = np.float32(ml_dtypes.finfo(kind).max)
             exact = np.clip(x, -bound, bound).astype(kind)

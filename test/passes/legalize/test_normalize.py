@@ -92,8 +92,8 @@ def product_cases() -> list[Case]:
         x, y = f32(*left), f32(*right, seed=1)
         made.append(Case("matmul", [x, y], {}, x @ y, atol=1e-4))
         if x.ndim > 1 and y.ndim > 1:
-            turned = [np.swapaxes(x, -1, -2), np.swapaxes(y, -1, -2)]
-            made.append(Case("matmul", turned, {"transpose_lhs": True, "transpose_rhs": True}, x @ y, atol=1e-4))
+            transposed = [np.swapaxes(x, -1, -2), np.swapaxes(y, -1, -2)]
+            made.append(Case("matmul", transposed, {"transpose_lhs": True, "transpose_rhs": True}, x @ y, atol=1e-4))
     x, y = ints(-128, 128, 3, 40, dtype=np.int8), ints(0, 256, 40, 5, dtype=np.uint8)
     made.append(Case("matmul", [x, y], {"out_dtype": "i32"}, x.astype(np.int32) @ y.astype(np.int32)))
     numbers = ints(-9, 9, 4, 4, dtype=np.int32)
@@ -142,11 +142,17 @@ def attended(
 
 def rotated(x: np.ndarray, cos: np.ndarray, sin: np.ndarray, interleaved: bool) -> np.ndarray:
     half = cos.shape[-1]
-    turned, rest = x[..., : 2 * half], x[..., 2 * half :]
-    first, second = (turned[..., 0::2], turned[..., 1::2]) if interleaved else (turned[..., :half], turned[..., half:])
+    transposed, rest = x[..., : 2 * half], x[..., 2 * half :]
+    first, second = (
+        (transposed[..., 0::2], transposed[..., 1::2])
+        if interleaved
+        else (transposed[..., :half], transposed[..., half:])
+    )
     real, imaginary = first * cos - second * sin, first * sin + second * cos
     joined = (
-        np.stack([real, imaginary], -1).reshape(turned.shape) if interleaved else np.concatenate([real, imaginary], -1)
+        np.stack([real, imaginary], -1).reshape(transposed.shape)
+        if interleaved
+        else np.concatenate([real, imaginary], -1)
     )
     return np.concatenate([joined, rest], -1)
 

@@ -87,11 +87,11 @@ def arg_cases() -> list[Case]:
 
 
 def running(x: np.ndarray, function: Any, axis: int, exclusive: bool, reverse: bool) -> np.ndarray:
-    turned = np.flip(x, axis) if reverse else x
-    made = function(turned, axis=axis)
+    transposed = np.flip(x, axis) if reverse else x
+    made = function(transposed, axis=axis)
     if exclusive:
         start = np.zeros_like if function is np.cumsum else np.ones_like
-        first = np.take(turned, [0], axis)
+        first = np.take(transposed, [0], axis)
         made = np.concatenate([start(first), np.delete(made, -1, axis)], axis)
     return np.flip(made, axis) if reverse else made
 

@@ -74,10 +74,10 @@ class Program:
     def unary(self, names: list[str]) -> tuple[list[str], Run]:
         operator, x = self.random.choice(list(UNARY)), self.pick(names)
         if operator == "permute":
-            square, turned = self.reshaped(x), self.name()
+            square, transposed = self.reshaped(x), self.name()
             kind = "tensor<2x2xf32>"
-            self.emit(f'{turned} = "relax.permute"({square}) {{axes = array<i64: 1, 0>}} : ({kind}) -> {kind}')
-            made = self.flat(turned)
+            self.emit(f'{transposed} = "relax.permute"({square}) {{axes = array<i64: 1, 0>}} : ({kind}) -> {kind}')
+            made = self.flat(transposed)
         else:
             made = self.name()
             self.emit(f'{made} = "relax.{operator}"({x}) : ({KIND}) -> {KIND}')

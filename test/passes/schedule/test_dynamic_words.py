@@ -38,7 +38,7 @@ def rows(a: T.Buffer[(N, M), T.f32], c: T.Out[(N, M), T.f32], d: T.Out[(M, N), T
             vi, vj = T.axes("SS", i, j)
             c[vi, vj] = a[vi, vj] * total[vi] + largest[vi] + a.at(vi, vj - 1, outside=7.0)
     for j, i in T.grid(M, N):
-        with T.block("turned"):
+        with T.block("transposed"):
             vj, vi = T.axes("SS", j, i)
             d[vj, vi] = a[vi, vj] + T.f32(vj)
 

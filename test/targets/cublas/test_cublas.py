@@ -99,7 +99,7 @@ def test_descriptors(driver: Any, lt: FakeCublas, dtype: str, left: bool, right:
         kind = np.dtype(ml_dtypes.bfloat16)
     a, b = (RNG.standard_normal(shape).astype(kind) for shape in ((3, 5, 7), (3, 7, 4)))
     bias = RNG.standard_normal(4).astype(kind)
-    held = [np.ascontiguousarray(x.swapaxes(1, 2) if turned else x) for x, turned in ((a, left), (b, right))]
+    held = [np.ascontiguousarray(x.swapaxes(1, 2) if transposed else x) for x, transposed in ((a, left), (b, right))]
     product = MatrixProduct(0, 1, 2, 5, 4, 7, dtype, 3, "gelu", batch=3, transposed_a=left, transposed_b=right)
     call = products.ProductCall(product)
     d = np.zeros((3, 5, 4), kind)

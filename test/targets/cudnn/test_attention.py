@@ -82,14 +82,16 @@ def test_against_the_cpu(dnn: FakeCudnn, name: str, dtype: str) -> None:
 
 
 def test_turned_heads_stay_where_they_are(driver: Any, dnn: FakeCudnn) -> None:
-    """Heads that are turned to the front, and back, are read and written where they lie."""
+    """Heads that are transposed to the front, and back, are read and written where they lie."""
 
     @mirlo.script
-    def turned(q: R.Tensor[(2, 9, 4, 16), R.f16], k: R.Tensor[(2, 7, 2, 16), R.f16], v: R.Tensor[(2, 2, 7, 16), R.f16]):
+    def transposed(
+        q: R.Tensor[(2, 9, 4, 16), R.f16], k: R.Tensor[(2, 7, 2, 16), R.f16], v: R.Tensor[(2, 2, 7, 16), R.f16]
+    ):
         found = R.attention(R.permute(q, axes=(0, 2, 1, 3)), R.permute(k, axes=(0, 2, 1, 3)), v)
         return R.permute(found, axes=(0, 2, 1, 3))
 
-    model, here = (mirlo.compile(turned, target=target, cache=False) for target in (TARGET, "llvm"))
+    model, here = (mirlo.compile(transposed, target=target, cache=False) for target in (TARGET, "llvm"))
     (step,) = steps_of(model)
     assert step.q_strides == (576, 16, 64, 1) and step.k_strides == (224, 16, 32, 1) == (*step.k_strides[:3], 1)
     assert step.v_strides == (224, 112, 16, 1) and step.y_strides == (576, 16, 64, 1)
@@ -108,8 +110,8 @@ def test_turned_heads_stay_where_they_are(driver: Any, dnn: FakeCudnn) -> None:
 def test_copies_that_others_read_are_made(dnn: FakeCudnn) -> None:
     @mirlo.script
     def shared(q: R.Tensor[(1, 9, 2, 16), R.f16], k: R.Tensor[(1, 2, 9, 16), R.f16]):
-        turned = R.permute(q, axes=(0, 2, 1, 3))
-        return R.attention(turned, k, k), R.exp(turned)
+        transposed = R.permute(q, axes=(0, 2, 1, 3))
+        return R.attention(transposed, k, k), R.exp(transposed)
 
     model, here = (mirlo.compile(shared, target=target, cache=False) for target in (TARGET, "llvm"))
     inputs = list(model.random_inputs().values())

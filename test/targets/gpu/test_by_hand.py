@@ -13,7 +13,7 @@ pytestmark = ON_DEVICES
 
 
 @mirlo.prim_func
-def turned(x: T.Buffer[(64, 48), T.f32], y: T.Out[(48, 64), T.f32]):
+def transposed(x: T.Buffer[(64, 48), T.f32], y: T.Out[(48, 64), T.f32]):
     tile = T.alloc((16, 16), T.f32, scope="shared")
     for by in T.thread_binding(4, "blockIdx.y"):
         for bx in T.thread_binding(3, "blockIdx.x"):
@@ -53,7 +53,7 @@ def running(x: T.Buffer[(40, 30), T.f32], y: T.Out[(40, 30), T.f32]):
 
 @mirlo.script
 def by_hand(x: R.Tensor[(64, 48), R.f32], rows: R.Tensor[(10, 100), R.f32], lines: R.Tensor[(40, 30), R.f32]):
-    return R.call_tir(turned, x), R.call_tir(sums, rows), R.call_tir(running, lines)
+    return R.call_tir(transposed, x), R.call_tir(sums, rows), R.call_tir(running, lines)
 
 
 def test_kernels_by_hand(target: str) -> None:

@@ -37,17 +37,17 @@ def tensor(array: np.ndarray, kind: str) -> str:
     return f"tensor<{'x'.join(map(str, array.shape))}x{kind}>"
 
 
-def check_product(kind: str, size: tuple[int, int, int], turned: str, options: str = "") -> None:
-    """Multiply on the GPU, the factors in `turned` given transposed, and compare with numpy."""
+def check_product(kind: str, size: tuple[int, int, int], transposed: str, options: str = "") -> None:
+    """Multiply on the GPU, the factors in `transposed` given transposed, and compare with numpy."""
     m, n, k = size
     a, b = values(kind, m, k), values(kind, k, n)
     wide = np.int64 if RESULTS[kind] == "i32" else np.float64 if kind == "f32" else np.float32
     wanted = a.astype(wide) @ b.astype(wide)
-    given = [np.ascontiguousarray(x.T if side in turned else x) for x, side in ((a, "a"), (b, "b"))]
+    given = [np.ascontiguousarray(x.T if side in transposed else x) for x, side in ((a, "a"), (b, "b"))]
     lines, names = [], []
     for i, (x, side) in enumerate(((a, "a"), (b, "b"))):
-        names.append(f"%t{i}" if side in turned else f"%{i}")
-        if side in turned:
+        names.append(f"%t{i}" if side in transposed else f"%{i}")
+        if side in transposed:
             kinds = f"({tensor(given[i], kind)}) -> {tensor(x, kind)}"
             lines.append(f'  %t{i} = "relax.permute"(%{i}) {{axes = array<i64: 1, 0>}} : {kinds}')
     result = f"tensor<{m}x{n}x{RESULTS[kind]}>"
@@ -65,17 +65,17 @@ def check_product(kind: str, size: tuple[int, int, int], turned: str, options: s
     assert np.abs(found - wanted).max() <= tolerance * np.abs(wanted).max()
 
 
-@pytest.mark.parametrize("turned", ["", "a", "b", "ab"])
+@pytest.mark.parametrize("transposed", ["", "a", "b", "ab"])
 @pytest.mark.parametrize("kind", DTYPES)
-def test_formats_and_layouts(kind: str, turned: str) -> None:
+def test_formats_and_layouts(kind: str, transposed: str) -> None:
     for size in SIZES:
-        check_product(kind, size, turned)
+        check_product(kind, size, transposed)
 
 
-@pytest.mark.parametrize("turned", ["", "b"])
-def test_rounded_floats(turned: str) -> None:
+@pytest.mark.parametrize("transposed", ["", "b"])
+def test_rounded_floats(transposed: str) -> None:
     for size in SIZES:
-        check_product("f32", size, turned, "tf32=true")
+        check_product("f32", size, transposed, "tf32=true")
 
 
 @pytest.mark.parametrize("options", ["chip=sm_80", "chip=sm_89"])

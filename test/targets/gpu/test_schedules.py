@@ -74,13 +74,13 @@ def test_products_in_batches_and_transposed(target: str) -> None:
         b, m, k = x.shape
         return p.reduce("add", (b, m, y.shape[1]), (k,), lambda n, i, j, s: x[n, i, s] * y[n, j, s])
 
-    def turned(p: Any, x: Any, y: Any) -> Any:
+    def transposed(p: Any, x: Any, y: Any) -> Any:
         total = p.reduce("add", (x.shape[1], y.shape[1]), (x.shape[0],), lambda i, j, s: x[s, i] * y[s, j])
         return p.compute((y.shape[1], x.shape[1]), lambda j, i: total[i, j] * 2.0)
 
     programs = [
         prim_program("batched", batched, arrays_of((3, 20, 40), (3, 30, 40))),
-        prim_program("turned", turned, arrays_of((40, 20), (40, 30))),
+        prim_program("transposed", transposed, arrays_of((40, 20), (40, 30))),
     ]
     assert_agree(programs, target)
 

@@ -27,8 +27,8 @@ TEXT = """
 ahead (float[{batch}, 8, 12, 12] x) => (float[{batch}, 8, 10, 10] {result}) {{
   pooled = MaxPool <kernel_shape = [3, 3]> (x)
   likely = Softmax <axis = -1> (pooled)
-  turned = Transpose <perm = [0, 1, 3, 2]> (likely)
-  product = MatMul (turned, pooled)
+  transposed = Transpose <perm = [0, 1, 3, 2]> (likely)
+  product = MatMul (transposed, pooled)
   {result} = Tanh (product)
 }}
 """

@@ -43,15 +43,15 @@ def tensor(array: np.ndarray, kind: str) -> str:
     return f"tensor<{'x'.join(map(str, array.shape))}x{kind}>"
 
 
-def multiply(kind: str, size: tuple[int, int, int], turned: str, target: str) -> None:
-    """Check that a product, its operands in `turned` given transposed, agrees with numpy's."""
+def multiply(kind: str, size: tuple[int, int, int], transposed: str, target: str) -> None:
+    """Check that a product, its operands in `transposed` given transposed, agrees with numpy's."""
     m, n, k = size
     a, b = values(kind, m, k), values(kind, k, n)
-    given = [np.ascontiguousarray(x.T if side in turned else x) for x, side in ((a, "a"), (b, "b"))]
+    given = [np.ascontiguousarray(x.T if side in transposed else x) for x, side in ((a, "a"), (b, "b"))]
     lines, names = "", []
     for i, (x, side) in enumerate(((a, "a"), (b, "b"))):
-        names.append(f"%t{i}" if side in turned else f"%{i}")
-        if side in turned:
+        names.append(f"%t{i}" if side in transposed else f"%{i}")
+        if side in transposed:
             kinds = f"({tensor(given[i], kind)}) -> {tensor(x, kind)}"
             lines += f'  %t{i} = "relax.permute"(%{i}) {{axes = array<i64: 1, 0>}} : {kinds}\n'
     result = f"tensor<{m}x{n}x{RESULTS[kind]}>"
@@ -86,20 +86,20 @@ IN_ANY_ORDER = ("f16", "bf16")
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize("turned", ["", "b", "a"])
+@pytest.mark.parametrize("transposed", ["", "b", "a"])
 @pytest.mark.parametrize("kind", WARP)
-def test_warps(kind: str, turned: str) -> None:
+def test_warps(kind: str, transposed: str) -> None:
     chip = "sm_89" if kind.startswith("f8") else "sm_80"
     with emulated(chip, races=True) as gpu:
-        multiply(kind, (72, 40, 88), turned, f"nvvm{{chip={chip} tf32=true}}")
+        multiply(kind, (72, 40, 88), transposed, f"nvvm{{chip={chip} tf32=true}}")
     assert WARP[kind] in gpu.opcodes
 
 
 @pytest.mark.sample(3)
 @pytest.mark.parametrize(
-    ("kind", "turned"), [*((kind, "b") for kind in WARPGROUP), *((k, t) for k in IN_ANY_ORDER for t in ("", "a"))]
+    ("kind", "transposed"), [*((kind, "b") for kind in WARPGROUP), *((k, t) for k in IN_ANY_ORDER for t in ("", "a"))]
 )
-def test_warpgroups(kind: str, turned: str) -> None:
+def test_warpgroups(kind: str, transposed: str) -> None:
     with emulated("sm_90a", races=True) as gpu:
-        multiply(kind, (264, 256, 160), turned, "nvvm{chip=sm_90a tf32=true}")
+        multiply(kind, (264, 256, 160), transposed, "nvvm{chip=sm_90a tf32=true}")
     assert any(opcode.startswith("wgmma.mma_async") and opcode.endswith(WARPGROUP[kind]) for opcode in gpu.opcodes)

@@ -18,23 +18,23 @@ DTYPES = {"f64": np.float64, "f32": np.float32, "f16": np.float16, "bf16": ml_dt
 SLACK = {"f64": 1e-12, "f32": 1e-6, "f16": 1e-3, "bf16": 8e-3}
 
 
-def text(m: int, n: int, k: int, dtype: str, turned: bool) -> str:
-    """relu(x @ w + b), the matrix as it is or turned: [k, n] or [n, k]."""
-    matrix = f"{n}x{k}" if turned else f"{k}x{n}"
+def text(m: int, n: int, k: int, dtype: str, transposed: bool) -> str:
+    """relu(x @ w + b), the matrix as it is or transposed: [k, n] or [n, k]."""
+    matrix = f"{n}x{k}" if transposed else f"{k}x{n}"
     x, w, b, y = (f"tensor<{shape}x{dtype}>" for shape in (f"{m}x{k}", matrix, n, f"{m}x{n}"))
     return f"""func.func @main(%x: {x}, %w: {w}, %b: {b}) -> {y} {{
-  %p = "relax.matmul"(%x, %w) {{transpose_rhs = {str(turned).lower()}}} : ({x}, {w}) -> {y}
+  %p = "relax.matmul"(%x, %w) {{transpose_rhs = {str(transposed).lower()}}} : ({x}, {w}) -> {y}
   %s = "relax.add"(%p, %b) : ({y}, {b}) -> {y}
   %y = "relax.relu"(%s) : ({y}) -> {y}
   return %y : {y}
 }}"""
 
 
-def check(m: int, n: int, k: int, dtype: str, turned: bool) -> str:
+def check(m: int, n: int, k: int, dtype: str, transposed: bool) -> str:
     rng = np.random.default_rng(m + n + k)
-    x, w, b = (rng.standard_normal(s).astype(DTYPES[dtype]) for s in ((m, k), (n, k) if turned else (k, n), (n,)))
-    found, schedule = run_on_emulator(text(m, n, k, dtype, turned), [x, w, b])
-    wide = (v.astype(np.float64) for v in (x, w.T if turned else w, b))
+    x, w, b = (rng.standard_normal(s).astype(DTYPES[dtype]) for s in ((m, k), (n, k) if transposed else (k, n), (n,)))
+    found, schedule = run_on_emulator(text(m, n, k, dtype, transposed), [x, w, b])
+    wide = (v.astype(np.float64) for v in (x, w.T if transposed else w, b))
     left, right, bias = wide
     wanted = np.maximum(left @ right + bias, 0)
     np.testing.assert_allclose(found.astype(np.float64), wanted, atol=SLACK[dtype] * np.abs(wanted).max(), rtol=0)
@@ -46,18 +46,18 @@ def test_thin_products_in_parts() -> None:
     assert "in 4 parts" in check(3, 256, 512, "f64", False)
 
 
-@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize(
     ("size", "dtype"),
     [((1, 64, 256), "f32"), ((1, 72, 512), "f16"), ((3, 40, 1024), "bf16"), ((8, 24, 104), "f16"), ((5, 8, 40), "f32")],
 )
-def test_few_rows(size: tuple[int, int, int], dtype: str, turned: bool) -> None:
-    assert 'stages = "matrix by few rows"' in check(*size, dtype, turned)
+def test_few_rows(size: tuple[int, int, int], dtype: str, transposed: bool) -> None:
+    assert 'stages = "matrix by few rows"' in check(*size, dtype, transposed)
 
 
-@pytest.mark.parametrize("turned", [False, True])
-def test_few_rows_in_parts(turned: bool) -> None:
-    assert "matrix by few rows in" in check(1, 32, 32768, "f16", turned)
+@pytest.mark.parametrize("transposed", [False, True])
+def test_few_rows_in_parts(transposed: bool) -> None:
+    assert "matrix by few rows in" in check(1, 32, 32768, "f16", transposed)
 
 
 def test_tiles_in_parts() -> None:
@@ -102,10 +102,10 @@ def test_a_product_that_fills_the_chip_is_not_divided() -> None:
 
 
 @needs_ptxas()
-@pytest.mark.parametrize("turned", [False, True])
-def test_weights_of_a_decoder_are_read_16_bytes_at_a_time(turned: bool) -> None:
+@pytest.mark.parametrize("transposed", [False, True])
+def test_weights_of_a_decoder_are_read_16_bytes_at_a_time(transposed: bool) -> None:
     with make_context(), ir.Location.unknown():
-        ptx = ptx_of_module(ir.Module.parse(text(1, 4096, 4096, "f16", turned)), "sm_80")
+        ptx = ptx_of_module(ir.Module.parse(text(1, 4096, 4096, "f16", transposed)), "sm_80")
     # Four reads of the matrix are under way together, and of the row where it lies along the sums as well.
     assert ptx.count("ld.global.v4.b32") >= 4 and "shfl.sync.bfly" in ptx
     kernel = run_ptxas(ptx, find_chip("sm_80"))

@@ -27,12 +27,12 @@ TF32 = "chip=sm_80 tf32=true"
 """Options of the target."""
 
 
-def product(left: tuple[str, str], right: tuple[str, str], result: str, kind: str, turned: str = "") -> str:
-    """Return a module that multiplies two matrices, given as shape and element type; `turned` ones are transposed."""
+def product(left: tuple[str, str], right: tuple[str, str], result: str, kind: str, transposed: str = "") -> str:
+    """Return a module that multiplies two matrices, of these shapes and types; `transposed` names operands."""
     lines, names = [], ["%0", "%1"]
     shapes = [left, right]
     for i, side in enumerate("ab"):
-        if side in turned:
+        if side in transposed:
             shape = "x".join(reversed(shapes[i][0].split("x")))
             before, after = (f"tensor<{s}x{shapes[i][1]}>" for s in (shapes[i][0], shape))
             lines.append(f'  %t{i} = "relax.permute"({names[i]}) {{axes = array<i64: 1, 0>}} : ({before}) -> {after}')
@@ -55,13 +55,13 @@ def values(kind: str, *shape: int) -> np.ndarray:
     return generator.standard_normal(shape).astype(DTYPES[kind])
 
 
-def run(left: str, right: str, kind: str, size: tuple[int, int, int], options: str, turned: str = "") -> Any:
+def run(left: str, right: str, kind: str, size: tuple[int, int, int], options: str, transposed: str = "") -> Any:
     """Return the kernel's result, numpy's, and the schedule."""
     m, n, k = size
     a, b = values(left, m, k), values(right, k, n)
-    given = [np.ascontiguousarray(x.T if side in turned else x) for x, side in ((a, "a"), (b, "b"))]
+    given = [np.ascontiguousarray(x.T if side in transposed else x) for x, side in ((a, "a"), (b, "b"))]
     shapes = [f"{x.shape[0]}x{x.shape[1]}" for x in given]
-    text = product((shapes[0], left), (shapes[1], right), f"{m}x{n}", kind, turned)
+    text = product((shapes[0], left), (shapes[1], right), f"{m}x{n}", kind, transposed)
     bytes_ = [x.view(np.int8) if x.itemsize == 1 else x for x in given]
     result = {"i32": np.int32, "f32": np.float32}[kind]
     found, schedules = run_on_emulator(text, bytes_, options, result)
@@ -70,11 +70,11 @@ def run(left: str, right: str, kind: str, size: tuple[int, int, int], options: s
 
 
 @pytest.mark.parametrize(
-    ("left", "right", "turned"), [("i8", "i8", ""), ("ui8", "i8", "b"), ("i8", "ui8", "a"), ("ui8", "ui8", "ab")]
+    ("left", "right", "transposed"), [("i8", "i8", ""), ("ui8", "i8", "b"), ("i8", "ui8", "a"), ("ui8", "ui8", "ab")]
 )
-def test_bytes_are_exact(left: str, right: str, turned: str) -> None:
+def test_bytes_are_exact(left: str, right: str, transposed: str) -> None:
     for size in SIZES:
-        found, a, b = run(left, right, "i32", size, "chip=sm_80", turned)
+        found, a, b = run(left, right, "i32", size, "chip=sm_80", transposed)
         np.testing.assert_array_equal(found, a.astype(np.int32) @ b.astype(np.int32))
 
 
@@ -85,24 +85,24 @@ def test_floats_of_eight_bits(kind: str) -> None:
         np.testing.assert_allclose(found, a.astype(np.float32) @ b.astype(np.float32), rtol=1e-5, atol=1e-4)
 
 
-@pytest.mark.parametrize("turned", ["", "a", "b", "ab"])
-def test_floats_are_rounded_where_asked_for(turned: str) -> None:
+@pytest.mark.parametrize("transposed", ["", "a", "b", "ab"])
+def test_floats_are_rounded_where_asked_for(transposed: str) -> None:
     for size in SIZES:
-        found, a, b = run("f32", "f32", "f32", size, TF32, turned)
+        found, a, b = run("f32", "f32", "f32", size, TF32, transposed)
         exact, wanted = a @ b, rounded_to_tf32(a) @ rounded_to_tf32(b)
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=2e-5)
         assert np.abs(found - exact).max() > 1e-4, "nothing was rounded"
 
 
-@pytest.mark.parametrize("turned", ["a", "b"])
-def test_rounded_floats_that_are_copied_without_ldmatrix(turned: str) -> None:
+@pytest.mark.parametrize("transposed", ["a", "b"])
+def test_rounded_floats_that_are_copied_without_ldmatrix(transposed: str) -> None:
     """Where both factors lie along the lines, positions are converted by `cp.async` alone: to 64 bits, as elsewhere."""
     a, b = values("f32", 64, 64), values("f32", 64, 64)
-    text = product(("64x64", "f32"), ("64x64", "f32"), "64x64", "f32", turned)
+    text = product(("64x64", "f32"), ("64x64", "f32"), "64x64", "f32", transposed)
     with emulated("sm_80"):
         with make_context():
             compiled = mirlo.compile(ir.Module.parse(text), target=f"nvvm{{{TF32}}}", cache=False)
-        found = compiled(*(np.ascontiguousarray(x.T if side in turned else x) for x, side in ((a, "a"), (b, "b"))))
+        found = compiled(*(np.ascontiguousarray(x.T if side in transposed else x) for x, side in ((a, "a"), (b, "b"))))
     np.testing.assert_allclose(found, rounded_to_tf32(a) @ rounded_to_tf32(b), rtol=1e-5, atol=2e-5)
 
 

@@ -54,8 +54,8 @@ KINDS = {
     "another scale": Case((1, 2, 70, 48), (1, 2, 70, 48), 48, scale=0.3),
     "heads that 16 does not divide": Case((1, 3, 70, 24), (1, 3, 90, 24), 40),
     "values larger than keys": Case((1, 3, 64, 32), (1, 3, 128, 32), 136),
-    "tokens before heads": Case((2, 3, 150, 64), (2, 3, 150, 64), 64, causal=True, turned=True),
-    "tokens before heads, a mask": Case((2, 2, 150, 64), (2, 2, 150, 64), 64, (2, 1, 1, 150), turned=True),
+    "tokens before heads": Case((2, 3, 150, 64), (2, 3, 150, 64), 64, causal=True, transposed=True),
+    "tokens before heads, a mask": Case((2, 2, 150, 64), (2, 2, 150, 64), 64, (2, 1, 1, 150), transposed=True),
     "heads of 80": Case((1, 3, 64, 80), (1, 3, 128, 80), 80, causal=True),
 }
 
@@ -111,17 +111,17 @@ def test_what_follows_is_part_of_it() -> None:
 def packed(tokens: int, heads: int, size: int) -> str:
     """Causal attention of queries, keys and values that one product made: parts of a tensor."""
     x, part = f"tensor<2x{tokens}x{3 * heads}x{size}xf16>", f"tensor<2x{tokens}x{heads}x{size}xf16>"
-    turned = f"tensor<2x{heads}x{tokens}x{size}xf16>"
+    kind = f"tensor<2x{heads}x{tokens}x{size}xf16>"
     parts = "\n".join(
         f"""%s{i} = "relax.strided_slice"(%x) {{axes = array<i64: 2>, begin = array<i64: {i * heads}>,
               end = array<i64: {(i + 1) * heads}>, strides = array<i64: 1>}} : ({x}) -> {part}
-            %t{i} = "relax.permute"(%s{i}) {{axes = array<i64: 0, 2, 1, 3>}} : ({part}) -> {turned}"""
+            %t{i} = "relax.permute"(%s{i}) {{axes = array<i64: 0, 2, 1, 3>}} : ({part}) -> {kind}"""
         for i in range(3)
     )
     return f"""func.func @main(%x: {x}) -> {part} {{
       {parts}
-      %0 = "relax.attention"(%t0, %t1, %t2) {{causal = true}} : ({turned}, {turned}, {turned}) -> {turned}
-      %1 = "relax.permute"(%0) {{axes = array<i64: 0, 2, 1, 3>}} : ({turned}) -> {part}
+      %0 = "relax.attention"(%t0, %t1, %t2) {{causal = true}} : ({kind}, {kind}, {kind}) -> {kind}
+      %1 = "relax.permute"(%0) {{axes = array<i64: 0, 2, 1, 3>}} : ({kind}) -> {part}
       return %1 : {part}
     }}"""
 

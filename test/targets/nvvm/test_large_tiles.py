@@ -17,19 +17,19 @@ from mirlo.targets.nvvm.ptxas import run_ptxas
 
 @pytest.mark.sample(2)
 @pytest.mark.parametrize(
-    ("tile", "turned", "size"),
+    ("tile", "transposed", "size"),
     [
         (0, "", (140, 136, 44)), (0, "ab", (132, 130, 37)), (0, "b", (128, 128, 64)),
         (1, "", (70, 136, 44)), (2, "a", (132, 70, 37)), (3, "b", (64, 68, 64)),
     ],
 )  # fmt: skip
-def test_products(tile: int, turned: str, size: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_products(tile: int, transposed: str, size: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fma, "choose_tile", lambda roles: fma.TILES[tile])
     m, n, k = size
     a, b = values("f32", m, k), values("f32", k, n)
-    given = [np.ascontiguousarray(x.T if side in turned else x) for x, side in ((a, "a"), (b, "b"))]
+    given = [np.ascontiguousarray(x.T if side in transposed else x) for x, side in ((a, "a"), (b, "b"))]
     shapes = [f"{x.shape[0]}x{x.shape[1]}" for x in given]
-    text = product((shapes[0], "f32"), (shapes[1], "f32"), f"{m}x{n}", "f32", turned)
+    text = product((shapes[0], "f32"), (shapes[1], "f32"), f"{m}x{n}", "f32", transposed)
     found, schedules = run_on_emulator(text, given)
     assert "large tiles" in schedules
     np.testing.assert_allclose(found, a @ b, rtol=1e-5, atol=2e-5)
@@ -56,10 +56,10 @@ def test_convolutions(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @needs_ptxas()
-@pytest.mark.parametrize("turned", ["", "ab"])
-def test_large_products_read_16_bytes_at_once_without_spills(turned: str) -> None:
+@pytest.mark.parametrize("transposed", ["", "ab"])
+def test_large_products_read_16_bytes_at_once_without_spills(transposed: str) -> None:
     with make_context(), ir.Location.unknown():
-        text = product(("4096x4096", "f32"), ("4096x4096", "f32"), "4096x4096", "f32", turned)
+        text = product(("4096x4096", "f32"), ("4096x4096", "f32"), "4096x4096", "f32", transposed)
         ptx = ptx_of_module(ir.Module.parse(text), "sm_80")
     lines = ptx.splitlines()
     assert sum("fma.rn.f32" in line for line in lines) == 8 * 64

@@ -41,11 +41,11 @@ def is_used(opcodes: Iterable[str], kind: str) -> bool:
 
 @pytest.mark.sample(4)
 @pytest.mark.parametrize(
-    ("kind", "turned"), [*((k, "b") for k in KINDS), *((k, t) for k in ("f16", "bf16") for t in ("", "a"))]
+    ("kind", "transposed"), [*((k, "b") for k in KINDS), *((k, t) for k in ("f16", "bf16") for t in ("", "a"))]
 )
-def test_formats(kind: str, turned: str) -> None:
+def test_formats(kind: str, transposed: str) -> None:
     with emulated("sm_100a", races=True) as gpu:
-        multiply(kind, (264, 256, 160), turned, TARGET)
+        multiply(kind, (264, 256, 160), transposed, TARGET)
     assert is_used(gpu.opcodes, kind)
 
 
@@ -118,12 +118,12 @@ def test_what_is_missing_is_found(name: str) -> None:
 
 @pytest.mark.sample(2)
 @needs_ptxas()
-@pytest.mark.parametrize("turned", ["", "ab"])
-def test_large_products_are_assembled_without_spills(turned: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("transposed", ["", "ab"])
+def test_large_products_are_assembled_without_spills(transposed: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     kind = ("4096x4096", "bf16")
     with make_context(), ir.Location.unknown():
-        ptx = ptx_of_module(ir.Module.parse(product(kind, kind, "4096x4096", "bf16", turned)), "sm_100a")
+        ptx = ptx_of_module(ir.Module.parse(product(kind, kind, "4096x4096", "bf16", transposed)), "sm_100a")
     made = run_ptxas(ptx, find_chip("sm_100a"))
     assert ptx.count("tcgen05.mma") == 4 and "cp.async.bulk.tensor.2d" in ptx
     assert made.spilled_bytes == 0 and not made.warnings

@@ -58,13 +58,13 @@ def why_not(module: Any) -> str:
     return str(warpgroup.plan_warpgroups(product_of(group), parse_options("chip=sm_90a")))
 
 
-def run(kind: str, result: str, size: tuple[int, int, int], turned: str, options: str = "") -> Any:
+def run(kind: str, result: str, size: tuple[int, int, int], transposed: str, options: str = "") -> Any:
     """Return the kernel's result and the operands."""
     m, n, k = size
     a, b = values(kind, m, k), values(kind, k, n)
-    given = [np.ascontiguousarray(x.T if side in turned else x) for x, side in ((a, "a"), (b, "b"))]
+    given = [np.ascontiguousarray(x.T if side in transposed else x) for x, side in ((a, "a"), (b, "b"))]
     shapes = [f"{x.shape[0]}x{x.shape[1]}" for x in given]
-    text = product((shapes[0], kind), (shapes[1], kind), f"{m}x{n}", result, turned)
+    text = product((shapes[0], kind), (shapes[1], kind), f"{m}x{n}", result, transposed)
     bytes_ = [x.view(np.int8) if x.itemsize == 1 else x for x in given]
     found, schedules = run_on_emulator(text, bytes_, f"chip=sm_90a {options}", RESULTS[result])
     assert "warpgroups" in schedules, schedules
@@ -72,11 +72,11 @@ def run(kind: str, result: str, size: tuple[int, int, int], turned: str, options
 
 
 @pytest.mark.sample(4)
-@pytest.mark.parametrize("turned", ["", "a", "b", "ab"])
+@pytest.mark.parametrize("transposed", ["", "a", "b", "ab"])
 @pytest.mark.parametrize("kind", HALVES)
-def test_halves_in_any_order(kind: str, turned: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_halves_in_any_order(kind: str, transposed: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipelined, "best_tile", lambda *_: warpgroup.WarpgroupTile(1, 64, 1.0))
-    found, a, b = run(kind, kind, (136, 72, 152), turned)
+    found, a, b = run(kind, kind, (136, 72, 152), transposed)
     wanted = a.astype(np.float32) @ b.astype(np.float32)
     assert np.abs(found.astype(np.float32) - wanted).max() <= 2.0**-7 * np.abs(wanted).max()
 
@@ -90,11 +90,11 @@ def test_tiles(tile: warpgroup.WarpgroupTile, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize("turned", ["", "b"])
-def test_clusters_go_on_to_the_next_tiles(turned: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("transposed", ["", "b"])
+def test_clusters_go_on_to_the_next_tiles(transposed: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(CHIPS, "sm_90a", replace(CHIPS["sm_90a"], units=2))
     monkeypatch.setattr(pipelined, "best_tile", lambda *_: warpgroup.WarpgroupTile(1, 128, 1.0, together=2))
-    found, a, b = run("f16", "f32", (320, 200, 584), turned)
+    found, a, b = run("f16", "f32", (320, 200, 584), transposed)
     np.testing.assert_allclose(found, a.astype(np.float32) @ b.astype(np.float32), rtol=1e-4, atol=1e-3)
 
 
@@ -193,7 +193,7 @@ def test_large_convolutions_are_gathered_without_spills(monkeypatch: pytest.Monk
 @pytest.mark.sample(2)
 @needs_ptxas()
 @pytest.mark.parametrize(
-    ("kind", "result", "turned", "options", "instruction"),
+    ("kind", "result", "transposed", "options", "instruction"),
     [
         ("bf16", "bf16", "", "", "m64n256k16.f32.bf16.bf16"), ("f16", "f16", "ab", "", "m64n256k16.f32.f16.f16"),
         ("i8", "i32", "b", "", "m64n256k32.s32.s8.s8"), ("f8E4M3FN", "f32", "b", "", "m64n256k32.f32.e4m3.e4m3"),
@@ -201,10 +201,10 @@ def test_large_convolutions_are_gathered_without_spills(monkeypatch: pytest.Monk
     ],
 )  # fmt: skip
 def test_large_products_are_asynchronous_without_spills(
-    kind: str, result: str, turned: str, options: str, instruction: str, monkeypatch: pytest.MonkeyPatch
+    kind: str, result: str, transposed: str, options: str, instruction: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.undo()
-    text = product(("8192x8192", kind), ("8192x8192", kind), "8192x8192", result, turned)
+    text = product(("8192x8192", kind), ("8192x8192", kind), "8192x8192", result, transposed)
     with make_context(), ir.Location.unknown():
         ptx = ptx_of_module(ir.Module.parse(text), "sm_90a", options)
     assert f"wgmma.mma_async.sync.aligned.{instruction}" in ptx

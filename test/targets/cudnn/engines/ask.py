@@ -34,7 +34,7 @@ def attention(
     return replace(AttentionStep(0, 1, 2, 3, q, k, v, *strides, 0.125, dtype), **facts)  # type: ignore[arg-type]
 
 
-def turned(step: AttentionStep) -> AttentionStep:
+def transposed(step: AttentionStep) -> AttentionStep:
     """Return the same attention with the heads of a token contiguous."""
     lying = {}
     for name, shape in (("q", step.q_shape), ("k", step.k_shape), ("v", step.v_shape), ("y", step.q_shape)):
@@ -48,7 +48,7 @@ CASES = {
     "plain": PLAIN,
     "bf16": attention((1, 16, 4096, 128), (1, 16, 4096, 128), "bf16", bound=0),
     "causal": replace(PLAIN, bound=0),
-    "turned": turned(PLAIN),
+    "transposed": transposed(PLAIN),
     "shared keys, odd lengths": attention((2, 4, 100, 64), (2, 2, 333, 64), bound=0),
     "behind a cache": attention((2, 4, 32, 64), (2, 4, 192, 64), bound=160),
     "mask": replace(PLAIN, mask=4, mask_shape=(1, 4, 128, 128)),

@@ -1,6 +1,6 @@
 // RUN: mirlo-opt %s --legalize --fuse-ops --fuse-tir --schedule=machine=avx2 | FileCheck %s
 
-// What is turned from a concatenation is turned from one operand at a time: nothing is loaded to be thrown away.
+// What is transposed from a concatenation is transposed from one operand at a time: nothing is loaded to be thrown away.
 
 // CHECK-LABEL: func.func private @fused_concat_permute
 // CHECK:       scf.for %{{.*}} to %c64 step %c16

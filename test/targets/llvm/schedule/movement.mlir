@@ -1,7 +1,7 @@
 // RUN: mirlo-opt %s --legalize --schedule=machine=sse | FileCheck %s --check-prefix=SSE
 // RUN: mirlo-opt %s --legalize --schedule=machine=avx2 | FileCheck %s
 
-// A tile is read along the operand's memory, turned by three rounds of shuffles, and written along the output's.
+// A tile is read along the operand's memory, transposed by three rounds of shuffles, and written along the output's.
 
 // CHECK-LABEL: func.func private @permute
 // CHECK:       scf.for %{{.*}} = %c0 to %c24 step %c8

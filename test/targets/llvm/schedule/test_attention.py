@@ -164,7 +164,7 @@ SHARED_KEYS = {
     "a mask of heads": Case(("b", 4, "s", 16), ("b", 2, "t", 16), 16, ("b", 4, "s", "t")),
     "a mask of choices": Case(("b", 4, "s", 16), ("b", 1, "t", 16), 16, (1, 1, "s", "t"), "i1"),
     "behind a cache": Case(("b", 8, "s", 8), ("b", 2, "t", 8), 8, causal=True, at_end=True),
-    "tokens before heads": Case(("b", 4, "s", 16), ("b", 2, "t", 16), 16, ("b", 1, "s", "t"), turned=True),
+    "tokens before heads": Case(("b", 4, "s", 16), ("b", 2, "t", 16), 16, ("b", 1, "s", "t"), transposed=True),
     "one sequence": Case((1, 4, "s", 16), (1, 2, "t", 16), 16),
 }
 

@@ -45,15 +45,16 @@ def _uses(schedule: str, dots: str, instruction: str) -> bool:
     return (f'instruction = "{instruction}"' in schedule) == expected
 
 
-def _matmul(m: int, k: int, n: int, left: str, right: str, out: str, turned: bool, is_constant: bool) -> str:
-    shape = f"{n}x{k}" if turned else f"{k}x{n}"
+def _matmul(m: int, k: int, n: int, left: str, right: str, out: str, transposed: bool, is_constant: bool) -> str:
+    shape = f"{n}x{k}" if transposed else f"{k}x{n}"
     weight = f"tensor<{shape}x{RELAX[right]}>"
     given = "" if is_constant else f", %w: {weight}"
     constant = f'%w = "relax.constant"() {{param = "w"}} : () -> {weight}' if is_constant else ""
     x, y = f"tensor<{m}x{k}x{RELAX[left]}>", f"tensor<{m}x{n}x{out}>"
+    flag = str(transposed).lower()
     return f"""func.func @main(%x: {x}{given}) -> {y} {{
       {constant}
-      %0 = "relax.matmul"(%x, %w) {{out_dtype = {out}, transpose_rhs = {str(turned).lower()}}} : ({x}, {weight}) -> {y}
+      %0 = "relax.matmul"(%x, %w) {{out_dtype = {out}, transpose_rhs = {flag}}} : ({x}, {weight}) -> {y}
       return %0 : {y}
     }}"""
 
@@ -63,14 +64,14 @@ def _matmul(m: int, k: int, n: int, left: str, right: str, out: str, turned: boo
 @pytest.mark.parametrize(("left", "right"), [("u8", "i8"), ("i8", "i8"), ("i8", "u8"), ("u8", "u8")])
 def test_products_of_bytes(left: str, right: str, is_constant: bool, tmp_path: Path) -> None:
     for i, (m, k, n) in enumerate(SHAPES):
-        turned = i % 2 == 1
-        x, w = _random(left, m, k), _random(right, *((n, k) if turned else (k, n)))
+        transposed = i % 2 == 1
+        x, w = _random(left, m, k), _random(right, *((n, k) if transposed else (k, n)))
         folder = tmp_path / str(i)
         folder.mkdir()
-        text = _matmul(m, k, n, left, right, "i32", turned, is_constant)
+        text = _matmul(m, k, n, left, right, "i32", transposed, is_constant)
         made, schedule = _compiled(text, folder, **({"w": w} if is_constant else {}))
         found = made(x) if is_constant else made(x, w)
-        np.testing.assert_array_equal(found, x.astype(np.int32) @ (w.T if turned else w).astype(np.int32))
+        np.testing.assert_array_equal(found, x.astype(np.int32) @ (w.T if transposed else w).astype(np.int32))
         assert "dot = true" in schedule or _uses(schedule, "u8xi8", "vpdpbusd")
 
 
@@ -88,25 +89,25 @@ def test_products_of_bytes_without_vnni(left: str, right: str, tmp_path: Path, m
         np.testing.assert_array_equal(made(x), x.astype(np.int32) @ w.astype(np.int32))
         assert 'instruction = "vpmaddwd"' in schedule
         # Dynamic weights, also those whose columns are contiguous, are packed in groups by the kernel.
-        for turned in (False, True):
-            folder = tmp_path / f"{i}{turned}"
+        for transposed in (False, True):
+            folder = tmp_path / f"{i}{transposed}"
             folder.mkdir()
-            given = np.ascontiguousarray(w.T) if turned else w
-            made, _ = _compiled(_matmul(m, k, n, left, right, "i32", turned, False), folder)
+            given = np.ascontiguousarray(w.T) if transposed else w
+            made, _ = _compiled(_matmul(m, k, n, left, right, "i32", transposed, False), folder)
             np.testing.assert_array_equal(made(x, given), x.astype(np.int32) @ w.astype(np.int32))
 
 
 @pytest.mark.parametrize("is_constant", [False, True])
 def test_products_of_bf16(is_constant: bool, tmp_path: Path) -> None:
     for i, (m, k, n) in enumerate(SHAPES):
-        turned = i % 2 == 1
-        x, w = _random("bf16", m, k), _random("bf16", *((n, k) if turned else (k, n)))
+        transposed = i % 2 == 1
+        x, w = _random("bf16", m, k), _random("bf16", *((n, k) if transposed else (k, n)))
         folder = tmp_path / str(i)
         folder.mkdir()
-        text = _matmul(m, k, n, "bf16", "bf16", "f32", turned, is_constant)
+        text = _matmul(m, k, n, "bf16", "bf16", "f32", transposed, is_constant)
         made, schedule = _compiled(text, folder, **({"w": w} if is_constant else {}))
         found = made(x) if is_constant else made(x, w)
-        expected = x.astype(np.float64) @ (w.T if turned else w).astype(np.float64)
+        expected = x.astype(np.float64) @ (w.T if transposed else w).astype(np.float64)
         np.testing.assert_allclose(found, expected, atol=1e-5 * k, rtol=0)
         assert "dot = true" in schedule or _uses(schedule, "bf16", "vdpbf16ps")
 

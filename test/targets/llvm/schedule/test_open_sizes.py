@@ -61,11 +61,11 @@ CASES = {
     "everything": Case(
         [node("MatMul", "x w", "y")], {"x": ("m", "k"), "w": ("k", "n")}, TRIPLES, lambda x, w: x @ w, "mkn"
     ),
-    "columns turned": Case(
+    "columns transposed": Case(
         [node("Transpose", "w", "t", perm=[1, 0]), node("MatMul", "x t", "y")],
         {"x": ("m", "k"), "w": ("n", "k")}, TRIPLES, lambda x, w: x @ w.T, "mkn",
     ),
-    "rows turned": Case(
+    "rows transposed": Case(
         [node("Transpose", "x", "t", perm=[1, 0]), node("MatMul", "t w", "y")],
         {"x": ("k", "m"), "w": ("k", "n")}, TRIPLES, lambda x, w: x.T @ w, "mkn",
     ),
@@ -80,7 +80,7 @@ CASES = {
         [node("Transpose", "x", "y", perm=[0, 2, 1, 3])], {"x": ("b", "s", 4, 8)}, PAIRS,
         lambda x: x.transpose(0, 2, 1, 3), "bs",
     ),
-    "matrix turned": Case([node("Transpose", "x", "y", perm=[1, 0])], {"x": ("b", "s")}, PAIRS, lambda x: x.T, "bs"),
+    "matrix": Case([node("Transpose", "x", "y", perm=[1, 0])], {"x": ("b", "s")}, PAIRS, lambda x: x.T, "bs"),
     "joined": Case(
         [node("Concat", "x z", "y", axis=1)], {"x": ("b", "s"), "z": ("b", "t")}, [(2, 5, 7), (1, 40, 33), (3, 0, 5)],
         lambda x, z: np.concatenate([x, z], 1), "bst",

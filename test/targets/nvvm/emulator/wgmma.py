@@ -248,7 +248,7 @@ def _product(p: Preparation, i: Instruction) -> Step:
     left = [p.read(part, "b32") for part in p.parts(a)] if in_registers else [p.read(a, "b64")]
     right, keeps = p.read(b, "b64"), p.read(scale, "pred")
     flags = [one.bits for one in rest if isinstance(one, Imm)]
-    signs, turned = _flags(flags, a_kind, in_registers)
+    signs, is_transposed = _flags(flags, a_kind, in_registers)
     dtype = TYPES[sum_kind]
 
     def step(group: Group) -> None:
@@ -265,8 +265,8 @@ def _product(p: Preparation, i: Instruction) -> Step:
         if in_registers:
             x = _from_registers(group, [group.spread(one(group)) for one in left], a_kind)
         else:
-            x = _factor(group, _uniform(group, left[0](group)), LINES, a_kind, bool(turned[0]), read)
-        y = _factor(group, _uniform(group, right(group)), columns, b_kind, bool(turned[1]), read)
+            x = _factor(group, _uniform(group, left[0](group)), LINES, a_kind, bool(is_transposed[0]), read)
+        y = _factor(group, _uniform(group, right(group)), columns, b_kind, bool(is_transposed[1]), read)
         made = exactly(x, a_kind) @ exactly(y, b_kind).swapaxes(1, 2)
         if signs != (1, 1):
             made = made * (signs[0] * signs[1])
@@ -296,8 +296,8 @@ def _flags(flags: list[int], kind: str, in_registers: bool) -> tuple[tuple[int, 
     if len(values) != count or any(v not in (-1, 1) for v in values[:2]) or any(v not in (0, 1) for v in values[2:]):
         raise PtxError(f"{values} after the factors: expected {count} numbers")
     signs = (values[0], values[1]) if values else (1, 1)
-    turned = (0, 0) if count < 3 else (0, values[2]) if count == 3 else (values[2], values[3])
-    return signs, turned
+    is_transposed = (0, 0) if count < 3 else (0, values[2]) if count == 3 else (values[2], values[3])
+    return signs, is_transposed
 
 
 def _wgmma(p: Preparation, i: Instruction) -> Step:

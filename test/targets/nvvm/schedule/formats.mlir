@@ -1,6 +1,6 @@
 // RUN: mirlo-opt %s --split-input-file --pass-pipeline='builtin.module(legalize{target=nvvm},annotate-kinds,fuse-ops,fuse-tir,schedule{target=nvvm machine=sm_89+tf32})' | FileCheck %s
 
-// Bytes of which columns lie side by side: four of each of four rows are turned in registers, then stored as one access.
+// Bytes of which columns lie side by side: four of each of four rows are transposed in registers, then stored as one access.
 // CHECK-LABEL: func.func private @matmul(
 // CHECK-SAME: stages = "tensor cores"
 // CHECK: vector.store %{{.*}} : memref<{{.*}}xi8, 3>, vector<4xi8>

@@ -23,7 +23,7 @@ def summed(x: R.Tensor[("rows", 64), R.f32]):  # noqa: F821, UP037
 
 
 @mirlo.script
-def turned(x: R.Tensor[(64,), R.f32]):
+def transposed(x: R.Tensor[(64,), R.f32]):
     return R.negative(x)
 
 
@@ -46,7 +46,7 @@ def on_the_device() -> None:
 
 def refused() -> None:
     """PTX that the driver does not take."""
-    compiled = mirlo.compile(turned, target="nvvm", cache=False)
+    compiled = mirlo.compile(transposed, target="nvvm", cache=False)
     object.__setattr__(compiled.artifact, "code", compiled.artifact.code.replace(b"st.global", b"no.global"))
     try:
         compiled(np.zeros(64, np.float32))
