@@ -104,13 +104,18 @@ def _build_main(program: torch.export.ExportedProgram, name: str, store: Paramet
             raise UnsupportedAten("", f"{name}: {problem}") from None
         names, kept = _results(body, signature.output_specs, results)
         func.ReturnOp(kept)
-    function.attributes["function_type"] = ir.TypeAttr.get(
-        ir.FunctionType.get(function.type.inputs, [value.type for value in kept])
-    )
+    _name_interface(function, [node.name for node, _ in inputs], names, [value.type for value in kept])
+
+
+def _name_interface(
+    function: func.FuncOp, inputs: Sequence[str], outputs: Sequence[str], types: Sequence[ir.Type]
+) -> None:
+    """Set the types of the results, and the names of the inputs and the outputs."""
+    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(function.type.inputs, list(types)))
     if inputs:
-        function.arg_attrs = ir.ArrayAttr.get([_named(node.name) for node, _ in inputs])
-    if names:
-        function.attributes["res_attrs"] = ir.ArrayAttr.get([_named(each) for each in _unique(names)])
+        function.arg_attrs = ir.ArrayAttr.get([_named(name) for name in inputs])
+    if outputs:
+        function.attributes["res_attrs"] = ir.ArrayAttr.get([_named(name) for name in _unique(outputs)])
 
 
 def _input_type(body: GraphImport, node: torch.fx.Node, name: str) -> TensorType:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -117,6 +117,36 @@ def _row_and_column_operands(
     return columns if isinstance(columns, Decline) else (rows, columns)
 
 
+@dataclass(frozen=True)
+class _FreeAxes:
+    """The spatial axes other than that of the lanes."""
+
+    others: list[LoopAxis]
+    shared: list[LoopAxis]
+    """Those along which the column operand stays the same."""
+    moving: list[LoopAxis]
+    """Those along which the row operand changes."""
+    panels: list[LoopAxis]
+    """Those that count panels of unequal widths."""
+
+
+@dataclass(frozen=True)
+class _SumChoice:
+    """How products are summed."""
+
+    order: list[LoopAxis]
+    """The reduction axes, outermost first."""
+    problem: TileProblem
+    machine: Machine
+    """The machine without the registers that the sum needs."""
+    may_dot: bool
+    """Whether vectors along an axis of the sum are possible."""
+    dot: LoopAxis | None = None
+    """The axis along which vectors are multiplied and their lanes summed."""
+    grouped: GroupedSum | None = None
+    """Groups that one instruction sums."""
+
+
 class _Planner:
     """Makes the plan for given operands and lane axis."""
 
@@ -157,78 +187,114 @@ class _Planner:
 
     def plan(self) -> RegisterTilePlan:
         """Choose the tile, the packing and the order of the loops."""
-        rows, columns, lane_axis, machine = self.rows, self.columns, self.lane_axis, self.machine
-        accumulator_bytes = element_bytes(self.contraction.product.accumulate_type)
-        lanes = machine.lanes(accumulator_bytes)
-        order = sorted(self.contraction.reduce, key=lambda axis: -abs(D.estimate_dim(rows.form.stride(axis))))
-        ragged = self.contraction.ragged
-        others = [axis for axis in self.spatial if axis is not lane_axis]
-        panels = [axis for axis in others if ragged is not None and axis.id == ragged.outer]
-        shared = [axis for axis in others if columns.form.stride(axis) == 0]
-        # An axis that only the columns depend on counts panels: with a single row there is nothing else to divide.
-        moving = [axis for axis in others if rows.form.stride(axis)]
-        problem = TileProblem(
-            1, D.estimate_dim(lane_axis.extent), lanes, count_of(order),
-            shared_columns=bool(shared) or not moving, shared_rows=rows.form.stride(lane_axis) == 0,
-            element_bytes=accumulator_bytes, row_bytes=reread_bytes(rows, self.spatial),
-            pours=pours_out(self.contraction, rows, columns, machine),
-        )  # fmt: skip
-        # Rows with column vectors of their own cannot share a packed panel.
-        must_pack = columns.form.stride(lane_axis) not in (0, 1)
-        reuse = count_of(shared)
-        is_counted = all(isinstance(axis.extent, int) for axis in shared)  # with many rows, panels are better
-        can_turn = columns.form.stride(lane_axis) != 1 and not self.windows and is_counted
-        contiguous = contiguous_sum(rows, columns, order) if can_turn else None
-        chosen = machine.chosen
-        along = contiguous if (reuse < DOT_BELOW_ROWS if chosen.dot is None else chosen.dot) else None
-        group = kind_of_group(self.contraction.product, rows.factor, columns.factor, machine, reuse > 1)
-        grouped = None
-        is_fixed = all(isinstance(axis.extent, int) for axis in (lane_axis, *order))  # rows may be dynamic
-        if group is not None and problem.shared_rows and problem.shared_columns and is_fixed:
-            least = 0 if columns.access.value in self.constants else NEVER if along is not None else MIN_ROWS_TO_PACK
-            grouped = grouped_sum(group, rows, columns, order, lane_axis, self.alone, reuse >= least)
-        if grouped is not None:
-            along, must_pack = None, not grouped.group.is_stored
-            depth = max(1, problem.depth // grouped.group.size)
-            problem = replace(problem, depth=depth, row_pairs=grouped.group.is_matrix)
-            machine = reserve_registers(grouped.group, machine)
-        if along is not None:
-            order = [axis for axis in order if axis is not along] + [along]
-            row_axis, tile_rows, tile_vectors = dot_tile(shared, lane_axis, machine)
-        else:
-            candidates = self._row_candidates(shared or ([] if must_pack or panels else moving))
-            row_axis, tile_rows, tile_vectors = choose_rows(problem, candidates, rows, machine)
-        width = tile_vectors * lanes
-        is_cast = columns.needs_cast(self.contraction.product.accumulate_type)
-        pack = along is None and needs_packing(columns, lane_axis, order, reuse, width, is_cast, machine)
-        kind = self.contraction.product.accumulate_type
-        is_reused = width < D.estimate_dim(lane_axis.extent) or any(columns.form.stride(axis) for axis in others)
-        rows.is_converted = is_fixed and along is None and problem.shared_rows and is_reused and (
-            rows.needs_cast(kind) if grouped is None else grouped.group.flips or grouped.group.widens
-        )  # fmt: skip
-        reduce, packing = self._fuse_reduce(order, pack, grouped)
-        overlap = along is None and not (problem.shared_columns and problem.shared_rows)
+        rows, columns, lane_axis = self.rows, self.columns, self.lane_axis
+        axes = self._free_axes()
+        chosen = self._choose_sum(axes)
+        row_axis, tile_rows, tile_vectors = self._choose_tile(axes, chosen)
         if tile_rows * tile_vectors > MAX_ACCUMULATORS:
             raise RuleError(f"rule 'contraction': a tile of {tile_rows} x {tile_vectors} vectors is too large")
-        rest = [axis for axis in others if axis is not row_axis and axis not in panels] + panels
+        problem, grouped = chosen.problem, chosen.grouped
+        kind = self.contraction.product.accumulate_type
+        is_cast, width = columns.needs_cast(kind), tile_vectors * problem.lanes
+        is_dot, reuse = chosen.dot is not None, count_of(axes.shared)
+        pack = not is_dot and needs_packing(
+            columns, lane_axis, chosen.order, reuse, width, is_cast, chosen.machine
+        )  # fmt: skip
+        rows.is_converted = self._converts_rows(axes, chosen, width)
+        reduce, packing = self._fuse_reduce(chosen.order, pack, grouped)
+        overlap = not is_dot and not (problem.shared_columns and problem.shared_rows)
+        rest = [axis for axis in axes.others if axis is not row_axis and axis not in axes.panels] + axes.panels
         row_loops = [axis for axis in rest if not columns.form.stride(axis)]
         unrolled = self._unrolled(reduce) if overlap else []
         is_stored = columns.access.value in self.constants
-        is_plain = along is None and grouped is None and (packing is None or is_stored)
+        is_plain = not is_dot and grouped is None and (packing is None or is_stored)
         free = freedom(rows, lane_axis, row_axis, row_loops, reduce, unrolled, is_plain=is_plain)
         own_rows = rows.form.stride(lane_axis) != 0 and packing is None
-        loops = choose_order(chosen, free, own_rows, row_axis, tile_rows)
+        loops = choose_order(self.machine.chosen, free, own_rows, row_axis, tile_rows)
         return RegisterTilePlan(
             self.contraction, self.machine, rows, columns, lane_axis, row_axis,
-            column_loops=[axis for axis in rest if columns.form.stride(axis)], order=order,
+            column_loops=[axis for axis in rest if columns.form.stride(axis)], order=chosen.order,
             row_loops=row_loops, reduce=reduce, packing=packing, tile_rows=tile_rows, tile_vectors=tile_vectors,
-            lanes=lanes, unrolled=unrolled, dot=along is not None,
+            lanes=problem.lanes, unrolled=unrolled, dot=is_dot,
             writes=self.writes, reads=self.reads, indices=self.indices,
             problem=tile_request(problem, row_axis, rows) if row_axis is not None else replace(problem, rows=1),
-            may_pack=along is None and grouped is None and columns.form.stride(lane_axis) == 1 and not is_cast,
+            may_pack=not is_dot and grouped is None and columns.form.stride(lane_axis) == 1 and not is_cast,
             group=None if grouped is None else grouped.group, is_streamed=own_rows or not loops.is_reordered,
-            order_of_loops=loops, free=free, is_stored=is_stored, may_dot=contiguous is not None,
+            order_of_loops=loops, free=free, is_stored=is_stored, may_dot=chosen.may_dot,
         )  # fmt: skip
+
+    def _free_axes(self) -> _FreeAxes:
+        """Sort the spatial axes other than that of the lanes by what they index."""
+        ragged = self.contraction.ragged
+        others = [axis for axis in self.spatial if axis is not self.lane_axis]
+        return _FreeAxes(
+            others,
+            shared=[axis for axis in others if self.columns.form.stride(axis) == 0],
+            # An axis that only the columns depend on counts panels: with a single row there is nothing else to divide.
+            moving=[axis for axis in others if self.rows.form.stride(axis)],
+            panels=[axis for axis in others if ragged is not None and axis.id == ragged.outer],
+        )
+
+    def _problem(self, axes: _FreeAxes, depth: int) -> TileProblem:
+        accumulator_bytes = element_bytes(self.contraction.product.accumulate_type)
+        return TileProblem(
+            1, D.estimate_dim(self.lane_axis.extent), self.machine.lanes(accumulator_bytes), depth,
+            shared_columns=bool(axes.shared) or not axes.moving,
+            shared_rows=self.rows.form.stride(self.lane_axis) == 0,
+            element_bytes=accumulator_bytes, row_bytes=reread_bytes(self.rows, self.spatial),
+            pours=pours_out(self.contraction, self.rows, self.columns, self.machine),
+        )  # fmt: skip
+
+    def _choose_sum(self, axes: _FreeAxes) -> _SumChoice:
+        """Choose how products are summed: in groups by dot instructions, in vectors along the sum, or one by one."""
+        rows, columns, lane_axis = self.rows, self.columns, self.lane_axis
+        order = sorted(self.contraction.reduce, key=lambda axis: -abs(D.estimate_dim(rows.form.stride(axis))))
+        problem = self._problem(axes, count_of(order))
+        reuse = count_of(axes.shared)
+        is_counted = all(isinstance(axis.extent, int) for axis in axes.shared)  # with many rows, panels are better
+        can_turn = columns.form.stride(lane_axis) != 1 and not self.windows and is_counted
+        contiguous = contiguous_sum(rows, columns, order) if can_turn else None
+        dot = self.machine.chosen.dot
+        along = contiguous if (reuse < DOT_BELOW_ROWS if dot is None else dot) else None
+        group = kind_of_group(self.contraction.product, rows.factor, columns.factor, self.machine, reuse > 1)
+        if group is not None and problem.shared_rows and problem.shared_columns and self._is_fixed:
+            least = 0 if columns.access.value in self.constants else NEVER if along is not None else MIN_ROWS_TO_PACK
+            grouped = grouped_sum(group, rows, columns, order, lane_axis, self.alone, reuse >= least)
+            if grouped is not None:
+                depth = max(1, problem.depth // grouped.group.size)
+                problem = replace(problem, depth=depth, row_pairs=grouped.group.is_matrix)
+                machine = reserve_registers(grouped.group, self.machine)
+                return _SumChoice(order, problem, machine, contiguous is not None, grouped=grouped)
+        if along is not None:
+            order = [axis for axis in order if axis is not along] + [along]
+        return _SumChoice(order, problem, self.machine, contiguous is not None, dot=along)
+
+    def _choose_tile(self, axes: _FreeAxes, chosen: _SumChoice) -> tuple[LoopAxis | None, int, int]:
+        """Return the axis of the tile's rows, its number of rows, and its number of column vectors."""
+        if chosen.dot is not None:
+            return dot_tile(axes.shared, self.lane_axis, chosen.machine)
+        # Rows with column vectors of their own cannot share a packed panel.
+        if chosen.grouped is not None:
+            must_pack = not chosen.grouped.group.is_stored
+        else:
+            must_pack = self.columns.form.stride(self.lane_axis) not in (0, 1)
+        candidates = self._row_candidates(axes.shared or ([] if must_pack or axes.panels else axes.moving))
+        return choose_rows(chosen.problem, candidates, self.rows, chosen.machine)
+
+    @property
+    def _is_fixed(self) -> bool:
+        """Whether the lanes and the sums have known sizes; the number of rows may be dynamic."""
+        return all(isinstance(axis.extent, int) for axis in (self.lane_axis, *self.contraction.reduce))
+
+    def _converts_rows(self, axes: _FreeAxes, chosen: _SumChoice, width: int) -> bool:
+        """Return whether rows are converted once, before the tiles of this many columns read them."""
+        grouped = chosen.grouped
+        is_reused = width < D.estimate_dim(self.lane_axis.extent) or any(map(self.columns.form.stride, axes.others))
+        if not (self._is_fixed and chosen.dot is None and chosen.problem.shared_rows and is_reused):
+            return False
+        if grouped is not None:
+            return bool(grouped.group.flips or grouped.group.widens)
+        return self.rows.needs_cast(self.contraction.product.accumulate_type)
 
     def _row_candidates(self, axes: list[LoopAxis]) -> list[LoopAxis]:
         """Return the axes that the tile's rows may run along."""
