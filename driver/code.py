@@ -1,4 +1,4 @@
-"""Compilation to code for people and for other tools: an artifact that is not loaded, or the text of each kernel."""
+"""Compilation to code for readers and for other tools: an artifact that is not loaded, or the text of each kernel."""
 
 from __future__ import annotations
 

@@ -59,12 +59,12 @@ def step_of(step):
 
 def load(artifact, context):
     """Load the artifact at run time: return functions; weights are converted to matrices once."""
-    told = json.loads(artifact.data)
+    metadata = json.loads(artifact.data)
     kind = np.float16 if artifact.metadata["half"] else np.float32
     matrices = {n: w.reshape(w.shape[0], -1).T.astype(kind) for n, w in context.params.items() if w.ndim == 4}
 
     def function(name):
-        (inputs, outputs), steps = told["ends"][name], told["programs"][name]
+        (inputs, outputs), steps = metadata["ends"][name], metadata["programs"][name]
 
         def call(*tensors):  # inputs, then outputs, which are written
             values = dict(zip(inputs, tensors, strict=False))

@@ -1,4 +1,4 @@
-"""Forms of code in which people read kernels: LLVM IR, assembly, PTX, whatever a target makes on its way."""
+"""Forms of code in which users read kernels: LLVM IR, assembly, PTX, whatever a target makes on its way."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class CodeForm:
 
     @property
     def is_text(self) -> bool:
-        """Return whether people can read it."""
+        """Return whether it is text."""
         return bool(self.comment)
 
 

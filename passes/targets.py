@@ -50,7 +50,7 @@ class CompileOptions:
     """Processes that compile kernels in parallel; None chooses the number."""
     cache: Cache | None = None
     """The cache of compiled kernels."""
-    meanwhile: Callable[[Iterable[str]], None] | None = None
+    while_compiling: Callable[[Iterable[str]], None] | None = None
     """A callback for the names of the weights, run while workers compile; emitters need not call it."""
     form: str = ""
     """The form of code, of the target's `forms`; empty for what its loader takes."""
@@ -242,7 +242,7 @@ def check_rule_targets(rules: Iterable[Rule]) -> None:
 
 
 def code_target(target: Target) -> Target:
-    """Return the target that makes code for people to read: this one, or the parent with whose `emit` it emits."""
+    """Return the target that makes code for users to read: this one, or the parent with whose `emit` it emits."""
     while not target.forms and target.parent is not None and find_target(target.parent).emit is target.emit:
         target = find_target(target.parent)
     return target

@@ -142,7 +142,7 @@ def empty_aligned(dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
 
 _EMPTY = empty_aligned(np.dtype(np.uint8), (READABLE,))
 _EMPTY_ADDRESS: int = _EMPTY.__array_interface__["data"][0]
-"""What stands for an array without elements, whoever made it."""
+"""What stands for any array without elements."""
 
 
 def address_of(array: np.ndarray) -> int:

@@ -6,7 +6,7 @@
 
 What a program hands to a host function: numpy arrays for tensors, arrays of Python strings (dtype `object`) for tensors
 of strings, tuples for sequences, dictionaries of Python scalars for maps, and None for an optional value without an
-element. It returns one value for one result, a tuple for several; tensors may be views, and nobody writes to what was
+element. It returns one value for one result, a tuple for several; tensors may be views; no function writes to what was
 handed out.
 """
 

@@ -1,7 +1,7 @@
 """Make text that comes from a file safe for the place it is written to.
 
 Names in models are arbitrary text. Each function here is for one destination, and keeps only the characters that are
-known to mean nothing there; whoever writes a name into C, a shell command, HTML or a terminal calls the one for it.
+known to mean nothing there; code that writes a name into C, a shell command, HTML or a terminal calls the one for it.
 """
 
 from __future__ import annotations

@@ -229,7 +229,7 @@ class ParameterStore:
     def hold(self, names: Iterable[str], with_mapped: bool = False, least: int = 1 << 15) -> None:
         """Move arrays of `least` bytes or more next to each other into huge pages; those of files if `with_mapped`.
 
-        Arrays in memory that somebody else owns, such as tensors of PyTorch, stay shared with their owner.
+        Arrays in memory of another owner, such as tensors of PyTorch, stay shared with their owner.
         """
         entries = {name: self._entry(name) for name in names}
         large = [

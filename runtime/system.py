@@ -214,7 +214,7 @@ def map_file(file: BinaryIO, size: int) -> FileMapping | bytes:
 
 
 def release_pages(mapping: FileMapping, start: int, stop: int) -> None:
-    """Let the system take the whole pages of a range, which it reads again when they are used, if it can be told."""
+    """Let the system take the whole pages of a range, which it reads again when needed, if it has a call for that."""
     first, last = -(-start // mmap.PAGESIZE) * mmap.PAGESIZE, stop // mmap.PAGESIZE * mmap.PAGESIZE
     if sys.platform == "linux" and last > first:
         with contextlib.suppress(OSError):

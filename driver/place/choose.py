@@ -48,7 +48,7 @@ class Problem:
     before: str = ""
     """Passes that come before it is placed."""
     settings: str | None = ""
-    """What else the times depend on; None where that cannot be told, and nothing is kept."""
+    """What else the times depend on; None where that is not known, and nothing is kept."""
     known: PlacementStore | None = None
     tell: Callable[[str], None] = field(default=lambda step: None)
 

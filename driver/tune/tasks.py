@@ -49,12 +49,12 @@ class TuningTask:
     expected: tuple[float | None, ...] = ()
     """The part of the time that the target expects each of these to take; None where it does not know."""
     operator: str | None = None
-    """The operation that is told the choice, where that is not a prim function."""
+    """The operation that gets the choice, where that is not a prim function."""
 
 
 @dataclass(frozen=True)
 class TuningPoint:
-    """A place in a target's pipeline where choices are told."""
+    """A position in a target's pipeline where choices are made."""
 
     at: int
     step: ApplyTuning

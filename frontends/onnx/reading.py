@@ -1,7 +1,7 @@
 """The first stride of the import: from the messages of a model to its typed graph, checked on the way.
 
 Only this file and four others know the messages: `model.py` parses them, `old.py` converts models of older opsets, and
-`writing.py` and `validity.py` ask the `onnx` package. What is checked here: names are text and can be told apart,
+`writing.py` and `validity.py` ask the `onnx` package. What is checked here: names are text and distinguishable,
 operator sets are named, graphs and types are not nested without end; nodes have the attributes and as many inputs and
 outputs as their schemas say. What only the types of values tell is checked when nodes are converted.
 """
@@ -112,7 +112,7 @@ class _Reader:
         for name, new in self._names.items():
             if new != name and self._names.get(new) == new:
                 raise OnnxImportError(
-                    f"{self.what}: the model has the names '{new}' and {name!a}, which cannot be told apart"
+                    f"{self.what}: the model has the names '{new}' and {name!a}, which cannot be distinguished"
                 )
 
     def names(self, texts: Iterable[str]) -> tuple[str, ...]:

@@ -106,9 +106,9 @@ class Partition(Pass):
     """Divide a model among targets: composites of what their patterns match, merged to regions.
 
     The targets are tried in the order given; what the first one takes is not offered to the next. A target that
-    compiles whole models may come last: what nobody took is its. Options of a code generator follow its name,
-    `targets=mine{fast-math},llvm`. Regions are convex, and the limits hold for each target. Why each node went where
-    it did is appended to the session's notes.
+    compiles whole models may come last: it gets the operators that no other takes. Options of a code generator follow
+    its name, `targets=mine{fast-math},llvm`. Regions are convex, and the limits hold for each target. Why each node
+    went where it did is appended to the session's notes.
     """
 
     name = "partition"

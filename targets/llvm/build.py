@@ -22,10 +22,10 @@ def build(
     settings: CodeSettings,
     cache: Cache | None = None,
     jobs: int | None = None,
-    meanwhile: Callable[[], None] | None = None,
+    while_compiling: Callable[[], None] | None = None,
     started: Compilation | None = None,
 ) -> list[bytes]:
-    """Return the code of each unit; call `meanwhile` while worker processes compile, if there are any.
+    """Return the code of each unit; call `while_compiling` while worker processes compile, if there are any.
 
     `started` may have compiled some of the units already.
     """
@@ -33,7 +33,11 @@ def build(
     cached = {key: content for key, content in known.items() if content is not None}
     missing = [unit for unit in units if unit.key not in cached]
     tasks = [task_of(unit) for unit in missing]
-    compiled = compile_all(tasks, settings, jobs, meanwhile) if started is None else started.finish(tasks, meanwhile)
+    compiled = (
+        compile_all(tasks, settings, jobs, while_compiling)
+        if started is None
+        else started.finish(tasks, while_compiling)
+    )
     for unit, content in zip(missing, compiled, strict=True):
         cached[unit.key] = content
         if cache is not None:

@@ -36,14 +36,14 @@ def emit(module: ir.Module, options: CompileOptions) -> Artifact:
     """Compile a module that went through the target's pipeline. The module is consumed.
 
     Kernels in the cache are not compiled again; up to `jobs` processes (None: as many as useful) compile the others.
-    `meanwhile` is called with the names of the weights when the worker processes have started.
+    `while_compiling` is called with the names of the weights when the worker processes have started.
     """
     settings = code_settings(options)
     prepared = prepare_module(module)
     signature, facts = prepared.signature, prepared.facts
     units = split(module, prepared.entry, settings)
     weights = [spec.name for spec in signature["params"]]
-    settle = None if options.meanwhile is None else partial(options.meanwhile, weights)
+    settle = None if options.while_compiling is None else partial(options.while_compiling, weights)
     started = options.prepared.compilation if isinstance(options.prepared, CompileAhead) else None
     objects = build(units, settings, options.cache, options.jobs, settle, started)
     code = archive.pack(

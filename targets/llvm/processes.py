@@ -98,16 +98,16 @@ def compile_all(
     tasks: Sequence[CompileTask],
     settings: CodeSettings,
     jobs: int | None = None,
-    meanwhile: Callable[[], None] | None = None,
+    while_compiling: Callable[[], None] | None = None,
 ) -> list[bytes]:
     """Compile all tasks, the longest first, and return the object files.
 
-    Workers compile and, after `meanwhile`, this process does too.
+    Workers compile and, after `while_compiling`, this process does too.
     """
     count = min(helpers(jobs), len(tasks) - 1)
     if jobs is None and count > 0 and not _ready():
         count = count if sum(len(task.text) for task in tasks) >= LEAST_CHARACTERS else 0
-    return Compilation(settings, count).finish(tasks, meanwhile)
+    return Compilation(settings, count).finish(tasks, while_compiling)
 
 
 class Compilation:
@@ -141,24 +141,24 @@ class Compilation:
             self._waiting.append(task)
             self._changed.notify()
 
-    def finish(self, tasks: Sequence[CompileTask], meanwhile: Callable[[], None] | None = None) -> list[bytes]:
+    def finish(self, tasks: Sequence[CompileTask], while_compiling: Callable[[], None] | None = None) -> list[bytes]:
         """Return the object files of all tasks, whether they were added or not.
 
-        Workers take the longest remaining task. This process takes the shortest, after `meanwhile`, which it calls if
-        there are workers.
+        Workers take the longest remaining task. This process takes the shortest, after `while_compiling`, which it
+        calls if there are workers.
         """
         with self._changed:
             remaining = (task for task in dict.fromkeys(tasks) if task not in self._taken)
             self._end_with(sorted(remaining, key=lambda task: -len(task.text)), frozenset(tasks))
         try:
-            if meanwhile is not None and self._feeders:
-                meanwhile()
+            if while_compiling is not None and self._feeders:
+                while_compiling()
             self._work_here()
             self._join()
         except BaseException as error:
             self.close()
             if not isinstance(error, Exception):
-                # Ctrl-C: nobody waits for what the workers compile.
+                # Ctrl-C: no one waits for what the workers compile.
                 for process in self._processes:
                     process.popen.kill()
             self._join()

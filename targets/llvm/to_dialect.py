@@ -1,4 +1,4 @@
-"""Pass `lower-to-llvm`: the LLVM dialect of a whole model, for people and for tools of LLVM."""
+"""Pass `lower-to-llvm`: the LLVM dialect of a whole model, for readers and for tools of LLVM."""
 
 from __future__ import annotations
 

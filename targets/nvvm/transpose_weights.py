@@ -40,7 +40,7 @@ class TransposeWeights(Pass):
     name = "transpose-weights"
     contained = True
     trusted = True
-    machine: str = option("", "chip, and what it is asked for beside, as `schedule` is told")
+    machine: str = option("", "chip and options of the target, as for `schedule`")
 
     def run(self, op: ir.OpView, session: Session) -> None:
         options = planned_for({"machine": self.machine or session.options.get("machine")})

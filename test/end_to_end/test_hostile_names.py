@@ -44,7 +44,7 @@ def test_names_that_cannot_be_shown_are_called_by_their_escapes() -> None:
 def test_two_names_do_not_become_one() -> None:
     model = model_with({"input": "\x1b"})
     model.graph.value_info[0].name = r"x\x1b"
-    with pytest.raises(OnnxImportError, match="cannot be told apart"):
+    with pytest.raises(OnnxImportError, match="cannot be distinguished"):
         mirlo.compile(model, cache=False)
 
 

@@ -109,7 +109,7 @@ def after_wait(sums: Sequence[ir.Value]) -> list[ir.Value]:
     """Return accumulators after the wait, so that no use of them moves before it.
 
     The inline assembly holds back LLVM, the fence in it NVIDIA's assembler, which would otherwise treat later uses
-    as lying between the products and serialize them.
+    as between the products and serialize them.
     """
     return registers(tied(sums, FENCE), sums[0].type, len(sums))
 

@@ -18,7 +18,7 @@ from mirlo.runtime.locks import make_lock
 
 NAME = "libdnnl.so.3"
 WHEELS = ("onednn-cpu-gomp", "onednn-cpu-iomp")
-"""Builds of the library for the CPU whose threads are OpenMP's, which can be told how many there are."""
+"""Builds of the library for the CPU whose threads are OpenMP's, whose number can be set."""
 
 _COMPANIONS = ("libintlc.so.5", "libirng.so", "libimf.so", "libsvml.so", "libiomp5.so")
 """What the build for Intel's OpenMP needs, in the order in which they need each other. Found beside the library."""

@@ -70,9 +70,9 @@ def plan_arena(storages: Sequence[Storage]) -> int:
     placed: list[Storage] = []
     size = 0
     for storage in sorted((s for s in storages if s.kind == "arena" and s.last >= 0), key=lambda s: -s.bytes):
-        meanwhile = [p for p in placed if p.first <= storage.last and storage.first <= p.last]
+        overlapping = [p for p in placed if p.first <= storage.last and storage.first <= p.last]
         offset = 0
-        for other in sorted(meanwhile, key=lambda p: p.offset):
+        for other in sorted(overlapping, key=lambda p: p.offset):
             if other.offset - offset >= storage.bytes:
                 break
             offset = max(offset, _up(other.offset + other.bytes))

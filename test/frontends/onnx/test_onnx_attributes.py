@@ -37,7 +37,7 @@ WITHOUT_EFFECT = {
     "GroupNormalization.stash_type": "sums are kept in f32 or better",
     "LSTM.activation_alpha": "of activations that have one, which those of the cases do not",
     "LSTM.activation_beta": "of activations that have one, which those of the cases do not",
-    "LSTM.input_forget": "0 and 1 are told apart by the activations",
+    "LSTM.input_forget": "0 and 1 are distinguished by the activations",
     "LabelEncoder.default_float": "of values that are floats",
     "LabelEncoder.default_string": "of values that are strings",
     "LayerNormalization.stash_type": "sums are kept in f32 or better",

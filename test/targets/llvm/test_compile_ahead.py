@@ -49,9 +49,9 @@ def watched(monkeypatch):
         added.append(task)
         add(self, task)
 
-    def note_needed(self: Compilation, tasks, meanwhile=None):
+    def note_needed(self: Compilation, tasks, while_compiling=None):
         needed.extend(tasks)
-        return finish(self, tasks, meanwhile)
+        return finish(self, tasks, while_compiling)
 
     monkeypatch.setattr(Compilation, "add", note_added)
     monkeypatch.setattr(Compilation, "finish", note_needed)

@@ -91,7 +91,7 @@ class Jobs:
             rounds = create("arith.select", rounds.type, has_more, index(whole + 1), rounds)
 
         def find(turn: Value) -> Job:
-            # Values that are recomputed each time take no registers meanwhile.
+            # Values that are recomputed each time take no registers in between.
             last = create("arith.subi", block.type, index(self.blocks - 1), rematerialize(block))
             mine = create("arith.select", block.type, remainder(turn).below(1), block, last)
             return self._job(turn * self.blocks + mine)

@@ -1,4 +1,4 @@
-"""Convolutions: the library chooses all layouts; a residual is added where it lies if nobody needs it any more."""
+"""Convolutions: the library chooses all layouts; a residual is added in place if nothing else reads it later."""
 
 from __future__ import annotations
 
