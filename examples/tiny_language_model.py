@@ -1,10 +1,11 @@
 """A folder with a tiny language model, as the model builder of onnxruntime-genai writes it, and text from it.
 
-    python examples/tiny_language_model.py [FOLDER] [--bits 4]
+    python examples/tiny_language_model.py [FOLDER] [--bits 4] [--paged]
 
 The model is a Llama: RMS norms, rotary embeddings, grouped-query attention with caches, a gated MLP. Its weights are
 random, in f32 or in blocks of 4 bits, and its tokenizer is made of the text below, so nothing is downloaded, and what
-the model writes means nothing.
+the model writes means nothing. With `--paged` its attention is `PagedAttention`: sequences are packed, and their caches
+are in pages.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 CONFIG = {"layers": 2, "hidden": 64, "inner": 160, "heads": 4, "kv_heads": 2, "size": 16, "context": 2048}
 BLOCK = 32
+PAGE = 16
+"""Tokens of a page."""
+TABLES = ("cumulative_sequence_lengths", "past_sequence_lengths", "block_table")
 START, END, USER, MODEL = "<|start|>", "<|end|>", "<|user|>", "<|model|>"
 TEXT = "the quick brown fox jumps over the lazy dog; a language model writes one token after the other. " * 4
 TEMPLATE = """\
@@ -32,8 +36,8 @@ TEMPLATE = """\
 class TinyModel:
     """The graph of the model under construction."""
 
-    def __init__(self, vocabulary: int, bits: int, seed: int) -> None:
-        self.vocabulary, self.bits = vocabulary, bits
+    def __init__(self, vocabulary: int, bits: int, seed: int, paged: bool = False) -> None:
+        self.vocabulary, self.bits, self.paged = vocabulary, bits, paged
         self.random = np.random.default_rng(seed)
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
@@ -72,8 +76,9 @@ class TinyModel:
         parts = [self.product(f"{name}.{part}", normed, hidden, count * size) for part, count in heads.items()]
         past = [f"past_key_values.{i}.{kind}" for kind in ("key", "value")]
         outputs = [f"{name}.attention", *(f"present.{i}.{kind}" for kind in ("key", "value"))]
+        kind, lengths = ("PagedAttention", TABLES) if self.paged else ("GroupQueryAttention", ("seqlens_k", "total"))
         attended = self.node(
-            "GroupQueryAttention", [*parts, *past, "seqlens_k", "total", "cos", "sin"], outputs, "com.microsoft",
+            kind, [*parts, *past, *lengths, "cos", "sin"], outputs, "com.microsoft",
             num_heads=CONFIG["heads"], kv_num_heads=CONFIG["kv_heads"], do_rotary=1,
         )  # fmt: skip
         made = self.product(f"{name}.o", attended, CONFIG["heads"] * size, hidden)
@@ -88,12 +93,8 @@ class TinyModel:
         size, positions = CONFIG["size"], np.arange(CONFIG["context"])
         angles = np.outer(positions, 10000.0 ** (-np.arange(0, size, 2) / size))
         self.constant("cos", np.cos(angles).astype(np.float32)), self.constant("sin", np.sin(angles).astype(np.float32))
-        self.constant("axis", np.array([1], np.int64)), self.constant("one", np.array(1, np.int64))
-        # The length of each sequence and of the longest one, from the mask.
-        lengths = self.node("ReduceSum", ["attention_mask", "axis"], ["lengths"], keepdims=0)
-        self.node("Cast", [self.node("Sub", [lengths, "one"], ["last"])], ["seqlens_k"], to=TensorProto.INT32)
-        total = self.node("Gather", [self.node("Shape", ["attention_mask"], ["sizes"]), "one"], ["longest"], axis=0)
-        self.node("Cast", [total], ["total"], to=TensorProto.INT32)
+        if not self.paged:
+            self.lengths()
         table = self.random.standard_normal((self.vocabulary, CONFIG["hidden"])).astype(np.float32)
         x = self.node("Gather", [self.constant("embedding", table), "input_ids"], ["embedded"])
         for i in range(CONFIG["layers"]):
@@ -102,17 +103,32 @@ class TinyModel:
         self.node("Identity", [logits], ["logits"])
         return self.finish()
 
+    def lengths(self) -> None:
+        """Compute the length of each sequence and of the longest one from the mask."""
+        self.constant("axis", np.array([1], np.int64)), self.constant("one", np.array(1, np.int64))
+        lengths = self.node("ReduceSum", ["attention_mask", "axis"], ["lengths"], keepdims=0)
+        self.node("Cast", [self.node("Sub", [lengths, "one"], ["last"])], ["seqlens_k"], to=TensorProto.INT32)
+        total = self.node("Gather", [self.node("Shape", ["attention_mask"], ["sizes"]), "one"], ["longest"], axis=0)
+        self.node("Cast", [total], ["total"], to=TensorProto.INT32)
+
     def finish(self) -> onnx.ModelProto:
         info, heads, size = helper.make_tensor_value_info, CONFIG["kv_heads"], CONFIG["size"]
         names = [f"{i}.{kind}" for i in range(CONFIG["layers"]) for kind in ("key", "value")]
+        tokens: list[str] = ["tokens"] if self.paged else ["batch", "length"]
+        shapes: list[list[Any]] = [["batch", heads, dim, size] for dim in ("past", "after")]
+        lengths: dict[str, list[str]] = {"attention_mask": ["batch", "total"]}
+        if self.paged:
+            shapes = [["pages", PAGE, heads, size]] * 2
+            lengths = dict(zip(TABLES, (["batch + 1"], ["batch"], ["batch", "blocks"]), strict=True))
+        kind = TensorProto.INT32 if self.paged else TensorProto.INT64
         inputs = [
-            info("input_ids", TensorProto.INT64, ["batch", "length"]),
-            info("attention_mask", TensorProto.INT64, ["batch", "total"]),
-            *(info(f"past_key_values.{name}", TensorProto.FLOAT, ["batch", heads, "past", size]) for name in names),
+            info("input_ids", TensorProto.INT64, tokens),
+            *(info(name, kind, shape) for name, shape in lengths.items()),
+            *(info(f"past_key_values.{name}", TensorProto.FLOAT, shapes[0]) for name in names),
         ]
         outputs = [
-            info("logits", TensorProto.FLOAT, ["batch", "length", self.vocabulary]),
-            *(info(f"present.{name}", TensorProto.FLOAT, ["batch", heads, "after", size]) for name in names),
+            info("logits", TensorProto.FLOAT, [*tokens, self.vocabulary]),
+            *(info(f"present.{name}", TensorProto.FLOAT, shapes[1]) for name in names),
         ]
         graph = helper.make_graph(self.nodes, "tiny", inputs, outputs, self.constants)
         opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
@@ -140,7 +156,7 @@ def write_tokenizer(folder: Path) -> int:
     return int(tokenizer.get_vocab_size())
 
 
-def write_config(folder: Path, vocabulary: int) -> None:
+def write_config(folder: Path, vocabulary: int, paged: bool = False) -> None:
     """Write what says how to drive the model."""
     caches = {f"past_{kind}_names": f"past_key_values.%d.{kind}" for kind in ("key", "value")}
     after = {f"present_{kind}_names": f"present.%d.{kind}" for kind in ("key", "value")}
@@ -151,7 +167,7 @@ def write_config(folder: Path, vocabulary: int) -> None:
         "num_attention_heads": CONFIG["heads"],
         "num_key_value_heads": CONFIG["kv_heads"],
         "num_hidden_layers": CONFIG["layers"],
-        "inputs": {"input_ids": "input_ids", "attention_mask": "attention_mask", **caches},
+        "inputs": {name: name for name in ("input_ids", *(TABLES if paged else ("attention_mask",)))} | caches,
         "outputs": {"logits": "logits", **after},
     }
     model = {
@@ -159,18 +175,19 @@ def write_config(folder: Path, vocabulary: int) -> None:
         "context_length": CONFIG["context"], "decoder": decoder,
     }  # fmt: skip
     search = {"do_sample": False, "max_length": CONFIG["context"], "num_beams": 1, "past_present_share_buffer": True}
-    (folder / "genai_config.json").write_text(
-        json.dumps({"model": model, "search": search}, indent=2), encoding="utf-8"
-    )
+    config = {"model": model, "search": search}
+    if paged:
+        config["engine"] = {"dynamic_batching": {"block_size": PAGE}}
+    (folder / "genai_config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
 
 
-def write(folder: str | Path, bits: int = 0, seed: int = 0) -> Path:
+def write(folder: str | Path, bits: int = 0, seed: int = 0, paged: bool = False) -> Path:
     """Write the folder: the model, its configuration, its tokenizer and its chat template."""
     path = Path(folder)
     path.mkdir(parents=True, exist_ok=True)
     vocabulary = write_tokenizer(path)
-    onnx.save(TinyModel(vocabulary, bits, seed).build(), path / "model.onnx")
-    write_config(path, vocabulary)
+    onnx.save(TinyModel(vocabulary, bits, seed, paged).build(), path / "model.onnx")
+    write_config(path, vocabulary, paged)
     return path
 
 
@@ -180,9 +197,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", nargs="?", help="where to write it (default: a temporary folder)")
     parser.add_argument("--bits", type=int, default=0, choices=(0, 4), help="4 for weights of 4 bits (default: f32)")
+    parser.add_argument("--paged", action="store_true", help="keep caches in pages, with PagedAttention")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
-        model = generate.load(write(arguments.folder or temporary, arguments.bits))
+        model = generate.load(write(arguments.folder or temporary, arguments.bits, paged=arguments.paged))
         generator = model.generator(max_new_tokens=40)
         for text in generator.stream("the quick brown fox"):
             print(text, end="", flush=True)

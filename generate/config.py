@@ -9,8 +9,11 @@ from pathlib import Path
 from mirlo.generate.errors import ModelFolderError
 from mirlo.generate.json_file import JsonObject, read_json
 from mirlo.generate.search import SearchOptions, read_search
+from mirlo.runtime.paged_inputs import MAX_ROWS
 
 MAX_LAYERS = 4096
+TABLES = {"cumulative_sequence_lengths": "ends", "past_sequence_lengths": "past", "block_table": "table"}
+"""What the inputs for caches in pages are to attention, by the keys that name them."""
 GENAI, PLAIN = "genai_config.json", "config.json"
 GENERATION = "generation_config.json"
 MODEL_FILES = ("model.onnx", "decoder_model_merged.onnx", "decoder_with_past_model.onnx", "model_q4.onnx")
@@ -38,6 +41,10 @@ class ModelConfig:
     vocabulary: int
     """Number of tokens; 0 if that is not known."""
     search: SearchOptions
+    page_rows: int | None = None
+    """Tokens of a page, where the caches of the model are in pages; None: as the model says."""
+    page_count: int | None = None
+    """Most pages; None without a limit."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +61,10 @@ class NodeNames:
     """The outputs that are the next values of caches, by inputs; None: by the names that exporters give them."""
     states: dict[str, str] | None = None
     """Pairs of states of a fixed size, of layers that have such; None: by the names that exporters give them."""
+    logits_rows: str = "logits_indices"
+    """The input that says of which packed tokens there are logits."""
+    tables: dict[str, str] | None = None
+    """Inputs that say where the rows of sequences are, by the keys of the file."""
     pads_left: bool = False
     """Whether the prompts of a batch are padded before their first tokens; else after the last ones."""
 
@@ -102,14 +113,19 @@ def _read_genai(folder: Path) -> ModelConfig:
         past_length=inputs.text("past_sequence_length", default.past_length),
         total_length=inputs.text("total_sequence_length", default.total_length),
         logits=outputs.text("logits", default.logits),
+        logits_rows=inputs.text("logits_indices", default.logits_rows),
+        tables={key: inputs.text(key) for key in TABLES if inputs.has(key)},
         caches=caches,
         states=states,
     )
+    batching = root.object("engine").object("dynamic_batching")
     ends = model.tokens("eos_token_id")
     return ModelConfig(
         folder, _inside(folder, decoder, "filename", "model.onnx"), path, model.text("type", "unknown"), names, ends,
         _first(model.tokens("bos_token_id")), _first(model.tokens("pad_token_id"), ends),
         model.count("context_length", 0), model.count("vocab_size", 0), read_search(root.object("search")),
+        batching.count("block_size", least=1, most=MAX_ROWS) if batching.has("block_size") else None,
+        batching.count("num_blocks", least=1) if batching.has("num_blocks") else None,
     )  # fmt: skip
 
 

@@ -6,20 +6,19 @@ import copy
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
 from mirlo.generate.adapters import AdapterFiles, Adapters
+from mirlo.generate.caches import BatchCaches, CallCaches, EngineCaches
 from mirlo.generate.config import ModelConfig, NodeNames
 from mirlo.generate.errors import ModelFolderError
-from mirlo.generate.prefixes import PrefixCache
+from mirlo.generate.prefixes import PAGE, PrefixCache
 from mirlo.runtime.artifact import TensorSpec
-from mirlo.runtime.cache_pool import CachePool, InPlacePool
+from mirlo.runtime.cache_pool import InPlacePool
 from mirlo.runtime.dtypes import numpy_dtype
 from mirlo.runtime.executable import Executable
 from mirlo.runtime.names import CACHE_SCALE, LAST_ROWS
-from mirlo.runtime.state import CacheState
 
 LAST_ONLY = ("num_logits_to_keep", "logits_to_keep")
 """Inputs that say for how many last positions logits are computed; 0 stands for all."""
@@ -39,21 +38,21 @@ class PaddedTokens:
     """i64[batch, total]: 1 for each token, 0 for padding."""
     positions: np.ndarray
     """i64[batch, length]."""
-
-
-class Caches(Protocol):
-    """The caches that a step reads and adds to."""
+    counts: tuple[int, ...]
+    """How many tokens of each row are no padding: the first ones, unless the model pads on the left."""
 
     @property
-    def length(self) -> int:
-        """Return how many tokens the longest sequence has."""
+    def packed(self) -> np.ndarray:
+        """Return which elements are no padding, where that is behind the tokens: bool[batch, length]."""
+        return np.arange(self.tokens.shape[1]) < np.array(self.counts)[:, None]
 
-    def run(self, inputs: Mapping[str, np.ndarray], tokens: int) -> dict[str, np.ndarray]:
-        """Run the model on its other inputs; return its other outputs."""
+
+Maker = Callable[[PaddedTokens, CallCaches], np.ndarray]
+"""Computes an input from the new tokens and the caches."""
 
 
 class CompiledDecoder:
-    """The compiled model, called with tokens."""
+    """The compiled model, called with tokens. `PagedDecoder` is the one of models with caches in pages."""
 
     def __init__(
         self,
@@ -69,16 +68,12 @@ class CompiledDecoder:
         names = config.names
         self.states = find_states(names, self.inputs, outputs, config)
         """The outputs that are the next values of states of a fixed size, by inputs."""
-        self.caches = find_caches(names, self.inputs, outputs, config, self.states)
+        self.caches = self._find_caches(outputs)
         for what, name, specs in (("input", names.tokens, self.inputs), ("output", names.logits, outputs)):
             if name not in specs:
                 known = ", ".join(map(str, specs.values()))
                 raise ModelFolderError(f"{config.model}: no {what} is named '{name}', as {config.source} says: {known}")
-        shape = outputs[names.logits].shape
-        if len(shape) != 3 or not isinstance(shape[2], int):
-            what = "expected logits [batch, length, vocabulary]"
-            raise ModelFolderError(f"{config.model}: {what}, found {outputs[names.logits]}")
-        self.vocabulary: int = shape[2]
+        self.vocabulary = self._vocabulary(outputs[names.logits])
         for token in (*config.ends, config.pad):
             if token >= self.vocabulary:
                 what = f"{token} is not a token: the model has {self.vocabulary}"
@@ -95,9 +90,10 @@ class CompiledDecoder:
             - self.caches.keys()
             - self.states.keys()
             - (set() if adapters is None else adapters.names)
+            - self._made_elsewhere()
         )
-        others -= {LAST_ROWS}
-        self._makers = {name: self._maker(spec) for name, spec in self.inputs.items() if name in others}
+        makers = self._known_inputs()
+        self._makers = {name: self._maker(spec, makers) for name, spec in self.inputs.items() if name in others}
 
     def with_adapter(self, name: str | None) -> CompiledDecoder:
         """Return the decoder with one of its adapters; None for the model without one."""
@@ -105,14 +101,24 @@ class CompiledDecoder:
         made.adapter, made.constants = name, self._adapters.inputs(name)
         return made
 
-    def new_state(self, capacity: int, batch: int, block: int) -> CacheState:
+    @property
+    def pads_left(self) -> bool:
+        """Return whether the prompts of a batch are padded before their first tokens; else after the last ones."""
+        return self.config.names.pads_left
+
+    @property
+    def page(self) -> int:
+        """Return the most tokens of a page in which rows of common beginnings are kept."""
+        return PAGE
+
+    def new_state(self, capacity: int, batch: int, block: int) -> BatchCaches:
         """Return empty caches for calls with up to `block` new tokens."""
         limit = self.config.context or None
         return self.executable.state(
             capacity, batch, limit=limit, pairs=self.caches, constants=self.constants, states=self.states, block=block
         )
 
-    def new_pool(self, capacity: int, count: int, block: int) -> CachePool:
+    def new_pool(self, capacity: int, count: int, block: int) -> EngineCaches:
         """Return empty caches of a number of sequences that are of different lengths, as `new_state` does."""
         limit = self.config.context or None
         pool = self.executable.pool(count, capacity, limit=limit, pairs=self.caches, states=self.states, block=block)
@@ -122,32 +128,61 @@ class CompiledDecoder:
                 raise ModelFolderError(f"{self.config.model}: input {self.inputs[name]} {what}")
         return pool
 
-    def run(self, state: Caches, new: PaddedTokens, rows: int = 1) -> np.ndarray:
-        """Return the logits of the last new tokens, [batch, rows, vocabulary]."""
+    def run(self, state: CallCaches, new: PaddedTokens, rows: int = 1) -> np.ndarray:
+        """Return the logits of the last new tokens of each sequence, [batch, rows, vocabulary]."""
         made = {name: make(new, state) for name, make in self._makers.items()}
-        if LAST_ROWS in self.inputs:
-            made[LAST_ROWS] = np.zeros(rows, np.int8)
-        logits = state.run(made, new.tokens.shape[1])[self.config.names.logits][:, -rows:]
+        logits = self._logits(state, made, new, rows)
         return logits if logits.dtype == np.float32 else logits.astype(np.float32)
 
-    def _maker(self, spec: TensorSpec) -> Callable[[PaddedTokens, Caches], np.ndarray]:
-        """Return the function that computes an input from the new tokens and the state."""
-        names, kind = self.config.names, numpy_dtype(spec.dtype)
-        makers = {
-            names.tokens: lambda new, state: _typed(new.tokens, kind),
-            names.mask: lambda new, state: _typed(new.mask, kind),
-            names.positions: lambda new, state: _typed(new.positions, kind),
-            names.past_length: lambda new, state: _filled(spec, state.length, new),
-            names.total_length: lambda new, state: _filled(spec, state.length + new.tokens.shape[1], new),
-            USES_CACHE: lambda new, state: _filled(spec, state.length > 0, new),
-            **{name: lambda new, state: _filled(spec, 0, new) for name in LAST_ONLY},
+    def _logits(self, state: CallCaches, inputs: dict[str, np.ndarray], new: PaddedTokens, rows: int) -> np.ndarray:
+        """Run the model, and pick the logits of the last new tokens of each sequence."""
+        length = new.tokens.shape[1]
+        behind = np.array([0 if self.pads_left else length - count for count in new.counts])
+        wanted = int(behind.max()) + rows
+        if LAST_ROWS in self.inputs:
+            inputs[LAST_ROWS] = np.zeros(wanted, np.int8)
+        found = state.run(inputs, new.counts)[self.config.names.logits]
+        if not behind.any():
+            return found[:, -rows:]
+        places = found.shape[1] - behind[:, None] - np.arange(rows, 0, -1)
+        picked: np.ndarray = found[np.arange(len(behind))[:, None], places]
+        return picked
+
+    def _find_caches(self, outputs: dict[str, TensorSpec]) -> dict[str, str]:
+        return find_caches(self.config.names, self.inputs, outputs, self.config, self.states)
+
+    def _made_elsewhere(self) -> set[str]:
+        """Return the inputs that are computed where the model is called."""
+        return {LAST_ROWS}
+
+    def _vocabulary(self, logits: TensorSpec) -> int:
+        """Return the number of tokens."""
+        shape = logits.shape
+        if len(shape) != 3 or not isinstance(shape[2], int):
+            raise ModelFolderError(f"{self.config.model}: expected logits [batch, length, vocabulary], found {logits}")
+        return shape[2]
+
+    def _known_inputs(self) -> dict[str, Callable[[TensorSpec], Maker]]:
+        """Return what computes the inputs that a model may have, by their names."""
+        names = self.config.names
+        return {
+            names.tokens: lambda spec: lambda new, state: typed(new.tokens, spec),
+            names.mask: lambda spec: lambda new, state: typed(new.mask, spec),
+            names.positions: lambda spec: lambda new, state: typed(new.positions, spec),
+            names.past_length: lambda spec: lambda new, state: _filled(spec, state.length, new),
+            names.total_length: lambda spec: lambda new, state: _filled(spec, state.length + new.tokens.shape[1], new),
+            USES_CACHE: lambda spec: lambda new, state: _filled(spec, state.length > 0, new),
+            **{name: lambda spec: lambda new, state: _filled(spec, 0, new) for name in LAST_ONLY},
         }
+
+    def _maker(self, spec: TensorSpec, makers: Mapping[str, Callable[[TensorSpec], Maker]]) -> Maker:
+        """Return the function that computes an input."""
         if spec.name not in makers:
             raise ModelFolderError(
                 f"{self.config.model}: input {spec} is not known: expected {', '.join(makers)}, and caches; inputs for "
                 "adapters need load(adapters=...)"
             )
-        return makers[spec.name]
+        return makers[spec.name](spec)
 
 
 def find_states(
@@ -216,7 +251,9 @@ def pad(rows: Sequence[Sequence[int]], value: int, left: bool) -> tuple[np.ndarr
     return tokens, mask
 
 
-def _typed(values: np.ndarray, kind: np.dtype) -> np.ndarray:
+def typed(values: np.ndarray, spec: TensorSpec) -> np.ndarray:
+    """Return values in the element type of an input."""
+    kind = numpy_dtype(spec.dtype)
     return values if values.dtype == kind else values.astype(kind)
 
 

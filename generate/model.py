@@ -17,6 +17,7 @@ from mirlo.generate.engine import ServingEngine
 from mirlo.generate.errors import GenerationError, ModelFolderError
 from mirlo.generate.generator import Generator
 from mirlo.generate.guidance import FORMS, Grammar
+from mirlo.generate.paged import PagedDecoder
 from mirlo.generate.prefixes import DEFAULT_BYTES, PrefixCache
 from mirlo.generate.search import with_options
 from mirlo.generate.tokenizer import FILE, FolderTokenizer
@@ -31,15 +32,17 @@ class LanguageModel:
         config: ModelConfig,
         executable: Executable,
         adapters: AdapterFiles | None = None,
-        prefix_bytes: int = DEFAULT_BYTES,
+        prefix_bytes: int | None = None,
+        pages: int | None = None,
     ) -> None:
-        if not isinstance(prefix_bytes, int) or prefix_bytes < 0:
-            raise GenerationError(f"prefix_bytes: expected a number of bytes, found {prefix_bytes!r:.40}")
-        self.config = config
         self.executable = executable
-        self.prefixes = PrefixCache(prefix_bytes)
-        """Rows of the caches for the beginnings of sequences, which others that begin like them reuse."""
-        self._decoder = CompiledDecoder(config, executable, adapters, self.prefixes)
+        self._decoder = _decoder_of(config, executable, adapters, prefix_bytes, pages)
+        self.config = self._decoder.config
+
+    @property
+    def prefixes(self) -> PrefixCache:
+        """Return the rows of the caches for the beginnings of sequences, which others that begin like them reuse."""
+        return self._decoder.prefixes
 
     @cached_property
     def tokenizer(self) -> FolderTokenizer | None:
@@ -119,7 +122,8 @@ def load(
     *,
     adapters: Mapping[str, str | os.PathLike[str]] | None = None,
     mapped: bool = False,
-    prefix_bytes: int = DEFAULT_BYTES,
+    prefix_bytes: int | None = None,
+    pages: int | None = None,
     **options: Any,
 ) -> LanguageModel:
     """Compile the language model of a folder; `options` are those of `mirlo.compile`.
@@ -130,7 +134,11 @@ def load(
     Layers with a sliding window keep the rows of the window only; with `ring_caches=False` those of all tokens.
 
     Rows of the caches for what sequences began with stay in up to `prefix_bytes` of memory: a sequence that begins with
-    the same tokens does not compute them again. 0 keeps none.
+    the same tokens does not compute them again. 0 keeps none; the default is 64 MiB.
+
+    The caches of a model with `PagedAttention` have up to `pages` pages, which all its sequences share; what is kept of
+    earlier sequences makes room for others, and may by default take all of them. Without `pages`, as many as the folder
+    says, or as are needed.
 
     `adapters` are files of LoRA adapters by names that generators choose them by: `.onnx_adapter`, or `.safetensors`.
     Their tensors are inputs of the model, so all adapters share its code and its weights.
@@ -149,4 +157,23 @@ def load(
         raise ModelFolderError(
             f"{config.model}: the model works on sequences or strings, which generation cannot drive: export a decoder"
         )
-    return LanguageModel(config, compiled if mapped else compiled.resident(), files, prefix_bytes)
+    return LanguageModel(config, compiled if mapped else compiled.resident(), files, prefix_bytes, pages)
+
+
+def _decoder_of(
+    config: ModelConfig,
+    executable: Executable,
+    adapters: AdapterFiles | None,
+    prefix_bytes: int | None,
+    pages: int | None,
+) -> CompiledDecoder:
+    """Return what calls the model: with its caches in pages if its attention reads such."""
+    for name, value, least, what in (("prefix_bytes", prefix_bytes, 0, "bytes"), ("pages", pages, 1, "pages")):
+        if value is not None and (not isinstance(value, int) or value < least):
+            raise GenerationError(f"{name}: expected a number of {what}, found {value!r:.40}")
+    if executable.artifact.pages:
+        return PagedDecoder(config, executable, adapters, prefix_bytes, pages)
+    if pages is not None:
+        raise GenerationError(f"pages: the caches of {config.model} are not in pages: only PagedAttention has such")
+    prefixes = PrefixCache(DEFAULT_BYTES if prefix_bytes is None else prefix_bytes)
+    return CompiledDecoder(config, executable, adapters, prefixes)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from mirlo.runtime.cache_arrays import Rows
+from mirlo.runtime.paged_sequence import PagedRows
 
 PAGE = 64
 """Most tokens of a page."""
@@ -24,7 +26,7 @@ class CachePage:
     tokens: tuple[int, ...]
     parent: CachePage | None
     rows: Rows
-    """Rows [1, heads, tokens, size] of each cache, by the names of the model's inputs."""
+    """Rows [1, heads, tokens, size] of each cache, by the names of the model's inputs: copies, or in shared pages."""
     states: Rows | None
     """States of a fixed size behind the tokens, if they are known there."""
     children: dict[int, list[CachePage]] = field(default_factory=dict)
@@ -61,7 +63,7 @@ class KnownPrefix:
         for page in self.pages:
             first, last = max(start - at, 0), min(len(page.tokens), self.length - at)
             if first < last:
-                made.append({name: array[:, :, first:last] for name, array in page.rows.items()})
+                made.append(_part(page.rows, first, last))
             at += len(page.tokens)
         return made
 
@@ -70,17 +72,21 @@ class PrefixCache:
     """Pages of tokens with their rows: a tree whose paths are beginnings of sequences.
 
     Sequences copy rows from pages to caches of their own, so pages stay as they are, and a page that another sequence
-    continues in its middle is shared up to there. Pages that were not used for longest make room for new ones. Any
-    thread may use it.
+    continues in its middle is shared up to there. Where caches are in pages, these are shared with no copy: pages of
+    this tree then refer to a part of one, up to all of it. Pages that were not used for longest make room for new ones.
+    Any thread may use it.
     """
 
-    def __init__(self, limit: int = DEFAULT_BYTES) -> None:
-        self._limit = limit
+    def __init__(
+        self, limit: int = DEFAULT_BYTES, page: int = PAGE, lock: AbstractContextManager[bool] | None = None
+    ) -> None:
+        """Keep up to `limit` bytes, in pages of `page` tokens; `lock` is held while the tree is used."""
+        self._limit, self._page = limit, page
         self._roots: dict[str | None, CachePage] = {}
         """Trees by adapter: the same tokens have other rows with another one."""
         self._used: OrderedDict[CachePage, None] = OrderedDict()
         """All pages, those that were not used for longest first: a page comes before its parent."""
-        self._lock = threading.Lock()
+        self._lock = threading.Lock() if lock is None else lock
         self.nbytes = 0
         """Bytes of all pages."""
 
@@ -127,7 +133,7 @@ class PrefixCache:
             page, at = start.page, start.length
             self._touch(page.path)
             while at < size:
-                stop = min(at + PAGE, size)
+                stop = min(at - at % self._page + self._page, size)
                 known = rows(at, stop)
                 if known is None:
                     return
@@ -144,12 +150,20 @@ class PrefixCache:
                     page.states = known
                     self.nbytes += _bytes(known)
 
+    def shrink(self) -> bool:
+        """Forget the page that was not used for longest; return whether there was one."""
+        with self._lock:
+            page = next(iter(self._used), None)
+            if page is not None:
+                self._remove(page)
+            return page is not None
+
     def clear(self) -> None:
         """Forget all pages."""
         with self._lock:
+            while self._used:  # one by one: pages and their parents refer to each other
+                self._remove(next(iter(self._used)))
             self._roots.clear()
-            self._used.clear()
-            self.nbytes = 0
 
     def _touch(self, path: Sequence[CachePage]) -> None:
         """Mark pages as used, the last one of the path first, so that each stays before its parent."""
@@ -164,14 +178,18 @@ class PrefixCache:
             page = next(iter(self._used), None)
             if page is None or page in kept:
                 return False
-            assert page.parent is not None and not page.children
-            del self._used[page]
-            siblings = page.parent.children[page.tokens[0]]
-            siblings.remove(page)
-            if not siblings:
-                del page.parent.children[page.tokens[0]]
-            self.nbytes -= page.nbytes
+            self._remove(page)
         return True
+
+    def _remove(self, page: CachePage) -> None:
+        """Forget a page that no other one continues."""
+        assert page.parent is not None and not page.children
+        del self._used[page]
+        siblings = page.parent.children[page.tokens[0]]
+        siblings.remove(page)
+        if not siblings:
+            del page.parent.children[page.tokens[0]]
+        self.nbytes -= page.nbytes
 
 
 @dataclass(frozen=True)
@@ -206,5 +224,14 @@ def _common(a: Sequence[int], b: Sequence[int]) -> int:
     return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
+def _part(rows: Rows, first: int, last: int) -> Rows:
+    """Return the rows of some of the tokens."""
+    if isinstance(rows, PagedRows):
+        return rows.part(first, last)
+    return {name: array[:, :, first:last] for name, array in rows.items()}
+
+
 def _bytes(arrays: Mapping[str, np.ndarray]) -> int:
+    if isinstance(arrays, PagedRows):
+        return arrays.nbytes
     return sum(array.nbytes for array in arrays.values())

@@ -100,6 +100,10 @@ class Request:
         if not self.is_done:
             self._finish(CANCELLED)
 
+    def fail(self, error: MirloError) -> None:
+        """End the request with an error."""
+        self.reason, self.error = FAILED, error
+
     def choose(self, logits: np.ndarray) -> None:
         """Add the token that follows."""
         try:
@@ -116,7 +120,7 @@ class Request:
             if self._room() <= 0:
                 self._finish(LENGTH)
         except MirloError as error:
-            self.reason, self.error = FAILED, error
+            self.fail(error)
 
     def _room(self) -> int:
         return room_for(self.options, self._config, len(self.sequence), len(self.sequence) - len(self.prompt))

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from mirlo.generate.caches import BatchCaches
 from mirlo.generate.decoder import CompiledDecoder, PaddedTokens, pad
 from mirlo.generate.errors import GenerationError
-from mirlo.runtime.state import CacheState
 
 FIRST_CAPACITY = 256
 """Rows of new caches: more are added when they are used up."""
@@ -156,7 +156,9 @@ class Sequences:
         positions = np.arange(past, after, dtype=np.int64)[None]
         self.steps += 1
         tokens = np.array([new], np.int64)
-        made = self.decoder.run(self._state, PaddedTokens(tokens, np.ones((1, after), np.int64), positions), rows)
+        made = self.decoder.run(
+            self._state, PaddedTokens(tokens, np.ones((1, after), np.int64), positions, (len(new),)), rows
+        )
         found: np.ndarray = made[0]
         return found
 
@@ -182,18 +184,18 @@ class Sequences:
                 "recurrent states; use a generator for each"
             )
         self._state.rewind(0)
-        left = self.decoder.config.names.pads_left
+        left = self.decoder.pads_left
         if self._starts_apart(left):
             return self._start_each()
         tokens, self._mask = pad(self.tokens, self.decoder.config.pad, left)
         positions = np.maximum(self._mask.cumsum(1) - 1, 0)
         self._held = [[] for _ in self.tokens]
         self.steps += 1
-        behind = np.array([0 if left else tokens.shape[1] - len(row) for row in self.tokens])
-        logits = self.decoder.run(self._state, PaddedTokens(tokens, self._mask, positions), int(behind.max()) + 1)
+        counts = tuple(map(len, self.tokens))
+        logits = self.decoder.run(self._state, PaddedTokens(tokens, self._mask, positions, counts))
         self._held = [list(row) for row in self.tokens]
-        picked: np.ndarray = logits[np.arange(self.batch), -1 - behind]
-        return picked
+        rows: np.ndarray = logits[:, -1]
+        return rows
 
     def _starts_apart(self, left: bool) -> bool:
         """Return whether to compute each prompt of a batch by itself.
@@ -216,7 +218,7 @@ class Sequences:
 
     def _start_each(self) -> np.ndarray:
         """Compute each different prompt by itself, in chunks."""
-        done: dict[tuple[int, ...], tuple[CacheState, np.ndarray]] = {}
+        done: dict[tuple[int, ...], tuple[BatchCaches, np.ndarray]] = {}
         for row in self.tokens:
             if tuple(row) not in done:
                 single = Sequences(self.decoder, 1, self._chunk)
@@ -240,12 +242,13 @@ class Sequences:
         """Append as many tokens to each sequence in one call."""
         count = len(new[0])
         first = np.array([len(held) for held in self._held], np.int64)
-        if self.decoder.config.names.pads_left:
+        if self.decoder.pads_left:
             self._mask = np.concatenate([self._mask, np.ones((self.batch, count), np.int64)], 1)
         else:  # the tokens of a sequence are the first rows of its cache
             self._mask = (np.arange(first.max() + count) < (first + count)[:, None]).astype(np.int64)
         self.steps += 1
-        step = PaddedTokens(np.array(new, np.int64), self._mask, first[:, None] + np.arange(count))
+        positions = first[:, None] + np.arange(count)
+        step = PaddedTokens(np.array(new, np.int64), self._mask, positions, (count,) * self.batch)
         logits = self.decoder.run(self._state, step)
         for held, row in zip(self._held, new, strict=True):
             held.extend(row)

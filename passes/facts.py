@@ -39,6 +39,7 @@ FACTS = {
         Fact("relax.type", ("argument",), TYPE, "the tensor type that the buffer of this argument holds"),
         Fact("relax.alias", ("argument",), STRING, "the input whose memory this output may have"),
         Fact("relax.window", ("argument",), COUNT, "the tokens of the window whose rows this cache holds, as a ring"),
+        Fact("relax.pages", ("argument",), STRING, "what this input is to attention with caches in pages"),
         Fact("relax.param", ("argument",), STRING, "the parameter of the store that this buffer is"),
         Fact("relax.arena", ("argument",), UNIT, "this buffer is where intermediate tensors live"),
         Fact("relax.inputs", ("function",), COUNT, "how many of the first arguments are the user's inputs"),

@@ -14,7 +14,7 @@ from mirlo.runtime.errors import ArtifactError, ParameterError
 from mirlo.runtime.external import ExternalArtifact
 from mirlo.runtime.facts import check_facts
 from mirlo.runtime.fields import Fields, Json
-from mirlo.runtime.names import is_printable, terminal
+from mirlo.runtime.names import PAGE_ROLES, is_printable, terminal
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.seal import seal, split
 
@@ -126,6 +126,15 @@ class Artifact:
             if not isinstance(tokens, int) or isinstance(tokens, bool) or not 1 <= tokens <= MAX_WINDOW:
                 raise ArtifactError(f"metadata 'windows': expected a number of tokens for {name!r}, found {tokens!r}")
         return dict(declared)
+
+    @property
+    def pages(self) -> dict[str, str]:
+        """Return what inputs are to attentions with caches in pages, by their names: one of `PAGE_ROLES`."""
+        found = self.metadata.get("pages", {})
+        names = {spec.name for spec in self.inputs}
+        if not isinstance(found, dict) or not all(n in names and found[n] in PAGE_ROLES for n in found):
+            raise ArtifactError(f"metadata 'pages': expected one of {', '.join(PAGE_ROLES)} by inputs, found {found!r}")
+        return dict(found)
 
     @property
     def symbols(self) -> tuple[str, ...]:

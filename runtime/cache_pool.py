@@ -81,6 +81,15 @@ class CachePool(ABC):
         self.lengths[target] = kept
         return kept
 
+    @property
+    def is_ragged(self) -> bool:
+        """Return whether a call may have different numbers of new tokens for its sequences."""
+        return False
+
+    def reserve(self, sequence: int, tokens: int, spare: int = 0) -> bool:
+        """Return whether there is room for so many new tokens of a sequence: arrays grow when they are written."""
+        return True
+
     def rows(self, sequence: int, start: int, stop: int) -> Rows | None:
         """Return a copy of the rows of some tokens of a sequence; None if a window has lost some of them."""
         self._require(sequence, stop)
@@ -200,9 +209,10 @@ class CacheSelection:
         """Return which rows are tokens once each sequence has so many more: i64[sequences, rows]."""
         return self._pool.mask(self.sequences, tokens)
 
-    def run(self, inputs: Mapping[str, np.ndarray], tokens: int) -> dict[str, np.ndarray]:
+    def run(self, inputs: Mapping[str, np.ndarray], tokens: int | Sequence[int]) -> dict[str, np.ndarray]:
         """Run the model on its other inputs, for so many new tokens of each sequence; return its other outputs."""
-        return self._pool.run(inputs, self.sequences, tokens, self._constants)
+        count = tokens if isinstance(tokens, int) else max(tokens)
+        return self._pool.run(inputs, self.sequences, count, self._constants)
 
 
 class InPlacePool(CachePool):

@@ -31,5 +31,9 @@ class InputError(MirloError, ValueError):
     """An argument of an executable that does not match its input."""
 
 
+class OutOfPagesError(InputError):
+    """A call that needs more pages for caches than there may be."""
+
+
 class PackedFunctionError(MirloError, RuntimeError):
     """A packed function that failed or is not registered."""

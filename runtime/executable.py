@@ -28,7 +28,7 @@ from mirlo.runtime.kernel_code import KernelCodeOwner
 from mirlo.runtime.loaders import load_code
 from mirlo.runtime.on_device import DeviceCall, run_on_device
 from mirlo.runtime.outputs import OutputArrays
-from mirlo.runtime.page_pool import PagePool, TableInputs
+from mirlo.runtime.page_pool import PagePool, find_tables
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.profile import Profile, make_profile, tick_length
 from mirlo.runtime.sizes import Allocations, RecordWords, Sizes
@@ -263,15 +263,17 @@ class Executable(KernelCodeOwner):
         return new_pool(self, count, capacity, limit, pairs, states, block)
 
     def pages(
-        self, count: int, *, ends: str, past: str, table: str, pairs: Mapping[str, str] | None = None,
-        limit: int | None = None,
+        self, count: int, *, ends: str = "", past: str = "", table: str = "", pairs: Mapping[str, str] | None = None,
+        rows: int | None = None, limit: int | None = None,
     ) -> PagePool:  # fmt: skip
         """Return caches in `count` pages that sequences share, for a model that finds rows by a table of blocks.
 
         `ends`, `past` and `table` are the names of the inputs with the ends of the sequences among the new tokens,
-        their lengths before, and their pages. `pairs` are as in `state`; the pages grow up to `limit`.
+        their lengths before, and their pages: without them, those that `PagedAttention` reads. `pairs` are as in
+        `state`; `rows` is the tokens of a page, if the model leaves them open; the pages grow up to `limit`.
         """
-        return PagePool(self, pairs, TableInputs(ends, past, table), count, limit)
+        found = find_tables(self.artifact.pages, ends=ends, past=past, table=table)
+        return PagePool(self, pairs, found, count, limit, rows)
 
     def updating(
         self,

@@ -19,6 +19,10 @@ CACHE_DTYPES = ("bf16", "f16", "i8")
 CACHE_SCALE = ".scale"
 """What is behind the name of a cache in that of the scales of its rows."""
 
+PAGE_ROLES = ("cache", "ends", "past", "table", "slots", "hints")
+"""What an input is to attention with caches in pages: a cache, the ends of the sequences among the new tokens, the
+tokens of each before the call, the pages of each, the row of each new token, or bounds of these sizes."""
+
 _NOT_PRINTABLE = re.compile(r"[^\x20-\x7e]")
 _NOT_IN_COMMENT = re.compile(r"[^A-Za-z0-9_ .,:;()\[\]{}'\"=+<>/-]")
 _NOT_IN_IDENTIFIER = re.compile(r"[^A-Za-z0-9_]")

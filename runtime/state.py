@@ -130,8 +130,12 @@ class CacheState:
         rows = self._caches.length_of
         return {name: array[:, :, : rows(name, self._length)] for name, array in self._caches.arrays.items()}
 
-    def run(self, inputs: Mapping[str, np.ndarray], tokens: int) -> dict[str, np.ndarray]:
-        """Run the model on its other inputs, which are for this many new tokens; return its other outputs."""
+    def run(self, inputs: Mapping[str, np.ndarray], tokens: int | Sequence[int]) -> dict[str, np.ndarray]:
+        """Run the model on its other inputs, which are for this many new tokens; return its other outputs.
+
+        `tokens` may be a number for each sequence: the rows of the inputs are padded to the largest.
+        """
+        tokens = tokens if isinstance(tokens, int) else max(tokens)
         if tokens < 1:
             raise InputError(f"state: expected 1 token or more, found {tokens}")
         self._reserve(self._length + tokens)

@@ -16,7 +16,7 @@ from mirlo.passes.fuse.kinds import KIND
 from mirlo.passes.locations import describe, names_of
 from mirlo.passes.lower.parallel import static_flops
 from mirlo.passes.memory import packed
-from mirlo.passes.memory.names import ALIAS, ALLOCATE, CHECK, GROW, POLL, SLOT, TICK, WINDOW
+from mirlo.passes.memory.names import ALIAS, ALLOCATE, CHECK, GROW, PAGES, POLL, SLOT, TICK, WINDOW
 from mirlo.passes.memory.symbols import CHECKS, LATE, MAX_SHOWN_DIMS, SIZES, SYMBOLS
 from mirlo.passes.memory.timeline import REGIONS
 from mirlo.passes.registry import PassError
@@ -85,14 +85,16 @@ def run_time_facts(main: ir.Operation, module: ir.Module | ir.OpView) -> dict[st
     functions = packed.names_called(main)
     aliases = {name: ir.StringAttr(value).value for name, value in _argument_facts(main, ALIAS)}
     windows = {name: ir.IntegerAttr(value).value for name, value in _argument_facts(main, WINDOW)}
-    named = {"packed": functions, "aliases": aliases, "windows": windows}
+    pages = {name: ir.StringAttr(value).value for name, value in _argument_facts(main, PAGES)}
+    named = {"packed": functions, "aliases": aliases, "windows": windows, "pages": pages}
     return {**facts, **{name: found for name, found in named.items() if found}}
 
 
 def _argument_facts(main: ir.Operation, key: str) -> Iterator[tuple[str, ir.Attribute]]:
     """Yield the names and values of the arguments that have an attribute.
 
-    `ALIAS`, of an output, names the input whose memory it may have; `WINDOW`, of a ring of rows, its tokens.
+    `ALIAS`, of an output, names the input whose memory it may have; `WINDOW`, of a ring of rows, its tokens; `PAGES`
+    what an input is to attention with caches in pages.
     """
     for item in ir.ArrayAttr(main.attributes["arg_attrs"]):
         entry = ir.DictAttr(item)

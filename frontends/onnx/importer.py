@@ -21,6 +21,7 @@ from mirlo.frontends.onnx.graph import STRING_CODE, ValueDef
 from mirlo.frontends.onnx.inputs import Shapes, graph_inputs, input_types
 from mirlo.frontends.onnx.kinds import join, kind_of
 from mirlo.frontends.onnx.model import LoadedModel
+from mirlo.frontends.onnx.pages import find_paged_inputs
 from mirlo.frontends.onnx.registry import CONVERTERS, load_converters
 from mirlo.frontends.onnx.scope import Scope
 from mirlo.frontends.onnx.support import unsupported_nodes
@@ -125,7 +126,8 @@ def build_main(
                 _check_output(value, declared, model.name)
         results = [body.any_ssa(value) for value in outputs]
         func.ReturnOp(results)
-    _describe(function, types, [value.name for value in model.content.graph.outputs], outputs, results, windows)
+    names = [value.name for value in model.content.graph.outputs]
+    _describe(function, types, names, outputs, results, windows, find_paged_inputs(model.content.graph))
     return body.broadcasts.undecided(body.of_data)
 
 
@@ -172,14 +174,16 @@ def _describe(
     outputs: Iterable[AnyValue],
     results: Sequence[ir.Value],
     windows: Mapping[str, int],
+    pages: Mapping[str, str],
 ) -> None:
-    """Set the type of `@main`, the names of its arguments and results, and which arguments are caches of windows."""
+    """Set the type of `@main`, the names of its arguments and results, and what arguments are to attentions."""
     function.attributes["function_type"] = ir.TypeAttr.get(
         ir.FunctionType.get(function.type.inputs, [value.type for value in results])
     )
     if types:
         facts = [
-            _named(name, found if isinstance(found, Kind) else None, windows.get(name)) for name, found in types.items()
+            _named(name, found if isinstance(found, Kind) else None, windows.get(name), pages.get(name))
+            for name, found in types.items()
         ]
         function.attributes["arg_attrs"] = ir.ArrayAttr.get(facts)
     if results:
@@ -195,10 +199,12 @@ def _argument_type(name: str, found: TensorType | Kind, model: str) -> ir.Type:
         raise OnnxImportError(f"{model}: input '{name}': {error}") from None
 
 
-def _named(name: str, kind: Kind | None, window: int | None = None) -> ir.Attribute:
+def _named(name: str, kind: Kind | None, window: int | None = None, role: str | None = None) -> ir.Attribute:
     facts: dict[str, ir.Attribute] = {"relax.name": ir.StringAttr.get(name)}
     if window is not None:
         facts["relax.window"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), window)
+    if role is not None:
+        facts["relax.pages"] = ir.StringAttr.get(role)
     if kind is not None:
         facts["relax.kind"] = ir.StringAttr.get(str(kind))
     return ir.DictAttr.get(facts)

@@ -14,14 +14,12 @@ from mirlo.dialects.core.traits import Trait, traits_of
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
 from mirlo.passes.graph.dce import is_pure_relax
+from mirlo.passes.memory.names import PAGES
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.runtime.names import LAST_ROWS
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session
-
-_AXIS = 1
-"""The axis of rows."""
 
 
 @register_pass
@@ -33,6 +31,10 @@ class KeepLastRows(Pass):
     makes the output, as the head of a language model is a large part of the work for a prompt, and its result a large
     part of the memory. A model without this output, or with a fixed number of rows in it, stays as it is, without that
     input.
+
+    Of a model that attends to caches in pages, whose sequences are packed, the output is [rows, columns]: the elements
+    of the input, i64, are the numbers of the rows. A model whose rows are not those of its tokens, but one for each
+    sequence, stays as it is.
     """
 
     name = "keep-last-rows"
@@ -53,15 +55,19 @@ class KeepLastRows(Pass):
         number = names.index(self.output)
         value = terminator.operands[number]
         kind = TensorType.from_mlir(value.type)
-        if kind is None or kind.rank != 3:
-            raise PassError(f"output '{self.output}' must be a tensor [batch, rows, columns], got {value.type}")
-        rows = kind.shape[_AXIS]
-        if isinstance(rows, int):
+        packed = _packed_dims(op, block)
+        if kind is None or kind.rank != (2 if packed else 3):
+            expected = "[rows, columns]" if packed else "[batch, rows, columns]"
+            raise PassError(f"output '{self.output}' must be a tensor {expected}, got {value.type}")
+        rows = kind.shape[-2]
+        if isinstance(rows, int) or (packed and rows not in packed):
             return
         _require_new(op, block)
         count = D.symbol(LAST_ROWS)
-        block.add_argument(TensorType.of((count,), "i8").to_mlir(), op.operation.location)
-        terminator.operands[number] = _last(value, rows, D.minimum(rows, count))
+        dtype = "i64" if packed else "i8"
+        numbers = block.add_argument(TensorType.of((count,), dtype).to_mlir(), op.operation.location)
+        select = _Gathered(numbers) if packed else _Sliced(D.minimum(rows, count))
+        terminator.operands[number] = _selected(value, rows, select)
         erase_dead(block, is_pure_relax)
         _declare(op, block, terminator)
 
@@ -72,8 +78,19 @@ def _names(attributes: ir.Attribute) -> list[str]:
     return [ir.StringAttr(each["relax.name"]).value if "relax.name" in each else "" for each in facts]
 
 
-def _last(value: ir.Value, rows: Dim, kept: Dim) -> ir.Value:
-    """Return the last rows of a value: of the operands that it is made of, through products and elementwise.
+def _packed_dims(op: ir.OpView, block: ir.Block) -> list[Dim]:
+    """Return the dims of inputs that may count packed tokens; empty if the model does not attend to pages."""
+    given = ir.ArrayAttr(op.attributes["arg_attrs"]) if "arg_attrs" in op.attributes else ()
+    facts = [ir.DictAttr(each) for each in given]
+    if not any(PAGES in each for each in facts):
+        return []
+    others = [argument for argument, each in zip(block.arguments, facts, strict=True) if PAGES not in each]
+    kinds = [TensorType.from_mlir(argument.type) for argument in others]
+    return [dim for kind in kinds if kind is not None for dim in kind.shape]
+
+
+def _selected(value: ir.Value, rows: Dim, select: _Sliced | _Gathered) -> ir.Value:
+    """Return some rows of a value: of the operands that it is made of, through products and elementwise.
 
     There is no recursion: a graph may be tens of thousands of operators deep.
     """
@@ -82,7 +99,7 @@ def _last(value: ir.Value, rows: Dim, kept: Dim) -> ir.Value:
         chain.append(producer)
         op, at = producer
         value = op.operands[at]
-    result = _sliced(value, rows, kept)
+    result = _rows_of(value, rows, select)
     for op, at in reversed(chain):
         operands = [*op.operands]
         operands[at] = result
@@ -102,24 +119,44 @@ def _sliceable(value: ir.Value, rows: Dim) -> tuple[ir.OpView, int] | None:
     return None if at is None else (op, at)
 
 
-def _sliced(value: ir.Value, rows: Dim, kept: Dim) -> ir.Value:
+@dataclass(frozen=True)
+class _Sliced:
+    """The last rows of [batch, rows, columns]."""
+
+    count: Dim
+
+    def of(self, value: ir.Value, kind: TensorType, rows: Dim) -> ir.Value:
+        begin, shape = (0, rows - self.count, 0), (kind.shape[0], self.count, kind.shape[2])
+        rows_at_end: ir.Value = OPS["slice_dims"].make(value, begin=begin, shape=shape, strides=(1, 1, 1))
+        return rows_at_end
+
+
+@dataclass(frozen=True)
+class _Gathered:
+    """Rows of [rows, columns] by their numbers."""
+
+    numbers: ir.Value
+
+    def of(self, value: ir.Value, kind: TensorType, rows: Dim) -> ir.Value:
+        chosen: ir.Value = OPS["gather"].make(value, self.numbers, axis=0)
+        return chosen
+
+
+def _rows_of(value: ir.Value, rows: Dim, select: _Sliced | _Gathered) -> ir.Value:
     kind = TensorType.from_mlir(value.type)
     assert kind is not None
-    begin = tuple(rows - kept if axis == _AXIS else 0 for axis in range(kind.rank))
-    shape = tuple(kept if axis == _AXIS else dim for axis, dim in enumerate(kind.shape))
     op = value.owner if isinstance(value, ir.OpResult) else None
     place = ir.InsertionPoint.at_block_begin(value.owner) if op is None else ir.InsertionPoint.after(op)
     with place, value.location:
-        result: ir.Value = OPS["slice_dims"].make(value, begin=begin, shape=shape, strides=(1,) * kind.rank)
-    return result
+        return select.of(value, kind, rows)
 
 
 def _operand_with_rows(op: ir.OpView, kind: TensorType, rows: Dim) -> int | None:
     """Return the number of the only operand whose rows are those of the result; None if there is no such operand."""
     if op.operation.name == "relax.matmul":
         lhs, rhs = (TensorType.from_mlir(operand.type) for operand in list(op.operation.operands)[:2])
-        is_table = rhs is not None and rhs.rank == 2 and lhs is not None and lhs.rank == 3 and not op.transpose_lhs
-        return 0 if is_table and lhs is not None and lhs.shape[_AXIS] == rows else None
+        is_table = rhs is not None and rhs.rank == 2 and lhs is not None and not op.transpose_lhs
+        return 0 if is_table and lhs is not None and lhs.rank == kind.rank and lhs.shape[-2] == rows else None
     if Trait.ELEMENTWISE not in traits_of(op):
         return None
     indices = []
@@ -127,7 +164,7 @@ def _operand_with_rows(op: ir.OpView, kind: TensorType, rows: Dim) -> int | None
         given = TensorType.from_mlir(operand.type)
         if given is None:
             return None
-        if given.rank == kind.rank and given.shape[_AXIS] != 1:
+        if given.rank == kind.rank and given.shape[-2] != 1:
             indices.append(i)
     return indices[0] if len(indices) == 1 else None
 

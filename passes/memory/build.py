@@ -19,7 +19,7 @@ from mirlo.passes.memory.buffers import i8, reshaped, stored
 from mirlo.passes.memory.extents import FloatSizes, NonnegativeDim, SizeProduct, emit_excess
 from mirlo.passes.memory.inplace import inplace_of, with_checked_start, without_start
 from mirlo.passes.memory.layout import Interval
-from mirlo.passes.memory.names import ALIAS, WINDOW
+from mirlo.passes.memory.names import ALIAS, PAGES, WINDOW
 from mirlo.passes.memory.slots import Slots
 from mirlo.passes.memory.storage_assignment import (
     BINDS,
@@ -115,8 +115,7 @@ class PlannedFunction:
         for output, source in self.assignment.aliases.items():
             entries[inputs + output][ALIAS] = ir.StringAttr.get(names[source])
         for entry, given in zip(entries, old.attributes.get("arg_attrs", None) or (), strict=False):
-            if WINDOW in given:
-                entry[WINDOW] = given[WINDOW]
+            entry |= {key: given[key] for key in (WINDOW, PAGES) if key in given}
         attributes = made.operation.attributes
         if self.packed.names:
             entries.append({packed.FUNCTIONS: unit})

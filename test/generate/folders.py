@@ -14,6 +14,7 @@ import onnxruntime
 from commands import ROOT
 from onnx import TensorProto, helper, numpy_helper
 
+from mirlo.generate import LanguageModel
 from mirlo.generate.generator import Generator
 
 VOCABULARY = 320
@@ -28,13 +29,18 @@ def example() -> Any:
     return module
 
 
-def write_genai(folder: Path, bits: int = 0, seed: int = 0) -> Path:
+def write_genai(folder: Path, bits: int = 0, seed: int = 0, paged: bool = False) -> Path:
     """Write the example's model, without a tokenizer."""
     module = example()
     folder.mkdir(parents=True, exist_ok=True)
-    onnx.save(module.TinyModel(VOCABULARY, bits, seed).build(), folder / "model.onnx")
-    module.write_config(folder, VOCABULARY)
+    onnx.save(module.TinyModel(VOCABULARY, bits, seed, paged).build(), folder / "model.onnx")
+    module.write_config(folder, VOCABULARY, paged)
     return folder
+
+
+def contiguous(models: dict[str, LanguageModel], kind: str) -> LanguageModel:
+    """Return the model with the same weights whose caches are contiguous: the oracle of the one with pages."""
+    return models["f32" if kind == "paged" else kind]
 
 
 def write_windows(folder: Path, windows: Sequence[int] = (6, 0), bits: int = 0) -> Path:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from folders import VOCABULARY, Reference, write_genai, write_plain
+from folders import VOCABULARY, Reference, contiguous, write_genai, write_plain
 
 from mirlo import generate
 from mirlo.generate import GenerationError, LanguageModel
@@ -18,8 +18,8 @@ from mirlo.generate import GenerationError, LanguageModel
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, LanguageModel]:
     folder = tmp_path_factory.mktemp("models")
-    write_genai(folder / "f32"), write_plain(folder / "plain")
-    return {kind: generate.load(folder / kind) for kind in ("f32", "plain")}
+    write_genai(folder / "f32"), write_plain(folder / "plain"), write_genai(folder / "paged", paged=True)
+    return {kind: generate.load(folder / kind) for kind in ("f32", "plain", "paged")}
 
 
 def searched(
@@ -44,8 +44,8 @@ def searched(
     return max(ended, key=lambda each: each[0])[1]
 
 
-@pytest.mark.sample(2)
-@pytest.mark.parametrize("kind", ("f32", "plain"))
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("kind", ("f32", "plain", "paged"))
 @pytest.mark.parametrize(
     ("beams", "penalty", "early", "ends"),
     ((2, 1.0, False, 1), (4, 1.0, False, 60), (3, 0.0, False, 60), (4, 2.0, True, 60), (5, 1.0, True, 200)),
@@ -60,7 +60,7 @@ def test_beams(models: dict[str, LanguageModel], kind: str, beams: int, penalty:
         search: dict[str, Any] = {"num_beams": beams, "length_penalty": penalty, "early_stopping": early}
         generator = model.generator(max_new_tokens=7, **search)
         found = generator.generate(prompt)
-        assert found == searched(model.config.model, prompt, beams, 7, set(chosen), penalty, early)
+        assert found == searched(contiguous(models, kind).config.model, prompt, beams, 7, set(chosen), penalty, early)
         assert generator.tokens == [*prompt, *found] and generator.is_done
 
 

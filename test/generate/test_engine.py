@@ -7,20 +7,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from folders import VOCABULARY, example, write_genai, write_hybrid, write_plain, write_windows
+from folders import VOCABULARY, contiguous, example, write_genai, write_hybrid, write_plain, write_windows
 
 from mirlo import generate
 from mirlo.generate import GenerationError, LanguageModel, Request
 
-KINDS = ("f32", "u4", "plain", "hybrid")
-"""`u4` has a layer with a sliding window, `hybrid` one with states of a fixed size in place of keys and values."""
+KINDS = ("f32", "u4", "plain", "hybrid", "paged")
+"""`u4` has a layer with a sliding window, `hybrid` one with states of a fixed size in place of keys and values;
+`paged` is `f32` with caches in pages."""
 
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, LanguageModel]:
     folder = tmp_path_factory.mktemp("models")
     write_genai(folder / "f32"), write_windows(folder / "u4", bits=4), write_plain(folder / "plain")
-    write_hybrid(folder / "hybrid")
+    write_hybrid(folder / "hybrid"), write_genai(folder / "paged", paged=True)
     return {kind: generate.load(folder / kind, activations="exact", prefix_bytes=0) for kind in KINDS}
 
 
@@ -53,7 +54,8 @@ def alone(model: LanguageModel, prompt: list[int], search: dict[str, Any]) -> li
 def test_requests_are_as_alone(models: dict[str, LanguageModel], kind: str, seed: int) -> None:
     """Arrivals, lengths, options and common beginnings are drawn; slots, parts of prompts and pages are few."""
     random, model = np.random.default_rng(seed), models[kind]
-    pages = LanguageModel(model.config, model.executable, prefix_bytes=(0, 60_000, 1 << 20)[seed % 3])
+    limit = (None, 12, 7)[seed // 2] if kind == "paged" else None
+    pages = LanguageModel(model.config, model.executable, prefix_bytes=(0, 60_000, 1 << 20)[seed % 3], pages=limit)
     engine = pages.engine(slots=int(random.integers(1, 5)), chunk_size=int(random.choice([3, 8, 512])))
     begins = [tokens_of(random, 20) for _ in range(2)]
     pending = []
@@ -73,7 +75,7 @@ def test_requests_are_as_alone(models: dict[str, LanguageModel], kind: str, seed
                 request.cancel()
                 cancelled.append(request)
     for request, search in requests:
-        expected = alone(model, list(request.prompt), search)
+        expected = alone(contiguous(models, kind), list(request.prompt), search)
         if request in cancelled:
             assert request.reason == "cancelled" and request.tokens == expected[: len(request.tokens)]
         else:
@@ -91,7 +93,7 @@ def test_active_sequences_share_a_call(models: dict[str, LanguageModel], kind: s
     for _ in engine.run():
         pass
     assert engine.counts.tokens == 80
-    assert engine.counts.calls == 4 + 19  # four prompts, then a call a step
+    assert engine.counts.calls == (20 if kind == "paged" else 4 + 19)  # four prompts, then a call a step
 
 
 def test_steps_bound_the_work_on_prompts(models: dict[str, LanguageModel]) -> None:
@@ -123,6 +125,7 @@ def test_recurrent_states_are_reused_where_they_are_known(models: dict[str, Lang
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "hybrid"])
 def test_common_beginnings_are_computed_once(models: dict[str, LanguageModel], kind: str) -> None:
     random, model = np.random.default_rng(1), models[kind]
+    model = LanguageModel(model.config, model.executable, prefix_bytes=None if kind == "paged" else 0)
     begin, search = tokens_of(random, 50), {"max_new_tokens": 6, "min_length": 1000}
     engine = model.engine(slots=4)
     prompts = [[*begin, *tokens_of(random, 5)] for _ in range(3)]
@@ -179,7 +182,7 @@ def test_caches_grow(models: dict[str, LanguageModel]) -> None:
     prompts = [tokens_of(random, length) for length in (240, 30, 500)]
     requests = [engine.add(prompt, **search) for prompt in prompts]
     assert [request.result() for request in requests] == [alone(model, prompt, search) for prompt in prompts]
-    assert engine._pool.capacity >= 540  # type: ignore[attr-defined]
+    assert engine._slots.pool.capacity >= 540  # type: ignore[attr-defined]
 
 
 def test_text_and_stops(texts: LanguageModel) -> None:

@@ -8,21 +8,22 @@ from typing import Any
 
 import numpy as np
 import pytest
-from folders import VOCABULARY, continued, write_genai, write_hybrid, write_plain, write_windows
+from folders import VOCABULARY, contiguous, continued, write_genai, write_hybrid, write_plain, write_windows
 
 from mirlo import generate
 from mirlo.generate import GenerationError, LanguageModel
 from mirlo.generate.decoder import PaddedTokens
 
-KINDS = ("f32", "u4", "plain", "hybrid")
-"""`u4` has a layer with a sliding window, `hybrid` one with states of a fixed size in place of keys and values."""
+KINDS = ("f32", "u4", "plain", "hybrid", "paged")
+"""`u4` has a layer with a sliding window, `hybrid` one with states of a fixed size in place of keys and values;
+`paged` is `f32` with caches in pages."""
 
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, LanguageModel]:
     folder = tmp_path_factory.mktemp("models")
     write_genai(folder / "f32"), write_windows(folder / "u4", bits=4), write_plain(folder / "plain")
-    write_hybrid(folder / "hybrid")
+    write_hybrid(folder / "hybrid"), write_genai(folder / "paged", paged=True)
     return {kind: generate.load(folder / kind, activations="exact", prefix_bytes=0) for kind in KINDS}
 
 
@@ -42,7 +43,7 @@ def without_end(model: LanguageModel, prompt: Sequence[int], count: int, **searc
 @pytest.mark.parametrize("length", (1, 7, 40))
 def test_tokens_are_those_of_onnxruntime(models: dict[str, LanguageModel], kind: str, length: int) -> None:
     model, prompt = models[kind], prompt_of(length, seed=length)
-    expected = continued(model.config.model, prompt, 24)
+    expected = continued(contiguous(models, kind).config.model, prompt, 24)
     ends = [i for i, token in enumerate(expected) if token in model.config.ends]
     expected = expected[: ends[0] + 1] if ends else expected
     assert model.generator(max_new_tokens=24).generate(prompt) == expected
@@ -52,25 +53,26 @@ def test_tokens_are_those_of_onnxruntime(models: dict[str, LanguageModel], kind:
 @pytest.mark.parametrize("chunk", (1, 3, 8, 40))
 def test_chunked_is_whole(models: dict[str, LanguageModel], kind: str, chunk: int) -> None:
     model, prompt = models[kind], prompt_of(40)
-    whole, chunked = model.generator(), model.generator(chunk_size=chunk)
+    oracle = contiguous(models, kind)
+    whole, chunked = oracle.generator(), model.generator(chunk_size=chunk)
     whole.append(prompt), chunked.append(prompt)
     np.testing.assert_allclose(chunked.logits(), whole.logits(), rtol=1e-4, atol=1e-4)
-    assert without_end(model, prompt, 10, chunk_size=chunk) == without_end(model, prompt, 10)
+    assert without_end(model, prompt, 10, chunk_size=chunk) == without_end(oracle, prompt, 10)
 
 
-@pytest.mark.parametrize("kind", ("f32", "u4", "plain"))
+@pytest.mark.parametrize("kind", ("f32", "u4", "plain", "paged"))
 def test_only_logits_that_are_needed_are_computed(models: dict[str, LanguageModel], kind: str) -> None:
     model, prompt = models[kind], prompt_of(30)
     whole = generate.load(model.config.folder, activations="exact", last_rows=None)
     state = model._decoder.new_state(64, 1, 64)
-    for rows in (1, 4, 99):
+    for rows in (1, 4, 30):
         state.rewind(0)
         tokens, mask = np.array([prompt]), np.ones((1, 30), np.int64)
-        step = PaddedTokens(tokens, mask, np.arange(30)[None])
+        step = PaddedTokens(tokens, mask, np.arange(30)[None], (30,))
         made = model._decoder.run(state, step, rows)
         wanted = whole._decoder.run(whole._decoder.new_state(64, 1, 64), step, 30)
-        assert made.shape == (1, min(rows, 30), VOCABULARY) and wanted.shape == (1, 30, VOCABULARY)
-        np.testing.assert_allclose(made, wanted[:, -min(rows, 30) :], rtol=1e-4, atol=1e-4)
+        assert made.shape == (1, rows, VOCABULARY) and wanted.shape == (1, 30, VOCABULARY)
+        np.testing.assert_allclose(made, wanted[:, -rows:], rtol=1e-4, atol=1e-4)
     assert without_end(model, prompt, 12) == without_end(whole, prompt, 12)
 
 
@@ -84,7 +86,7 @@ def test_rewound_is_fresh(models: dict[str, LanguageModel], kind: str) -> None:
         generator.rewind(length)
         assert generator.tokens == known
         other = prompt_of(4, seed=length)
-        assert generator.generate(other) == without_end(model, [*known, *other], 9)
+        assert generator.generate(other) == without_end(contiguous(models, kind), [*known, *other], 9)
     generator.rewind(0)
     assert generator.generate(prompt) == first
 
@@ -100,18 +102,19 @@ def test_batch_is_single(models: dict[str, LanguageModel], kind: str, lengths: t
         return
     generator = model.generator(batch=len(prompts), min_length=1000, max_new_tokens=12)
     found = generator.generate(*prompts)
-    assert found == [without_end(model, prompt, 12) for prompt in prompts]
+    oracle = contiguous(models, kind)
+    assert found == [without_end(oracle, prompt, 12) for prompt in prompts]
     more = [prompt_of(3, seed=20 + i) for i in range(len(prompts))]
     generator.append(*more)
     parts = zip(prompts, found, more, strict=True)
-    assert generator.generate() == [without_end(model, [*a, *b, *c], 12) for a, b, c in parts]
+    assert generator.generate() == [without_end(oracle, [*a, *b, *c], 12) for a, b, c in parts]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_sequences_of_a_batch_end_for_themselves(models: dict[str, LanguageModel], kind: str) -> None:
     model = models[kind]
     prompts = [prompt_of(5, seed=i) for i in range(3)]
-    singles = [without_end(model, prompt, 10) for prompt in prompts]
+    singles = [without_end(contiguous(models, kind), prompt, 10) for prompt in prompts]
     ends = (singles[0][2], singles[1][6])
     ended = LanguageModel(_with_ends(model, ends), model.executable)
     found = ended.generator(batch=3, max_new_tokens=10).generate(*prompts)
@@ -129,10 +132,10 @@ def _with_ends(model: LanguageModel, ends: tuple[int, ...]) -> Any:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("search", ({}, {"do_sample": True, "temperature": 0.7, "top_k": 5, "seed": 3}))
 def test_guesses_change_nothing(models: dict[str, LanguageModel], kind: str, search: dict[str, Any]) -> None:
-    model = models[kind]
-    prompt = prompt_of(6) * 4
+    model, prompt = models[kind], prompt_of(6) * 4
+    expected = without_end(contiguous(models, kind), prompt, 30, **search)
     for lookup in (1, 4):
-        assert without_end(model, prompt, 30, lookup=lookup, **search) == without_end(model, prompt, 30, **search)
+        assert without_end(model, prompt, 30, lookup=lookup, **search) == expected
 
 
 def test_right_guesses_cost_no_step(models: dict[str, LanguageModel]) -> None:
@@ -143,11 +146,12 @@ def test_right_guesses_cost_no_step(models: dict[str, LanguageModel]) -> None:
     assert generator.timing.tokens == 149 and generator.timing.steps < 120
 
 
-@pytest.mark.parametrize("kind", ("f32", "plain"))
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("kind", ("f32", "plain", "paged"))
 @pytest.mark.parametrize("search", ({}, {"do_sample": True, "temperature": 0.7, "top_k": 5, "seed": 3}, {"lookup": 2}))
 def test_drafts_change_nothing(models: dict[str, LanguageModel], kind: str, search: dict[str, Any]) -> None:
     model, prompt = models[kind], prompt_of(9)
-    expected = without_end(model, prompt, 25, **search)
+    expected = without_end(contiguous(models, kind), prompt, 25, **search)
     for draft in models.values():
         generator = model.generator(draft=draft, draft_tokens=3, min_length=1000, max_new_tokens=25, **search)
         assert generator.generate(prompt) == expected
@@ -199,7 +203,8 @@ def test_forks_continue_on_their_own(models: dict[str, LanguageModel], kind: str
     forks = {seed: start.fork(seed=seed) for seed in (1, 2)}
     steps = start._sequences.steps
     found = {seed: fork.generate() for seed, fork in forks.items()}
-    expected = {seed: model.generator(batch, seed=seed, **search).generate(*prompts) for seed in forks}
+    oracle = contiguous(models, kind)
+    expected = {seed: oracle.generator(batch, seed=seed, **search).generate(*prompts) for seed in forks}
     assert found == expected and found[1] != found[2]
     assert [fork._sequences.steps for fork in forks.values()] == [steps + 7] * 2  # the prompt is not computed again
     assert start.tokens == (prompts[0] if batch == 1 else prompts)

@@ -1,134 +1,270 @@
-"""A model with PagedAttention beside the same model with contiguous caches, token for token.
-
-Sequences of different lengths run in one call: chunks of prompts, single tokens of answers, in pages at any place.
-"""
+"""Models with PagedAttention: what their inputs may be, pages that run out, folders that do not fit."""
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
-from folders import VOCABULARY, example, write_genai
-from onnx import TensorProto, helper
+from folders import VOCABULARY, contiguous, example, write_genai
+from onnx import TensorProto, helper, numpy_helper
+from test_config import edited
 
-import mirlo
 from mirlo import generate
-from mirlo.runtime.executable import Executable
+from mirlo.generate import GenerationError, LanguageModel, ModelFolderError
+from mirlo.generate.paged import PagedDecoder
+from mirlo.runtime.errors import OutOfPagesError
 
-PAGE, PAGES = 8, 40
-PROMPTS = (3, 17, 1, 30)
-ANSWER = 9
-
-
-def paged_model(seed: int = 0) -> Any:
-    """Return the example's model over packed tokens, with keys and values in pages."""
-    module = example()
-    model, c = module.TinyModel(VOCABULARY, 0, seed), module.CONFIG
-    plain = model.node
-
-    def node(kind: str, inputs: list[str], outputs: list[str], domain: str = "", **attributes: Any) -> Any:
-        if kind == "GroupQueryAttention":
-            caches = [name.replace("past_key_values", "cache") for name in inputs[3:5]]
-            kind, outputs = "PagedAttention", [outputs[0], *(f"{name}.out" for name in caches)]
-            inputs = [*inputs[:3], *caches, "ends", "past", "table", "cos", "sin"]
-        return plain(kind, inputs, outputs, domain, **attributes)
-
-    model.node = node
-    proto = model.build()
-    graph, info = proto.graph, helper.make_tensor_value_info
-    unused = {"lengths", "last", "seqlens_k", "sizes", "longest", "total"}  # what the other operator gets from the mask
-    kept = [each for each in graph.node if not unused & set(each.output)]
-    names = [f"cache.{i}.{kind}" for i in range(c["layers"]) for kind in ("key", "value")]
-    pages = [PAGES, PAGE, c["kv_heads"], c["size"]]
-    inputs = [
-        info("input_ids", TensorProto.INT64, ["tokens"]), info("ends", TensorProto.INT32, ["batch + 1"]),
-        info("past", TensorProto.INT32, ["batch"]), info("table", TensorProto.INT32, ["batch", "blocks"]),
-        *(info(name, TensorProto.FLOAT, pages) for name in names),
-    ]  # fmt: skip
-    outputs = [info("logits", TensorProto.FLOAT, ["tokens", VOCABULARY])]
-    outputs += [info(f"{name}.out", TensorProto.FLOAT, pages) for name in names]
-    for values, made in ((graph.node, kept), (graph.input, inputs), (graph.output, outputs)):
-        del values[:]
-        values.extend(made)
-    return proto
+SEARCH: dict[str, Any] = {"min_length": 1000}
+ROWS = 16
 
 
 @pytest.fixture(scope="module")
-def executable() -> Executable:
-    return mirlo.compile(paged_model(), activations="exact")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, LanguageModel]:
+    folder = tmp_path_factory.mktemp("models")
+    write_genai(folder / "f32"), write_genai(folder / "paged", paged=True)
+    return {kind: generate.load(folder / kind, activations="exact", prefix_bytes=0) for kind in ("f32", "paged")}
 
 
-class PagedLoop:
-    """A plain loop around the model: pages in a random order, greedy tokens."""
+def with_limit(models: dict[str, LanguageModel], pages: int | None, prefix_bytes: int | None = None) -> LanguageModel:
+    return LanguageModel(models["paged"].config, models["paged"].executable, None, prefix_bytes, pages)
 
-    def __init__(self, executable: Executable, seed: int) -> None:
-        self.executable = executable
-        random = np.random.default_rng(seed)
-        self.table = random.permutation(PAGES).reshape(len(PROMPTS), -1).astype(np.int32)
-        self.caches = {
-            spec.name: random.standard_normal(spec.shape).astype(np.float32)  # what is in unused rows is not read
-            for spec in self.executable.inputs
-            if spec.name.startswith("cache")
-        }
-        self.past = np.zeros(len(PROMPTS), np.int32)
 
-    def run(self, new: dict[int, list[int]]) -> dict[int, int]:
-        """Return the most probable token behind the new ones of some sequences."""
-        rows = list(new)
-        lengths = [len(new[i]) for i in rows]
-        ends = np.cumsum([0, *lengths]).astype(np.int32)
-        given = {
-            "input_ids": np.concatenate([new[i] for i in rows]), "ends": ends, "past": self.past[rows],
-            "table": self.table[rows], **self.caches,
-        }  # fmt: skip
-        found = self.executable.run(given, out={f"{name}.out": array for name, array in self.caches.items()})
-        self.past[rows] += np.array(lengths, np.int32)
-        return {i: int(found["logits"][end - 1].argmax()) for i, end in zip(rows, ends[1:], strict=True)}
+def pool_of(model: LanguageModel) -> Any:
+    assert isinstance(model._decoder, PagedDecoder)
+    return model._decoder.pool
+
+
+def tokens_of(seed: int, length: int) -> list[int]:
+    return [int(token) for token in np.random.default_rng(seed).integers(2, VOCABULARY, length)]
+
+
+def alone(models: dict[str, LanguageModel], prompt: list[int], count: int) -> list[int]:
+    found: list[int] = contiguous(models, "paged").generator(max_new_tokens=count, **SEARCH).generate(prompt)
+    return found
+
+
+def builder_model() -> Any:
+    """Return the model with all inputs that the newest builder of onnxruntime-genai may write; pages of any size."""
+    proto = example().TinyModel(VOCABULARY, 0, 0, True).build()
+    graph, info = proto.graph, helper.make_tensor_value_info
+    for node in graph.node:
+        if node.op_type == "PagedAttention":
+            node.input.extend([""] * (16 - len(node.input)) + ["attention_metadata"])
+        if node.output[0] == "norm.out":
+            node.output[0] = "norm.all"
+            picked = helper.make_node("Gather", ["norm.all", "logits_indices"], ["norm.out"], axis=0)
+    graph.node.insert([node.output[0] for node in graph.node].index("norm.all") + 1, picked)
+    graph.input.extend([
+        info("attention_metadata", TensorProto.INT32, [3]), info("logits_indices", TensorProto.INT32, ["selected"]),
+        info("position_ids", TensorProto.INT64, [3, "tokens"]),
+    ])  # fmt: skip
+    for value in (*graph.input, *graph.output):
+        if value.name.startswith(("past_key", "present")):
+            value.type.tensor_type.shape.dim[1].dim_param = "block_size"
+    graph.output[0].type.tensor_type.shape.dim[0].dim_param = "selected"
+    return proto
+
+
+def exported_model() -> Any:
+    """Return the model with names of its own, tables of i64, and logits of the last token of each sequence."""
+    proto = example().TinyModel(VOCABULARY, 0, 0, True).build()
+    graph, names = proto.graph, {"cumulative_sequence_lengths": "ends", "past_sequence_lengths": "past"}
+    names |= {"block_table": "table"}
+    casts = [helper.make_node("Cast", [new], [old], to=TensorProto.INT32) for old, new in names.items()]
+    one = numpy_helper.from_array(np.array([1], np.int64), "one")
+    far = numpy_helper.from_array(np.array([1 << 30], np.int64), "far")
+    graph.initializer.extend([one, far])
+    head = next(i for i, node in enumerate(graph.node) if node.output[0] == "norm.out")
+    graph.node[head].output[0] = "norm.all"
+    rows = [helper.make_node("Slice", ["ends", "one", "far"], ["ends.after"]),
+            helper.make_node("Sub", ["ends.after", "one"], ["rows"]),
+            helper.make_node("Gather", ["norm.all", "rows"], ["norm.out"], axis=0)]  # fmt: skip
+    nodes = [*casts, *graph.node[: head + 1], *rows, *graph.node[head + 1 :]]
+    del graph.node[:]
+    graph.node.extend(nodes)
+    for value in graph.input:
+        if value.name in names:
+            value.name, value.type.tensor_type.elem_type = names[value.name], TensorProto.INT64
+    graph.output[0].type.tensor_type.shape.dim[0].dim_param = "batch"
+    return proto
+
+
+def test_inputs_of_the_builder(models: dict[str, LanguageModel], tmp_path: Path) -> None:
+    edited(write_genai(tmp_path, paged=True), "genai_config.json", "engine.dynamic_batching", {"block_size": 24})
+    onnx.save(builder_model(), tmp_path / "model.onnx")
+    model, prompt = generate.load(tmp_path, activations="exact"), tokens_of(0, 30)
+    assert pool_of(model).page_rows == 24
+    assert model.generator(max_new_tokens=9, **SEARCH).generate(prompt) == alone(models, prompt, 9)
+    assert model.generator(max_new_tokens=9, lookup=3, **SEARCH).generate(prompt) == alone(models, prompt, 9)
+    engine = model.engine(slots=2)
+    requests = [engine.add(tokens_of(seed, 5 + 20 * seed), max_new_tokens=5, **SEARCH) for seed in range(3)]
+    assert [each.result() for each in requests] == [alone(models, list(each.prompt), 5) for each in requests]
+
+
+def test_inputs_are_found_by_what_reads_them(models: dict[str, LanguageModel], tmp_path: Path) -> None:
+    onnx.save(exported_model(), tmp_path / "model.onnx")
+    edited(tmp_path, "config.json", "eos_token_id", 1)
+    model, prompts = generate.load(tmp_path, activations="exact"), [tokens_of(seed, 4 + 9 * seed) for seed in range(3)]
+    assert pool_of(model).table_names == ("ends", "past", "table")
+    batch = model.generator(batch=3, max_new_tokens=6, **SEARCH)
+    assert batch.generate(*prompts) == [alone(models, prompt, 6) for prompt in prompts]
+    with pytest.raises(GenerationError, match="1 rows of logits for .[0-9]+,. new tokens .* use lookup=0"):
+        model.generator(max_new_tokens=6, lookup=2).generate([2, 3, 4] * 4)
+
+
+def test_common_beginnings_are_in_memory_once(models: dict[str, LanguageModel]) -> None:
+    model, begin = with_limit(models, None), tokens_of(0, 5 * ROWS)
+    engine, pool = model.engine(slots=8), pool_of(model)
+    requests = [engine.add([*begin, *tokens_of(seed, 3)], max_new_tokens=9, **SEARCH) for seed in range(8)]
+    for _ in range(4):
+        engine.step()
+    sequences = engine._slots.pool._sequences  # type: ignore[attr-defined]
+    assert len({sequence.pages[:5] for sequence in sequences}) == 1
+    assert pool.used <= 5 + 8 and engine.counts.reused_tokens == 7 * len(begin)
+    assert [each.result() for each in requests] == [alone(models, list(each.prompt), 9) for each in requests]
+    generators = [model.generator(batch=2, max_new_tokens=4, **SEARCH), model.generator(num_beams=3, max_new_tokens=4)]
+    generators[0].generate(begin, [*begin, 5]), generators[1].generate(begin)
+    assert generators[0].timing.reused_tokens == 2 * len(begin) - 1
+    del generators, engine, sequences, requests
+    model.prefixes.clear()
+    gc.collect()
+    assert pool.used == 0
+
+
+@pytest.mark.parametrize("prefix_bytes", (None, 0))
+def test_engines_do_not_run_out_of_pages(models: dict[str, LanguageModel], prefix_bytes: int | None) -> None:
+    """Sequences wait for pages, or give theirs to older ones; each gets the tokens that it would get alone."""
+    model = with_limit(models, 6, prefix_bytes)
+    engine, pool = model.engine(slots=4, chunk_size=24), pool_of(model)
+    requests = [engine.add(tokens_of(seed, 10 + 7 * seed), max_new_tokens=30, **SEARCH) for seed in range(7)]
+    while not engine.is_idle:
+        engine.step()
+        assert pool.used <= pool.counts.total <= 6
+    assert engine.counts.preempted > 0
+    for request in requests:
+        assert request.tokens == alone(models, list(request.prompt), 30) and request.reason == "length"
+
+
+def test_a_pool_bounds_the_length_of_a_sequence(models: dict[str, LanguageModel]) -> None:
+    model, prompt = with_limit(models, 3), tokens_of(0, 40)
+    with pytest.raises(GenerationError, match="the prompt is too long: 49 tokens are more than the 48 of a sequence"):
+        model.engine().add(tokens_of(0, 49))
+    found = model.generator(**SEARCH).generate(prompt)
+    assert found == alone(models, prompt, 8)
+    request = model.engine().add(prompt, **SEARCH)
+    found = request.result()
+    assert found == alone(models, prompt, 8) and request.reason == "length"
+
+
+def test_pages_that_others_have(models: dict[str, LanguageModel]) -> None:
+    """A generator that finds no page says so, and goes on when there is one; a request ends with an error."""
+    model, prompt = with_limit(models, 4), tokens_of(0, 40)
+    first, second = (model.generator(max_new_tokens=8, **SEARCH) for _ in range(2))
+    first.append(prompt), second.append(tokens_of(1, 15))
+    first.next(), second.next(), second.next()
+    with pytest.raises(OutOfPagesError, match="pages: 6 pages of 16 tokens are needed, there may be 4: let sequences"):
+        second.generate(tokens_of(2, 16))
+    request = model.engine().add(tokens_of(3, 20), max_new_tokens=3, **SEARCH)
+    with pytest.raises(GenerationError, match="there are no pages for the next token: generators and forks"):
+        request.result()
+    found = first.generate()
+    assert found == alone(models, prompt, 8)
+    del first
+    assert second.generate() == alone(models, second.tokens[:33], 8)  # type: ignore[arg-type]
+
+
+HOSTILE: list[tuple[str, Any, str]] = [
+    ("model.decoder.inputs.block_table", "past_sequence_lengths", "inputs.block_table' is 'past_sequence_lengths'"),
+    ("model.decoder.inputs.cumulative_sequence_lengths", "x\u001b", "is 'x.x1b', attention of the model reads 'cum"),
+    ("model.decoder.inputs.past_sequence_lengths", 3, "expected text, found 3"),
+    ("model.decoder.inputs.past_key_names", "past_key_values.%d.value", "reads and updates other caches|defined twice"),
+    ("model.decoder.num_hidden_layers", 1, "reads and updates other caches than the file says"),
+    ("model.decoder.num_hidden_layers", 3, "no input is named 'past_key_values.2.key'"),
+    ("model.decoder.outputs.present_key_names", "present.%d.value", "reads and updates other caches"),
+    ("engine.dynamic_batching.block_size", 32, "expected 1 to 65536 rows of a page as past_key_values.0.key"),
+    ("engine.dynamic_batching.block_size", 0, "'engine.dynamic_batching.block_size': expected an integer from 1"),
+    ("engine.dynamic_batching.block_size", 1 << 40, "'engine.dynamic_batching.block_size': expected an integer from 1"),
+    ("engine.dynamic_batching.num_blocks", 0, "'engine.dynamic_batching.num_blocks': expected an integer from 1"),
+    ("engine.dynamic_batching.num_blocks", "all", "'engine.dynamic_batching.num_blocks': expected an integer"),
+    ("engine", [], "'engine': expected an object"),
+]
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize("chunk", (1, 5, 64))
-def test_paged_is_contiguous(executable: Executable, tmp_path: Path, chunk: int) -> None:
-    prompts = [np.random.default_rng(i).integers(2, VOCABULARY, length).tolist() for i, length in enumerate(PROMPTS)]
-    model = generate.load(write_genai(tmp_path), activations="exact")
-    expected = [model.generator(min_length=1000, max_new_tokens=ANSWER).generate(prompt) for prompt in prompts]
-    loop = PagedLoop(executable, chunk)
-    assert len(loop.executable.aliases) == len(loop.caches)
-    answers: list[list[int]] = [[] for _ in prompts]
-    ends = set(model.config.ends)
-    assert not any(ends & set(answer) for answer in expected)
-    while any(len(answer) < ANSWER for answer in answers):
-        new = {}
-        for i, (prompt, answer) in enumerate(zip(prompts, answers, strict=True)):
-            rest = [*prompt, *answer][loop.past[i] :][:chunk]
-            if len(answer) < ANSWER:
-                new[i] = rest
-        for i, token in loop.run(new).items():
-            if loop.past[i] >= len(prompts[i]):
-                answers[i].append(token)
-    assert answers == expected
+@pytest.mark.parametrize(("key", "value", "message"), HOSTILE)
+def test_hostile_configurations(tmp_path: Path, key: str, value: Any, message: str) -> None:
+    edited(write_genai(tmp_path, paged=True), "genai_config.json", key, value)
+    with pytest.raises(ModelFolderError, match=message) as raised:
+        generate.load(tmp_path)
+    assert "genai_config.json" in str(raised.value) or "model.onnx" in str(raised.value)
 
 
-def test_shared_pages_are_contiguous(executable: Executable, tmp_path: Path) -> None:
-    """Forks of a common beginning answer as the whole prompts do, and have it in memory once."""
-    random = np.random.default_rng(3)
-    begin, *tails = [random.integers(2, VOCABULARY, length).tolist() for length in (21, 1, 4, 9)]
-    model = generate.load(write_genai(tmp_path), activations="exact")
-    expected = [model.generator(min_length=1000, max_new_tokens=ANSWER).generate([*begin, *tail]) for tail in tails]
-    assert not any(set(model.config.ends) & set(answer) for answer in expected)
-    pool = executable.pages(PAGES, ends="ends", past="past", table="table")
-    first = pool.sequence()
-    pool.run({"input_ids": np.array(begin)}, [first], [len(begin)])
-    forks, new = [first.fork() for _ in tails], tails
-    answers: list[list[int]] = [[] for _ in tails]
-    for _ in range(ANSWER):
-        logits = pool.run({"input_ids": np.concatenate(new)}, forks, [len(each) for each in new])["logits"]
-        tokens = logits[np.cumsum([len(each) for each in new]) - 1].argmax(1).tolist()
-        new = [[token] for token in tokens]
-        for answer, token in zip(answers, tokens, strict=True):
-            answer.append(token)
-    assert answers == expected
-    whole = len(begin) // PAGE
-    assert len({fork.pages[:whole] for fork in forks}) == 1 and pool.used < sum(len(fork.pages) for fork in forks)
+def test_what_the_folder_says_of_pages(tmp_path: Path) -> None:
+    sizes = {"block_size": ROWS, "num_blocks": 5}
+    folder = edited(write_genai(tmp_path, paged=True), "genai_config.json", "engine.dynamic_batching", sizes)
+    model = generate.load(folder)
+    assert pool_of(model).limit == 5 and model.config.context == 5 * ROWS
+    assert pool_of(generate.load(folder, pages=7)).limit == 7
+
+
+def _as_matrix(graph: Any) -> None:
+    graph.input[0].type.tensor_type.shape.dim.add().dim_value = 2
+
+
+def _with_input(graph: Any) -> None:
+    graph.input.append(helper.make_tensor_value_info("block_table_windowed", TensorProto.INT32, ["batch", "blocks"]))
+
+
+def _with_second_table(graph: Any) -> None:
+    _with_input(graph)
+    last = [node for node in graph.node if node.op_type == "PagedAttention"][-1]
+    last.input[7] = "block_table_windowed"
+
+
+def _without_present(graph: Any) -> None:
+    graph.output.pop()
+
+
+def _with_other_pages(graph: Any) -> None:
+    for value, pages in ((graph.input[-1], 3), (graph.output[-1], 3), (graph.input[-2], 4), (graph.output[-2], 4)):
+        value.type.tensor_type.shape.dim[0].dim_value = pages
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    (
+        (_with_input, "input block_table_windowed: .* is not known"),
+        (_with_second_table, "one input of PagedAttention as 'table', found block_table, block_table_windowed"),
+        (_without_present, "no output is named 'present.1.value'"),
+        (_with_other_pages, "expected caches of as many pages each"),
+    ),
+)
+def test_models_that_do_not_fit(tmp_path: Path, change: Callable[[Any], None], message: str) -> None:
+    proto = onnx.load(write_genai(tmp_path, paged=True) / "model.onnx")
+    change(proto.graph)
+    onnx.save(proto, tmp_path / "model.onnx")
+    with pytest.raises(ModelFolderError, match=message):
+        generate.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    (
+        ({"pages": 0}, "pages: expected a number of pages, found 0"),
+        ({"pages": 2.5}, "pages: expected a number of pages, found 2.5"),
+        ({"prefix_bytes": -1}, "prefix_bytes: expected a number of bytes, found -1"),
+    ),
+)
+def test_wrong_options(models: dict[str, LanguageModel], options: dict[str, Any], message: str) -> None:
+    with pytest.raises(GenerationError, match=message):
+        LanguageModel(models["paged"].config, models["paged"].executable, **options)
+
+
+def test_pages_are_for_models_with_pages(models: dict[str, LanguageModel]) -> None:
+    with pytest.raises(GenerationError, match="pages: the caches of .*model.onnx are not in pages: only PagedAtt"):
+        LanguageModel(models["f32"].config, models["f32"].executable, pages=4)

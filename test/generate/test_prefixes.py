@@ -13,7 +13,7 @@ from mirlo.generate import GenerationError, LanguageModel
 from mirlo.generate.generator import Generator
 from mirlo.generate.prefixes import PAGE, PrefixCache
 
-KINDS = ("f32", "i8", "plain", "hybrid")
+KINDS = ("f32", "i8", "plain", "hybrid", "paged")
 
 
 @pytest.fixture(scope="module")
@@ -21,6 +21,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, LanguageModel]
     """Return models that reuse nothing."""
     folder = tmp_path_factory.mktemp("models")
     write_genai(folder / "f32"), write_plain(folder / "plain"), write_hybrid(folder / "hybrid")
+    write_genai(folder / "paged", paged=True)
     options: dict[str, Any] = {"activations": "exact", "prefix_bytes": 0}
     made = {kind: generate.load(folder / kind, **options) for kind in KINDS if kind != "i8"}
     return made | {"i8": generate.load(folder / "f32", kv_cache_dtype="i8", **options)}

@@ -48,7 +48,7 @@ def test_commands(folder: Path) -> None:
 
 def test_python(folder: Path) -> None:
     blocks = _blocks("python")
-    assert len(blocks) == 7
+    assert len(blocks) == 8
     out = output_of(python("-c", "\n".join(blocks), cwd=folder))
     assert re.search(r"prompt: 5 tokens in .* then 19 tokens in", out)
     assert re.search(r"tokens, \d\d? of them reused, in", out)

@@ -71,4 +71,7 @@ def _add_generation(parser: argparse.ArgumentParser) -> None:
         help="how rows are represented in products with weights of 2, 4 or 8 bits (default: as the model permits)",
     )
     add_kv_cache_dtype(group)
+    group.add_argument(
+        "--pages", metavar="N", type=positive, help="keep caches of PagedAttention in at most so many pages"
+    )
     add_cache_flags(group, positive)

@@ -41,7 +41,7 @@ def _load(arguments: Arguments) -> LanguageModel:
         return generate.load(
             arguments.folder, adapters=adapters, target=arguments.target or "llvm", threads=arguments.threads or 1,
             activations=arguments.activations, kv_cache_dtype=arguments.kv_cache_dtype,
-            cache=arguments.cache, jobs=arguments.jobs, progress=progress,
+            pages=arguments.pages, cache=arguments.cache, jobs=arguments.jobs, progress=progress,
         )  # fmt: skip
 
 

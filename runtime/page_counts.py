@@ -1,0 +1,102 @@
+"""How many sequences use each page of a pool, and which of them may write to it."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+NOBODY = 0
+"""The number of no sequence."""
+
+
+class PageCounts:
+    """The uses of pages, and who may write behind their rows.
+
+    Rows that several sequences have are never written again. Behind them, one sequence may write to a page that others
+    use as well: the first one to do so. Changes need the lock of the pool; `let_go` does not.
+    """
+
+    def __init__(self, page_rows: int) -> None:
+        self._page_rows = page_rows
+        self._uses: list[int] = []
+        self._filled: list[int] = []
+        """Rows of each page that were written, of any sequence."""
+        self._writers: list[int] = []
+        """The number of the sequence that writes behind them; `NOBODY` if any may begin to."""
+        self._free: list[int] = []
+        self._gone: deque[tuple[Sequence[int], int]] = deque()
+        """Pages of sequences that nothing refers to any more, which the garbage collector may find at any time."""
+
+    @property
+    def total(self) -> int:
+        """Return how many pages there are."""
+        return len(self._uses)
+
+    @property
+    def free(self) -> int:
+        """Return how many pages nothing uses."""
+        self._settle()
+        return len(self._free)
+
+    @property
+    def used(self) -> int:
+        """Return how many pages are used, each counted once."""
+        return self.total - self.free
+
+    def add(self, count: int) -> None:
+        """Let there be so many pages more."""
+        first = self.total
+        for values in (self._uses, self._filled, self._writers):
+            values += [0] * count
+        self._free += reversed(range(first, first + count))
+
+    def take(self) -> int:
+        """Return a free page, which one sequence uses then."""
+        page = self._free.pop()
+        self._uses[page], self._filled[page], self._writers[page] = 1, 0, NOBODY
+        return page
+
+    def hold(self, pages: Sequence[int]) -> None:
+        """Note that one more sequence uses these pages."""
+        for page in pages:
+            self._uses[page] += 1
+
+    def release(self, pages: Sequence[int], number: int) -> None:
+        """Note that a sequence does not use these pages any more."""
+        for page in pages:
+            self.stop_writing(page, number)
+            self._uses[page] -= 1
+            if not self._uses[page]:
+                self._free.append(page)
+
+    def let_go(self, pages: Sequence[int], number: int) -> None:
+        """Release pages once the lock is held; any thread may call it at any time."""
+        self._gone.append((pages, number))
+
+    def is_shared(self, page: int) -> bool:
+        """Return whether several sequences use a page."""
+        self._settle()
+        return self._uses[page] > 1
+
+    def may_write(self, page: int, row: int, number: int) -> bool:
+        """Return whether a sequence that has the rows of a page before `row` may write the following ones."""
+        if not self.is_shared(page) or self._writers[page] == number:
+            return True
+        return self._writers[page] == NOBODY and self._filled[page] == row
+
+    def claim(self, page: int, number: int) -> None:
+        """Let a sequence be the one that writes to a page."""
+        self._writers[page] = number
+
+    def note_rows(self, page: int, rows: int, number: int) -> None:
+        """Note that the first rows of a page are those of a sequence, which goes on to write behind them."""
+        self._filled[page], self._writers[page] = rows, number
+
+    def stop_writing(self, page: int, number: int) -> None:
+        """Let a sequence go back within a page: it may write there as others may."""
+        if self._writers[page] == number:
+            self._writers[page] = NOBODY
+
+    def _settle(self) -> None:
+        while self._gone:
+            self.release(*self._gone.popleft())
