@@ -10,7 +10,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.schedule.blocks.contraction.analysis import Contraction
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
-from mirlo.targets.llvm.machine import Machine
+from mirlo.targets.llvm.machine import MAX_ACCUMULATORS, Machine
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand
 from mirlo.targets.llvm.schedule.contraction.tiles import TileProblem, choose_tile
 
@@ -20,7 +20,9 @@ OPEN_ROWS = 56
 """Fewest rows that a tile is chosen for if their number is dynamic."""
 PACK_FROM_ROWS = 6
 """Rows from which on packing the column operand costs less than reading it with a long stride."""
-
+MIN_UNROLLED, MAX_UNROLLED = 4, 64
+"""Fewest multiply-adds with a column that are worth memory for its accumulators, and most in code without a loop along
+K: 4 rows of 256 elements of f32 in AVX-512."""
 SHORT_K = 64
 """Largest K for which writing the results takes a large part of the time."""
 
@@ -82,13 +84,27 @@ def contiguous_sum(rows: ContractionOperand, columns: ContractionOperand, order:
     return next((a for a in order if rows.form.stride(a) == 1 and columns.form.stride(a) == 1), None)
 
 
-def dot_tile(candidates: list[LoopAxis], lane_axis: LoopAxis, machine: Machine) -> tuple[LoopAxis | None, int, int]:
+def dot_tile(
+    candidates: list[LoopAxis], lane_axis: LoopAxis, order: list[LoopAxis], lanes: int, machine: Machine
+) -> tuple[LoopAxis | None, int, int]:
     """Return the axis of the rows, and the rows and columns of a tile of dot products."""
     row_axis = max(candidates, key=lambda axis: D.estimate_dim(axis.extent), default=None)
     rows = min(D.estimate_dim(row_axis.extent), 4) if row_axis is not None else 1
+    if is_short_dot(rows, lane_axis, order, lanes):
+        return row_axis, rows, lanes
     fitting = (c for c in (8, 4, 2, 1) if rows * c + rows + 1 <= machine.vector_registers)
     columns = next(fitting, 1)
     return row_axis, rows, min(columns, lane_axis.extent) if isinstance(lane_axis.extent, int) else columns
+
+
+def is_short_dot(rows: int, lane_axis: LoopAxis, order: list[LoopAxis], lanes: int) -> bool:
+    """Return whether tiles of dot products read a column after the other, with code for all of K."""
+    width, depth = lane_axis.extent, order[-1].extent
+    if len(order) != 1 or not isinstance(depth, int) or (isinstance(width, int) and width < lanes):
+        return False
+    if lanes == 1 or lanes & (lanes - 1) or rows * lanes > MAX_ACCUMULATORS:
+        return False
+    return MIN_UNROLLED <= rows * -(-depth // lanes) <= MAX_UNROLLED
 
 
 def pours_out(

@@ -26,6 +26,7 @@ from mirlo.targets.llvm.schedule.contraction.orders import BOTH, ROWS
 from mirlo.targets.llvm.schedule.contraction.packing import PanelCopy
 from mirlo.targets.llvm.schedule.contraction.padding import PaddedCopy
 from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
+from mirlo.targets.llvm.schedule.contraction.short_dot import ShortDotTiles
 from mirlo.targets.llvm.schedule.contraction.tile import Extent, KBlock, Tiles, converted
 from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span, spans
 
@@ -131,7 +132,8 @@ class ContractionEmitter:
             [[None if r is None else code.flat(r.value) for r in stage.reads] for stage in plan.contraction.stages],
         )
         grouped = MatrixTiles if plan.group is not None and plan.group.is_matrix else GroupedTiles
-        make_tiles = DotTiles if plan.dot else Tiles if plan.group is None else grouped
+        dots = ShortDotTiles if plan.is_short else DotTiles
+        make_tiles = dots if plan.dot else Tiles if plan.group is None else grouped
         self.tiles = make_tiles(code, plan, buffers, packed=self.panel is not None)
 
     def row_spans(self) -> list[tuple[Span, bool]]:
@@ -226,7 +228,8 @@ class ContractionEmitter:
         """Emit panels of a dynamic number of columns: the last one masked, or column by column."""
         plan, width = self.plan, self.plan.tile_columns
         whole = extent // width * width
-        rest = (Span(whole, extent, 1), 1) if plan.dot else (Span(whole, extent, width), extent - whole)
+        is_single = plan.dot and not (plan.is_short and plan.machine.masked)
+        rest = (Span(whole, extent, 1), 1) if is_single else (Span(whole, extent, width), extent - whole)
         for span, columns in ((Span(0, whole, width), width), rest):
             cut = plan.cut(columns)
 

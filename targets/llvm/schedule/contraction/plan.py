@@ -19,6 +19,7 @@ from mirlo.targets.llvm.schedule.contraction.choices import (
     contiguous_sum,
     count_of,
     dot_tile,
+    is_short_dot,
     needs_packing,
     pours_out,
     reread_bytes,
@@ -221,6 +222,7 @@ class _Planner:
             may_pack=not is_dot and grouped is None and columns.form.stride(lane_axis) == 1 and not is_cast,
             group=None if grouped is None else grouped.group, is_streamed=own_rows or not loops.is_reordered,
             order_of_loops=loops, free=free, is_stored=is_stored, may_dot=chosen.may_dot,
+            is_short=is_dot and is_short_dot(tile_rows, lane_axis, chosen.order, problem.lanes),
         )  # fmt: skip
 
     def _free_axes(self) -> _FreeAxes:
@@ -272,7 +274,7 @@ class _Planner:
     def _choose_tile(self, axes: _FreeAxes, chosen: _SumChoice) -> tuple[LoopAxis | None, int, int]:
         """Return the axis of the tile's rows, its number of rows, and its number of column vectors."""
         if chosen.dot is not None:
-            return dot_tile(axes.shared, self.lane_axis, chosen.machine)
+            return dot_tile(axes.shared, self.lane_axis, chosen.order, chosen.problem.lanes, chosen.machine)
         # Rows with column vectors of their own cannot share a packed panel.
         if chosen.grouped is not None:
             must_pack = not chosen.grouped.group.is_stored

@@ -85,6 +85,9 @@ class RegisterTilePlan:
     may_dot: bool = False
     """Whether the lanes could run along K as well as along the output."""
 
+    is_short: bool = False
+    """Whether dot products read a column after the other, with code for all of K."""
+
     @property
     def tile_columns(self) -> int:
         return self.tile_vectors if self.dot else self.tile_vectors * self.lanes

@@ -60,10 +60,26 @@ func.func @main(%x: tensor<70x300xf32>, %w: tensor<300x490xf32>) -> tensor<70x49
 // those of eight sums are added up together.
 // CHECK-LABEL: func.func private @matmul(
 // CHECK-SAME: dot = true
-// CHECK: scf.for %{{.*}} = %c0 to %c64 step %c16 iter_args
+// CHECK: scf.for %{{.*}} = %c0 to %c2048 step %c16 iter_args
 // CHECK-COUNT-8: vector.fma
 // CHECK-COUNT-16: vector.shuffle
 // CHECK: vector.store
+// CHECK-NOT: vector.reduction
+func.func @main(%x: tensor<1x2048xf32>, %w: tensor<40x2048xf32>) -> tensor<1x40xf32> {
+  %0 = "relax.matmul"(%x, %w) {transpose_rhs = true} : (tensor<1x2048xf32>, tensor<40x2048xf32>) -> tensor<1x40xf32>
+  return %0 : tensor<1x40xf32>
+}
+
+// -----
+
+// If the sum is short, columns are read one after the other, in the order of memory, and the sums of sixteen of them are
+// added up together.
+// CHECK-LABEL: func.func private @matmul(
+// CHECK-SAME: dot = true
+// CHECK: scf.for %{{.*}} = %c0 to %c16 step %c1 {
+// CHECK-COUNT-4: vector.fma
+// CHECK: vector.store %{{.*}} : memref<256xf32>, vector<16xf32>
+// CHECK-COUNT-30: vector.shuffle
 // CHECK-NOT: vector.reduction
 func.func @main(%x: tensor<1x64xf32>, %w: tensor<40x64xf32>) -> tensor<1x40xf32> {
   %0 = "relax.matmul"(%x, %w) {transpose_rhs = true} : (tensor<1x64xf32>, tensor<40x64xf32>) -> tensor<1x40xf32>
