@@ -38,9 +38,9 @@ class Sample:
         from torch.utils import _pytree as pytree
 
         leaves, spec = pytree.tree_flatten(((given.input, *given.args), dict(given.kwargs)))
-        places = [index for index, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
+        indices = [index for index, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
         leaves = [leaf.detach() if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
-        return Sample(entry.op, leaves, spec, places, entry.name)
+        return Sample(entry.op, leaves, spec, indices, entry.name)
 
     @property
     def tensors(self) -> list[Any]:
@@ -60,8 +60,8 @@ class Sample:
         from torch.utils import _pytree as pytree
 
         leaves = list(self.leaves)
-        for place, tensor in zip(self.places, tensors, strict=True):
-            leaves[place] = tensor
+        for position, tensor in zip(self.places, tensors, strict=True):
+            leaves[position] = tensor
         args, kwargs = pytree.tree_unflatten(leaves, self.spec)
         made = pytree.tree_leaves(self.function(*args, **kwargs))
         return [each for each in made if isinstance(each, torch.Tensor)]

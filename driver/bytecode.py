@@ -65,7 +65,9 @@ def _messages(error: ir.MLIRError) -> list[str]:
     """Return the messages of an error and of its notes."""
     messages = []
     for diagnostic in error.error_diagnostics:
-        place = find_source_position(diagnostic.location)
-        messages.append(f"{place}: {diagnostic.message}" if place is not None and place.line else diagnostic.message)
+        position = find_source_position(diagnostic.location)
+        messages.append(
+            f"{position}: {diagnostic.message}" if position is not None and position.line else diagnostic.message
+        )
         messages += [f"  note: {note.message}" for note in diagnostic.notes]
     return messages or [str(error)]

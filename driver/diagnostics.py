@@ -92,24 +92,24 @@ class Diagnostics:
         )
 
     def _place(self, location: ir.Location | None) -> SourcePosition | None:
-        place = find_source_position(location) if location is not None else None
-        if place is not None and place.file == PARSED_TEXT:
-            return place._replace(file=self.source.name)
-        return place
+        position = find_source_position(location) if location is not None else None
+        if position is not None and position.file == PARSED_TEXT:
+            return position._replace(file=self.source.name)
+        return position
 
 
 def render(diagnostic: Diagnostic, source: SourceFile) -> str:
     """Format `file:3:5: error: message`, then the source line with a caret if it is known."""
-    place = diagnostic.place
+    position = diagnostic.place
     names = ", ".join(f'"{terminal(name)}"' for name in diagnostic.names)
-    head = [str(place)] if place else []
+    head = [str(position)] if position else []
     head += [names] if names else []
     text = ": ".join([*head, diagnostic.severity, diagnostic.message]) + "\n"
-    if place is None or place.file != source.name or not 0 < place.line <= len(source.lines):
+    if position is None or position.file != source.name or not 0 < position.line <= len(source.lines):
         return text
-    line = source.lines[place.line - 1].rstrip("\r")
+    line = source.lines[position.line - 1].rstrip("\r")
     # Tabs stay tabs, so that the caret lines up however wide they are shown.
-    indent = re.sub(r"[^\t]", " ", line[: place.column - 1])
+    indent = re.sub(r"[^\t]", " ", line[: position.column - 1])
     return f"{text}{line}\n{indent}^\n"
 
 

@@ -208,8 +208,8 @@ def _module_paths(module: str) -> list[Path]:
 
 def _digest_of_sources(places: Iterable[Path]) -> str:
     digest = hashlib.sha256()
-    for place in places:
-        for file in _sources_in(str(place)):
+    for path in places:
+        for file in _sources_in(str(path)):
             digest.update(f"{os.path.basename(file)}\n".encode())
             digest.update(_content(file))
     return digest.hexdigest()

@@ -53,9 +53,9 @@ def region(function, texts, constants):
     pointers = {value: f"DATA(tensors[{place}])" for place, value in enumerate(ends)}
     pointers |= {value: f"params[{constants.index(value.constant)}]" for value in function.constants}
     sizes, held, lines = {}, [], []
-    for place, value in enumerate(function.inputs):
+    for number, value in enumerate(function.inputs):
         for axis, dim in enumerate(value.type.shape):
-            sizes.setdefault(str(dim), f"tensors[{place}]->shape[{axis}]")
+            sizes.setdefault(str(dim), f"tensors[{number}]->shape[{axis}]")
     for node in function.nodes:
         text = texts[node.prim.name]
         assert text.workspace == 0, "these kernels need no scratch memory"

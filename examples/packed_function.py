@@ -50,9 +50,9 @@ def use_c(folder: str) -> None:
 
 @mirlo.script
 def model(x: R.Tensor[(4, 6), R.f32]):
-    places = R.call_dps_packed("example.rank", R.tanh(x), out=R.Tensor[(4, 6), R.i64])
-    sums = R.call_dps_packed("example.row_sums", R.cast(places, dtype="f32") * x, out=R.Tensor[(4,), R.f32])
-    return places, sums
+    indices = R.call_dps_packed("example.rank", R.tanh(x), out=R.Tensor[(4, 6), R.i64])
+    sums = R.call_dps_packed("example.row_sums", R.cast(indices, dtype="f32") * x, out=R.Tensor[(4,), R.f32])
+    return indices, sums
 
 
 def main() -> None:
@@ -61,9 +61,9 @@ def main() -> None:
             use_c(folder)
         executable = mirlo.compile(model)
         x = np.random.default_rng(0).standard_normal((4, 6), dtype=np.float32)
-        places, sums = executable(x)
-    np.testing.assert_array_equal(places, np.argsort(np.argsort(x, axis=1), axis=1))
-    np.testing.assert_allclose(sums, (places * x).sum(axis=1), rtol=1e-5)
+        ranks, sums = executable(x)
+    np.testing.assert_array_equal(ranks, np.argsort(np.argsort(x, axis=1), axis=1))
+    np.testing.assert_allclose(sums, (ranks * x).sum(axis=1), rtol=1e-5)
     print(f"the model calls {' and '.join(executable.artifact.packed)}")
 
 

@@ -41,8 +41,8 @@ def first_on_diagonal(op: OperationView, flags: Tensor) -> Tensor:
     marked = op.emit("reduce_any", diagonal, axes=[diagonal.rank - 1])
     numbers = op.elementwise("cast", marked, dtype="i32")
     result = op.emit("reduce_max", numbers, axes=[numbers.rank - 1])
-    place = op.elementwise("cast", op.emit("argmax", numbers, axis=-1, keepdims=False), dtype="i32")
-    return op.elementwise("multiply", result, op.elementwise("add", place, op.constant(1, result.dtype)))
+    position = op.elementwise("cast", op.emit("argmax", numbers, axis=-1, keepdims=False), dtype="i32")
+    return op.elementwise("multiply", result, op.elementwise("add", position, op.constant(1, result.dtype)))
 
 
 def first_zero_pivot(op: OperationView, factors: Tensor) -> Tensor:

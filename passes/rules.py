@@ -225,8 +225,8 @@ def name_of(function: RuleFunction) -> str:
 
 def same_place(first: object, second: object) -> bool:
     """Return whether two functions are one definition that was executed twice: of one name in one module."""
-    places = [(getattr(f, "__module__", None), getattr(f, "__qualname__", None)) for f in (first, second)]
-    return first is second or None not in places[0] and places[0] == places[1]
+    definitions = [(getattr(f, "__module__", None), getattr(f, "__qualname__", None)) for f in (first, second)]
+    return first is second or None not in definitions[0] and definitions[0] == definitions[1]
 
 
 def functions_of(given: RuleFunction | Sequence[RuleFunction]) -> Sequence[RuleFunction]:

@@ -18,8 +18,8 @@ Report = Callable[[str, str, "ir.Location | None"], None]
 
 
 def _print_to_stderr(severity: str, message: str, location: ir.Location | None) -> None:
-    place = f"{describe(location)}: " if location is not None else ""
-    print(f"{place}{severity}: {message}", file=sys.stderr)
+    position = f"{describe(location)}: " if location is not None else ""
+    print(f"{position}{severity}: {message}", file=sys.stderr)
 
 
 class Session:

@@ -152,8 +152,8 @@ def _builder() -> Callable[[bytes], Any] | None:
 
 def _numpy_functions() -> dict[str, int] | None:
     """Return the addresses of functions of NumPy's C interface; None if its version is unknown."""
-    place = "numpy._core" if int(np.__version__.partition(".")[0]) > 1 else "numpy.core"
-    core = importlib.import_module(f"{place}._multiarray_umath")
+    package = "numpy._core" if int(np.__version__.partition(".")[0]) > 1 else "numpy.core"
+    core = importlib.import_module(f"{package}._multiarray_umath")
     pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
         ("PyCapsule_GetPointer", ctypes.pythonapi)
     )

@@ -24,8 +24,8 @@ class OutputArrays:
         late = set(artifact.late)
         self.late = {i for i, spec in enumerate(self.specs) if late.intersection(map(str, spec.shape))}
         """The outputs of data-dependent sizes."""
-        places = {spec.name: i for i, spec in enumerate(artifact.inputs)}
-        self._aliases = {name: places[source] for name, source in artifact.aliases.items()}
+        indices = {spec.name: i for i, spec in enumerate(artifact.inputs)}
+        self._aliases = {name: indices[source] for name, source in artifact.aliases.items()}
         self._dtypes = [numpy_dtype(spec.dtype) for spec in self.specs]
         self._sizes = sizes
 

@@ -96,9 +96,9 @@ class PooledStates:
     def replace(self, results: dict[str, np.ndarray], sequences: Sequence[int], lengths: Sequence[int]) -> None:
         """Take the next states out of the results of a call, before which each sequence had so many tokens."""
         states = {name: results.pop(output) for name, output in self._pairs.items()}
-        for place, i in enumerate(sequences):
+        for position, i in enumerate(sequences):
             self._before[i] = lengths[i], self._held[i]
-            self._held[i] = {name: array[place : place + 1] for name, array in states.items()}
+            self._held[i] = {name: array[position : position + 1] for name, array in states.items()}
         self._joined = list(sequences), states
 
     def known(self, sequence: int, tokens: int, length: int) -> int:

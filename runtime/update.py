@@ -93,11 +93,11 @@ class UpdatingCall:
         if len(inputs) != len(self._inputs):
             raise self._wrong_names(inputs)
         dims, addresses, kept = dict(self._dims), list(self._addresses), []
-        for place, spec in self._inputs:
+        for position, spec in self._inputs:
             if spec.name not in inputs:
                 raise self._wrong_names(inputs)
             array = convert(spec, inputs[spec.name], dims)
-            addresses[place] = self._require_apart(spec.name, array)
+            addresses[position] = self._require_apart(spec.name, array)
             kept.append(array)
         record = parts.sizes.record(dims)
         parts.measure(record)
@@ -106,9 +106,9 @@ class UpdatingCall:
             if found != shape:
                 raise InputError(f"output '{spec.name}': it would be {found}, the array that it updates is {shape}")
         results = {}
-        for place, spec, dtype in self._outputs:
+        for position, spec, dtype in self._outputs:
             made = results[spec.name] = empty_aligned(dtype, self._shape(spec, record))
-            addresses[place] = _start(made)
+            addresses[position] = _start(made)
         addresses[-1] = ctypes.addressof(record)
         tensors = self._type(*addresses)
         nbytes = parts.sizes.arena_bytes(record) if parts.sizes.is_dynamic else parts.artifact.arena_bytes

@@ -127,8 +127,8 @@ def sanitizer_command(tool: str) -> list[str]:
     """compute-sanitizer with one of its tools in front of a command; nothing without a tool."""
     if not tool:
         return []
-    places = Path("/usr/local").glob("cuda*/bin/compute-sanitizer")
-    program = shutil.which("compute-sanitizer") or next(map(str, places), "")
+    candidates = Path("/usr/local").glob("cuda*/bin/compute-sanitizer")
+    program = shutil.which("compute-sanitizer") or next(map(str, candidates), "")
     if not program:
         raise KitError("there is no compute-sanitizer on this machine: it comes with CUDA's tools")
     return [program, "--tool", tool, "--print-limit", "20"]

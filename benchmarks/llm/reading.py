@@ -36,8 +36,8 @@ def reader(arrays: Sequence[np.ndarray]) -> Callable[[], Any]:
         subprocess.run(command, check=True)
         read = ctypes.CDLL(str(library)).read_all
     read.argtypes, read.restype = [ctypes.c_void_p, ctypes.c_size_t], ctypes.c_uint64
-    places = [(array.ctypes.data, array.nbytes) for array in arrays]
-    return lambda: [read(address, size) for address, size in places]
+    ranges = [(array.ctypes.data, array.nbytes) for array in arrays]
+    return lambda: [read(address, size) for address, size in ranges]
 
 
 def weights_of_a_token(executable: Any) -> list[np.ndarray]:

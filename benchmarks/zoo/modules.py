@@ -82,8 +82,8 @@ def _bilstm_crf(self: Any, tokens: Any) -> Any:
 
     scores = self.head(self.cells(self.embed(tokens))[0])
     best = scores[:, 0]
-    for place in range(1, 8):
-        best = torch.logsumexp(best[:, :, None] + self.between[None], 1) + scores[:, place]
+    for position in range(1, 8):
+        best = torch.logsumexp(best[:, :, None] + self.between[None], 1) + scores[:, position]
     return scores, best.argmax(-1)
 
 
@@ -226,9 +226,9 @@ def _center_net(self: Any, image: Any) -> Any:
 
     heat = self.head(self.stem(image)).sigmoid()
     peaks = heat * (torch.nn.functional.max_pool2d(heat, 3, 1, 1) == heat)
-    scores, places = peaks.flatten(1).topk(10)
+    scores, indices = peaks.flatten(1).topk(10)
     columns = heat.shape[-1]
-    return scores, places % columns, torch.div(places, columns, rounding_mode="floor") % columns
+    return scores, indices % columns, torch.div(indices, columns, rounding_mode="floor") % columns
 
 
 def _capsules(self: Any, image: Any) -> Any:

@@ -29,8 +29,8 @@ class Dialect:
     def add(self, op_class: type[DialectOp]) -> None:
         name = op_class.OPERATION_NAME
         known = self.operations.get(name)
-        places = [(c.__module__, c.__qualname__) for c in (known, op_class) if c is not None]
-        if known is not None and places[0] != places[1]:
+        definitions = [(c.__module__, c.__qualname__) for c in (known, op_class) if c is not None]
+        if known is not None and definitions[0] != definitions[1]:
             raise ValueError(f"operation '{name}' is defined twice: in {known.__module__} and in {op_class.__module__}")
         self.operations[name] = op_class
         self.additions += 1

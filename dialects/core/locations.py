@@ -32,7 +32,7 @@ def find_source_position(location: ir.Location) -> SourcePosition | None:
     if isinstance(location, ir.CallSiteLoc):
         return find_source_position(location.callee)
     if isinstance(location, ir.FusedLoc):
-        return next((place for part in location.locations if (place := find_source_position(part))), None)
+        return next((position for part in location.locations if (position := find_source_position(part))), None)
     return None
 
 
@@ -70,8 +70,8 @@ def describe(location: ir.Location, escape: Callable[[str], str]) -> str:
 
     `escape` makes names from a model safe where the line is printed.
     """
-    place = find_source_position(location)
-    at = str(place) if place else ""
+    position = find_source_position(location)
+    at = str(position) if position else ""
     names = ", ".join(f'"{escape(name)}"' for name in names_of(location))
     if names and at:
         return f"{names} at {at}"

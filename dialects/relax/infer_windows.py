@@ -35,9 +35,9 @@ def kernel_axes(layout: str, rank: int) -> tuple[int, int, tuple[int, ...]]:
 def kernel_permutation(given: str, wanted: str, rank: int) -> list[int]:
     """Return the permutation of axes from one kernel layout to another."""
     out, channels, window = kernel_axes(given, rank)
-    places = iter(window)
+    dims = iter(window)
     letters = wanted.replace("*", "*" * (rank - 2))
-    return [out if letter == "O" else channels if letter == "I" else next(places) for letter in letters]
+    return [out if letter == "O" else channels if letter == "I" else next(dims) for letter in letters]
 
 
 def spatial_rank(x: TensorType, what: str) -> int:

@@ -264,8 +264,8 @@ def space_to_depth(x: Array, *, block: int) -> Array:
 
 
 def one_hot(indices: Array, values: Array, *, depth: int, axis: int) -> Array:
-    place = choose(indices < 0, indices + depth, indices)
-    hot = np.expand_dims(place, axis) == np.arange(depth).reshape(
+    position = choose(indices < 0, indices + depth, indices)
+    hot = np.expand_dims(position, axis) == np.arange(depth).reshape(
         [-1 if i == axis % (indices.ndim + 1) else 1 for i in range(indices.ndim + 1)]
     )
     return choose(hot, values[1], values[0])

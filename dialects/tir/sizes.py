@@ -167,7 +167,7 @@ def buffer_indices(shape: Sequence[Dim], indices: Sequence[ir.Value]) -> list[ir
     """Return the buffer indices of an element of a tensor: its indices, or one linear index if unbounded."""
     if all(isinstance(dim, int) for dim in shape):
         return list(indices)
-    place = Value(indices[0])
+    position = Value(indices[0])
     for dim, value in zip(shape[1:], indices[1:], strict=True):
-        place = place * dim + value
-    return [place]
+        position = position * dim + value
+    return [position]

@@ -181,12 +181,12 @@ def _import_iteration(
             kind = type_of(rows)
             result = _conformed(body, new, tensor_kind(kind.with_shape(kind.shape[1:])))
             row = relax_op("expand_dims").make(body.ssa(result), axes=[0])
-            place: ir.Value = block.arguments[0]
+            position: ir.Value = block.arguments[0]
             if i < len(round_.backwards) and round_.backwards[i]:
                 assert room is not None
-                place = from_the_end(room, place)
-            place = relax_op("reshape").make(place, shape=(1, 1))
-            values.append(relax_op("scatter_nd").make(rows, place, row))
+                position = from_the_end(room, position)
+            position = relax_op("reshape").make(position, shape=(1, 1))
+            values.append(relax_op("scatter_nd").make(rows, position, row))
         one = body.ssa(constant("", np.array(1, np.int64)))
         counted = relax_op("add").make(block.arguments[0], one)
         scf.YieldOp([counted, scalar_of(body, condition, "cond"), *values])

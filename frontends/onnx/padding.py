@@ -42,8 +42,8 @@ def _along(
         source = source % (max(size, 1))
     elif mode == "reflect":
         turn = node.constant(max(2 * (size - 1), 1), "i64")
-        place = source % turn
-        source = node.emit("minimum", place, turn - place)
+        position = source % turn
+        source = node.emit("minimum", position, turn - position)
     nearest = node.emit("minimum", node.emit("maximum", source, zero), last)
     result = node.emit("gather", x, nearest, axis=axis)
     if mode != "constant":

@@ -26,8 +26,8 @@ def moved(node: Node, traits: Collection[NodeTrait], convert: Convert) -> list[A
     if reduction != "none":
         raise NodeError(f"attribute 'reduction' must be 'none' for strings, got '{terminal(reduction)}'")
     texts = [value for value in inputs if value is not None and value.kind.name == STRING]
-    places = iter(_string_indices(texts, ssa))
-    results = convert([next(places) if value in texts else value for value in inputs])
+    indices = iter(_string_indices(texts, ssa))
+    results = convert([next(indices) if value in texts else value for value in inputs])
     if NodeTrait.MEASURES in traits:
         return list(results)
     pool = call_host("mirlo.string.pool", list(map(ssa, texts)), [Kind(STRING)])[0]

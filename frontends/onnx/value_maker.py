@@ -76,15 +76,15 @@ class ValueMaker:
 
     def _parameter(self, value: TensorValue, array: np.ndarray) -> str:
         """Add the elements of a value to the parameter store; keep the model's name if it is free."""
-        place = (array.__array_interface__["data"][0], array.shape, array.strides, array.dtype)
-        if place not in self._names:
+        layout = (array.__array_interface__["data"][0], array.shape, array.strides, array.dtype)
+        if layout not in self._names:
             is_named = value.tensor is not None and self.model.content.parameters.get(value.name) is value.tensor
             if is_named and value.name not in self.store:
                 self.store.add(value.name, array, source=self.model.path)
-                self._names[place] = value.name, array
+                self._names[layout] = value.name, array
             else:
-                self._names[place] = self.store.add_unique(value.name or "constant", array), array
-        return self._names[place][0]
+                self._names[layout] = self.store.add_unique(value.name or "constant", array), array
+        return self._names[layout][0]
 
     @contextmanager
     def _region_of(self, value: TensorValue | ObjectValue) -> Iterator[None]:

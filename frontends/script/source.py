@@ -33,8 +33,8 @@ class ScriptSource:
         start = len(line.encode()[: node.col_offset].decode(errors="ignore"))
         end = node.end_col_offset if node.end_lineno == node.lineno else len(line.encode())
         width = len(line.encode()[node.col_offset : end].decode(errors="ignore"))
-        place = f"{self.file}:{self.first_line + row}:{self.indentation + start + 1}"
-        return ScriptError(problem, place, line, start, width)
+        position = f"{self.file}:{self.first_line + row}:{self.indentation + start + 1}"
+        return ScriptError(problem, position, line, start, width)
 
     def location(self, node: Located) -> ir.Location:
         """Return the location of a node for the IR made from it."""
@@ -71,8 +71,8 @@ def _parse(text: str, source: ScriptSource) -> ast.Module:
     except SyntaxError as error:
         line = error.lineno or 1
         shown = source.lines[line - 1] if line <= len(source.lines) else ""
-        place = f"{source.file}:{source.first_line + line - 1}:{error.offset or 1}"
-        raise ScriptError(error.msg, place, shown, (error.offset or 1) - 1) from None
+        position = f"{source.file}:{source.first_line + line - 1}:{error.offset or 1}"
+        raise ScriptError(error.msg, position, shown, (error.offset or 1) - 1) from None
 
 
 def names_read(tree: ast.AST) -> set[str]:

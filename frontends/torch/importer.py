@@ -77,9 +77,10 @@ def _build_main(program: torch.export.ExportedProgram, name: str, store: Paramet
         node for node, spec in zip(nodes, specs, strict=True)
         if spec.kind == InputKind.USER_INPUT and not isinstance(spec.arg, ConstantArgument)
     ]  # fmt: skip
-    places = {spec.target: node for node, spec in zip(nodes, specs, strict=True) if spec.kind == InputKind.BUFFER}
+    buffers = {spec.target: node for node, spec in zip(nodes, specs, strict=True) if spec.kind == InputKind.BUFFER}
     inputs = [
-        (node, _input_type(body, node, name)) for node in (*given, *(places[each] for each in written_buffers(program)))
+        (node, _input_type(body, node, name))
+        for node in (*given, *(buffers[each] for each in written_buffers(program)))
     ]
     body.taken.update(symbol for _, found in inputs for dim in found.shape for symbol in D.symbols_of(dim))
     function = func.FuncOp("main", ([found.to_mlir() for _, found in inputs], []))

@@ -139,13 +139,13 @@ def _block(block: BlockView, names: Mapping[ir.Value, str]) -> ExternalBlock:
         ExternalAxis(f"v{i}", extent, kind == REDUCE)
         for i, (extent, kind) in enumerate(zip(block.domain, block.axes, strict=True))
     )
-    places = [loop_index(axis.name) for axis in axes]
+    indices = [loop_index(axis.name) for axis in axes]
     extents = {axis.name: axis.extent for axis in axes}
     return ExternalBlock(
         name=block.name,
         axes=axes,
-        reads=tuple(_access(operand, places, extents, names) for operand in block.inputs),
-        writes=tuple(_access(operand, places, extents, names) for operand in block.outputs),
+        reads=tuple(_access(operand, indices, extents, names) for operand in block.inputs),
+        writes=tuple(_access(operand, indices, extents, names) for operand in block.outputs),
         start=tuple(_number(value) for value in block.init),
         operations=tuple(op.name for op in block.body_ops),
         operation=block.op,

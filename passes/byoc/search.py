@@ -162,8 +162,8 @@ class Search:
             return first
         alike = [f.expected for f in self.failures if f.at is first.at and f.expected]
         expected = join_alternatives(alike)
-        place = "nothing" if first.at is None else f"{first.at.node.name if first.at.node else first.at.name}"
-        return replace(first, reason=Decline(f"expected {expected}, found {place}"), expected=expected)
+        position = "nothing" if first.at is None else f"{first.at.node.name if first.at.node else first.at.name}"
+        return replace(first, reason=Decline(f"expected {expected}, found {position}"), expected=expected)
 
 
 @dataclass(frozen=True)

@@ -178,12 +178,12 @@ def contraction(
         block = _product(view, sum_dtype, epilogue)
         if isinstance(block, Decline):
             return block
-        places = [_argument(view, operand.value) for operand in block.inputs]
-        if len(places) != 2 or None in places:
+        indices = [_argument(view, operand.value) for operand in block.inputs]
+        if len(indices) != 2 or None in indices:
             return decline("the product is not of two operands of the call")
         tried: list[Decline] = []
         for order in ((0, 1), (1, 0)):
-            operands = [int(places[i] or 0) for i in order]
+            operands = [int(indices[i] or 0) for i in order]
             mismatch = _fits(node, block, operands, order, wanted, axes, dtype)
             mismatch = mismatch or _sizes(block, order, axes, multiples or {}, extents or {})
             if mismatch is None:

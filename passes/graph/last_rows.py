@@ -146,8 +146,8 @@ def _rows_of(value: ir.Value, rows: Dim, select: _Sliced | _Gathered) -> ir.Valu
     kind = TensorType.from_mlir(value.type)
     assert kind is not None
     op = value.owner if isinstance(value, ir.OpResult) else None
-    place = ir.InsertionPoint.at_block_begin(value.owner) if op is None else ir.InsertionPoint.after(op)
-    with place, value.location:
+    insertion_point = ir.InsertionPoint.at_block_begin(value.owner) if op is None else ir.InsertionPoint.after(op)
+    with insertion_point, value.location:
         return select.of(value, kind, rows)
 
 

@@ -43,13 +43,13 @@ class AxisTable:
         if self.taps != 1 or self.outside.any():
             return None
         read = self.indices[:, 0]
-        places = np.arange(len(read))
+        indices = np.arange(len(read))
         factor = int(read[1] - read[0]) if len(read) > 1 else 0
         start = int(read[0])
-        if np.array_equal(read, places * factor + start):
+        if np.array_equal(read, indices * factor + start):
             return factor, start, 1
         repeat = int((read == start).sum())
-        if np.array_equal(read, places // repeat + start):
+        if np.array_equal(read, indices // repeat + start):
             return 1, start * repeat, repeat
         return None
 

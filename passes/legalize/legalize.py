@@ -95,9 +95,9 @@ def _check_names(known: set[str], targets: Sequence[str], custom: Given, skip: I
     """Reject rules for operators that do not exist: they would silently never be tried."""
     for operator in custom:
         if operator not in known and not operator.startswith(NODE):
-            place = ", ".join(Rule("legalize", operator, "custom", f).place for f in functions_of(custom[operator]))
+            origins = ", ".join(Rule("legalize", operator, "custom", f).place for f in functions_of(custom[operator]))
             raise PassError(
-                f"a legalization is given for '{operator}' (at {place}), {_unknown_operator(operator, known)}"
+                f"a legalization is given for '{operator}' (at {origins}), {_unknown_operator(operator, known)}"
             )
     for operator in skip:
         if operator not in known:

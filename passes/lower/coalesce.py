@@ -62,8 +62,8 @@ def _fuse_loops(
             (outer, outer_range, create("arith.divui", kind, new_loop.induction_variable, count)),
             (inner, inner_range, create("arith.remui", kind, new_loop.induction_variable, count)),
         ):
-            place = part * index(steps.step) + index(steps.start)
-            loop.regions[0].blocks[0].arguments[0].replace_all_uses_with(place)
+            position = part * index(steps.step) + index(steps.start)
+            loop.regions[0].blocks[0].arguments[0].replace_all_uses_with(position)
     for loop in (outer, inner):
         for op in [op.operation for op in loop.regions[0].blocks[0].operations]:
             if op.name != "scf.yield" and op != inner:

@@ -127,9 +127,9 @@ def _check_names(targets: tuple[str, ...], custom: Given) -> None:
     """Reject rules for intrinsics that do not exist: they would silently never be tried."""
     for name in custom:
         if name not in INTRINSICS and name not in OWN:
-            place = ", ".join(Rule("intrinsic", name, "custom", f).place for f in functions_of(custom[name]))
+            origins = ", ".join(Rule("intrinsic", name, "custom", f).place for f in functions_of(custom[name]))
             unknown = f"which is not an intrinsic{nearest(name, [*INTRINSICS, *OWN])}"
-            raise PassError(f"a lowering is given for 'tir.{name}' (at {place}), {unknown}")
+            raise PassError(f"a lowering is given for 'tir.{name}' (at {origins}), {unknown}")
     for rule in INTRINSIC:
         if rule.target in targets and rule.subject not in INTRINSICS and rule.subject not in OWN:
             unknown = f"which is not an intrinsic{nearest(rule.subject, [*INTRINSICS, *OWN])}"

@@ -166,16 +166,16 @@ class SizeProducts:
         others = [extent for extent in required if not all(map(_is_symbol, extent.factors))]
         kept: set[int] = set()
         for extent in (*plain, *others):
-            place = self._known_at(extent)
+            position = self._known_at(extent)
             if not all(map(_is_symbol, extent.factors)):
-                most = _largest_value(extent, limits, place)
+                most = _largest_value(extent, limits, position)
                 if most is not None and most <= extent.limit:
                     continue
             kept.add(id(extent))
             # The other factors are at least one.
             symbols = [str(factor) for factor in extent.factors if _is_symbol(factor)]
             if symbols:
-                limits.add(symbols, extent.limit / extent.scale, place)
+                limits.add(symbols, extent.limit / extent.scale, position)
         return [extent for extent in required if id(extent) in kept]
 
     def _implies(self, more: Counter[str], other: SizeProduct, factors: Counter[str], extent: SizeProduct) -> bool:

@@ -31,8 +31,8 @@ def is_supported(op: ir.Operation) -> bool:
 def emit(planned: FunctionBuilder, op: ir.Operation) -> None:
     """Emit the operation over buffers at the insertion point."""
     if op.name == EXTRACT:
-        places = [planned.scalars[value] for value in list(op.operands)[1:]]
-        stored = memref.LoadOp(planned.buffer(op.operands[0]), places).result
+        indices = [planned.scalars[value] for value in list(op.operands)[1:]]
+        stored = memref.LoadOp(planned.buffer(op.operands[0]), indices).result
         planned.scalars[op.results[0]] = _loaded(stored, op.results[0].type)
     elif op.name == FROM_ELEMENTS:
         _store_all(planned, op)
@@ -61,11 +61,11 @@ def _loaded(stored: ir.Value, wanted: ir.Type) -> ir.Value:
 
 def _store_all(planned: FunctionBuilder, op: ir.Operation) -> None:
     buffer = planned.buffer(op.results[0])
-    for value, place in zip(op.operands, itertools.product(*map(range, buffer.type.shape)), strict=True):
+    for value, position in zip(op.operands, itertools.product(*map(range, buffer.type.shape)), strict=True):
         scalar = planned.scalars[value]
         if scalar.type != buffer.type.element_type:
             scalar = arith.ExtUIOp(buffer.type.element_type, scalar).result
-        memref.StoreOp(scalar, buffer, [index(i) for i in place])
+        memref.StoreOp(scalar, buffer, [index(i) for i in position])
 
 
 def _select(planned: FunctionBuilder, op: ir.Operation) -> None:

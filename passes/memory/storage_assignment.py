@@ -174,11 +174,11 @@ class StorageAssignment:
             root = self.root(value)
             if root in arguments:
                 carried.setdefault(root, target)
-        places = [carried.get(each) or self._new_storage(each, step) for each in arguments]
-        self._enter(step, tensors(step.op.operands), arguments, places, body)
-        for storage in places:
+        storages = [carried.get(each) or self._new_storage(each, step) for each in arguments]
+        self._enter(step, tensors(step.op.operands), arguments, storages, body)
+        for storage in storages:
             storage.cover(step.start, step.end)
-        self._yield(after, tensors(after.terminator.operands), places, tensors(after.arguments))
+        self._yield(after, tensors(after.terminator.operands), storages, tensors(after.arguments))
         self._yield(before, forwarded, targets, [])
 
     def _enter(

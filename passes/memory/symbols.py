@@ -76,7 +76,7 @@ class FunctionSymbols:
         dims = [dim for value in inputs for dim in dims_of(value.type) if not isinstance(dim, int)]
         texts = list(dict.fromkeys(map(str, dims)))
         bounds: dict[str, Dim] = {}
-        places: dict[str, int] = {}
+        indices: dict[str, int] = {}
         for number, op in enumerate(binds):
             view = op.opview
             for i, name in enumerate(view.symbols):
@@ -84,8 +84,8 @@ class FunctionSymbols:
                     raise PassError(f"symbol '{name}' is bound twice", op.location)
                 limits = getattr(view, "bounds", ())
                 bounds[name] = limits[i] if limits else D.UNKNOWN
-                places[name] = number
-        result = FunctionSymbols(texts, bounds, places)
+                indices[name] = number
+        result = FunctionSymbols(texts, bounds, indices)
         for dim in dict.fromkeys(dims):
             if dim.is_symbol:
                 continue

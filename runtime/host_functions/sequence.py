@@ -33,16 +33,16 @@ def at(items: tuple[T, ...], position: np.ndarray) -> T:
 
 @host_function("mirlo.sequence.insert")
 def insert(items: tuple[T, ...], item: T, position: np.ndarray | None = None) -> tuple[T, ...]:
-    place = len(items) if position is None else _normalize_position(position, len(items), len(items))
-    return (*items[:place], item, *items[place:])
+    index = len(items) if position is None else _normalize_position(position, len(items), len(items))
+    return (*items[:index], item, *items[index:])
 
 
 @host_function("mirlo.sequence.erase")
 def erase(items: tuple[T, ...], position: np.ndarray | None = None) -> tuple[T, ...]:
     if not items:
         raise ValueError("the sequence is empty: there is nothing to erase")
-    place = len(items) - 1 if position is None else _normalize_position(position, len(items), len(items) - 1)
-    return (*items[:place], *items[place + 1 :])
+    index = len(items) - 1 if position is None else _normalize_position(position, len(items), len(items) - 1)
+    return (*items[:index], *items[index + 1 :])
 
 
 @host_function("mirlo.sequence.split")
@@ -95,7 +95,7 @@ def same(value: T) -> T:
 
 def _normalize_position(position: np.ndarray, count: int, most: int) -> int:
     """Normalize a position, which counts from the end if it is negative."""
-    place = int(np.reshape(position, ()))
-    if not -count <= place <= most:
-        raise ValueError(f"position {place} is outside a sequence of {count}")
-    return place + count if place < 0 else place
+    index = int(np.reshape(position, ()))
+    if not -count <= index <= most:
+        raise ValueError(f"position {index} is outside a sequence of {count}")
+    return index + count if index < 0 else index

@@ -127,8 +127,8 @@ def take(strings: np.ndarray, places: np.ndarray) -> np.ndarray:
 @host_function("mirlo.string.lookup")
 def lookup(x: np.ndarray, *, keys: Sequence[str], default: int) -> np.ndarray:
     """Return the index of each string among the keys, or the default."""
-    places = {key: place for place, key in enumerate(keys)}
-    return _each(lambda text: places.get(text, default), x, dtype=np.int64)
+    indices = {key: place for place, key in enumerate(keys)}
+    return _each(lambda text: indices.get(text, default), x, dtype=np.int64)
 
 
 @host_function("mirlo.string.constant")

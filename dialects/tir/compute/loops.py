@@ -220,8 +220,8 @@ class LoopBuilder:
             return memref.CopyOp(source.value, target.value).operation
         loop = scf.ForOp(index(0), index(product(source.shape)), index(1), [])
         with ir.InsertionPoint(loop.body):
-            place = [loop.induction_variable]
-            memref.StoreOp(memref.LoadOp(source.value, place).result, target.value, place)
+            position = [loop.induction_variable]
+            memref.StoreOp(memref.LoadOp(source.value, position).result, target.value, position)
             scf.YieldOp([])
         return loop.operation
 

@@ -92,8 +92,8 @@ def encode_float(value: Expr, element: DType) -> Expr:
     exponent = maximum((size.bitcast("i32") >> 23) - 127, lowest)
     # In units of the last place the value is an integer, and the code counts the values of all smaller exponents too.
     unit = ((form.mantissa + 127 - exponent) << 23).bitcast("f32")
-    places = call("roundeven", size * unit).cast("i32")
-    code = ((exponent - lowest) << form.mantissa) + places
+    units = call("roundeven", size * unit).cast("i32")
+    code = ((exponent - lowest) << form.mantissa) + units
     over = code > form.largest
     code = select(over, constant(form.beyond, "i32"), code)
     signed = code | select(bits < 0, constant(1 << (form.bits - 1), "i32"), constant(0, "i32"))

@@ -15,8 +15,8 @@ def dynamic_squeeze(node: Node) -> RelaxValue:
     left, dims = x.rank - count, shape_vector(node, node.type(0).shape)
     if left < 0:
         raise NodeError(f"input 'axes' is a list of {count} numbers, but {x} has {x.rank} axes")
-    kept, place, once = _kept_axes(node, x.rank)
-    here = place.equals(i64_constant(node, np.arange(1, left + 1)[:, None]))
+    kept, position, once = _kept_axes(node, x.rank)
+    here = position.equals(i64_constant(node, np.arange(1, left + 1)[:, None]))
     shape = node.emit("reduce_sum", node.emit("where", here, dims, i64_constant(node, 0)), axes=[1])
     ones = node.emit("reduce_all", kept | dims.equals(1))
     return _reshaped(node, ones & once, shape, f"must name {count} dims of {x} that are 1")
@@ -25,8 +25,8 @@ def dynamic_squeeze(node: Node) -> RelaxValue:
 def dynamic_unsqueeze(node: Node) -> RelaxValue:
     x, count = node.type(0), _count(node)
     rank = x.rank + count
-    kept, place, once = _kept_axes(node, rank)
-    column = node.emit("reshape", place, shape=(rank, 1))
+    kept, position, once = _kept_axes(node, rank)
+    column = node.emit("reshape", position, shape=(rank, 1))
     here = column.equals(i64_constant(node, np.arange(1, x.rank + 1)))
     dims = node.emit("where", here, shape_vector(node, x.shape), i64_constant(node, 0)) if x.rank else None
     old = node.emit("reduce_sum", dims, axes=[1]) if dims is not None else i64_constant(node, np.zeros(rank))
@@ -51,9 +51,9 @@ def _kept_axes(node: Node, rank: int) -> tuple[RelaxValue, RelaxValue, RelaxValu
     kept = listed.equals(0)
     before = i64_constant(node, np.tril(np.ones((rank, rank))))
     counted = node.emit("cast", kept, dtype="i64") * before
-    place = node.emit("where", kept, node.emit("reduce_sum", counted, axes=[1]), i64_constant(node, 0))
+    position = node.emit("where", kept, node.emit("reduce_sum", counted, axes=[1]), i64_constant(node, 0))
     named = node.emit("reduce_sum", node.emit("cast", ~kept, dtype="i64"))
-    return kept, place, named.equals(count)
+    return kept, position, named.equals(count)
 
 
 def _reshaped(node: Node, fits: RelaxValue, shape: RelaxValue, what: str) -> RelaxValue:

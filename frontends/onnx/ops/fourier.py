@@ -175,8 +175,8 @@ def _frames(node: Node, starts: RelaxValue, length: Dim, onesided: bool) -> Rela
     (count,) = type_of(starts).shape
     if isinstance(count, int) and isinstance(length, int) and count * length > MAX_POSITIONS:
         raise NodeError(f"{count} frames of {length} elements are too many")
-    places = node.emit("reshape", starts, shape=(count, 1)) + positions(node, length)
-    frames = node.emit("gather", node[0], places, axis=1)
+    indices = node.emit("reshape", starts, shape=(count, 1)) + positions(node, length)
+    frames = node.emit("gather", node[0], indices, axis=1)
     if node.has(2):
         window = node[2]
         if node.type(2).shape[0] != length:

@@ -79,11 +79,11 @@ def _dynamic_one_hot(node: Node, axis: int) -> Output:
     below = indices < 0
     indices = node.emit("where", below, indices + size, indices)
     column = node.emit("reshape", indices, shape=(*tensor_type.shape[:at], 1, *tensor_type.shape[at:]))
-    places = node.emit("reshape", positions(node, depth), shape=(depth, *[1] * (tensor_type.rank - at)))
+    columns = node.emit("reshape", positions(node, depth), shape=(depth, *[1] * (tensor_type.rank - at)))
     off, on = (
         node.emit("reshape", node.emit("gather", node[2], node.constant(i, "i64"), axis=0), shape=()) for i in range(2)
     )
-    return node.emit("where", column.equals(places), on, off)
+    return node.emit("where", column.equals(columns), on, off)
 
 
 @converter("TopK", since=10)
@@ -182,13 +182,13 @@ def tensor_scatter(node: Node) -> Converted:
     axis %= cache.rank
     length, room = update.shape[axis], cache.shape[axis]
     column = tuple(length if i == axis else 1 for i in range(cache.rank))
-    places = node.emit("reshape", positions(node, length), shape=column)
+    rows = node.emit("reshape", positions(node, length), shape=column)
     if node.has(2):
         starts = node.emit("reshape", node[2], shape=(cache.shape[0], *[1] * (cache.rank - 1)))
-        places = starts + places
+        rows = starts + rows
     if mode == "circular":
-        places = places % as_scalar(node, room)
-    indices = node.emit("expand", places, shape=update.shape)
+        rows = rows % as_scalar(node, room)
+    indices = node.emit("expand", rows, shape=update.shape)
     return node.emit("scatter_elements", node[0], indices, node[1], axis=axis)
 
 

@@ -70,11 +70,11 @@ def embed_layer_normalization(node: Node) -> Converted:
 @converter("QEmbedLayerNormalization", domain=DOMAIN)
 def quantized_embed_layer_normalization(node: Node) -> Converted:
     """Convert; the tables, gamma and beta are quantized: their scales begin at input 8, their zero points at 13."""
-    words, places, segments, gamma, beta = (
+    words, indices, segments, gamma, beta = (
         real(node, 2 + i, 8 + i, 13 + i) if node.has(2 + i) else None for i in range(5)
     )
-    assert places is not None
-    total = node.emit("gather", words, node[0], axis=0) + _placed(node, places)
+    assert indices is not None
+    total = node.emit("gather", words, node[0], axis=0) + _placed(node, indices)
     if node.has(1) and segments is not None:
         total = total + node.emit("gather", segments, node[1], axis=0)
     result = node.emit("layer_norm", total, gamma, beta, axis=-1, epsilon=node.attr.float("epsilon", 1e-12))
@@ -252,10 +252,10 @@ def _hidden(node: Node, mask: int, query: TensorType, keys: Dim) -> RelaxValue |
         return None
     tensor_type = node.type(mask)
     if tensor_type.rank == 1 and tensor_type.shape[0] == query.shape[0]:
-        places = node.emit(
+        indices = node.emit(
             "cast", node.emit("reshape", positions(node, keys), shape=(1, keys)), dtype=tensor_type.dtype
         )
-        seen = places < node.emit("reshape", node[mask], shape=(query.shape[0], 1))
+        seen = indices < node.emit("reshape", node[mask], shape=(query.shape[0], 1))
     elif tensor_type.rank in (2, 3) and tensor_type.shape[-1] == keys:
         seen = node.emit("not_equal", node[mask], node.constant(0, tensor_type))
     else:
@@ -271,10 +271,10 @@ def rotary_embedding(node: Node) -> Converted:
     """Convert; inputs: x, positions (one each, or the first), cos and sin by position."""
     value = _by_head(node)
     length = type_of(value).shape[2]
-    places = node[1]
+    indices = node[1]
     if node.type(1).elements == 1 and node.type(1).rank == 1:
-        places = places + node.emit("reshape", positions(node, length), shape=(1, length))
-    cos, sin = (node.emit("expand_dims", node.emit("gather", node[i], places, axis=0), axes=[1]) for i in (2, 3))
+        indices = indices + node.emit("reshape", positions(node, length), shape=(1, length))
+    cos, sin = (node.emit("expand_dims", node.emit("gather", node[i], indices, axis=0), axes=[1]) for i in (2, 3))
     return _rotated(node, value, cos, sin)
 
 
@@ -292,8 +292,8 @@ def multimodal_rotary_embedding(node: Node) -> Converted:
     value = _by_head(node)
     chosen = np.repeat(range(3), sections)
     if layout:
-        places = np.arange(sum(sections))
-        chosen = np.where(places % 3 * (places < 3 * np.array(sections)[places % 3]), places % 3, 0)
+        indices = np.arange(sum(sections))
+        chosen = np.where(indices % 3 * (indices < 3 * np.array(sections)[indices % 3]), indices % 3, 0)
     is_of = node.constant(chosen == np.arange(3).reshape(3, 1, 1, 1))
     cos, sin = (
         node.emit("expand_dims", _selected(node, node.emit("gather", node[i], node[1], axis=0), is_of), axes=[1])

@@ -85,13 +85,13 @@ def _sources(node: Node, index: int, batch: Dim, rows: Dim, before: Dim) -> Rela
     own = node.emit("expand_dims", positions(node, batch), axes=[1])
     count = node.constant(beams, type_of(own))
     first = own // count * count
-    place = node.emit("expand_dims", positions(node, rows), axes=[0])
+    position = node.emit("expand_dims", positions(node, rows), axes=[0])
     outer = node.emit("cast", node[index], dtype="i64")
     flat = node.emit("reshape", outer, shape=(tensor_type.shape[0] * beams * tensor_type.shape[2],))
-    at = own * as_scalar(node, tensor_type.shape[2]) + place
+    at = own * as_scalar(node, tensor_type.shape[2]) + position
     beam = node.emit("gather", flat, at, axis=0)
     limited = node.emit("minimum", node.emit("maximum", beam, i64_constant(node, 0)), i64_constant(node, beams - 1))
-    is_past = place < as_scalar(node, before)
+    is_past = position < as_scalar(node, before)
     return node.emit("where", is_past, first + limited, own)
 
 

@@ -52,21 +52,21 @@ def group_query_attention(node: Node) -> Converted:
     query, key, value = projected(node, heads, kv_heads)
     batch, _, length, size = type_of(query).shape
     last = node.emit("cast", node.emit("reshape", node[LAST_PLACE], shape=(batch, 1)), dtype="i64")
-    places = token_positions(node, last, length)
+    indices = token_positions(node, last, length)
     query, key = _normalized(node, query, key)
     if node.attr.bool("do_rotary", 0):
-        at = node[POSITIONS] if node.has(POSITIONS) else places.each
+        at = node[POSITIONS] if node.has(POSITIONS) else indices.each
         query, key = (rotated(node, rows, at, (COS, SIN)) for rows in (query, key))
     else:
         node.attr.ignore("rotary_interleaved")
         node.ignore(COS, SIN, POSITIONS)
     is_window = node.attr.bool("sliding_window_cache", 0)
     if node.is_ring(PAST_KEY) and node.is_ring(PAST_VALUE):
-        result, scores, key, value = _in_ring(node, query, key, value, places)
+        result, scores, key, value = _in_ring(node, query, key, value, indices)
     elif is_window:
-        result, scores, key, value = _in_window(node, query, key, value, places)
+        result, scores, key, value = _in_window(node, query, key, value, indices)
     else:
-        result, scores, key, value = _in_cache(node, query, key, value, places)
+        result, scores, key, value = _in_cache(node, query, key, value, indices)
     rows = node.emit("permute", result, axes=(0, 2, 1, 3))
     return node.emit("reshape", rows, shape=(batch, length, heads * size)), key, value, scores
 

@@ -239,8 +239,8 @@ def _mixed(node: Node, network: _Network, chosen: RelaxValue, factors: RelaxValu
     for expert, (begin, size) in enumerate(_ranges(node, network, flat)):
         own = node.emit("slice_dims", token, begin=(begin,), shape=(size,), strides=(1,))
         results.append(_computed(node, network, expert, node.emit("gather", rows, own, axis=0)))
-    place = node.emit("argsort", order, axis=0)
-    result = node.emit("gather", node.emit("concat", results, axis=0), place, axis=0)
+    position = node.emit("argsort", order, axis=0)
+    result = node.emit("gather", node.emit("concat", results, axis=0), position, axis=0)
     each = node.emit("reshape", result, shape=(tokens, count, width))
     scaled = each * node.emit("reshape", factors, shape=(tokens, count, 1))
     return node.emit("reshape", node.emit("reduce_sum", scaled, axes=[1]), shape=x.shape)

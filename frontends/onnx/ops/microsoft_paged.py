@@ -130,8 +130,8 @@ def _tokens(node: Node, count: Dim) -> _Tokens:
     column = node.emit("expand_dims", number, axes=[1])
     is_behind = node.emit("expand_dims", after, axes=[0]) <= column
     sequence = node.emit("reduce_sum", node.emit("cast", is_behind, dtype="i64"), axes=[1])
-    place = number - node.emit("gather", begins, sequence, axis=0)
-    position = place + node.emit("gather", past, sequence, axis=0)
+    index = number - node.emit("gather", begins, sequence, axis=0)
+    position = index + node.emit("gather", past, sequence, axis=0)
     new = after - begins
     totals = past + new
     block, most = node.type(KEY_CACHE).shape[1], node.type(TABLE).shape[1]
@@ -144,7 +144,7 @@ def _tokens(node: Node, count: Dim) -> _Tokens:
     ]
     what = "the most new tokens of a sequence, and the most blocks"
     longest, used = bind(node, node.emit("concat", sizes, axis=0), what, [D.maximum(count, 1), most])
-    return _Tokens(count, batch, sequence, place, position, begins, past, totals, longest, used)
+    return _Tokens(count, batch, sequence, index, position, begins, past, totals, longest, used)
 
 
 def _slots(node: Node, tokens: _Tokens) -> RelaxValue:
@@ -157,8 +157,8 @@ def _slots(node: Node, tokens: _Tokens) -> RelaxValue:
     table = node.emit("cast", node[TABLE], dtype="i64")
     (rows, columns) = type_of(table).shape
     flat = node.emit("reshape", table, shape=(rows * columns,))
-    place = tokens.sequence * most + column
-    start = node.emit("gather", flat, place, axis=0) * block
+    position = tokens.sequence * most + column
+    start = node.emit("gather", flat, position, axis=0) * block
     offset = tokens.position - column * block
     holds = (column < most) & (column >= 0)
     is_token = tokens.sequence < as_scalar(node, tokens.batch)

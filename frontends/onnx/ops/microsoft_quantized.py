@@ -175,8 +175,8 @@ def _of_channels(node: Node, index: int, rank: int, is_last: bool) -> RelaxValue
     tensor_type = node.type(index)
     if tensor_type.rank == rank or is_last and tensor_type.rank == 1:
         return node[index]
-    places = [1] * (rank - 2)
-    shape = (*tensor_type.shape[:-1], *places, tensor_type.shape[-1]) if is_last else (*tensor_type.shape, *places)
+    ones = [1] * (rank - 2)
+    shape = (*tensor_type.shape[:-1], *ones, tensor_type.shape[-1]) if is_last else (*tensor_type.shape, *ones)
     return node.emit("reshape", node[index], shape=shape)
 
 

@@ -38,22 +38,22 @@ def sparse_attention(node: Node) -> Converted:
     query, key, value = projected(node, heads, kv_heads)
     batch, _, length, size = type_of(query).shape
     lengths = node.emit("cast", node.emit("reshape", node[LENGTHS], shape=(batch, 1)), dtype="i64")
-    places = token_positions(node, lengths - 1, length)
+    indices = token_positions(node, lengths - 1, length)
     if node.attr.bool("do_rotary", 0):
-        query, key = (rotated(node, rows, places.each, (COS, SIN)) for rows in (query, key))
+        query, key = (rotated(node, rows, indices.each, (COS, SIN)) for rows in (query, key))
     else:
         node.attr.ignore("rotary_interleaved")
         node.ignore(COS, SIN)
     room = node.type(PAST_KEY).shape[2]
     count = D.minimum(room, total_length(node, TOTAL))
-    key, value = (written(node, node[i], new, places, room) for i, new in ((PAST_KEY, key), (PAST_VALUE, value)))
+    key, value = (written(node, node[i], new, indices, room) for i, new in ((PAST_KEY, key), (PAST_VALUE, value)))
     column = positions(node, count)
-    row = node.emit("expand_dims", places.each, axes=[1, 3])
+    row = node.emit("expand_dims", indices.each, axes=[1, 3])
     is_before = node.emit("expand_dims", column, axes=[0, 1, 2]) <= row
     blocks = _seen_blocks(node, block)
     if heads % len(blocks):
         raise NodeError(f"{heads} heads do not share {len(blocks)} layouts of blocks evenly")
-    seen = is_before & _by_token(node, blocks, block, heads, places.each, column)
+    seen = is_before & _by_token(node, blocks, block, heads, indices.each, column)
     result, _ = attended(node, query, first_rows(node, key, count), first_rows(node, value, count), seen, None)
     rows = node.emit("permute", result, axes=(0, 2, 1, 3))
     return node.emit("reshape", rows, shape=(batch, length, heads * size)), key, value

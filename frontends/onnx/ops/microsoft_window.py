@@ -81,8 +81,8 @@ class WindowCache:
     def key_positions(self) -> RelaxValue:
         """Return the position of each key [batch, rows + new]: of rows that are not used, one that no token sees."""
         node = self.node
-        place = self.before - self._resident(self.before) + self._row()
-        old = node.emit("where", self._is_used(), place, i64_constant(node, np.iinfo(np.int64).max // 2))
+        position = self.before - self._resident(self.before) + self._row()
+        old = node.emit("where", self._is_used(), position, i64_constant(node, np.iinfo(np.int64).max // 2))
         step = node.emit("reshape", positions(node, self.new), shape=(1, self.new))
         return node.emit("concat", [old, self.before + step], axis=1)
 
@@ -103,11 +103,11 @@ class WindowCache:
         """Return the cache after the step, from `keys`."""
         node = self.node
         batch, heads, count, size = type_of(keys).shape
-        place = self.total - self._resident(self.total) + self._row()
+        position = self.total - self._resident(self.total) + self._row()
         first = self.before - self._resident(self.before)
-        of_past = place - first
-        of_new = place - self.before + self.rows
-        source = node.emit("where", place < self.before, of_past, of_new)
+        of_past = position - first
+        of_new = position - self.before + self.rows
+        source = node.emit("where", position < self.before, of_past, of_new)
         source = node.emit("maximum", source, i64_constant(node, 0))
         source = node.emit("minimum", source, as_scalar(node, count - 1))
         column = node.emit("reshape", source, shape=(batch, 1, self.rows, 1))

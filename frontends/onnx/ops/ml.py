@@ -25,11 +25,11 @@ def as_float(node: Node, index: int = 0) -> RelaxValue:
 
 @converter("ArrayFeatureExtractor", domain=DOMAIN, traits=[NodeTrait.MOVES])
 def array_feature_extractor(node: Node) -> Converted:
-    x, places = node.type(0), node.type(1)
-    if x.rank == 0 or places.elements == 0:
-        raise NodeError(f"expected a tensor and at least one index, got {x} and {places}")
+    x, indices = node.type(0), node.type(1)
+    if x.rank == 0 or indices.elements == 0:
+        raise NodeError(f"expected a tensor and at least one index, got {x} and {indices}")
     rows = node[0] if x.rank > 1 else node.emit("reshape", node[0], shape=(1, x.shape[0]))
-    return node.emit("gather", rows, node.emit("reshape", node[1], shape=(places.elements,)), axis=-1)
+    return node.emit("gather", rows, node.emit("reshape", node[1], shape=(indices.elements,)), axis=-1)
 
 
 @converter("Binarizer", domain=DOMAIN)
@@ -103,12 +103,12 @@ def one_hot_encoder(node: Node) -> Converted:
         raise NodeError("attribute 'zeros' = 0, an error for a value of no category, is not supported")
     if node.is_string(0):
         keys = node.attr.strs("cats_strings")
-        places, count = indices_of_strings(node, keys), len(keys)
+        indices, count = indices_of_strings(node, keys), len(keys)
     else:
         numbers = np.array(node.attr.ints("cats_int64s"), np.int64)
         count = len(numbers)
-        places = indices_of_values(node, node.emit("cast", node[0], dtype="i64"), numbers)
-    inside = node.emit("expand_dims", places, axes=[-1])
+        indices = indices_of_values(node, node.emit("cast", node[0], dtype="i64"), numbers)
+    inside = node.emit("expand_dims", indices, axes=[-1])
     return node.emit("cast", inside.equals(node.constant(np.arange(count), "i64")), dtype="f32")
 
 
@@ -124,8 +124,8 @@ def category_mapper(node: Node) -> Converted:
         default = node.attr.int("default_int64", -1)
         return select_values(node, indices_of_strings(node, words), np.array(numbers, np.int64), default)
     node.attr.ignore("default_int64")
-    places = indices_of_values(node, node[0], np.array(numbers, np.int64))
-    return select_strings(node, places, words, node.attr.str("default_string", "_Unused"))
+    indices = indices_of_values(node, node[0], np.array(numbers, np.int64))
+    return select_strings(node, indices, words, node.attr.str("default_string", "_Unused"))
 
 
 @converter("LabelEncoder", domain=DOMAIN, since=2)
@@ -134,12 +134,12 @@ def label_encoder(node: Node) -> Converted:
     if len(keys) != len(values):
         raise NodeError(f"there must be as many keys as values, got {len(keys)} and {len(values)}")
     if node.is_string(0):
-        places = indices_of_strings(node, list(keys))
+        indices = indices_of_strings(node, list(keys))
     else:
-        places = indices_of_values(node, node[0], keys.astype(node.type(0).dtype.to_numpy()))
+        indices = indices_of_values(node, node[0], keys.astype(node.type(0).dtype.to_numpy()))
     if values.dtype == object:
-        return select_strings(node, places, list(values), str(_default(node, values)))
-    return select_values(node, places, values, _default(node, values))
+        return select_strings(node, indices, list(values), str(_default(node, values)))
+    return select_values(node, indices, values, _default(node, values))
 
 
 def _keys_or_values(node: Node, what: str) -> np.ndarray:
@@ -188,9 +188,9 @@ def indices_of_values(node: Node, x: RelaxValue, keys: np.ndarray) -> RelaxValue
     """Return the last index of each element among the keys, or -1."""
     kept, last = np.unique(keys[::-1], return_index=True)
     result = node.emit("find_sorted", x, node.constant(kept, type_of(x)))
-    places = np.concatenate([len(keys) - 1 - last, [-1]])
+    indices = np.concatenate([len(keys) - 1 - last, [-1]])
     # Place -1 counts from the end, where -1 stands.
-    return node.emit("gather", node.constant(places, "i64"), result, axis=0)
+    return node.emit("gather", node.constant(indices, "i64"), result, axis=0)
 
 
 def select_values(node: Node, places: RelaxValue, values: np.ndarray, default: float | str | np.generic) -> RelaxValue:

@@ -67,14 +67,14 @@ def classified(
     count = tensor_type.shape[1]
     if count == 1 and len(labels) == 2:
         best = node.emit("cast", scores > threshold, dtype="i64")
-        places = node.emit("reshape", best, shape=(tensor_type.shape[0],))
-        return labelled(node, places, labels), _two(
+        indices = node.emit("reshape", best, shape=(tensor_type.shape[0],))
+        return labelled(node, indices, labels), _two(
             node, scores, transform, threshold == 0 if mirrored is None else mirrored
         )
     if count != len(labels):
         raise NodeError(f"there are {len(labels)} labels for {count} scores")
-    places = node.emit("argmax", scores, axis=1, keepdims=False)
-    return labelled(node, places, labels), transformed(node, scores, transform)
+    indices = node.emit("argmax", scores, axis=1, keepdims=False)
+    return labelled(node, indices, labels), transformed(node, scores, transform)
 
 
 def _two(node: Node, scores: RelaxValue, transform: str, mirrored: bool) -> RelaxValue:

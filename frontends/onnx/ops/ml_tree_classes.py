@@ -77,8 +77,8 @@ def _many_classes(
     # A class for which a row reaches no weight does not win.
     is_open = is_voted is not None and not base
     ranked = node.emit("where", is_voted, scores, node.constant(-np.inf, kind)) if is_open else scores
-    places = node.emit("argmax", ranked, axis=1, keepdims=False)
-    return labelled(node, places, labels), transformed(node, node.emit("cast", scores, dtype="f32"), transform)
+    indices = node.emit("argmax", ranked, axis=1, keepdims=False)
+    return labelled(node, indices, labels), transformed(node, node.emit("cast", scores, dtype="f32"), transform)
 
 
 class _Pair:
@@ -112,8 +112,8 @@ class _Pair:
         decisive = self._choose(self.has[1], self._both()[1], self._first())
         threshold = 0.5 if self.is_binary and self.is_positive else 0.0
         is_second = self._rows(decisive) > self._number(threshold)
-        places = self.node.emit("cast", is_second, dtype="i64")
-        flat = self.node.emit("reshape", places, shape=(self._row_count(),))
+        indices = self.node.emit("cast", is_second, dtype="i64")
+        flat = self.node.emit("reshape", indices, shape=(self._row_count(),))
         return labelled(self.node, flat, labels if self.is_binary or isinstance(labels[0], str) else [0, 1])
 
     def scores(self, transform: str) -> RelaxValue:

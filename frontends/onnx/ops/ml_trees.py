@@ -230,12 +230,12 @@ def _breadth_first(
             level = nodes[level, 2:].reshape(-1)
             level = level[level >= 0]
     order += np.flatnonzero(~seen).tolist()
-    place = np.empty(len(nodes), np.int64)
-    place[order] = np.arange(len(nodes))
+    position = np.empty(len(nodes), np.int64)
+    position[order] = np.arange(len(nodes))
     kept = nodes[order]
     sides = kept[:, 2:]
-    kept = np.concatenate([kept[:, :2], np.where(sides >= 0, place[sides.clip(0)], sides)], 1)
-    first = np.where(roots >= 0, place[roots.clip(0)], roots)
+    kept = np.concatenate([kept[:, :2], np.where(sides >= 0, position[sides.clip(0)], sides)], 1)
+    first = np.where(roots >= 0, position[roots.clip(0)], roots)
     kind = np.int32 if max(np.abs(kept).max(initial=0), np.abs(first).max(initial=0)) < 2**31 else np.int64
     return kept.astype(kind), thresholds[order], first.astype(kind)
 
@@ -295,12 +295,12 @@ def old_forest(node: Node, kind: str, count: int, aggregate: str) -> Forest:
     if unknown:
         raise NodeError(f"attribute 'nodes_modes' has '{min(unknown)}', which is not a mode")
     is_leaf = [mode == LEAF for mode in modes]
-    place = _places(zip(trees, ids, strict=True), is_leaf)
+    position = _places(zip(trees, ids, strict=True), is_leaf)
 
     def at(tree: int, name: int) -> int:
-        if (tree, name) not in place:
+        if (tree, name) not in position:
             raise NodeError(f"node {name} of tree {tree} is named, but does not exist")
-        return place[tree, name]
+        return position[tree, name]
 
     rows = [
         (features[i], MODES[modes[i]] + MISSING * bool(missing[i]), at(trees[i], yes[i]), at(trees[i], no[i]))
@@ -324,11 +324,11 @@ def old_forest(node: Node, kind: str, count: int, aggregate: str) -> Forest:
 def _places(nodes: Iterable[tuple[int, int]], is_leaf: Sequence[bool]) -> dict[tuple[int, int], int]:
     """Return the numbers of nodes: those of leaves are -1 - n, others count on their own."""
     counts = {True: 0, False: 0}
-    place = {}
+    position = {}
     for key, leaf in zip(nodes, is_leaf, strict=True):
-        place[key] = -1 - counts[leaf] if leaf else counts[leaf]
+        position[key] = -1 - counts[leaf] if leaf else counts[leaf]
         counts[leaf] += 1
-    return place
+    return position
 
 
 def _votes(

@@ -293,8 +293,8 @@ def _loop(
         if backwards:
             at = RelaxValue(from_the_end(length, at), node)
         x = node.emit("gather", projected, at, axis=0)
-        place = None if lengths is None else node.emit("cast", at, dtype=type_of(lengths).dtype)
-        output, made = _stepped(d, x, tuple(map(node.ssa, values)), step, place, lengths)
+        position = None if lengths is None else node.emit("cast", at, dtype=type_of(lengths).dtype)
+        output, made = _stepped(d, x, tuple(map(node.ssa, values)), step, position, lengths)
         return going, list(map(as_value, made)), [as_value(output)]
 
     count = as_value(as_scalar(node, length))

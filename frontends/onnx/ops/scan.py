@@ -36,8 +36,8 @@ class _Sequence:
 
     def at(self, number: RelaxValue) -> TensorValue:
         """Return the slice of an iteration, whose number is a tensor of rank 0."""
-        place = from_the_end(self.length, number) if self.backwards else number
-        return as_value(self.node.emit("gather", self.value, place, axis=self.axis))
+        position = from_the_end(self.length, number) if self.backwards else number
+        return as_value(self.node.emit("gather", self.value, position, axis=self.axis))
 
     def slices(self) -> list[TensorValue]:
         """Return all slices, a known number, in the order of the iterations."""

@@ -53,9 +53,9 @@ def ngram_weights(node: Node, rows: RelaxValue, pool: np.ndarray) -> RelaxValue:
         counted = node.emit("count_ngrams", rows, grams, skips=skips)
         require_table("the columns of the n-grams", len(group), size)
         # A matrix of zeros and ones: the column in which each n-gram is counted.
-        places = np.zeros((len(group), size), np.int64)
-        places[np.arange(len(group)), own] = 1
-        total = total + node.emit("matmul", counted, node.constant(places))
+        indices = np.zeros((len(group), size), np.int64)
+        indices[np.arange(len(group)), own] = 1
+        total = total + node.emit("matmul", counted, node.constant(indices))
     return _weighted(node, node.emit("cast", total, dtype="f32"), mode, columns, size)
 
 
@@ -171,8 +171,8 @@ def _mel_of_declared_shape(node: Node, shape: tuple[Dim, ...], dtype: DType) -> 
     length, rate = real(1), real(2)
     low, high = mel(real(3)), mel(real(4))
     step = (high - low) / count(bins + 2)
-    place = index(bins + 2) * step + low
-    raised = node.emit("expm1", place / 2595 * np.log(10))
+    position = index(bins + 2) * step + low
+    raised = node.emit("expm1", position / 2595 * np.log(10))
     hertz = raised * 700
     scaled = (length + 1) * hertz / rate
     edges = node.emit("floor", scaled)

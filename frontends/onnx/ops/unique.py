@@ -84,6 +84,6 @@ def _find_distinct(node: Node, ordered: RelaxValue, order: RelaxValue, count: Di
 
 def _in_order_of_appearance(node: Node, found: _Distinct) -> _Distinct:
     order = node.emit("argsort", found.first, axis=0)
-    place = node.emit("argsort", order, axis=0)
+    position = node.emit("argsort", order, axis=0)
     first, counts = (node.emit("gather", values, order, axis=0) for values in (found.first, found.counts))
-    return _Distinct(first, node.emit("gather", place, found.inverse, axis=0), counts)
+    return _Distinct(first, node.emit("gather", position, found.inverse, axis=0), counts)

@@ -148,8 +148,8 @@ def max_unpool(node: Node) -> Converted:
     declared = declared_shape(node, 2)
     shape = _unpooled_shape(node, pooled, declared)
     zeros = node.emit("full", shape=(D.product(pooled),), value=0, dtype=x.dtype)
-    places, values = (node.emit("reshape", node[i], shape=(D.product(x.shape),)) for i in (1, 0))
-    result = node.emit("reshape", node.emit("scatter_elements", zeros, places, values, axis=0), shape=pooled)
+    indices, values = (node.emit("reshape", node[i], shape=(D.product(x.shape),)) for i in (1, 0))
+    result = node.emit("reshape", node.emit("scatter_elements", zeros, indices, values, axis=0), shape=pooled)
     if shape != pooled:
         result = node.emit("pad_at", result, i64_constant(node, [0] * x.rank), node.constant(0, x), shape=shape)
     if declared is None:

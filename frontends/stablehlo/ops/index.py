@@ -207,8 +207,8 @@ class _Windows:
         order: list[int] = []
         outer = iter(range(count))
         rest = iter(inner)
-        for place in range(count + len(inner)):
-            order.append(next(rest) if place in offset_dims else next(outer))
+        for position in range(count + len(inner)):
+            order.append(next(rest) if position in offset_dims else next(outer))
         return op.permuted(found, order)
 
 
@@ -228,8 +228,8 @@ def scatter(op: StablehloOperation) -> Tensor:
     windows = list(numbers.update_window_dims)
     kept = [i for i in range(x.rank) if i not in inserted + batching]
     sizes: list[Dim] = [1] * x.rank
-    for axis, place in zip(kept, windows, strict=True):
-        sizes[axis] = updates.shape[place]
+    for axis, position in zip(kept, windows, strict=True):
+        sizes[axis] = updates.shape[position]
     form = _Windows(
         op, x, indices, numbers.index_vector_dim, list(numbers.scattered_dims_to_operand_dims), batching,
         list(numbers.scatter_indices_batching_dims), inserted, sizes,
@@ -296,9 +296,9 @@ def _arranged_updates(
 ) -> Tensor:
     """Return updates with the outer dims first, then these dims of windows, without those of one position."""
     outer = [i for i in range(updates.rank) if i not in windows]
-    place = dict(zip(form.window, windows, strict=True))
-    ones = [place[axis] for axis in form.window if axis not in held]
-    moved = op.permuted(updates, [*outer, *(place[axis] for axis in held), *ones])
+    position = dict(zip(form.window, windows, strict=True))
+    ones = [position[axis] for axis in form.window if axis not in held]
+    moved = op.permuted(updates, [*outer, *(position[axis] for axis in held), *ones])
     if not ones:
         return moved
     rank = updates.rank

@@ -161,15 +161,15 @@ def _combined(
     block = op.op.regions[0].blocks[0]
     size = values[0].shape[axis]
     assert isinstance(size, int)
-    places = size - (window - 1) * dilation
-    if places <= 0:
+    indices = size - (window - 1) * dilation
+    if indices <= 0:
         raise UnsupportedOperation(f"the window of {window} is larger than dim {axis}, {size}")
     total: list[Tensor] | None = None
     covered, span, combined = 0, 1, values
     while window:
         if window & 1:
             begin = covered * dilation
-            part = _part(op, combined, axis, begin, begin + places)
+            part = _part(op, combined, axis, begin, begin + indices)
             total = part if total is None else apply(op, block, [*total, *part])
             covered += span
         window >>= 1
@@ -182,7 +182,7 @@ def _combined(
     assert total is not None
     if stride == 1:
         return total
-    return [_sliced_axis(op, value, axis, 0, places, stride) for value in total]
+    return [_sliced_axis(op, value, axis, 0, indices, stride) for value in total]
 
 
 def _running(

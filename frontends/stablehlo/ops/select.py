@@ -22,8 +22,8 @@ MAX_WINDOW = 1024
 
 
 @dataclass(frozen=True)
-class _Place:
-    """One place in all windows."""
+class _Tap:
+    """An offset in all windows."""
 
     offsets: tuple[int, ...]
     valid: np.ndarray
@@ -64,33 +64,33 @@ class _Windows:
         assert isinstance(count, int)
         return count
 
-    def places(self) -> Iterator[_Place]:
-        """Return the places in a window, the last dim fastest."""
+    def taps(self) -> Iterator[_Tap]:
+        """Return the taps of a window, the last dim fastest."""
         for offsets in itertools.product(*(range(size) for size in self.window)):
             valid = np.ones([1] * self.rank, bool)
             for axis in self.axes:
                 at = offsets[axis] + self.strides[axis] * np.arange(self.count(axis)) - self.low[axis]
                 shape = [-1 if i == axis else 1 for i in range(self.rank)]
                 valid = valid & ((at >= 0) & (at < self.size(axis))).reshape(shape)
-            yield _Place(offsets, valid)
+            yield _Tap(offsets, valid)
 
     def chosen(self) -> Tensor:
-        """Return the number of the place that is chosen in each window."""
+        """Return the number of the tap that is chosen in each window."""
         op, index = self.op, DTYPES["i32"]
         zeros = [0] * self.rank
         wide = padded(op, self.x, op.constant(0, self.x.dtype), self.low, self.high, zeros)
         best: Tensor | None = None
         number, seen = op.constant(0, index, self.source.shape), np.zeros([1] * self.rank, bool)
-        for at, place in enumerate(self.places()):
-            new = self._sliced(wide, place.offsets)
+        for at, tap in enumerate(self.taps()):
+            new = self._sliced(wide, tap.offsets)
             if best is None:
-                best, seen = new, place.valid
+                best, seen = new, tap.valid
                 continue
             (keep,) = apply(op, self.select, [best, new])
-            keep = self._masked(self._masked(keep, seen, "logical_and"), ~place.valid, "logical_or")
+            keep = self._masked(self._masked(keep, seen, "logical_and"), ~tap.valid, "logical_or")
             best = op.elementwise("where", keep, best, new)
             number = op.elementwise("where", keep, number, op.constant(at, index))
-            seen = seen | place.valid
+            seen = seen | tap.valid
         return number
 
     def _masked(self, flags: Tensor, mask: np.ndarray, name: str) -> Tensor:
@@ -100,7 +100,7 @@ class _Windows:
         return self.op.elementwise(name, flags, self.op.constant(mask, DTYPES["bool"], mask.shape))
 
     def _sliced(self, wide: Tensor, offsets: Sequence[int]) -> Tensor:
-        """Return the element at one place of each window."""
+        """Return the element at one tap of each window."""
         if not self.axes:
             return wide
         begin = [offsets[i] for i in self.axes]
@@ -109,7 +109,7 @@ class _Windows:
         return self.op.emit("strided_slice", wide, **words)
 
     def spread(self, values: Tensor, offsets: Sequence[int]) -> Tensor:
-        """Return a value for each window as one for each element of the operand, at one place of the windows."""
+        """Return a value for each window as one for each element of the operand, at one tap of the windows."""
         low, high, interior = ([0] * self.rank for _ in range(3))
         for axis in self.axes:
             interior[axis] = self.strides[axis] - 1
@@ -120,22 +120,22 @@ class _Windows:
 
 @converter("select_and_scatter")
 def select_and_scatter(op: StablehloOperation) -> Tensor:
-    """Convert `select_and_scatter`: find the place that each window chooses, then add up what each place gets."""
+    """Convert `select_and_scatter`: find the tap that each window chooses, then add up what each tap gets."""
     windows = _Windows(op)
     if any(size == 0 for size in windows.source.shape):
         return op.emit("expand", op.emit("reshape", windows.start, shape=()), shape=windows.x.shape)
     is_sum = combiner(windows.scatter) == "add" and windows.source.dtype.is_float
     chosen, total = windows.chosen(), None if is_sum else Tensor(windows.x.type, op.body.compact(windows.start))
-    for at, place in enumerate(windows.places()):
+    for at, tap in enumerate(windows.taps()):
         here = op.elementwise("equal", chosen, op.constant(at, chosen.dtype))
         values = op.elementwise("where", here, windows.source, op.constant(0, windows.source.dtype))
-        spread = windows.spread(values, place.offsets)
+        spread = windows.spread(values, tap.offsets)
         if total is None:
             total = spread
         elif is_sum:
             total = op.elementwise("add", total, spread)
         else:
-            flags = windows.spread(op.elementwise("cast", here, dtype="i8"), place.offsets)
+            flags = windows.spread(op.elementwise("cast", here, dtype="i8"), tap.offsets)
             (both,) = apply(op, windows.scatter, [total, spread])
             total = op.elementwise("where", op.elementwise("cast", flags, dtype="bool"), both, total)
     assert total is not None

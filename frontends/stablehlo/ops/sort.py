@@ -40,5 +40,5 @@ def top_k(op: StablehloOperation) -> Sequence[Tensor]:
     """Convert `top_k` along the last axis."""
     attributes = op.op.attributes
     held = ir.DictAttr(attributes["composite_attributes"]) if op.has("composite_attributes") else attributes
-    values, places = op.emit_all("topk", op.operands[0], k=ir.IntegerAttr(held["k"]).value)
-    return [values, op.emit("cast", places, dtype=op.declared(1).dtype)]
+    values, indices = op.emit_all("topk", op.operands[0], k=ir.IntegerAttr(held["k"]).value)
+    return [values, op.emit("cast", indices, dtype=op.declared(1).dtype)]

@@ -25,8 +25,8 @@ def embedding_bag(
     if count == 0 or bags == 0:
         return [op.expanded(op.constant(0, kind), op.result(0).shape), None, None, None]
     begins = op.sliced(op.cast(offsets, "i64"), 0, 0, bags)
-    places = op.positions(begins.type.with_shape((count, 1)), 0)
-    begun = op.apply("less_equal", op.reshaped(begins, (1, bags)), places)
+    positions = op.positions(begins.type.with_shape((count, 1)), 0)
+    begun = op.apply("less_equal", op.reshaped(begins, (1, bags)), positions)
     numbers = op.emit("reduce_sum", op.cast(begun, "i64"), axes=[1])
     bag = op.reshaped(op.apply("subtract", numbers, 1), (count, 1))
     rows = op.wide(op.emit("gather", table, indices, axis=0))

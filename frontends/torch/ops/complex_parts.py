@@ -48,9 +48,11 @@ def part(op: AtenOperation, x: object, which: int) -> object:
 
 def _by_parts(convert: Converter, data: Sequence[int]) -> Converter:
     def converted(op: AtenOperation, *args: object, **kwargs: object) -> object:
-        places = {place % len(args) for place in data if place < len(args)}
+        complex_arguments = {place % len(args) for place in data if place < len(args)}
         parts = [
-            convert(op, *(part(op, x, which) if place in places else x for place, x in enumerate(args)), **kwargs)
+            convert(
+                op, *(part(op, x, which) if place in complex_arguments else x for place, x in enumerate(args)), **kwargs
+            )
             for which in (0, 1)
         ]
         return _joined(op, parts[0], parts[1])

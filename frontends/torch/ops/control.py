@@ -124,9 +124,9 @@ def _looped(op: AtenOperation, step: Step, init: list[Tensor], rows: Sequence[Te
     def iterate(values: list[Tensor]) -> list[Tensor]:
         at, carried, collected = values[0], values[1 : 1 + count], values[1 + count :]
         result = step(at, carried)
-        place = op.reshaped(at, (1, 1))
+        position = op.reshaped(at, (1, 1))
         written = [
-            op.emit("scatter_nd", old, place, op.reshaped(new, (1, *new.shape)))
+            op.emit("scatter_nd", old, position, op.reshaped(new, (1, *new.shape)))
             for old, new in zip(collected, result[count:], strict=True)
         ]
         return [op.apply("add", at, 1), *result[:count], *written]

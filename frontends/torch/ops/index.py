@@ -158,8 +158,8 @@ def _along(op: AtenOperation, x: Tensor, axis: int, indices: Tensor, new: Tensor
     if count == 0 or 0 in x.shape:
         return op.reshaped(x, op.shape)
     column = op.reshaped(indices, (count, *[1] * (x.rank - axis - 1)))
-    places = op.expanded(column, (*x.shape[:axis], count, *x.shape[axis + 1 :]))
-    return op.reshaped(_scattered(op, x, axis, places, new, kind), op.shape)
+    positions = op.expanded(column, (*x.shape[:axis], count, *x.shape[axis + 1 :]))
+    return op.reshaped(_scattered(op, x, axis, positions, new, kind), op.shape)
 
 
 @converter("aten.index.Tensor", "aten._unsafe_index.Tensor")
@@ -371,10 +371,10 @@ def _ranked(op: AtenOperation, x: Tensor, rank: Tensor, axis: int, keepdim: bool
     order = op.sorted_order(x, axis, False)
     shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
     at = op.expanded(rank, shape)
-    place = op.emit("gather_elements", order, at, axis=axis)
-    value = op.emit("gather_elements", x, place, axis=axis)
+    position = op.emit("gather_elements", order, at, axis=axis)
+    value = op.emit("gather_elements", x, position, axis=axis)
     kept = shape if keepdim else (*x.shape[:axis], *x.shape[axis + 1 :])
-    return [op.reshaped(value, kept), op.reshaped(place, kept)]
+    return [op.reshaped(value, kept), op.reshaped(position, kept)]
 
 
 @converter("aten.searchsorted.Tensor", "aten.bucketize.Tensor")

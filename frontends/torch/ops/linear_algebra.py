@@ -194,8 +194,8 @@ def log_determinant(op: AtenOperation, x: Tensor) -> list[Tensor | None]:
         return [*results, None, None]
     factors, pivots = _factors(op, x, True)
     diagonal, axis = _diagonal(op, factors), x.rank - 2
-    place = op.cast(op.positions(pivots.type, axis), "i32")
-    moved = op.apply("not_equal", pivots, place)
+    position = op.cast(op.positions(pivots.type, axis), "i32")
+    moved = op.apply("not_equal", pivots, position)
     signs = op.apply("multiply", op.apply("sign", diagonal), op.choose(moved, -1, 1, kind))
     sign = op.emit("reduce_prod", signs, axes=[axis])
     logs = op.apply("log", op.apply("abs", diagonal))
@@ -278,9 +278,9 @@ def _permutation(op: AtenOperation, pivots: Tensor, rows: Dim) -> Tensor:
     """Return the order of rows after each, one by one, was exchanged with the row that `pivots` holds for it."""
     batch, count, axis = pivots.shape[:-1], pivots.shape[-1], pivots.rank - 1
     kind = TensorType.of((*batch, rows), "i64")
-    places = op.positions(kind, axis)
+    indices = op.positions(kind, axis)
     if count == 0 or 0 in batch:
-        return places
+        return indices
     wide = op.cast(pivots, "i64")
 
     def goes_on(values: list[Tensor]) -> Tensor:
@@ -292,11 +292,11 @@ def _permutation(op: AtenOperation, pivots: Tensor, rows: Dim) -> Tensor:
         other = op.emit("gather", wide, spot, axis=axis)
         here = op.emit("gather", order, spot, axis=axis)
         there = op.emit("gather_elements", order, other, axis=axis)
-        swapped = op.choose(op.apply("equal", places, other), here, order, kind.dtype)
-        swapped = op.choose(op.apply("equal", places, at), there, swapped, kind.dtype)
+        swapped = op.choose(op.apply("equal", indices, other), here, order, kind.dtype)
+        swapped = op.choose(op.apply("equal", indices, at), there, swapped, kind.dtype)
         return [op.apply("add", at, 1), swapped]
 
-    _, order = op.body.repeat([op.constant(0, kind.dtype), places], goes_on, exchange)
+    _, order = op.body.repeat([op.constant(0, kind.dtype), indices], goes_on, exchange)
     return order
 
 

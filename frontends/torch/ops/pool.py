@@ -63,9 +63,9 @@ def max_pool_with_indices(
             op.reshaped(result, op.result(0).shape),
             op.expanded(op.constant(0, op.result(1).dtype), op.result(1).shape),
         ]
-    values, places = op.emit_all("max_pool_with_indices", batched, **words)
+    values, indices = op.emit_all("max_pool_with_indices", batched, **words)
     size = D.product(batched.shape[2:])
-    within = op.apply("mod", places, op.operand(size, "i64"))
+    within = op.apply("mod", indices, op.operand(size, "i64"))
     return [op.reshaped(values, op.result(0).shape), op.reshaped(within, op.result(1).shape)]
 
 
@@ -150,8 +150,8 @@ def adaptive_max_pool(op: AtenOperation, x: Tensor, _: object) -> list[Tensor]:
     windows = _windows(sizes)
     outer = x.shape[: x.rank - count]
     flat = op.reshaped(x, (*outer, D.product(x.shape[x.rank - count :])))
-    places = op.constant(windows, TensorType.of((), "i64").dtype, windows.shape)
-    rows = op.emit("gather", flat, places, axis=flat.rank - 1)
+    indices = op.constant(windows, TensorType.of((), "i64").dtype, windows.shape)
+    rows = op.emit("gather", flat, indices, axis=flat.rank - 1)
     last = rows.rank - 1
     position = op.position_of_extreme("max", rows, last, True)
     if x.dtype.is_float:  # the last NaN wins
@@ -159,7 +159,7 @@ def adaptive_max_pool(op: AtenOperation, x: Tensor, _: object) -> list[Tensor]:
         behind = op.apply("subtract", windows.shape[1] - 1, op.emit("argmax", nans, axis=last, keepdims=True))
         some = op.cast(op.emit("reduce_max", nans, axes=[last], keepdims=True), "bool")
         position = op.choose(some, behind, op.cast(position, behind.dtype), behind.dtype)
-    table = op.expanded(places, rows.shape)
+    table = op.expanded(indices, rows.shape)
     results = [op.emit("gather_elements", each, position, axis=last) for each in (rows, table)]
     return [op.cast(op.reshaped(each, shape), op.result(i).dtype) for i, each in enumerate(results)]
 

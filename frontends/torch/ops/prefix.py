@@ -44,9 +44,9 @@ def running_extreme(op: AtenOperation, x: Tensor, axis: int) -> list[Tensor]:
         return [op.choose(later, new, old, new.dtype) for old, new in zip(before, after, strict=True)]
 
     wide = op.cast(x, "i8") if x.dtype.is_bool else x
-    places = op.positions(x.type.with_dtype(kind), axis)
-    value, place = scanned(op, [wide, places], axis, combine)
-    return [op.cast(value, x.dtype), place]
+    indices = op.positions(x.type.with_dtype(kind), axis)
+    value, position = scanned(op, [wide, indices], axis, combine)
+    return [op.cast(value, x.dtype), position]
 
 
 @converter("aten.logcumsumexp.default")

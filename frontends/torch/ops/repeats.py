@@ -61,5 +61,5 @@ def index_reduce(
     if 0 in x.shape or 0 in source.shape:
         return x
     column = op.reshaped(indices, (indices.type.elements, *[1] * (x.rank - axis - 1)))
-    places = op.expanded(column, source.shape)
-    return scatter_reduce(op, x, axis, places, source, reduce, include_self=include_self)
+    positions = op.expanded(column, source.shape)
+    return scatter_reduce(op, x, axis, positions, source, reduce, include_self=include_self)

@@ -302,8 +302,8 @@ def _replaced(op: AtenOperation, x: Tensor, new: Tensor, axis: int, begin: Dim, 
         parts = [part for part in parts if part.shape[axis] != 0]
         return parts[0] if len(parts) == 1 else op.emit("concat", parts, axis=axis)
     order = [axis, *(i for i in range(x.rank) if i != axis)]
-    places = op.positions(TensorType.of((count, 1), "i64"), 0)
-    points = op.apply("add", op.apply("multiply", places, step), op.operand(begin, "i64"))
+    indices = op.positions(TensorType.of((count, 1), "i64"), 0)
+    points = op.apply("add", op.apply("multiply", indices, step), op.operand(begin, "i64"))
     moved = op.emit("scatter_nd", op.permuted(x, order), points, op.permuted(new, order))
     return op.permuted(moved, [order.index(i) for i in range(x.rank)])
 

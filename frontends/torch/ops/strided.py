@@ -45,11 +45,11 @@ def as_strided(
     else:
         if not offset and dense == x.type.elements:
             return op.reshaped(x, op.shape)
-    places = _places(x, size, stride, offset)
+    indices = _places(x, size, stride, offset)
     flat = op.reshaped(x, (x.type.elements,))
-    if not places.size:
+    if not indices.size:
         return op.expanded(op.constant(0, op.dtype), op.shape)
-    return op.emit("gather", flat, op.constant(places, TensorType.of((), "i64").dtype, places.shape), axis=0)
+    return op.emit("gather", flat, op.constant(indices, TensorType.of((), "i64").dtype, indices.shape), axis=0)
 
 
 def _places(x: Tensor, size: Sequence[Dim], stride: Sequence[Dim], offset: Dim | None) -> npt.NDArray[np.int64]:
@@ -58,12 +58,12 @@ def _places(x: Tensor, size: Sequence[Dim], stride: Sequence[Dim], offset: Dim |
     (begin, elements) = _numbers((offset or 0, x.type.elements))
     if math.prod(lengths) > MAX_PLACES:
         raise UnsupportedOperation("reads memory by strides: use slices, permute or unfold")
-    places = np.full(lengths, begin)
+    indices = np.full(lengths, begin)
     for axis, step in enumerate(steps):
-        places += (np.arange(lengths[axis]) * step).reshape(-1, *[1] * (len(lengths) - axis - 1))
-    if places.size and places.max() >= elements:
+        indices += (np.arange(lengths[axis]) * step).reshape(-1, *[1] * (len(lengths) - axis - 1))
+    if indices.size and indices.max() >= elements:
         raise UnsupportedOperation("reads memory beyond the tensor")
-    return places
+    return indices
 
 
 @converter("aten.as_strided_scatter.default")
@@ -74,11 +74,11 @@ def as_strided_scatter(
     val = op.node.args[0].meta["val"]
     if not val.is_contiguous() or val.storage_offset():
         raise UnsupportedOperation("writes memory by strides: use slice_scatter or diagonal_scatter")
-    places = _places(x, size, stride, offset)
-    if np.unique(places).size != places.size:
+    indices = _places(x, size, stride, offset)
+    if np.unique(indices).size != indices.size:
         raise UnsupportedOperation("writes elements more than once")
-    if not places.size:
+    if not indices.size:
         return x
-    flat, new = op.reshaped(x, (x.type.elements,)), op.reshaped(op.cast(source, op.dtype), (places.size,))
-    at = op.constant(places.reshape(-1, 1), TensorType.of((), "i64").dtype, (places.size, 1))
+    flat, new = op.reshaped(x, (x.type.elements,)), op.reshaped(op.cast(source, op.dtype), (indices.size,))
+    at = op.constant(indices.reshape(-1, 1), TensorType.of((), "i64").dtype, (indices.size, 1))
     return op.reshaped(op.emit("scatter_nd", flat, at, new), x.shape)

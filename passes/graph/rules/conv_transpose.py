@@ -84,8 +84,8 @@ def _phases(weight: np.ndarray, strides: tuple[int, ...], taps: list[int]) -> np
     array = np.zeros((*taps, inputs, math.prod(strides), outputs), weight.dtype)
     for number, phase in enumerate(product(*(range(s) for s in strides))):
         for at in product(*(range(t) for t in taps)):
-            places = zip(phase, taps, at, strides, strict=True)
-            source = tuple(p + (t - 1 - a) * s for p, t, a, s in places)
+            indices = zip(phase, taps, at, strides, strict=True)
+            source = tuple(p + (t - 1 - a) * s for p, t, a, s in indices)
             if all(i < k for i, k in zip(source, window, strict=True)):
                 array[at][:, number] = weight.transpose(*range(2, weight.ndim), 0, 1)[source]
     return np.ascontiguousarray(array.reshape(*taps, inputs, -1))

@@ -81,9 +81,9 @@ def _sliced(value: ir.Value) -> tuple[ir.Value, tuple[int, int]] | None:
         return None
     if not all(isinstance(size, int) for size in parts.sizes):
         return None
-    place = [result == value for result in parts.operation.results].index(True)
-    begin = sum(parts.sizes[:place])
-    return parts.x, (begin, begin + parts.sizes[place])
+    position = [result == value for result in parts.operation.results].index(True)
+    begin = sum(parts.sizes[:position])
+    return parts.x, (begin, begin + parts.sizes[position])
 
 
 def _has_equal_halves(value: ir.Value, b: Rewriter, depth: int = 0) -> bool:

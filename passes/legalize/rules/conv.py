@@ -80,8 +80,8 @@ def contract(
         group = oc if group_out == 1 else oc // group_out
         channel = ic if groups == 1 else group if depthwise else group * group_in + ic
         read = x.at(*windows.join(n, channel, windows.source(at, inner)), outside=outside)
-        place = {out_axis: oc, in_axis: ic, **dict(zip(window, inner, strict=True))}
-        factor = weight.at(*(place[axis] for axis in range(rank)))
+        position = {out_axis: oc, in_axis: ic, **dict(zip(window, inner, strict=True))}
+        factor = weight.at(*(position[axis] for axis in range(rank)))
         return read.cast(sum_type) * factor.cast(sum_type)
 
     return p.reduce("add", shape, extents, element, name="conv")

@@ -97,11 +97,11 @@ def _interleaved(
 
     def element(*axes: Expr) -> Expr:
         n, oc, at = windows.split(axes)
-        places = [i + begin for i, begin in zip(at, windows.begins, strict=True)]
+        indices = [i + begin for i, begin in zip(at, windows.begins, strict=True)]
         phase: Expr = oc
-        for place, s in zip(places, windows.strides, strict=True):
-            phase = phase * s + place % s
-        where = [place // s - low for place, s, low in zip(places, windows.strides, first, strict=True)]
+        for position, s in zip(indices, windows.strides, strict=True):
+            phase = phase * s + position % s
+        where = [place // s - low for place, s, low in zip(indices, windows.strides, first, strict=True)]
         value = made.at(*windows.join(n, phase, where))
         return value if bias is None else value + bias[oc]
 

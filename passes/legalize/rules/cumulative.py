@@ -25,8 +25,8 @@ def cumulative(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
         for at in loops.nest([*shape[:axis], *shape[axis + 1 :]], parallel=True):
             running = loops.variable(lift(0 if is_sum else 1, running_type), running_type)
             for i in loops.range(shape[axis]):
-                place = (shape[axis] - 1) - i if op.reverse else i
-                element = [*at[:axis], place, *at[axis:]]
+                position = (shape[axis] - 1) - i if op.reverse else i
+                element = [*at[:axis], position, *at[axis:]]
                 value = x[element].cast(running_type)
                 following = loops.let(running.get() + value if is_sum else running.get() * value)
                 output[element] = (running.get() if op.exclusive else following).cast(x.dtype)

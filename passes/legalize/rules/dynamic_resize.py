@@ -91,11 +91,11 @@ def _resize(
             made = _interpolated(p, made, i, axis, output[i])
 
     def element(*at: Expr) -> Expr:
-        places = list(at)
+        indices = list(at)
         if op.mode == "nearest":
             for i, axis in axes.items():
-                places[i] = axis.place(axis.nearest(at[i]))
-        value = made.at(*places)
+                indices[i] = axis.place(axis.nearest(at[i]))
+        value = made.at(*indices)
         if op.coordinates == "tf_crop_and_resize":
             out = constant(False, BOOL)
             for i, axis in axes.items():

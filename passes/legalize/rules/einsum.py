@@ -58,12 +58,12 @@ def _contract(p: PrimBuilder, terms: Sequence[Term], output: Sequence[str], size
     summed = [label for label in dict.fromkeys(label for _, labels in terms for label in labels) if label not in output]
 
     def element(*axes: Expr) -> Expr:
-        place = dict(zip([*output, *summed], axes, strict=True))
+        position = dict(zip([*output, *summed], axes, strict=True))
         factors = []
         for tensor, labels in terms:
             dims = zip(labels, tensor.shape, strict=True)
             factors.append(
-                wide(tensor.at(*(0 if dim == 1 and sizes[label] != 1 else place[label] for label, dim in dims)))
+                wide(tensor.at(*(0 if dim == 1 and sizes[label] != 1 else position[label] for label, dim in dims)))
             )
         return reduce(mul, factors)
 

@@ -141,14 +141,14 @@ def grid_sample(op: ir.OpView, b: LegalizeBuilder) -> ir.Value | Decline:
 
     def coordinate(value: Expr, size: Dim) -> Expr:
         unit = (value + 1.0) * 0.5
-        place = unit * lift(size - 1, unit.dtype) if op.align_corners else unit * lift(size, unit.dtype) - 0.5
-        return select(place < LIMIT, select(place > -LIMIT, place, constant(-LIMIT, place.dtype)), LIMIT)
+        position = unit * lift(size - 1, unit.dtype) if op.align_corners else unit * lift(size, unit.dtype) - 0.5
+        return select(position < LIMIT, select(position > -LIMIT, position, constant(-LIMIT, position.dtype)), LIMIT)
 
     def body(p: PrimBuilder, x: TensorExpr, grid: TensorExpr) -> TensorExpr:
         def element(n: Expr, c: Expr, *at: Expr) -> Expr:
             # The last dim comes first in the grid.
-            places = [wide(grid.at(n, *at, len(spatial) - 1 - i)) for i in range(len(spatial))]
-            taps = [_taps(coordinate(v, size), op.mode) for v, size in zip(places, spatial, strict=True)]
+            indices = [wide(grid.at(n, *at, len(spatial) - 1 - i)) for i in range(len(spatial))]
+            taps = [_taps(coordinate(v, size), op.mode) for v, size in zip(indices, spatial, strict=True)]
             terms = []
             for chosen in product(*taps):
                 value = _read(x, n, c, [index for index, _ in chosen], op)
@@ -196,7 +196,7 @@ def _reflected(index: Expr, size: Dim, align_corners: bool) -> Expr:
         return constant(0, INDEX)
     if align_corners:
         period = 2 * (size - 1)
-        place = index % period
-        return select(place < size, place, period - place)
-    place = index % (2 * size)
-    return select(place < size, place, (2 * size - 1) - place)
+        position = index % period
+        return select(position < size, position, period - position)
+    position = index % (2 * size)
+    return select(position < size, position, (2 * size - 1) - position)

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 def from_end(index: Expr, size: Dim) -> Expr:
     """Resolve a negative index into a dim of this size; the result may still be outside."""
     unsigned = index.dtype.is_unsigned
-    place = index.cast(INDEX)
-    return place if unsigned else select(place < 0, place + size, place)
+    position = index.cast(INDEX)
+    return position if unsigned else select(position < 0, position + size, position)
 
 
 def safe(index: Expr, size: int) -> Expr:
@@ -119,9 +119,9 @@ def scatter_elements(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     def body(loops: LoopBuilder, x: Buffer, indices: Buffer, updates: Buffer, output: Buffer) -> None:
         loops.start_from(x, output)
         for at in loops.nest(indices.shape):
-            place = loops.let(from_end(indices[at], shape[axis]))
-            with loops.if_((place >= 0) & (place < shape[axis])):
-                to = [*at[:axis], place, *at[axis + 1 :]]
+            position = loops.let(from_end(indices[at], shape[axis]))
+            with loops.if_((position >= 0) & (position < shape[axis])):
+                to = [*at[:axis], position, *at[axis + 1 :]]
                 output[to] = combine(output[to], updates[at])
 
     return b.call_loops(body, op.x, op.indices, op.updates)
@@ -136,11 +136,11 @@ def scatter_nd(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
         loops.start_from(x, output)
         points, depth = indices.shape[:-1], fixed(indices.shape[-1])
         for at in loops.nest(points):
-            place = [loops.let(from_end(indices[[*at, k]], shape[k])) for k in range(depth)]
-            inside = [(i >= 0) & (i < size) for i, size in zip(place, shape, strict=False)]
+            position = [loops.let(from_end(indices[[*at, k]], shape[k])) for k in range(depth)]
+            inside = [(i >= 0) & (i < size) for i, size in zip(position, shape, strict=False)]
             with loops.if_(all_of(inside)):
                 for rest in loops.nest(shape[depth:]):
-                    to = [*place, *rest]
+                    to = [*position, *rest]
                     output[to] = combine(output[to], updates[[*at, *rest]])
 
     return b.call_loops(body, op.x, op.indices, op.updates)

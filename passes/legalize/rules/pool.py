@@ -120,8 +120,8 @@ def max_pool_with_indices(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
             n, c, at = pool.windows.split(axes[:rank])
             source = pool.windows.source(at, axes[rank:])
             inside = all_of([(i >= 0) & (i < size) for i, size in zip(source, x.shape[2:], strict=True)])
-            place = _flat_index(x.shape, [n, c, *source], op.storage_order).cast("i64")
-            return [pool.read(axes, least), select(inside, place, constant(-1, "i64"))]
+            position = _flat_index(x.shape, [n, c, *source], op.storage_order).cast("i64")
+            return [pool.read(axes, least), select(inside, position, constant(-1, "i64"))]
 
         def combine(held: list[Expr], new: list[Expr]) -> list[Expr]:
             better = more_extreme(new[0], held[0], largest=True)

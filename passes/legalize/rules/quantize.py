@@ -99,10 +99,10 @@ def quantize_rows(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
             inverse = constant(float(unit), "f32") / largest
             rest = select(is_finite, roundeven(value(k, row, i) * inverse), constant(0.0, "f32")).cast("i32")
             digit = rest
-            for place in range(1, digits):
+            for position in range(1, digits):
                 low = (rest << 24) >> 24
                 rest = (rest - low) >> 8
-                digit = select(d < place, select(d.equals(place - 1), low, digit), rest)
+                digit = select(d < position, select(d.equals(position - 1), low, digit), rest)
             return digit.cast("i8")
 
         codes = p.compute((digits, blocks, rows, block), code, name="quantize_rows")

@@ -126,15 +126,15 @@ def arg_extreme(
         "max" if largest else "min", shape, (x.shape[axis],), lambda *axes: at(axes), name=f"{name}_value"
     )
     size = x.shape[axis]
-    place = "i32" if isinstance(size, int) and size < 1 << 31 else "i64"
-    nowhere = constant(-1 if last else size, place)
+    index = "i32" if isinstance(size, int) and size < 1 << 31 else "i64"
+    nowhere = constant(-1 if last else size, index)
 
     def candidate(*axes: Expr) -> Expr:
         value = at(axes)
         is_extreme = value.equals(extreme.at(*axes[:rank]))
         if value.dtype.is_float:
             is_extreme = is_extreme | value.differs(value)
-        return select(is_extreme, axes[-1].cast(place), nowhere)
+        return select(is_extreme, axes[-1].cast(index), nowhere)
 
     position = p.reduce("max" if last else "min", shape, (x.shape[axis],), candidate, name=name)
     return p.compute(shape, lambda *axes: position.at(*axes).cast("i64"), name="place")

@@ -92,8 +92,8 @@ def inside(index: Expr, size: Dim, mode: str, is_near: bool = False) -> Expr:
         last = constant(size - 1, INDEX)
         return last - abs_(last - abs_(index))
     period = _clamp_to_one((size - 1) * 2)
-    place = index % period
-    return minimum(place, period - place)
+    position = index % period
+    return minimum(position, period - position)
 
 
 def _clamp_to_one(size: Dim) -> Expr:

@@ -184,9 +184,9 @@ class Heap:
             right = loops.let(minimum(left + 1, size - 1))
             child = loops.let(select(self.worse(right, left), right, left))
             with loops.if_(self.worse(child, parent)):
-                key, place = self.kept.keys[parent], self.kept.places[parent]
+                key, position = self.kept.keys[parent], self.kept.places[parent]
                 self.kept.move(parent, self.kept, child)
-                self.kept.put(child, key, place)
+                self.kept.put(child, key, position)
                 at.set(child)
             with loops.else_():
                 moving.set(False)

@@ -115,14 +115,14 @@ class _BoxQueue:
         path = []
         for level in reversed(self.levels):
             lanes = [level[group * LANES + lane].equals(best) for lane in range(LANES)]
-            places = [select(found, constant(lane, "i32"), LANES) for lane, found in enumerate(lanes)]
-            first = minimum(reduce(minimum, places), LANES - 1)
+            indices = [select(found, constant(lane, "i32"), LANES) for lane, found in enumerate(lanes)]
+            first = minimum(reduce(minimum, indices), LANES - 1)
             group = loops.let(group * LANES + first.cast(INDEX))
             path.append(group)
         box = path[-1]
         self.levels[0][box] = self.zero
-        for below, level, place in zip(self.levels[:-1], self.levels[1:], reversed(path[:-1]), strict=True):
-            level[place] = self._largest(below, place)
+        for below, level, position in zip(self.levels[:-1], self.levels[1:], reversed(path[:-1]), strict=True):
+            level[position] = self._largest(below, position)
         self._find_best()
         return box
 
@@ -183,14 +183,14 @@ class _KeptBoxes:
         self.count.set(0)
 
     def append(self, box: _Box) -> None:
-        place = self.loops.let(self.count.get())
-        with self.loops.if_((place % LANES).equals(0)):
+        position = self.loops.let(self.count.get())
+        with self.loops.if_((position % LANES).equals(0)):
             for column in self.columns:
                 for lane in range(LANES):
-                    column[place + lane] = 0.0
+                    column[position + lane] = 0.0
         for column, number in zip(self.columns, (*box.corners, box.area), strict=True):
-            column[place] = number
-        self.count.set(place + 1)
+            column[position] = number
+        self.count.set(position + 1)
 
     def overlaps(self, box: _Box, most: Expr) -> Expr:
         """Return whether one of the boxes overlaps another one too much."""

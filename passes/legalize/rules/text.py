@@ -23,10 +23,10 @@ def count_ngrams(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
 
     def body(p: PrimBuilder, x: TensorExpr, grams: TensorExpr) -> TensorExpr:
         def term(n: Expr, gram: Expr, skip: Expr, start: Expr) -> Expr:
-            places = [start + (skip + 1) * j for j in range(length)]
+            indices = [start + (skip + 1) * j for j in range(length)]
             equal = [
                 (place < steps) & x.at(n, minimum(place, steps - 1)).equals(grams.at(gram, j))
-                for j, place in enumerate(places)
+                for j, place in enumerate(indices)
             ]
             return select(all_of(equal), constant(1, "i64"), constant(0, "i64"))
 

@@ -28,18 +28,18 @@ def find_sorted(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     def body(p: PrimBuilder, x: TensorExpr, keys: TensorExpr) -> TensorExpr:
         def element(*axes: Expr) -> Expr:
             value = x.at(*axes)
-            place: Expr = constant(-1, INDEX)
+            position: Expr = constant(-1, INDEX)
             step = 1 << max(count.bit_length() - 1, 0)
             while step and count:
-                reached = place + step
+                reached = position + step
                 key = keys.at(clamp(reached, 0, count - 1))
-                place = select((reached < count) & _not_larger(key, value), reached, place)
+                position = select((reached < count) & _not_larger(key, value), reached, position)
                 step //= 2
             if not count:
                 return constant(-1, "i64")
-            found = keys.at(clamp(place, 0, count - 1))
-            is_there = (place >= 0) & _not_larger(found, value) & _not_larger(value, found)
-            return select(is_there, place.cast("i64"), constant(-1, "i64"))
+            found = keys.at(clamp(position, 0, count - 1))
+            is_there = (position >= 0) & _not_larger(found, value) & _not_larger(value, found)
+            return select(is_there, position.cast("i64"), constant(-1, "i64"))
 
         return p.compute(x.shape, element, name="find_sorted")
 

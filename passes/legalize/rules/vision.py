@@ -99,15 +99,15 @@ def col2im_of_sizes(op: ir.OpView, b: LegalizeBuilder) -> Decline | ir.Value:
             for i in range(count)
         ]
         for n, row, column in loops.nest((batch, rows, columns)):
-            place: list[Expr] = []
+            coordinates: list[Expr] = []
             rest, other = row, column
             for i in reversed(range(count)):
                 start = loops.let(other % windows[i]) * strides[i] - pads[i][0]
-                place.insert(0, loops.let(start + loops.let(rest % window[i]) * dilations[i]))
+                coordinates.insert(0, loops.let(start + loops.let(rest % window[i]) * dilations[i]))
                 rest, other = loops.let(rest // window[i]), loops.let(other // windows[i])
-            inside = [(p >= 0) & (p < size) for p, size in zip(place, image, strict=True)]
+            inside = [(p >= 0) & (p < size) for p, size in zip(coordinates, image, strict=True)]
             with loops.if_(all_of([rest < channels, *inside])):
-                to = [n, rest, *place]
+                to = [n, rest, *coordinates]
                 sums[to] = sums[to] + wide(x[n, row, column])
         for at in loops.nest(output.shape):
             output[at] = sums[at].cast(x.dtype)
@@ -129,18 +129,18 @@ def deform_conv(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
 
     def columns(p: PrimBuilder, image: TensorExpr, offset: TensorExpr, mask: TensorExpr | None) -> TensorExpr:
         def element(n: Expr, c: Expr, *axes: Expr) -> Expr:
-            at, place = axes[:count], axes[count:]
+            at, position = axes[:count], axes[count:]
             number = c // per_offset_group
             for i in range(count):
                 number = number * window[i] + at[i]
-            places = []
+            indices = []
             for i in range(count):
-                moved = wide(offset.at(n, number * count + i, *place))
-                fixed = (place[i] * strides[i] + at[i] * dilations[i] - begins[i]).cast("i64").cast(moved.dtype)
-                places.append(_bounded(fixed + moved))
-            value = _interpolated(image, [n, c], places, x[2:])
+                moved = wide(offset.at(n, number * count + i, *position))
+                fixed = (position[i] * strides[i] + at[i] * dilations[i] - begins[i]).cast("i64").cast(moved.dtype)
+                indices.append(_bounded(fixed + moved))
+            value = _interpolated(image, [n, c], indices, x[2:])
             if mask is not None:
-                value = value * wide(mask.at(n, number, *place))
+                value = value * wide(mask.at(n, number, *position))
             return value.cast(image.dtype)
 
         return p.compute((batch, channels, *window, *out), element, name="deform_columns")
@@ -166,9 +166,9 @@ def _bounded(place: Expr) -> Expr:
 def _interpolated(x: TensorExpr, leading: list[ExprLike], places: list[Expr], sizes: tuple[Dim, ...]) -> Expr:
     """Interpolate an element between pixels; pixels outside are 0."""
     taps = []
-    for place in places:
-        low = floor(place)
-        share = place - low
+    for position in places:
+        low = floor(position)
+        share = position - low
         index = low.cast("i64").cast(INDEX)
         taps.append([(index, 1.0 - share), (index + 1, share)])
     terms = []
@@ -246,10 +246,10 @@ class _Bins:
         """Return whether a sample is in the image (or just outside), and its two neighbouring pixels with weights."""
         kind, last = self.bin.dtype, self.size - 1
         first = self.start + bin_.cast("i64").cast(kind) * self.bin
-        place = self.loops.let(first + (number.cast("i64").cast(kind) + 0.5) * self.step)
-        inside = self.loops.let((place >= -1.0) & (place <= self.edge))
-        place = self.loops.let(maximum(minimum(_bounded(place), self.edge - 1.0), 0.0))
-        low = self.loops.let(clamp(place.cast("i64").cast(INDEX), 0, last))
+        position = self.loops.let(first + (number.cast("i64").cast(kind) + 0.5) * self.step)
+        inside = self.loops.let((position >= -1.0) & (position <= self.edge))
+        position = self.loops.let(maximum(minimum(_bounded(position), self.edge - 1.0), 0.0))
+        low = self.loops.let(clamp(position.cast("i64").cast(INDEX), 0, last))
         high = self.loops.let(minimum(low + 1, last))
-        share = self.loops.let(place - low.cast("i64").cast(kind))
+        share = self.loops.let(position - low.cast("i64").cast(kind))
         return inside, [(low, 1.0 - share), (high, share)]
