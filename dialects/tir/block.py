@@ -175,5 +175,5 @@ class Yield(TirOp, name="yield"):
     def check(self) -> None:
         parent = self.operation.parent
         name = parent.name if parent is not None else None
-        if name not in ("tir.block", "tir.for"):
-            raise OpError(f"ends the body of 'tir.block' or 'tir.for', but is in {name!r}")
+        if name not in ("tir.block", "tir.for", "tir.reduce_threads"):
+            raise OpError(f"ends the body of 'tir.block', 'tir.for' or 'tir.reduce_threads', but is in {name!r}")

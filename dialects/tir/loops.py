@@ -1,9 +1,9 @@
-"""`tir.for`: a loop with a kind, for hand-written nests."""
+"""`tir.for`: a loop with a kind; `tir.reduce_threads`: a reduction over threads that loops are bound to."""
 
 from __future__ import annotations
 
-from mirlo.dialects.core.attributes import Str
-from mirlo.dialects.core.op import OpError, operand
+from mirlo.dialects.core.attributes import Str, Strs
+from mirlo.dialects.core.op import OpError, operand, operands, results
 from mirlo.dialects.tir.base import TirOp
 from mirlo.dialects.tir.block import terminator
 
@@ -32,3 +32,30 @@ class For(TirOp, name="for"):
         last = terminator(blocks[0])
         if last is None or last.name != "tir.yield" or len(last.operands):
             raise OpError("the body must end with a tir.yield of nothing")
+
+
+class ReduceThreads(TirOp, name="reduce_threads"):
+    """The values of the threads of a block that differ only in these axes, reduced; each of them gets the results.
+
+    The body combines two lists of values. All threads of a block execute the operation.
+    """
+
+    REGIONS = 1
+    PURE = False
+    values = operands()
+    outputs = results()
+    threads = Strs()
+
+    def check(self) -> None:
+        op = self.operation
+        types = [value.type for value in op.operands]
+        if not types or not self.threads:
+            raise OpError("needs a value and a hardware axis")
+        if [value.type for value in op.results] != types:
+            raise OpError(f"the results must have the types of the values, {', '.join(map(str, types))}")
+        blocks = op.regions[0].blocks
+        if len(blocks) != 1 or [argument.type for argument in blocks[0].arguments] != [*types, *types]:
+            raise OpError("needs a body of one block that takes the values twice")
+        last = terminator(blocks[0])
+        if last is None or last.name != "tir.yield" or [value.type for value in last.operands] != types:
+            raise OpError("the body must end with a tir.yield of combined values")

@@ -14,13 +14,12 @@ from mirlo.dialects.tir.view import is_prim_func, is_tensor_form
 from mirlo.passes.lower.calls import find
 from mirlo.passes.registry import Pass, PassError, register_pass
 from mirlo.targets.gpu.copies import hoist_copies
-from mirlo.targets.gpu.schedule.launch import Ids, launch, launch_points
+from mirlo.targets.gpu.schedule.launch import WARP, Ids, launch, launch_points
 from mirlo.targets.gpu.threads import parallel_nest
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session
 
-WARP = 32
 VIEWS = ("memref.view", "memref.collapse_shape", "memref.expand_shape", "memref.reinterpret_cast", "memref.cast")
 """Host operations that view a buffer differently."""
 ON_DEVICE = "tir.on_device"

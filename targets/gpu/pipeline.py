@@ -6,12 +6,18 @@ from mirlo.targets.pipelines import FUSE, SIMPLIFY
 
 
 def compile_pipeline(
-    target: str, planning: str = "", intrinsics: str = "", kernels: str = "", functions: str = ""
+    target: str,
+    planning: str = "",
+    intrinsics: str = "",
+    kernels: str = "",
+    functions: str = "",
+    shuffles: bool = False,
 ) -> str:
     """Return the passes from relax to buffers and kernels, which emitters take.
 
     `planning` replaces the passes that schedule, `intrinsics` is a pass that lowers some intrinsics first, `kernels`
-    runs on kernel bodies, `functions` finds the C functions that they call.
+    runs on kernel bodies, `functions` finds the C functions that they call. Threads of a warp exchange values by
+    `shuffles` where the target has warps.
     """
     passes = [
         *SIMPLIFY,
@@ -21,7 +27,7 @@ def compile_pipeline(
         *FUSE,
         "remove-dead",
         planning or f"schedule{{target={target}}}",
-        "map-threads",
+        f"map-threads{{shuffles={str(shuffles).lower()}}}" if shuffles else "map-threads",
         "lower-loops",
         *([intrinsics] if intrinsics else []),
         f"lower-intrinsics{{target={target}}}",

@@ -2,82 +2,166 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
+from math import prod
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import gpu, ir, memref, scf
-from mirlo.dialects.core.surgery import erase_op
-from mirlo.dialects.core.value import Value, integer_of
+from mirlo.dialects.core.surgery import clone_with, erase_op, replace_op
+from mirlo.dialects.core.value import Value, index, integer_of
 from mirlo.dialects.tir.buffers import WORKSPACE
 from mirlo.dialects.tir.view import is_prim_func, is_tensor_form
 from mirlo.passes.lower.calls import find
-from mirlo.passes.registry import Pass, PassError, register_pass
+from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.schedule.loops import PARALLEL
-from mirlo.targets.gpu.schedule.launch import SHARED, barrier
+from mirlo.targets.gpu.schedule.launch import SHARED, WARP, barrier, launch, when
+from mirlo.targets.gpu.schedule.teams import Team, can_shuffle, reduce_by_shuffles, reduce_in_shared_memory
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session
 
 AXES = {f"{kind}Idx.{dim}": (kind, i) for kind in ("block", "thread") for i, dim in enumerate("xyz")}
 """Hardware axes, as `T.thread_binding` names them."""
+ALLOCA = "memref.alloca"
 _OUTSIDE = ("memref.view", "arith.constant", "memref.collapse_shape", "memref.expand_shape", "memref.reinterpret_cast")
+REDUCE = "tir.reduce_threads"
+_LOOPS = ("tir.for", "scf.for", "scf.if")
 
 
 @register_pass
 @dataclass(frozen=True)
 class MapThreads(Pass):
-    """Turn loops bound to `blockIdx.x` ... `threadIdx.z` into the indices of one launch per prim function.
+    """Turn loops bound to `blockIdx.x` ... `threadIdx.z` into the indices of launches.
 
-    Loops of one axis have one extent; those over threads may have smaller ones. After each loop over threads all
-    threads of a block synchronize if the function has shared memory.
+    Each outermost loop of a prim function is a launch; those that share memory of a block of threads are one. Loops of
+    one axis have one extent; those over threads may have smaller ones. After each loop over threads all threads of a
+    block synchronize if the launch has shared memory. Values are reduced over threads by shuffles where the target has
+    warps of which the threads are whole parts, else through shared memory.
     """
 
     name = "map-threads"
     contained = True
+    shuffles: bool = option(False, "reduce values over the threads of a warp by shuffles")
 
     def run(self, op: ir.OpView, session: Session) -> None:
         for function in list(op.regions[0].blocks[0].operations):
-            if is_prim_func(function) and not is_tensor_form(function):
-                loops = [loop for loop in find(function, "tir.for") if loop.opview.kind == "bound"]
-                if loops:
-                    _Mapping(function.operation, loops).run()
+            if is_prim_func(function) and not is_tensor_form(function) and _bound_loops(function):
+                for operations in _kernels(function.operation):
+                    _Mapping(operations, self.shuffles).run()
+
+
+def _bound_loops(op: ir.Operation | ir.OpView) -> list[ir.Operation]:
+    return [loop for loop in find(op, "tir.for") if loop.opview.kind == "bound"]
+
+
+def _kernels(function: ir.Operation) -> list[list[ir.Operation]]:
+    """Return the operations of each launch: an outermost loop with the memory of its threads, or all that there is."""
+    inside = [op.operation for op in list(function.regions[0].blocks[0].operations)[:-1] if not _is_outside(op)]
+    loops = [op for op in inside if op.name in _LOOPS]
+    arrays = [op for op in inside if op.name == ALLOCA]
+    if len(loops) + len(arrays) < len(inside):
+        return [inside]
+    users = [[_outermost(use.owner, function) for use in array.results[0].uses] for array in arrays]
+    kernels: list[list[ir.Operation]] = []
+    for loop in loops:
+        own = [i for i, tops in enumerate(users) if loop in tops]
+        first = next((n for n, kernel in enumerate(kernels) for i in own if any(op in kernel for op in users[i])), None)
+        if first is not None:
+            kernels[first:] = [[op for kernel in kernels[first:] for op in kernel]]
+            kernels[first].append(loop)
+        else:
+            kernels.append([loop])
+    for array, tops in zip(arrays, users, strict=True):
+        kernel = next((kernel for kernel in kernels if any(op in kernel for op in tops)), None)
+        if kernel is not None:
+            kernel.insert(0, array)
+    return kernels
+
+
+def _is_outside(op: ir.Operation | ir.OpView) -> bool:
+    """Return whether the host executes an operation: views of buffers, and arithmetic on sizes."""
+    return op.operation.name in _OUTSIDE or _is_size(op.operation)
+
+
+def _is_size(op: ir.Operation) -> bool:
+    return op.name.startswith("arith.") and all(str(result.type) in ("index", "i1") for result in op.results)
+
+
+def _outermost(op: ir.Operation | ir.OpView, function: ir.Operation) -> ir.Operation:
+    """Return the operation of a function's body that an operation is in."""
+    found = op.operation
+    while (parent := found.parent) is not None and parent.operation != function:
+        found = parent.operation
+    return found
 
 
 class _Mapping:
-    def __init__(self, function: ir.Operation | ir.OpView, loops: list[ir.Operation]):
-        self.function = function
-        self.loops = loops
-        self.extents = {"block": [1, 1, 1], "thread": [1, 1, 1]}
-        for loop in loops:
+    """One launch."""
+
+    def __init__(self, operations: list[ir.Operation], shuffles: bool):
+        self.operations = operations
+        self.shuffles = shuffles
+        self.loops = [loop for op in operations for loop in _bound_loops(op)]
+        self.grid: list[int | ir.Value] = [1, 1, 1]
+        self.threads = [1, 1, 1]
+        for loop in self.loops:
             self._note(loop)
-        self.shared = [a for a in find(function, "memref.alloca") if a.results[0].type.memory_space is not None]
+        arrays = [alloca for op in operations for alloca in find(op, ALLOCA)]
+        self.shared = [alloca for alloca in arrays if alloca.results[0].type.memory_space is not None]
 
     def _note(self, loop: ir.Operation) -> None:
         name = loop.opview.thread
         if name not in AXES:
             raise PassError(f"there is no hardware axis '{name}': there are {', '.join(AXES)}", loop.location)
         kind, dim = AXES[name]
-        extent, sizes = _extent(loop), self.extents[kind]
-        if kind == "block" and sizes[dim] not in (1, extent):
-            raise PassError(f"loops over '{name}' have the extents {sizes[dim]} and {extent}", loop.location)
-        sizes[dim] = max(sizes[dim], extent)
+        if kind == "thread":
+            self.threads[dim] = max(self.threads[dim], self._thread_extent(loop))
+            return
+        extent = _extent(loop)
+        if self.grid[dim] not in (1, extent):
+            raise PassError(f"loops over '{name}' have the extents {self.grid[dim]} and {extent}", loop.location)
+        self.grid[dim] = extent
+
+    @staticmethod
+    def _thread_extent(loop: ir.Operation) -> int:
+        extent = _extent(loop)
+        if not isinstance(extent, int):
+            name = loop.opview.thread
+            text = f"a loop bound to '{name}' runs to a number: a block of threads has a fixed size; split the loop"
+            raise PassError(text, loop.location)
+        return extent
 
     def run(self) -> None:
-        block = self.function.regions[0].blocks[0]
-        operations = [op.operation for op in block.operations]
-        inside = [op for op in operations[:-1] if op.name not in _OUTSIDE]
-        with ir.InsertionPoint(operations[-1]), self.function.location:
-            launch = gpu.LaunchOp(tuple(self.extents["block"]), tuple(self.extents["thread"]))
-            region = launch.regions[0].blocks[0]
+        if not self.loops:
+            self._run_in_one_thread()
+            return
+        first = self.operations[0]
+        with ir.InsertionPoint(self.operations[-1]), first.location:
+            made = gpu.LaunchOp(tuple(map(_before_loops, self.grid)), tuple(self.threads))
+            region = made.regions[0].blocks[0]
             with ir.InsertionPoint(region):
                 end = gpu.TerminatorOp()
-        for op in inside:
+        for op in self.operations:
             op.move_before(end.operation)
         self.ids = {"block": list(region.arguments)[:3], "thread": list(region.arguments)[3:6]}
         for alloca in self.shared:
             self._share(alloca)
         for loop in self.loops:
             self._map(loop)
+        for reduction in find(made, REDUCE):
+            self._reduce(reduction)
+
+    def _run_in_one_thread(self) -> None:
+        with ir.InsertionPoint(self.operations[-1]), self.operations[0].location:
+            launch(1, WARP, lambda ids: when(ids.thread.below(1), self._move_here))
+
+    def _move_here(self) -> None:
+        anchor = index(0).owner
+        for op in self.operations:
+            op.move_before(anchor.operation)
+        anchor.operation.erase()
 
     @staticmethod
     def _share(alloca: ir.Operation) -> None:
@@ -90,13 +174,15 @@ class _Mapping:
 
     def _map(self, loop: ir.Operation) -> None:
         kind, dim = AXES[loop.opview.thread]
-        extent, body = _extent(loop), loop.regions[0].blocks[0]
+        body = loop.regions[0].blocks[0]
         waits = kind == "thread" and bool(self.shared) and not _in_threads(loop)
         with ir.InsertionPoint(loop), loop.location:
             body.arguments[0].replace_all_uses_with(self.ids[kind][dim])
             place: ir.Operation = loop
-            if extent < self.extents[kind][dim]:
-                branch = scf.IfOp(Value(self.ids[kind][dim]).below(extent))
+            if kind == "thread" and self._thread_extent(loop) < self.threads[dim]:
+                if find(loop, REDUCE):
+                    raise PassError("not all threads of a block reach a reduction over threads", loop.location)
+                branch = scf.IfOp(Value(self.ids[kind][dim]).below(self._thread_extent(loop)))
                 with ir.InsertionPoint(branch.then_block):
                     place = scf.YieldOp([]).operation
             if waits:
@@ -107,6 +193,52 @@ class _Mapping:
             else:
                 op.move_before(place)
         erase_op(loop)
+
+    def _reduce(self, op: ir.Operation) -> None:
+        """Replace a reduction over threads."""
+        dims = sorted({AXES[axis][1] for axis in op.opview.threads})
+        others = [dim for dim in range(3) if dim not in dims]
+        size, block = prod(self.threads[dim] for dim in dims), prod(self.threads)
+        body = op.regions[0].blocks[0]
+        longest = max(dim for dim in dims if self.threads[dim] > 1 or dim == dims[0])
+        is_consecutive = all(self.threads[dim] == 1 for dim in others if dim < longest)
+        shuffles = self.shuffles and is_consecutive and can_shuffle(size, block)
+        with ir.InsertionPoint(op), op.location:
+            team = Team(block // size, size, self._thread_of(others), self._thread_of(dims))
+            reduce = reduce_by_shuffles if shuffles else reduce_in_shared_memory
+            found = reduce(team, partial(_combined, body), list(op.operands))
+        replace_op(op, found)
+
+    def _thread_of(self, dims: Sequence[int]) -> Value:
+        """Emit the number of this thread among those that differ in these axes, the first one fastest."""
+        found: Value | None = None
+        for dim in reversed(dims):
+            own = Value(self.ids["thread"][dim])
+            if self.threads[dim] > 1:
+                found = own if found is None else found * self.threads[dim] + own
+        return index(0) if found is None else found
+
+
+def _combined(body: ir.Block, left: Sequence[ir.Value], right: Sequence[ir.Value]) -> list[ir.Value]:
+    """Emit the body of a reduction on two lists of values."""
+    known: dict[ir.Value, ir.Value] = dict(zip(body.arguments, (*left, *right), strict=True))
+    *ops, last = (op.operation for op in body.operations)
+    for op in ops:
+        made = clone_with(op, [known.get(value, value) for value in op.operands])
+        known.update(zip(op.results, made.results, strict=True))
+    return [known.get(value, value) for value in last.operands]
+
+
+def _before_loops(extent: int | ir.Value) -> int | ir.Value:
+    """Return the extent of a grid, computed at the insertion point where loops compute it."""
+    if isinstance(extent, int) or isinstance(extent.owner, ir.Block):
+        return extent
+    owner, here = extent.owner.operation, ir.InsertionPoint.current
+    if owner.parent.operation == here.block.owner.operation:
+        return extent
+    operands = [value for value in map(_before_loops, owner.operands) if isinstance(value, ir.Value)]
+    found: ir.Value = clone_with(owner, operands).results[0]
+    return found
 
 
 def _in_threads(loop: ir.Operation) -> bool:
@@ -120,11 +252,12 @@ def _in_threads(loop: ir.Operation) -> bool:
     return False
 
 
-def _extent(loop: ir.Operation) -> int:
-    low, high = (integer_of(value) for value in list(loop.operands)[:2])
-    if low != 0 or high is None:
-        raise PassError("a loop bound to a hardware axis runs from 0 to a number", loop.location)
-    return high
+def _extent(loop: ir.Operation) -> int | ir.Value:
+    low, high = list(loop.operands)[:2]
+    if integer_of(low) != 0:
+        raise PassError("a loop bound to a hardware axis starts at 0", loop.location)
+    number = integer_of(high)
+    return high if number is None else number
 
 
 def parallel_nest(function: ir.Operation) -> tuple[list[ir.Operation], list[int]] | None:

@@ -27,7 +27,7 @@ def _pipeline(options: CompileOptions | None = None) -> str:
     listed = ",".join(quote(name) for name in chosen.libraries)
     functions = f"find-device-functions{{libraries={{{listed}}}}}" if listed else ""
     math = "call-libdevice" if chosen.libdevice else ""
-    return compile_pipeline("nvvm", planning, math, "share-reciprocals", functions)
+    return compile_pipeline("nvvm", planning, math, "share-reciprocals", functions, shuffles=True)
 
 
 def _emit(module: ir.Module, options: CompileOptions) -> Artifact:

@@ -10,13 +10,59 @@ from mirlo import Schedule
 from mirlo.extend import ScheduleError
 
 
-def apply_random_words(s: Schedule, rng: np.random.Generator, count: int) -> None:
-    """Apply some words; those that do not apply are rejected."""
-    for _ in range(count):
+def apply_random_words(s: Schedule, rng: np.random.Generator, count: int, threads: bool = False) -> None:
+    """Apply some words; those that do not apply are rejected. With `threads`, loops are bound to those of a GPU."""
+    binding = [_bind_row] if rng.random() < 0.7 else [_bind] * 4
+    for apply in [*[_apply] * count, *(binding if threads else [])]:
         try:
-            _apply(s, rng)
+            apply(s, rng)
         except ScheduleError:
             continue
+
+
+def _bind(s: Schedule, rng: np.random.Generator) -> None:
+    """Bind loops of the blocks of a nest to hardware axes; let threads keep, or share, what is between blocks."""
+    nests: dict[str, list[str]] = {}
+    for block in s.blocks():
+        if s.loops(block):
+            nests.setdefault(s.loops(block)[0], []).append(block)
+    top = str(rng.choice(list(nests)))
+    axis, size = str(rng.choice(["threadIdx.x", "threadIdx.x", "threadIdx.y"])), int(rng.choice([4, 5, 8, 32]))
+    if rng.random() < 0.4:
+        s.bind(top, str(rng.choice(["blockIdx.x", "blockIdx.y"])))
+    elif rng.random() < 0.3:
+        s.set_scope(str(rng.choice(s.buffers())), str(rng.choice(["local", "local", "shared"])))
+    else:
+        for block in nests[top]:
+            loop = str(rng.choice(s.loops(block)[-3:]))
+            made = s.split(loop, (None, size) if rng.random() < 0.7 else (size, None))
+            s.bind(made[1] if isinstance(s.extent(made[1]), int) else made[0], axis)
+
+
+def _bind_row(s: Schedule, rng: np.random.Generator) -> None:
+    """Compute what a block reads in the same threads, a row at a time, and bind the elements of rows to threads."""
+    last = str(rng.choice(s.blocks()))
+    row, blocks = s.loops(last)[0], [last]
+    for block in reversed(s.blocks()[: s.blocks().index(last)]):
+        try:
+            s.compute_at(block, row)
+        except ScheduleError:
+            continue
+        blocks.append(block)
+        if rng.random() < 0.9:
+            s.set_scope(block, "local")
+    threads, lanes = int(rng.choice([4, 12, 32])), int(rng.choice([1, 2]))
+    for block in blocks:
+        inner = s.loops(block)[-1]
+        steps = int(rng.choice([1, 2]))
+        _, unrolled, thread, lane = s.split(inner, (None, steps, threads, lanes))
+        s.unroll(unrolled)
+        s.bind(thread, "threadIdx.x")
+        s.vectorize(lane)
+    if rng.random() < 0.5:
+        row, own = s.split(row, (None, int(rng.choice([2, 3, 4]))))
+        s.bind(own, "threadIdx.y")
+    s.bind(row, "blockIdx.x")
 
 
 def _apply(s: Schedule, rng: np.random.Generator) -> None:  # noqa: C901, a list of words

@@ -10,7 +10,9 @@ from mirlo.dialects.core.index_expr import IndexExpr, loop_index, number
 from mirlo.passes.schedule.words.loops import remove_empty, unique_loop_name
 from mirlo.passes.schedule.words.regions import Region, needed_region, written_region
 from mirlo.passes.schedule.words.tree import (
+    BOUND,
     LETTERS,
+    SERIAL,
     BlockLeaf,
     BufferAccess,
     Loop,
@@ -152,6 +154,12 @@ def decompose(root: Root, leaf: BlockLeaf, loop: Loop) -> BlockLeaf:
             f"decompose_reduction: '{shared[0].name}' may compute an element of '{leaf.name}' in several iterations, "
             "each of which starts from the initial value; name a loop of the block itself"
         )
+    across = [other for other in chain if other.kind == BOUND and other.name in reduced]
+    if across:
+        raise ScheduleError(
+            f"decompose_reduction: '{leaf.name}' is reduced across the threads of '{across[0].name}', whose partial "
+            "results are combined with the initial value once"
+        )
     names = {other.name: unique_loop_name(root, f"{other.name}_start") for other in inside}
     values = {old: loop_index(new) for old, new in names.items()}
     zero = {name: number(0) for name in reduced}
@@ -160,13 +168,18 @@ def decompose(root: Root, leaf: BlockLeaf, loop: Loop) -> BlockLeaf:
         [index.replace({**values, **zero}) for index in leaf.at], [], "start",
     )  # fmt: skip
     # All elements get their initial value, also partial results for which no iteration is left.
-    loops = [*chain[: chain.index(loop)], *(Loop(names[other.name], other.extent) for other in inside)]
+    starts = [_start_loop(other, names[other.name]) for other in inside]
+    loops = [*chain[: chain.index(loop)], *starts]
     for kind, index, extent in zip(start.kinds, start.at, start.domain, strict=True):
         if kind == "spatial":
             _guard(start, index, extent, loops)
+    # Iterations that do nothing leave alone what others compute.
+    kept = [
+        (index.replace(values), bound) for index, bound in leaf.guards if not index.variables() & leaf.used_to_reduce
+    ]
+    start.guards += [guard for guard in kept if guard not in start.guards]
     node: Loop | BlockLeaf = start
-    for other in reversed(inside):
-        outer = Loop(names[other.name], other.extent)
+    for outer in reversed(starts):
         set_children(outer, [node])
         node = outer
     parent = loop.parent
@@ -174,6 +187,12 @@ def decompose(root: Root, leaf: BlockLeaf, loop: Loop) -> BlockLeaf:
     replace(loop, [node, loop])
     leaf.part = "update"
     return start
+
+
+def _start_loop(loop: Loop, name: str) -> Loop:
+    """Return a loop over initial values: a thread stores those of its own elements."""
+    is_bound = loop.kind == BOUND
+    return Loop(name, loop.extent, BOUND if is_bound else SERIAL, loop.thread if is_bound else None)
 
 
 def _require_separate_loops(word: str, leaf: BlockLeaf, buffer: ScheduleBuffer, field: str) -> None:

@@ -9,6 +9,7 @@ from functools import partial
 from mirlo.dialects.bindings import func, ir, scf
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr
+from mirlo.dialects.tir.buffers import STACK_LIMIT
 from mirlo.dialects.tir.loops import For
 from mirlo.dialects.tir.scalars import create
 from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts
@@ -27,7 +28,8 @@ from mirlo.passes.schedule.words.lanes import (
 )
 from mirlo.passes.schedule.words.memory import PlacedBuffers, allocate_buffers
 from mirlo.passes.schedule.words.ranges import Bound, complete_iterations, emit_bound, hoist, least_end, steps_of
-from mirlo.passes.schedule.words.registers import Accumulators, Carried
+from mirlo.passes.schedule.words.registers import Accumulators, Carried, accumulate
+from mirlo.passes.schedule.words.threads import bound_loops, is_around_exchange, prepare_threads, reduced_threads
 from mirlo.passes.schedule.words.tree import (
     BOUND,
     PARALLEL,
@@ -53,7 +55,8 @@ MAX_UNROLL = 256
 def emit(root: Root, schedule: ScheduleFacts, choices: ChoiceValues | None = None) -> func.FuncOp:
     """Replace the function's tensor form by the loops; return the new function."""
     parts = PartEmitter(root)
-    function = BufferFunction(root.view)
+    # Threads of a GPU do not see each other's stacks.
+    function = BufferFunction(root.view, 0 if bound_loops(root) else STACK_LIMIT)
     return function.build(lambda: parts.emit(root.body, function), schedule, choices)
 
 
@@ -64,11 +67,14 @@ class PartEmitter:
         self._root = root
         self._emitter: _Emitter | None = None
         for leaf in root.leaves():
-            if leaf.is_reduction and leaf.part == "whole" and not leaf.rule:
+            if reduced_threads(leaf) and leaf.part == "whole":
+                accumulate(root, leaf, next(loop for loop in around(leaf) if loop.name in leaf.reduce_loops()))
+            elif leaf.is_reduction and leaf.part == "whole" and not leaf.rule:
                 # Each iteration of a loop may have a partial result of one element: then no loop of the reduction
                 # is left.
                 chain = around(leaf)
                 decompose(root, leaf, next((loop for loop in chain if loop.name in leaf.reduce_loops()), chain[-1]))
+        prepare_threads(root)
 
     def emit(self, nodes: Sequence[Node], function: BufferFunction) -> None:
         """Emit some nodes at the insertion point."""
@@ -124,7 +130,9 @@ class _Emitter:
         (leaf, *others) = loop.body
         if loop.kind == VECTORIZED and not others and isinstance(leaf, BlockLeaf) and loop.extent != 1:
             if self.accumulators is not None and leaf is self.accumulators.leaf:
-                return self.accumulators.add_lanes(self, loop, values, carried)
+                if loop is self.accumulators.vector:
+                    return self.accumulators.add_lanes(self, loop, values, carried)
+                return self.each_iteration(loop, values, carried)
             guards = self.guards_of(leaf, values)
             if guards is None:
                 return carried
@@ -205,8 +213,9 @@ class _Emitter:
     ) -> Carried:
         """Emit some iterations of a loop."""
         low, high = bounds
-        most = MAX_UNROLL if loop.kind == UNROLLED else 1
-        if isinstance(low, int) and isinstance(high, int) and high - low <= most:
+        # Lanes have registers of their own, also where they are no vectors.
+        most = MAX_UNROLL if loop.kind == UNROLLED or carried and loop.kind == VECTORIZED else 1
+        if isinstance(low, int) and isinstance(high, int) and high - low <= most and loop.kind != BOUND:
             for i in range(low, high):
                 carried = body(i, carried)
             return carried
@@ -241,6 +250,15 @@ class _Emitter:
             no_values = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, 0, 0, 0])}
             ir.Operation.create("tir.yield", operands=[], attributes=no_values)
 
+    def each_thread(self, loop: Loop, values: LoopValues, body: Callable[[LoopValues], None]) -> None:
+        """Emit a loop that is bound to a hardware axis around what is in other loops."""
+
+        def thread(i: LoopValue, held: Carried) -> Carried:
+            body(values.at({loop.name: i}))
+            return held
+
+        self.annotated(loop, BOUND, (0, loop.extent), values, thread)
+
     # Guards
 
     def guards_of(
@@ -265,6 +283,8 @@ class _Emitter:
 
     def ranges(self, loop: Loop, values: LoopValues) -> list[tuple[Bound, Bound, frozenset[Guard]]]:
         """Return the ranges of a loop that are emitted, and the guards that all iterations of each pass."""
+        if is_around_exchange(loop):
+            return [(0, loop.extent, frozenset())]
         if not loop.is_peeled or loop.kind not in (SERIAL, PARALLEL):
             return [self.reached(loop, values) if loop.kind == SERIAL else (0, loop.extent, frozenset())]
         whole: list[tuple[Bound, Bound, frozenset[Guard]]] = [(0, loop.extent, frozenset())]
@@ -286,7 +306,7 @@ class _Emitter:
     def reached(self, loop: Loop, values: LoopValues) -> tuple[Bound, Bound, frozenset[Guard]]:
         """Return the range of a loop in which guards leave something to do, and those that all its iterations pass."""
         leaves, whole = leaves_of(loop), (0, loop.extent, frozenset[Guard]())
-        if not isinstance(loop.extent, int) or len(leaves) != 1 or not leaves[0].guards:
+        if is_around_exchange(loop) or not isinstance(loop.extent, int) or len(leaves) != 1 or not leaves[0].guards:
             return whole
         (leaf,), is_rest = leaves, any(other.is_peeled for other in around(loop))
         inside = {other.name for other in loops_of(loop)}

@@ -20,7 +20,6 @@ from mirlo.passes.schedule.vectors import lane_mask, may_trap, splat, vector_bod
 from mirlo.passes.schedule.words.index import LoopValues
 from mirlo.passes.schedule.words.memory import PlacedBuffers
 from mirlo.passes.schedule.words.tree import (
-    BOUND,
     BlockBody,
     BlockLeaf,
     BufferAccess,
@@ -74,14 +73,32 @@ def can_vectorize(leaf: BlockLeaf, loop: Loop, guards: Sequence[Guard], placed: 
         return False
     if may_trap(bodies) and any(loop.name in guard.variables() for guard, _ in guards):
         return False
-    if loop.name in leaf.reduce_loops():
-        return leaf.part == "update" and leaf.view is not None and reducer_of(leaf.view) is not None
+    is_reduced = loop.name in leaf.reduce_loops()
+    if is_reduced and (leaf.part != "update" or leaf.view is None or reducer_of(leaf.view) is None):
+        return False
+    if placed.in_threads:
+        return has_whole_lanes(leaf, loop, [guard for guard, _ in guards], placed, is_reduced)
     point = LoopLanes(leaf, loop, LoopValues(), placed, None, frozenset())
-    if any(other.kind == BOUND for other in around(leaf)):
-        # Threads of GPUs have whole vectors only.
-        is_masked = any(loop.name in guard.variables() for guard, _ in guards)
-        return not is_masked and all(point.is_whole(access) for access in (*leaf.reads, *leaf.writes))
-    return all(point.where(access, leaf.at).coefficient(loop.name) != 0 for access in leaf.writes)
+    return is_reduced or all(point.where(access, leaf.at).coefficient(loop.name) != 0 for access in leaf.writes)
+
+
+def has_whole_lanes(
+    leaf: BlockLeaf, loop: Loop, guards: Sequence[IndexExpr], placed: PlacedBuffers, is_reduced: bool
+) -> bool:
+    """Return whether the lanes of a loop access whole vectors, with these guards: threads of GPUs have no others."""
+    point = LoopLanes(leaf, loop, LoopValues(), placed, None, frozenset())
+    accesses = leaf.reads if is_reduced else (*leaf.reads, *leaf.writes)
+    is_masked = any(loop.name in guard.variables() for guard in guards)
+    return not is_masked and all(point.is_whole(access) for access in accesses)
+
+
+def elements_of(value: ir.Value) -> list[ir.Value]:
+    """Return the elements of a vector; a scalar is one."""
+    if not isinstance(value.type, ir.VectorType):
+        return [value]
+    kind = value.type.element_type
+    at = [ir.DenseI64ArrayAttr.get([lane]) for lane in range(value.type.shape[0])]
+    return [create("vector.extract", kind, value, static_position=position) for position in at]
 
 
 EdgeTest = tuple[IndexExpr, Dim]
@@ -235,12 +252,23 @@ class LoopLanes:
                 same = splat(self.first(where), self.lanes)
                 return create("vector.gather", kind, buffer, index(0), same, self.mask, zero)
             return memref.LoadOp(buffer, [self.first(where)]).result
+        if self.placed[access.buffer].threads is not None and where.coefficient(self.axis) != 0:
+            elements = [memref.LoadOp(buffer, [place]).result for place in self._places(where)]
+            return create("vector.from_elements", ir.VectorType.get([self.lanes], elements[0].type), *elements)
         return lane_access.read(self, buffer, where, tests, access.outside)
+
+    def _places(self, where: IndexExpr) -> list[ir.Value]:
+        """Emit the position of each lane: a thread's registers have no addresses."""
+        return [self.values.emit(where.replace({self.axis: number(lane)})) for lane in range(self.lanes)]
 
     def write(self, value: ir.Value, access: BufferAccess) -> None:
         """Store an element for each lane."""
         buffer, where = self.placed[access.buffer].flat, self.where(access, self.leaf.at)
         full = splat(value, self.lanes)
+        if self.placed[access.buffer].threads is not None:
+            for element, place in zip(elements_of(full), self._places(where), strict=True):
+                memref.StoreOp(element, buffer, [place])
+            return
         if where.coefficient(self.axis) == 1:
             if self.mask is None:
                 ir.Operation.create("vector.store", operands=[full, buffer, self.first(where)])
@@ -291,7 +319,7 @@ class LoopLanes:
         assert leaf.view is not None
         reducer = reducer_of(leaf.view)
         assert reducer is not None
-        totals = reducer.horizontal(self.contributions(reducer))
+        totals = sum_of_lanes(reducer, self.contributions(reducer), self.placed)
         for combiner, total, access in zip(reducer.combiners, totals, leaf.writes, strict=True):
             buffer, where = self.placed[access.buffer].flat, self.where(access, leaf.at)
             place = self.first(where)
@@ -316,3 +344,19 @@ class Contributions:
             else:
                 kept.append(op)
         return Contributions(kept, reducer.contributions)
+
+
+def sum_of_lanes(reducer: Reducer, vectors: list[ir.Value], placed: PlacedBuffers) -> list[ir.Value]:
+    """Reduce all lanes to scalars."""
+    if not placed.in_threads:
+        return reducer.horizontal(vectors)
+    # Threads of GPUs have short vectors, and no reductions of them.
+    return combine_pairwise(reducer, [list(lane) for lane in zip(*map(elements_of, vectors), strict=True)])
+
+
+def combine_pairwise(reducer: Reducer, parts: list[list[ir.Value]]) -> list[ir.Value]:
+    """Combine partial results in pairs, which do not wait for one another."""
+    while len(parts) > 1:
+        pairs = [reducer.combine(a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
+        parts = pairs + ([parts[-1]] if len(parts) % 2 else [])
+    return parts[0]

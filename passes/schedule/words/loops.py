@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr, floor_divide, loop_index, modulo
+from mirlo.passes.schedule.blocks.combine import reducer_of
 from mirlo.passes.schedule.words.tree import (
     PARALLEL,
     SERIAL,
@@ -24,6 +25,9 @@ from mirlo.passes.schedule.words.tree import (
     replace,
     set_children,
 )
+
+THREAD = "thread"
+"""How the names of hardware axes begin whose iterations are threads of a block."""
 
 
 def split(root: Root, loop: Loop, factors: Sequence[int | None], peel: bool = False) -> list[Loop]:
@@ -122,7 +126,11 @@ def set_kind(loop: Loop, kind: str, thread: str | None = None) -> None:
     """Set the kind of a loop."""
     if kind == PARALLEL or thread is not None:
         for leaf in leaves_of(loop):
-            if loop.name in leaf.reduce_loops() and leaf.part != "start":
+            if loop.name not in leaf.reduce_loops() or leaf.part == "start":
+                continue
+            if (thread or "").startswith(THREAD):
+                _require_partial_results(leaf, loop)
+            else:
                 raise ScheduleError(
                     f"'{loop.name}' is a loop of the reduction '{leaf.name}', whose iterations depend on one another; "
                     "split the reduction with rfactor, or take another loop"
@@ -135,6 +143,20 @@ def set_kind(loop: Loop, kind: str, thread: str | None = None) -> None:
             f"{word} the inner loop"
         )
     loop.kind, loop.thread = kind, thread
+
+
+def _require_partial_results(leaf: BlockLeaf, loop: Loop) -> None:
+    """Require that threads can combine what each of them reduces."""
+    if leaf.part == "update":
+        raise ScheduleError(
+            f"bind: '{leaf.name}' is decomposed; across threads, a reduction starts from its initial value once: bind "
+            f"'{loop.name}' instead of decompose_reduction"
+        )
+    if leaf.view is None or reducer_of(leaf.view) is None:
+        raise ScheduleError(
+            f"bind: '{leaf.name}' does not end with one operation on its former result, such as a sum: threads cannot "
+            f"combine partial results of '{loop.name}', a loop of the reduction"
+        )
 
 
 def unswitch(loop: Loop) -> None:

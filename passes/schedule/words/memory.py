@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
+from dataclasses import replace as changed
 from functools import cached_property
 
 from mirlo.dialects.bindings import ir, memref
@@ -14,7 +16,10 @@ from mirlo.dialects.tir.buffers import ALIGNMENT, element_bytes
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.vectors import flat
 from mirlo.passes.schedule.words.regions import region_of
+from mirlo.passes.schedule.words.threads import ThreadRegion, bound_loops, is_thread, thread_region
 from mirlo.passes.schedule.words.tree import (
+    BOUND,
+    LOCAL,
     VECTORIZED,
     BlockLeaf,
     BufferAccess,
@@ -26,7 +31,6 @@ from mirlo.passes.schedule.words.tree import (
     axis_name,
 )
 
-LOCAL = "local"
 MAX_STACK_BYTES = 1 << 18
 """Most bytes of a buffer on the stack."""
 
@@ -41,13 +45,18 @@ class Placed:
     """Offset to subtract from each index: the buffer holds only what one iteration needs."""
     shape: tuple[Dim, ...]
     """The dims in memory."""
+    threads: ThreadRegion | None = None
+    """The elements that each thread keeps, where the buffer is memory of threads."""
 
     def at(self, indices: list[IndexExpr]) -> list[IndexExpr]:
         """Return the indices in memory."""
+        if self.threads is not None:
+            indices = self.threads.own(indices)
         inside = [index - start for index, start in zip(indices, self.start, strict=True)]
         tiles = self.buffer.tiles
         outer = [floor_divide(inside[d], tiles[d]) if d in tiles else inside[d] for d in self.buffer.order]
-        return outer + [modulo(inside[d], tiles[d]) for d in self.buffer.order if d in tiles]
+        found = outer + [modulo(inside[d], tiles[d]) for d in self.buffer.order if d in tiles]
+        return found if self.threads is None else [flatten(found, contiguous_strides(self.threads.shape))]
 
     @property
     def flat(self) -> ir.Value:
@@ -80,8 +89,10 @@ class _Place:
 class PlacedBuffers:
     """The buffers of a schedule in memory, and where blocks access them while they are emitted."""
 
-    def __init__(self, placed: dict[int, Placed]) -> None:
+    def __init__(self, placed: dict[int, Placed], in_threads: bool) -> None:
         self._placed = placed
+        self.in_threads = in_threads
+        """Whether the function runs in threads of a GPU."""
         self._places: dict[int, _Place] = {}
         self._axes: list[IndexExpr] = []
         self._names: dict[str, IndexExpr] = {}
@@ -126,7 +137,7 @@ def allocate_buffers(root: Root, function: BufferFunction) -> PlacedBuffers:
             placed[id(buffer)] = _whole(buffer, function.buffer(buffer.value))
         elif uses:
             placed[id(buffer)] = _allocate(buffer, uses, function)
-    return PlacedBuffers(placed)
+    return PlacedBuffers(placed, bool(bound_loops(root)))
 
 
 def _whole(buffer: ScheduleBuffer, value: ir.Value) -> Placed:
@@ -142,10 +153,16 @@ def _accesses(leaf: BlockLeaf) -> list[BufferAccess]:
 
 
 def _allocate(buffer: ScheduleBuffer, uses: list[tuple[BlockLeaf, BufferAccess]], function: BufferFunction) -> Placed:
-    common = _common_loops([leaf for leaf, _ in uses])
+    leaves = [leaf for leaf, _ in uses]
+    common = _common_loops(leaves)
+    in_kernel = any(loop.kind == BOUND for leaf in leaves for loop in around(leaf))
+    if in_kernel and buffer.scope != LOCAL:
+        # Threads share it: in main memory those of all blocks.
+        common = list(itertools.takewhile(lambda loop: not is_thread(loop), common)) if buffer.scope else []
     inlined = any(access not in (*leaf.reads, *leaf.writes) for leaf, access in uses)
     places = [(leaf, None if access.is_opaque or inlined else leaf.place(access)) for leaf, access in uses]
-    region = region_of(places, common, buffer.shape)
+    threads = thread_region(places, common, buffer) if in_kernel and buffer.scope == LOCAL else None
+    region = region_of(places, common, buffer.shape) if threads is None else threads.region
     start, shape = [part[0] for part in region], [part[1] for part in region]
     tiles = buffer.tiles
     memory = [D.ceildiv(shape[d], tiles[d]) if d in tiles else shape[d] for d in buffer.order]
@@ -164,7 +181,10 @@ def _allocate(buffer: ScheduleBuffer, uses: list[tuple[BlockLeaf, BufferAccess]]
             f"'{buffer.name}' is {size} bytes, too many for the stack: compute it further in, or give it no scope"
         )
     space = None if buffer.scope == LOCAL else ir.StringAttr.get(buffer.scope)
-    return Placed(buffer, _alloca(fixed, buffer, function, space), start, tuple(memory))
+    if threads is not None:
+        threads = changed(threads, shape=tuple(fixed))
+        fixed = [math.prod(fixed)]
+    return Placed(buffer, _alloca(fixed, buffer, function, space), start, tuple(fixed), threads)
 
 
 def _alloca(shape: list[int], buffer: ScheduleBuffer, function: BufferFunction, space: ir.Attribute | None) -> ir.Value:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, UndecidedDim
@@ -29,8 +29,17 @@ def region_of(
     places: Sequence[tuple[BlockLeaf, list[IndexExpr] | None]], outer: Sequence[Loop], shape: Sequence[Dim]
 ) -> list[Region]:
     """Return for each dim the start of these accesses, by the outer loops, and their extent."""
-    names = {loop.name for loop in outer}
-    accesses = [(extents_of(around(leaf)), at) for leaf, at in places]
+    return region_within(places, {loop.name for loop in outer}, shape)
+
+
+def region_within(
+    places: Sequence[tuple[BlockLeaf, list[IndexExpr] | None]],
+    names: set[str],
+    shape: Sequence[Dim],
+    axes: Mapping[str, Dim] | None = None,
+) -> list[Region]:
+    """Return the region of accesses by what is the same for all of them: outer loops, or hardware axes of extents."""
+    accesses = [({**extents_of(around(leaf)), **(axes or {})}, at) for leaf, at in places]
     return [_of_dim(accesses, names, dim, size) for dim, size in enumerate(shape)]
 
 

@@ -15,15 +15,30 @@ from typing import Protocol
 
 from mirlo.dialects.bindings import ir, scf
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.index_expr import IndexExpr
+from mirlo.dialects.core.index_expr import IndexExpr, loop_index
+from mirlo.dialects.tir.block import Yield
+from mirlo.dialects.tir.loops import ReduceThreads
 from mirlo.dialects.tir.scalars import create
 from mirlo.passes.schedule.blocks.combine import Reducer, reducer_of
 from mirlo.passes.schedule.loops import attribute_constant, clone_body
 from mirlo.passes.schedule.vectors import may_trap, splat, vector_body
 from mirlo.passes.schedule.words.index import LoopValues
-from mirlo.passes.schedule.words.lanes import Contributions, EdgeTest, LoopLanes, mask_of_guards
+from mirlo.passes.schedule.words.lanes import (
+    Contributions,
+    EdgeTest,
+    LoopLanes,
+    combine_pairwise,
+    elements_of,
+    has_whole_lanes,
+    mask_of_guards,
+    sum_of_lanes,
+    undecided_guards,
+)
 from mirlo.passes.schedule.words.memory import PlacedBuffers
 from mirlo.passes.schedule.words.tree import (
+    BOUND,
+    LOCAL,
+    PARALLEL,
     SERIAL,
     UNROLLED,
     VECTORIZED,
@@ -49,6 +64,9 @@ class LoopEmitter(Protocol):
 
     def loop(self, loop: Loop, values: LoopValues, carried: Carried) -> Carried:
         """Emit a loop; return the accumulators after it."""
+
+    def each_thread(self, loop: Loop, values: LoopValues, body: Callable[[LoopValues], None]) -> None:
+        """Emit a loop that is bound to a hardware axis around what is in other loops."""
 
     def environment(self, leaf: BlockLeaf, at: list[IndexExpr], values: LoopValues) -> dict[ir.Value, ir.Value]:
         """Emit what the body of a block reads, without its former results."""
@@ -106,21 +124,25 @@ class Accumulators:
         chain = around(self.leaf)
         inside = chain[chain.index(self.loop) :]
         reduced = self.leaf.reduce_loops()
-        self.unrolled_loops = [loop for loop in inside if loop.kind == UNROLLED]
+        self.bound = [loop for loop in inside if loop.kind == BOUND]
+        self.threads = [loop for loop in self.bound if loop.name in reduced]
+        """The loops of the reduction whose iterations are threads."""
         vectors = [loop for loop in inside if loop.kind == VECTORIZED and loop.extent != 1]
-        self.vector = vectors[0] if vectors else None
+        scalars = [loop for loop in vectors if not can_accumulate(self.leaf, loop, self.placed)]
+        self.vector = vectors[0] if vectors and not scalars else None
+        self.unrolled_loops = [loop for loop in inside if loop.kind == UNROLLED or loop in scalars]
         self.spatial = [loop for loop in self.unrolled_loops if loop.name not in reduced]
         self.parts = [loop for loop in self.unrolled_loops if loop.name in reduced]
         self.is_summed = self.vector is not None and self.vector.name in reduced
         """Whether the lanes of a vector are parts of one result."""
         others = [loop for loop in inside if loop.name not in reduced and loop.kind == SERIAL and loop.extent != 1]
-        if others or any(loop.kind not in (SERIAL, UNROLLED, VECTORIZED) for loop in inside):
-            found = others[0] if others else next(loop for loop in inside if loop.kind not in (SERIAL, UNROLLED))
+        if others or any(loop.kind == PARALLEL for loop in inside):
+            found = others[0] if others else next(loop for loop in inside if loop.kind == PARALLEL)
             raise ScheduleError(
                 f"accumulate: '{found.name}' is inside of '{self.loop.name}' and {found.kind}: unroll or vectorize it, "
                 "so that each iteration has registers of its own"
             )
-        if vectors and (len(vectors) > 1 or inside[-1] is not self.vector or len(vectors[0].body) > 1):
+        if vectors and (len(vectors) > 1 or inside[-1] is not vectors[0] or len(vectors[0].body) > 1):
             raise ScheduleError(
                 f"accumulate: '{vectors[0].name}' is vectorized: expected the innermost loop, around '{self.leaf.name}'"
             )
@@ -132,7 +154,7 @@ class Accumulators:
 
     def _require_accumulators(self) -> None:
         """Check that the block can be computed in parts, whose results fit the registers."""
-        if self.reducer is None and (self.parts or self.is_summed):
+        if self.reducer is None and self.has_parts:
             name = (self.parts or [self.vector or self.loop])[0].name
             raise ScheduleError(
                 f"accumulate: '{self.leaf.name}' does not end with one operation on its former result, such as a sum: "
@@ -151,8 +173,8 @@ class Accumulators:
 
     @property
     def has_parts(self) -> bool:
-        """Return whether several accumulators, or lanes, are parts of one result."""
-        return bool(self.parts) or self.is_summed
+        """Return whether several accumulators, lanes or threads are parts of one result."""
+        return bool(self.parts) or self.is_summed or bool(self.threads)
 
     @property
     def lanes(self) -> int:
@@ -160,6 +182,12 @@ class Accumulators:
 
     def emit(self, emitter: LoopEmitter, values: LoopValues) -> None:
         """Emit the loop, and store the results after it."""
+        self._emit_in(self.bound, emitter, values)
+
+    def _emit_in(self, threads: Sequence[Loop], emitter: LoopEmitter, values: LoopValues) -> None:
+        if threads:
+            emitter.each_thread(threads[0], values, lambda inside: self._emit_in(threads[1:], emitter, inside))
+            return
         starts = self.reducer.identity() if self.has_parts and self.reducer is not None else self._init()
         starts = [splat(start, self.lanes) if self.lanes > 1 else start for start in starts]
         totals = emitter.loop(self.loop, values, starts * len(self.keys))
@@ -235,13 +263,20 @@ class Accumulators:
         """Combine the parts of each result, and store it."""
         reduced = self.leaf.reduce_loops()
         zero = {loop.name: 0 for loop in around(self.leaf) if loop.name in reduced and loop.name not in values}
-        for key in itertools.product(*(range(D.static_dim(loop.extent)) for loop in self.spatial)):
-            at = dict(zip((loop.name for loop in self.spatial), key, strict=True))
-            made = self._result(at, totals)
+        keys = itertools.product(*(range(D.static_dim(loop.extent)) for loop in self.spatial))
+        places = [dict(zip((loop.name for loop in self.spatial), key, strict=True)) for key in keys]
+        results = [self._partial(at, totals) for at in places]
+        if self.threads:
+            results = self._across_threads(results)
+        is_local = all(access.buffer.scope == LOCAL for access in self.leaf.writes)
+        # Each thread has the results, and the first one stores them where all would.
+        first = [] if is_local else [(loop_index(loop.name), 1) for loop in self.threads]
+        for at, made in zip(places, map(self._finished, results), strict=True):
             inside = values.at({**zero, **at})
             guards = emitter.guards_of(self.leaf, inside, frozenset(reduced))
             if guards is None:
                 continue
+            guards = [*first, *guards]
             if self.vector is None or self.is_summed:
                 emitter.guarded(guards, inside, partial(self._store_point, emitter, made, inside))
                 continue
@@ -260,8 +295,23 @@ class Accumulators:
         for value, access in zip(made, self.leaf.writes, strict=True):
             emitter.store(value, self.leaf, access, values)
 
-    def _result(self, at: dict[str, int], totals: Carried) -> Carried:
-        """Return the outputs of one result from its accumulators."""
+    def _across_threads(self, results: list[Carried]) -> list[Carried]:
+        """Reduce partial results over the threads of the reduction; each thread gets all of them."""
+        assert self.reducer is not None
+        lanes = [[elements_of(value) for value in result] for result in results]
+        points = [list(point) for result in lanes for point in zip(*result, strict=True)]
+        made = reduce_threads(self.reducer, points, [str(loop.thread) for loop in self.threads])
+        if not isinstance(results[0][0].type, ir.VectorType):
+            return made
+        kinds = [value.type for value in results[0]]
+        vectors: list[Carried] = []
+        for at in range(0, len(made), self.lanes):
+            columns = zip(kinds, zip(*made[at : at + self.lanes], strict=True), strict=True)
+            vectors.append([create("vector.from_elements", kind, *column) for kind, column in columns])
+        return vectors
+
+    def _partial(self, at: dict[str, int], totals: Carried) -> Carried:
+        """Return what the accumulators of one result add up to."""
         width = len(self.leaf.writes)
         parts = []
         for position, key in enumerate(self.keys):
@@ -271,20 +321,40 @@ class Accumulators:
         if not self.has_parts or self.reducer is None:
             return parts[0]
         total = combine_pairwise(self.reducer, parts)
-        if self.is_summed:
-            total = self.reducer.horizontal(total)
+        return sum_of_lanes(self.reducer, total, self.placed) if self.is_summed else total
+
+    def _finished(self, total: Carried) -> Carried:
+        """Return the outputs of one result: the initial values are counted once."""
+        if not self.has_parts or self.reducer is None:
+            return total
         starts = self._init()
         if self.lanes > 1 and not self.is_summed:
             starts = [splat(start, self.lanes) for start in starts]
         return [c.add(start, found) for c, start, found in zip(self.reducer.combiners, starts, total, strict=True)]
 
 
-def combine_pairwise(reducer: Reducer, parts: list[Carried]) -> Carried:
-    """Combine partial results in pairs, which do not wait for one another."""
-    while len(parts) > 1:
-        pairs = [reducer.combine(a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
-        parts = pairs + ([parts[-1]] if len(parts) % 2 else [])
-    return parts[0]
+def reduce_threads(reducer: Reducer, points: list[Carried], axes: Sequence[str]) -> list[Carried]:
+    """Emit the reduction of some partial results over all threads of these hardware axes."""
+    values = [value for point in points for value in point]
+    types = [value.type for value in values]
+    made = ReduceThreads.build(values, result_types=types, threads=axes)
+    block = made.operation.regions[0].blocks.append(*types, *types)
+    arguments, width = list(block.arguments), len(points[0])
+    with ir.InsertionPoint(block):
+        found: Carried = []
+        for at in range(0, len(values), width):
+            found += reducer.combine(arguments[at : at + width], arguments[len(values) + at :][:width])
+        Yield.build(found, result_types=[])
+    results: Carried = list(made.operation.results)
+    return [results[at : at + width] for at in range(0, len(values), width)]
+
+
+def can_accumulate(leaf: BlockLeaf, loop: Loop, placed: PlacedBuffers) -> bool:
+    """Return whether the lanes of a loop have vectors as accumulators: of threads of GPUs, where all lanes exist."""
+    if not placed.in_threads:
+        return True
+    guards, is_reduced = undecided_guards(leaf, LoopValues()), loop.name in leaf.reduce_loops()
+    return guards is not None and has_whole_lanes(leaf, loop, [guard[0] for guard, _ in guards], placed, is_reduced)
 
 
 def _replaced(carried: Carried, slot: slice, made: Carried) -> Carried:

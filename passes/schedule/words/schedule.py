@@ -31,6 +31,7 @@ from mirlo.passes.schedule.words.tree import (
     BlockLeaf,
     Loop,
     Root,
+    ScheduleBuffer,
     ScheduleError,
     around,
     build,
@@ -171,7 +172,11 @@ class Schedule:
         self._record("unswitch", (loop,), None)
 
     def bind(self, loop: str, thread: str) -> None:
-        """Bind a loop to an axis of the hardware, such as `threadIdx.x`, on targets that have it."""
+        """Bind a loop to an axis of the hardware, such as `threadIdx.x`, on targets that have it.
+
+        Threads of a block whose loop is one of a reduction combine their partial results: each of them gets the
+        result, and the first one stores it, or each one if it is `local` to threads.
+        """
         loops.set_kind(self._loop(loop), BOUND, thread)
         self._record("bind", (loop, thread), None)
 
@@ -217,6 +222,15 @@ class Schedule:
         made = blocks.cache_write(self._root, self._leaf(block), scope)
         return self._record("cache_write", (block, scope), made.name)
 
+    def set_scope(self, buffer: str, scope: str) -> None:
+        """Set the memory of a buffer that is not a parameter: `local` to a thread, `shared` by a block of threads."""
+        found = self._root.find_buffer(buffer)
+        if found.is_parameter:
+            raise ScheduleError(f"set_scope: '{buffer}' is a parameter; set the scope of a copy of it (cache_write)")
+        _require_no_use_by_rule(self._root, "set_scope", found)
+        found.scope = scope
+        self._record("set_scope", (buffer, scope), None)
+
     def pack(self, buffer: str, order: Sequence[int] = (), tiles: Sequence[Sequence[int]] = ()) -> None:
         """Store a buffer that is not a parameter in another order of its dims, slowest first, with tiled dims.
 
@@ -226,9 +240,7 @@ class Schedule:
         rank = len(found.shape)
         if found.is_parameter:
             raise ScheduleError(f"pack: '{buffer}' is a parameter; pack a copy of it (cache_read)")
-        ruled = [leaf for leaf in self._root.leaves() if leaf.rule and leaf.touches(found)]
-        if ruled:
-            raise ScheduleError(f"pack: rule '{ruled[0].rule}' schedules '{ruled[0].name}', which uses '{buffer}'")
+        _require_no_use_by_rule(self._root, "pack", found)
         if order and sorted(order) != list(range(rank)):
             raise ScheduleError(f"pack: expected an order of the {rank} dims of '{buffer}', found {list(order)}")
         if any(len(tile) != 2 or not 0 <= tile[0] < rank or tile[1] < 1 for tile in tiles):
@@ -376,6 +388,12 @@ class Schedule:
         return found
 
 
+def _require_no_use_by_rule(root: Root, word: str, buffer: ScheduleBuffer) -> None:
+    ruled = [leaf for leaf in root.leaves() if leaf.rule and leaf.touches(buffer)]
+    if ruled:
+        raise ScheduleError(f"{word}: rule '{ruled[0].rule}' schedules '{ruled[0].name}', which uses '{buffer.name}'")
+
+
 def _require_no_rule(leaf: BlockLeaf, what: str) -> None:
     if leaf.rule:
         is_loop = what != f"'{leaf.name}'"
@@ -387,7 +405,7 @@ def _require_no_rule(leaf: BlockLeaf, what: str) -> None:
 
 WORDS = (
     "split", "fuse", "reorder", "parallel", "vectorize", "unroll", "unswitch", "bind", "compute_at",
-    "reverse_compute_at", "compute_inline", "cache_read", "cache_write", "pack", "decompose_reduction", "accumulate",
-    "rfactor", "tensorize", "apply_rule",
+    "reverse_compute_at", "compute_inline", "cache_read", "cache_write", "set_scope", "pack", "decompose_reduction",
+    "accumulate", "rfactor", "tensorize", "apply_rule",
 )  # fmt: skip
 """The primitives that a trace may contain."""

@@ -16,6 +16,8 @@ from mirlo.dialects.tir.view import BlockView, OperandView, PrimView
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.nearest import nearest
 
+LOCAL, SHARED = "local", "shared"
+"""Memory of a thread, its stack on CPUs; of a block of threads."""
 SERIAL, PARALLEL, VECTORIZED, UNROLLED, BOUND = "serial", "parallel", "vectorized", "unrolled", "bound"
 LETTERS = "ijklmnopqrst"
 
@@ -125,6 +127,11 @@ class BlockLeaf:
         """Return whether a loop numbers partial results of the reduction that runs over it (`rfactor`)."""
         spatial, reduced = self._loops_by_kind()
         return bool(spatial & reduced)
+
+    @property
+    def used_to_reduce(self) -> set[str]:
+        """Return the loops that the reduction axes depend on, those that number partial results among them."""
+        return self._loops_by_kind()[1]
 
     def place(self, access: BufferAccess) -> list[IndexExpr]:
         """Return an access as expressions of the loops."""

@@ -16,6 +16,8 @@ THREADS = 128
 """Default threads per block, which every Vulkan device supports."""
 MAX_GRID_SIZE = 65535
 """Most blocks along one grid dimension on every device."""
+WARP = 32
+"""Threads that execute together: those of a warp of NVIDIA GPUs."""
 SHARED = 3
 """Address space of shared memory, as LLVM and the conversion to SPIR-V number it."""
 

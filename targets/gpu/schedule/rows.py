@@ -6,11 +6,11 @@ elements in turn, singly or in vectors, and combine their results in shared memo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from mirlo.dialects.bindings import ir, memref, scf
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr
@@ -18,21 +18,14 @@ from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.view import OperandView
 from mirlo.passes.rules import Decline, decline
-from mirlo.passes.schedule.blocks.combine import Reducer
 from mirlo.passes.schedule.blocks.contraction.body import count_operations
 from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel
 from mirlo.passes.schedule.blocks.rows import RowGroup, Walk, find_rows
 from mirlo.passes.schedule.blocks.space import BlockInstance
 from mirlo.passes.schedule.loops import for_loop
-from mirlo.targets.gpu.schedule.launch import (
-    Ids,
-    barrier,
-    launch,
-    shared,
-    split,
-    when,
-)
+from mirlo.targets.gpu.schedule.launch import Ids, barrier, launch, split, when
+from mirlo.targets.gpu.schedule.teams import Team, TeamReduction, reduce_in_shared_memory
 from mirlo.targets.gpu.schedule.vector_access import load_vectors, store_vectors
 from mirlo.targets.gpu.schedule.vectors import all_of
 
@@ -48,20 +41,6 @@ LONG = 4096
 """If there are few rows with more elements, blocks have twice as many threads."""
 
 
-@dataclass(frozen=True)
-class Team:
-    """The threads of a row in a thread block: the number of rows and threads, and the indices of this thread."""
-
-    rows: int
-    threads: int
-    row: Value
-    thread: Value
-
-
-RowReduction = Callable[[Team, Reducer, Sequence[ir.Value]], list[ir.Value]]
-"""Reduces the values of all threads of a row, and returns the result to each."""
-
-
 @dataclass
 class ThreadRowsPlan:
     """Blocks row by row."""
@@ -71,8 +50,8 @@ class ThreadRowsPlan:
     rows: RowGroup
     width: int = 1
     """Consecutive elements that a thread processes at once; divides the innermost extents."""
-    meet: RowReduction | None = None
-    """The reduction across threads; through shared memory by default."""
+    meet: TeamReduction = reduce_in_shared_memory
+    """The reduction across threads."""
     max_threads: int = 2 * BLOCK
     """Most threads per row, if its elements then fit registers."""
 
@@ -133,7 +112,7 @@ class _Emitter:
     def __init__(self, plan: ThreadRowsPlan, memory: TensorBuffers):
         self.plan = rows = plan.rows
         self.width = plan.width
-        self.meet = plan.meet or _in_shared_memory
+        self.meet = plan.meet
         self.memory = memory
         self.count = D.product(list(rows.rows))
         lengths = [D.product(_row_loops(walk, len(rows.rows))) for walk in rows.walks]
@@ -203,7 +182,7 @@ class _Emitter:
         first = 0
         for position, reducer in walk.reductions.items():
             width = len(reducer.contributions)
-            scalars = reducer.finish(self.meet(self.team, reducer, carried[first : first + width]))
+            scalars = reducer.finish(self.meet(self.team, reducer.combine, carried[first : first + width]))
             first += width
             found.update(self._reduced(walk, position, indices, held, scalars))
         return found
@@ -302,40 +281,6 @@ class _Emitter:
         return found
 
 
-def _in_shared_memory(team: Team, reducer: Reducer, partial: Sequence[ir.Value]) -> list[ir.Value]:
-    """Reduce over all threads of a row; every thread gets the result."""
-    memories = [shared(team.rows * team.threads, value.type) for value in storable(partial)]
-    own = team.row * team.threads + team.thread
-    barrier()
-    for memory, value in zip(memories, storable(partial), strict=True):
-        memref.StoreOp(value, memory, [own])
-    barrier()
-    half = team.threads // 2
-    while half:
-        branch = scf.IfOp(team.thread.below(half))
-        with ir.InsertionPoint(branch.then_block):
-            mine = [restored(memref.LoadOp(m, [own]).result, v) for m, v in zip(memories, partial, strict=True)]
-            there = own + half
-            other = [restored(memref.LoadOp(m, [there]).result, v) for m, v in zip(memories, partial, strict=True)]
-            for memory, value in zip(memories, storable(reducer.combine(mine, other)), strict=True):
-                memref.StoreOp(value, memory, [own])
-            scf.YieldOp([])
-        barrier()
-        half //= 2
-    first = team.row * team.threads
-    return [restored(memref.LoadOp(m, [first]).result, v) for m, v in zip(memories, partial, strict=True)]
-
-
 def _row_loops(walk: Walk, start: int) -> tuple[Dim, ...]:
     """Return the loops within a row."""
     return tuple(walk.space.extents[start:])
-
-
-def storable(values: Sequence[ir.Value]) -> list[ir.Value]:
-    """Convert values to what shared memory holds: bools as bytes."""
-    i8 = ir.IntegerType.get_signless(8)
-    return [create("arith.extui", i8, v) if str(v.type) == "i1" else v for v in values]
-
-
-def restored(loaded: ir.Value, like: ir.Value) -> ir.Value:
-    return create("arith.trunci", like.type, loaded) if str(like.type) == "i1" else loaded

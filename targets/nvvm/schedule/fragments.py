@@ -8,11 +8,10 @@ from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.targets.gpu.schedule.contraction.staging import SharedMatrix
-from mirlo.targets.gpu.schedule.launch import split
+from mirlo.targets.gpu.schedule.launch import WARP, split
 from mirlo.targets.gpu.schedule.vectors import element_at
 from mirlo.targets.nvvm.schedule.units import BF16, COLUMNS, EDGE, F16, ROWS, TF32, Format
 
-WARP = 32
 PAIR = 2
 """Adjacent elements of the result that a thread holds."""
 

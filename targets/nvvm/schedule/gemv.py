@@ -24,6 +24,7 @@ from mirlo.targets.gpu.schedule.contraction.staging import contiguous
 from mirlo.targets.gpu.schedule.costs import Shape
 from mirlo.targets.gpu.schedule.epilogue import Reader, store_epilogue, touch
 from mirlo.targets.gpu.schedule.launch import (
+    WARP,
     Ids,
     barrier,
     clamp_index,
@@ -33,9 +34,8 @@ from mirlo.targets.gpu.schedule.launch import (
     when,
 )
 from mirlo.targets.gpu.schedule.roles import ProductOperand, Roles, evaluate, values_of
+from mirlo.targets.gpu.schedule.shuffles import of_neighbour
 from mirlo.targets.gpu.schedule.vectors import all_of, elements_of, load_vector, spread
-from mirlo.targets.nvvm.schedule.fragments import WARP
-from mirlo.targets.nvvm.schedule.shuffles import of_neighbour
 from mirlo.targets.nvvm.schedule.units import ACCESS
 
 MAX_ROWS = 8

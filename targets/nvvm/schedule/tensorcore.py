@@ -25,12 +25,12 @@ from mirlo.targets.gpu.schedule.contraction.tiled import (
     through_registers,
 )
 from mirlo.targets.gpu.schedule.costs import MATRIX_UNITS
-from mirlo.targets.gpu.schedule.launch import split
+from mirlo.targets.gpu.schedule.launch import WARP, split
 from mirlo.targets.gpu.schedule.roles import Roles
 from mirlo.targets.gpu.schedule.vectors import element_at, spread
 from mirlo.targets.nvvm.options import Options
 from mirlo.targets.nvvm.schedule.copies import async_copy, asynchronously
-from mirlo.targets.nvvm.schedule.fragments import WARP, Lane, format_of_matrix, multiply_add, registers
+from mirlo.targets.nvvm.schedule.fragments import Lane, format_of_matrix, multiply_add, registers
 from mirlo.targets.nvvm.schedule.units import COLUMNS, ROWS, Format, format_of
 
 WARPS = 2

@@ -7,10 +7,10 @@ from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.loops import for_loop
+from mirlo.targets.gpu.schedule.launch import WARP
 from mirlo.targets.gpu.schedule.roles import Roles
 from mirlo.targets.nvvm.options import Options
 from mirlo.targets.nvvm.schedule import bulk
-from mirlo.targets.nvvm.schedule.fragments import WARP
 from mirlo.targets.nvvm.schedule.in_flight import after_wait, registers, zeros
 from mirlo.targets.nvvm.schedule.pipelined import (
     Consumers,

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
-from mirlo.dialects.bindings import ir, memref
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.rules import Decline, decline, schedule
-from mirlo.passes.schedule.blocks.combine import Reducer
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.contraction.body import count_operations
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, unfit
 from mirlo.passes.schedule.blocks.rows import RowGroup, Walk
-from mirlo.targets.gpu.schedule.launch import barrier, shared, split, when
-from mirlo.targets.gpu.schedule.rows import Team, ThreadRowsPlan, restored, storable
+from mirlo.targets.gpu.schedule.launch import WARP
+from mirlo.targets.gpu.schedule.rows import ThreadRowsPlan
 from mirlo.targets.gpu.schedule.rows import plan as plan_rows
 from mirlo.targets.gpu.schedule.stages import build, plan_stages
+from mirlo.targets.gpu.schedule.teams import reduce_by_shuffles
 from mirlo.targets.gpu.schedule.vectors import is_aligned
-from mirlo.targets.nvvm.schedule.fragments import WARP
-from mirlo.targets.nvvm.schedule.shuffles import over_team
 from mirlo.targets.nvvm.schedule.transposed import plan_transpose
 from mirlo.targets.nvvm.schedule.wide import ACCESS, MAX_UNROLLED_OPS, plan_wide_points
 
@@ -82,32 +80,6 @@ def _contiguous_accesses(walk: Walk, handed: Collection[ir.Value]) -> Iterator[t
             where = place.flat(operand)
             if where.coefficient(axis) == 1:
                 yield element_bytes(operand.element_type), where
-
-
-def reduce_by_shuffles(team: Team, reducer: Reducer, partial: Sequence[ir.Value]) -> list[ir.Value]:
-    """Reduce over all threads of a row by shuffles, and across warps with one value per warp."""
-    found = over_team(partial, reducer.combine, min(team.threads, WARP))
-    warps = team.threads // WARP
-    if warps <= 1:
-        return found
-    number, lane = split(team.thread, [warps, WARP])
-    memories = [shared(team.rows * warps, value.type) for value in storable(partial)]
-    first = team.row * warps
-    barrier()
-
-    def keep() -> None:
-        for memory, value in zip(memories, storable(found), strict=True):
-            memref.StoreOp(value, memory, [first + number])
-
-    when(lane.below(1), keep)
-    barrier()
-    total: list[ir.Value] | None = None
-    for warp in range(warps):
-        place = first + warp
-        loaded = [memref.LoadOp(memory, [place]).result for memory in memories]
-        values = [restored(value, like) for value, like in zip(loaded, partial, strict=True)]
-        total = values if total is None else reducer.combine(total, values)
-    return total or found
 
 
 AROUND = (plan_transpose, plan_wide_points, plan_warp_rows)

@@ -118,6 +118,6 @@ func.func @no_body(%lower: index, %upper: index) {
 // -----
 
 func.func @yield_outside() {
-  // expected-error@+1 {{'tir.yield' op ends the body of 'tir.block' or 'tir.for', but is in 'func.func'}}
+  // expected-error@+1 {{'tir.yield' op ends the body of 'tir.block', 'tir.for' or 'tir.reduce_threads', but is in 'func.func'}}
   "tir.yield"() {operandSegmentSizes = array<i32: 0, 0, 0, 0>} : () -> ()
 }

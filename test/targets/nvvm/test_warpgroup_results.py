@@ -11,10 +11,10 @@ import mirlo
 from mirlo import R
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
+from mirlo.targets.gpu.schedule.launch import WARP
 from mirlo.targets.nvvm.chips import find_chip
 from mirlo.targets.nvvm.ptxas import run_ptxas
 from mirlo.targets.nvvm.schedule import pipelined, results, warpgroup
-from mirlo.targets.nvvm.schedule.fragments import WARP
 
 
 @mirlo.script

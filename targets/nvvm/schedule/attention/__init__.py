@@ -21,6 +21,7 @@ from mirlo.targets.gpu.schedule.attention.tiled import ThreadAttentionTile as Su
 from mirlo.targets.gpu.schedule.attention.work import Work
 from mirlo.targets.gpu.schedule.costs import MATRIX_UNITS
 from mirlo.targets.gpu.schedule.exchange import Exchange
+from mirlo.targets.gpu.schedule.shuffles import ShuffleExchange
 from mirlo.targets.gpu.schedule.vectors import is_aligned
 from mirlo.targets.nvvm.options import Options, planned_for
 from mirlo.targets.nvvm.schedule.attention.choices import (
@@ -33,7 +34,6 @@ from mirlo.targets.nvvm.schedule.attention.choices import (
 from mirlo.targets.nvvm.schedule.attention.decode import DecodeKernel, Teams, teams_of
 from mirlo.targets.nvvm.schedule.attention.grouped import GroupAttentionPlan, plan_groups
 from mirlo.targets.nvvm.schedule.attention.mma import MmaKernel, WarpAttentionTile
-from mirlo.targets.nvvm.schedule.shuffles import ShuffleExchange
 from mirlo.targets.nvvm.schedule.units import ROWS, Format, format_of
 from mirlo.targets.nvvm.schedule.warprows import AROUND
 

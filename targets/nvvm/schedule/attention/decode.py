@@ -23,17 +23,17 @@ from mirlo.targets.gpu.schedule.attention.kernel import AttentionKernel
 from mirlo.targets.gpu.schedule.attention.partial_results import KeyTiles
 from mirlo.targets.gpu.schedule.attention.work import Loops, Work, above, hidden, larger, plus, times
 from mirlo.targets.gpu.schedule.launch import (
+    WARP,
     barrier,
     clamp_index,
     shared,
     split,
     when,
 )
+from mirlo.targets.gpu.schedule.shuffles import of_neighbour
 from mirlo.targets.gpu.schedule.vectors import elements_of, load_vector, spread, store_vector
 from mirlo.targets.nvvm.schedule.attention.online import weigh
 from mirlo.targets.nvvm.schedule.attention.softmax import LOG2_E, exp2, fma, fold
-from mirlo.targets.nvvm.schedule.fragments import WARP
-from mirlo.targets.nvvm.schedule.shuffles import of_neighbour
 from mirlo.targets.nvvm.schedule.units import ACCESS
 
 WARPS = 4

@@ -16,17 +16,17 @@ from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.targets.gpu.schedule.attention.partial_results import PartialResults
 from mirlo.targets.gpu.schedule.attention.work import Work, hidden, plus, times
-from mirlo.targets.gpu.schedule.launch import Ids, either, launch, shared, split, when
+from mirlo.targets.gpu.schedule.launch import WARP, Ids, either, launch, shared, split, when
+from mirlo.targets.gpu.schedule.shuffles import of_warp
 from mirlo.targets.nvvm.schedule import bulk, in_flight
 from mirlo.targets.nvvm.schedule.attention.jobs import Job, Jobs, Row, Visit, loop_i32
 from mirlo.targets.nvvm.schedule.attention.mapped import GroupTile, MappedOperands
 from mirlo.targets.nvvm.schedule.attention.memory import rematerialize
 from mirlo.targets.nvvm.schedule.attention.online import as_word, in_all, masked, packed, pairs_of, weigh
 from mirlo.targets.nvvm.schedule.attention.row_stores import SharedRowStores
-from mirlo.targets.nvvm.schedule.fragments import PAIR, WARP, Lane
+from mirlo.targets.nvvm.schedule.fragments import PAIR, Lane
 from mirlo.targets.nvvm.schedule.in_flight import SharedOperand
 from mirlo.targets.nvvm.schedule.ring_buffer import GROUP, PRODUCT_ROWS, Ring, only
-from mirlo.targets.nvvm.schedule.shuffles import of_warp
 from mirlo.targets.nvvm.schedule.tilemaps import ROW_BYTES, MappedMatrix
 from mirlo.targets.nvvm.schedule.units import COLUMNS, DEPTH_BYTES, ROWS
 

@@ -24,6 +24,7 @@ from mirlo.targets.gpu.schedule.attention.partial_results import KeyTiles
 from mirlo.targets.gpu.schedule.attention.work import Work, hidden, times
 from mirlo.targets.gpu.schedule.contraction.staging import SharedMatrix, elements_of_tile
 from mirlo.targets.gpu.schedule.launch import (
+    WARP,
     barrier,
     clamp_index,
     shared,
@@ -34,13 +35,7 @@ from mirlo.targets.gpu.schedule.vectors import all_of, element_at, spread
 from mirlo.targets.nvvm.schedule.attention.memory import RhsReader, rematerialize
 from mirlo.targets.nvvm.schedule.attention.online import as_word, in_all, masked, packed, pairs_of, weigh
 from mirlo.targets.nvvm.schedule.copies import async_copy, commit, wait
-from mirlo.targets.nvvm.schedule.fragments import (
-    WARP,
-    Lane,
-    Registers,
-    multiply_add,
-    registers,
-)
+from mirlo.targets.nvvm.schedule.fragments import Lane, Registers, multiply_add, registers
 from mirlo.targets.nvvm.schedule.units import COLUMNS, F16, ROWS, Format
 
 STEP = 16

@@ -14,11 +14,11 @@ from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.scalars import compare
 from mirlo.targets.gpu.schedule.attention.work import Work, above, hidden, larger, plus, times
+from mirlo.targets.gpu.schedule.shuffles import over_team
 from mirlo.targets.gpu.schedule.vectors import element_at
 from mirlo.targets.nvvm.schedule.attention.softmax import LOG2_E, exp2, fma, fold
 from mirlo.targets.nvvm.schedule.bulk import i32
 from mirlo.targets.nvvm.schedule.fragments import PAIR
-from mirlo.targets.nvvm.schedule.shuffles import over_team
 from mirlo.targets.nvvm.schedule.units import COLUMNS
 
 TEAM = 4

@@ -14,10 +14,10 @@ from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState
 from mirlo.passes.schedule.blocks.space import BlockInstance
 from mirlo.targets.gpu.schedule.attention.work import Work
 from mirlo.targets.gpu.schedule.launch import split, when
+from mirlo.targets.gpu.schedule.shuffles import of_neighbour
 from mirlo.targets.gpu.schedule.vectors import all_of, is_aligned, store_vector
 from mirlo.targets.nvvm.schedule.attention.online import TEAM, as_word
 from mirlo.targets.nvvm.schedule.fragments import PAIR, Lane
-from mirlo.targets.nvvm.schedule.shuffles import of_neighbour
 from mirlo.targets.nvvm.schedule.units import COLUMNS
 
 

@@ -8,8 +8,7 @@ from mirlo.dialects.bindings import gpu, ir
 from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.targets.gpu.schedule.exchange import Combine, SharedExchange
-from mirlo.targets.gpu.schedule.launch import split
-from mirlo.targets.nvvm.schedule.fragments import WARP
+from mirlo.targets.gpu.schedule.launch import WARP, split
 
 
 def of_neighbour(value: ir.Value, distance: int) -> ir.Value:
@@ -44,9 +43,11 @@ def of_warp(value: ir.Value) -> Value:
     return create("arith.index_cast", value.type, made.operation.results[0])
 
 
-def over_team(
-    values: Sequence[ir.Value], combine: Callable[[Sequence[ir.Value], Sequence[ir.Value]], list[ir.Value]], team: int
-) -> list[ir.Value]:
+CombineValues = Callable[[Sequence[ir.Value], Sequence[ir.Value]], list[ir.Value]]
+"""Combines two lists of partial results."""
+
+
+def over_team(values: Sequence[ir.Value], combine: CombineValues, team: int) -> list[ir.Value]:
     """Reduce over a team of consecutive threads of a warp, a power of two; every thread gets the result."""
     found = list(values)
     distance = 1

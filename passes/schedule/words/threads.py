@@ -1,0 +1,334 @@
+"""Loops that are bound to blocks and threads of a GPU: what these may share, and which of them stores a result.
+
+Each nest of the function is a kernel of its own. In a kernel a thread may read what it wrote itself; what other threads
+of its block wrote it reads from shared memory, after a barrier, which follows each loop over threads. Threads of
+different blocks do not wait for one another.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
+from functools import partial
+
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.index_expr import FloorDiv, IndexExpr, loop_index
+from mirlo.passes.schedule.words.loops import THREAD
+from mirlo.passes.schedule.words.regions import Region, region_within, split_by
+from mirlo.passes.schedule.words.tree import (
+    BOUND,
+    LOCAL,
+    SHARED,
+    BlockLeaf,
+    BufferAccess,
+    Loop,
+    Node,
+    Root,
+    ScheduleBuffer,
+    ScheduleError,
+    around,
+    extents_of,
+    leaves_of,
+    loops_of,
+    set_children,
+)
+
+Use = tuple[BlockLeaf, BufferAccess]
+
+
+def is_thread(loop: Loop) -> bool:
+    """Return whether the iterations of a loop are threads of a block."""
+    return loop.kind == BOUND and (loop.thread or "").startswith(THREAD)
+
+
+def bound_loops(node: Node) -> list[Loop]:
+    """Return the loops of a node that are bound to hardware axes, itself included."""
+    own = [node] if isinstance(node, Loop) else []
+    return [loop for loop in (*own, *loops_of(node)) if loop.kind == BOUND]
+
+
+def reduced_threads(leaf: BlockLeaf) -> list[Loop]:
+    """Return the loops of a reduction whose iterations are threads."""
+    chain = [loop for loop in around(leaf) if loop.kind == BOUND]
+    reduced = leaf.reduce_loops() if chain else ()
+    return [loop for loop in chain if loop.name in reduced]
+
+
+def is_around_exchange(loop: Loop) -> bool:
+    """Return whether threads wait for one another in a loop: all of them run all of its iterations."""
+    reduced = ((leaf, leaf.reduce_loops()) for leaf in leaves_of(loop) if reduced_threads(leaf))
+    return any(loop.name not in loops for _, loops in reduced)
+
+
+def prepare_threads(root: Root) -> None:
+    """Check what threads share, and let one thread store what all of them would."""
+    nests = [node for node in root.body if isinstance(node, Loop) and bound_loops(node)]
+    for nest in nests:
+        _require_axes(nest)
+        _require_one_kernel(root, nest)
+        for leaf in leaves_of(nest):
+            if reduced_threads(leaf):
+                _require_all_threads(nest, leaf)
+        extents = _thread_extents(nest)
+        for leaf in leaves_of(nest):
+            if any(access.buffer.scope != LOCAL for access in leaf.writes):
+                _bind_to_first(leaf, [axis for axis in extents if axis not in _axes(leaf)])
+        for pair in _shared_uses(nest):
+            _require_visible(*pair)
+
+
+def _thread_extents(nest: Loop) -> dict[str, Dim]:
+    found: dict[str, Dim] = {}
+    for loop in bound_loops(nest):
+        if is_thread(loop):
+            axis = str(loop.thread)
+            found[axis] = D.maximum(found.get(axis, 1), loop.extent)
+    return found
+
+
+def _axes(leaf: BlockLeaf) -> dict[str, Loop]:
+    """Return the loops around a block that are bound to threads, by their axes."""
+    return {str(loop.thread): loop for loop in around(leaf) if is_thread(loop)}
+
+
+def _bind_to_first(leaf: BlockLeaf, axes: Sequence[str]) -> None:
+    """Let only the first thread of these axes compute a block."""
+    for axis in axes:
+        parent = leaf.parent
+        assert parent is not None and not isinstance(parent, Root)
+        first = Loop(f"{leaf.name}_{axis}", 1, BOUND, axis)
+        set_children(parent, [first if child is leaf else child for child in parent.body])
+        first.parent = parent
+        set_children(first, [leaf])
+
+
+def _require_axes(nest: Loop) -> None:
+    """Require that each axis has one loop around a block, and that blocks of threads compute all of the nest."""
+    loops = bound_loops(nest)
+    for loop in loops:
+        same = [other for other in around(loop) if other.kind == BOUND and other.thread == loop.thread]
+        if same:
+            raise ScheduleError(f"bind: '{loop.name}' and '{same[0].name}' around it are both bound to '{loop.thread}'")
+        if not is_thread(loop):
+            outside = [leaf for leaf in leaves_of(nest) if loop not in around(leaf)]
+            if outside:
+                raise ScheduleError(
+                    f"bind: '{_name(outside[0])}' is in '{nest.name}', but not in '{loop.name}', which is bound to "
+                    f"'{loop.thread}': move it there (compute_at), or out of the nest"
+                )
+
+
+def _require_one_kernel(root: Root, nest: Loop) -> None:
+    """Require that memory of threads and of their blocks is used in one nest only, which is a kernel."""
+    for leaf in leaves_of(nest):
+        for access in (*leaf.reads, *leaf.writes):
+            buffer = access.buffer
+            if not buffer.scope:
+                continue
+            others = [other for node in root.body if node is not nest for other in leaves_of(node)]
+            other = next((other for other in others if other.touches(buffer)), None)
+            if other is not None:
+                raise ScheduleError(
+                    f"'{buffer.name}' is '{buffer.scope}' memory of the kernel of '{_name(leaf)}', and "
+                    f"'{_name(other)}' uses it in another one: move the blocks together (compute_at), or give "
+                    "it no scope"
+                )
+
+
+def _require_all_threads(nest: Loop, leaf: BlockLeaf) -> None:
+    """Require that all threads of a block reach a reduction over threads."""
+    extents = _thread_extents(nest)
+    for axis, loop in _axes(leaf).items():
+        if loop.extent != extents[axis]:
+            raise ScheduleError(
+                f"bind: '{leaf.name}' is reduced across threads, all of which must take part: '{loop.name}' has "
+                f"{loop.extent} iterations on '{axis}', another loop of '{nest.name}' has {extents[axis]}"
+            )
+    chain = around(leaf)
+    outer = chain[: 1 + next(i for i, loop in enumerate(chain) if loop.accumulated is leaf)]
+    switched = [loop for loop in outer if loop.is_unswitched]
+    if switched:
+        raise ScheduleError(
+            f"unswitch: '{leaf.name}' in '{switched[0].name}' is reduced across threads, which wait for one another: "
+            "they would be in different copies of the loop"
+        )
+
+
+def _shared_uses(nest: Loop) -> Iterator[tuple[Use, Use]]:
+    """Yield each access that writes in a nest with the others of its buffer."""
+    uses = [(leaf, access) for leaf in leaves_of(nest) for access in _accesses(leaf)]
+    for leaf in leaves_of(nest):
+        for access in leaf.writes:
+            for other, use in uses:
+                if other is not leaf and use.buffer is access.buffer:
+                    yield (leaf, access), (other, use)
+
+
+def _accesses(leaf: BlockLeaf) -> Iterator[BufferAccess]:
+    for access in (*leaf.reads, *leaf.writes):
+        if access.inlined is not None:
+            yield from _accesses(access.inlined)
+        else:
+            yield access
+
+
+def _require_visible(written: Use, used: Use) -> None:
+    """Require that threads which use what a block writes see it."""
+    if _is_own(written, used):
+        return
+    (maker, access), (user, _) = written, used
+    buffer = access.buffer
+    if buffer.scope == SHARED:
+        first, second = (_outermost_thread(leaf) for leaf in (maker, user))
+        if first is None or second is None or first is not second:
+            return
+        raise ScheduleError(
+            f"'{_name(user)}' uses what other threads write to '{buffer.name}' in '{_name(maker)}', in the same "
+            f"iteration of '{first.name}', after which threads wait for one another: move the loops over threads "
+            "further in"
+        )
+    raise ScheduleError(
+        f"'{_name(user)}' uses elements of '{buffer.name}' that other threads write in '{_name(maker)}': let them "
+        "share it (set_scope 'shared'), let each thread compute what it uses (set_scope 'local'), or leave the blocks "
+        "in nests of their own"
+    )
+
+
+def _name(leaf: BlockLeaf) -> str:
+    """Return the name of a block, of the whole reduction for its initialization."""
+    return leaf.name.removesuffix("_start") if leaf.part == "start" else leaf.name
+
+
+def _outermost_thread(leaf: BlockLeaf) -> Loop | None:
+    return next((loop for loop in around(leaf) if is_thread(loop)), None)
+
+
+def _is_own(written: Use, used: Use) -> bool:
+    """Return whether a thread uses only those elements of a buffer that it writes itself."""
+    (maker, access), (user, use) = written, used
+    common = {loop.name for loop in itertools.takewhile(around(user).__contains__, around(maker))}
+    makers, users = _axes(maker), _axes(user)
+    reduced = {str(loop.thread) for loop in reduced_threads(maker)}
+    if access.buffer.scope != LOCAL and reduced:
+        return False  # the first thread stores the result
+    private = {axis: loop for axis, loop in makers.items() if loop.name not in common and axis not in reduced}
+    if not private:
+        return True
+    if use.is_opaque or any(axis not in users or users[axis].extent != loop.extent for axis, loop in private.items()):
+        return False
+    names = {loop.name for loop in private.values()}
+    for made, wanted in zip(maker.place(access), user.place(use), strict=True):
+        terms = terms_of(made, maker, common)
+        if made.variables() & names and (terms != terms_of(wanted, user, common) or not is_mixed_radix(terms, common)):
+            return False
+    return True
+
+
+Term = tuple[str, Dim, Dim]
+"""A hardware axis, a loop that contains both uses, or nothing for another loop; its coefficient and its extent."""
+
+
+def terms_of(index: IndexExpr, leaf: BlockLeaf, common: set[str]) -> list[Term] | None:
+    """Return the terms of an index, in order of their coefficients; loops are told apart by their steps."""
+    loops = {loop.name: loop for loop in around(leaf)}
+    found: list[Term] = [("", index.constant, 0)] if index.constant != 0 else []
+    for atom, count in index.terms.items():
+        if isinstance(atom, FloorDiv):
+            return None
+        loop = loops[str(atom)]
+        name = loop.name if loop.name in common else str(loop.thread) if is_thread(loop) else ""
+        found.append((name, count, loop.extent))
+    return sorted(found, key=str)
+
+
+def is_mixed_radix(terms: list[Term] | None, fixed: Collection[str] = ()) -> bool:
+    """Return whether different values of the loops, except those that are `fixed`, are different indices."""
+    if terms is None:
+        return False
+    span: Dim = 0
+    varying = [term for term in terms if term[2] != 0 and term[0] not in fixed]
+    for _, count, extent in sorted(varying, key=lambda term: D.estimate_dim(term[1])):
+        if not D.is_certain(partial(_is_above, count, span)):
+            return False
+        span = span + count * (extent - 1)
+    return True
+
+
+def _is_above(count: Dim, span: Dim) -> bool:
+    return bool(count > span)
+
+
+@dataclass(frozen=True)
+class ThreadRegion:
+    """The elements of a buffer that a thread keeps: those of its own, without gaps."""
+
+    region: list[Region]
+    axes: Mapping[str, IndexExpr]
+    """The hardware axis of each loop that is bound to a thread."""
+    fixed: Set[str]
+    """The loops and axes that are the same for all uses."""
+    steps: list[Mapping[Dim, Dim]]
+    """For each dim, the step in memory of other loops by their step in the tensor."""
+    shape: tuple[int, ...] = ()
+    """The dims of what is kept, which is one array."""
+
+    def own(self, indices: Sequence[IndexExpr]) -> list[IndexExpr]:
+        """Return indices with steps in the thread's memory, and hardware axes in the place of loops."""
+        found = []
+        for index, steps in zip(indices, self.steps, strict=True):
+            terms = index.replace(self.axes).terms
+            own = {atom: count if atom in self.fixed else steps.get(count, count) for atom, count in terms.items()}
+            found.append(IndexExpr(own, index.constant))
+        return found
+
+
+def thread_region(
+    places: Sequence[tuple[BlockLeaf, list[IndexExpr] | None]], common: Sequence[Loop], buffer: ScheduleBuffer
+) -> ThreadRegion:
+    """Return what a thread keeps of a buffer that is used in these loops and in threads."""
+    bound = {loop.name: loop for leaf, _ in places for loop in around(leaf) if is_thread(loop)}
+    axes = {name: loop_index(str(loop.thread)) for name, loop in bound.items()}
+    extents = {str(loop.thread): loop.extent for loop in bound.values()}
+    fixed = {loop.name for loop in common} - set(axes) | set(extents)
+    regions, steps = [], []
+    for dim, size in enumerate(buffer.shape):
+        indices = [(leaf, None if at is None else at[dim].replace(axes)) for leaf, at in places]
+        region, own = _kept([(leaf, index) for leaf, index in indices], fixed, extents, size)
+        regions.append(region)
+        steps.append(own)
+    return ThreadRegion(regions, axes, fixed, steps)
+
+
+def _kept(
+    places: Sequence[tuple[BlockLeaf, IndexExpr | None]], fixed: set[str], axes: Mapping[str, Dim], size: Dim
+) -> tuple[Region, Mapping[Dim, Dim]]:
+    """Return what a thread keeps of a dim, and the steps of loops in it by their steps in the tensor."""
+    split = [None if index is None else split_by(index, fixed) for _, index in places]
+    found = [parts for parts in split if parts is not None]
+    if len(found) == len(places) and len({start for start, _ in found}) == 1:
+        terms = [
+            sorted(((n, extents_of(around(leaf)).get(str(atom), 0)) for atom, n in rest.terms.items()), key=_by_step)
+            for (leaf, _), (_, rest) in zip(places, found, strict=True)
+        ]
+        starts = {rest.constant for _, rest in found}
+        if all(each == terms[0] for each in terms) and len(starts) == 1 and _are_steps(terms[0]):
+            steps: dict[Dim, Dim] = {}
+            count: Dim = 1
+            for step, extent in terms[0]:
+                steps[step], count = count, count * extent
+            return (found[0][0] + starts.pop(), count), steps
+    plain = [(leaf, None if index is None else [index]) for leaf, index in places]
+    return region_within(plain, fixed, [size], axes)[0], {}
+
+
+def _by_step(term: tuple[Dim, Dim]) -> tuple[int, str]:
+    return D.estimate_dim(term[0]), str(term)
+
+
+def _are_steps(terms: Sequence[tuple[Dim, Dim]]) -> bool:
+    """Return whether loops of these steps and extents, in order, are at different places."""
+    if not all(isinstance(part, int) and part > 0 for term in terms for part in term):
+        return False
+    return is_mixed_radix([("", count, extent) for count, extent in terms])
