@@ -176,7 +176,8 @@ class _Planner:
     def _fuse_spatial(self, lane_axis: LoopAxis, spatial: list[LoopAxis], writes: list[IndexExpr]) -> None:
         stages = self.contraction.stages
         reads = [[None if r is None else row_major(r.dims, r.shape) for r in s.reads] for s in stages]
-        indices = [list(stage.indices) for stage in stages]
+        # Only indices that a stage computes with must be told apart.
+        indices = [[f if s.block.uses_index(a) else IndexExpr() for a, f in enumerate(s.indices)] for s in stages]
         flat = [self.rows.form, self.columns.form, *writes, *_flatten(reads), *_flatten(indices)]
         self.spatial, fused = fuse(spatial, flat, self.alone)
         it = iter(fused)

@@ -85,3 +85,14 @@ func.func @main(%x: tensor<1x64xf32>, %w: tensor<40x64xf32>) -> tensor<1x40xf32>
   %0 = "relax.matmul"(%x, %w) {transpose_rhs = true} : (tensor<1x64xf32>, tensor<40x64xf32>) -> tensor<1x40xf32>
   return %0 : tensor<1x40xf32>
 }
+
+// -----
+
+// Batch and sequence are one axis of rows, also with a block behind the product that does not use their indices.
+// CHECK-LABEL: func.func private @fused_matmul_relu(
+// CHECK-SAME: tile = array<i64: 12, 32>
+func.func @main(%x: tensor<4x3x20xf32>, %w: tensor<20x32xf32>) -> tensor<4x3x32xf32> {
+  %0 = "relax.matmul"(%x, %w) : (tensor<4x3x20xf32>, tensor<20x32xf32>) -> tensor<4x3x32xf32>
+  %1 = "relax.relu"(%0) : (tensor<4x3x32xf32>) -> tensor<4x3x32xf32>
+  return %1 : tensor<4x3x32xf32>
+}
