@@ -16,6 +16,7 @@ import mirlo
 from mirlo.benchmarks.llm.gguf_model import save_gguf
 from mirlo.benchmarks.llm.model import DecoderConfig, feed
 from mirlo.benchmarks.turns import onnxruntime_session
+from mirlo.runtime.huge_pages import empty_together
 
 Step = Callable[[], Any]
 
@@ -36,6 +37,14 @@ def with_room(arrays: dict[str, np.ndarray], tokens: int) -> dict[str, np.ndarra
     }
 
 
+def _as_states(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return copies in memory as `Executable.state` allocates it: in huge pages, aligned to cache lines."""
+    made = dict(zip(arrays, empty_together([(a.dtype, a.shape) for a in arrays.values()]), strict=True))
+    for name, array in arrays.items():
+        made[name][...] = array
+    return made
+
+
 class Mirlo:
     """Mirlo, with caches in place."""
 
@@ -46,7 +55,7 @@ class Mirlo:
     def call(self, tokens: int, past: int, batch: int) -> Step:
         arrays = feed(self.config, tokens, past, batch)
         outputs = {name: output for output, name in self.executable.aliases.items()}
-        caches = with_room(arrays, tokens)
+        caches = _as_states(with_room(arrays, tokens))
         others = {name: array for name, array in arrays.items() if name not in outputs}
         call = self.executable.updating(caches, outputs)
         if call is None:  # sizes depend on data, as with experts
