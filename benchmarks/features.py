@@ -17,8 +17,14 @@ FEATURES = {
     "caches and states of language models": (
         "passes/graph/last_rows.py passes/graph/narrow_caches.py passes/graph/scaled_caches.py runtime/cache_pool.py "
         "runtime/huge_pages.py runtime/recurrent.py runtime/state.py runtime/update.py "
+        "runtime/cache_arrays.py frontends/onnx/windows.py frontends/onnx/ops/microsoft_window.py "
         "frontends/onnx/ops/microsoft_kv_cache.py frontends/onnx/ops/microsoft_paged.py"
     ),
+    "caches in pages": "runtime/page_*.py runtime/paged_*.py frontends/onnx/pages.py",
+    "complex numbers, Fourier transforms and solvers of frameworks": (
+        "frontends/complex_numbers.py frontends/fourier.py frontends/linear_algebra.py"
+    ),
+    "cancellation of calls and compilations": "runtime/interrupts.py",
     "weights of few bits": (
         "targets/llvm/nbits/* frontends/onnx/ops/microsoft_nbits.py tools/quantize.py tools/cli/quantizing.py"
     ),
