@@ -72,25 +72,44 @@ def bisect(
     Nodes that only amplify the rounding of their inputs are skipped.
     """
     ordered = in_order(_opened(model))
-    graph = ordered.content.graph
-    names = list(dict.fromkeys(name for node in graph.nodes for name in node.outputs if name))
-    tell(f"computing {len(names)} values with {against}")
-    values = {name: np.asarray(array) for name, array in feeds.items()} | ORACLES[against](
-        message_of(ordered), feeds, names
-    )
-    whole = cut(ordered, range(len(graph.nodes)), [value.name for value in graph.outputs], values)
-    trial = try_submodel(whole, values, settings)
-    tell(f"the model: {trial.departs or 'as expected'}")
-    if trial.departs is None:
-        return None
-    result = _first_departure(ordered, values, settings, trial, ORACLES[against], tell)
-    if isinstance(result, Rounding):
+    values = _values(ordered, feeds, against, tell)
+    result = _find_departure(ordered, values, settings, ORACLES[against], tell)
+    if result is None or isinstance(result, Rounding):
         return result
     failed = result.trial.failed
     culprit = (
         failing_pass(result.trial, settings) if failed else first_departing_pass(result.part, values, settings, tell)
     )
     return _departure(ordered, result, culprit, values, settings, against, bundle)
+
+
+def is_rounding(model: Source, feeds: Mapping[str, np.ndarray], *, against: str, settings: TrialOptions) -> bool:
+    """Return whether a model departs from an oracle by nothing but rounding that its nodes amplify."""
+    ordered = in_order(_opened(model))
+    values = _values(ordered, feeds, against, _ignore)
+    return isinstance(_find_departure(ordered, values, settings, ORACLES[against], _ignore), Rounding)
+
+
+def _ignore(text: str) -> None:
+    """Report no progress."""
+
+
+def _values(model: LoadedModel, feeds: Mapping[str, np.ndarray], against: str, tell: Tell) -> dict[str, ModelValue]:
+    """Return the inputs of a model and all values that the oracle computes of them."""
+    names = list(dict.fromkeys(name for node in model.content.graph.nodes for name in node.outputs if name))
+    tell(f"computing {len(names)} values with {against}")
+    inputs = {name: np.asarray(array) for name, array in feeds.items()}
+    return {**inputs, **ORACLES[against](message_of(model), feeds, names)}
+
+
+def _find_departure(
+    model: LoadedModel, values: Mapping[str, ModelValue], settings: TrialOptions, oracle: Oracle, tell: Tell
+) -> DepartingNode | Rounding | None:
+    graph = model.content.graph
+    whole = cut(model, range(len(graph.nodes)), [value.name for value in graph.outputs], values)
+    trial = try_submodel(whole, values, settings)
+    tell(f"the model: {trial.departs or 'as expected'}")
+    return None if trial.departs is None else _first_departure(model, values, settings, trial, oracle, tell)
 
 
 def _first_departure(

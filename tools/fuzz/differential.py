@@ -7,15 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from mirlo.runtime.names import file_name, shell_word
+from mirlo.tools.bisect.bisect import is_rounding
 from mirlo.tools.bisect.compare import ModelValue, Tolerance, difference, tolerance_of
 from mirlo.tools.bisect.oracles import OracleError, either, onnxruntime, reference
+from mirlo.tools.bisect.trial import TrialOptions
 from mirlo.tools.fuzz.fences import FencedOutputs
 from mirlo.tools.fuzz.graphs import RandomGraph, random_graph
 from mirlo.tools.fuzz.verdict import FAILED, REFUSED, SeedVerdict, verdict_of_error
 
-RIGHT, WRONG, DISPUTED = "right", "wrong", "disputed"
+RIGHT, ROUNDED, WRONG, DISPUTED = "right", "rounded", "wrong", "disputed"
 STATES = {
     RIGHT: "as an oracle computes it",
+    ROUNDED: "departs from the oracles by rounding that a node amplifies",
     WRONG: "not as any oracle computes it",
     REFUSED: "an error says that something is not supported",
     DISPUTED: "the oracles differ from one another, and from Mirlo",
@@ -56,6 +59,8 @@ def judge_graph(graph: RandomGraph, target: str = "llvm", threads: int = 1) -> S
         other = either(graph.model, graph.feeds, names)
     differences = {name: text for name, text in departing.items() if _departs(name, computed, other, graph) is not None}
     wrong = [name for name in differences if _departs(name, other, expected, graph) is None]
+    if wrong and _is_rounding(graph, target, threads, wrong):
+        return SeedVerdict(ROUNDED, f"'{wrong[0]}': {differences[wrong[0]]}")
     if wrong:
         return SeedVerdict(WRONG, f"'{wrong[0]}': {differences[wrong[0]]}")
     if differences:
@@ -67,6 +72,13 @@ def _departs(
     name: str, computed: Mapping[str, ModelValue], expected: Mapping[str, ModelValue], graph: RandomGraph
 ) -> str | None:
     return difference(computed[name], expected[name], Tolerance(tolerance_of(graph.epsilons[name])))
+
+
+def _is_rounding(graph: RandomGraph, target: str, threads: int, names: list[str]) -> bool:
+    """Return whether outputs depart by nothing but rounding that a node amplifies."""
+    tolerance = Tolerance(min(tolerance_of(graph.epsilons[name]) for name in names))
+    settings = TrialOptions(target, threads, tolerance=tolerance)
+    return is_rounding(graph.model, graph.feeds, against="reference", settings=settings)
 
 
 def write(seed: int, folder: Path) -> None:

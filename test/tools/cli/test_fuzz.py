@@ -16,8 +16,8 @@ from commands import mirlo
 from onnx_models import F32, make_model, node
 
 from mirlo.runtime.executable import Executable
-from mirlo.tools.bisect.oracles import OracleError, either, onnxruntime
-from mirlo.tools.fuzz import sizes, structure, verdict
+from mirlo.tools.bisect.oracles import OracleError, either, onnxruntime, reference
+from mirlo.tools.fuzz import differential, sizes, structure, verdict
 from mirlo.tools.fuzz.differential import judge_graph
 from mirlo.tools.fuzz.graphs import RandomGraph, random_graph
 from mirlo.tools.fuzz.mutate import MUTATIONS, broken_file
@@ -52,6 +52,15 @@ def test_bytes_outside_of_outputs_are_watched(monkeypatch: pytest.MonkeyPatch) -
     assert judge_graph(graph).state == "right"
     monkeypatch.setattr(Executable, "run", run)
     assert judge_graph(graph) == verdict.SeedVerdict("failed", "'y': 4 bytes behind it were overwritten")
+
+
+def test_rounding_that_a_node_amplifies_is_no_bug(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums that are whole numbers but for their rounding are one less or one more behind Floor."""
+    monkeypatch.setattr(differential, "onnxruntime", reference)  # both oracles add in the same order
+    x = np.tile(np.arange(1, 65)[:, None] / 300, (1, 300)).astype(np.float32)
+    nodes = [node("ReduceSum", "x axes", "total", keepdims=0), node("Floor", "total", "y")]
+    model = make_model(nodes, {"x": (F32, x.shape)}, ["y"], {"axes": np.array([1])})
+    assert judge_graph(RandomGraph(0, model, {"x": x}, [], {"y": 1e-6})).state == "rounded"
 
 
 def test_broken_files_are_refused(whole: bool) -> None:
