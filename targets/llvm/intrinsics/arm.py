@@ -23,6 +23,8 @@ MATRICES = {
     "bfmmla": "llvm.aarch64.neon.bfmmla",
 }
 """Products of two rows and two columns of 8 bytes, added to a matrix of 2 x 2; signs as for `DOTS`."""
+LOOKUP = "llvm.aarch64.neon.tbl1.v16i8"
+"""Bytes of a table of 16."""
 _LANES, _BITS = 4, 128
 _CALL = re.compile(r'"llvm\.aarch64\.([\w.]+)"')
 _NEEDS = (
@@ -54,6 +56,11 @@ def call_matrices(instruction: str, total: ir.Value, first: ir.Value, second: ir
     return _call(MATRICES[instruction], total, first, second)
 
 
+def call_arm_lookup(table: ir.Value, codes: ir.Value) -> ir.Value:
+    """Emit the byte of a table of 16 that each byte from 0 to 15 names."""
+    return _call(LOOKUP, table, codes)
+
+
 def _call(name: str, total: ir.Value, *operands: ir.Value) -> ir.Value:
     return ir.Operation.create(
         "llvm.call_intrinsic",
@@ -62,7 +69,7 @@ def _call(name: str, total: ir.Value, *operands: ir.Value) -> ir.Value:
         attributes={
             "intrin": ir.StringAttr.get(name),
             "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),
-            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([3, 0]),
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1 + len(operands), 0]),
         },
     ).results[0]
 

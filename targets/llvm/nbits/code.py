@@ -11,6 +11,7 @@ from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.buffers import PARALLEL
 from mirlo.dialects.tir.scalars import compare, create, emit_constant
 from mirlo.passes.schedule.loops import keep_rolled
+from mirlo.targets.llvm.intrinsics.arm import call_arm_dot, call_arm_lookup, shuffled
 from mirlo.targets.llvm.intrinsics.x86 import call_dot, call_lookup, call_permute
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.nbits.layout import COLUMNS, LINE, PanelLayout
@@ -147,38 +148,51 @@ def prefetch(buffer: ir.Value, position: ir.Value, lines: range, last: int) -> N
         memref.PrefetchOp(buffer, [offset(inside, line * LINE)], isWrite=False, localityHint=3, isDataCache=True)
 
 
+SIGNED = "i8xi8"
+"""The dot products of machines that multiply signed weights, of AArch64."""
+
+
 class Dots:
-    """Sums of four products of unsigned weights and signed activations in each of 16 lanes."""
+    """Sums of four products of weights and signed activations in each of 16 lanes.
+
+    Weights are unsigned, or signed as well, which those of up to 7 bits are in any case.
+    """
 
     def __init__(self, machine: Machine):
         self.machine = machine
         self.accumulates = "u8xi8" in machine.dots
         """Whether weights of any 8 bits are multiplied; otherwise products of 7 bits must not overflow i16."""
+        self.is_signed = SIGNED in machine.dots
+        """Whether weights are signed, and fields are shifted in bytes."""
 
     @staticmethod
     def supports(machine: Machine, bits: int) -> bool:
+        if SIGNED in machine.dots:
+            return True
         return machine.vector_bytes >= 32 and ("u8xi8" in machine.dots or ("i16" in machine.dots and bits <= 4))
 
     def add(self, total: ir.Value, weights: ir.Value, activations: ir.Value) -> ir.Value:
         """Add products of <64 x i8> weights and <16 x i32> words of activations."""
         signed = bitcast(activations, integer(8))
-        lanes = min(COLUMNS, self.machine.vector_bytes // 4)
-        return _in_parts(COLUMNS // lanes, self._add, total, weights, signed)
+        lanes = 4 if self.is_signed else min(COLUMNS, self.machine.vector_bytes // 4)
+        return in_parts(COLUMNS // lanes, self._add, total, weights, signed)
 
     def _add(self, total: ir.Value, weights: ir.Value, signed: ir.Value) -> ir.Value:
+        if self.is_signed:
+            return call_arm_dot("sdot", total, weights, signed)
         if self.accumulates:
             return call_dot("vpdpbusd", total, weights, signed)
         pairs = call_dot("vpmaddubsw", total, weights, signed)
         return call_dot("vpmaddwd", total, pairs, constant(1, integer(16), pairs.type.shape[0]))
 
 
-def _in_parts(count: int, function: Callable[..., ir.Value], *values: ir.Value) -> ir.Value:
+def in_parts(count: int, function: Callable[..., ir.Value], *values: ir.Value) -> ir.Value:
     """Apply a function to so many parts of vectors, and join the results."""
     if count == 1:
         return function(*values)
     each = [value.type.shape[0] // count for value in values]
     parts = [
-        function(*(_lanes(value, i * size, size) for value, size in zip(values, each, strict=True)))
+        function(*(lanes_of(value, i * size, size) for value, size in zip(values, each, strict=True)))
         for i in range(count)
     ]
     made = parts[0]
@@ -189,17 +203,18 @@ def _in_parts(count: int, function: Callable[..., ir.Value], *values: ir.Value) 
     return made
 
 
-def _lanes(value: ir.Value, at: int, count: int) -> ir.Value:
+def lanes_of(value: ir.Value, at: int, count: int) -> ir.Value:
     """Return adjacent lanes of a vector."""
-    kind = vector(value.type.element_type, count)
-    return create("vector.shuffle", kind, value, value, mask=ir.DenseI64ArrayAttr.get(list(range(at, at + count))))
+    return shuffled(value, value, list(range(at, at + count)))
 
 
 class CodeLookup:
     """Integers that codes of floats stand for, as unsigned bytes above the middle."""
 
     def __init__(self, machine: Machine, layout: PanelLayout):
-        self.parts = max(1, 4 * COLUMNS // machine.vector_bytes)
+        is_arm = SIGNED in machine.dots
+        self.lookup = call_arm_lookup if is_arm else call_lookup
+        self.parts = 4 if is_arm else max(1, 4 * COLUMNS // machine.vector_bytes)
         count = 4 * COLUMNS // self.parts
         numbers = np.array(layout.table * (count // 16), np.int8) + np.int8(layout.middle)
         kind = vector(integer(8), count)
@@ -207,7 +222,7 @@ class CodeLookup:
 
     def bytes(self, codes: ir.Value) -> ir.Value:
         """Return the integers of <64 x i8> codes."""
-        return _in_parts(self.parts, lambda part: call_lookup(self.table, part), codes)
+        return in_parts(self.parts, lambda part: self.lookup(self.table, part), codes)
 
 
 class Decoder:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute import Buffer, LoopBuilder, LoopFunction
 from mirlo.targets.llvm.machine import Machine
+from mirlo.targets.llvm.nbits.code import Dots
 from mirlo.targets.llvm.nbits.float_rows import FloatKernel
 from mirlo.targets.llvm.nbits.product import Product
 from mirlo.targets.llvm.nbits.quantized_rows import QuantizedKernel
+from mirlo.targets.llvm.nbits.tiled_rows import TiledKernel
 
 
 def product_function(product: Product, machine: Machine, loc: ir.Location) -> ir.OpView:
@@ -19,7 +21,8 @@ def product_function(product: Product, machine: Machine, loc: ir.Location) -> ir
 
     def body(loops: LoopBuilder, *buffers: Buffer) -> None:
         *activations, panels, out = [buffer.value for buffer in buffers]
-        make = QuantizedKernel if product.digits else FloatKernel
+        quantized = TiledKernel if Dots(machine).is_signed else QuantizedKernel
+        make = quantized if product.digits else FloatKernel
         make(product, machine, activations, panels, out, loops).emit()
 
     return function.build(body)

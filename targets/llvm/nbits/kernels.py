@@ -63,6 +63,8 @@ class ProductKernel:
     def __post_init__(self) -> None:
         self.layout = self.product.layout
         self.rows = C.index(self.product.count)
+        self.sizes = few_rows(self.machine)
+        """Rows for which there are kernels that read weights once."""
 
     # The walk over a panel
 
@@ -177,7 +179,7 @@ class ProductKernel:
 
     def emit(self) -> None:
         """Emit the kernel for the number of rows, or a choice between kernels."""
-        count, sizes = self.product.count, few_rows(self.machine)
+        count, sizes = self.product.count, self.sizes
         if not isinstance(count, int):
             C.branch(compare("gt", self.rows, C.index(0)), lambda: self._choose(sizes))
         elif 0 < count <= sizes[-1]:
@@ -202,7 +204,7 @@ class ProductKernel:
         rows = [C.index(i) for i in range(size)]
         if not isinstance(self.product.count, int):
             last = create("arith.subi", self.rows.type, self.rows, C.index(1))
-            certain = max((each for each in few_rows(self.machine) if each < size), default=0)
+            certain = max((each for each in self.sizes if each < size), default=0)
             rows[certain + 1 :] = [C.smaller(row, last) for row in rows[certain + 1 :]]
 
         registers = max(1, 4 * COLUMNS // self.machine.vector_bytes)

@@ -43,6 +43,8 @@ class PanelLayout:
     """Element type of weights that are floats, a key of `FLOATS`; empty for integers."""
     codebook: tuple[float, ...] = ()
     """The numbers that codes of 4 bits stand for; empty if they are numbers themselves."""
+    is_signed: bool = False
+    """Whether weights of 8 bits are stored relative to the middle of the range."""
 
     @property
     def sub(self) -> int:
@@ -150,6 +152,8 @@ class PanelLayout:
         rows = -(-self.blocks // self.group) * self.group * self.block
         values = np.zeros(((stop - first) * COLUMNS, rows), np.uint8)
         values[: part.shape[0], : part.shape[1]] = part
+        if self.is_signed:
+            values ^= self.middle
         split = values.reshape(stop - first, COLUMNS, rows // self.sub, self.fields, self.vectors, 4)
         total: np.ndarray = split[:, :, :, 0]
         for field in range(1, self.fields):

@@ -47,7 +47,7 @@ class QuantizedKernel(ProductKernel):
                         parts[number] = self.dots.add(parts[number], weights, code)
             return parts
 
-        starts = [start for row in own for d in digits for start in (self.start(d, row), *others)]
+        starts = [start for row in own for d in digits for start in (self.first(d, row), *others)]
         sums = self.each_vector(len(rows), vector, starts)
         scale = self.scale(sub)
         zeros = self.zero(sub) if layout.zero else None
@@ -80,7 +80,7 @@ class QuantizedKernel(ProductKernel):
         def one(i: ir.Value) -> None:
             row = self.row_of(sub, C.add(top, i))
             at = C.times(row, C.index(layout.sub))
-            sums = [[self.start(d, row) for d in digits] for _ in range(PAIR)]
+            sums = [[self.first(d, row) for d in digits] for _ in range(PAIR)]
             for w in range(len(weights[0])):
                 for d in digits:
                     code = C.load_word(self.codes, self.digit(d, C.offset(at, 4 * w), layout.sub))
@@ -106,12 +106,23 @@ class QuantizedKernel(ProductKernel):
         """Return what the middle of the range takes off, in all lanes."""
         return C.splat(C.load(self.sums, self.digit(digit, row, 1)))
 
+    def first(self, digit: int, row: ir.Value) -> ir.Value:
+        """Return what the sum of products begins with."""
+        return C.constant(0, C.integer(32)) if self.layout.is_signed else self.start(digit, row)
+
     def field(self, words: ir.Value, field: int, in_place: bool) -> ir.Value:
         """Return a field of each byte as <64 x i8>, shifted to the lowest bits unless it stays in place."""
         bits = self.layout.bits
         if bits == 8:
             return C.bitcast(words, C.integer(8))
         mask = (1 << bits) - 1
+        if self.dots.is_signed:
+            value = C.bitcast(words, C.integer(8))
+            if field:
+                value = C.both("shrui", value, C.constant(field * bits, C.integer(8), 64))
+            is_top = field == self.layout.fields - 1
+            masked = value if is_top else C.both("andi", value, C.constant(mask, C.integer(8), 64))
+            return masked if self.lookup is None else self.lookup.bytes(masked)
         if in_place:
             mask <<= field * bits
         elif field:
