@@ -81,17 +81,17 @@ class PagedDecoder(CompiledDecoder):
             name = next(iter(self.states))
             what = "states of a fixed size beside caches in pages are not supported"
             raise ModelFolderError(f"{self.config.model}: input {self.inputs[name]}: {what}")
-        found = self._tables.pairs(self.executable.aliases)
+        pairs = self._tables.pairs(self.executable.aliases)
         if self.config.names.caches is None:
-            return found
+            return pairs
         named = find_caches(self.config.names, self.inputs, outputs, self.config, {})
-        if named != found:
-            wrong = sorted(dict(named.items() ^ found.items()))
+        if named != pairs:
+            wrong = sorted(dict(named.items() ^ pairs.items()))
             raise ModelFolderError(
                 f"{self.config.source}: {', '.join(map(repr, wrong))}: attention with pages reads and updates other "
-                f"caches than the file says: {', '.join(found)}"
+                f"caches than the file says: {', '.join(pairs)}"
             )
-        return found
+        return pairs
 
     def _vocabulary(self, logits: TensorSpec) -> int:
         if len(logits.shape) != 2 or not isinstance(logits.shape[1], int):
@@ -111,11 +111,11 @@ class PagedDecoder(CompiledDecoder):
 
     def _packed(self, spec: TensorSpec, values: np.ndarray, new: PaddedTokens) -> np.ndarray:
         """Return values of the new tokens, one sequence after the other."""
-        made = typed(values[new.packed], spec)
+        packed = typed(values[new.packed], spec)
         if len(spec.shape) == 1:
-            return made
+            return packed
         if len(spec.shape) == 2 and spec.shape[0] in (1, PLANES):
-            return np.repeat(made[None], int(spec.shape[0]), 0)
+            return np.repeat(packed[None], int(spec.shape[0]), 0)
         raise ModelFolderError(f"{self.config.model}: expected packed tokens, [tokens], found the input {spec}")
 
     def _logits(self, state: CallCaches, inputs: dict[str, np.ndarray], new: PaddedTokens, rows: int) -> np.ndarray:
@@ -128,26 +128,26 @@ class PagedDecoder(CompiledDecoder):
         if LAST_ROWS in self.inputs:
             inputs[LAST_ROWS] = at
             at = np.arange(len(wanted))
-        found = state.run(inputs, new.counts)[names.logits]
-        if at is wanted and len(found) != sum(new.counts):  # of the last token of each sequence
+        logits = state.run(inputs, new.counts)[names.logits]
+        if at is wanted and len(logits) != sum(new.counts):  # of the last token of each sequence
             at = np.arange(batch)
-            if rows > 1 or len(found) != batch:
-                what = f"the model computes {len(found)} rows of logits for {new.counts} new tokens of sequences"
+            if rows > 1 or len(logits) != batch:
+                what = f"the model computes {len(logits)} rows of logits for {new.counts} new tokens of sequences"
                 raise GenerationError(f"{self.config.model}: {what}: without those of all, use lookup=0 and no draft")
-        return found[at].reshape(batch, rows, self.vocabulary)
+        return logits[at].reshape(batch, rows, self.vocabulary)
 
 
 def _find_tables(config: ModelConfig, roles: dict[str, str]) -> TableInputs:
     """Return the inputs that say where rows are, after a check that the folder names the same ones."""
     try:
-        found = find_tables(roles, ends="", past="", table="")
+        tables = find_tables(roles, ends="", past="", table="")
     except InputError as error:
         raise ModelFolderError(f"{config.model}: {error}") from None
     for key, name in (config.names.tables or {}).items():
-        expected = getattr(found, TABLES[key])
+        expected = getattr(tables, TABLES[key])
         if name != expected:
             raise ModelFolderError(
                 f"{config.source}: 'model.decoder.inputs.{key}' is {name!a:.60}, attention of the model reads "
                 f"'{expected}'"
             )
-    return found
+    return tables

@@ -177,12 +177,12 @@ class EngineSlots:
         """Take the rows of the first tokens of a request from an earlier sequence, if its slot holds fewer."""
         slot, pool = self._slots[place], self.pool
         most, with_states = len(request.sequence) - 1, bool(self._decoder.states)
-        found = self._decoder.prefixes.find(request.adapter, request.sequence, most, with_states)
-        count = 0 if found is None else found.length - len(slot.held)
-        if found is not None and count > 0:
+        known = self._decoder.prefixes.find(request.adapter, request.sequence, most, with_states)
+        count = 0 if known is None else known.length - len(slot.held)
+        if known is not None and count > 0:
             start = pool.rewind(place, 0 if with_states else len(slot.held))
-            pool.extend(place, found.rows_from(start), found.length - start, found.states)
-            slot.held = request.sequence[: found.length]
+            pool.extend(place, known.rows_from(start), known.length - start, known.states)
+            slot.held = request.sequence[: known.length]
             self._reuse(request, count)
 
     def _waits(self, place: int, ready: Call) -> bool:

@@ -67,7 +67,7 @@ class PagePool:
     @property
     def page_bytes(self) -> int:
         """Return the bytes of a page of all caches."""
-        return sum(array[0].nbytes for array in self.arrays.values())
+        return sum(array[:1].nbytes for array in self.arrays.values())
 
     @property
     def table_names(self) -> tuple[str, ...]:
@@ -115,12 +115,12 @@ class PagePool:
     def rows(self, sequence: PagedSequence) -> Rows:
         """Return a copy of the rows [tokens, heads, size] of a sequence, by the names of the inputs."""
         pages = list(sequence.pages)
-        made = {}
+        copies = {}
         with self.lock:
             for name, array in self.arrays.items():
                 _, rows, *size = array.shape
-                made[name] = array[pages].reshape(len(pages) * rows, *size)[: sequence.length]
-        return made
+                copies[name] = array[pages].reshape(len(pages) * rows, *size)[: sequence.length]
+        return copies
 
     def _run(self, given: Mapping[str, np.ndarray], constants: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         key = id(constants)
@@ -130,8 +130,8 @@ class PagePool:
         if call is not None:
             return call.run(given)
         out = {output: self.arrays[name] for name, output in self._pairs.items()}
-        found = self._model.run({**given, **constants, **self.arrays}, out=out)
-        return {name: array for name, array in found.items() if name not in out}
+        results = self._model.run({**given, **constants, **self.arrays}, out=out)
+        return {name: array for name, array in results.items() if name not in out}
 
     def _make_room(self, sequences: Sequence[PagedSequence], tokens: Sequence[int], spare: int = 0) -> None:
         """Let each sequence have pages that it may write its new tokens to; if there are too few, none changes."""
@@ -201,10 +201,10 @@ class PagePool:
         total = total if self.limit is None else min(total, self.limit)
         shape = (self._fixed or total, self.page_rows)
         kinds = [(numpy_dtype(spec.dtype), (*shape, *map(int, spec.shape[2:]))) for spec in self._specs]
-        made = dict(zip((spec.name for spec in self._specs), empty_together(kinds), strict=True))
-        for name, array in made.items():
+        arrays = dict(zip((spec.name for spec in self._specs), empty_together(kinds), strict=True))
+        for name, array in arrays.items():
             array[:before] = self.arrays[name] if before else 0
             array[before:] = 0  # rows that are not valid are hidden, which NaN would survive
-        self.arrays = made
+        self.arrays = arrays
         self._calls = {}
         self.counts.add(total - before)

@@ -36,8 +36,8 @@ class TableInputs:
 
     def pairs(self, aliases: Mapping[str, str]) -> dict[str, str]:
         """Return the outputs that are the next values of the caches, by inputs."""
-        found = {source: output for output, source in aliases.items()}
-        return {name: found.get(name, "") for name in self.caches} or found
+        outputs = {source: output for output, source in aliases.items()}
+        return {name: outputs.get(name, "") for name in self.caches} or outputs
 
     def arrays(
         self, specs: Mapping[str, TensorSpec], sequences: Sequence[PagedSequence], tokens: Sequence[int]
@@ -59,11 +59,11 @@ def find_tables(roles: Mapping[str, str], *, ends: str, past: str, table: str) -
     """Return the names of the inputs: those that are given, and those that attention reads, by their roles."""
 
     def name(role: str, given: str) -> str:
-        found = [given] if given else [each for each, its in roles.items() if its == role]
-        if len(found) != 1:
-            known = ", ".join(found) or "none"
+        names = [given] if given else [each for each, its in roles.items() if its == role]
+        if len(names) != 1:
+            known = ", ".join(names) or "none"
             raise InputError(f"pages: expected one input of PagedAttention as '{role}', found {known}: pass {role}=")
-        return found[0]
+        return names[0]
 
     caches = tuple(each for each, role in roles.items() if role == "cache")
     hints = next((each for each, role in roles.items() if role == "hints"), "")
@@ -86,30 +86,30 @@ def cache_specs(model: UpdatingModel, pairs: Mapping[str, str], rows: int | None
         if spec.shape[1] != specs[0].shape[1]:
             raise InputError(f"pages: expected pages of as many rows in all caches, found {specs[0]} and {spec}")
     declared = specs[0].shape[1]
-    found = declared if isinstance(declared, int) else rows
-    if found is None or not 1 <= found <= MAX_ROWS or (rows is not None and rows != found):
+    page_rows = declared if isinstance(declared, int) else rows
+    if page_rows is None or not 1 <= page_rows <= MAX_ROWS or (rows is not None and rows != page_rows):
         raise InputError(f"pages: expected 1 to {MAX_ROWS} rows of a page as {specs[0]} has them, found {rows}")
-    return specs, found
+    return specs, page_rows
 
 
 def fixed_pages(specs: Sequence[TensorSpec]) -> int | None:
     """Return how many pages the caches have, if the model says so."""
-    found = {spec.shape[0] for spec in specs if isinstance(spec.shape[0], int)}
-    if len(found) > 1:
-        raise InputError(f"pages: expected caches of as many pages each, found {', '.join(map(str, specs))}")
-    return int(found.pop()) if found else None
+    counts = {spec.shape[0] for spec in specs if isinstance(spec.shape[0], int)}
+    if len(counts) > 1 or 0 in counts:
+        raise InputError(f"pages: expected caches of as many pages each, 1 or more, found {', '.join(map(str, specs))}")
+    return int(counts.pop()) if counts else None
 
 
 def table_inputs(model: UpdatingModel, names: TableInputs) -> dict[str, TensorSpec]:
     """Return the inputs that say where rows are, after a check of their types."""
     inputs = {spec.name: spec for spec in model.inputs}
-    made = {}
+    tables = {}
     wanted = [(names.ends, 1), (names.past, 1), (names.table, 2), *([(names.hints, 1)] if names.hints else [])]
     for name, rank in wanted:
         if name not in inputs or len(inputs[name].shape) != rank or numpy_dtype(inputs[name].dtype).kind != "i":
             known = ", ".join(map(str, model.inputs))
             raise InputError(f"pages: expected an input '{name}' of integers with {rank} dims, found {known}")
-        made[name] = inputs[name]
-    if names.hints and not (isinstance(size := made[names.hints].shape[0], int) and 1 <= size <= MAX_HINTS):
-        raise InputError(f"pages: expected 1 to {MAX_HINTS} numbers, found the input {made[names.hints]}")
-    return made
+        tables[name] = inputs[name]
+    if names.hints and not (isinstance(size := tables[names.hints].shape[0], int) and 1 <= size <= MAX_HINTS):
+        raise InputError(f"pages: expected 1 to {MAX_HINTS} numbers, found the input {tables[names.hints]}")
+    return tables

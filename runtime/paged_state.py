@@ -55,9 +55,9 @@ class PagedState:
 
     def fork(self) -> PagedState:
         """Return a state that holds the same tokens and continues on its own."""
-        made = copy.copy(self)
-        made._sequences = [sequence.fork() for sequence in self._sequences]
-        return made
+        state = copy.copy(self)
+        state._sequences = [sequence.fork() for sequence in self._sequences]
+        return state
 
     def select(self, rows: Sequence[int]) -> None:
         """Keep these sequences of the batch, in this order: those of the best beams."""

@@ -19,7 +19,7 @@ def find_paged_inputs(graph: GraphDef) -> dict[str, str]:
     """
     inputs = {value.name for value in graph.inputs}
     sources = {node.outputs[0]: node.inputs[0] for node in graph.nodes if node.operator in _VIEWS and node.inputs}
-    found: dict[str, set[str]] = {}
+    roles: dict[str, set[str]] = {}
     for node in graph.nodes:
         if node.operator != OPERATOR or node.domain != DOMAIN:
             continue
@@ -30,5 +30,5 @@ def find_paged_inputs(graph: GraphDef) -> dict[str, str]:
                 passed.add(name)
                 name = sources[name]
             if name in inputs:
-                found.setdefault(name, set()).add(role)
-    return {name: roles.pop() for name, roles in found.items() if len(roles) == 1}
+                roles.setdefault(name, set()).add(role)
+    return {name: its.pop() for name, its in roles.items() if len(its) == 1}

@@ -123,11 +123,11 @@ def lora_name(layer: int, part: str, matrix: str) -> str:
     return f"model.layers.{layer}.self_attn.{MODULES[part]}.lora_{matrix}.weight"
 
 
-def write_lora(folder: Path, bits: int = 0, is_optional: bool = True) -> Path:
+def write_lora(folder: Path, bits: int = 0, is_optional: bool = True, paged: bool = False) -> Path:
     """Write the example's model with inputs for adapters of its products of queries and values."""
     module = example()
     folder.mkdir(parents=True, exist_ok=True)
-    proto = module.TinyModel(VOCABULARY, bits, 0).build()
+    proto = module.TinyModel(VOCABULARY, bits, 0, paged).build()
     graph, made = proto.graph, []
     for node in graph.node:
         layer, _, part = node.output[0].removesuffix(".out").partition(".")
@@ -151,7 +151,7 @@ def write_lora(folder: Path, bits: int = 0, is_optional: bool = True) -> Path:
     del graph.node[:]
     graph.node.extend(made)
     onnx.save(proto, folder / "model.onnx")
-    module.write_config(folder, VOCABULARY)
+    module.write_config(folder, VOCABULARY, paged)
     return folder
 
 

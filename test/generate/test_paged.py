@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from folders import VOCABULARY, contiguous, example, write_genai
+from folders import VOCABULARY, contiguous, example, lora_tensors, write_adapter, write_genai, write_lora
 from onnx import TensorProto, helper, numpy_helper
 from test_config import edited
 
@@ -178,6 +179,38 @@ def test_pages_that_others_have(models: dict[str, LanguageModel]) -> None:
     assert second.generate() == alone(models, second.tokens[:33], 8)  # type: ignore[arg-type]
 
 
+def test_adapters_share_pages_with_none_but_their_own(tmp_path: Path) -> None:
+    write_lora(tmp_path / "f32"), write_lora(tmp_path / "paged", paged=True)
+    path = write_adapter(tmp_path / "a.onnx_adapter", lora_tensors(2, 0))
+    oracle, model = (
+        generate.load(tmp_path / kind, adapters={"a": path}, activations="exact") for kind in ("f32", "paged")
+    )
+    engine, prompt = model.engine(slots=4), tokens_of(0, 40)
+    search = {"max_new_tokens": 6, **SEARCH}
+    requests = [engine.add(prompt, adapter=adapter, **search) for adapter in (None, "a", None, "a")]
+    expected = {adapter: oracle.generator(adapter=adapter, **search).generate(prompt) for adapter in (None, "a")}
+    assert [each.result() for each in requests] == [expected[each.adapter] for each in requests]
+    assert expected[None] != expected["a"] and [each.reused_tokens for each in requests] == [0, 0, 39, 39]
+    assert model.generator(adapter="a", **search).generate(prompt) == expected["a"]
+
+
+def test_generators_of_several_threads(models: dict[str, LanguageModel]) -> None:
+    """They share one pool; calls wait for each other, and forgotten sequences give pages back at any time."""
+    model, answers = with_limit(models, 40), dict[int, list[int]]()
+    prompts = [[*tokens_of(0, 20), *tokens_of(seed, seed)] for seed in range(8)]
+
+    def ask(i: int) -> None:
+        for _ in range(3):
+            answers[i] = model.generator(max_new_tokens=8, **SEARCH).generate(prompts[i])
+
+    threads = [threading.Thread(target=ask, args=(i,)) for i in range(len(prompts))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [answers[i] for i in range(len(prompts))] == [alone(models, prompt, 8) for prompt in prompts]
+
+
 HOSTILE: list[tuple[str, Any, str]] = [
     ("model.decoder.inputs.block_table", "past_sequence_lengths", "inputs.block_table' is 'past_sequence_lengths'"),
     ("model.decoder.inputs.cumulative_sequence_lengths", "x\u001b", "is 'x.x1b', attention of the model reads 'cum"),
@@ -212,10 +245,6 @@ def test_what_the_folder_says_of_pages(tmp_path: Path) -> None:
     assert pool_of(generate.load(folder, pages=7)).limit == 7
 
 
-def _as_matrix(graph: Any) -> None:
-    graph.input[0].type.tensor_type.shape.dim.add().dim_value = 2
-
-
 def _with_input(graph: Any) -> None:
     graph.input.append(helper.make_tensor_value_info("block_table_windowed", TensorProto.INT32, ["batch", "blocks"]))
 
@@ -241,7 +270,7 @@ def _with_other_pages(graph: Any) -> None:
         (_with_input, "input block_table_windowed: .* is not known"),
         (_with_second_table, "one input of PagedAttention as 'table', found block_table, block_table_windowed"),
         (_without_present, "no output is named 'present.1.value'"),
-        (_with_other_pages, "expected caches of as many pages each"),
+        (_with_other_pages, "expected caches of as many pages each, 1 or more"),
     ),
 )
 def test_models_that_do_not_fit(tmp_path: Path, change: Callable[[Any], None], message: str) -> None:

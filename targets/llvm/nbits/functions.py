@@ -9,7 +9,7 @@ from mirlo.targets.llvm.nbits.code import Dots
 from mirlo.targets.llvm.nbits.float_rows import FloatKernel
 from mirlo.targets.llvm.nbits.product import Product
 from mirlo.targets.llvm.nbits.quantized_rows import QuantizedKernel
-from mirlo.targets.llvm.nbits.tiled_rows import TiledKernel
+from mirlo.targets.llvm.nbits.tiled_rows import QuantizedTiles
 
 
 def product_function(product: Product, machine: Machine, loc: ir.Location) -> ir.OpView:
@@ -21,7 +21,7 @@ def product_function(product: Product, machine: Machine, loc: ir.Location) -> ir
 
     def body(loops: LoopBuilder, *buffers: Buffer) -> None:
         *activations, panels, out = [buffer.value for buffer in buffers]
-        quantized = TiledKernel if Dots(machine).is_signed else QuantizedKernel
+        quantized = QuantizedTiles if Dots(machine).is_signed else QuantizedKernel
         make = quantized if product.digits else FloatKernel
         make(product, machine, activations, panels, out, loops).emit()
 

@@ -23,7 +23,7 @@ CHUNK = 16
 """Codes of a row in a register."""
 
 
-class TiledKernel(QuantizedKernel):
+class QuantizedTiles(QuantizedKernel):
     """The kernel for many rows; that for few rows reads weights from their panel."""
 
     def __post_init__(self) -> None:
