@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from onnx import helper
 
 import mirlo
-from mirlo.runtime.errors import InputError
+from mirlo.runtime.errors import ArtifactError, InputError
 from mirlo.runtime.executable import Executable
 from mirlo.runtime.page_pool import PagedSequence, PagePool
 from mirlo.runtime.paged_sequence import PagedRows
@@ -189,3 +190,21 @@ def test_a_call_that_fails_adds_no_tokens(executable: Executable) -> None:
 def test_wrong_calls(executable: Executable, call: Callable[[Executable, PagePool], Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         call(executable, pages_of(executable))
+
+
+@pytest.mark.parametrize("pages", ([], {"none": "past"}, {"past": "mask"}, {"past": ["past"]}, {"past": 1}))
+def test_hostile_inputs_of_pages(executable: Executable, pages: Any) -> None:
+    artifact = replace(executable.artifact, metadata=executable.artifact.metadata | {"pages": pages})
+    with pytest.raises(ArtifactError, match="metadata 'pages': expected one of cache, ends"):
+        Executable(artifact, executable._store).pages(2)
+
+
+def test_inputs_are_those_that_attention_reads(executable: Executable) -> None:
+    expected = {"key_cache": "cache", "value_cache": "cache", "ends": "ends", "past": "past", "table": "table"}
+    assert executable.artifact.pages == expected
+    assert executable.pages(2).table_names == executable.pages(2, **NAMES).table_names == ("ends", "past", "table")
+    bare = replace(
+        executable.artifact, metadata={k: v for k, v in executable.artifact.metadata.items() if k != "pages"}
+    )
+    with pytest.raises(InputError, match="expected one input of PagedAttention as 'ends', found none: pass ends="):
+        Executable(bare, executable._store).pages(2)
