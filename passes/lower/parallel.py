@@ -35,6 +35,8 @@ MIN_TRIPS_PER_THREAD = 32
 """Iterations per thread from which a loop is not coalesced with the parallel loop inside of it."""
 PRIVATE_BYTES = 1 << 20
 """Most bytes of scratch memory of a region, which is on the stacks of the pool's threads."""
+MASKS = ("vector.create_mask",)
+"""Operations whose results cannot be passed to a function; a region repeats them."""
 LARGE = 1 << 60
 OPERATIONS_PER_BYTE = 4
 """Cost of accessing a byte, in floating-point operations, for the estimate of the work."""
@@ -139,15 +141,14 @@ class _Outliner:
             return decline("the loop runs once")
         captured = self._captured()
         private = [v for v in captured if self._is_private_scratch(v)]
-        constants = [v for v in captured if is_constant(v)]
-        passed = [v for v in captured if v not in constants and v not in private]
+        passed, repeated = _divide([v for v in captured if v not in private])
         for value in passed:
             if not _passes_by_pointer(value.type):
                 return decline("a value cannot be passed to another function", type=str(value.type))
         size = sum(buffer_bytes(v.type) for v in private)
         if size > PRIVATE_BYTES:
             return decline("an iteration needs too much scratch memory of its own", bytes=size, most=PRIVATE_BYTES)
-        region = self._make_region(step, passed, constants, private)
+        region = self._make_region(step, passed, repeated, private)
         self._make_fork(region, step, trips, passed)
         return None
 
@@ -189,9 +190,7 @@ class _Outliner:
             parent = parent.operation if parent is not None else None
         return parent is not None
 
-    def _make_region(
-        self, step: int, passed: list[ir.Value], constants: list[ir.Value], private: list[ir.Value]
-    ) -> str:
+    def _make_region(self, step: int, passed: list[ir.Value], repeated: list[ir.Value], private: list[ir.Value]) -> str:
         index = ir.IndexType.get()
         types = [index, index, *(v.type for v in passed)]
         with self.loop.location:
@@ -202,7 +201,10 @@ class _Outliner:
             low, high, *inner = block.arguments
             env: dict[ir.Value, ir.Value] = dict(zip(passed, inner, strict=True))
             with ir.InsertionPoint(block):
-                env.update({c: c.owner.clone().results[0] for c in constants})
+                for value in repeated:
+                    copy = value.owner.clone()
+                    _replace_inside(copy, env)
+                    env[value] = copy.results[0]
                 env.update({p: _stack_buffer(p.type) for p in private})
                 stride = ir.Operation.create(
                     "arith.constant", results=[index], attributes={"value": ir.IntegerAttr.get(index, step)}
@@ -244,6 +246,25 @@ class _Outliner:
                 low, high = list(self.loop.operands)[:2]
                 func.CallOp([], ir.FlatSymbolRefAttr.get(name), [low, high, *passed])
         self.loop.erase()
+
+
+def _divide(captured: list[ir.Value]) -> tuple[list[ir.Value], list[ir.Value]]:
+    """Return values to pass to a region, and those that it computes again, each behind its operands."""
+    passed: dict[ir.Value, None] = {}
+    repeated: dict[ir.Value, None] = {}
+
+    def visit(value: ir.Value) -> None:
+        is_mask = isinstance(value, ir.OpResult) and value.owner.name in MASKS
+        if is_mask or is_constant(value):
+            for operand in value.owner.operands:
+                visit(operand)
+            repeated[value] = None
+        else:
+            passed[value] = None
+
+    for value in captured:
+        visit(value)
+    return list(passed), list(repeated)
 
 
 def _stack_buffer(kind: ir.Type) -> ir.Value:
