@@ -288,17 +288,31 @@ class _OneRowPlan:
 
 def _plan_one_row(kernel: Kernel, plan: BlockedPlan, threads: int, machine: Machine) -> _OneRowPlan | None:
     """Plan for one row; None if that gains nothing, or if the rows are known."""
-    rows = plan.extent
-    if isinstance(rows, int) or not rows.is_symbol or D.symbols_of(rows) & D.symbols_of(plan.width):
+    shared = _shared_heads(plan)
+    if shared is None:
         return None
-    if not plan.loops or plan.loops[-1][0] != rows or not isinstance(plan.loops[-1][1], int):
-        return None  # no heads share their keys
+    rows, heads = shared
     view = PrimView(with_dims(kernel.view.op, {str(rows): 1}))
     found = plan_blocked(view, BlockGroup(tuple(view.blocks), frozenset(view.returned), machine), threads)
-    if isinstance(found, Decline) or found.extent != plan.loops[-1][1]:
+    if isinstance(found, Decline) or found.extent != heads:
         view.op.erase()
         return None
     return _OneRowPlan(view, found, rows)
+
+
+def _shared_heads(plan: BlockedPlan) -> tuple[Dim, int] | None:
+    """Return the rows of a head, a symbol, and the heads that share keys: a loop, or fused with the rows."""
+    symbols = D.symbols_of(plan.extent)
+    if len(symbols) != 1 or symbols & D.symbols_of(plan.width):
+        return None
+    rows = D.symbol(next(iter(symbols)))
+    if plan.extent == rows:
+        heads = plan.loops[-1][1] if plan.loops and plan.loops[-1][0] == rows else None
+    else:
+        heads = D.substitute(plan.extent, {str(rows): 1})
+        if plan.extent != rows * heads:
+            return None
+    return (rows, heads) if isinstance(heads, int) else None
 
 
 def _emit_either(plan: BlockedPlan, single: _OneRowPlan, buffers: BufferFunction) -> None:
