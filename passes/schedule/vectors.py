@@ -29,6 +29,15 @@ def is_vector(value: ir.Value) -> bool:
     return isinstance(value.type, ir.VectorType)
 
 
+def elements_of(value: ir.Value) -> list[ir.Value]:
+    """Return the elements of a vector; a scalar is one."""
+    if not is_vector(value):
+        return [value]
+    kind = value.type.element_type
+    at = [ir.DenseI64ArrayAttr.get([lane]) for lane in range(value.type.shape[0])]
+    return [create("vector.extract", kind, value, static_position=position) for position in at]
+
+
 def splat(value: ir.Value, lanes: int) -> ir.Value:
     """Broadcast a scalar to all lanes; a vector is returned as it is."""
     if is_vector(value):

@@ -111,6 +111,12 @@ def _apply(s: Schedule, rng: np.random.Generator) -> None:  # noqa: C901, a list
                 s.unroll(each)
         s.accumulate(block, reduced[0])
 
+    def copied() -> None:
+        """Let a block read a copy, or all blocks that read the same."""
+        buffer = str(rng.choice(s.reads(block)))
+        readers = [each for each in s.blocks() if buffer in s.reads(each)]
+        s.cache_read(readers if rng.random() < 0.5 else block, buffer, str(rng.choice(["", "local"])))
+
     def into_reader() -> None:
         """Compute a block where the next one needs it, before its own loops change."""
         following = s.blocks()[s.blocks().index(block) + 1 :]
@@ -128,7 +134,7 @@ def _apply(s: Schedule, rng: np.random.Generator) -> None:  # noqa: C901, a list
         lambda: s.compute_at(block, anywhere), lambda: s.compute_at(block, anywhere), into_reader, into_reader,
         lambda: s.reverse_compute_at(block, anywhere),
         lambda: s.compute_inline(block) if rng.random() < 0.5 else None,
-        lambda: s.reads(block) and s.cache_read(block, str(rng.choice(s.reads(block))), str(rng.choice(["", "local"]))),
+        copied,
         lambda: s.cache_write(block, str(rng.choice(["", "local"]))),
         lambda: s.decompose_reduction(block, loop),
         lambda: s.rfactor(block, loop),

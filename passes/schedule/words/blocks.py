@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace as changed
 
 from mirlo.dialects.core import dims as D
@@ -106,19 +107,25 @@ def inline(root: Root, leaf: BlockLeaf) -> None:
     root.buffers.remove(buffer)
 
 
-def cache_read(root: Root, leaf: BlockLeaf, buffer: ScheduleBuffer, scope: str) -> BlockLeaf:
-    """Insert a copy of a buffer before a block, and let the block read the copy."""
-    accesses = [access for access in leaf.reads if access.buffer is buffer]
-    if not accesses:
-        raise ScheduleError(f"cache_read: '{leaf.name}' does not read '{buffer.name}'")
-    if any(access.outside is not None for access in accesses):
-        raise ScheduleError(f"cache_read: '{leaf.name}' reads '{buffer.name}' beyond its edges")
-    _require_separate_loops("cache_read", leaf, buffer, "writes")
+def cache_read(root: Root, leaves: Sequence[BlockLeaf], buffer: ScheduleBuffer, scope: str) -> BlockLeaf:
+    """Insert a copy of a buffer before some blocks, in their order, and let them read the copy."""
+    accesses: list[BufferAccess] = []
+    for leaf in leaves:
+        own = [access for access in leaf.reads if access.buffer is buffer]
+        if not own:
+            raise ScheduleError(f"cache_read: '{leaf.name}' does not read '{buffer.name}'")
+        if any(access.outside is not None for access in own):
+            raise ScheduleError(f"cache_read: '{leaf.name}' reads '{buffer.name}' beyond its edges")
+        _require_separate_loops("cache_read", leaf, buffer, "writes")
+        accesses += own
+    order = list(map(root.leaves().index, leaves))
+    if order != sorted(order):
+        raise ScheduleError(f"cache_read: expected blocks in their order, found '{leaves[0].name}' first")
     copy = _copy_of(root, buffer, scope)
     for access in accesses:
         access.buffer = copy
     made = _copy_leaf(root, f"{copy.name}", buffer, copy)
-    insert_nest(nest_of(root, made), leaf, before=True)
+    insert_nest(nest_of(root, made), leaves[0], before=True)
     return made
 
 
@@ -136,8 +143,8 @@ def cache_write(root: Root, leaf: BlockLeaf, scope: str) -> BlockLeaf:
     return made
 
 
-def decompose(root: Root, leaf: BlockLeaf, loop: Loop) -> BlockLeaf:
-    """Store the initial values of a reduction before a loop, and drop them from the reduction."""
+def _require_decomposable(leaf: BlockLeaf, loop: Loop) -> None:
+    """Require that initial values can be stored before a loop."""
     if not leaf.is_reduction or leaf.part != "whole":
         raise ScheduleError(f"decompose_reduction: '{leaf.name}' is not a reduction, or is decomposed already")
     if loop not in around(leaf):
@@ -160,6 +167,13 @@ def decompose(root: Root, leaf: BlockLeaf, loop: Loop) -> BlockLeaf:
             f"decompose_reduction: '{leaf.name}' is reduced across the threads of '{across[0].name}', whose partial "
             "results are combined with the initial value once"
         )
+
+
+def decompose(root: Root, leaf: BlockLeaf, loop: Loop) -> BlockLeaf:
+    """Store the initial values of a reduction before a loop, and drop them from the reduction."""
+    _require_decomposable(leaf, loop)
+    reduced, chain = leaf.reduce_loops(), around(leaf)
+    inside = [other for other in chain[chain.index(loop) :] if other.name not in reduced]
     names = {other.name: unique_loop_name(root, f"{other.name}_start") for other in inside}
     values = {old: loop_index(new) for old, new in names.items()}
     zero = {name: number(0) for name in reduced}

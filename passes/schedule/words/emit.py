@@ -27,9 +27,9 @@ from mirlo.passes.schedule.words.lanes import (
     undecided_guards,
 )
 from mirlo.passes.schedule.words.memory import PlacedBuffers, allocate_buffers
-from mirlo.passes.schedule.words.ranges import Bound, complete_iterations, emit_bound, hoist, least_end, steps_of
+from mirlo.passes.schedule.words.ranges import Bound, emit_bound, hoist, ranges_of, reached, steps_of
 from mirlo.passes.schedule.words.registers import Accumulators, Carried, accumulate
-from mirlo.passes.schedule.words.threads import bound_loops, is_around_exchange, prepare_threads, reduced_threads
+from mirlo.passes.schedule.words.threads import bound_loops, prepare_threads, reduced_threads
 from mirlo.passes.schedule.words.tree import (
     BOUND,
     PARALLEL,
@@ -100,6 +100,8 @@ class _Emitter:
         """The loops of which a copy is emitted now."""
         self.failed: tuple[list[EdgeTest], ...] = ()
         """Tests of edges of which no iteration passes all."""
+        self.stores: list[Callable[[], None]] | None = None
+        """The stores of the unrolled iterations that are emitted now, which follow the loads of all of them."""
         self.accumulators: Accumulators | None = None
         """The results that are in registers in the loops which are emitted now."""
 
@@ -152,7 +154,7 @@ class _Emitter:
 
         if loop.name in values:
             return body(values[loop.name], carried)
-        for position, (low, high, assumed) in enumerate(self.ranges(loop, values)):
+        for position, (low, high, assumed) in enumerate(ranges_of(loop, values, self.assumed)):
             steps = None if isinstance(high, int) or position == 0 else steps_of(loop)
             each = body if steps is None else partial(self.step_by_step, loop, steps, values, body)
             with self.assuming(assumed):
@@ -164,7 +166,7 @@ class _Emitter:
     ) -> Carried:
         """Emit an iteration with the unrolled loop in it around the others."""
         inside = values.at({loop.name: i})
-        low, high, assumed = self.reached(steps, inside)
+        low, high, assumed = reached(steps, inside, self.assumed)
 
         def step(j: LoopValue, inner: Carried) -> Carried:
             return body(i, inner, inside.at({steps.name: j}))
@@ -216,6 +218,8 @@ class _Emitter:
         # Lanes have registers of their own, also where they are no vectors.
         most = MAX_UNROLL if loop.kind == UNROLLED or carried and loop.kind == VECTORIZED else 1
         if isinstance(low, int) and isinstance(high, int) and high - low <= most and loop.kind != BOUND:
+            if loop.kind == UNROLLED and self.stores is None and self.can_load_first(loop, values):
+                return self.loads_first(range(low, high), body, carried)
             for i in range(low, high):
                 carried = body(i, carried)
             return carried
@@ -250,6 +254,36 @@ class _Emitter:
             no_values = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, 0, 0, 0])}
             ir.Operation.create("tir.yield", operands=[], attributes=no_values)
 
+    def can_load_first(self, loop: Loop, values: LoopValues) -> bool:
+        """Return whether the loads of all iterations of an unrolled loop may be in flight before its stores.
+
+        Assemblers of GPUs do not move loads before stores, which may be to the same memory for all that they know.
+        """
+        leaves, loops = leaves_of(loop), loops_of(loop)
+        if not self.placed.in_threads or len(leaves) > 1 or leaves[0].is_reduction or self.guards_of(leaves[0], values):
+            return False
+        written = [access.buffer for access in leaves[0].writes]
+        reads = [access for access in leaves[0].reads if access.inlined is not None or access.buffer in written]
+        return not reads and all(
+            other.kind == UNROLLED
+            or other.extent == 1
+            or other.kind == VECTORIZED
+            and can_vectorize(leaves[0], other, [], self.placed)
+            for other in loops
+        )
+
+    def loads_first(
+        self, iterations: range, body: Callable[[LoopValue, Carried], Carried], carried: Carried
+    ) -> Carried:
+        """Emit the iterations of an unrolled loop, and their stores after all of them."""
+        stores = self.stores = []
+        for i in iterations:
+            carried = body(i, carried)
+        self.stores = None
+        for store_one in stores:
+            store_one()
+        return carried
+
     def each_thread(self, loop: Loop, values: LoopValues, body: Callable[[LoopValues], None]) -> None:
         """Emit a loop that is bound to a hardware axis around what is in other loops."""
 
@@ -281,47 +315,6 @@ class _Emitter:
         finally:
             self.assumed = before
 
-    def ranges(self, loop: Loop, values: LoopValues) -> list[tuple[Bound, Bound, frozenset[Guard]]]:
-        """Return the ranges of a loop that are emitted, and the guards that all iterations of each pass."""
-        if is_around_exchange(loop):
-            return [(0, loop.extent, frozenset())]
-        if not loop.is_peeled or loop.kind not in (SERIAL, PARALLEL):
-            return [self.reached(loop, values) if loop.kind == SERIAL else (0, loop.extent, frozenset())]
-        whole: list[tuple[Bound, Bound, frozenset[Guard]]] = [(0, loop.extent, frozenset())]
-        ends: dict[Guard, Bound] = {}
-        for leaf in leaves_of(loop):
-            for guard, known in undecided_guards(leaf, values, self.assumed) or ():
-                end = complete_iterations(known, leaf, loop, values)
-                if end is not None:
-                    ends[guard] = end
-        if not ends:
-            return whole
-        static = [end for end in ends.values() if isinstance(end, int)]
-        if isinstance(loop.extent, int) and len(static) == len(ends):
-            cut = max(0, min(loop.extent, *static))
-            return [(0, cut, frozenset(ends)), (cut, loop.extent, frozenset())]
-        end = least_end([loop.extent, *ends.values()], values)
-        return [(0, end, frozenset(ends)), (end, loop.extent, frozenset())]
-
-    def reached(self, loop: Loop, values: LoopValues) -> tuple[Bound, Bound, frozenset[Guard]]:
-        """Return the range of a loop in which guards leave something to do, and those that all its iterations pass."""
-        leaves, whole = leaves_of(loop), (0, loop.extent, frozenset[Guard]())
-        if is_around_exchange(loop) or not isinstance(loop.extent, int) or len(leaves) != 1 or not leaves[0].guards:
-            return whole
-        (leaf,), is_rest = leaves, any(other.is_peeled for other in around(loop))
-        inside = {other.name for other in loops_of(loop)}
-        ends: dict[Guard, Bound] = {}
-        for guard, known in undecided_guards(leaf, values, self.assumed) or ():
-            if not guard[0].variables() & inside and (is_rest or known[0].variables() <= {loop.name}):
-                end = complete_iterations(known, leaf, loop, values)
-                if end is not None:
-                    ends[guard] = end
-        if not ends:
-            return whole
-        if all(isinstance(end, int) for end in ends.values()):
-            return 0, max(0, min(loop.extent, *(end for end in ends.values() if isinstance(end, int)))), frozenset(ends)
-        return 0, least_end([loop.extent, *ends.values()], values), frozenset(ends)
-
     def guarded(self, guards: Sequence[Guard], values: LoopValues, body: Callable[[], None]) -> None:
         """Emit a body for iterations that pass the guards."""
         condition = self.condition(guards, values)
@@ -349,14 +342,15 @@ class _Emitter:
 
         def vector() -> None:
             mask, loops = mask_of_guards(inside, loop, values)
-            LoopLanes(leaf, loop, values, self.placed, mask, loops, self.passed).emit()
+            LoopLanes(leaf, loop, values, self.placed, mask, loops, self.passed, self.stores).emit()
 
         self.guarded([guard for guard in guards if guard not in inside], values, vector)
 
     def point(self, leaf: BlockLeaf, values: LoopValues) -> None:
         made = self.computed(leaf, leaf.at, values)
         for value, access in zip(made, leaf.writes, strict=True):
-            self.store(value, leaf, access, values)
+            write = partial(self.store, value, leaf, access, values)
+            write() if self.stores is None else self.stores.append(write)
 
     def store(self, value: ir.Value, leaf: BlockLeaf, access: BufferAccess, values: LoopValues) -> None:
         placed = self.placed[access.buffer]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -12,11 +12,12 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, UndecidedDim
 from mirlo.dialects.core.index_expr import FloorDiv, IndexExpr, loop_index, number
 from mirlo.dialects.core.value import index
+from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.scalars import Value, compare, create, emit_constant
 from mirlo.passes.schedule.blocks import access as lane_access
 from mirlo.passes.schedule.blocks.combine import Reducer, reducer_of
-from mirlo.passes.schedule.loops import attribute_constant
-from mirlo.passes.schedule.vectors import lane_mask, may_trap, splat, vector_body
+from mirlo.passes.schedule.loops import ScalarBody, attribute_constant
+from mirlo.passes.schedule.vectors import elements_of, lane_mask, may_trap, splat, vector_body
 from mirlo.passes.schedule.words.index import LoopValues
 from mirlo.passes.schedule.words.memory import PlacedBuffers
 from mirlo.passes.schedule.words.tree import (
@@ -29,6 +30,9 @@ from mirlo.passes.schedule.words.tree import (
     extents_of,
     views_of,
 )
+
+WIDEST_ACCESS = 16
+"""Most bytes that a thread of a GPU accesses at once."""
 
 
 def undecided_guards(
@@ -77,28 +81,14 @@ def can_vectorize(leaf: BlockLeaf, loop: Loop, guards: Sequence[Guard], placed: 
     if is_reduced and (leaf.part != "update" or leaf.view is None or reducer_of(leaf.view) is None):
         return False
     if placed.in_threads:
-        return has_whole_lanes(leaf, loop, [guard for guard, _ in guards], placed, is_reduced)
+        return has_all_lanes(loop, guards)
     point = LoopLanes(leaf, loop, LoopValues(), placed, None, frozenset())
     return is_reduced or all(point.where(access, leaf.at).coefficient(loop.name) != 0 for access in leaf.writes)
 
 
-def has_whole_lanes(
-    leaf: BlockLeaf, loop: Loop, guards: Sequence[IndexExpr], placed: PlacedBuffers, is_reduced: bool
-) -> bool:
-    """Return whether the lanes of a loop access whole vectors, with these guards: threads of GPUs have no others."""
-    point = LoopLanes(leaf, loop, LoopValues(), placed, None, frozenset())
-    accesses = leaf.reads if is_reduced else (*leaf.reads, *leaf.writes)
-    is_masked = any(loop.name in guard.variables() for guard in guards)
-    return not is_masked and all(point.is_whole(access) for access in accesses)
-
-
-def elements_of(value: ir.Value) -> list[ir.Value]:
-    """Return the elements of a vector; a scalar is one."""
-    if not isinstance(value.type, ir.VectorType):
-        return [value]
-    kind = value.type.element_type
-    at = [ir.DenseI64ArrayAttr.get([lane]) for lane in range(value.type.shape[0])]
-    return [create("vector.extract", kind, value, static_position=position) for position in at]
+def has_all_lanes(loop: Loop, guards: Sequence[Guard]) -> bool:
+    """Return whether all lanes of a loop are active, with these guards: threads of GPUs have no masks."""
+    return not any(loop.name in guard.variables() for guard, _ in guards)
 
 
 EdgeTest = tuple[IndexExpr, Dim]
@@ -182,6 +172,12 @@ class LoopLanes:
     """The loops that the mask depends on."""
     passed: frozenset[EdgeTest] = frozenset()
     """The tests of edges that all iterations pass."""
+    stores: list[Callable[[], None]] | None = None
+    """Where stores go that follow the loads of other iterations."""
+    lane: int | None = None
+    """The lane that is emitted by itself: threads of GPUs compute scalars."""
+    loaded: Mapping[int, ir.Value] = field(default_factory=dict)
+    """The elements of this lane of accesses that all lanes load at once, by the accesses' numbers."""
 
     @property
     def lanes(self) -> int:
@@ -202,15 +198,15 @@ class LoopLanes:
     # What `blocks/access.py` asks of a point
 
     def index(self, expression: IndexExpr) -> ir.Value:
-        if expression.coefficient(self.axis) == 0:
+        if self.lane is not None or expression.coefficient(self.axis) == 0:
             return self.first(expression)
         return _vector_index(expression, self.loop, self.values)
 
     def first(self, expression: IndexExpr) -> ir.Value:
-        return self.values.emit(expression.replace({self.axis: number(0)}))
+        return self.values.emit(expression.replace({self.axis: number(self.lane or 0)}))
 
     def number(self, expression: IndexExpr) -> Dim | None:
-        found = self.values.with_numbers(expression.replace({self.axis: number(0)}))
+        found = self.values.with_numbers(expression.replace({self.axis: number(self.lane or 0)}))
         return found.constant if found.is_constant else None
 
     # Memory
@@ -236,6 +232,8 @@ class LoopLanes:
         """Emit the elements that the lanes read: a scalar if it is the same one."""
         if access.is_opaque:
             return self.placed[access.buffer].value
+        if id(access) in self.loaded:
+            return self.loaded[id(access)]
         at = self.placed.indices(access, axes)
         if access.inlined is not None:
             return self.compute(access.inlined, at)[0]
@@ -252,22 +250,43 @@ class LoopLanes:
                 same = splat(self.first(where), self.lanes)
                 return create("vector.gather", kind, buffer, index(0), same, self.mask, zero)
             return memref.LoadOp(buffer, [self.first(where)]).result
-        if self.placed[access.buffer].threads is not None and where.coefficient(self.axis) != 0:
-            elements = [memref.LoadOp(buffer, [place]).result for place in self._places(where)]
-            return create("vector.from_elements", ir.VectorType.get([self.lanes], elements[0].type), *elements)
         return lane_access.read(self, buffer, where, tests, access.outside)
 
-    def _places(self, where: IndexExpr) -> list[ir.Value]:
-        """Emit the position of each lane: a thread's registers have no addresses."""
-        return [self.values.emit(where.replace({self.axis: number(lane)})) for lane in range(self.lanes)]
+    def _alignment(self, where: IndexExpr, element: ir.Type) -> dict[str, ir.Attribute]:
+        """Return the attribute of an access to a vector at a multiple of its length, if it is certain."""
+        counts = [n for atom, n in where.terms.items() if atom != self.axis]
+        if not D.is_certain(lambda: all(n % self.lanes == 0 for n in (*counts, where.constant))):
+            return {}
+        size = self.lanes * element_bytes(element)
+        known = min(size & -size, WIDEST_ACCESS)
+        return {"alignment": ir.IntegerAttr.get(ir.IntegerType.get_signless(64), known)}
+
+    def _load_lanes(self) -> dict[int, list[ir.Value]]:
+        """Load what the lanes of a thread read next to each other, at once."""
+        found = {}
+        for access in self.leaf.reads:
+            if not self.is_whole(access) or self.placed[access.buffer].threads is not None:
+                continue
+            where, buffer = self.where(access, self.leaf.at), self.placed[access.buffer].flat
+            if where.coefficient(self.axis) == 1:
+                element = access.buffer.element
+                kind = ir.VectorType.get([self.lanes], element)
+                attributes = {} if access.buffer.scope else self._alignment(where, element)
+                found[id(access)] = elements_of(create("vector.load", kind, buffer, self.first(where), **attributes))
+        return found
 
     def write(self, value: ir.Value, access: BufferAccess) -> None:
         """Store an element for each lane."""
         buffer, where = self.placed[access.buffer].flat, self.where(access, self.leaf.at)
         full = splat(value, self.lanes)
-        if self.placed[access.buffer].threads is not None:
-            for element, place in zip(elements_of(full), self._places(where), strict=True):
+        if self.placed.in_threads and (access.buffer.scope or where.coefficient(self.axis) != 1):
+            for lane, element in enumerate(elements_of(full)):
+                place = self.values.at({self.axis: lane}).emit(where)
                 memref.StoreOp(element, buffer, [place])
+            return
+        if self.placed.in_threads:
+            alignment = self._alignment(where, access.buffer.element)
+            ir.Operation.create("vector.store", operands=[full, buffer, self.first(where)], attributes=alignment)
             return
         if where.coefficient(self.axis) == 1:
             if self.mask is None:
@@ -287,10 +306,27 @@ class LoopLanes:
             return [attribute_constant(attribute) for attribute in leaf.view.init]
         if leaf.view is None:
             return [self.read(leaf.reads[0], at)]
-        env = self.environment(leaf, at)
-        for argument, access in zip(leaf.body.accumulators, leaf.writes, strict=False):
-            env[argument] = self.read(access, at)
-        return vector_body(leaf.body, env, self.lanes, self.mask)
+        pairs = zip(leaf.body.accumulators, leaf.writes, strict=False)
+        return self.evaluate(leaf.body, leaf, at, {argument: self.read(access, at) for argument, access in pairs})
+
+    def evaluate(
+        self, body: ScalarBody, leaf: BlockLeaf, at: list[IndexExpr], former: Mapping[ir.Value, ir.Value]
+    ) -> list[ir.Value]:
+        """Emit the results of a body, given its former results; threads of GPUs compute a scalar for each lane."""
+        if not self.placed.in_threads or self.lane is not None:
+            return vector_body(body, {**self.environment(leaf, at), **former}, self.lanes, self.mask)
+        loaded, held = self._load_lanes(), {name: elements_of(value) for name, value in former.items()}
+        made = []
+        for lane in range(self.lanes):
+            own = {access: elements[lane] for access, elements in loaded.items()}
+            point = replace(self, lane=lane, loaded=own, values=self.values.at({self.axis: lane}))
+            env = point.environment(leaf, at)
+            env.update((name, parts[lane % len(parts)]) for name, parts in held.items())
+            made.append(vector_body(body, env, 1))
+        return [
+            create("vector.from_elements", ir.VectorType.get([self.lanes], column[0].type), *column)
+            for column in zip(*made, strict=True)
+        ]
 
     def environment(self, leaf: BlockLeaf, at: list[IndexExpr]) -> dict[ir.Value, ir.Value]:
         """Emit what the body of a block reads, without its former results."""
@@ -301,8 +337,7 @@ class LoopLanes:
 
     def contributions(self, reducer: Reducer) -> list[ir.Value]:
         """Emit what each lane adds to the results of a reduction; inactive lanes add nothing."""
-        env = self.environment(self.leaf, self.leaf.at)
-        made = vector_body(Contributions.of(self.leaf.body, reducer), env, self.lanes, self.mask)
+        made = self.evaluate(Contributions.of(self.leaf.body, reducer), self.leaf, self.leaf.at, {})
         made = [splat(value, self.lanes) for value in made]
         if self.mask is None:
             return made
@@ -314,7 +349,8 @@ class LoopLanes:
         leaf = self.leaf
         if self.axis not in leaf.reduce_loops() or leaf.part == "start":
             for value, access in zip(self.compute(leaf, leaf.at), leaf.writes, strict=True):
-                self.write(value, access)
+                write = partial(self.write, value, access)
+                write() if self.stores is None else self.stores.append(write)
             return
         assert leaf.view is not None
         reducer = reducer_of(leaf.view)

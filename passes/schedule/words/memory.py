@@ -51,8 +51,9 @@ class Placed:
     def at(self, indices: list[IndexExpr]) -> list[IndexExpr]:
         """Return the indices in memory."""
         if self.threads is not None:
-            indices = self.threads.own(indices)
-        inside = [index - start for index, start in zip(indices, self.start, strict=True)]
+            inside = self.threads.own(indices, self.start)
+        else:
+            inside = [index - start for index, start in zip(indices, self.start, strict=True)]
         tiles = self.buffer.tiles
         outer = [floor_divide(inside[d], tiles[d]) if d in tiles else inside[d] for d in self.buffer.order]
         found = outer + [modulo(inside[d], tiles[d]) for d in self.buffer.order if d in tiles]

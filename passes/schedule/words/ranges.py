@@ -11,8 +11,12 @@ from mirlo.dialects.core.index_expr import number
 from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.scalars import create
 from mirlo.passes.schedule.words.index import LoopValues
+from mirlo.passes.schedule.words.lanes import undecided_guards
 from mirlo.passes.schedule.words.regions import split_by
+from mirlo.passes.schedule.words.threads import is_around_exchange
 from mirlo.passes.schedule.words.tree import (
+    PARALLEL,
+    SERIAL,
     UNROLLED,
     BlockLeaf,
     Guard,
@@ -24,6 +28,51 @@ from mirlo.passes.schedule.words.tree import (
 )
 
 Bound = Dim | ir.Value
+Range = tuple[Bound, Bound, frozenset[Guard]]
+"""Iterations of a loop, and the guards that all of them pass."""
+
+
+def ranges_of(loop: Loop, values: LoopValues, assumed: frozenset[Guard]) -> list[Range]:
+    """Return the ranges of a loop that are emitted, and the guards that all iterations of each pass."""
+    if is_around_exchange(loop):
+        return [(0, loop.extent, frozenset())]
+    if not loop.is_peeled or loop.kind not in (SERIAL, PARALLEL):
+        return [reached(loop, values, assumed) if loop.kind == SERIAL else (0, loop.extent, frozenset())]
+    whole: list[Range] = [(0, loop.extent, frozenset())]
+    ends: dict[Guard, Bound] = {}
+    for leaf in leaves_of(loop):
+        for guard, known in undecided_guards(leaf, values, assumed) or ():
+            end = complete_iterations(known, leaf, loop, values)
+            if end is not None:
+                ends[guard] = end
+    if not ends:
+        return whole
+    static = [end for end in ends.values() if isinstance(end, int)]
+    if isinstance(loop.extent, int) and len(static) == len(ends):
+        cut = max(0, min(loop.extent, *static))
+        return [(0, cut, frozenset(ends)), (cut, loop.extent, frozenset())]
+    end = least_end([loop.extent, *ends.values()], values)
+    return [(0, end, frozenset(ends)), (end, loop.extent, frozenset())]
+
+
+def reached(loop: Loop, values: LoopValues, assumed: frozenset[Guard]) -> Range:
+    """Return the range of a loop in which guards leave something to do, and those that all its iterations pass."""
+    leaves, whole = leaves_of(loop), (0, loop.extent, frozenset[Guard]())
+    if is_around_exchange(loop) or not isinstance(loop.extent, int) or len(leaves) != 1 or not leaves[0].guards:
+        return whole
+    (leaf,), is_rest = leaves, any(other.is_peeled for other in around(loop))
+    inside = {other.name for other in loops_of(loop)}
+    ends: dict[Guard, Bound] = {}
+    for guard, known in undecided_guards(leaf, values, assumed) or ():
+        if not guard[0].variables() & inside and (is_rest or known[0].variables() <= {loop.name}):
+            end = complete_iterations(known, leaf, loop, values)
+            if end is not None:
+                ends[guard] = end
+    if not ends:
+        return whole
+    if all(isinstance(end, int) for end in ends.values()):
+        return 0, max(0, min(loop.extent, *(end for end in ends.values() if isinstance(end, int)))), frozenset(ends)
+    return 0, least_end([loop.extent, *ends.values()], values), frozenset(ends)
 
 
 def least_end(ends: Sequence[Bound], values: LoopValues) -> ir.Value:

@@ -21,15 +21,14 @@ from mirlo.dialects.tir.loops import ReduceThreads
 from mirlo.dialects.tir.scalars import create
 from mirlo.passes.schedule.blocks.combine import Reducer, reducer_of
 from mirlo.passes.schedule.loops import attribute_constant, clone_body
-from mirlo.passes.schedule.vectors import may_trap, splat, vector_body
+from mirlo.passes.schedule.vectors import elements_of, may_trap, splat
 from mirlo.passes.schedule.words.index import LoopValues
 from mirlo.passes.schedule.words.lanes import (
     Contributions,
     EdgeTest,
     LoopLanes,
     combine_pairwise,
-    elements_of,
-    has_whole_lanes,
+    has_all_lanes,
     mask_of_guards,
     sum_of_lanes,
     undecided_guards,
@@ -231,9 +230,9 @@ class Accumulators:
             point = LoopLanes(self.leaf, loop, values, self.placed, mask, loops, emitter.passed)
             if self.reducer is not None and self.has_parts:
                 return self.reducer.combine(held, point.contributions(self.reducer))
-            env = point.environment(self.leaf, self.leaf.at)
-            env.update(zip(self.leaf.body.accumulators, held, strict=True))
-            made = [splat(value, self.lanes) for value in vector_body(self.leaf.body, env, self.lanes, mask)]
+            former = dict(zip(self.leaf.body.accumulators, held, strict=True))
+            found = point.evaluate(self.leaf.body, self.leaf, self.leaf.at, former)
+            made = [splat(value, self.lanes) for value in found]
             if mask is None:
                 return made
             return [create("arith.select", new.type, mask, new, old) for new, old in zip(made, held, strict=True)]
@@ -353,8 +352,8 @@ def can_accumulate(leaf: BlockLeaf, loop: Loop, placed: PlacedBuffers) -> bool:
     """Return whether the lanes of a loop have vectors as accumulators: of threads of GPUs, where all lanes exist."""
     if not placed.in_threads:
         return True
-    guards, is_reduced = undecided_guards(leaf, LoopValues()), loop.name in leaf.reduce_loops()
-    return guards is not None and has_whole_lanes(leaf, loop, [guard[0] for guard, _ in guards], placed, is_reduced)
+    guards = undecided_guards(leaf, LoopValues())
+    return guards is not None and has_all_lanes(loop, [guard for guard, _ in guards])
 
 
 def _replaced(carried: Carried, slot: slice, made: Carried) -> Carried:

@@ -202,17 +202,20 @@ class Schedule:
         if leaf.view is not None:
             self.inlined.append(block)
 
-    def cache_read(self, block: str, buffer: str | int, scope: str = "") -> str:
-        """Let a block read a copy of a buffer (its name, or the index of the block's operand).
+    def cache_read(self, block: str | Sequence[str], buffer: str | int, scope: str = "") -> str:
+        """Let a block, or several, read one copy of a buffer (its name, or the index of the first block's operand).
 
         Return the name of the copying block, which `compute_at` moves inwards. In scope `local` the copy is on stack.
         """
-        leaf = self._leaf(block)
-        source = leaf.reads[buffer].buffer if isinstance(buffer, int) and buffer < len(leaf.reads) else None
+        names = [block] if isinstance(block, str) else list(block)
+        if not names:
+            raise ScheduleError("cache_read: expected a block")
+        leaves = list(map(self._leaf, names))
+        reads = leaves[0].reads
+        source = reads[buffer].buffer if isinstance(buffer, int) and buffer < len(reads) else None
         source = source or self._root.find_buffer(str(buffer))
-        return self._record(
-            "cache_read", (block, buffer, scope), blocks.cache_read(self._root, leaf, source, scope).name
-        )
+        made = blocks.cache_read(self._root, leaves, source, scope)
+        return self._record("cache_read", (names[0] if len(names) == 1 else tuple(names), buffer, scope), made.name)
 
     def cache_write(self, block: str, scope: str = "") -> str:
         """Let a block write a copy of its result.

@@ -58,8 +58,8 @@ def reduced_threads(leaf: BlockLeaf) -> list[Loop]:
 
 def is_around_exchange(loop: Loop) -> bool:
     """Return whether threads wait for one another in a loop: all of them run all of its iterations."""
-    reduced = ((leaf, leaf.reduce_loops()) for leaf in leaves_of(loop) if reduced_threads(leaf))
-    return any(loop.name not in loops for _, loops in reduced)
+    held = (leaf for leaf in leaves_of(loop) if leaf.part == "registers" and reduced_threads(leaf))
+    return any(loop.name not in leaf.reduce_loops() for leaf in held)
 
 
 def prepare_threads(root: Root) -> None:
@@ -274,13 +274,14 @@ class ThreadRegion:
     shape: tuple[int, ...] = ()
     """The dims of what is kept, which is one array."""
 
-    def own(self, indices: Sequence[IndexExpr]) -> list[IndexExpr]:
-        """Return indices with steps in the thread's memory, and hardware axes in the place of loops."""
+    def own(self, indices: Sequence[IndexExpr], starts: Sequence[IndexExpr]) -> list[IndexExpr]:
+        """Return indices in the thread's memory, which begins at these."""
+        loops = {str(self.axes[name]): loop_index(name) for i in indices for name in i.variables() & self.axes.keys()}
         found = []
-        for index, steps in zip(indices, self.steps, strict=True):
+        for index, start, steps in zip(indices, starts, self.steps, strict=True):
             terms = index.replace(self.axes).terms
             own = {atom: count if atom in self.fixed else steps.get(count, count) for atom, count in terms.items()}
-            found.append(IndexExpr(own, index.constant))
+            found.append((IndexExpr(own, index.constant) - start).replace(loops))
         return found
 
 

@@ -12,7 +12,8 @@ from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.view import OperandView
 from mirlo.passes.schedule.blocks.evaluate import Iteration
 from mirlo.passes.schedule.blocks.space import BlockInstance
-from mirlo.targets.gpu.schedule.vectors import elements_of, is_aligned, load_vector, store_vector
+from mirlo.passes.schedule.vectors import elements_of
+from mirlo.targets.gpu.schedule.vectors import is_aligned, load_vector, store_vector
 
 
 def load_vectors(points: Sequence[Iteration], places: Sequence[BlockInstance], axis: int) -> None:

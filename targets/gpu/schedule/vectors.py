@@ -40,11 +40,6 @@ def element_at(vector: ir.Value, *position: int) -> Value:
     return create("vector.extract", made, vector, static_position=ir.DenseI64ArrayAttr.get(list(position)))
 
 
-def elements_of(vector: ir.Value) -> list[ir.Value]:
-    """Return the elements of a vector."""
-    return [element_at(vector, i) for i in range(vector.type.shape[0])]
-
-
 def spread(value: ir.Value, *shape: int) -> Value:
     """Return a vector of a scalar."""
     return create("vector.broadcast", ir.VectorType.get(shape, value.type), value)

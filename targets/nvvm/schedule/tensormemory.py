@@ -13,9 +13,9 @@ from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.loops import for_loop
+from mirlo.passes.schedule.vectors import elements_of
 from mirlo.targets.gpu.schedule.launch import WARP, barrier, shared
 from mirlo.targets.gpu.schedule.roles import Roles
-from mirlo.targets.gpu.schedule.vectors import elements_of
 from mirlo.targets.nvvm.options import Options
 from mirlo.targets.nvvm.schedule import bulk
 from mirlo.targets.nvvm.schedule.in_flight import registers, tied

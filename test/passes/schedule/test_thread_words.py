@@ -95,6 +95,10 @@ AT_ONCE: dict[str, Callable[[Schedule], object]] = {
     "decompose_reduction: 'total' is reduced across the threads of 'total_j'": lambda s: (
         s.bind("total_j", "threadIdx.x"), s.decompose_reduction("total", "total_j"),
     ),
+    "cache_read: expected blocks in their order, found 'result' first": lambda s: (
+        s.cache_read(["result", "total"], "halves")
+    ),
+    "cache_read: expected a block": lambda s: s.cache_read([], "halves"),
     "set_scope: 'c' is a parameter; set the scope of a copy of it": lambda s: s.set_scope("c", "local"),
 }  # fmt: skip
 

@@ -13,10 +13,11 @@ from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.loops import attribute_constant
+from mirlo.passes.schedule.vectors import elements_of
 from mirlo.targets.gpu.schedule.epilogue import Reader, tested
 from mirlo.targets.gpu.schedule.launch import clamp_index, shared, split
 from mirlo.targets.gpu.schedule.roles import Indices, ProductOperand, Roles, evaluate, values_of
-from mirlo.targets.gpu.schedule.vectors import elements_of, is_aligned, load_vector, spread, store_vector
+from mirlo.targets.gpu.schedule.vectors import is_aligned, load_vector, spread, store_vector
 
 ACCESS = 16
 """Bytes that a thread moves at once."""
