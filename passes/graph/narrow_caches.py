@@ -9,6 +9,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DTYPES, DType
 from mirlo.dialects.core.op import class_of
 from mirlo.dialects.core.surgery import erase_op, operations
+from mirlo.dialects.core.traits import Trait, traits_of
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
 from mirlo.passes.graph.scaled_caches import ScaledCaches
@@ -17,8 +18,6 @@ from mirlo.runtime.names import CACHE_DTYPES
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session
-
-_SLICES = ("relax.slice_dims", "relax.strided_slice")
 
 
 @register_pass
@@ -29,7 +28,7 @@ class NarrowCaches(Pass):
     A cache is an input that `relax.cache_write` adds rows to, and the output that has them: both get the type. New
     rows are rounded when they are written, and what reads the cache converts its elements: attention in registers.
     The scales of i8 are further inputs and outputs, with the names of the caches and `.scale`. Other inputs and outputs
-    keep their types.
+    keep their types. A cache in pages may be reshaped before it is written and after: it is stored as floats only.
     """
 
     name = "narrow-caches"
@@ -42,14 +41,16 @@ class NarrowCaches(Pass):
             raise PassError(f"dtype must be {', '.join(CACHE_DTYPES[:-1])} or {CACHE_DTYPES[-1]}, got '{self.dtype}'")
         if "tir.prim_func" in op.operation.attributes or not len(op.operation.regions[0].blocks):
             return
-        writes = [each for each in operations(op) if each.name == "relax.cache_write" and _is_cache(each)]
+        found = [_match(each) for each in operations(op) if each.name == "relax.cache_write"]
+        is_integer = DTYPES[self.dtype].is_integer
+        writes = [each for each in found if each is not None and not (is_integer and each.views)]
         if not writes:
             what = f"no f32 input is a cache that grows in place: {self.dtype} caches need one"
             raise PassError(f"{what}, as GroupQueryAttention and TensorScatter have", op.operation.location)
-        if DTYPES[self.dtype].is_integer:
+        if is_integer:
             caches = ScaledCaches(op)
             for each in writes:
-                caches.narrow(each)
+                caches.narrow(each.write)
             caches.finish()
         else:
             for each in writes:
@@ -60,42 +61,80 @@ class NarrowCaches(Pass):
         op.operation.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, results))
 
 
-def _is_cache(write: ir.Operation) -> bool:
-    """Return whether an operation updates an f32 input that nothing else reads, and its result is an output."""
-    cache, result = write.operands[0], write.results[0]
-    is_input = isinstance(cache.owner, ir.Block) and isinstance(cache.type.element_type, ir.F32Type)
-    if not is_input or sum(1 for _ in cache.uses) != 1:
-        return False
-    return any(use.owner.name == "func.return" for use in result.uses)
+@dataclass(frozen=True)
+class _CacheWrite:
+    """A write to an f32 input that nothing else reads, whose result is an output."""
+
+    write: ir.Operation
+    views: tuple[ir.Operation, ...]
+    """The reshapes of the input before the write, and of its result; empty if there are none."""
+
+    @property
+    def input(self) -> ir.Value:
+        return (self.views[0] if self.views else self.write).operands[0]
+
+    @property
+    def result(self) -> ir.Value:
+        return (self.views[-1] if self.views else self.write).results[0]
 
 
-def _narrow(write: ir.Operation, dtype: DType) -> None:
+def _match(write: ir.Operation) -> _CacheWrite | None:
+    """Return the cache that an operation writes to; None if it is no input, or something else reads it."""
+    before = write.operands[0]
+    views: tuple[ir.Operation, ...] = ()
+    if isinstance(before, ir.OpResult):
+        users = [use.owner.operation for use in write.results[0].uses]
+        views = (before.owner.operation, *users)
+        if [each.name for each in views] != ["relax.reshape", "relax.reshape"] or not _has_one_use(before):
+            return None
+    cache = _CacheWrite(write, views)
+    is_input = isinstance(cache.input.owner, ir.Block) and isinstance(cache.input.type.element_type, ir.F32Type)
+    if not is_input or not _has_one_use(cache.input):
+        return None
+    return cache if any(use.owner.name == "func.return" for use in cache.result.uses) else None
+
+
+def _has_one_use(value: ir.Value) -> bool:
+    return sum(1 for _ in value.uses) == 1
+
+
+def _narrow(cache: _CacheWrite, dtype: DType) -> None:
     """Rebuild a write of a cache for a narrower type, with casts around it."""
-    cache, new, positions = write.operands
-    tensor_type = TensorType.from_mlir(cache.type)
+    write, source = cache.write, cache.input
+    _, new, positions = write.operands
+    tensor_type = TensorType.from_mlir(source.type)
     assert tensor_type is not None
-    cache.set_type(tensor_type.with_dtype(dtype).to_mlir())
+    source.set_type(tensor_type.with_dtype(dtype).to_mlir())
     with ir.InsertionPoint(write), write.location:
+        if cache.views:
+            source = OPS["reshape"].make(source, **cache.views[0].opview.attribute_values())
         rounded = OPS["cast"].make(new, dtype=dtype)
-        output = OPS["cache_write"].make(cache, rounded, positions, **write.opview.attribute_values())
-    (result,) = write.results
-    for use in list(result.uses):
+        output = OPS["cache_write"].make(source, rounded, positions, **write.opview.attribute_values())
+        if cache.views:
+            output = OPS["reshape"].make(output, **cache.views[1].opview.attribute_values())
+    for use in list(cache.result.uses):
         user = use.owner.operation
         if user.name == "func.return":
             user.operands[use.operand_number] = output
-        elif user.name in _SLICES:
-            # Attention reads the first rows: what is behind them is not converted.
+        elif _reads_part(user) and use.operand_number == 0:
+            # Attention reads some rows: others are not converted.
             _convert_behind(user, output)
         else:
             with ir.InsertionPoint(user), user.location:
                 user.operands[use.operand_number] = OPS["cast"].make(output, dtype=DTYPES["f32"])
-    erase_op(write)
+    for op in (*cache.views[1:], write, *cache.views[:1]):
+        erase_op(op)
+
+
+def _reads_part(op: ir.Operation) -> bool:
+    """Return whether an operation reads some rows of a cache: the first ones, or the pages of some sequences."""
+    return op.name == "relax.slice_dims" or Trait.SUBSET in traits_of(op)
 
 
 def _convert_behind(op: ir.Operation, cache: ir.Value) -> None:
-    """Replace a slice by the same one of a narrower cache, converted to f32."""
+    """Replace a part of a cache by the same one of a narrower cache, converted to f32."""
     with ir.InsertionPoint(op), op.location:
-        part = class_of(op).make(cache, **op.opview.attribute_values())
+        part = class_of(op).make(cache, *list(op.operands)[1:], **op.opview.attribute_values())
         wide = OPS["cast"].make(part, dtype=DTYPES["f32"])
     op.results[0].replace_all_uses_with(wide)
     erase_op(op)

@@ -18,7 +18,7 @@ from test_config import edited
 from mirlo import generate
 from mirlo.generate import GenerationError, LanguageModel, ModelFolderError
 from mirlo.generate.paged import PagedDecoder
-from mirlo.runtime.errors import OutOfPagesError
+from mirlo.runtime.errors import MirloError, OutOfPagesError
 
 SEARCH: dict[str, Any] = {"min_length": 1000}
 ROWS = 16
@@ -177,6 +177,26 @@ def test_pages_that_others_have(models: dict[str, LanguageModel]) -> None:
     assert found == alone(models, prompt, 8)
     del first
     assert second.generate() == alone(models, second.tokens[:33], 8)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("dtype", ("bf16", "f16"))
+def test_pages_of_half_the_memory(models: dict[str, LanguageModel], dtype: str) -> None:
+    """Rows are rounded once, when they are written, as those of contiguous caches are."""
+    folders = [models[kind].config.folder for kind in ("f32", "paged")]
+    oracle, model = (generate.load(folder, activations="exact", kv_cache_dtype=dtype) for folder in folders)
+    prompt = tokens_of(0, 40)
+    first, second = (each.generator(max_new_tokens=12, **SEARCH) for each in (oracle, model))
+    first.append(prompt), second.append(prompt)
+    np.testing.assert_allclose(second.logits(), first.logits(), rtol=2e-3, atol=2e-3)
+    assert 2 * pool_of(model).page_bytes == pool_of(models["paged"]).page_bytes
+    answer = second.generate()
+    assert model.generator(chunk_size=7, max_new_tokens=12, **SEARCH).generate(prompt) == answer
+    assert model.engine().add(prompt, max_new_tokens=12, **SEARCH).result() == answer
+
+
+def test_pages_of_integers_are_refused(models: dict[str, LanguageModel]) -> None:
+    with pytest.raises(MirloError, match="i8 caches need one, as GroupQueryAttention and TensorScatter have"):
+        generate.load(models["paged"].config.folder, kv_cache_dtype="i8")
 
 
 def test_adapters_share_pages_with_none_but_their_own(tmp_path: Path) -> None:
