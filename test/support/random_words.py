@@ -113,6 +113,8 @@ def _apply(s: Schedule, rng: np.random.Generator) -> None:  # noqa: C901, a list
 
     def copied() -> None:
         """Let a block read a copy, or all blocks that read the same."""
+        if not s.reads(block):
+            return
         buffer = str(rng.choice(s.reads(block)))
         readers = [each for each in s.blocks() if buffer in s.reads(each)]
         s.cache_read(readers if rng.random() < 0.5 else block, buffer, str(rng.choice(["", "local"])))

@@ -71,6 +71,8 @@ def prepare_threads(root: Root) -> None:
         for leaf in leaves_of(nest):
             if reduced_threads(leaf):
                 _require_all_threads(nest, leaf)
+            if leaf.part == "update" and leaf.is_moved:
+                _require_own_elements(leaf)
         extents = _thread_extents(nest)
         for leaf in leaves_of(nest):
             if any(access.buffer.scope != LOCAL for access in leaf.writes):
@@ -154,6 +156,24 @@ def _require_all_threads(nest: Loop, leaf: BlockLeaf) -> None:
             f"unswitch: '{leaf.name}' in '{switched[0].name}' is reduced across threads, which wait for one another: "
             "they would be in different copies of the loop"
         )
+
+
+def _require_own_elements(leaf: BlockLeaf) -> None:
+    """Require that a reduction in memory, moved to where it is read, adds up each element in one thread."""
+    for access in leaf.writes:
+        scope = access.buffer.scope
+        sharing = [loop for loop in around(leaf) if loop.kind == BOUND and loop.extent != 1 and scope != LOCAL]
+        if scope == SHARED:
+            sharing = [loop for loop in sharing if is_thread(loop)]
+        terms = [terms_of(index, leaf, {loop.name for loop in sharing}) for index in leaf.place(access)]
+        known = {term[0] for dim in terms if is_mixed_radix(dim) for term in dim or ()}
+        other = next((loop for loop in sharing if loop.name not in known), None)
+        if other is not None:
+            raise ScheduleError(
+                f"'{leaf.name}' adds up elements of '{access.buffer.name}' that several iterations of "
+                f"'{other.name}', which is bound to '{other.thread}', need: add them up in registers (accumulate), or "
+                "in memory of each thread (set_scope 'local')"
+            )
 
 
 def _shared_uses(nest: Loop) -> Iterator[tuple[Use, Use]]:

@@ -132,6 +132,9 @@ WHEN_EMITTED: dict[str, Callable[[Schedule], object]] = {
     "unswitch: 'total' in 'total_j_0' is reduced across threads, which wait for one another": lambda s: (
         s.bind(s.split("total_j", (None, 32))[1], "threadIdx.x"), s.unswitch("total_j_0"),
     ),
+    "'total' adds up elements of 'total' that several iterations of 'result_j', which is bound": lambda s: (
+        s.compute_at("total", "result_j"), s.bind("result_j", "threadIdx.x"), s.bind("result_i", "blockIdx.x"),
+    ),
     "'result' uses elements of 'halves' that other threads write in 'halves': let them share it": lambda s: (
         in_rows(s), s.set_scope("total", "local"),
     ),
