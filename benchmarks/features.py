@@ -15,7 +15,8 @@ FEATURES = {
     "scikit-learn": "frontends/sklearn/*",
     "text generation": "generate/* tools/cli/generate_arguments.py tools/cli/generating.py tools/cli/prompt_lines.py",
     "caches and states of language models": (
-        "passes/graph/last_rows.py passes/graph/narrow_caches.py passes/graph/scaled_caches.py runtime/cache_pool.py "
+        "passes/graph/last_rows.py passes/graph/narrow_caches.py passes/graph/scaled_caches.py "
+        "runtime/*_pool.py "
         "runtime/huge_pages.py runtime/recurrent.py runtime/state.py runtime/update.py "
         "runtime/cache_arrays.py frontends/onnx/windows.py frontends/onnx/ops/microsoft_window.py "
         "frontends/onnx/ops/microsoft_kv_cache.py frontends/onnx/ops/microsoft_paged.py"

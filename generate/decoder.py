@@ -15,9 +15,9 @@ from mirlo.generate.config import ModelConfig, NodeNames
 from mirlo.generate.errors import ModelFolderError
 from mirlo.generate.prefixes import PAGE, PrefixCache
 from mirlo.runtime.artifact import TensorSpec
-from mirlo.runtime.cache_pool import InPlacePool
 from mirlo.runtime.dtypes import numpy_dtype
 from mirlo.runtime.executable import Executable
+from mirlo.runtime.in_place_pool import InPlacePool
 from mirlo.runtime.names import CACHE_SCALE, LAST_ROWS
 
 LAST_ONLY = ("num_logits_to_keep", "logits_to_keep")

@@ -7,7 +7,6 @@ import os
 import time
 import weakref
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from mirlo.runtime import interrupts, packed, threads
 from mirlo.runtime.arena import ArenaPool
 from mirlo.runtime.artifact import Artifact, TensorSpec
 from mirlo.runtime.cache_arrays import BLOCK
-from mirlo.runtime.cache_pool import CachePool, new_pool
+from mirlo.runtime.cache_pool import CachePool
 from mirlo.runtime.container import address_of
 from mirlo.runtime.device_array import DeviceArray, is_on_device
 from mirlo.runtime.direct import DirectCall
@@ -26,6 +25,8 @@ from mirlo.runtime.external import LoadedExternals, load_externals
 from mirlo.runtime.inputs import GivenOutputs, bind, convert, random_input
 from mirlo.runtime.kernel_code import KernelCodeOwner
 from mirlo.runtime.loaders import load_code
+from mirlo.runtime.memory_use import MemoryUse
+from mirlo.runtime.new_pool import new_pool
 from mirlo.runtime.on_device import DeviceCall, run_on_device
 from mirlo.runtime.outputs import OutputArrays
 from mirlo.runtime.page_pool import PagePool, find_tables
@@ -34,27 +35,6 @@ from mirlo.runtime.profile import Profile, make_profile, tick_length
 from mirlo.runtime.sizes import Allocations, RecordWords, Sizes
 from mirlo.runtime.state import CacheState, new_state
 from mirlo.runtime.update import CallParts, UpdatingCall, can_prepare
-
-
-@dataclass(frozen=True)
-class MemoryUse:
-    """The memory of an executable, in bytes."""
-
-    weights_bytes: int
-    arena_bytes: int
-    """Of each call in progress, if it is the same for all calls."""
-    device_arena_bytes: int = 0
-    """Of the model on its device, shared by all calls."""
-    is_dynamic: bool = False
-    """Whether the size of the arena depends on the run-time sizes."""
-
-    def __str__(self) -> str:
-        weights = f"weights {self.weights_bytes / 2**20:.1f} MiB"
-        if self.device_arena_bytes:
-            return f"{weights}, arena {self.device_arena_bytes / 2**20:.1f} MiB on the device"
-        if self.is_dynamic:
-            return f"{weights}, arena by the sizes of a call"
-        return f"{weights}, arena {self.arena_bytes / 2**20:.1f} MiB per call"
 
 
 class Executable(KernelCodeOwner):

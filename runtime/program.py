@@ -20,11 +20,12 @@ import numpy as np
 from mirlo.runtime.artifact import KernelInfo, TensorSpec
 from mirlo.runtime.compiled_program import HOST, IF, PART, CompiledBlock, CompiledProgram, Port, ProgramStep
 from mirlo.runtime.errors import InputError, PackedFunctionError
-from mirlo.runtime.executable import Executable, MemoryUse
+from mirlo.runtime.executable import Executable
 from mirlo.runtime.host import makes_new, resolve_host
 from mirlo.runtime.inputs import random_input, require_names
 from mirlo.runtime.kernel_code import KernelCodeOwner
 from mirlo.runtime.kinds import MAP, Kind, parse_kind
+from mirlo.runtime.memory_use import MemoryUse
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.profile import Profile, make_profile
 from mirlo.runtime.program_file import write_program

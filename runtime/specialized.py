@@ -13,10 +13,11 @@ import numpy as np
 from mirlo.runtime import artifact as artifacts
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.errors import ArtifactError
-from mirlo.runtime.executable import Executable, MemoryUse
+from mirlo.runtime.executable import Executable
 from mirlo.runtime.fields import Fields
 from mirlo.runtime.inputs import GivenOutputs, bind
 from mirlo.runtime.locks import make_lock
+from mirlo.runtime.memory_use import MemoryUse
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.profile import Profile
 from mirlo.runtime.program_file import artifact_row, read_artifact

@@ -10,8 +10,8 @@ import numpy as np
 from mirlo.runtime import artifact as artifacts
 from mirlo.runtime.artifact import Artifact, TensorSpec
 from mirlo.runtime.errors import NotForThisMachine
-from mirlo.runtime.executable import MemoryUse
 from mirlo.runtime.kernel_code import KernelCodeOwner
+from mirlo.runtime.memory_use import MemoryUse
 from mirlo.runtime.params import ParameterStore
 
 

@@ -1,0 +1,30 @@
+"""Choice of the caches of several sequences by how a model updates them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mirlo.runtime.cache_arrays import BLOCK
+from mirlo.runtime.cache_pool import CachePool
+from mirlo.runtime.errors import InputError
+from mirlo.runtime.growing_pool import GrowingPool
+from mirlo.runtime.in_place_pool import InPlacePool
+from mirlo.runtime.state import UpdatingModel, find_caches, is_in_place
+
+
+def new_pool(
+    model: UpdatingModel,
+    count: int,
+    capacity: int,
+    limit: int | None,
+    pairs: Mapping[str, str] | None,
+    states: Mapping[str, str] | None = None,
+    block: int = BLOCK,
+) -> CachePool:
+    """Return empty caches for a number of sequences; the arguments are those of `Executable.state`."""
+    if count < 1 or capacity < 1:
+        raise InputError(f"caches: expected 1 sequence or more with room for 1 token, found {count} and {capacity}")
+    found = find_caches(model, count, pairs, states)
+    if is_in_place(model, found):
+        return InPlacePool(model, found, count, capacity, limit, states or {}, block)
+    return GrowingPool(model, found, count, limit, states or {})
