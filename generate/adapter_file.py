@@ -50,18 +50,18 @@ class AdapterFile:
 
 def read_adapter(path: str | Path) -> AdapterFile:
     """Read the adapter of a file, or of a folder that PEFT wrote."""
-    found = Path(path)
-    if found.is_dir():
-        found = found / PEFT_WEIGHTS
-    content = read_bytes(found, MAX_BYTES)
+    folder = Path(path)
+    if folder.is_dir():
+        folder = folder / PEFT_WEIGHTS
+    content = read_bytes(folder, MAX_BYTES)
     if content[4:8] == IDENTIFIER:
-        return AdapterFile(found, dict(_flat_tensors(found, content)))
-    if found.suffix == ".safetensors":
-        tensors = dict(_safe_tensors(found, content))
+        return AdapterFile(folder, dict(_flat_tensors(folder, content)))
+    if folder.suffix == ".safetensors":
+        tensors = dict(_safe_tensors(folder, content))
         if any(name.startswith(PEFT_PREFIX) for name in tensors):
-            return AdapterFile(found, _scaled(found, tensors), is_peft=True)
-        return AdapterFile(found, tensors)
-    raise ModelFolderError(f"{found}: expected an adapter: a file .onnx_adapter or .safetensors, or a folder of PEFT")
+            return AdapterFile(folder, _scaled(folder, tensors), is_peft=True)
+        return AdapterFile(folder, tensors)
+    raise ModelFolderError(f"{folder}: expected an adapter: a file .onnx_adapter or .safetensors, or a folder of PEFT")
 
 
 def _tensor(path: Path, name: str, kind: str, shape: tuple[int, ...], content: bytes) -> np.ndarray:
@@ -95,8 +95,8 @@ class _Flat:
         """Return a number at a place of the buffer."""
         if not 0 <= place <= len(self._content) - struct.calcsize(kind):
             raise self.fail(f"it ends before byte {place}, which it refers to")
-        found: int = struct.unpack_from(kind, self._content, place)[0]
-        return found
+        result: int = struct.unpack_from(kind, self._content, place)[0]
+        return result
 
     def _field(self, index: int) -> int | None:
         """Return the place of a field; None if the table leaves it out."""
@@ -196,11 +196,11 @@ def _safe_tensors(path: Path, content: bytes) -> Iterator[tuple[str, np.ndarray]
 
 
 def _integers(entry: JsonObject, key: str, count: int | None = None) -> tuple[int, ...]:
-    found = entry.value(key)
-    numbers = [each for each in found if is_unsigned(each, 62)] if isinstance(found, list) else []
+    value = entry.value(key)
+    numbers = [each for each in value if is_unsigned(each, 62)] if isinstance(value, list) else []
     wanted = len(numbers) if count is None else count
-    if not isinstance(found, list) or not len(found) == len(numbers) == wanted:
-        raise entry.fail(key, "a list of integers" if count is None else f"{count} integers", found)
+    if not isinstance(value, list) or not len(value) == len(numbers) == wanted:
+        raise entry.fail(key, "a list of integers" if count is None else f"{count} integers", value)
     return tuple(numbers)
 
 
@@ -217,10 +217,10 @@ def _scaled(path: Path, tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]
     if given.has("alpha_pattern") and given.value("alpha_pattern"):
         raise given.refuse("alpha_pattern", "scales by module are not supported")
     alpha, by_root = given.number("lora_alpha", 8.0), given.flag("use_rslora", False)
-    made = dict(tensors)
+    result = dict(tensors)
     for name, array in tensors.items():
         if ".lora_B." in name and array.ndim == 2 and array.shape[1]:
             rank = array.shape[1]
             scale = alpha / (math.sqrt(rank) if by_root else rank)
-            made[name] = (array.astype(np.float32) * np.float32(scale)).astype(array.dtype)
-    return made
+            result[name] = (array.astype(np.float32) * np.float32(scale)).astype(array.dtype)
+    return result

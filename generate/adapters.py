@@ -45,27 +45,27 @@ class AdapterFiles:
     def _by_input(self, file: AdapterFile) -> dict[str, np.ndarray]:
         """Return the tensors of a file by the names of inputs."""
         key: Callable[[str], object] = _key if file.is_peft else str
-        known, made = {key(name): name for name in self._inputs}, dict[str, np.ndarray]()
+        known, by_input = {key(name): name for name in self._inputs}, dict[str, np.ndarray]()
         unknown = [name for name in file.tensors if key(name) not in known]
         if unknown:
             inputs = [name for name in self._inputs if "lora" in name.lower()]
             what = f"the model has no input for the tensors {_listed(unknown)}"
             raise ModelFolderError(f"{file.path}: {what}; its inputs of adapters: {_listed(inputs) or 'none'}")
         for name, array in file.tensors.items():
-            if known[key(name)] in made:
+            if known[key(name)] in by_input:
                 raise ModelFolderError(f"{file.path}: several tensors are for the input '{known[key(name)]}'")
-            made[known[key(name)]] = array
-        return made
+            by_input[known[key(name)]] = array
+        return by_input
 
     def fitted(self, specs: Mapping[str, TensorSpec]) -> Adapters:
         """Return the adapters as inputs of a compiled model."""
         used = {name: specs[name] for name in sorted(self.names)}
-        made: dict[str | None, dict[str, np.ndarray]] = {}
+        fitted_arrays: dict[str | None, dict[str, np.ndarray]] = {}
         for adapter, tensors in self._tensors.items():
-            made[adapter] = self._fit(adapter, tensors, used)
+            fitted_arrays[adapter] = self._fit(adapter, tensors, used)
         if used.keys() == self.optional:
-            made[None] = self._fit(None, {}, used)
-        return Adapters(made)
+            fitted_arrays[None] = self._fit(None, {}, used)
+        return Adapters(fitted_arrays)
 
     def _fit(
         self, adapter: str | None, tensors: Mapping[str, np.ndarray], specs: Mapping[str, TensorSpec]
@@ -76,19 +76,19 @@ class AdapterFiles:
         if missing:
             raise ModelFolderError(f"{where}: the adapter has no tensors for the inputs {_listed(missing)}")
         dims: dict[str, int] = {}
-        made = {}
+        result = {}
         for name, array in tensors.items():
             is_peft = file is not None and file.is_peft
-            made[name] = _typed(where, _oriented(where, specs[name], array, dims, is_peft), specs[name])
+            result[name] = _typed(where, _oriented(where, specs[name], array, dims, is_peft), specs[name])
         for name, spec in specs.items():
             default = self._inputs[name]
-            if name in made or default is None:
+            if name in result or default is None:
                 continue
             if _fits(spec, default.shape, dims) is None and not default.size:
                 # The sum over no rows is that over rows of zeros, as many as the adapter has.
                 default = np.zeros([dims.get(dim, 0) if isinstance(dim, str) else dim for dim in spec.shape])
-            made[name] = _typed(where, _oriented(where, spec, default, dims, False), spec)
-        return made
+            result[name] = _typed(where, _oriented(where, spec, default, dims, False), spec)
+        return result
 
 
 class Adapters:
@@ -126,19 +126,19 @@ def _fits(spec: TensorSpec, shape: tuple[int, ...], dims: Mapping[str, int]) -> 
     """Return the symbols of dims with what a shape adds; None if it does not fit."""
     if len(shape) != len(spec.shape):
         return None
-    found = dict(dims)
+    result = dict(dims)
     for dim, size in zip(spec.shape, shape, strict=True):
-        if (dim if isinstance(dim, int) else found.setdefault(dim, size)) != size:
+        if (dim if isinstance(dim, int) else result.setdefault(dim, size)) != size:
             return None
-    return found
+    return result
 
 
 def _oriented(where: object, spec: TensorSpec, array: np.ndarray, dims: dict[str, int], is_peft: bool) -> np.ndarray:
     """Return an array that fits an input; one of PEFT may be transposed."""
     for candidate in (array.T, array) if is_peft else (array,):
-        found = _fits(spec, candidate.shape, dims)
-        if found is not None:
-            dims |= found
+        matched = _fits(spec, candidate.shape, dims)
+        if matched is not None:
+            dims |= matched
             return candidate
     known = ", ".join(f"{name} = {size}" for name, size in dims.items())
     what = f"expected the shape of input {spec}{f' with {known}' if known else ''}, found {list(array.shape)}"
@@ -149,14 +149,14 @@ def _typed(where: object, array: np.ndarray, spec: TensorSpec) -> np.ndarray:
     """Return a contiguous array of the element type of an input."""
     wanted = numpy_dtype(spec.dtype)
     kind = element_type_of(array.dtype)
-    found = str(array.dtype) if kind is None else kind.name
-    if found != spec.dtype and not (found in FLOATS and spec.dtype in FLOATS):
-        raise ModelFolderError(f"{where}: tensor '{spec.name}': expected {spec.dtype}, found {found}")
+    name = str(array.dtype) if kind is None else kind.name
+    if name != spec.dtype and not (name in FLOATS and spec.dtype in FLOATS):
+        raise ModelFolderError(f"{where}: tensor '{spec.name}': expected {spec.dtype}, found {name}")
     with np.errstate(over="ignore"):
         return np.ascontiguousarray(array.astype(wanted))
 
 
 def _listed(names: Iterable[str]) -> str:
-    found = list(names)
-    more = f" and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
-    return ", ".join(f"'{name}'" for name in found[:SHOWN]) + more
+    listed = list(names)
+    more = f" and {len(listed) - SHOWN} more" if len(listed) > SHOWN else ""
+    return ", ".join(f"'{name}'" for name in listed[:SHOWN]) + more

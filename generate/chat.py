@@ -67,13 +67,13 @@ def read_template(folder: Path) -> ChatTemplate | None:
         return ChatTemplate(path, text, special)
     if not given.has("chat_template"):
         return None
-    found = given.value("chat_template")
-    if isinstance(found, list):  # several, by name
-        named = [each for each in found if isinstance(each, dict) and each.get("name") == "default"]
-        found = named[0].get("template") if named else None
-    if not isinstance(found, str) or len(found) > MAX_TEMPLATE:
-        raise given.fail("chat_template", "a template, or a list of them with one named 'default'", found)
-    return ChatTemplate(config, found, special)
+    template = given.value("chat_template")
+    if isinstance(template, list):  # several, by name
+        named = [each for each in template if isinstance(each, dict) and each.get("name") == "default"]
+        template = named[0].get("template") if named else None
+    if not isinstance(template, str) or len(template) > MAX_TEMPLATE:
+        raise given.fail("chat_template", "a template, or a list of them with one named 'default'", template)
+    return ChatTemplate(config, template, special)
 
 
 def _token_text(given: JsonObject, name: str) -> str:

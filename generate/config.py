@@ -71,14 +71,14 @@ class NodeNames:
 
 def read_config(folder: str | Path) -> ModelConfig:
     """Read the configuration of a folder: of onnxruntime-genai's builder, or of a plain export."""
-    found = Path(folder)
-    if not found.is_dir():
-        raise ModelFolderError(f"{found}: there is no such folder: pass the folder of a language model")
-    if (found / GENAI).exists():
-        return _read_genai(found)
-    if (found / PLAIN).exists():
-        return _read_plain(found)
-    raise ModelFolderError(f"{found}: neither {GENAI} nor {PLAIN} is there: is this the folder of a language model?")
+    path = Path(folder)
+    if not path.is_dir():
+        raise ModelFolderError(f"{path}: there is no such folder: pass the folder of a language model")
+    if (path / GENAI).exists():
+        return _read_genai(path)
+    if (path / PLAIN).exists():
+        return _read_plain(path)
+    raise ModelFolderError(f"{path}: neither {GENAI} nor {PLAIN} is there: is this the folder of a language model?")
 
 
 def _read_genai(folder: Path) -> ModelConfig:
@@ -158,13 +158,13 @@ def _read_plain(folder: Path) -> ModelConfig:
 
 def _model_file(folder: Path) -> Path:
     places = [place / name for place in (folder, folder / "onnx") for name in MODEL_FILES]
-    found = next((path for path in places if path.exists()), None)
-    if found is None:
+    result = next((path for path in places if path.exists()), None)
+    if result is None:
         others = sorted(folder.glob("*.onnx"))
         if len(others) == 1:
             return others[0]
         raise ModelFolderError(f"{folder}: expected one of {', '.join(MODEL_FILES)}, found none")
-    return found
+    return result
 
 
 def _inside(folder: Path, given: JsonObject, key: str, default: str) -> Path:

@@ -97,9 +97,9 @@ class CompiledDecoder:
 
     def with_adapter(self, name: str | None) -> CompiledDecoder:
         """Return the decoder with one of its adapters; None for the model without one."""
-        made = copy.copy(self)
-        made.adapter, made.constants = name, self._adapters.inputs(name)
-        return made
+        clone = copy.copy(self)
+        clone.adapter, clone.constants = name, self._adapters.inputs(name)
+        return clone
 
     @property
     def pads_left(self) -> bool:
@@ -130,8 +130,8 @@ class CompiledDecoder:
 
     def run(self, state: CallCaches, new: PaddedTokens, rows: int = 1) -> np.ndarray:
         """Return the logits of the last new tokens of each sequence, [batch, rows, vocabulary]."""
-        made = {name: make(new, state) for name, make in self._makers.items()}
-        logits = self._logits(state, made, new, rows)
+        inputs = {name: make(new, state) for name, make in self._makers.items()}
+        logits = self._logits(state, inputs, new, rows)
         return logits if logits.dtype == np.float32 else logits.astype(np.float32)
 
     def _logits(self, state: CallCaches, inputs: dict[str, np.ndarray], new: PaddedTokens, rows: int) -> np.ndarray:
@@ -141,11 +141,11 @@ class CompiledDecoder:
         wanted = int(behind.max()) + rows
         if LAST_ROWS in self.inputs:
             inputs[LAST_ROWS] = np.zeros(wanted, np.int8)
-        found = state.run(inputs, new.counts)[self.config.names.logits]
+        logits = state.run(inputs, new.counts)[self.config.names.logits]
         if not behind.any():
-            return found[:, -rows:]
-        places = found.shape[1] - behind[:, None] - np.arange(rows, 0, -1)
-        picked: np.ndarray = found[np.arange(len(behind))[:, None], places]
+            return logits[:, -rows:]
+        places = logits.shape[1] - behind[:, None] - np.arange(rows, 0, -1)
+        picked: np.ndarray = logits[np.arange(len(behind))[:, None], places]
         return picked
 
     def _find_caches(self, outputs: dict[str, TensorSpec]) -> dict[str, str]:
@@ -190,13 +190,13 @@ def find_states(
 ) -> dict[str, str]:
     """Return the outputs that are the next values of states of a fixed size, by inputs."""
     if names.states is not None:
-        found = {source: output for source, output in names.states.items() if source in inputs}
+        states = {source: output for source, output in names.states.items() if source in inputs}
     else:
-        found = {name: _after(name, outputs) for name in inputs if re.search(STATE, name)}
-    for source, output in found.items():
+        states = {name: _after(name, outputs) for name in inputs if re.search(STATE, name)}
+    for source, output in states.items():
         if output not in outputs:
             raise ModelFolderError(f"{config.model}: no output is the next value of the state '{source}'")
-    return found
+    return states
 
 
 def _after(name: str, outputs: dict[str, TensorSpec]) -> str:
@@ -225,19 +225,19 @@ def find_caches(
                         "'num_hidden_layers' and the names of caches"
                     )
         return caches
-    found = {}
+    result = {}
     for name in inputs:
         if not re.search(r"(^|[._])past", name) or len(inputs[name].shape) != 4 or name in states:
             continue
         after = _after(name, outputs)
         if not after:
             raise ModelFolderError(f"{config.model}: no output is the next value of the cache '{name}'")
-        found[name] = after
-    if not found and not states:
+        result[name] = after
+    if not result and not states:
         raise ModelFolderError(
             f"{config.model}: no input is a cache, such as past_key_values.0.key: export the model with a past"
         )
-    return found
+    return result
 
 
 def pad(rows: Sequence[Sequence[int]], value: int, left: bool) -> tuple[np.ndarray, np.ndarray]:

@@ -34,6 +34,6 @@ class DraftModel:
 
     def fork(self) -> DraftModel:
         """Return a copy for another sequence."""
-        made = copy.copy(self)
-        made._sequences = self._sequences.fork()
-        return made
+        clone = copy.copy(self)
+        clone._sequences = self._sequences.fork()
+        return clone

@@ -114,18 +114,18 @@ class Generator:
         rows = self._sequences.tokens
         if len(prompts) != len(rows):
             raise GenerationError(f"expected {len(rows)} prompts, one for each sequence, found {len(prompts)}")
-        made = [self._encoded(prompt, not row) for prompt, row in zip(prompts, rows, strict=True)]
-        for row, new in zip(rows, made, strict=True):
+        encoded = [self._encoded(prompt, not row) for prompt, row in zip(prompts, rows, strict=True)]
+        for row, new in zip(rows, encoded, strict=True):
             if not row and not new:
                 raise GenerationError("a prompt has no tokens")
-        longest = max(len(row) + len(new) for row, new in zip(rows, made, strict=True))
+        longest = max(len(row) + len(new) for row, new in zip(rows, encoded, strict=True))
         require_length(self.options, self._decoder.config, longest)
-        for row, new in zip(rows, made, strict=True):
+        for row, new in zip(rows, encoded, strict=True):
             row.extend(new)
         self._prompt = list(map(len, rows))
         self._ended = [False] * len(rows)
         self._is_first = True
-        self.timing.prompt_tokens += sum(map(len, made))
+        self.timing.prompt_tokens += sum(map(len, encoded))
 
     def next(self) -> int | list[int]:
         """Return the next token, or a list of one for each sequence; those that have ended get the padding token."""
@@ -163,8 +163,8 @@ class Generator:
         while not self.is_done:
             self.next()
         rows, ends = self._sequences.tokens, self._decoder.config.ends
-        made = [_until_end(row[prompt:], ends) for row, prompt in zip(rows, self._prompt, strict=True)]
-        return made[0] if len(made) == 1 else made
+        answers = [_until_end(row[prompt:], ends) for row, prompt in zip(rows, self._prompt, strict=True)]
+        return answers[0] if len(answers) == 1 else answers
 
     def stream(self, *prompts: Prompt) -> Iterator[str]:
         """Append prompts and yield the text that follows, as soon as its characters are complete.
@@ -196,14 +196,14 @@ class Generator:
 
         `search` are changes to the search options, such as another seed.
         """
-        made = copy.copy(self)
-        made.options = with_options(self.options, search)
-        made.timing = Timing()
-        made._sequences = self._sequences.fork()
-        made._draft = None if self._draft is None else self._draft.fork()
-        made._samplers = made._new_samplers(made._sequences.batch)
-        made._prompt, made._ended = list(self._prompt), list(self._ended)
-        return made
+        clone = copy.copy(self)
+        clone.options = with_options(self.options, search)
+        clone.timing = Timing()
+        clone._sequences = self._sequences.fork()
+        clone._draft = None if self._draft is None else self._draft.fork()
+        clone._samplers = clone._new_samplers(clone._sequences.batch)
+        clone._prompt, clone._ended = list(self._prompt), list(self._ended)
+        return clone
 
     def rewind(self, length: int) -> None:
         """Forget all tokens but the first `length` of each sequence."""
@@ -233,24 +233,24 @@ class Generator:
         if not self.is_done:
             beams = Sequences(self._decoder, self.options.num_beams, self.options.chunk_size)
             most, (penalties,) = len(row) + room, self._new_samplers(1)
-            found = search_beams(beams, row, self.options, penalties, self._decoder.config.ends, most)
-            row.extend(found[len(row) :])
+            sequences = search_beams(beams, row, self.options, penalties, self._decoder.config.ends, most)
+            row.extend(sequences[len(row) :])
             self.timing.reused_tokens += beams.reused
             self._count(time.perf_counter() - start, beams.steps)
         self._ended = [True]
 
     def _guess(self) -> list[int]:
         tokens, room = self._sequences.tokens[0], self._room() - 1
-        found = guess(tokens, min(self.options.lookup, room))
-        if found or self._draft is None:
-            return found
+        result = guess(tokens, min(self.options.lookup, room))
+        if result or self._draft is None:
+            return result
         return self._draft.guess(tokens, min(self.options.draft_tokens, room))
 
     def _room(self) -> int:
         """Return how many tokens the longest sequence may still get."""
         rows = self._sequences.tokens
-        made = max(len(row) - prompt for row, prompt in zip(rows, self._prompt, strict=True))
-        return room_for(self.options, self._decoder.config, max(map(len, rows)), made)
+        generated = max(len(row) - prompt for row, prompt in zip(rows, self._prompt, strict=True))
+        return room_for(self.options, self._decoder.config, max(map(len, rows)), generated)
 
     def _count(self, seconds: float, steps: int) -> None:
         if self._is_first:

@@ -52,8 +52,8 @@ class Grammar:
                 raise GenerationError(f"json_schema: {error}") from None
         if not isinstance(text, str):
             raise GenerationError(f"{self.form}: expected text, found {text!r:.60}")
-        made = self._matcher.grammar_from_regex if self.form == "regex" else self._matcher.grammar_from_lark
-        return str(made(text))
+        make_grammar = self._matcher.grammar_from_regex if self.form == "regex" else self._matcher.grammar_from_lark
+        return str(make_grammar(text))
 
     def matcher(self) -> LLMatcher:
         """Return a matcher at the start of an answer."""
@@ -93,8 +93,8 @@ class Guide:
             return self._grammar.only_ends()
         bits = np.frombuffer(self._matcher.compute_bitmask(), np.uint8)
         self._require()
-        found: np.ndarray = np.unpackbits(bits, bitorder="little")[: self._grammar.vocabulary].astype(bool)
-        return found
+        result: np.ndarray = np.unpackbits(bits, bitorder="little")[: self._grammar.vocabulary].astype(bool)
+        return result
 
     def _require(self) -> None:
         if self._matcher.is_error():

@@ -130,9 +130,9 @@ def read_json(path: Path) -> JsonObject:
     """Return the object that a JSON file holds."""
     content = read_bytes(path)
     try:
-        found = json.loads(content)
+        data = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise ModelFolderError(f"{path}: not a JSON file: {error}") from None
-    if not isinstance(found, dict):
-        raise ModelFolderError(f"{path}: expected a JSON object, found a {type(found).__name__}")
-    return JsonObject(path, "", found)
+    if not isinstance(data, dict):
+        raise ModelFolderError(f"{path}: expected a JSON object, found a {type(data).__name__}")
+    return JsonObject(path, "", data)

@@ -39,12 +39,12 @@ class CachePage:
     @property
     def path(self) -> list[CachePage]:
         """Return the pages from the first one to this one."""
-        found: list[CachePage] = []
+        pages: list[CachePage] = []
         page: CachePage | None = self
         while page is not None and page.parent is not None:
-            found.append(page)
+            pages.append(page)
             page = page.parent
-        return found[::-1]
+        return pages[::-1]
 
 
 @dataclass(frozen=True)
@@ -58,14 +58,14 @@ class KnownPrefix:
 
     def rows_from(self, start: int) -> list[Rows]:
         """Return the rows of the tokens from `start` on, in parts."""
-        made: list[Rows] = []
+        rows: list[Rows] = []
         at = 0
         for page in self.pages:
             first, last = max(start - at, 0), min(len(page.tokens), self.length - at)
             if first < last:
-                made.append(_part(page.rows, first, last))
+                rows.append(_part(page.rows, first, last))
             at += len(page.tokens)
-        return made
+        return rows
 
 
 class PrefixCache:
@@ -137,13 +137,13 @@ class PrefixCache:
                 known = rows(at, stop)
                 if known is None:
                     return
-                made = CachePage(tuple(tokens[at:stop]), page, known, states() if states and stop == size else None)
-                if not self._make_room(made.nbytes, page.path):
+                new_page = CachePage(tuple(tokens[at:stop]), page, known, states() if states and stop == size else None)
+                if not self._make_room(new_page.nbytes, page.path):
                     return
-                page.children.setdefault(made.tokens[0], []).append(made)
-                self.nbytes += made.nbytes
-                self._touch(made.path)
-                page, at = made, stop
+                page.children.setdefault(new_page.tokens[0], []).append(new_page)
+                self.nbytes += new_page.nbytes
+                self._touch(new_page.path)
+                page, at = new_page, stop
             if states is not None and page.states is None and page.parent is not None:
                 known = states()
                 if self._make_room(_bytes(known), page.path):
@@ -211,10 +211,10 @@ def _matches(root: CachePage, tokens: Sequence[int], most: int) -> Iterator[_Mat
         for child in at.page.children.get(tokens[at.length], ()) if at.length < most else ():
             size = len(child.tokens)
             same = _common(child.tokens, tokens[at.length : min(at.length + size, most)])
-            found = _Match(child, at.length + same, same == size)
-            yield found
-            if found.is_whole:
-                waiting.append(found)
+            match = _Match(child, at.length + same, same == size)
+            yield match
+            if match.is_whole:
+                waiting.append(match)
 
 
 def _common(a: Sequence[int], b: Sequence[int]) -> int:

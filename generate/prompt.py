@@ -25,11 +25,11 @@ def encode_prompt(texts: TokenTexts | None, vocabulary: int, prompt: Prompt, is_
     """Return the tokens of a text, or tokens after a check; at the start of a sequence with those that mark it."""
     if isinstance(prompt, str):
         return require_texts(texts).encode(prompt, special=is_start)
-    made = [int(token) for token in prompt]
-    wrong = next((token for token in made if not 0 <= token < vocabulary), None)
+    result = [int(token) for token in prompt]
+    wrong = next((token for token in result if not 0 <= token < vocabulary), None)
     if wrong is not None:
         raise GenerationError(f"a token must be from 0 to {vocabulary - 1}, found {wrong}")
-    return made
+    return result
 
 
 def require_length(options: SearchOptions, config: ModelConfig, length: int) -> None:

@@ -137,5 +137,5 @@ class Request:
             self._pieces.append(text)
 
     def __repr__(self) -> str:
-        made = len(self.sequence) - len(self.prompt)
-        return f"<Request of {len(self.prompt)} tokens: {made} more, {self.reason or 'not done'}>"
+        generated = len(self.sequence) - len(self.prompt)
+        return f"<Request of {len(self.prompt)} tokens: {generated} more, {self.reason or 'not done'}>"

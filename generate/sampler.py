@@ -56,9 +56,9 @@ class Sampler:
             values = logits[given]  # tokens that occur twice get one value twice
             factor = np.float32(options.repetition_penalty)
             logits[given] = np.where(values > 0, values / factor, values * factor)
-        made = given[prompt:]
-        if (options.frequency_penalty or options.presence_penalty) and len(made):
-            seen, counts = np.unique(made, return_counts=True)
+        generated = given[prompt:]
+        if (options.frequency_penalty or options.presence_penalty) and len(generated):
+            seen, counts = np.unique(generated, return_counts=True)
             logits[seen] -= counts * np.float32(options.frequency_penalty) + np.float32(options.presence_penalty)
         size = options.no_repeat_ngram_size
         if size and len(given) >= size:

@@ -96,15 +96,15 @@ class Sequences:
         The last token is computed in any case: its logits are needed.
         """
         decoder, state = self.decoder, self._state
-        found = decoder.prefixes.find(decoder.adapter, tokens, len(tokens) - 1, state.is_recurrent)
-        if found is None or found.length <= kept:
+        prefix = decoder.prefixes.find(decoder.adapter, tokens, len(tokens) - 1, state.is_recurrent)
+        if prefix is None or prefix.length <= kept:
             return kept
         start = self._forget(kept)
-        state.extend(found.rows_from(start), found.length - start, found.states)
+        state.extend(prefix.rows_from(start), prefix.length - start, prefix.states)
         (held,) = self._held
-        held.extend(tokens[start : found.length])
-        self.reused += found.length - start
-        return found.length
+        held.extend(tokens[start : prefix.length])
+        self.reused += prefix.length - start
+        return prefix.length
 
     def select(self, chosen: Sequence[int]) -> None:
         """Keep these sequences of the batch, in this order; one may be kept several times."""
@@ -116,11 +116,11 @@ class Sequences:
 
     def fork(self) -> Sequences:
         """Return a copy that continues on its own; it computes nothing again."""
-        made = copy.copy(self)
-        made.tokens, made._held = ([list(row) for row in rows] for rows in (self.tokens, self._held))
-        made._agreed = list(self._agreed)
-        made._state = self._state.fork()
-        return made
+        clone = copy.copy(self)
+        clone.tokens, clone._held = ([list(row) for row in rows] for rows in (self.tokens, self._held))
+        clone._agreed = list(self._agreed)
+        clone._state = self._state.fork()
+        return clone
 
     def rewind(self, length: int) -> None:
         """Forget all tokens of each sequence but the first `length`."""
@@ -156,11 +156,11 @@ class Sequences:
         positions = np.arange(past, after, dtype=np.int64)[None]
         self.steps += 1
         tokens = np.array([new], np.int64)
-        made = self.decoder.run(
+        logits = self.decoder.run(
             self._state, PaddedTokens(tokens, np.ones((1, after), np.int64), positions, (len(new),)), rows
         )
-        found: np.ndarray = made[0]
-        return found
+        result: np.ndarray = logits[0]
+        return result
 
     def _logits_of_batch(self) -> np.ndarray:
         """Run the model on the tokens of all sequences that the caches do not hold."""
@@ -213,8 +213,8 @@ class Sequences:
     def _known(self, tokens: Sequence[int]) -> int:
         """Return how many first tokens of a prompt are known."""
         decoder = self.decoder
-        found = decoder.prefixes.find(decoder.adapter, tokens, len(tokens) - 1, self._state.is_recurrent)
-        return 0 if found is None else found.length
+        prefix = decoder.prefixes.find(decoder.adapter, tokens, len(tokens) - 1, self._state.is_recurrent)
+        return 0 if prefix is None else prefix.length
 
     def _start_each(self) -> np.ndarray:
         """Compute each different prompt by itself, in chunks."""
@@ -225,12 +225,12 @@ class Sequences:
                 single.tokens = [list(row)]
                 done[tuple(row)] = single._state, single.logits()
                 self.steps, self.reused = self.steps + single.steps, self.reused + single.reused
-        made = [done[tuple(row)] for row in self.tokens]
-        self._state.join([state for state, _ in made])
+        states = [done[tuple(row)] for row in self.tokens]
+        self._state.join([state for state, _ in states])
         self._held = [list(row) for row in self.tokens]
         lengths = np.array(list(map(len, self.tokens)))
         self._mask = (np.arange(lengths.max()) < lengths[:, None]).astype(np.int64)
-        return np.concatenate([logits for _, logits in made])
+        return np.concatenate([logits for _, logits in states])
 
     def _continue_batch(self, new: list[list[int]]) -> np.ndarray:
         """Append as many tokens to each sequence, in chunks."""

@@ -36,23 +36,23 @@ class FolderTokenizer:
     def encode(self, text: str, special: bool) -> list[int]:
         """Return the tokens of a text; with `special`, also those that mark its start and end."""
         try:
-            found: list[int] = self._tokenizer.encode(text, add_special_tokens=special).ids
+            result: list[int] = self._tokenizer.encode(text, add_special_tokens=special).ids
         except BaseException as error:
             raise _failed(self.path, "the text cannot be encoded", error) from None
-        return found
+        return result
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Return the text of tokens, without special ones."""
         try:
-            found: str = self._tokenizer.decode(list(tokens), skip_special_tokens=True)
+            result: str = self._tokenizer.decode(list(tokens), skip_special_tokens=True)
         except BaseException as error:
             raise _failed(self.path, "tokens cannot be decoded", error) from None
-        return found
+        return result
 
     def token(self, text: str) -> int | None:
         """Return the token with this text; None if there is none."""
-        found: int | None = self._tokenizer.token_to_id(text)
-        return found
+        result: int | None = self._tokenizer.token_to_id(text)
+        return result
 
 
 def _failed(path: Path, what: str, error: BaseException) -> BaseException:

@@ -130,11 +130,13 @@ class Artifact:
     @property
     def pages(self) -> dict[str, str]:
         """Return what inputs are to attentions with caches in pages, by their names: one of `PAGE_ROLES`."""
-        found = self.metadata.get("pages", {})
+        declared = self.metadata.get("pages", {})
         names = {spec.name for spec in self.inputs}
-        if not isinstance(found, dict) or not all(n in names and found[n] in PAGE_ROLES for n in found):
-            raise ArtifactError(f"metadata 'pages': expected one of {', '.join(PAGE_ROLES)} by inputs, found {found!r}")
-        return dict(found)
+        if not isinstance(declared, dict) or not all(n in names and declared[n] in PAGE_ROLES for n in declared):
+            raise ArtifactError(
+                f"metadata 'pages': expected one of {', '.join(PAGE_ROLES)} by inputs, found {declared!r}"
+            )
+        return dict(declared)
 
     @property
     def symbols(self) -> tuple[str, ...]:

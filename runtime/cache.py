@@ -223,13 +223,13 @@ class Cache:
         if not self._is_safe:
             return []
         folder = self.folder / kind / key[:2]
-        found = _scan_folder(folder, kind, f"{key}-")
-        for path in (folder.parent, folder, *(entry.path for entry in found)) if found else ():
+        result = _scan_folder(folder, kind, f"{key}-")
+        for path in (folder.parent, folder, *(entry.path for entry in result)) if result else ():
             problem = _unsafe_mode(path)
             if problem is not None:
                 self.problem = f"{problem}; what it holds is not used"
                 return []
-        return found
+        return result
 
     def _scan(self, folder: Path, kind: str) -> Iterator[CacheEntry]:
         try:
@@ -272,12 +272,12 @@ def _unsafe_mode(path: Path) -> str | None:
     user = effective_user()
     if user is None:
         return None  # on Windows, user folders inherit private permissions
-    found = path.stat() if path.is_dir() else path.lstat()
-    if found.st_uid not in (user, 0):
-        return f"{path} belongs to user {found.st_uid}, not to user {user}"
-    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return f"{path} can be written by others (mode {stat.S_IMODE(found.st_mode):o})"
-    if not (stat.S_ISDIR(found.st_mode) or stat.S_ISREG(found.st_mode)):
+    status = path.stat() if path.is_dir() else path.lstat()
+    if status.st_uid not in (user, 0):
+        return f"{path} belongs to user {status.st_uid}, not to user {user}"
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f"{path} can be written by others (mode {stat.S_IMODE(status.st_mode):o})"
+    if not (stat.S_ISDIR(status.st_mode) or stat.S_ISREG(status.st_mode)):
         return f"{path} is neither a file nor a folder"
     return None
 
@@ -333,7 +333,7 @@ def _digest_of_blocks(block: Callable[[int], bytes | memoryview], size: int) -> 
 
 
 def _scan_folder(folder: Path, kind: str, prefix: str) -> list[CacheEntry]:
-    found = []
+    result = []
     try:
         for item in os.scandir(folder):
             key, dash, digest = item.name.rpartition("-")
@@ -343,10 +343,10 @@ def _scan_folder(folder: Path, kind: str, prefix: str) -> list[CacheEntry]:
                 status = item.stat()
                 if not stat.S_ISREG(status.st_mode):
                     continue
-                found.append(CacheEntry(kind, key, digest, Path(item.path), status.st_size, status.st_mtime))
+                result.append(CacheEntry(kind, key, digest, Path(item.path), status.st_size, status.st_mtime))
     except OSError:
         pass
-    return found
+    return result
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -80,12 +80,12 @@ class CacheArrays:
 
     def fork(self) -> CacheArrays:
         """Return caches that hold the same and continue on their own; the rows are copied when both have written."""
-        made = copy.copy(self)
-        made._first = {name: list(first) for name, first in self._first.items()}
-        made._lengths, made._equal = list(self._lengths), self._equal.copy()
+        clone = copy.copy(self)
+        clone._first = {name: list(first) for name, first in self._first.items()}
+        clone._lengths, clone._equal = list(self._lengths), self._equal.copy()
         with self._sharing.lock:
-            self._sharing.members.add(made)
-        return made
+            self._sharing.members.add(clone)
+        return clone
 
     def length_of(self, name: str, tokens: int) -> int:
         """Return how many rows of a cache are used by so many tokens."""
@@ -117,18 +117,18 @@ class CacheArrays:
         """Move these first tokens of each part to arrays of its own, with the lock of the sharing held."""
         before, self.capacity, sharing = self.capacity, capacity, self._sharing
         try:
-            made = self._new()
+            new = self._new()
         except OutOfMemoryError:
             self.capacity = before
             raise
         for name, array in self.arrays.items():
-            if array.shape == made[name].shape and name in self._windows:  # a ring of its full size
-                made[name] = array if len(sharing.members) == 1 else _copied(array)
+            if array.shape == new[name].shape and name in self._windows:  # a ring of its full size
+                new[name] = array if len(sharing.members) == 1 else _copied(array)
                 continue
             for part, length in enumerate(lengths):
-                made[name][part, :, :length] = array[part, :, :length]
+                new[name][part, :, :length] = array[part, :, :length]
         sharing.members.discard(self)
-        self.arrays, self._sharing = made, ArraySharing(self)
+        self.arrays, self._sharing = new, ArraySharing(self)
 
     def write_rows(self, part: int, start: int, stop: int) -> None:
         """Let a part have the tokens from `start` to `stop`, whose rows are written next: the arrays may be others."""
@@ -213,15 +213,15 @@ class CacheArrays:
 
     def read(self, part: int, start: int, stop: int) -> dict[str, np.ndarray] | None:
         """Return a copy of the rows of some tokens of a part; None if a window has lost some of them."""
-        made = {}
+        result = {}
         for name, array in self.arrays.items():
             if name not in self._windows:
-                made[name] = array[part : part + 1, :, start:stop].copy()
+                result[name] = array[part : part + 1, :, start:stop].copy()
             elif start < self._first[name][part]:
                 return None
             else:
-                made[name] = array[part : part + 1][:, :, np.arange(start, stop) % array.shape[AXIS]]
-        return made
+                result[name] = array[part : part + 1][:, :, np.arange(start, stop) % array.shape[AXIS]]
+        return result
 
     def write(self, part: int, start: int, rows: Rows) -> None:
         """Write the rows of tokens from `start` on, for which there is room."""
@@ -242,9 +242,9 @@ class CacheArrays:
 
 
 def _copied(array: np.ndarray) -> np.ndarray:
-    (made,) = empty_together([(array.dtype, array.shape)])
-    made[...] = array
-    return made
+    (copy,) = empty_together([(array.dtype, array.shape)])
+    copy[...] = array
+    return copy
 
 
 def require_rows(arrays: Mapping[str, np.ndarray], parts: Sequence[Rows], tokens: int) -> None:
@@ -279,13 +279,13 @@ def new_arrays(specs: Iterable[TensorSpec], rows: Mapping[str, int], batch: int)
         shape[AXIS] = rows[spec.name]
         kinds[spec.name] = numpy_dtype(spec.dtype), tuple(shape)
     try:
-        made = dict(zip(kinds, empty_together(list(kinds.values())), strict=True))
+        result = dict(zip(kinds, empty_together(list(kinds.values())), strict=True))
     except OutOfMemoryError as error:
         most = max(rows.values(), default=0)
         raise OutOfMemoryError(f"state: there is no memory for {most} rows of the caches: {error}") from None
-    for array in made.values():
+    for array in result.values():
         array[...] = 0  # rows that are not valid are hidden, which NaN would survive
-    return made
+    return result
 
 
 def fixed_rows(specs: Iterable[TensorSpec]) -> int | None:

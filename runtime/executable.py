@@ -252,8 +252,8 @@ class Executable(KernelCodeOwner):
         their lengths before, and their pages: without them, those that `PagedAttention` reads. `pairs` are as in
         `state`; `rows` is the tokens of a page, if the model leaves them open; the pages grow up to `limit`.
         """
-        found = find_tables(self.artifact.pages, ends=ends, past=past, table=table)
-        return PagePool(self, pairs, found, count, limit, rows)
+        tables = find_tables(self.artifact.pages, ends=ends, past=past, table=table)
+        return PagePool(self, pairs, tables, count, limit, rows)
 
     def updating(
         self,

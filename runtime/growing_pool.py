@@ -78,8 +78,8 @@ class GrowingPool(CachePool):
 
     def _write(self, sequence: int, parts: Sequence[Rows], tokens: int) -> None:
         arrays = self._caches[sequence].items()
-        made = {name: np.concatenate([array, *(part[name] for part in parts)], AXIS) for name, array in arrays}
-        self._replace(sequence, made)
+        caches = {name: np.concatenate([array, *(part[name] for part in parts)], AXIS) for name, array in arrays}
+        self._replace(sequence, caches)
 
     def _replace(self, sequence: int, caches: dict[str, np.ndarray]) -> None:
         self._caches[sequence] = caches

@@ -24,7 +24,7 @@ def new_pool(
     """Return empty caches for a number of sequences; the arguments are those of `Executable.state`."""
     if count < 1 or capacity < 1:
         raise InputError(f"caches: expected 1 sequence or more with room for 1 token, found {count} and {capacity}")
-    found = find_caches(model, count, pairs, states)
-    if is_in_place(model, found):
-        return InPlacePool(model, found, count, capacity, limit, states or {}, block)
-    return GrowingPool(model, found, count, limit, states or {})
+    caches = find_caches(model, count, pairs, states)
+    if is_in_place(model, caches):
+        return InPlacePool(model, caches, count, capacity, limit, states or {}, block)
+    return GrowingPool(model, caches, count, limit, states or {})

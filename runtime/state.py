@@ -206,11 +206,11 @@ class CacheState:
         Both have the same rows in memory. The first of them to add tokens does so in place, the other one copies the
         rows before it does, unless the first one is gone by then.
         """
-        made = copy.copy(self)
-        made._recurrent = self._recurrent.fork()
+        clone = copy.copy(self)
+        clone._recurrent = self._recurrent.fork()
         if self._caches is not None:
-            made._caches = self._caches.fork()
-        return made
+            clone._caches = self._caches.fork()
+        return clone
 
     def select(self, rows: npt.ArrayLike) -> None:
         """Keep these sequences of the batch, in this order: those of the best beams."""
@@ -302,8 +302,8 @@ def new_state(
     block: int = BLOCK,
 ) -> CacheState:
     """Return the state of a model; `pairs` are its caches, outputs by inputs, if they are not those of `aliases`."""
-    found = find_caches(model, batch, pairs, states)
-    return CacheState(model, found, capacity, batch, limit, constants, states, block)
+    caches = find_caches(model, batch, pairs, states)
+    return CacheState(model, caches, capacity, batch, limit, constants, states, block)
 
 
 def find_caches(
@@ -318,14 +318,14 @@ def find_caches(
 
 def find_pairs(model: UpdatingModel, batch: int, pairs: Mapping[str, str] | None) -> dict[str, str]:
     """Return the outputs that are the next values of caches, by inputs, after a check that they can hold a batch."""
-    found = {source: output for output, source in model.aliases.items()} if pairs is None else dict(pairs)
+    result = {source: output for output, source in model.aliases.items()} if pairs is None else dict(pairs)
     inputs = {spec.name: spec for spec in model.inputs}
     outputs = {spec.name: spec for spec in model.outputs}
-    if not found:
+    if not result:
         raise InputError(
             "state: the model has no outputs that update inputs in place: name the pairs, state(pairs=...)"
         )
-    for source, output in found.items():
+    for source, output in result.items():
         if source not in inputs or output not in outputs:
             raise InputError(f"state: '{source}' and '{output}' are no input and output of the model")
         before, after = inputs[source], outputs[output]
@@ -334,7 +334,7 @@ def find_pairs(model: UpdatingModel, batch: int, pairs: Mapping[str, str] | None
         symbols = [axis for axis, dim in enumerate(before.shape) if isinstance(dim, str)]
         if not set(symbols) <= {0, AXIS} or (0 not in symbols and before.shape[0] != batch):
             raise InputError(f"state: a cache {before} cannot hold {batch} sequences")
-    return found
+    return result
 
 
 def is_in_place(model: UpdatingModel, pairs: Mapping[str, str]) -> bool:

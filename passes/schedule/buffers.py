@@ -138,13 +138,13 @@ class BufferFunction:
         shapes = [[dim for dim in dims_of(value.type) if dim != 1] for value in self.view.returned]
         if all(len(shape) < 2 for shape in shapes) or any(all(isinstance(d, int) for d in shape) for shape in shapes):
             return
-        found = [(op.operation, loop) for op in self.entry.operations for loop in _outermost_loops(op.operation)]
-        found = [(op, loop) for op, loop in found if not is_constant(loop.operands[1])]
-        if not found:
+        results = [(op.operation, loop) for op in self.entry.operations for loop in _outermost_loops(op.operation)]
+        results = [(op, loop) for op, loop in results if not is_constant(loop.operands[1])]
+        if not results:
             return
-        loops = [loop for _, loop in found]
+        loops = [loop for _, loop in results]
         i1 = ir.IntegerType.get_signless(1)
-        with ir.InsertionPoint(found[0][0]):
+        with ir.InsertionPoint(results[0][0]):
             full = []
             for shape in shapes:
                 dims = [compare("gt", index(d), index(0)) for d in shape]

@@ -58,8 +58,8 @@ def choices_of(function: ir.OpView | ir.Operation, attribute: str = CHOSEN) -> d
 
 
 def _read_choices(attribute: ir.Attribute) -> dict[str, ChoiceValue]:
-    found = ir.DictAttr(attribute)
-    return {found[i].name: _read_choice(found[i].attr) for i in range(len(found))}
+    choices = ir.DictAttr(attribute)
+    return {choices[i].name: _read_choice(choices[i].attr) for i in range(len(choices))}
 
 
 def set_parts(function: ir.Operation | ir.OpView, parts: Sequence[RulePart], attribute: str = PARTS) -> None:
@@ -83,15 +83,15 @@ def parts_of(function: ir.OpView | ir.Operation, attribute: str = PARTS) -> list
     attributes = function.operation.attributes
     if attribute not in attributes:
         return []
-    found = []
+    parts = []
     try:
         for each in ir.ArrayAttr(attributes[attribute]):
             part = ir.DictAttr(each)
             blocks = tuple(ir.StringAttr(name).value for name in ir.ArrayAttr(part["blocks"]))
-            found.append(RulePart(ir.StringAttr(part["rule"]).value, blocks, _read_choices(part["choices"])))
+            parts.append(RulePart(ir.StringAttr(part["rule"]).value, blocks, _read_choices(part["choices"])))
     except (KeyError, ValueError, TypeError):
         raise ChoiceError(f"{attribute}: expected a list of {{rule, blocks, choices}}") from None
-    return found
+    return parts
 
 
 def check_choices(rule: str, declared: Sequence[RuleChoice], choices: ChoiceValues) -> None:

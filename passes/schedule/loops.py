@@ -147,8 +147,8 @@ def clone_body(block: ScalarBody, values: dict[ir.Value, ir.Value]) -> list[ir.V
     env = dict(values)
     for op in block.body_ops:
         operands = [env[v] for v in op.operands]
-        made = _clone(op, operands)
-        for old, new in zip(op.results, made.results, strict=True):
+        result = _clone(op, operands)
+        for old, new in zip(op.results, result.results, strict=True):
             env[old] = new
     return [env[v] for v in block.yielded]
 

@@ -56,10 +56,10 @@ def _emit(block: BlockView, inputs: list[ir.Value], outputs: list[ir.Value]) -> 
 def emit_point(block: BlockView, spatial: Sequence[ir.Value], inputs: list[ir.Value], outputs: list[ir.Value]) -> None:
     """Emit one element of each output, at these values of the spatial axes."""
     if not block.is_reduction:
-        made = clone_body(block, _environment(block, spatial, inputs, ()))
+        results = clone_body(block, _environment(block, spatial, inputs, ()))
     else:
-        made = _reduce(block, spatial, inputs, [attribute_constant(a) for a in block.init])
-    for value, output, buffer in zip(made, block.outputs, outputs, strict=True):
+        results = _reduce(block, spatial, inputs, [attribute_constant(a) for a in block.init])
+    for value, output, buffer in zip(results, block.outputs, outputs, strict=True):
         where = _scatter(block, spatial)
         store(value, buffer, output.shape, apply_map(output.map, where))
 

@@ -150,9 +150,9 @@ class SchedulePrims(Pass):
         rules, files = _rules_of(targets), self._files()
         for function in prim_functions(op):
             if is_tensor_form(function):
-                made = self._schedule(function, rules, files, context, session)
-                if made is not None:
-                    function_done(self, made, session)
+                result = self._schedule(function, rules, files, context, session)
+                if result is not None:
+                    function_done(self, result, session)
         functions = {note.function for note in session.notes[first:] if isinstance(note, ScheduleRecord)}
         _reject_unused(set(files) - functions, functions)
 
@@ -173,18 +173,18 @@ class SchedulePrims(Pass):
         if given is not None:
             session.notes.append(_schedule_as_given(kernel, given, rules, context))
             return None
-        made, rule, attempts = try_rules(rules, kernel, context)
+        scheduled, rule, attempts = try_rules(rules, kernel, context)
         if rule is None:
             reasons = "\n".join(f"  {attempt}" for attempt in attempts)
             raise PassError(f"no schedule rule takes prim function '@{name}':\n{reasons}", location)
         if rule.is_foreign:
             check_emitted(rule, [kernel.view.op.operation])
-        session.notes.append(ScheduleRecord(name, rule, tuple(attempts), _words_of(rule, made)))
+        session.notes.append(ScheduleRecord(name, rule, tuple(attempts), _words_of(rule, scheduled)))
         if self.explain:
             declined = "".join(f"\n  {attempt}" for attempt in attempts)
             session.remark(f"'@{name}' is scheduled by {rule.name}{declined}", location)
-        found: ir.OpView = made
-        return found
+        result: ir.OpView = scheduled
+        return result
 
     def _files(self) -> dict[str, str]:
         return dict(entry.split("=", 1) for entry in self.given.split(";") if "=" in entry)
@@ -249,20 +249,20 @@ def _schedule_as_given(
             return ScheduleRecord(name, USER_SCHEDULE, (), words.trace, True)
         rule, parts = _request(function, words, rules)
         wanted, choices = parts_of(function, WANTED_PARTS), tuned_values(function)
-        made = run_rule(rule, Kernel(PrimView(function), parts), context)
-        if isinstance(made, Decline):
-            raise ScheduleError(f"rule '{rule.name}' declines: {made}")
-        if wanted and len(parts_of(made)) != len(wanted):
+        result = run_rule(rule, Kernel(PrimView(function), parts), context)
+        if isinstance(result, Decline):
+            raise ScheduleError(f"rule '{rule.name}' declines: {result}")
+        if wanted and len(parts_of(result)) != len(wanted):
             raise ScheduleError(f"apply_rule: the rules of target '{context.target}' schedule whole functions only")
         if wanted:
-            del made.operation.attributes[WANTED_PARTS]
+            del result.operation.attributes[WANTED_PARTS]
         else:
-            check_used(rule.name, choices, choices_of(made))
-        if GIVEN in made.operation.attributes:
-            del made.operation.attributes[GIVEN]
+            check_used(rule.name, choices, choices_of(result))
+        if GIVEN in result.operation.attributes:
+            del result.operation.attributes[GIVEN]
     except (ScheduleError, ChoiceError) as error:
         raise _given_error(name, location, error) from error
-    return ScheduleRecord(name, rule, (), _with_choices(words.trace, _words_of(rule, made)), True)
+    return ScheduleRecord(name, rule, (), _with_choices(words.trace, _words_of(rule, result)), True)
 
 
 def _with_choices(given: Trace, chosen: Trace) -> Trace:

@@ -37,15 +37,15 @@ class Stored:
 
 def calls_of(module: ir.Operation | ir.OpView) -> dict[str, list[ir.Operation]]:
     """Return the calls of each prim function."""
-    found: dict[str, list[ir.Operation]] = defaultdict(list)
+    calls: dict[str, list[ir.Operation]] = defaultdict(list)
 
     def visit(op: ir.Operation) -> ir.WalkResult:
         if op.operation.name == "relax.call_tir":
-            found[op.operation.opview.callee].append(op.operation)
+            calls[op.operation.opview.callee].append(op.operation)
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(visit)
-    return found
+    return calls
 
 
 def store(site: ir.Operation, stored: Stored, session: Session, known: dict[object, str]) -> ir.Operation:
@@ -65,8 +65,8 @@ def store(site: ir.Operation, stored: Stored, session: Session, known: dict[obje
             new = Constant.make(param=known[key], result_types=[kind])
     site.operands[stored.argument] = new
     _count_runs(site)
-    made: ir.Operation = old.owner
-    return made
+    result: ir.Operation = old.owner
+    return result
 
 
 def retype(view: PrimView, stored: Stored) -> None:

@@ -92,23 +92,23 @@ class ApplyTuning(Pass):
 
     def _find(self, database: Lookup, op: ir.Operation | ir.OpView) -> Values | None:
         for threads in sorted({1, self.threads}, reverse=True):
-            found = database.find(tuning_key(op, self.target, threads, self.target_options))
-            if found is not None:
-                return found
+            result = database.find(tuning_key(op, self.target, threads, self.target_options))
+            if result is not None:
+                return result
         return None
 
 
 def operations_named(module: ir.Module | ir.OpView, names: Collection[str]) -> list[ir.Operation]:
     """Return the operations with these names in a module."""
-    found: list[ir.Operation] = []
+    result: list[ir.Operation] = []
 
     def visit(op: ir.Operation) -> ir.WalkResult:
         if op.name in names:
-            found.append(op)
+            result.append(op)
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(visit)
-    return found
+    return result
 
 
 def name_of(function: ir.Operation | ir.OpView) -> str:
@@ -127,10 +127,10 @@ def tuned_values(function: ir.OpView | ir.Operation) -> dict[str, Any]:
 
 def pop_choices(op: ir.Operation) -> dict[str, int]:
     """Remove and return the tuned choices of an operator."""
-    found = tuned_values(op)
-    if found:
+    result = tuned_values(op)
+    if result:
         del op.operation.attributes[TUNED]
-    return found
+    return result
 
 
 def tuning_key(op: ir.Operation | ir.OpView, target: str, threads: int = 1, target_options: str = "") -> str:

@@ -130,10 +130,10 @@ def vector_body(
     for op in block.body_ops:
         operands = [env[v] for v in op.operands]
         if op.name == "tensor.extract" and isinstance(operands[0].type, ir.MemRefType):
-            made = [gather(operands[0], dims_of(op.operands[0].type), operands[1:], lanes, mask)]
+            gathered = [gather(operands[0], dims_of(op.operands[0].type), operands[1:], lanes, mask)]
         else:
-            made = vector_op(op, operands, lanes)
-        for old, new in zip(op.results, made, strict=True):
+            gathered = vector_op(op, operands, lanes)
+        for old, new in zip(op.results, gathered, strict=True):
             env[old] = new
     return [env[v] for v in block.yielded]
 

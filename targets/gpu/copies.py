@@ -12,8 +12,8 @@ from mirlo.passes.schedule.loops import for_loop
 def hoist_copies(work: list[ir.Operation]) -> list[ir.Operation]:
     """Replace leading copy loops of a function with copies before its launch; return the remaining work."""
     left = list(work)
-    while left and (found := _match_copy_loops(left[0])) is not None:
-        source, target, extents = found
+    while left and (loops := _match_copy_loops(left[0])) is not None:
+        source, target, extents = loops
         with ir.InsertionPoint(left[0]), left[0].location:
             if [integer_of(extent) for extent in extents] == list(source.type.shape):
                 memref.CopyOp(source, target)

@@ -76,13 +76,13 @@ class Frames:
     def of(self, record: CallRecord) -> CallFrame:
         """Return the frame of a call."""
         key = tuple(record[FIRST : FIRST + len(self.sizes.symbols)])
-        found = self._kept.get(key)
-        if found is None:
-            found = self._kept[key] = self._make(key, record)
+        result = self._kept.get(key)
+        if result is None:
+            result = self._kept[key] = self._make(key, record)
             while len(self._kept) > CACHED_FRAMES:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(key)
-        return found
+        return result
 
     def _make(self, key: tuple[int, ...], record: CallRecord) -> CallFrame:
         regions, total = lay_out([self._bytes(s, record) for s in (*self.artifact.inputs, *self.artifact.outputs)])

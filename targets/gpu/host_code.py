@@ -39,8 +39,8 @@ def host_llvm_ir(module: ir.Module) -> str:
     for name in texts:
         functions[name].erase()
     with module.operation.location:
-        made = ir.Module.parse("\n".join(texts.values()))
-    for op in made.body.operations:
+        new_module = ir.Module.parse("\n".join(texts.values()))
+    for op in new_module.body.operations:
         module.body.append(op.operation.clone())
     may_fail = set(texts) - {ANSWER}
     for name in (RUN, SIZES):

@@ -91,11 +91,11 @@ def _command(call: ir.Operation) -> Command:
 def in_parts(arguments: Sequence[LaunchArgument], parts: Sequence[SplitParameter]) -> list[LaunchArgument]:
     """Return the arguments of a kernel that takes some of them in parts, after all others."""
     positions = {split.position for split in parts}
-    found = [argument for i, argument in enumerate(arguments) if i not in positions]
+    result = [argument for i, argument in enumerate(arguments) if i not in positions]
     for split in parts:
         whole, size = arguments[split.position], split.part_bytes
         assert isinstance(whole, Range)
         if not isinstance(whole.offset, int) or not isinstance(whole.size, int):
             raise PassError(f"a buffer of more than {size} bytes has a run-time offset, and cannot be split")
-        found += [whole.part(at, min(size, whole.size - at)) for at in range(0, whole.size, size)]
-    return found
+        result += [whole.part(at, min(size, whole.size - at)) for at in range(0, whole.size, size)]
+    return result

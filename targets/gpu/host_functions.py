@@ -110,8 +110,8 @@ class _Builder:
         i64 = ir.IntegerType.get_signless(64)
         kind = ir.MemRefType.get([2], i64) if record is None else record.type
         with ir.InsertionPoint(self.program.module.body):
-            made = func.FuncOp(name, ir.FunctionType.get([kind, ir.Type.parse("!llvm.ptr")], []))
-        body = made.add_entry_block()
+            function = func.FuncOp(name, ir.FunctionType.get([kind, ir.Type.parse("!llvm.ptr")], []))
+        body = function.add_entry_block()
         self.record, self.values.device = body.arguments
         if record is not None:
             env[record] = Range(_HOST, 0, 0, WHOLE_REMAINDER)
@@ -329,8 +329,8 @@ class _Builder:
 
     def _argument(self, env: Mapping[ir.Value, Range], value: ir.Value) -> LaunchArgument:
         """Return what stands for an operand of a launch."""
-        found = self.maps.get(value, env.get(value))
-        return as_word(self.values.of(value)) if found is None else found
+        mapped = self.maps.get(value, env.get(value))
+        return as_word(self.values.of(value)) if mapped is None else mapped
 
     # Control flow
 
@@ -340,11 +340,13 @@ class _Builder:
             return
         types = [result.type for result in op.results]
         operands = list(map(self.values.of, op.operands))
-        made = ir.Operation.create(op.name, results=types, operands=operands, regions=len(op.regions), loc=op.location)
-        for source, region in zip(op.regions, made.regions, strict=True):
+        new_op = ir.Operation.create(
+            op.name, results=types, operands=operands, regions=len(op.regions), loc=op.location
+        )
+        for source, region in zip(op.regions, new_op.regions, strict=True):
             if len(source.blocks):
                 self._region(source.blocks[0], region, dict(env))
-        for result, value in zip(op.results, made.results, strict=True):
+        for result, value in zip(op.results, new_op.results, strict=True):
             self.values.set(result, value)
 
     def _region(self, block: ir.Block, region: ir.Region, env: dict[ir.Value, Range]) -> None:
@@ -385,7 +387,7 @@ def _bytes_of(value: ir.Attribute) -> bytes:
 
 
 def _constant_int(value: ir.Value) -> int:
-    found = integer_of(value)
-    if found is None:
+    result = integer_of(value)
+    if result is None:
         raise PassError("how many threads a block has, or how large a box is, is not known when compiling")
-    return found
+    return result

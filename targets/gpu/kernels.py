@@ -33,14 +33,14 @@ class KernelCode:
 
 def kernel_launchers(module: ir.Module) -> dict[str, str]:
     """Return the function that launches the kernel of each `gpu.module`."""
-    found = {}
+    launchers = {}
     for function in module.body.operations:
         if function.operation.name != "func.func":
             continue
         name = symbol_name(function)
         for launch in find(function.operation, "gpu.launch_func"):
-            found[ir.SymbolRefAttr(launch.attributes["kernel"]).value[0]] = name
-    return found
+            launchers[ir.SymbolRefAttr(launch.attributes["kernel"]).value[0]] = name
+    return launchers
 
 
 def pack(kernels: list[KernelCode], program: HostProgram) -> tuple[bytes, dict[str, object]]:
@@ -70,5 +70,5 @@ def pack(kernels: list[KernelCode], program: HostProgram) -> tuple[bytes, dict[s
     features = sorted({feature for kernel in kernels for feature in kernel.features})
     places = [place(data) for data in program.constants]
     host = compile_host(program)
-    found = {"program": program.as_json(place(host) if host else None)}
-    return b"".join(parts), {**found, "kernels": table, "constants": places, "features": features}
+    metadata = {"program": program.as_json(place(host) if host else None)}
+    return b"".join(parts), {**metadata, "kernels": table, "constants": places, "features": features}

@@ -32,9 +32,9 @@ def _instead_of(callee: str) -> str:
     named = f"; target nvvm takes the functions of files of bitcode or PTX, nvvm{{library={file}}}"
     short = callee.removeprefix("__nv_").removeprefix("fast_")
     for name in (short, short.removesuffix("f")):
-        found = {"fabs": "abs", "rint": "roundeven", "nearbyint": "roundeven"}.get(name, name)
-        if found in INTRINSICS:
-            return f"write the intrinsic T.{found}, which kernels compute in code of their own{named}"
+        replacement = {"fabs": "abs", "rint": "roundeven", "nearbyint": "roundeven"}.get(name, name)
+        if replacement in INTRINSICS:
+            return f"write the intrinsic T.{replacement}, which kernels compute in code of their own{named}"
     return (
         "use an intrinsic (T.erf, docs/intrinsics.md), or declare one with mirlo.extend.define_intrinsic and lower it "
         f"for this target with @intrinsic{named}"
@@ -131,11 +131,11 @@ def _mark() -> ir.OpView:
 def _work(operations: list[ir.Operation]) -> list[ir.Operation]:
     """Return the device's operations; the host keeps views of buffers and arithmetic on sizes."""
     inside: list[ir.Operation] = []
-    made: set[ir.Value] = set()
+    computed: set[ir.Value] = set()
     """Values that the device computes."""
     for op in operations:
         computes_size = op.name.startswith("arith.") and isinstance(op.results[0].type, ir.IndexType)
-        if op.name not in VIEWS and not (computes_size and made.isdisjoint(op.operands)):
+        if op.name not in VIEWS and not (computes_size and computed.isdisjoint(op.operands)):
             inside.append(op)
-            made.update(op.results)
+            computed.update(op.results)
     return inside

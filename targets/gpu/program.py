@@ -106,12 +106,12 @@ class HostProgram:
 
     def as_json(self, code: Sequence[int] | None) -> dict[str, object]:
         """Return the metadata of an artifact; `code` is where the compiled functions are."""
-        found: dict[str, object] = {"sites": as_lists(self.sites), "arena": self.arena}
+        result: dict[str, object] = {"sites": as_lists(self.sites), "arena": self.arena}
         if self.is_static:
-            found["commands"] = [[command.site, *command.words] for command in self.commands]
+            result["commands"] = [[command.site, *command.words] for command in self.commands]
         if code is not None:
-            found["code"] = list(code)
-        return found
+            result["code"] = list(code)
+        return result
 
 
 def as_lists(value: object) -> object:

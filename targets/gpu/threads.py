@@ -91,10 +91,10 @@ def _is_size(op: ir.Operation) -> bool:
 
 def _outermost(op: ir.Operation | ir.OpView, function: ir.Operation) -> ir.Operation:
     """Return the operation of a function's body that an operation is in."""
-    found = op.operation
-    while (parent := found.parent) is not None and parent.operation != function:
-        found = parent.operation
-    return found
+    result = op.operation
+    while (parent := result.parent) is not None and parent.operation != function:
+        result = parent.operation
+    return result
 
 
 class _Mapping:
@@ -139,8 +139,8 @@ class _Mapping:
             return
         first = self.operations[0]
         with ir.InsertionPoint(self.operations[-1]), first.location:
-            made = gpu.LaunchOp(tuple(map(_before_loops, self.grid)), tuple(self.threads))
-            region = made.regions[0].blocks[0]
+            launch = gpu.LaunchOp(tuple(map(_before_loops, self.grid)), tuple(self.threads))
+            region = launch.regions[0].blocks[0]
             with ir.InsertionPoint(region):
                 end = gpu.TerminatorOp()
         for op in self.operations:
@@ -150,7 +150,7 @@ class _Mapping:
             self._share(alloca)
         for loop in self.loops:
             self._map(loop)
-        for reduction in find(made, REDUCE):
+        for reduction in find(launch, REDUCE):
             self._reduce(reduction)
 
     def _run_in_one_thread(self) -> None:
@@ -168,8 +168,8 @@ class _Mapping:
         kind = alloca.results[0].type
         space = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), SHARED)
         with ir.InsertionPoint(alloca), alloca.location:
-            made = memref.AllocOp(ir.MemRefType.get(kind.shape, kind.element_type, memory_space=space), [], [])
-        alloca.results[0].replace_all_uses_with(made.result)
+            memory = memref.AllocOp(ir.MemRefType.get(kind.shape, kind.element_type, memory_space=space), [], [])
+        alloca.results[0].replace_all_uses_with(memory.result)
         alloca.erase()
 
     def _map(self, loop: ir.Operation) -> None:
@@ -206,17 +206,17 @@ class _Mapping:
         with ir.InsertionPoint(op), op.location:
             team = Team(block // size, size, self._thread_of(others), self._thread_of(dims))
             reduce = reduce_by_shuffles if shuffles else reduce_in_shared_memory
-            found = reduce(team, partial(_combined, body), list(op.operands))
-        replace_op(op, found)
+            reduced = reduce(team, partial(_combined, body), list(op.operands))
+        replace_op(op, reduced)
 
     def _thread_of(self, dims: Sequence[int]) -> Value:
         """Emit the number of this thread among those that differ in these axes, the first one fastest."""
-        found: Value | None = None
+        owner: Value | None = None
         for dim in reversed(dims):
             own = Value(self.ids["thread"][dim])
             if self.threads[dim] > 1:
-                found = own if found is None else found * self.threads[dim] + own
-        return index(0) if found is None else found
+                owner = own if owner is None else owner * self.threads[dim] + own
+        return index(0) if owner is None else owner
 
 
 def _combined(body: ir.Block, left: Sequence[ir.Value], right: Sequence[ir.Value]) -> list[ir.Value]:
@@ -224,8 +224,8 @@ def _combined(body: ir.Block, left: Sequence[ir.Value], right: Sequence[ir.Value
     known: dict[ir.Value, ir.Value] = dict(zip(body.arguments, (*left, *right), strict=True))
     *ops, last = (op.operation for op in body.operations)
     for op in ops:
-        made = clone_with(op, [known.get(value, value) for value in op.operands])
-        known.update(zip(op.results, made.results, strict=True))
+        clone = clone_with(op, [known.get(value, value) for value in op.operands])
+        known.update(zip(op.results, clone.results, strict=True))
     return [known.get(value, value) for value in last.operands]
 
 
@@ -237,8 +237,8 @@ def _before_loops(extent: int | ir.Value) -> int | ir.Value:
     if owner.parent.operation == here.block.owner.operation:
         return extent
     operands = [value for value in map(_before_loops, owner.operands) if isinstance(value, ir.Value)]
-    found: ir.Value = clone_with(owner, operands).results[0]
-    return found
+    result: ir.Value = clone_with(owner, operands).results[0]
+    return result
 
 
 def _in_threads(loop: ir.Operation) -> bool:

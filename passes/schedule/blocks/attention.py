@@ -122,8 +122,8 @@ class AttentionBlocks:
     @property
     def sum_type(self) -> ir.F32Type:
         """Return the type of the accumulators."""
-        made: ir.F32Type = self.scores.type.element_type
-        return made
+        result: ir.F32Type = self.scores.type.element_type
+        return result
 
 
 def cannot_be_attention(blocks: Sequence[BlockView]) -> Decline | None:

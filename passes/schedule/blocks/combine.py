@@ -133,13 +133,13 @@ class Reducer:
 def reducer_of(block: BlockView) -> Reducer | None:
     """Match how a reduction combines; None if the body uses its accumulator in another way."""
     accumulators = block.accumulators
-    found = []
+    combiners = []
     for value, accumulator, init in zip(block.yielded, accumulators, block.init, strict=True):
         combiner = _combiner(value, accumulator, init)
         if combiner is None or _depends(block, combiner.contribution, accumulators):
             return None
-        found.append(combiner)
-    return Reducer(found)
+        combiners.append(combiner)
+    return Reducer(combiners)
 
 
 def _combiner(value: ir.Value, accumulator: ir.Value, init: ir.Attribute | None) -> Combiner | None:

@@ -80,10 +80,10 @@ class LoopNestState:
     def varying(self, place: BlockInstance) -> set[ir.Value]:
         """Return the needed values of a body that differ between lanes."""
         if place not in self._varying:
-            found = self._varying[place] = set()
+            values = self._varying[place] = set()
             for value in place.needed:
-                if self._varies(place, value, found):
-                    found.add(value)
+                if self._varies(place, value, values):
+                    values.add(value)
         return self._varying[place]
 
     def _varies(self, place: BlockInstance, value: ir.Value, found: set[ir.Value]) -> bool:
@@ -173,8 +173,8 @@ class Iteration:
             return self._index_value(expression, value.type)
         op = owner.operation
         if op.name == "arith.select" and place.known(op.operands[0]) is not None:
-            made: ir.Value = self.find(place.arguments_of(op)[0])
-            return made
+            result: ir.Value = self.find(place.arguments_of(op)[0])
+            return result
         if op.name == "tensor.extract":
             return self._extract(place, op)
         return vector_op(op, [self.find(v) for v in op.operands], self.lanes)[0]
@@ -210,8 +210,8 @@ class Iteration:
             return index(expression.constant)
         axes = sorted(expression.variables())
         if len(axes) == 1 and expression == loop_index(axes[0]):
-            made: ir.Value = self.indices[axes[0]]
-            return made
+            result: ir.Value = self.indices[axes[0]]
+            return result
         if not expression.is_numeric:
             return self._sum(expression)
         positions = {axis: i for i, axis in enumerate(axes)}
@@ -234,8 +234,8 @@ class Iteration:
 
     def number(self, expression: IndexExpr) -> Dim | None:
         """Return the index of the first lane if it is a constant."""
-        found = self._with_numbers(expression)
-        return found.constant if found.is_constant else None
+        replaced = self._with_numbers(expression)
+        return replaced.constant if replaced.is_constant else None
 
     def _with_numbers(self, expression: IndexExpr) -> IndexExpr:
         """Substitute the loops with constant indices, and add the offsets `beyond` of the others."""
@@ -258,8 +258,8 @@ class Iteration:
             made: ir.Value = self.find(self.frame.made[operand.value][1])
             return made
         if operand.value in self.frame.reduced:
-            found: ir.Value = self.find(operand.value)
-            return found
+            result: ir.Value = self.find(operand.value)
+            return result
         if operand.outside is not None and place.always_outside(operand):
             return create("arith.constant", operand.element_type, value=operand.outside)
         slot = self.frame.slot(operand.value)

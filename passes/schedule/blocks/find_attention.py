@@ -216,24 +216,24 @@ class _Finder:
         The block may list its axes in another order.
         """
         for operand in block.inputs:
-            made = self.loops.get(operand.value) if operand.value in known else None
-            if made is not None and len(made) == len(loops) and operand.map is not None:
-                return self._matched(block, operand, made, {})
+            axes = self.loops.get(operand.value) if operand.value in known else None
+            if axes is not None and len(axes) == len(loops) and operand.map is not None:
+                return self._matched(block, operand, axes, {})
         return None
 
     @staticmethod
     def _written(block: BlockView, axes: Sequence[int]) -> list[int] | None:
         """Return the loop along each dim of the output; None for dims of extent 1."""
-        found = []
+        dims = []
         for expression, size in zip(block.outputs[0].map.results, block.outputs[0].shape, strict=True):
             if isinstance(expression, ir.AffineDimExpr):
-                found.append(axes[expression.position])
+                dims.append(axes[expression.position])
             elif size == 1:
-                found.append(-1)
+                dims.append(-1)
             else:
                 return None
-        moving = [loop for loop in found if loop >= 0]
-        return found if len(set(moving)) == len(moving) else None
+        moving = [loop for loop in dims if loop >= 0]
+        return dims if len(set(moving)) == len(moving) else None
 
     def _axes(self, block: BlockView, loops: list[int], reduced: int | None) -> list[int] | None:
         """Match each axis of a block to a loop by how its output is written."""
@@ -248,19 +248,19 @@ class _Finder:
         self, block: BlockView, operand: OperandView, loops: Sequence[int], summed: dict[int, int]
     ) -> list[int] | None:
         """Match each axis to a loop by an operand whose dims run along these loops."""
-        found: dict[int, int] = {}
+        matched: dict[int, int] = {}
         for expression, loop in zip(operand.map.results, loops, strict=True):
-            if isinstance(expression, ir.AffineDimExpr) and expression.position not in found:
-                found[expression.position] = loop
+            if isinstance(expression, ir.AffineDimExpr) and expression.position not in matched:
+                matched[expression.position] = loop
             elif loop >= 0 and self.extents[loop] != 1:
                 return None
-        found |= summed
+        matched |= summed
         for axis in range(block.rank):
-            if axis not in found and block.domain[axis] != 1:
+            if axis not in matched and block.domain[axis] != 1:
                 return None
-            if axis in found and found[axis] >= 0 and block.domain[axis] != self.extents[found[axis]]:
+            if axis in matched and matched[axis] >= 0 and block.domain[axis] != self.extents[matched[axis]]:
                 return None
-        return [found.get(axis, -1) for axis in range(block.rank)]
+        return [matched.get(axis, -1) for axis in range(block.rank)]
 
     def _instance(
         self, block: BlockView, axes: Sequence[int], roots: Sequence[ir.Value] | None = None

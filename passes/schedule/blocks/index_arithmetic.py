@@ -21,8 +21,8 @@ def arithmetic(name: str, a: IndexExpr, b: IndexExpr, extents: Sequence[Dim]) ->
     if name == "arith.subi":
         return a - b
     if name == "arith.muli" and (a.is_constant or b.is_constant):
-        made: IndexExpr = a * b.constant if b.is_constant else b * a.constant
-        return made
+        result: IndexExpr = a * b.constant if b.is_constant else b * a.constant
+        return result
     if name == "arith.floordivsi" and b.is_constant and D.is_certain(lambda: b.constant > 0):
         return floor_divide(a, b.constant, extents)
     if name in EXTREMES:

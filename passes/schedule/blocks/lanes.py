@@ -18,8 +18,8 @@ def fitting(lanes: int, extent: int) -> int:
 
 def widest_bytes(places: Sequence[BlockInstance], axis: int) -> int:
     """Return the size of the largest element that differs between lanes, except indices and their conversions."""
-    made = {o.value: (p, v) for p in places for o, v in zip(p.block.outputs, p.roots, strict=True)}
-    frame = LoopNestState(None, axis, made)
+    produced = {o.value: (p, v) for p in places for o, v in zip(p.block.outputs, p.roots, strict=True)}
+    frame = LoopNestState(None, axis, produced)
     sizes = [1]
     for place in places:
         for value in frame.varying(place):

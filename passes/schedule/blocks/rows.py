@@ -168,14 +168,14 @@ def _row_axes(group: BlockGroup[LaneModel]) -> int:
     """Return the number of leading row axes: spatial, the same in all blocks, and never combined with other axes."""
     first = group.blocks[0]
     count = min(len(block.spatial) for block in group.blocks)
-    made = group.made
+    produced = group.made
 
     def fits(block: BlockView, count: int) -> bool:
         if block.axes[:count] != (SPATIAL,) * count or block.domain[:count] != first.domain[:count]:
             return False
         place = _standing(block)
         row = place.where[:count]
-        inner = [operand for operand in block.inputs if operand.value in made]
+        inner = [operand for operand in block.inputs if operand.value in produced]
         return all(place.dims(operand)[:count] == row for operand in (*inner, *block.outputs))
 
     while count and not all(fits(block, count) for block in group.blocks):
@@ -190,18 +190,18 @@ def _add(walks: list[Walk], block: BlockView, rows: int) -> Decline | None:
     if len(kinds) > 1:
         return decline("a block both computes and reduces within a row", block=block.name)
     extents = tuple(block.domain[i] for i in own)
-    found: Reducer | None = None
+    reducer: Reducer | None = None
     if block.is_reduction:
-        found = reducer_of(block)
-        if found is None:
+        reducer = reducer_of(block)
+        if reducer is None:
             return decline("a reduction combines by no single associative operation", block=block.name)
         if kinds == {SPATIAL}:
             return decline("a reduction over one element per output is elementwise", block=block.name)
     if not walks or not _joins(walks[-1], block, extents):
         walks.append(Walk(extents))
     walk = walks[-1]
-    if found is not None:
-        walk.reductions[len(walk.blocks)] = found
+    if reducer is not None:
+        walk.reductions[len(walk.blocks)] = reducer
     walk.blocks.append(block)
     return None
 

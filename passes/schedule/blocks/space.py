@@ -92,10 +92,10 @@ class BlockInstance:
     def linear(self, value: ir.Value) -> IndexExpr | None:
         """Return an index computation of the body as an expression over the loops; None if it is not affine."""
         if value not in self._linear:
-            found = self._read(value) if str(value.type) in ("index", "i64") else None
-            if found is not None and self._may_wrap(found):
-                found = None
-            self._linear[value] = found
+            index = self._read(value) if str(value.type) in ("index", "i64") else None
+            if index is not None and self._may_wrap(index):
+                index = None
+            self._linear[value] = index
         return self._linear[value]
 
     def _may_wrap(self, expression: IndexExpr) -> bool:
@@ -175,7 +175,7 @@ class BlockInstance:
     def needed(self) -> list[ir.Value]:
         """Return the values of the body that the roots depend on, in order of definition."""
         wanted = set(self.roots)
-        found: list[ir.Value] = []
+        values: list[ir.Value] = []
 
         def is_leaf(value: ir.Value) -> bool:
             return self.known(value) is not None or self.linear(value) is not None
@@ -183,11 +183,11 @@ class BlockInstance:
         for op in reversed(self.block.body_ops):
             for value in op.results:
                 if value in wanted:
-                    found.append(value)
+                    values.append(value)
                     if not is_leaf(value):
                         wanted.update(self.arguments_of(op))
-        found += [argument for argument in self.block.body.arguments if argument in wanted]
-        return found[::-1]
+        values += [argument for argument in self.block.body.arguments if argument in wanted]
+        return values[::-1]
 
     @cached_property
     def needed_inputs(self) -> list[OperandView]:
@@ -267,12 +267,12 @@ class Space:
             if a == axis:
                 return outer
             if a == axis + 1:
-                made: IndexExpr = merged - outer * inner
-                return made
+                result: IndexExpr = merged - outer * inner
+                return result
             return loop_index(a if a < axis else a - 1)
 
-        made = self.substitute(by, extents)
-        return made if all(place.simple() for place in made.places) else None
+        merged_space = self.substitute(by, extents)
+        return merged_space if all(place.simple() for place in merged_space.places) else None
 
     def cut(self, axis: int, low: int, high: int) -> Space:
         """Restrict a loop to the iterations low ≤ i < high."""
@@ -294,13 +294,13 @@ class Space:
 
     def split_divided(self) -> Space:
         """Split loops so that index expressions such as `i floordiv 64` become loops."""
-        found: Space = self
+        result: Space = self
         for _ in range(8):
-            choice = found._divided_axis()
+            choice = result._divided_axis()
             if choice is None:
                 break
-            found = found.split(*choice)
-        return found
+            result = result.split(*choice)
+        return result
 
     def _divided_axis(self) -> tuple[int, Any] | None:
         for place in self.places:

@@ -124,9 +124,9 @@ def cache_read(root: Root, leaves: Sequence[BlockLeaf], buffer: ScheduleBuffer, 
     copy = _copy_of(root, buffer, scope)
     for access in accesses:
         access.buffer = copy
-    made = _copy_leaf(root, f"{copy.name}", buffer, copy)
-    insert_nest(nest_of(root, made), leaves[0], before=True)
-    return made
+    result = _copy_leaf(root, f"{copy.name}", buffer, copy)
+    insert_nest(nest_of(root, result), leaves[0], before=True)
+    return result
 
 
 def cache_write(root: Root, leaf: BlockLeaf, scope: str) -> BlockLeaf:
@@ -138,9 +138,9 @@ def cache_write(root: Root, leaf: BlockLeaf, scope: str) -> BlockLeaf:
     copy = _copy_of(root, buffer, scope)
     for access in leaf.writes:
         access.buffer = copy
-    made = _copy_leaf(root, f"{buffer.name}_out", copy, buffer)
-    insert_nest(nest_of(root, made), leaf)
-    return made
+    result = _copy_leaf(root, f"{buffer.name}_out", copy, buffer)
+    insert_nest(nest_of(root, result), leaf)
+    return result
 
 
 def _require_decomposable(leaf: BlockLeaf, loop: Loop) -> None:
@@ -238,16 +238,16 @@ def _require_movable(root: Root, leaf: BlockLeaf) -> None:
 
 def _axes_of(leaf: BlockLeaf, access: BufferAccess) -> list[int | None]:
     """Return the axis of the block for each dim of an access; None for a dim of one element."""
-    found: list[int | None] = []
+    result: list[int | None] = []
     for index, size in zip(access.at, access.buffer.shape, strict=True):
         if size == 1 and index == IndexExpr():
-            found.append(None)
+            result.append(None)
             continue
         axes = [i for i in range(len(leaf.kinds)) if index == loop_index(axis_name(i))]
-        if not axes or axes[0] in found:
+        if not axes or axes[0] in result:
             raise ScheduleError(f"'{leaf.name}': {index} of '{access.buffer.name}' is not one axis of the block")
-        found += axes
-    return found
+        result += axes
+    return result
 
 
 def _move(root: Root, leaf: BlockLeaf, loop: Loop, axes: list[int | None], region: list[Region], at_end: bool) -> None:
@@ -255,19 +255,19 @@ def _move(root: Root, leaf: BlockLeaf, loop: Loop, axes: list[int | None], regio
     parent = leaf.parent
     replace(leaf, [])
     remove_empty(parent)
-    made: list[Loop] = []
+    new_loops: list[Loop] = []
     leaf.guards, leaf.is_moved = [], True
     for axis, extent in enumerate(leaf.domain):
         letter = LETTERS[axis] if axis < len(LETTERS) else str(axis)
         start, size = region[axes.index(axis)] if axis in axes else (IndexExpr(), extent)
         name = unique_loop_name(root, f"{leaf.name}_{letter}")
-        while name in {other.name for other in made}:
+        while name in {other.name for other in new_loops}:
             name += "_"
-        made.append(Loop(name, size))
+        new_loops.append(Loop(name, size))
         leaf.at[axis] = start + loop_index(name)
-        _guard(leaf, leaf.at[axis], extent, [*around(loop), loop, *made])
+        _guard(leaf, leaf.at[axis], extent, [*around(loop), loop, *new_loops])
     node: Loop | BlockLeaf = leaf
-    for outer in reversed(made):
+    for outer in reversed(new_loops):
         set_children(outer, [node])
         node = outer
     set_children(loop, [*loop.body, node] if at_end else [node, *loop.body])

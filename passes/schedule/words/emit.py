@@ -195,14 +195,14 @@ class _Emitter:
 
     def tests_before(self, loop: Loop, values: LoopValues) -> list[EdgeTest]:
         """Return the tests of edges in a loop that do not depend on its iterations."""
-        inside, found = {loop.name, *(other.name for other in loops_of(loop))}, dict[EdgeTest, None]()
+        inside, tests = {loop.name, *(other.name for other in loops_of(loop))}, dict[EdgeTest, None]()
         for leaf in leaves_of(loop):
             extents = extents_of(around(leaf))
             for access in leaf.reads:
                 for test in edge_tests(access, leaf.place(access), values, extents):
                     if test not in self.passed and not test[0].variables() & inside:
-                        found[test] = None
-        return list(found)
+                        tests[test] = None
+        return list(tests)
 
     def iterations(
         self,
@@ -225,15 +225,15 @@ class _Emitter:
             return carried
         kind = SERIAL if is_rest else loop.kind
         if carried or kind in (SERIAL, PARALLEL):
-            made = scf.ForOp(emit_bound(low, values), emit_bound(high, values), values.emit(1), carried)
+            new_loop = scf.ForOp(emit_bound(low, values), emit_bound(high, values), values.emit(1), carried)
             if kind == PARALLEL:
-                made.operation.attributes[PARALLEL_LOOP] = ir.UnitAttr.get()
-            with ir.InsertionPoint(made.body):
-                scf.YieldOp(body(made.induction_variable, list(made.inner_iter_args)))
+                new_loop.operation.attributes[PARALLEL_LOOP] = ir.UnitAttr.get()
+            with ir.InsertionPoint(new_loop.body):
+                scf.YieldOp(body(new_loop.induction_variable, list(new_loop.inner_iter_args)))
             is_static = isinstance(low, int) and isinstance(high, int)
             if kind == SERIAL and not carried and is_static and not _has_loops(loop):
-                hoist(made.operation)
-            return list(made.results)
+                hoist(new_loop.operation)
+            return list(new_loop.results)
         self.annotated(loop, kind, bounds, values, body)
         return carried
 
@@ -247,8 +247,8 @@ class _Emitter:
     ) -> None:
         """Emit a loop that a pass after this maps to lanes, copies or threads."""
         low, high = (emit_bound(bound, values) for bound in bounds)
-        made = For.build(low, high, result_types=[], kind=kind, thread=loop.thread if kind == BOUND else None)
-        block = made.operation.regions[0].blocks.append(ir.IndexType.get())
+        new_loop = For.build(low, high, result_types=[], kind=kind, thread=loop.thread if kind == BOUND else None)
+        block = new_loop.operation.regions[0].blocks.append(ir.IndexType.get())
         with ir.InsertionPoint(block):
             body(block.arguments[0], [])
             no_values = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, 0, 0, 0])}
@@ -302,8 +302,8 @@ class _Emitter:
 
         Guards that depend on loops that are `ignored` do not count.
         """
-        found = undecided_guards(leaf, values, self.assumed, ignored)
-        return None if found is None else [guard for _, guard in found]
+        guards = undecided_guards(leaf, values, self.assumed, ignored)
+        return None if guards is None else [guard for _, guard in guards]
 
     @contextmanager
     def assuming(self, guards: frozenset[Guard]) -> Iterator[None]:
@@ -347,8 +347,8 @@ class _Emitter:
         self.guarded([guard for guard in guards if guard not in inside], values, vector)
 
     def point(self, leaf: BlockLeaf, values: LoopValues) -> None:
-        made = self.computed(leaf, leaf.at, values)
-        for value, access in zip(made, leaf.writes, strict=True):
+        indices = self.computed(leaf, leaf.at, values)
+        for value, access in zip(indices, leaf.writes, strict=True):
             write = partial(self.store, value, leaf, access, values)
             write() if self.stores is None else self.stores.append(write)
 

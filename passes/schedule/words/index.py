@@ -32,9 +32,9 @@ class EmittedIndices:
         """Return the value of an expression, None if it is not emitted."""
         scope: EmittedIndices | None = self
         while scope is not None:
-            found = scope._known.get(key)
-            if found is not None:
-                return found
+            result = scope._known.get(key)
+            if result is not None:
+                return result
             scope = scope._outer
         return None
 
@@ -68,8 +68,8 @@ class LoopValues:
             value = self._values.get(name)
             if isinstance(value, int):
                 known[name] = number(value)
-        made: IndexExpr = expression.replace(known) if known else expression
-        return made
+        result: IndexExpr = expression.replace(known) if known else expression
+        return result
 
     def emit(self, expression: IndexExpr | Dim) -> Value:
         """Emit an index expression, or return its value where it is emitted already."""
@@ -94,13 +94,13 @@ class LoopValues:
     def _sum(self, terms: Mapping[object, Dim], constant: Dim) -> Value:
         """Emit a sum of terms and a constant; its terms without the constant, and multiples, are found again too."""
         key = frozenset(terms.items()), constant
-        found = self._emitted.find(key)
-        if found is None:
-            found = self._new_sum(terms, constant)
+        result = self._emitted.find(key)
+        if result is None:
+            result = self._new_sum(terms, constant)
             # Values of a region inside of the block, such as a branch, are not visible after it.
             if ir.InsertionPoint.current.block == self._emitted.block:
-                self._emitted.add(key, found)
-        return found
+                self._emitted.add(key, result)
+        return result
 
     def _new_sum(self, terms: Mapping[object, Dim], constant: Dim) -> Value:
         if not terms:
@@ -122,9 +122,9 @@ class LoopValues:
     def _atom(self, atom: object) -> Value:
         if isinstance(atom, (FloorDiv, Remainder)):
             return self._division(atom)
-        found = self._values[str(atom)]
-        assert not isinstance(found, int), "integers are substituted"
-        return Value(found)
+        value = self._values[str(atom)]
+        assert not isinstance(value, int), "integers are substituted"
+        return Value(value)
 
     def _division(self, atom: FloorDiv | Remainder) -> Value:
         kind = ir.IndexType.get()

@@ -46,7 +46,7 @@ def undecided_guards(
     if not leaf.guards:
         return []
     extents = extents_of(around(leaf))
-    found = []
+    guards = []
     for guard in leaf.guards:
         if guard in assumed or guard[0].variables() & ignored:
             continue
@@ -55,8 +55,8 @@ def undecided_guards(
             continue
         if D.is_certain(partial(_is_beyond, index, bound, extents)):
             return None
-        found.append((guard, (index, bound)))
-    return found
+        guards.append((guard, (index, bound)))
+    return guards
 
 
 def _is_below(index: IndexExpr, bound: Dim, extents: dict[str, Dim]) -> bool:
@@ -206,19 +206,19 @@ class LoopLanes:
         return self.values.emit(expression.replace({self.axis: number(self.lane or 0)}))
 
     def number(self, expression: IndexExpr) -> Dim | None:
-        found = self.values.with_numbers(expression.replace({self.axis: number(self.lane or 0)}))
-        return found.constant if found.is_constant else None
+        replaced = self.values.with_numbers(expression.replace({self.axis: number(self.lane or 0)}))
+        return replaced.constant if replaced.is_constant else None
 
     # Memory
 
     def where(self, access: BufferAccess, axes: list[IndexExpr]) -> IndexExpr:
         """Return the position in memory of the element that a block with these axes accesses."""
         extents = extents_of(around(self.leaf))
-        found = self.values.with_numbers(self.placed.flat_index(access, axes))
+        result = self.values.with_numbers(self.placed.flat_index(access, axes))
         try:
-            simplified: IndexExpr = found.substitute(loop_index, extents)
+            simplified: IndexExpr = result.substitute(loop_index, extents)
         except (UndecidedDim, KeyError):
-            return found
+            return result
         return simplified
 
     def is_whole(self, access: BufferAccess) -> bool:
@@ -263,7 +263,7 @@ class LoopLanes:
 
     def _load_lanes(self) -> dict[int, list[ir.Value]]:
         """Load what the lanes of a thread read next to each other, at once."""
-        found = {}
+        lanes = {}
         for access in self.leaf.reads:
             if not self.is_whole(access) or self.placed[access.buffer].threads is not None:
                 continue
@@ -272,8 +272,8 @@ class LoopLanes:
                 element = access.buffer.element
                 kind = ir.VectorType.get([self.lanes], element)
                 attributes = {} if access.buffer.scope else self._alignment(where, element)
-                found[id(access)] = elements_of(create("vector.load", kind, buffer, self.first(where), **attributes))
-        return found
+                lanes[id(access)] = elements_of(create("vector.load", kind, buffer, self.first(where), **attributes))
+        return lanes
 
     def write(self, value: ir.Value, access: BufferAccess) -> None:
         """Store an element for each lane."""
@@ -316,16 +316,16 @@ class LoopLanes:
         if not self.placed.in_threads or self.lane is not None:
             return vector_body(body, {**self.environment(leaf, at), **former}, self.lanes, self.mask)
         loaded, held = self._load_lanes(), {name: elements_of(value) for name, value in former.items()}
-        made = []
+        results = []
         for lane in range(self.lanes):
             own = {access: elements[lane] for access, elements in loaded.items()}
             point = replace(self, lane=lane, loaded=own, values=self.values.at({self.axis: lane}))
             env = point.environment(leaf, at)
             env.update((name, parts[lane % len(parts)]) for name, parts in held.items())
-            made.append(vector_body(body, env, 1))
+            results.append(vector_body(body, env, 1))
         return [
             create("vector.from_elements", ir.VectorType.get([self.lanes], column[0].type), *column)
-            for column in zip(*made, strict=True)
+            for column in zip(*results, strict=True)
         ]
 
     def environment(self, leaf: BlockLeaf, at: list[IndexExpr]) -> dict[ir.Value, ir.Value]:
@@ -337,12 +337,12 @@ class LoopLanes:
 
     def contributions(self, reducer: Reducer) -> list[ir.Value]:
         """Emit what each lane adds to the results of a reduction; inactive lanes add nothing."""
-        made = self.evaluate(Contributions.of(self.leaf.body, reducer), self.leaf, self.leaf.at, {})
-        made = [splat(value, self.lanes) for value in made]
+        result = self.evaluate(Contributions.of(self.leaf.body, reducer), self.leaf, self.leaf.at, {})
+        result = [splat(value, self.lanes) for value in result]
         if self.mask is None:
-            return made
+            return result
         none = [splat(scalar, self.lanes) for scalar in reducer.identity()]
-        return [create("arith.select", a.type, self.mask, a, b) for a, b in zip(made, none, strict=True)]
+        return [create("arith.select", a.type, self.mask, a, b) for a, b in zip(result, none, strict=True)]
 
     def emit(self) -> None:
         """Emit the block's elements, one per lane."""

@@ -46,15 +46,15 @@ def split(root: Root, loop: Loop, factors: Sequence[int | None], peel: bool = Fa
         hint = "" if isinstance(loop.extent, int) else ", which only the run time knows: expected a factor of None"
         raise ScheduleError(f"split of '{loop.name}': {listed} is less than its {loop.extent}{hint}")
     extents = [factor if factor is not None else D.ceildiv(loop.extent, known) for factor in factors]
-    made = [Loop(unique_loop_name(root, f"{loop.name}_{i}"), extent) for i, extent in enumerate(extents)]
-    made[0].is_peeled = peel or loop.is_peeled
+    new_loops = [Loop(unique_loop_name(root, f"{loop.name}_{i}"), extent) for i, extent in enumerate(extents)]
+    new_loops[0].is_peeled = peel or loop.is_peeled
     value = IndexExpr()
     step: Dim = 1
-    for part in reversed(made):
+    for part in reversed(new_loops):
         value, step = value + loop_index(part.name) * step, step * part.extent
     is_exact = D.is_certain(lambda: step <= loop.extent)
     substitute(loop, {loop.name: value}, None if is_exact else (value, loop.extent))
-    return replace_by_nest(loop, made)
+    return replace_by_nest(loop, new_loops)
 
 
 def fuse(root: Root, loops: Sequence[Loop]) -> Loop:

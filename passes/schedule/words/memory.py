@@ -116,15 +116,15 @@ class PlacedBuffers:
 
     def _place(self, access: BufferAccess, axes: list[IndexExpr]) -> _Place:
         # Unrolled iterations access the same expressions with other values.
-        found = self._places.get(id(access))
-        if found is None or found.axes is not axes:
+        result = self._places.get(id(access))
+        if result is None or result.axes is not axes:
             if self._axes is not axes:
                 self._axes, self._names = axes, {axis_name(i): index for i, index in enumerate(axes)}
             indices = [index.replace(self._names) for index in access.at]
             placed = None if access.inlined is not None else self[access.buffer]
-            found = _Place(axes, indices, [] if placed is None else placed.at(indices))
-            self._places[id(access)] = found
-        return found
+            result = _Place(axes, indices, [] if placed is None else placed.at(indices))
+            self._places[id(access)] = result
+        return result
 
 
 def allocate_buffers(root: Root, function: BufferFunction) -> PlacedBuffers:
@@ -147,10 +147,10 @@ def _whole(buffer: ScheduleBuffer, value: ir.Value) -> Placed:
 
 def _accesses(leaf: BlockLeaf) -> list[BufferAccess]:
     """Return all accesses of a block, those of inlined blocks included."""
-    found = list(leaf.writes)
+    result = list(leaf.writes)
     for access in leaf.reads:
-        found += _accesses(access.inlined) if access.inlined is not None else [access]
-    return found
+        result += _accesses(access.inlined) if access.inlined is not None else [access]
+    return result
 
 
 def _allocate(buffer: ScheduleBuffer, uses: list[tuple[BlockLeaf, BufferAccess]], function: BufferFunction) -> Placed:

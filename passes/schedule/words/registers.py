@@ -231,11 +231,11 @@ class Accumulators:
             if self.reducer is not None and self.has_parts:
                 return self.reducer.combine(held, point.contributions(self.reducer))
             former = dict(zip(self.leaf.body.accumulators, held, strict=True))
-            found = point.evaluate(self.leaf.body, self.leaf, self.leaf.at, former)
-            made = [splat(value, self.lanes) for value in found]
+            contributions = point.evaluate(self.leaf.body, self.leaf, self.leaf.at, former)
+            result = [splat(value, self.lanes) for value in contributions]
             if mask is None:
-                return made
-            return [create("arith.select", new.type, mask, new, old) for new, old in zip(made, held, strict=True)]
+                return result
+            return [create("arith.select", new.type, mask, new, old) for new, old in zip(result, held, strict=True)]
 
         others = [guard for guard in guards if guard not in inside]
         return _replaced(carried, slot, self._guarded(emitter, others, values, carried[slot], add))
@@ -270,18 +270,18 @@ class Accumulators:
         is_local = all(access.buffer.scope == LOCAL for access in self.leaf.writes)
         # Each thread has the results, and the first one stores them where all would.
         first = [] if is_local else [(loop_index(loop.name), 1) for loop in self.threads]
-        for at, made in zip(places, map(self._finished, results), strict=True):
+        for at, result in zip(places, map(self._finished, results), strict=True):
             inside = values.at({**zero, **at})
             guards = emitter.guards_of(self.leaf, inside, frozenset(reduced))
             if guards is None:
                 continue
             guards = [*first, *guards]
             if self.vector is None or self.is_summed:
-                emitter.guarded(guards, inside, partial(self._store_point, emitter, made, inside))
+                emitter.guarded(guards, inside, partial(self._store_point, emitter, result, inside))
                 continue
             masked = [guard for guard in guards if self.vector.name in guard[0].variables()]
 
-            def store(made: Carried = made, inside: LoopValues = inside, masked: list[Guard] = masked) -> None:
+            def store(made: Carried = result, inside: LoopValues = inside, masked: list[Guard] = masked) -> None:
                 assert self.vector is not None
                 mask, loops = mask_of_guards(masked, self.vector, inside)
                 point = LoopLanes(self.leaf, self.vector, inside, self.placed, mask, loops)
@@ -336,15 +336,15 @@ def reduce_threads(reducer: Reducer, points: list[Carried], axes: Sequence[str])
     """Emit the reduction of some partial results over all threads of these hardware axes."""
     values = [value for point in points for value in point]
     types = [value.type for value in values]
-    made = ReduceThreads.build(values, result_types=types, threads=axes)
-    block = made.operation.regions[0].blocks.append(*types, *types)
+    result = ReduceThreads.build(values, result_types=types, threads=axes)
+    block = result.operation.regions[0].blocks.append(*types, *types)
     arguments, width = list(block.arguments), len(points[0])
     with ir.InsertionPoint(block):
-        found: Carried = []
+        threads: Carried = []
         for at in range(0, len(values), width):
-            found += reducer.combine(arguments[at : at + width], arguments[len(values) + at :][:width])
-        Yield.build(found, result_types=[])
-    results: Carried = list(made.operation.results)
+            threads += reducer.combine(arguments[at : at + width], arguments[len(values) + at :][:width])
+        Yield.build(threads, result_types=[])
+    results: Carried = list(result.operation.results)
     return [results[at : at + width] for at in range(0, len(values), width)]
 
 

@@ -105,11 +105,11 @@ def _require_room(leaf: BlockLeaf) -> Loop | None:
 def _insert_after(root: Root, leaf: BlockLeaf, nest: Loop, combined: BlockLeaf) -> None:
     """Insert the combination of partial results after the loops of the reduction, at the elements of this iteration."""
     reduced = leaf.reduce_loops()
-    made = Loop(unique_loop_name(root, f"{leaf.name}_combine"), combined.domain[-1])
-    combined.at = [*leaf.place(leaf.writes[0]), loop_index(made.name)]
+    new_loop = Loop(unique_loop_name(root, f"{leaf.name}_combine"), combined.domain[-1])
+    combined.at = [*leaf.place(leaf.writes[0]), loop_index(new_loop.name)]
     combined.guards = [(index, bound) for index, bound in leaf.guards if not index.variables() & reduced]
-    set_children(made, [combined])
-    replace(nest, [nest, made])
+    set_children(new_loop, [combined])
+    replace(nest, [nest, new_loop])
 
 
 def _combining(leaf: BlockLeaf) -> str:

@@ -45,8 +45,8 @@ def claim(root: Root, rule: str, names: Sequence[str]) -> None:
     missing = [name for name in names if name not in leaves]
     if missing:
         raise ScheduleError(f"apply_rule: there is no block '{missing[0]}'; there are {', '.join(leaves)}")
-    found = [leaves[name] for name in names]
-    for leaf in found:
+    claimed = [leaves[name] for name in names]
+    for leaf in claimed:
         if leaf.rule:
             raise ScheduleError(f"apply_rule: rule '{leaf.rule}' schedules '{leaf.name}' already")
         if not _is_untouched(leaf):
@@ -54,7 +54,7 @@ def claim(root: Root, rule: str, names: Sequence[str]) -> None:
                 f"apply_rule: other words have changed '{leaf.name}', whose loops a rule arranges itself: it comes "
                 "before them, or for blocks that they leave alone"
             )
-    tops = [around(leaf)[0] if around(leaf) else leaf for leaf in found]
+    tops = [around(leaf)[0] if around(leaf) else leaf for leaf in claimed]
     at = [root.body.index(top) for top in tops]
     if at != list(range(at[0], at[0] + len(at))):
         raise ScheduleError(
@@ -62,7 +62,7 @@ def claim(root: Root, rule: str, names: Sequence[str]) -> None:
             f"the order is {', '.join(leaves)}"
         )
     claim_number = 1 + max(leaf.claim for leaf in root.leaves())
-    for leaf in found:
+    for leaf in claimed:
         leaf.rule, leaf.claim = rule, claim_number
 
 
@@ -83,17 +83,17 @@ def _is_untouched(leaf: BlockLeaf) -> bool:
 
 def parts_of_tree(root: Root) -> list[TreePart]:
     """Return the parts in order; nodes next to each other that primitives arrange are one."""
-    found: list[TreePart] = []
+    parts: list[TreePart] = []
     last = -1
     for node in root.body:
         # Two parts of the same rule may follow one another: each `apply_rule` is one.
         leaf = leaves_of(node)[0]
-        if found and leaf.claim == last:
-            found[-1] = TreePart(found[-1].rule, (*found[-1].nodes, node))
+        if parts and leaf.claim == last:
+            parts[-1] = TreePart(parts[-1].rule, (*parts[-1].nodes, node))
         else:
-            found.append(TreePart(leaf.rule or WORDS_RULE, (node,)))
+            parts.append(TreePart(leaf.rule or WORDS_RULE, (node,)))
         last = leaf.claim
-    return found
+    return parts
 
 
 class ScheduleParts:
@@ -129,9 +129,9 @@ def inline_for_rules(function: ir.OpView | ir.Operation, names: Sequence[str]) -
 
 def _forget_name(view: PrimView, value: ir.Value) -> None:
     """Remove a value from the names that the author gave."""
-    found = view.op.attributes.get(NAMES)
-    if not isinstance(found, ir.ArrayAttr):
+    attribute = view.op.attributes.get(NAMES)
+    if not isinstance(attribute, ir.ArrayAttr):
         return
     values = [*view.arguments, *(result for op in view.entry.operations for result in op.operation.results)]
-    kept = [name for name, other in zip(found, values, strict=False) if other != value]
+    kept = [name for name, other in zip(attribute, values, strict=False) if other != value]
     view.op.attributes[NAMES] = ir.ArrayAttr.get(kept)

@@ -80,12 +80,12 @@ class Schedule:
 
         with make_context(), ir.Location.unknown():
             module = ir.Module.create()
-            made, _ = function.specialize(list(types), None, function.name, attributes)
-            _require_blocks(function, made, types)
-            module.body.append(made.operation)
-            found = Schedule(made, module)
-            found.blocks()
-        return found
+            function_op, _ = function.specialize(list(types), None, function.name, attributes)
+            _require_blocks(function, function_op, types)
+            module.body.append(function_op.operation)
+            result = Schedule(function_op, module)
+            result.blocks()
+        return result
 
     @cached_property
     def _root(self) -> Root:
@@ -130,9 +130,9 @@ class Schedule:
         """
         if tail not in TAILS:
             raise ScheduleError(f"split: expected a tail of {' or '.join(map(repr, TAILS))}, found {tail!r}")
-        made = loops.split(self._root, self._loop(loop), list(factors), tail == PEEL)
+        new_loops = loops.split(self._root, self._loop(loop), list(factors), tail == PEEL)
         named = {"tail": tail} if tail == PEEL else {}
-        return self._record("split", (loop, tuple(factors)), [each.name for each in made], named)
+        return self._record("split", (loop, tuple(factors)), [each.name for each in new_loops], named)
 
     def fuse(self, *names: str) -> str:
         """Fuse perfectly nested loops into one."""
@@ -214,16 +214,16 @@ class Schedule:
         reads = leaves[0].reads
         source = reads[buffer].buffer if isinstance(buffer, int) and buffer < len(reads) else None
         source = source or self._root.find_buffer(str(buffer))
-        made = blocks.cache_read(self._root, leaves, source, scope)
-        return self._record("cache_read", (names[0] if len(names) == 1 else tuple(names), buffer, scope), made.name)
+        copy = blocks.cache_read(self._root, leaves, source, scope)
+        return self._record("cache_read", (names[0] if len(names) == 1 else tuple(names), buffer, scope), copy.name)
 
     def cache_write(self, block: str, scope: str = "") -> str:
         """Let a block write a copy of its result.
 
         Return the name of the block that copies the result back, which `reverse_compute_at` moves inwards.
         """
-        made = blocks.cache_write(self._root, self._leaf(block), scope)
-        return self._record("cache_write", (block, scope), made.name)
+        copy = blocks.cache_write(self._root, self._leaf(block), scope)
+        return self._record("cache_write", (block, scope), copy.name)
 
     def set_scope(self, buffer: str, scope: str) -> None:
         """Set the memory of a buffer that is not a parameter: `local` to a thread, `shared` by a block of threads."""
@@ -254,8 +254,8 @@ class Schedule:
 
     def decompose_reduction(self, block: str, loop: str) -> str:
         """Store the initial values of a reduction before a loop; return the name of the block that does so."""
-        made = blocks.decompose(self._root, self._leaf(block), self._loop(loop))
-        return self._record("decompose_reduction", (block, loop), made.name)
+        start = blocks.decompose(self._root, self._leaf(block), self._loop(loop))
+        return self._record("decompose_reduction", (block, loop), start.name)
 
     def accumulate(self, block: str, loop: str) -> None:
         """Keep the results of a reduction in registers while a loop, the outermost one of the reduction, runs.
@@ -273,16 +273,16 @@ class Schedule:
         Return the name of the block that makes the partial results, in which the loop is no longer one of the
         reduction: it can be vectorized or run on threads. Floats are added in another order.
         """
-        made = rfactor(self._root, self._leaf(block), self._loop(loop))
-        return self._record("rfactor", (block, loop), made.name)
+        partial_sums = rfactor(self._root, self._leaf(block), self._loop(loop))
+        return self._record("rfactor", (block, loop), partial_sums.name)
 
     def tensorize(self, loop: str, intrinsic: str) -> None:
         """Replace a loop by a tensor intrinsic whose description the loop must match."""
-        found = find_tensor_intrin(intrinsic)
+        intrin = find_tensor_intrin(intrinsic)
         node = self._loop(loop)
         loops.require_serial(node)
         with self._root.view.op.context:
-            node.tensorized = found.bind(node)
+            node.tensorized = intrin.bind(node)
         self._record("tensorize", (loop, intrinsic), None)
 
     # The schedule as a whole
@@ -352,10 +352,10 @@ class Schedule:
         if self.applied:
             raise ScheduleError("apply_rule: the rules of a target run in a compilation; give it as `schedules`")
         words = [str(said) for said in self.trace]
-        made = emit(self._root, {"rule": "schedule", "words": "; ".join(words), **(facts or {})}, choices)
+        result = emit(self._root, {"rule": "schedule", "words": "; ".join(words), **(facts or {})}, choices)
         if facts is not None:
-            made.attributes[APPLIED] = ir.StringAttr.get(json.dumps(self.trace.as_json()))
-        return made
+            result.attributes[APPLIED] = ir.StringAttr.get(json.dumps(self.trace.as_json()))
+        return result
 
     def parts(self) -> ScheduleParts:
         """Return the parts of a schedule in which rules of the target schedule some of the blocks."""
@@ -379,16 +379,16 @@ class Schedule:
 
     def _loop(self, name: str) -> Loop:
         """Return a loop that primitives may arrange."""
-        found = self._root.find_loop(name)
-        for leaf in leaves_of(found) if self.applied else ():
+        result = self._root.find_loop(name)
+        for leaf in leaves_of(result) if self.applied else ():
             _require_no_rule(leaf, f"'{name}' is a loop of '{leaf.name}'")
-        return found
+        return result
 
     def _leaf(self, name: str) -> BlockLeaf:
         """Return a block that primitives may arrange."""
-        found = self._root.find_leaf(name)
-        _require_no_rule(found, f"'{name}'")
-        return found
+        result = self._root.find_leaf(name)
+        _require_no_rule(result, f"'{name}'")
+        return result
 
 
 def _require_no_use_by_rule(root: Root, word: str, buffer: ScheduleBuffer) -> None:

@@ -81,10 +81,10 @@ class TensorIntrin:
     def match(self, means: ir.OpView, loop: Loop) -> dict[int, BufferTile]:
         """Match each parameter of `means` to a tile of a buffer."""
         tree = build(PrimView(means))
-        wanted, found = tree.leaves(), leaves_of(loop)
-        if len(wanted) != 1 or len(found) != 1:
-            raise ScheduleError(f"tensorize: '{self.name}' is for one block; '{loop.name}' has {len(found)}")
-        pattern, leaf = wanted[0], found[0]
+        wanted, leaves = tree.leaves(), leaves_of(loop)
+        if len(wanted) != 1 or len(leaves) != 1:
+            raise ScheduleError(f"tensorize: '{self.name}' is for one block; '{loop.name}' has {len(leaves)}")
+        pattern, leaf = wanted[0], leaves[0]
         inner = [loop, *loops_of(loop)]
         shape, block = [other.extent for other in inner], [other.extent for other in around(pattern)]
         if shape != block:
@@ -156,10 +156,10 @@ def tensor_intrin(name: str, means: PrimScript, does: PrimScript) -> TensorIntri
 
 def find_tensor_intrin(name: str) -> TensorIntrin:
     """Return the tensor intrinsic of a name."""
-    found = INTRINSICS.get(name)
-    if found is None:
+    intrin = INTRINSICS.get(name)
+    if intrin is None:
         raise ScheduleError(f"tensorize: there is no intrinsic '{name}'{nearest(name, INTRINSICS)}")
-    return found
+    return intrin
 
 
 def _definition(function: object) -> tuple[object, object]:
@@ -245,10 +245,10 @@ class _Argument:
     dims: list[int]
 
     def at(self, indices: list[ir.Value]) -> list[ir.Value]:
-        found = list(self.origin)
+        result = list(self.origin)
         for dim, index in zip(self.dims, indices, strict=True):
-            found[dim] = Value(found[dim]) + index
-        return found
+            result[dim] = Value(result[dim]) + index
+        return result
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -295,11 +295,11 @@ def _clone_block(
             rest = [env.get(value, value) for value in list(op.operands)[at + 1 :]]
             stored = [env.get(op.operands[0], op.operands[0])] if at else []
             operands = [*stored, argument.buffer, *argument.at(rest)]
-        made = ir.Operation.create(
+        new_op = ir.Operation.create(
             op.name, results=types, operands=operands, attributes=attributes, regions=len(op.regions)
         )
-        env.update(zip(op.results, made.results, strict=True))
-        for old, new in zip(op.regions, made.regions, strict=True):
+        env.update(zip(op.results, new_op.results, strict=True))
+        for old, new in zip(op.regions, new_op.regions, strict=True):
             for inner in old.blocks:
                 copy = new.blocks.append(*(argument.type for argument in inner.arguments))
                 env.update(zip(inner.arguments, copy.arguments, strict=True))
@@ -314,8 +314,8 @@ def _outer(index: IndexExpr, names: dict[str, str]) -> set[str]:
 def _renamed(parts: tuple[IndexExpr, IndexExpr] | None, names: dict[str, str]) -> IndexExpr:
     assert parts is not None
     inside = parts[1] - parts[1].constant
-    made: IndexExpr = inside.replace({ours: loop_index(theirs) for ours, theirs in names.items()})
-    return made
+    result: IndexExpr = inside.replace({ours: loop_index(theirs) for ours, theirs in names.items()})
+    return result
 
 
 def _require_same_body(name: str, pattern: BlockLeaf, leaf: BlockLeaf) -> None:

@@ -82,12 +82,12 @@ def prepare_threads(root: Root) -> None:
 
 
 def _thread_extents(nest: Loop) -> dict[str, Dim]:
-    found: dict[str, Dim] = {}
+    extents: dict[str, Dim] = {}
     for loop in bound_loops(nest):
         if is_thread(loop):
             axis = str(loop.thread)
-            found[axis] = D.maximum(found.get(axis, 1), loop.extent)
-    return found
+            extents[axis] = D.maximum(extents.get(axis, 1), loop.extent)
+    return extents
 
 
 def _axes(leaf: BlockLeaf) -> dict[str, Loop]:
@@ -239,9 +239,11 @@ def _is_own(written: Use, used: Use) -> bool:
     if use.is_opaque or any(axis not in users or users[axis].extent != loop.extent for axis, loop in private.items()):
         return False
     names = {loop.name for loop in private.values()}
-    for made, wanted in zip(maker.place(access), user.place(use), strict=True):
-        terms = terms_of(made, maker, common)
-        if made.variables() & names and (terms != terms_of(wanted, user, common) or not is_mixed_radix(terms, common)):
+    for written_index, wanted in zip(maker.place(access), user.place(use), strict=True):
+        terms = terms_of(written_index, maker, common)
+        if written_index.variables() & names and (
+            terms != terms_of(wanted, user, common) or not is_mixed_radix(terms, common)
+        ):
             return False
     return True
 
@@ -253,14 +255,14 @@ Term = tuple[str, Dim, Dim]
 def terms_of(index: IndexExpr, leaf: BlockLeaf, common: set[str]) -> list[Term] | None:
     """Return the terms of an index, in order of their coefficients; loops are told apart by their steps."""
     loops = {loop.name: loop for loop in around(leaf)}
-    found: list[Term] = [("", index.constant, 0)] if index.constant != 0 else []
+    terms: list[Term] = [("", index.constant, 0)] if index.constant != 0 else []
     for atom, count in index.terms.items():
         if isinstance(atom, FloorDiv):
             return None
         loop = loops[str(atom)]
         name = loop.name if loop.name in common else str(loop.thread) if is_thread(loop) else ""
-        found.append((name, count, loop.extent))
-    return sorted(found, key=str)
+        terms.append((name, count, loop.extent))
+    return sorted(terms, key=str)
 
 
 def is_mixed_radix(terms: list[Term] | None, fixed: Collection[str] = ()) -> bool:
@@ -297,12 +299,12 @@ class ThreadRegion:
     def own(self, indices: Sequence[IndexExpr], starts: Sequence[IndexExpr]) -> list[IndexExpr]:
         """Return indices in the thread's memory, which begins at these."""
         loops = {str(self.axes[name]): loop_index(name) for i in indices for name in i.variables() & self.axes.keys()}
-        found = []
+        result = []
         for index, start, steps in zip(indices, starts, self.steps, strict=True):
             terms = index.replace(self.axes).terms
             own = {atom: count if atom in self.fixed else steps.get(count, count) for atom, count in terms.items()}
-            found.append((IndexExpr(own, index.constant) - start).replace(loops))
-        return found
+            result.append((IndexExpr(own, index.constant) - start).replace(loops))
+        return result
 
 
 def thread_region(
@@ -327,19 +329,19 @@ def _kept(
 ) -> tuple[Region, Mapping[Dim, Dim]]:
     """Return what a thread keeps of a dim, and the steps of loops in it by their steps in the tensor."""
     split = [None if index is None else split_by(index, fixed) for _, index in places]
-    found = [parts for parts in split if parts is not None]
-    if len(found) == len(places) and len({start for start, _ in found}) == 1:
+    selected = [parts for parts in split if parts is not None]
+    if len(selected) == len(places) and len({start for start, _ in selected}) == 1:
         terms = [
             sorted(((n, extents_of(around(leaf)).get(str(atom), 0)) for atom, n in rest.terms.items()), key=_by_step)
-            for (leaf, _), (_, rest) in zip(places, found, strict=True)
+            for (leaf, _), (_, rest) in zip(places, selected, strict=True)
         ]
-        starts = {rest.constant for _, rest in found}
+        starts = {rest.constant for _, rest in selected}
         if all(each == terms[0] for each in terms) and len(starts) == 1 and _are_steps(terms[0]):
             steps: dict[Dim, Dim] = {}
             count: Dim = 1
             for step, extent in terms[0]:
                 steps[step], count = count, count * extent
-            return (found[0][0] + starts.pop(), count), steps
+            return (selected[0][0] + starts.pop(), count), steps
     plain = [(leaf, None if index is None else [index]) for leaf, index in places]
     return region_within(plain, fixed, [size], axes)[0], {}
 

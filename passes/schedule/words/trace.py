@@ -67,12 +67,12 @@ class Trace:
     @staticmethod
     def load(path: str | Path) -> Trace:
         try:
-            found = json.loads(Path(path).read_text())
+            data = json.loads(Path(path).read_text())
         except OSError as error:
             raise ScheduleError(f"cannot read '{path}': {error.strerror or error}") from None
         except ValueError as error:
             raise ScheduleError(f"'{path}' is not a saved schedule: {error}") from None
-        return Trace.from_json(found, str(path))
+        return Trace.from_json(data, str(path))
 
 
 def _call_json(said: PrimitiveCallRecord) -> list[object]:

@@ -257,12 +257,12 @@ def axis_name(position: int) -> str:
 
 def around(node: Loop | BlockLeaf) -> list[Loop]:
     """Return the loops around a node, outermost first."""
-    found: list[Loop] = []
+    loops: list[Loop] = []
     parent = node.parent
     while isinstance(parent, Loop):
-        found.append(parent)
+        loops.append(parent)
         parent = parent.parent
-    return found[::-1]
+    return loops[::-1]
 
 
 def views_of(leaf: BlockLeaf) -> Iterator[BlockView]:
@@ -305,8 +305,8 @@ def build(view: PrimView) -> Root:
     names = unique_names([block.name for block in view.blocks])
     for name, block in zip(names, view.blocks, strict=True):
         outputs = [name] if len(block.outputs) == 1 else [f"{name}{i}" for i in range(len(block.outputs))]
-        for made, output in zip(outputs, block.outputs, strict=True):
-            buffers[output.value] = _buffer(made, output.value, output.value in view.returned, given)
+        for result, output in zip(outputs, block.outputs, strict=True):
+            buffers[output.value] = _buffer(result, output.value, output.value in view.returned, given)
     root = Root(view, list(buffers.values()))
     set_children(root, [_nest(name, block, buffers) for name, block in zip(names, view.blocks, strict=True)])
     return root
@@ -319,14 +319,14 @@ def loop_names(base: str, rank: int) -> list[str]:
 
 def unique_names(names: list[str]) -> list[str]:
     """Return the names by which words know the blocks of these names: repeated ones are numbered."""
-    found: list[str] = []
+    result: list[str] = []
     for base in names:
         name, count = base, 0
-        while name in found:
+        while name in result:
             count += 1
             name = f"{base}_{count}"
-        found.append(name)
-    return found
+        result.append(name)
+    return result
 
 
 def _buffer(alias: str, value: ir.Value, is_parameter: bool, given: Mapping[ir.Value, str]) -> ScheduleBuffer:

@@ -100,10 +100,10 @@ def multiply_add(a: ir.Value, b: ir.Value, c: ir.Value) -> Value:
 
 def store_epilogue(contraction: Contraction, memory: TensorBuffers, values: Indices, total: ir.Value) -> None:
     """Apply the epilogue to one accumulator and store the results."""
-    made = epilogue_results(contraction, memory, values, total)
+    results = epilogue_results(contraction, memory, values, total)
     for value, access in contraction.writes:
         slot = memory.slot(value)
-        memref.StoreOp(made[value], slot.buffer, [evaluate(row_major(access.dims, access.shape), values)])
+        memref.StoreOp(results[value], slot.buffer, [evaluate(row_major(access.dims, access.shape), values)])
 
 
 def epilogue_results(

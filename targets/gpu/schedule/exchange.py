@@ -59,12 +59,12 @@ class SharedExchange:
         for value, start in zip(values, starts, strict=True):
             when(self.writes, partial(memref.StoreOp, value, self.memory, [start + self.member]))
         barrier()
-        found = []
+        combined = []
         for start in starts:
             everything = [memref.LoadOp(self.memory, [start + other]).result for other in range(self.members)]
             # Reduce in pairs for instruction-level parallelism; always in the same order.
             while len(everything) > 1:
                 rest = everything[len(everything) // 2 * 2 :]
                 everything = [combine(a, b) for a, b in zip(everything[::2], everything[1::2], strict=False)] + rest
-            found.append(everything[0])
-        return found if self.groups is None else self.groups.together(found, combine)
+            combined.append(everything[0])
+        return combined if self.groups is None else self.groups.together(combined, combine)

@@ -87,19 +87,19 @@ def launch_runs(extents: Sequence[Dim], count: int, body: Callable[[list[list[Va
 
 def split(number: ir.Value, extents: Sequence[Dim]) -> list[Value]:
     """Delinearize the index of a point, last dimension fastest."""
-    found: list[Value] = []
+    parts: list[Value] = []
     rest = Value(number)
     for position in range(len(extents) - 1, -1, -1):
         extent = extents[position]
         if extent == 1:
-            found.append(index(0))
+            parts.append(index(0))
         elif D.product(list(extents[:position])) == 1:
-            found.append(rest)
+            parts.append(rest)
             rest = index(0)
         else:
-            found.append(rest.remainder_unsigned(index(extent)))
+            parts.append(rest.remainder_unsigned(index(extent)))
             rest = rest.divide_unsigned(index(extent))
-    return found[::-1]
+    return parts[::-1]
 
 
 def clamp_index(value: Value, extent: Dim, step: int, width: int = 1) -> Value:

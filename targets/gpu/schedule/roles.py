@@ -73,8 +73,8 @@ class Roles:
 
 def product_of(group: BlockGroup[LaneModel]) -> Roles | Decline:
     """Return the axis roles of a product, the first of these blocks, with its epilogue; or decline."""
-    found = analyze(group.blocks, group.kept)
-    return found if isinstance(found, Decline) else roles_of(found)
+    contraction = analyze(group.blocks, group.kept)
+    return contraction if isinstance(contraction, Decline) else roles_of(contraction)
 
 
 def roles_of(contraction: Contraction) -> Roles | Decline:

@@ -71,12 +71,12 @@ class RowRegisters:
 
     def given(self, walk: Walk) -> dict[ir.Value, ir.Value]:
         """Return the values that a loop need not compute again."""
-        found = dict(self.elements)
+        result = dict(self.elements)
         for place in walk.space.places:
             for argument, operand in place.argument_operands.items():
                 if operand.map is not None and (value := self.loaded.get(_position(place, operand))) is not None:
-                    found[argument] = value
-        return found
+                    result[argument] = value
+        return result
 
     def keep(self, walk: Walk, point: Iteration) -> None:
         """Keep what a loop loaded and computed."""
@@ -100,12 +100,12 @@ def _code(rows: RowGroup) -> int:
 
 def plan(group: BlockGroup[LaneModel]) -> ThreadRowsPlan | Decline:
     """Plan these blocks row by row."""
-    found = find_rows(group)
-    if isinstance(found, Decline):
-        return found
-    if not any(D.estimate_dim(D.product(list(walk.own))) >= SHORTEST for walk in found.walks if walk.reductions):
+    result = find_rows(group)
+    if isinstance(result, Decline):
+        return result
+    if not any(D.estimate_dim(D.product(list(walk.own))) >= SHORTEST for walk in result.walks if walk.reductions):
         return decline("rows are too short to be shared")
-    return ThreadRowsPlan(found)
+    return ThreadRowsPlan(result)
 
 
 class _Emitter:
@@ -155,8 +155,8 @@ class _Emitter:
                 barrier()
                 written.clear()
             held.update(self._walk(walk, indices, held))
-            made = {output.value for block in walk.blocks for output in block.outputs}
-            written |= made & self.stored
+            produced = {output.value for block in walk.blocks for output in block.outputs}
+            written |= produced & self.stored
 
     def _walk(
         self, walk: Walk, indices: Sequence[ir.Value], held: dict[ir.Value, ir.Value]
@@ -178,14 +178,14 @@ class _Emitter:
                 inside = at.below(steps)
                 at = create("arith.minui", at.type, at, index(steps - 1))
             carried = self._step(walk, indices, held, at, carried, number, inside)
-        found: dict[ir.Value, ir.Value] = {}
+        result: dict[ir.Value, ir.Value] = {}
         first = 0
         for position, reducer in walk.reductions.items():
             width = len(reducer.contributions)
             scalars = reducer.finish(self.meet(self.team, reducer.combine, carried[first : first + width]))
             first += width
-            found.update(self._reduced(walk, position, indices, held, scalars))
-        return found
+            result.update(self._reduced(walk, position, indices, held, scalars))
+        return result
 
     def _step(
         self, walk: Walk, indices: Sequence[ir.Value], held: dict[ir.Value, ir.Value], at: Value,
@@ -223,23 +223,23 @@ class _Emitter:
         places = walk.space.places
         for place in places:
             point.run(place)
-        found: dict[ir.Value, ir.Value] = {}
+        result: dict[ir.Value, ir.Value] = {}
         for i, place in enumerate(places):
             if i in walk.reductions:
                 reducer = walk.reductions[i]
                 scalars = reducer.finish([point.find(value) for value in reducer.contributions])
             else:
                 scalars = [point.find(value) for value in place.roots]
-            found.update(self._reduced(walk, i, indices, held, scalars))
-        return found
+            result.update(self._reduced(walk, i, indices, held, scalars))
+        return result
 
     def _frame(self, walk: Walk, held: dict[ir.Value, ir.Value]) -> LoopNestState:
-        made = {
+        produced = {
             output.value: (place, value)
             for i, place in enumerate(walk.space.places) if i not in walk.reductions
             for output, value in zip(place.block.outputs, place.roots, strict=True)
         }  # fmt: skip
-        return LoopNestState(self.memory, None, made, held)
+        return LoopNestState(self.memory, None, produced, held)
 
     def _run(self, walk: Walk, points: Sequence[Iteration], inside: Value | None = None) -> None:
         # All loads precede all stores.
@@ -273,12 +273,12 @@ class _Emitter:
         """Return the scalars of a row by value; its first thread stores those that others read."""
         place = walk.space.places[position]
         point = Iteration(self._frame(walk, held), indices)
-        found = {}
+        result = {}
         for output, scalar in zip(place.block.outputs, scalars, strict=True):
-            found[output.value] = scalar
+            result[output.value] = scalar
             if output.value in self.stored:
                 when(all_of(self.lane.below(1), self.active), partial(point.store, place, output, scalar))
-        return found
+        return result
 
 
 def _row_loops(walk: Walk, start: int) -> tuple[Dim, ...]:

@@ -17,8 +17,8 @@ def of_neighbour(value: ir.Value, distance: int) -> ir.Value:
     kind = value.type
     if kind == i32 or isinstance(kind, ir.F32Type):
         mode = ir.Attribute.parse("#gpu<shuffle_mode xor>")
-        made = gpu.ShuffleOp(value, emit_constant(distance, i32), emit_constant(WARP, i32), mode)
-        return made.operation.results[0]
+        shuffle = gpu.ShuffleOp(value, emit_constant(distance, i32), emit_constant(WARP, i32), mode)
+        return shuffle.operation.results[0]
     width = kind.width
     bits = ir.IntegerType.get_signless(width)
     number = create("arith.bitcast", bits, value) if isinstance(kind, ir.FloatType) else value
@@ -39,8 +39,8 @@ def of_warp(value: ir.Value) -> Value:
     i32 = ir.IntegerType.get_signless(32)
     number = create("arith.index_cast", i32, value)
     mode = ir.Attribute.parse("#gpu<shuffle_mode idx>")
-    made = gpu.ShuffleOp(number, emit_constant(0, i32), emit_constant(WARP, i32), mode)
-    return create("arith.index_cast", value.type, made.operation.results[0])
+    shuffle = gpu.ShuffleOp(number, emit_constant(0, i32), emit_constant(WARP, i32), mode)
+    return create("arith.index_cast", value.type, shuffle.operation.results[0])
 
 
 CombineValues = Callable[[Sequence[ir.Value], Sequence[ir.Value]], list[ir.Value]]
@@ -49,12 +49,12 @@ CombineValues = Callable[[Sequence[ir.Value], Sequence[ir.Value]], list[ir.Value
 
 def over_team(values: Sequence[ir.Value], combine: CombineValues, team: int) -> list[ir.Value]:
     """Reduce over a team of consecutive threads of a warp, a power of two; every thread gets the result."""
-    found = list(values)
+    result = list(values)
     distance = 1
     while distance < team:
-        found = combine(found, [of_neighbour(value, distance) for value in found])
+        result = combine(result, [of_neighbour(value, distance) for value in result])
         distance *= 2
-    return found
+    return result
 
 
 class ShuffleExchange:
@@ -73,5 +73,5 @@ class ShuffleExchange:
         def each(a: Sequence[ir.Value], b: Sequence[ir.Value]) -> list[ir.Value]:
             return [combine(x, y) for x, y in zip(a, b, strict=True)]
 
-        found = over_team(values, each, self.inside)
-        return found if self.outside is None else self.outside.together(found, combine)
+        combined = over_team(values, each, self.inside)
+        return combined if self.outside is None else self.outside.together(combined, combine)

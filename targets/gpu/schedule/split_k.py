@@ -104,15 +104,15 @@ def divide(roles: Roles, parts: int) -> SplitK | Decline:
 
     written = [part, *roles.batch, *roles.rows.axes, *roles.columns.axes]
     unfinished = Unfinished(ir.RankedTensorType.get([a.extent for a in written], kind))
-    made = replace(
+    changed = replace(
         contraction,
         lhs=access(contraction.lhs), rhs=access(contraction.rhs),
         axes=[part, *(a for a in contraction.axes if a is not axis), rest],
         stages=[], writes=[(unfinished, TensorAccess(unfinished, [IndexExpr({a.id: 1}) for a in written]))],
     )  # fmt: skip
     divided = Roles(
-        made, side(roles.rows), side(roles.columns), (part, *roles.batch),
-        tuple(rest if a is axis else a for a in roles.sums), dict(made.extents),
+        changed, side(roles.rows), side(roles.columns), (part, *roles.batch),
+        tuple(rest if a is axis else a for a in roles.sums), dict(changed.extents),
     )  # fmt: skip
     return SplitK(roles, divided, parts, unfinished)
 
@@ -121,7 +121,7 @@ def divisions(roles: Roles, fewest_steps: int) -> Iterator[SplitK]:
     """Yield a product in 2, 4, ... parts of at least `fewest_steps` k-steps."""
     parts = 2
     while parts <= MAX_SPLITS and roles.depth // parts >= fewest_steps:
-        found = divide(roles, parts)
-        if not isinstance(found, Decline):
-            yield found
+        divided = divide(roles, parts)
+        if not isinstance(divided, Decline):
+            yield divided
         parts *= 2

@@ -91,10 +91,10 @@ def _plan(part: BlockGroup[LaneModel], first: Sequence[Planner], first_open: Seq
         rows = deciding(plan_rows)(part) if isinstance(product, ThreadPerElementPlan) else None
         if rows is not None and not isinstance(rows, Decline):
             return rows
-        made: PlannedBlocks = product
+        result: PlannedBlocks = product
         if decline_dynamic_dims(part.blocks) is None:
-            made = split_k_if_faster(product, roles, MIN_BLOCKS, plan_contraction)
-        return made
+            result = split_k_if_faster(product, roles, MIN_BLOCKS, plan_contraction)
+        return result
     if len(part.blocks) > 1 and any(is_product(block) for block in part.blocks):
         return None  # the product gets tiles of its own
     for planner in PLANNERS:
@@ -107,8 +107,8 @@ def _plan(part: BlockGroup[LaneModel], first: Sequence[Planner], first_open: Seq
 def _subgroup(view: PrimView, start: int, end: int) -> BlockGroup[LaneModel]:
     inside = view.blocks[start:end]
     read_elsewhere = {o.value for b in (*view.blocks[:start], *view.blocks[end:]) for o in b.inputs}
-    made = {output.value for block in inside for output in block.outputs}
-    return BlockGroup(tuple(inside), frozenset(made & (read_elsewhere | set(view.returned))), LANES)
+    produced = {output.value for block in inside for output in block.outputs}
+    return BlockGroup(tuple(inside), frozenset(produced & (read_elsewhere | set(view.returned))), LANES)
 
 
 def build(

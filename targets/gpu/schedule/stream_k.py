@@ -58,11 +58,13 @@ def cut(roles: Roles, axis: LoopAxis, low: int, high: int) -> Roles:
         )
         for s in old.stages
     ]
-    made = replace(
+    changed = replace(
         old, lhs=access(old.lhs), rhs=access(old.rhs), axes=list(axes(tuple(old.axes))), stages=stages,
         writes=[(value, access(write)) for value, write in old.writes],
     )  # fmt: skip
-    return Roles(made, side(roles.rows), side(roles.columns), axes(roles.batch), axes(roles.sums), dict(made.extents))
+    return Roles(
+        changed, side(roles.rows), side(roles.columns), axes(roles.batch), axes(roles.sums), dict(changed.extents)
+    )
 
 
 def cuts(roles: Roles, height: int, width: int, units: int) -> Iterator[tuple[Roles, Roles]]:

@@ -59,17 +59,17 @@ def reduce_by_shuffles(team: Team, combine: CombineValues, partial: Sequence[ir.
 
     A team is a power of two of threads.
     """
-    found = over_team(partial, combine, min(team.threads, WARP))
+    result = over_team(partial, combine, min(team.threads, WARP))
     warps = team.threads // WARP
     if warps <= 1:
-        return found
+        return result
     number, lane = split(team.thread, [warps, WARP])
     memories = [shared(team.rows * warps, value.type) for value in _storable(partial)]
     first = team.row * warps
     barrier()
 
     def keep() -> None:
-        for memory, value in zip(memories, _storable(found), strict=True):
+        for memory, value in zip(memories, _storable(result), strict=True):
             memref.StoreOp(value, memory, [first + number])
 
     when(lane.below(1), keep)
@@ -78,7 +78,7 @@ def reduce_by_shuffles(team: Team, combine: CombineValues, partial: Sequence[ir.
     for warp in range(warps):
         values = _load(memories, first + warp, partial)
         total = values if total is None else combine(total, values)
-    return total or found
+    return total or result
 
 
 def can_shuffle(threads: int, block: int) -> bool:

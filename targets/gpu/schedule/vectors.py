@@ -36,8 +36,8 @@ def store_vector(vector: ir.Value, memory: ir.Value, place: ir.Value) -> None:
 def element_at(vector: ir.Value, *position: int) -> Value:
     """Return an element of a vector, or a part with fewer dims."""
     kind, rest = vector.type.element_type, vector.type.shape[len(position) :]
-    made = ir.VectorType.get(rest, kind) if rest else kind
-    return create("vector.extract", made, vector, static_position=ir.DenseI64ArrayAttr.get(list(position)))
+    element = ir.VectorType.get(rest, kind) if rest else kind
+    return create("vector.extract", element, vector, static_position=ir.DenseI64ArrayAttr.get(list(position)))
 
 
 def spread(value: ir.Value, *shape: int) -> Value:
@@ -47,11 +47,11 @@ def spread(value: ir.Value, *shape: int) -> Value:
 
 def all_of(*conditions: Value | None) -> Value | None:
     """Return the conjunction of conditions; None stands for one that is certain."""
-    found = None
+    result = None
     for condition in conditions:
         if condition is not None:
-            found = condition if found is None else create("arith.andi", condition.type, found, condition)
-    return found
+            result = condition if result is None else create("arith.andi", condition.type, result, condition)
+    return result
 
 
 def _bytes(element: ir.Type, count: int) -> ir.IntegerAttr:

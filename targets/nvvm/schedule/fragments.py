@@ -74,12 +74,12 @@ class Lane:
 
     def result_positions(self) -> list[tuple[Value, Value, tuple[int, int]]]:
         """Return row, column and fragment position of its four result elements, relative to the tile."""
-        found: list[tuple[Value, Value, tuple[int, int]]] = []
+        positions: list[tuple[Value, Value, tuple[int, int]]] = []
         for i in range(2):
             row = self.group + i * (ROWS // 2)
             for j in range(PAIR):
-                found.append((row, self.member * PAIR + j, (i, j)))
-        return found
+                positions.append((row, self.member * PAIR + j, (i, j)))
+        return positions
 
 
 def registers(form: Format, fragment: Value) -> Registers:
@@ -111,10 +111,8 @@ def multiply_add(left: Registers, right: Registers, total: ir.Value) -> Value:
     if left.form.sums == "i32":
         attributes["intOverflowBehavior"] = ir.Attribute.parse("#nvvm.mma_int_overflow<wrapped>")
     struct = ir.Type.parse(f"!llvm.struct<({', '.join([str(kind)] * len(sums))})>")
-    made = create("nvvm.mma.sync", struct, *left.values, *right.values, *sums, **attributes)
-    numbers = [
-        create("llvm.extractvalue", kind, made, position=ir.DenseI64ArrayAttr.get([i])) for i in range(len(sums))
-    ]
+    op = create("nvvm.mma.sync", struct, *left.values, *right.values, *sums, **attributes)
+    numbers = [create("llvm.extractvalue", kind, op, position=ir.DenseI64ArrayAttr.get([i])) for i in range(len(sums))]
     return create("vector.from_elements", total.type, *numbers)
 
 

@@ -56,8 +56,8 @@ def multiply(
     constraints += ["r"] * len(held) + ["l"] * len(starts)
     first = count + len(sums)
     text = _assembly(form, columns, left, right, bool(sums), first)
-    made = _asm(text, operands, constraints, [kind] * count)
-    return registers(made, ir.Type.parse(kind), count)
+    result = _asm(text, operands, constraints, [kind] * count)
+    return registers(result, ir.Type.parse(kind), count)
 
 
 def _assembly(
@@ -89,10 +89,10 @@ def _assembly(
 def wait_products(under_way: int, sums: Sequence[ir.Value], factor: Sequence[ir.Value] = ()) -> list[ir.Value]:
     """Wait until at most this many groups are in flight; then the accumulators are defined, and the lhs is read."""
     constraints = [f"={_letter(value)}" for value in sums] + [str(i) for i in range(len(sums))] + ["r"] * len(factor)
-    made = _asm(
+    result = _asm(
         f"wgmma.wait_group.sync.aligned {under_way};", [*sums, *factor], constraints, [str(v.type) for v in sums]
     )
-    return registers(made, sums[0].type, len(sums))
+    return registers(result, sums[0].type, len(sums))
 
 
 def zeros(kind: ir.Type, count: int) -> ir.Value:
@@ -154,11 +154,11 @@ def _letter(value: ir.Value) -> str:
 
 
 def _asm(text: str, operands: Sequence[ir.Value], constraints: Sequence[str], kinds: Sequence[str]) -> ir.Value:
-    made = ir.Operation.create(
+    op = ir.Operation.create(
         "llvm.inline_asm", results=[ir.Type.parse(f"!llvm.struct<({', '.join(kinds)})>")], operands=list(operands),
         attributes={
             "asm_string": ir.StringAttr.get(text), "constraints": ir.StringAttr.get(",".join(constraints)),
             "has_side_effects": ir.UnitAttr.get(),
         },
     )  # fmt: skip
-    return made.results[0]
+    return op.results[0]

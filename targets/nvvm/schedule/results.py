@@ -94,13 +94,13 @@ class WarpRowStores:
         own = self.lane.member * PAIR + number * COLUMNS
         at = self._at(self.lane.group + half * COLUMNS, own)
         there = None if also is None else load_vector(self.place, at, PAIR)
-        line, made = self._held(self.roles.rows, row + self.lane.group), []
+        line, vectors = self._held(self.roles.rows, row + self.lane.group), []
         for i, total in enumerate(pair):
             across = self._held(self.roles.columns, column + (own + i))
             values = {**batch, **values_of(self.roles.rows.axes, line), **values_of(self.roles.columns.axes, across)}
             read = None if also is None or there is None else (also, element_at(there, i))
-            made.append(epilogue_results(contraction, self.memory, values, total, read)[value])
-        vector = create("vector.from_elements", ir.VectorType.get([PAIR], self._kind), *made)
+            vectors.append(epilogue_results(contraction, self.memory, values, total, read)[value])
+        vector = create("vector.from_elements", ir.VectorType.get([PAIR], self._kind), *vectors)
         store_vector(vector, self.place, at)
 
     def _vector_positions(self, row: Value, column: Value, wide: int) -> Iterator[tuple[Value, Value, Value]]:
@@ -115,7 +115,7 @@ class WarpRowStores:
     def _fetch(self, access: TensorAccess, batch: Indices, row: Value, column: Value, wide: int) -> None:
         """Load the residual to where the results go."""
         vector = ACCESS // element_bytes(self._kind)
-        found = []
+        vectors = []
         for place, line, first in self._vector_positions(row, column, wide):
             last = index(self.roles.columns.extent - vector)
             across = create("arith.minui", first.type, first, last)
@@ -123,8 +123,8 @@ class WarpRowStores:
             values |= values_of(self.roles.columns.axes, across)
             position = evaluate(row_major(access.dims, access.shape), values)
             buffer = self.memory.slot(access.value).buffer
-            found.append((place, load_vector(buffer, position, vector)))
-        for place, loaded in found:
+            vectors.append((place, load_vector(buffer, position, vector)))
+        for place, loaded in vectors:
             store_vector(loaded, self.place, place)
 
     def _write(self, batch: Indices, row: Value, column: Value, wide: int) -> None:

@@ -148,8 +148,8 @@ def plan_tensor_cores(roles: Roles, options: Options) -> TiledPlan | Decline:
 
 def formats_of(roles: Roles, options: Options) -> tuple[Format, Format] | Decline:
     """Return the matrix-unit formats of the two operands."""
-    found = [format_of(side.factor, side.access.element_type, options) for side in (roles.rows, roles.columns)]
-    rows, columns = found
+    formats = [format_of(side.factor, side.access.element_type, options) for side in (roles.rows, roles.columns)]
+    rows, columns = formats
     if isinstance(rows, Decline):
         return rows
     if isinstance(columns, Decline):
@@ -168,5 +168,5 @@ def choose_tile(roles: Roles, tiles: Sequence[WarpTile] = TILES) -> WarpTile:
     def fits(tile: WarpTile, rows: int, columns: int) -> bool:
         return rows > tile.height // 2 and columns > tile.width // 2
 
-    found: WarpTile = first_tile(roles, tiles[:-1], MAX_EPILOGUE_OPS, fits) or tiles[-1]
-    return found
+    result: WarpTile = first_tile(roles, tiles[:-1], MAX_EPILOGUE_OPS, fits) or tiles[-1]
+    return result

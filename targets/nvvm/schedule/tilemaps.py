@@ -48,10 +48,10 @@ class OuterDim:
 
     def index(self, indices: Indices) -> Value:
         """Return the index in this dim for given loop indices."""
-        found = indices[self.loops[0]]
+        result = indices[self.loops[0]]
         for loop, extent in zip(self.loops[1:], self.extents[1:], strict=True):
-            found = found * extent + indices[loop]
-        return found
+            result = result * extent + indices[loop]
+        return result
 
 
 @dataclass(frozen=True)
@@ -195,10 +195,10 @@ def _stride(axes: Sequence[LoopAxis], position: IndexExpr) -> int | None:
     """Return the stride along the space of these axes; None if it is not uniform."""
     if not axes:
         return None
-    found: int = position.terms.get(axes[-1].id, 0)
-    stride = found
+    result: int = position.terms.get(axes[-1].id, 0)
+    stride = result
     for axis in reversed(axes):
         if position.terms.get(axis.id, 0) != stride:
             return None
         stride *= axis.extent
-    return found
+    return result

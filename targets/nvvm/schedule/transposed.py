@@ -142,8 +142,8 @@ def plan_transpose(group: BlockGroup[LaneModel]) -> TransposePlan | Decline:
     outputs = [(place, output) for place in places for output in place.block.outputs]
     if any(place.flat(output).coefficient(last) != 1 for place, output in outputs):
         return decline("outputs are not all contiguous along the same loop")
-    found = [(axis, _transposed_operands(points, axis)) for axis in range(last) if extents[axis] >= SHORTEST]
-    along, across = max(found, key=lambda pair: len(pair[1]), default=(0, []))
+    candidates = [(axis, _transposed_operands(points, axis)) for axis in range(last) if extents[axis] >= SHORTEST]
+    along, across = max(candidates, key=lambda pair: len(pair[1]), default=(0, []))
     if not across:
         return decline("no operand is contiguous along another loop")
     for edge in EDGES:
@@ -159,11 +159,11 @@ def plan_transpose(group: BlockGroup[LaneModel]) -> TransposePlan | Decline:
 
 def _transposed_operands(points: PointsPlan, axis: int) -> list[tuple[BlockInstance, ir.Value, OperandView]]:
     """Return the operands from memory that are contiguous along this loop."""
-    made = set(points.made)
+    produced = set(points.made)
     return [
         (place, argument, operand)
         for place in points.space.places for argument, operand in place.argument_operands.items()
-        if operand.map is not None and operand.value not in made and argument in place.needed
+        if operand.map is not None and operand.value not in produced and argument in place.needed
         and not place.outside_tests(operand) and not place.always_outside(operand)
         and place.flat(operand).coefficient(axis) == 1
         and place.flat(operand).coefficient(len(points.space.extents) - 1) not in (0, 1, None)

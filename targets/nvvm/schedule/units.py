@@ -79,14 +79,14 @@ _EXTENDED = {"arith.extsi": S8, "arith.extui": U8}
 
 def format_of(factor: ProductInput, element: ir.Type, options: Options) -> Format | Decline:
     """Return the format of an operand, from what the body does to its elements before multiplying them."""
-    found = _format(factor, element)
-    if isinstance(found, Decline):
-        return found
-    if found is TF32 and not options.tf32:
+    result = _format(factor, element)
+    if isinstance(result, Decline):
+        return result
+    if result is TF32 and not options.tf32:
         return decline("factors of f32 are not to be rounded (option tf32 of target nvvm)")
-    if found.family not in options.chip.tensor_cores:
-        return decline("the chip's matrix units do not take the factors", type=found.name, chip=options.chip.name)
-    return found
+    if result.family not in options.chip.tensor_cores:
+        return decline("the chip's matrix units do not take the factors", type=result.name, chip=options.chip.name)
+    return result
 
 
 def _format(factor: ProductInput, element: ir.Type) -> Format | Decline:
@@ -105,11 +105,11 @@ def _format(factor: ProductInput, element: ir.Type) -> Format | Decline:
 
 def _float8(factor: ProductInput) -> Format | Decline:
     """Return the format that bytes are decoded from, by evaluating the body on each of them."""
-    made = _decoded(factor)
+    result = _decoded(factor)
     for form in FLOATS8:
         assert form.like is not None
         table = np.arange(256, dtype=np.uint8).view(dtype(form.like).to_numpy()).astype(np.float32)
-        if made is not None and np.array_equal(made, table, equal_nan=True):
+        if result is not None and np.array_equal(result, table, equal_nan=True):
             return form
     return decline("the factors are computed from bytes, not as e4m3 or e5m2")
 
@@ -132,10 +132,10 @@ def _decoded(factor: ProductInput) -> np.ndarray | None:
             operands = [operand for operand in found if operand is not None]
             if kind is None or len(operands) < len(found):
                 return None
-            made = _computed(op, operands, np.dtype(kind))
-            if made is None:
+            result = _computed(op, operands, np.dtype(kind))
+            if result is None:
                 return None
-            values[op.results[0]] = made
+            values[op.results[0]] = result
     return values.get(factor.result)
 
 

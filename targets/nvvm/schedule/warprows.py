@@ -94,8 +94,8 @@ def warp_rows(kernel: Kernel, context: ScheduleContext) -> Decline | ir.OpView:
         return refusal
     if not any(block.is_reduction for block in kernel.view.blocks):
         return decline("no block reduces")
-    found = plan_stages(kernel.view, AROUND)
-    plans = [stage for stage in found if isinstance(stage, ThreadRowsPlan) and stage.meet is reduce_by_shuffles]
+    plan = plan_stages(kernel.view, AROUND)
+    plans = [stage for stage in plan if isinstance(stage, ThreadRowsPlan) and stage.meet is reduce_by_shuffles]
     if not plans:
         return decline("no reductions along memory that threads of a warp share")
-    return build(kernel, found, {"width": plans[0].width})
+    return build(kernel, plan, {"width": plans[0].width})

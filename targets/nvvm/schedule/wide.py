@@ -86,7 +86,7 @@ def wide_points(kernel: Kernel, context: ScheduleContext) -> ir.OpView | Decline
     refusal = unfit(kernel.view)
     if refusal is not None:
         return refusal
-    found = plan_stages(kernel.view, (plan_transpose, plan_wide_points))
-    if not any(isinstance(s, TransposePlan) or (isinstance(s, PointsPlan) and s.width > 1) for s in found):
+    plan = plan_stages(kernel.view, (plan_transpose, plan_wide_points))
+    if not any(isinstance(s, TransposePlan) or (isinstance(s, PointsPlan) and s.width > 1) for s in plan):
         return decline("no elementwise blocks with many elements side by side")
-    return build(kernel, found)
+    return build(kernel, plan)

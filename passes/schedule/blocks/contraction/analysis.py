@@ -135,10 +135,10 @@ def _follow_chain(after: Sequence[BlockView], block: BlockView) -> list[tuple[Bl
         for operand in stage.inputs:
             if operand.value not in dims:
                 continue
-            found = _match_read(stage, operand, dims[operand.value], block)
-            if found is None or (env is not None and found != env):
+            read = _match_read(stage, operand, dims[operand.value], block)
+            if read is None or (env is not None and read != env):
                 return decline("a block reads the contraction's result in another order", block=stage.name)
-            env = found
+            env = read
         if env is None:
             return decline("a block does not depend on the contraction", block=stage.name)
         for output in stage.outputs:
@@ -213,8 +213,8 @@ class _Builder:
         rhs = self._access(self.product.rhs.operand, env)
         if lhs is None or rhs is None:
             return decline("an operand's position is not linear in the axes")
-        made = Contraction(self.block, self.product, lhs, rhs, self.axes, sources=self.sources)
-        made.ragged = self.ragged[0] if self.ragged else None
+        contraction = Contraction(self.block, self.product, lhs, rhs, self.axes, sources=self.sources)
+        contraction.ragged = self.ragged[0] if self.ragged else None
         produced: dict[ir.Value, list[IndexExpr]] = {}
         self._note_outputs(self.block, env, produced)
         for stage, names in self.chain:
@@ -230,20 +230,22 @@ class _Builder:
                 if access is None:
                     return decline("an operand of an elementwise block is not linear in the axes", block=stage.name)
                 reads.append(access)
-            made.stages.append(EpilogueBlock(stage, indices, reads))
+            contraction.stages.append(EpilogueBlock(stage, indices, reads))
             self._note_outputs(stage, indices, produced)
-        made.writes = [(value, TensorAccess(value, dims)) for value, dims in produced.items() if value in self.kept]
-        return made if made.writes else decline("its result is unused")
+        contraction.writes = [
+            (value, TensorAccess(value, dims)) for value, dims in produced.items() if value in self.kept
+        ]
+        return contraction if contraction.writes else decline("its result is unused")
 
     def _divisors(self) -> list[set[int]]:
         """Return the divisors that the maps apply to each axis."""
-        found: list[set[int]] = [set() for _ in self.block.domain]
+        result: list[set[int]] = [set() for _ in self.block.domain]
 
         def collect(map_: ir.AffineMap, names: AxisNames) -> None:
             def note(dim: int, divisor: int) -> None:
                 axis = names[dim]
                 if axis is not None:
-                    found[axis].add(divisor)
+                    result[axis].add(divisor)
 
             for expr in map_.results:
                 divisors(expr, note)
@@ -255,7 +257,7 @@ class _Builder:
             for operand in (*stage.inputs, *stage.outputs):
                 if operand.map is not None:
                     collect(operand.map, names)
-        return found
+        return result
 
     def _split(self, axis: int, divisors: set[int]) -> IndexExpr:
         """Return the value of a block's axis as an affine form over its parts; parts of extent 1 are dropped."""
@@ -263,18 +265,18 @@ class _Builder:
         parts = _radices(whole, divisors)
         is_reduce = self.block.axes[axis] == REDUCE
         form, weight = IndexExpr(), 1
-        made: list[LoopAxis] = []
+        axes: list[LoopAxis] = []
         for extent in reversed(parts):
             if extent != 1:
-                made.append(LoopAxis(len(self.axes), extent, is_reduce))
-                self.axes.append(made[-1])
-                self.extents[made[-1].id] = extent
-                form = form + IndexExpr({made[-1].id: weight})
+                axes.append(LoopAxis(len(self.axes), extent, is_reduce))
+                self.axes.append(axes[-1])
+                self.extents[axes[-1].id] = extent
+                form = form + IndexExpr({axes[-1].id: weight})
             weight *= extent
         if weight != whole:
-            self.ragged.append(Ragged(made[1].id, made[0].id, whole % made[0].extent))
-        elif len(made) == 1:
-            self.sources[made[0].id] = axis
+            self.ragged.append(Ragged(axes[1].id, axes[0].id, whole % axes[0].extent))
+        elif len(axes) == 1:
+            self.sources[axes[0].id] = axis
         return form
 
     def _access(self, operand: OperandView, env: list[IndexExpr]) -> TensorAccess | None:

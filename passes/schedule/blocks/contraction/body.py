@@ -98,8 +98,8 @@ def emit_init(block: BlockView, kind: ir.Type) -> ir.Attribute:
     start = block.init[0]
     assert start is not None, "a reduction has an initial value"
     if start.type == kind:
-        made: ir.Attribute = start
-        return made
+        result: ir.Attribute = start
+        return result
     return ir.FloatAttr.get(kind, ir.FloatAttr(start).value)
 
 

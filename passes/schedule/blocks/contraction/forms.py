@@ -24,8 +24,8 @@ class LoopAxis:
 
 def form_of(expr: ir.AffineExpr, env: Sequence[IndexExpr], extents: Mapping[int, Dim]) -> IndexExpr | None:
     """Substitute expressions for the dims of an affine expression; None if a division remains."""
-    made = read_affine(expr, env, extents)
-    return None if made.divisions else made
+    form = read_affine(expr, env, extents)
+    return None if form.divisions else form
 
 
 def moving(map_: ir.AffineMap) -> set[int]:

@@ -54,13 +54,13 @@ def plan_group(
     group: BlockGroup[LaneModel], plan: Callable[[AttentionBlocks], AttentionPlan | Decline]
 ) -> Plan | Decline:
     """Plan these blocks if they are an attention; with two plans if the number of queries is dynamic."""
-    found = deciding(find_attention)(group)
-    if isinstance(found, Decline):
-        return found
-    if found.scales_values:
+    result = deciding(find_attention)(group)
+    if isinstance(result, Decline):
+        return result
+    if result.scales_values:
         return decline("the weights are multiplied by scales of the values")
-    more = plan(found)
-    single = with_one_query(found)
+    more = plan(result)
+    single = with_one_query(result)
     if isinstance(more, Decline) or single is None:
         return more
     one = plan(single[0])
@@ -123,10 +123,10 @@ def build_attention(
     plans: list[Plan] = []
 
     def kept(group: BlockGroup[LaneModel]) -> Plan | Decline:
-        found = plan(group)
-        if not isinstance(found, Decline):
-            plans.append(found)
-        return found
+        result = plan(group)
+        if not isinstance(result, Decline):
+            plans.append(result)
+        return result
 
     found = plan_stages(kernel.view, (kept, *around), (kept,))
     if not plans:

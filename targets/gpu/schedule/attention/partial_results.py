@@ -132,8 +132,8 @@ class PartialResults:
         """Return total and weighted sum with one more part added."""
         share = weight(peak, shift)
         place = line * self.work.found.value_size + column
-        found = [memref.LoadOp(self.totals, [line]).result, memref.LoadOp(self.sums, [place]).result]
-        return [multiply_add(share, part, sum_) for part, sum_ in zip(found, held, strict=True)]
+        loaded = [memref.LoadOp(self.totals, [line]).result, memref.LoadOp(self.sums, [place]).result]
+        return [multiply_add(share, part, sum_) for part, sum_ in zip(loaded, held, strict=True)]
 
 
 @dataclass(frozen=True)

@@ -40,13 +40,13 @@ class Work:
     def touch(self) -> None:
         """Make the views of all buffers outside of the kernels."""
         found = self.found
-        made = {found.scores, found.total, found.weighted}
+        own = {found.scores, found.total, found.weighted}
         places = [read.place for read in (found.query, found.key, found.value)] + [*found.mask, *found.after]
         for place in (*found.mask, *found.after):
-            made |= {output.value for output in place.block.outputs}
+            own |= {output.value for output in place.block.outputs}
         for place in places:
             for operand in place.needed_inputs:
-                if operand.value not in made:
+                if operand.value not in own:
                     self.memory.slot(operand.value)
         for _, output in self.kept:
             self.memory.slot(output.value)
@@ -104,10 +104,10 @@ class Work:
 
     def finish(self, total: ir.Value, weighted: ir.Value, loops: Loops) -> None:
         """Apply the epilogue to an element and store it; `total` is the sum of its row's weights."""
-        made = self.finished(total, weighted, loops)
+        results = self.finished(total, weighted, loops)
         point = Iteration(LoopNestState(self.memory, None), self.indices(loops))
         for place, output in self.kept:
-            point.store(place, output, made[output.value])
+            point.store(place, output, results[output.value])
 
     def finished(self, total: ir.Value, weighted: ir.Value, loops: Loops) -> dict[ir.Value, ir.Value]:
         """Return the epilogue's results for an element, by tensor."""
@@ -131,11 +131,11 @@ class Work:
         given: dict[ir.Value, ir.Value] | None = None,
     ) -> dict[ir.Value, ir.Value]:
         """Apply elementwise blocks to values in registers at one point; return their results by tensor."""
-        made = {place.block.outputs[0].value: (place, place.roots[0]) for place in places}
-        point = Iteration(LoopNestState(self.memory, None, made, held), self.indices(loops), given=given)
+        produced = {place.block.outputs[0].value: (place, place.roots[0]) for place in places}
+        point = Iteration(LoopNestState(self.memory, None, produced, held), self.indices(loops), given=given)
         for place in places:
             point.run(place)
-        return {value: point.find(root) for value, (_, root) in made.items()}
+        return {value: point.find(root) for value, (_, root) in produced.items()}
 
     # How far keys reach
 

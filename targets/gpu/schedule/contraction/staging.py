@@ -280,11 +280,11 @@ class Stager:
         base = self._base(line, QUAD)
 
         def read(begin: Value) -> list[ir.Value]:
-            found = []
+            result = []
             for i in range(QUAD):
                 position = begin + (step + i)
-                found.append(self._or_zero(position, self._vector(base, self._held(position, 1), QUAD)))
-            return found
+                result.append(self._or_zero(position, self._vector(base, self._held(position, 1), QUAD)))
+            return result
 
         def write(values: Sequence[ir.Value], stage: Value | None) -> None:
             for j, numbers in enumerate(zip(*map(elements_of, values), strict=True)):

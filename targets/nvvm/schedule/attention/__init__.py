@@ -177,15 +177,15 @@ def plan_any(
     def plan(found: AttentionBlocks) -> AttentionPlan:
         reasons = []
         for way in PLANNERS:
-            made = way(found, options) if is_allowed(way is plan_group_attention, tuned) else DECLINED_BY_TUNING
-            if not isinstance(made, Decline):
+            planned = way(found, options) if is_allowed(way is plan_group_attention, tuned) else DECLINED_BY_TUNING
+            if not isinstance(planned, Decline):
                 break
-            reasons.append(made)
+            reasons.append(planned)
         else:
-            made = plan_attention(found, busy=options.chip.units, team=_by_shuffles)
-        if isinstance(made.tile, WarpAttentionTile) and options.chip.has_warpgroups:
-            made = replace(made, facts={"no_warpgroups": str(reasons[PLANNERS.index(plan_group_attention)])})
-        return with_choices(made, tuned)
+            planned = plan_attention(found, busy=options.chip.units, team=_by_shuffles)
+        if isinstance(planned.tile, WarpAttentionTile) and options.chip.has_warpgroups:
+            planned = replace(planned, facts={"no_warpgroups": str(reasons[PLANNERS.index(plan_group_attention)])})
+        return with_choices(planned, tuned)
 
     return plan_group(group, plan)
 

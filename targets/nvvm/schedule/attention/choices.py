@@ -77,16 +77,16 @@ def is_allowed(by_groups: bool, values: Mapping[str, int]) -> bool:
 
 def choices(plan: AttentionPlan) -> list[dict[str, int]]:
     """Return the alternatives to a plan with static sizes."""
-    found, own_parts, own = [], static_dim(plan.parts), plan.tile
+    values, own_parts, own = [], static_dim(plan.parts), plan.tile
     if isinstance(plan, GroupAttentionPlan):
         others = (tile for tile in group_tiles(plan) if tile != plan.tile)
-        found = [{GROUPS: t.groups, KEYS: t.keys, STAGES: t.stages, PARTS: own_parts} for t in others]
-        found.append({GROUPS: 0})
+        values = [{GROUPS: t.groups, KEYS: t.keys, STAGES: t.stages, PARTS: own_parts} for t in others]
+        values.append({GROUPS: 0})
     if isinstance(own, WarpAttentionTile):
         warps = (tile for tile in tiles(plan.found, own) if tile != own)
-        found = [{WARPS: t.warps, ROWS: t.rows, KEYS: t.keys, PARTS: own_parts} for t in warps]
+        values = [{WARPS: t.warps, ROWS: t.rows, KEYS: t.keys, PARTS: own_parts} for t in warps]
     near = {1, 2 * own_parts, 4 * own_parts, own_parts // 2}
-    return found + [{PARTS: parts} for parts in sorted(near) if 0 < parts <= MAX_SPLITS and parts != own_parts]
+    return values + [{PARTS: parts} for parts in sorted(near) if 0 < parts <= MAX_SPLITS and parts != own_parts]
 
 
 def with_choices(plan: AttentionPlan, values: Mapping[str, int]) -> AttentionPlan:

@@ -104,14 +104,14 @@ class DecodeKernel(AttentionKernel):
     def _query(self, row: Loops) -> list[ir.Value]:
         """Load this thread's part of a query row; zero beyond its end."""
         found, vector = self.found, self.teams.vector
-        made = []
+        result = []
         for number in range(self.of_head):
             value = self._vector(found.query, row, found.size_loop, number)
             if found.size % (self.teams.members * vector):
                 zero = spread(emit_constant(0.0, self.f32), vector)
                 value = create("arith.select", value.type, self._column(number).below(found.size), value, zero)
-            made.append(value)
-        return made
+            result.append(value)
+        return result
 
     def _column(self, number: int) -> Value:
         return (self.member + number * self.teams.members) * self.teams.vector
@@ -139,13 +139,13 @@ class DecodeKernel(AttentionKernel):
         new_sums: list[ir.Value] = []
         for row in range(rows):
             scores = [self._score(row, key, head) for key, head in zip(keys, heads, strict=True)]
-            made = weigh([scores], peaks[row : row + 1], totals[row : row + 1], self.factor, team=1)
-            new_peaks += made.peaks
-            new_totals += made.totals
+            weighed = weigh([scores], peaks[row : row + 1], totals[row : row + 1], self.factor, team=1)
+            new_peaks += weighed.peaks
+            new_totals += weighed.totals
             for number in range(self.of_value):
                 total = sums[row * self.of_value + number]
-                total = times(total, spread(made.fades[0], teams.vector))
-                for weight, value in zip(made.weights[0], values, strict=True):
+                total = times(total, spread(weighed.fades[0], teams.vector))
+                for weight, value in zip(weighed.weights[0], values, strict=True):
                     total = create("vector.fma", total.type, spread(weight, teams.vector), value[number], total)
                 new_sums.append(total)
         return [*new_peaks, *new_totals, *new_sums]

@@ -112,10 +112,10 @@ def map_operands(found: AttentionBlocks, form: Format) -> MappedOperands | Decli
     )  # fmt: skip
     mapped = []
     for read, across, down in reads:
-        made = mapped_read(found, read, form, across, down)
-        if isinstance(made, Decline):
-            return made
-        mapped.append(made)
+        result = mapped_read(found, read, form, across, down)
+        if isinstance(result, Decline):
+            return result
+        mapped.append(result)
     query, key, value = mapped
     return MappedOperands(query, key, value, outer)
 

@@ -154,9 +154,9 @@ class GroupKernel:
         scores = in_flight.wait_products(0, self._scores(slot))
         self._release(self.keys, slot)
         zero, none = emit_constant(0.0, self.f32), hidden(self.f32)
-        made = weigh(self._masked(scores, job.last, False), [none] * 2, [zero] * 2, self.factor)
+        weighed = weigh(self._masked(scores, job.last, False), [none] * 2, [zero] * 2, self.factor)
         sums: list[ir.Value] = [zero] * (self.found.value_size * PRODUCT_ROWS // GROUP)
-        carried = [*made.peaks, *made.totals, *self._words(made.weights), *sums, slot, parity]
+        carried = [*weighed.peaks, *weighed.totals, *self._words(weighed.weights), *sums, slot, parity]
         if self.found.bounds:
             carried = downwards(job.last, job.edge, partial(self._step, inside=False), carried)
         carried = downwards(job.edge, job.begin, partial(self._step, inside=True), carried)
@@ -189,12 +189,12 @@ class GroupKernel:
             bulk.arrive_named_barrier(self._next_order_barrier(), 2 * GROUP)
         scores = in_flight.wait_products(1, scores)
         self._release(self.keys, following[0])
-        made = weigh(self._masked(scores, tile, inside), peaks, totals, self.factor)
-        in_flight.order_before(plus(*made.totals), NEVER, self.unused)
+        weighed = weigh(self._masked(scores, tile, inside), peaks, totals, self.factor)
+        in_flight.order_before(plus(*weighed.totals), NEVER, self.unused)
         sums = in_flight.wait_products(0, sums, words)
         self._release(self.values, slot)
-        sums = [times(total, made.fades[i // PAIR % 2]) for i, total in enumerate(sums)]
-        return [*made.peaks, *made.totals, *self._words(made.weights), *sums, *following]
+        sums = [times(total, weighed.fades[i // PAIR % 2]) for i, total in enumerate(sums)]
+        return [*weighed.peaks, *weighed.totals, *self._words(weighed.weights), *sums, *following]
 
     def _apart(
         self, carried: Sequence[ir.Value]

@@ -137,8 +137,8 @@ def loop_i32(count: Value, body: Callable[..., Sequence[ir.Value]], carried: Seq
         return [_to_i32(value) for value in following]
 
     kinds = [value.type for value in carried]
-    made = for_loop(0, count, 1, one, [_to_i32(value) for value in carried])
-    return [_cast_index(kind, value) for kind, value in zip(kinds, made, strict=True)]
+    new_loop = for_loop(0, count, 1, one, [_to_i32(value) for value in carried])
+    return [_cast_index(kind, value) for kind, value in zip(kinds, new_loop, strict=True)]
 
 
 def _to_i32(value: ir.Value) -> ir.Value:

@@ -17,13 +17,13 @@ from mirlo.targets.nvvm.schedule.units import ACCESS, Format
 
 def _merged(dims: Sequence[OuterDim]) -> list[OuterDim]:
     """Merge adjacent dims with uniform strides: tensor maps have few dims."""
-    found: list[OuterDim] = []
+    result: list[OuterDim] = []
     for dim in dims:
-        if found and found[-1].stride == dim.extent * dim.stride:
-            before = found.pop()
+        if result and result[-1].stride == dim.extent * dim.stride:
+            before = result.pop()
             dim = OuterDim(before.loops + dim.loops, before.extents + dim.extents, dim.stride)
-        found.append(dim)
-    return found
+        result.append(dim)
+    return result
 
 
 @dataclass(frozen=True)

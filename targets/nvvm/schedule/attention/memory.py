@@ -30,20 +30,20 @@ class RhsReader:
         kind = ir.VectorType.get([tiles, 2], matrix.memory.type.element_type)
         count = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), tiles)
         transposed = ir.BoolAttr.get(not matrix.along_k)
-        made = create("nvgpu.ldmatrix", kind, matrix.memory, place, numTiles=count, transpose=transposed)
+        op = create("nvgpu.ldmatrix", kind, matrix.memory, place, numTiles=count, transpose=transposed)
         form = format_of_matrix(matrix)
-        values = registers(form, made).values
+        values = registers(form, op).values
         return [Registers(form, values[at : at + 2]) for at in range(0, tiles, 2)]
 
 
 def rematerialize(value: ir.Value) -> Value:
     """Return an index that the back end treats as new each time, so that derived values are not kept in registers."""
     i64 = ir.IntegerType.get_signless(64)
-    made = ir.Operation.create(
+    op = ir.Operation.create(
         "llvm.inline_asm", results=[i64], operands=[create("arith.index_cast", i64, value)],
         attributes={
             "asm_string": ir.StringAttr.get("mov.b64 $0, $1;"), "constraints": ir.StringAttr.get("=l,l"),
             "has_side_effects": ir.UnitAttr.get(),
         },
     )  # fmt: skip
-    return create("arith.index_cast", ir.IndexType.get(), made.results[0])
+    return create("arith.index_cast", ir.IndexType.get(), op.results[0])

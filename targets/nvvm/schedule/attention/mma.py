@@ -209,8 +209,8 @@ class MmaKernel(AttentionKernel):
         commit()
         first = number * tile.keys + rematerialize(self.lane.member * 2)
         seen = masked(self.work, self._by_rows(scores), self.row_loops, first, tile.keys, inside)
-        made = weigh(seen, peaks, totals, self.factor)
-        return [*made.peaks, *made.totals, *self._weighted(made.weights, made.fades, sums)]
+        weighed = weigh(seen, peaks, totals, self.factor)
+        return [*weighed.peaks, *weighed.totals, *self._weighted(weighed.weights, weighed.fades, sums)]
 
     def _scores(self) -> list[list[ir.Value]]:
         """Return fragments of a tile of scores: for each row fragment one per 8 keys."""

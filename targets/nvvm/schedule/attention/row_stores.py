@@ -88,9 +88,9 @@ class SharedRowStores:
             place.flat(output, slot.strides)
         )
         i32 = ir.IntegerType.get_signless(32)
-        made = create("vector.from_elements", ir.VectorType.get([TEAM], i32), *words)
-        made = create("vector.bitcast", ir.VectorType.get([COLUMNS], output.element_type), made)
-        store_vector(made, slot.buffer, at)
+        op = create("vector.from_elements", ir.VectorType.get([TEAM], i32), *words)
+        op = create("vector.bitcast", ir.VectorType.get([COLUMNS], output.element_type), op)
+        store_vector(op, slot.buffer, at)
 
 
 def exchanged(member: Value, words: Sequence[ir.Value]) -> list[ir.Value]:

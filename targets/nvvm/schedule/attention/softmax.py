@@ -18,13 +18,13 @@ LOG2_E = math.log2(math.e)
 
 def exp2(value: ir.Value) -> ir.Value:
     """Compute 2^x within two units in the last place; results below 2^-126 are flushed to zero, which saves a test."""
-    made = ir.Operation.create(
+    op = ir.Operation.create(
         "llvm.inline_asm", results=[value.type], operands=[value],
         attributes={
             "asm_string": ir.StringAttr.get("ex2.approx.ftz.f32 $0, $1;"), "constraints": ir.StringAttr.get("=f,f"),
         },
     )  # fmt: skip
-    return made.results[0]
+    return op.results[0]
 
 
 def fma(a: ir.Value, b: ir.Value, c: ir.Value) -> Value:
@@ -34,8 +34,8 @@ def fma(a: ir.Value, b: ir.Value, c: ir.Value) -> Value:
 
 def fold(combine: Combine, values: Sequence[ir.Value]) -> ir.Value:
     """Combine all values pairwise, for instruction-level parallelism."""
-    found = list(values)
-    while len(found) > 1:
-        rest = found[len(found) // 2 * 2 :]
-        found = [combine(a, b) for a, b in zip(found[::2], found[1::2], strict=False)] + rest
-    return found[0]
+    folded = list(values)
+    while len(folded) > 1:
+        rest = folded[len(folded) // 2 * 2 :]
+        folded = [combine(a, b) for a, b in zip(folded[::2], folded[1::2], strict=False)] + rest
+    return folded[0]
