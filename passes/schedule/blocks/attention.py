@@ -28,7 +28,7 @@ REDUCTIONS = 4
 class Read:
     """A tensor that one of the contractions reads: query, key or value."""
 
-    place: BlockInstance
+    instance: BlockInstance
     """The block of the contraction, used for this operand only."""
     operand: OperandView
     factor: ProductInput
@@ -95,7 +95,7 @@ class AttentionBlocks:
     @cached_property
     def batch(self) -> tuple[int, ...]:
         """Return the row loops that keys or values depend on."""
-        dims = [dim for read in (self.key, self.value) for dim in read.place.dims(read.operand)]
+        dims = [dim for read in (self.key, self.value) for dim in read.instance.dims(read.operand)]
         moving = {axis for dim in dims for axis in dim.variables()}
         return tuple(axis for axis in range(self.key_loop) if axis in moving)
 

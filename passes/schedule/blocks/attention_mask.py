@@ -34,27 +34,27 @@ class Scaling:
     factor: float
 
 
-def bounds_of(place: BlockInstance, key_loop: int) -> Iterator[Bound]:
+def bounds_of(instance: BlockInstance, key_loop: int) -> Iterator[Bound]:
     """Yield the conditions of the outermost selects of a body whose other branch is minus infinity."""
-    value = place.block.yielded[0]
+    value = instance.block.yielded[0]
     while not isinstance(value.owner, ir.Block) and value.owner.operation.name == "arith.select":
         condition, yes, no = value.owner.operation.operands
         if float_constant(no) != float("-inf"):
             return
-        yield from _limits(place, condition, key_loop)
+        yield from _limits(instance, condition, key_loop)
         value = yes
 
 
-def _limits(place: BlockInstance, condition: ir.Value, key_loop: int) -> Iterator[Bound]:
+def _limits(instance: BlockInstance, condition: ir.Value, key_loop: int) -> Iterator[Bound]:
     if isinstance(condition.owner, ir.Block):
         return
     op = condition.owner.operation
     if op.name == "arith.andi":
         for part in op.operands:
-            yield from _limits(place, part, key_loop)
+            yield from _limits(instance, part, key_loop)
     if op.name != "arith.cmpi" or op.attributes["predicate"].value not in (_LESS, _AT_MOST):
         return
-    difference = place.difference(op)
+    difference = instance.difference(op)
     if difference is None or difference.divisions or difference.coefficient(key_loop) != 1:
         return
     limit = loop_index(key_loop) - difference

@@ -77,30 +77,30 @@ class LoopNestState:
         assert self.memory is not None, "an analysis emits nothing"
         return self.memory.slot(value)
 
-    def varying(self, place: BlockInstance) -> set[ir.Value]:
+    def varying(self, instance: BlockInstance) -> set[ir.Value]:
         """Return the needed values of a body that differ between lanes."""
-        if place not in self._varying:
-            values = self._varying[place] = set()
-            for value in place.needed:
-                if self._varies(place, value, values):
+        if instance not in self._varying:
+            values = self._varying[instance] = set()
+            for value in instance.needed:
+                if self._varies(instance, value, values):
                     values.add(value)
-        return self._varying[place]
+        return self._varying[instance]
 
-    def _varies(self, place: BlockInstance, value: ir.Value, found: set[ir.Value]) -> bool:
+    def _varies(self, instance: BlockInstance, value: ir.Value, found: set[ir.Value]) -> bool:
         axis = self.axis
-        if axis is None or place.known(value) is not None:
+        if axis is None or instance.known(value) is not None:
             return False
-        expression = place.linear(value)
+        expression = instance.linear(value)
         if expression is not None:
             return bool(expression.coefficient(axis) != 0)
-        operand = place.argument_operands.get(value)
+        operand = instance.argument_operands.get(value)
         if operand is not None:
-            return operand.map is not None and self._operand_varies(place, operand, axis)
+            return operand.map is not None and self._operand_varies(instance, operand, axis)
         if isinstance(value.owner, ir.Block):
             return True  # the accumulator of a reduction
-        return any(v in found for v in place.arguments_of(value.owner.operation))
+        return any(v in found for v in instance.arguments_of(value.owner.operation))
 
-    def _operand_varies(self, place: BlockInstance, operand: OperandView, axis: int) -> bool:
+    def _operand_varies(self, instance: BlockInstance, operand: OperandView, axis: int) -> bool:
         if operand.value in self.held:
             return False
         if operand.value in self.reduced:
@@ -108,7 +108,7 @@ class LoopNestState:
         if operand.value in self.made:
             producer, value = self.made[operand.value]
             return value in self.varying(producer)
-        return any(dim.coefficient(axis) != 0 for dim in place.dims(operand))
+        return any(dim.coefficient(axis) != 0 for dim in instance.dims(operand))
 
 
 class Iteration:
@@ -152,31 +152,31 @@ class Iteration:
             point = point.outer
         return None
 
-    def run(self, place: BlockInstance, skip: set[ir.Value] | frozenset[ir.Value] = frozenset()) -> None:
+    def run(self, instance: BlockInstance, skip: set[ir.Value] | frozenset[ir.Value] = frozenset()) -> None:
         """Emit the needed values of a body that are not emitted yet."""
-        for value in place.needed:
+        for value in instance.needed:
             if value not in skip and self.find(value) is None:
-                self.values[value] = self._emit(place, value)
+                self.values[value] = self._emit(instance, value)
 
-    def _emit(self, place: BlockInstance, value: ir.Value) -> ir.Value:
-        known = place.known(value)
+    def _emit(self, instance: BlockInstance, value: ir.Value) -> ir.Value:
+        known = instance.known(value)
         if known is not None:
             return emit_constant(known, value.type)
-        operand = place.argument_operands.get(value)
+        operand = instance.argument_operands.get(value)
         if operand is not None:
-            return self.read(place, operand)
+            return self.read(instance, operand)
         owner = value.owner
         if not isinstance(owner, ir.Block) and owner.operation.name == "arith.constant":
             return create("arith.constant", value.type, value=owner.operation.attributes["value"])
-        expression = place.linear(value)
+        expression = instance.linear(value)
         if expression is not None:
             return self._index_value(expression, value.type)
         op = owner.operation
-        if op.name == "arith.select" and place.known(op.operands[0]) is not None:
-            result: ir.Value = self.find(place.arguments_of(op)[0])
+        if op.name == "arith.select" and instance.known(op.operands[0]) is not None:
+            result: ir.Value = self.find(instance.arguments_of(op)[0])
             return result
         if op.name == "tensor.extract":
-            return self._extract(place, op)
+            return self._extract(instance, op)
         return vector_op(op, [self.find(v) for v in op.operands], self.lanes)[0]
 
     def _index_value(self, expression: IndexExpr, wanted: ir.Type) -> ir.Value:
@@ -248,7 +248,7 @@ class Iteration:
 
         return expression.substitute(by, [_UNBOUNDED] * len(self.indices))
 
-    def read(self, place: BlockInstance, operand: OperandView) -> ir.Value:
+    def read(self, instance: BlockInstance, operand: OperandView) -> ir.Value:
         """Load the element of an operand, or one per lane; return the buffer of an operand without a map."""
         if operand.map is None:
             return self.frame.slot(operand.value).buffer
@@ -260,26 +260,26 @@ class Iteration:
         if operand.value in self.frame.reduced:
             result: ir.Value = self.find(operand.value)
             return result
-        if operand.outside is not None and place.always_outside(operand):
+        if operand.outside is not None and instance.always_outside(operand):
             return create("arith.constant", operand.element_type, value=operand.outside)
         slot = self.frame.slot(operand.value)
-        where = place.flat(operand, slot.strides)
-        return access.read(self, slot.buffer, where, place.outside_tests(operand), operand.outside)
+        where = instance.flat(operand, slot.strides)
+        return access.read(self, slot.buffer, where, instance.outside_tests(operand), operand.outside)
 
-    def _extract(self, place: BlockInstance, op: ir.Operation) -> ir.Value:
+    def _extract(self, instance: BlockInstance, op: ir.Operation) -> ir.Value:
         """Load an element, or one per lane, at computed indices."""
         tensor, *indices = op.operands
-        slot = self.frame.slot(place.argument_operands[tensor].value)
+        slot = self.frame.slot(instance.argument_operands[tensor].value)
         where, computed = number(0), []
         for value, stride in zip(indices, slot.strides, strict=True):
-            expression = place.linear(value)
+            expression = instance.linear(value)
             if expression is not None:
                 where = where + expression * stride
             else:
                 computed.append((self.find(value), stride))
         return access.read_computed(self, slot.buffer, where, computed)
 
-    def store(self, place: BlockInstance, output: OperandView, value: ir.Value, past_caches: int = 0) -> None:
+    def store(self, instance: BlockInstance, output: OperandView, value: ir.Value, past_caches: int = 0) -> None:
         """Store an output of a block; `past_caches` is the cache-line size in bytes of a non-temporal store."""
         slot = self.frame.slot(output.value)
-        access.write(self, value, slot.buffer, place.flat(output, slot.strides), past_caches)
+        access.write(self, value, slot.buffer, instance.flat(output, slot.strides), past_caches)

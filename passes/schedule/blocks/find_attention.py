@@ -91,12 +91,12 @@ class _Finder:
         weighted = block.outputs[0].value
         after: list[BlockInstance] = []
         for rest in self.blocks:
-            place = self._elementwise(
+            instance = self._elementwise(
                 rest, [*row, self.value_loop], {weighted, total_value, *self._computed_values(after)}
             )
-            if isinstance(place, Decline):
-                return place
-            after.append(place)
+            if isinstance(instance, Decline):
+                return instance
+            after.append(instance)
         if not self.group.kept <= self._computed_values(after):
             return decline("scores or weights are used by something else")
         if self._moves(query, self.key_loop):
@@ -128,10 +128,10 @@ class _Finder:
         block = next(self.blocks)
         while not block.is_reduction:
             known = {scores.outputs[0].value, *self._computed_values(mask)}
-            place = self._elementwise(block, [*range(self.key_loop), self.key_loop], known, outputs=2)
-            if isinstance(place, Decline):
-                return place
-            mask.append(place)
+            instance = self._elementwise(block, [*range(self.key_loop), self.key_loop], known, outputs=2)
+            if isinstance(instance, Decline):
+                return instance
+            mask.append(instance)
             masked, *others = (output.value for output in block.outputs)
             factors.update(others)
             block = next(self.blocks)
@@ -151,15 +151,15 @@ class _Finder:
         peaks = {block.outputs[0].value}
         block = next(self.blocks)
         if not block.is_reduction and len(block.outputs[0].shape) == len(row):
-            place = self._elementwise(block, row, peaks)
+            instance = self._elementwise(block, row, peaks)
             peak = _guarded(block.yielded[0])
             # A missing maximum must not compare equal to an absent value.
-            if isinstance(place, Decline) or peak is None or peak != block.input_arguments[0]:
+            if isinstance(instance, Decline) or peak is None or peak != block.input_arguments[0]:
                 return decline("something is done to the maximum of a row", block=block.name)
             peaks = {block.outputs[0].value}
             block = next(self.blocks)
-        place = self._elementwise(block, [*row, self.key_loop], {masked, *peaks})
-        if isinstance(place, Decline) or not _is_weight(block, masked, peaks):
+        instance = self._elementwise(block, [*row, self.key_loop], {masked, *peaks})
+        if isinstance(instance, Decline) or not _is_weight(block, masked, peaks):
             return decline("the weights are not e^(score - maximum)", block=block.name)
         weights = block.outputs[0].value
         block = next(self.blocks)
@@ -201,14 +201,14 @@ class _Finder:
         written = None if axes is None else self._written(block, axes)
         if axes is None or written is None:
             return decline("an output is not indexed by plain axes", block=block.name)
-        place = self._instance(block, axes)
+        instance = self._instance(block, axes)
         for operand in block.inputs:
             if operand.value not in self.loops:
                 continue
-            if operand.value not in known or not self._same(place, operand, self.loops[operand.value]):
+            if operand.value not in known or not self._same(instance, operand, self.loops[operand.value]):
                 return decline("a block reads a value of the group at another index", block=block.name)
         self.loops.update({output.value: written for output in block.outputs})
-        return place
+        return instance
 
     def _axes_of_input(self, block: BlockView, loops: Sequence[int], known: set[ir.Value]) -> list[int] | None:
         """Match each axis to a loop by a read of a tensor over all loops.
@@ -270,10 +270,10 @@ class _Finder:
     def _along(self, loop: int) -> IndexExpr:
         return number(0) if loop < 0 or self.extents[loop] == 1 else loop_index(loop)
 
-    def _same(self, place: BlockInstance, operand: OperandView, loops: Sequence[int]) -> bool:
+    def _same(self, instance: BlockInstance, operand: OperandView, loops: Sequence[int]) -> bool:
         if operand.map is None or operand.outside is not None:
             return False
-        return list(place.dims(operand)) == [self._along(loop) for loop in loops]
+        return list(instance.dims(operand)) == [self._along(loop) for loop in loops]
 
     def _read(self, block: BlockView, axes: Sequence[int], factor: ProductInput) -> Read:
         return Read(self._instance(block, axes, [factor.result]), factor.operand, factor)
@@ -285,11 +285,11 @@ class _Finder:
 
     @staticmethod
     def _moves(read: Read, loop: int) -> bool:
-        return any(loop in dim.variables() for dim in read.place.dims(read.operand))
+        return any(loop in dim.variables() for dim in read.instance.dims(read.operand))
 
     @staticmethod
-    def _computed_values(places: Sequence[BlockInstance]) -> set[ir.Value]:
-        return {output.value for place in places for output in place.block.outputs}
+    def _computed_values(instances: Sequence[BlockInstance]) -> set[ir.Value]:
+        return {output.value for instance in instances for output in instance.block.outputs}
 
 
 def _guarded(value: ir.Value) -> ir.Value | None:

@@ -16,14 +16,14 @@ def fitting(lanes: int, extent: int) -> int:
     return lanes
 
 
-def widest_bytes(places: Sequence[BlockInstance], axis: int) -> int:
+def widest_bytes(instances: Sequence[BlockInstance], axis: int) -> int:
     """Return the size of the largest element that differs between lanes, except indices and their conversions."""
-    produced = {o.value: (p, v) for p in places for o, v in zip(p.block.outputs, p.roots, strict=True)}
+    produced = {o.value: (p, v) for p in instances for o, v in zip(p.block.outputs, p.roots, strict=True)}
     frame = LoopNestState(None, axis, produced)
     sizes = [1]
-    for place in places:
-        for value in frame.varying(place):
-            if str(value.type) not in ("index", "i1") and place.linear(value) is None:
+    for instance in instances:
+        for value in frame.varying(instance):
+            if str(value.type) not in ("index", "i1") and instance.linear(value) is None:
                 sizes.append(element_bytes(value.type))
-        sizes += [element_bytes(output.element_type) for output in place.block.outputs]
+        sizes += [element_bytes(output.element_type) for output in instance.block.outputs]
     return max(sizes)

@@ -75,13 +75,13 @@ class RowGroup:
         if len({walk.space.extents[start:] for walk in self.walks if len(walk.space.extents) > start}) > 1:
             return False
         for i, walk in enumerate(self.walks):
-            for place in walk.space.places:
-                for operand in place.block.inputs:
+            for instance in walk.space.instances:
+                for operand in instance.block.inputs:
                     source = self.walk_of(operand.value)
                     if source is None or source == i or not self._has_elements(self.walks[source], operand.value):
                         continue
                     written = _output_dims(self.walks[source], operand.value)
-                    if operand.map is None or operand.outside is not None or place.dims(operand) != written:
+                    if operand.map is None or operand.outside is not None or instance.dims(operand) != written:
                         return False
         return True
 
@@ -124,21 +124,21 @@ class RowGroup:
             return False
         written = _output_dims(self.walks[target], result)
         for i, walk in enumerate(self.walks):
-            for place in walk.space.places:
-                for operand in place.block.inputs:
+            for instance in walk.space.instances:
+                for operand in instance.block.inputs:
                     if operand.value != value:
                         continue
-                    if i > target or (i == target and place.dims(operand) != written):
+                    if i > target or (i == target and instance.dims(operand) != written):
                         return False
         source = self.walk_of(value)
         return source is not None and source < target
 
 
 def _output_dims(walk: Walk, value: ir.Value) -> tuple[IndexExpr, ...] | None:
-    for place in walk.space.places:
-        for output in place.block.outputs:
+    for instance in walk.space.instances:
+        for output in instance.block.outputs:
             if output.value == value:
-                return place.dims(output)
+                return instance.dims(output)
     return None
 
 
@@ -173,10 +173,10 @@ def _row_axes(group: BlockGroup[LaneModel]) -> int:
     def fits(block: BlockView, count: int) -> bool:
         if block.axes[:count] != (SPATIAL,) * count or block.domain[:count] != first.domain[:count]:
             return False
-        place = _standing(block)
-        row = place.where[:count]
+        instance = _standing(block)
+        row = instance.where[:count]
         inner = [operand for operand in block.inputs if operand.value in produced]
-        return all(place.dims(operand)[:count] == row for operand in (*inner, *block.outputs))
+        return all(instance.dims(operand)[:count] == row for operand in (*inner, *block.outputs))
 
     while count and not all(fits(block, count) for block in group.blocks):
         count -= 1
@@ -212,22 +212,22 @@ def _joins(walk: Walk, block: BlockView, extents: tuple[Dim, ...]) -> bool:
         return False
     totals = {o.value for i in walk.reductions for o in walk.blocks[i].outputs}
     elements = {o.value: o for i, b in enumerate(walk.blocks) if i not in walk.reductions for o in b.outputs}
-    place = _standing(block)
+    instance = _standing(block)
     for operand in block.inputs:
         if operand.value in totals:
             return False
-        if operand.value in elements and not _same_element(place, operand, elements[operand.value]):
+        if operand.value in elements and not _same_element(instance, operand, elements[operand.value]):
             return False
     return True
 
 
-def _same_element(place: BlockInstance, operand: OperandView, output: OperandView) -> bool:
+def _same_element(instance: BlockInstance, operand: OperandView, output: OperandView) -> bool:
     """Return whether an operand is read at the block's own element and was written in the order of the axes."""
     if any(str(e) != f"d{i}" for i, e in enumerate(output.map.results)):
         return False
     units = [size == 1 for size in output.shape]
-    own = iter(dim for dim in place.where if not dim.is_constant)
-    return all(unit or dim == next(own, None) for dim, unit in zip(place.dims(operand), units, strict=True))
+    own = iter(dim for dim in instance.where if not dim.is_constant)
+    return all(unit or dim == next(own, None) for dim, unit in zip(instance.dims(operand), units, strict=True))
 
 
 def _standing(block: BlockView) -> BlockInstance:
@@ -237,16 +237,16 @@ def _standing(block: BlockView) -> BlockInstance:
 
 def _place_walk(walk: Walk, rows: tuple[Dim, ...], group: BlockGroup[LaneModel]) -> Decline | None:
     extents = (*rows, *walk.own)
-    places = []
+    instances = []
     for i, block in enumerate(walk.blocks):
         inner = iter(range(len(rows), len(extents)))
         loops = [a if a < len(rows) else next(inner) if block.domain[a] != 1 else None for a in range(block.rank)]
-        place = placed(block, loops, extents)
+        instance = placed(block, loops, extents)
         if i in walk.reductions:
-            place = BlockInstance(block, place.where, extents, walk.reductions[i].contributions)
-        places.append(place)
+            instance = BlockInstance(block, instance.where, extents, walk.reductions[i].contributions)
+        instances.append(instance)
     start = len(rows)
-    space = merge_all(_ordered(Space(extents, tuple(places)), start), start)
+    space = merge_all(_ordered(Space(extents, tuple(instances)), start), start)
     walk.space = space
     if len(space.extents) == start:
         return None
@@ -258,11 +258,11 @@ def _ordered(space: Space, start: int) -> Space:
     axes = range(start, len(space.extents))
     sizes = [
         (D.estimate_dim(D.product(o.shape)), [abs(D.estimate_dim(p.flat(o).coefficient(a) or 0)) for a in axes])
-        for p in space.places for o in (*p.needed_inputs, *p.block.outputs) if o.map is not None
+        for p in space.instances for o in (*p.needed_inputs, *p.block.outputs) if o.map is not None
     ]  # fmt: skip
     outputs = [
         [abs(D.estimate_dim(p.flat(o).coefficient(a) or 0)) for a in axes]
-        for p in space.places for o in p.block.outputs
+        for p in space.instances for o in p.block.outputs
         if all(p.flat(o).coefficient(a) for a in axes)
     ]  # fmt: skip
     steps = outputs[0] if outputs else max(sizes)[1] if sizes else [0] * len(axes)
@@ -278,36 +278,36 @@ def _require_profitable(walk: Walk, space: Space, start: int, group: BlockGroup[
     computes = any(not block.is_reduction and D.estimate_dim(D.product(block.domain)) > rows for block in group.blocks)
     if total < _SHORTEST and not computes:
         return decline("rows are too short for vectors", elements=total)
-    inputs = [(p, o) for p in space.places for o in p.needed_inputs if o.map is not None]
+    inputs = [(p, o) for p in space.instances for o in p.needed_inputs if o.map is not None]
     if inputs:
-        place, largest = max(inputs, key=lambda item: D.estimate_dim(D.product(item[1].shape)))
-        step = place.flat(largest).coefficient(axis)
+        instance, largest = max(inputs, key=lambda item: D.estimate_dim(D.product(item[1].shape)))
+        step = instance.flat(largest).coefficient(axis)
         if step not in (0, 1):
-            return decline("the reduction does not run along memory", block=place.block.name, step=step)
-    lanes = group.machine.lanes(widest_bytes(space.places, axis))
-    if D.estimate_dim(extent) < lanes and any(_is_window(place, operand, start) for place, operand in inputs):
+            return decline("the reduction does not run along memory", block=instance.block.name, step=step)
+    lanes = group.machine.lanes(widest_bytes(space.instances, axis))
+    if D.estimate_dim(extent) < lanes and any(_is_window(instance, operand, start) for instance, operand in inputs):
         return decline("windows are too small for vectors", elements=extent)
     if isinstance(extent, int) and fitting(lanes, extent) < min(lanes, 4) and not computes:
         return decline("the innermost loop of a row is too short for vectors", elements=extent)
     return _storable(space)
 
 
-def _is_window(place: BlockInstance, operand: OperandView, start: int) -> bool:
+def _is_window(instance: BlockInstance, operand: OperandView, start: int) -> bool:
     """Return whether a row axis and an inner axis occur in one dim of an operand."""
     return any(
-        min(dim.variables(), default=start) < start <= max(dim.variables(), default=0) for dim in place.dims(operand)
+        min(dim.variables(), default=start) < start <= max(dim.variables(), default=0) for dim in instance.dims(operand)
     )
 
 
 def _storable(space: Space) -> Decline | None:
     axis = len(space.extents) - 1
-    for place in space.places:
-        if place.block.is_reduction:
+    for instance in space.instances:
+        if instance.block.is_reduction:
             continue
-        for output in place.block.outputs:
-            step = place.flat(output).coefficient(axis)
+        for output in instance.block.outputs:
+            step = instance.flat(output).coefficient(axis)
             if step != 1:
-                return decline("an output is not written along memory", block=place.block.name, step=step)
+                return decline("an output is not written along memory", block=instance.block.name, step=step)
     return None
 
 

@@ -237,11 +237,12 @@ class Space:
     """Loops, outermost first, and the blocks in them."""
 
     extents: tuple[Any, ...]
-    places: tuple[BlockInstance, ...]
+    instances: tuple[BlockInstance, ...]
 
     def substitute(self, by: Callable[[int], IndexExpr], extents: Sequence[Dim]) -> Space:
         moved = tuple(
-            BlockInstance(p.block, [w.substitute(by, extents) for w in p.where], extents, p.roots) for p in self.places
+            BlockInstance(p.block, [w.substitute(by, extents) for w in p.where], extents, p.roots)
+            for p in self.instances
         )
         return Space(tuple(extents), moved)
 
@@ -272,7 +273,7 @@ class Space:
             return loop_index(a if a < axis else a - 1)
 
         merged_space = self.substitute(by, extents)
-        return merged_space if all(place.simple() for place in merged_space.places) else None
+        return merged_space if all(instance.simple() for instance in merged_space.instances) else None
 
     def cut(self, axis: int, low: int, high: int) -> Space:
         """Restrict a loop to the iterations low ≤ i < high."""
@@ -303,9 +304,11 @@ class Space:
         return result
 
     def _divided_axis(self) -> tuple[int, Any] | None:
-        for place in self.places:
-            expressions = [dim for o in (*place.block.inputs, *place.block.outputs) if o.map for dim in place.dims(o)]
-            expressions += [e for value in place.needed if (e := place.linear(value)) is not None]
+        for instance in self.instances:
+            expressions = [
+                dim for o in (*instance.block.inputs, *instance.block.outputs) if o.map for dim in instance.dims(o)
+            ]
+            expressions += [e for value in instance.needed if (e := instance.linear(value)) is not None]
             for expression in expressions:
                 for division in expression.divisions:
                     axes = list(division.inner.terms.items())

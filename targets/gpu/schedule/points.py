@@ -38,9 +38,9 @@ class PointsPlan:
     def made(self) -> dict[ir.Value, tuple[BlockInstance, ir.Value]]:
         """Return the tensors computed here, with the block and the body's value."""
         return {
-            output.value: (place, value)
-            for place in self.space.places
-            for output, value in zip(place.block.outputs, place.roots, strict=True)
+            output.value: (instance, value)
+            for instance in self.space.instances
+            for output, value in zip(instance.block.outputs, instance.roots, strict=True)
         }
 
     def emit(self, memory: TensorBuffers) -> None:
@@ -57,10 +57,10 @@ class PointsPlan:
                 groups.append([Iteration(LoopNestState(memory, None, made), at, beyond=far) for far in ahead])
             # All loads precede all stores and all branches, so they are in flight together.
             for group in groups if self.width > 1 else ():
-                load_vectors(group, self.space.places, rank - 1)
+                load_vectors(group, self.space.instances, rank - 1)
             for point in chain(*groups):
-                for place in self.space.places:
-                    point.run(place)
+                for instance in self.space.instances:
+                    point.run(instance)
             for group in groups:
                 self.store(group)
 
@@ -72,17 +72,17 @@ class PointsPlan:
 
     def store(self, points: Sequence[Iteration]) -> None:
         """Store the outputs of consecutive points."""
-        for place in self.space.places:
-            for output, value in zip(place.block.outputs, place.roots, strict=True):
+        for instance in self.space.instances:
+            for output, value in zip(instance.block.outputs, instance.roots, strict=True):
                 if output.value in self.group.kept:
-                    store_vectors(points, place, output, value, len(self.space.extents) - 1)
+                    store_vectors(points, instance, output, value, len(self.space.extents) - 1)
 
     def touch(self, memory: TensorBuffers) -> None:
         """Make the views of all buffers outside of the launch."""
         made = self.made
-        for place in self.space.places:
-            read = [operand.value for operand in place.needed_inputs if operand.value not in made]
-            written = [output.value for output in place.block.outputs if output.value in self.group.kept]
+        for instance in self.space.instances:
+            read = [operand.value for operand in instance.needed_inputs if operand.value not in made]
+            written = [output.value for output in instance.block.outputs if output.value in self.group.kept]
             for value in (*read, *written):
                 memory.slot(value)
 
@@ -108,19 +108,19 @@ def plan_points(group: BlockGroup[LaneModel]) -> PointsPlan | Decline:
 def _in_step(space: Space, group: BlockGroup[LaneModel]) -> Decline | None:
     """Decline if a value computed here is read at another point than it is made."""
     written: dict[ir.Value, tuple[IndexExpr, ...]] = {}
-    for place in space.places:
-        for operand in place.block.inputs:
-            if operand.value in written and place.dims(operand) != written[operand.value]:
-                return decline("a block reads a value of the group at another index", block=place.block.name)
-        for output in place.block.outputs:
-            written[output.value] = place.dims(output)
+    for instance in space.instances:
+        for operand in instance.block.inputs:
+            if operand.value in written and instance.dims(operand) != written[operand.value]:
+                return decline("a block reads a value of the group at another index", block=instance.block.name)
+        for output in instance.block.outputs:
+            written[output.value] = instance.dims(output)
     return None
 
 
 def along_memory(space: Space) -> Space:
     """Order the loops by the strides of the output, so that adjacent threads write adjacent elements."""
-    place = space.places[-1]
-    where = place.flat(place.block.outputs[0])
+    instance = space.instances[-1]
+    where = instance.flat(instance.block.outputs[0])
     steps = [_size(where.coefficient(axis) or 0) for axis in range(len(space.extents))]
     return space.order(sorted(range(len(space.extents)), key=lambda axis: -D.estimate_dim(steps[axis])))
 

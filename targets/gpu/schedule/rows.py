@@ -72,25 +72,25 @@ class RowRegisters:
     def given(self, walk: Walk) -> dict[ir.Value, ir.Value]:
         """Return the values that a loop need not compute again."""
         result = dict(self.elements)
-        for place in walk.space.places:
-            for argument, operand in place.argument_operands.items():
-                if operand.map is not None and (value := self.loaded.get(_position(place, operand))) is not None:
+        for instance in walk.space.instances:
+            for argument, operand in instance.argument_operands.items():
+                if operand.map is not None and (value := self.loaded.get(_position(instance, operand))) is not None:
                     result[argument] = value
         return result
 
     def keep(self, walk: Walk, point: Iteration) -> None:
         """Keep what a loop loaded and computed."""
-        for i, place in enumerate(walk.space.places):
-            for argument, operand in place.argument_operands.items():
+        for i, instance in enumerate(walk.space.instances):
+            for argument, operand in instance.argument_operands.items():
                 if operand.map is not None and argument in point.values and operand.outside is None:
-                    self.loaded[_position(place, operand)] = point.values[argument]
+                    self.loaded[_position(instance, operand)] = point.values[argument]
             if i not in walk.reductions:
-                for output, root in zip(place.block.outputs, place.roots, strict=True):
+                for output, root in zip(instance.block.outputs, instance.roots, strict=True):
                     self.elements[output.value] = point.find(root)
 
 
-def _position(place: BlockInstance, operand: OperandView) -> tuple[ir.Value, IndexExpr]:
-    return operand.value, place.flat(operand)
+def _position(instance: BlockInstance, operand: OperandView) -> tuple[ir.Value, IndexExpr]:
+    return operand.value, instance.flat(operand)
 
 
 def _code(rows: RowGroup) -> int:
@@ -220,24 +220,24 @@ class _Emitter:
     ) -> dict[ir.Value, ir.Value]:
         """Emit a loop over one element: every thread of the row computes it, the first one stores it."""
         point = Iteration(self._frame(walk, held), indices)
-        places = walk.space.places
-        for place in places:
-            point.run(place)
+        instances = walk.space.instances
+        for instance in instances:
+            point.run(instance)
         result: dict[ir.Value, ir.Value] = {}
-        for i, place in enumerate(places):
+        for i, instance in enumerate(instances):
             if i in walk.reductions:
                 reducer = walk.reductions[i]
                 scalars = reducer.finish([point.find(value) for value in reducer.contributions])
             else:
-                scalars = [point.find(value) for value in place.roots]
+                scalars = [point.find(value) for value in instance.roots]
             result.update(self._reduced(walk, i, indices, held, scalars))
         return result
 
     def _frame(self, walk: Walk, held: dict[ir.Value, ir.Value]) -> LoopNestState:
         produced = {
-            output.value: (place, value)
-            for i, place in enumerate(walk.space.places) if i not in walk.reductions
-            for output, value in zip(place.block.outputs, place.roots, strict=True)
+            output.value: (instance, value)
+            for i, instance in enumerate(walk.space.instances) if i not in walk.reductions
+            for output, value in zip(instance.block.outputs, instance.roots, strict=True)
         }  # fmt: skip
         return LoopNestState(self.memory, None, produced, held)
 
@@ -245,19 +245,19 @@ class _Emitter:
         # All loads precede all stores.
         last = len(walk.space.extents) - 1
         if self.width > 1:
-            load_vectors(points, walk.space.places, last)
+            load_vectors(points, walk.space.instances, last)
         for point in points:
-            for place in walk.space.places:
-                point.run(place)
+            for instance in walk.space.instances:
+                point.run(instance)
         kept = [
-            (place, output, value)
-            for i, place in enumerate(walk.space.places) if i not in walk.reductions
-            for output, value in zip(place.block.outputs, place.roots, strict=True) if output.value in self.stored
+            (instance, output, value)
+            for i, instance in enumerate(walk.space.instances) if i not in walk.reductions
+            for output, value in zip(instance.block.outputs, instance.roots, strict=True) if output.value in self.stored
         ]  # fmt: skip
 
         def store() -> None:
-            for place, output, value in kept:
-                store_vectors(points, place, output, value, last)
+            for instance, output, value in kept:
+                store_vectors(points, instance, output, value, last)
 
         if kept:
             when(all_of(self.active, inside), store)
@@ -271,13 +271,13 @@ class _Emitter:
         scalars: list[ir.Value],
     ) -> dict[ir.Value, ir.Value]:
         """Return the scalars of a row by value; its first thread stores those that others read."""
-        place = walk.space.places[position]
+        instance = walk.space.instances[position]
         point = Iteration(self._frame(walk, held), indices)
         result = {}
-        for output, scalar in zip(place.block.outputs, scalars, strict=True):
+        for output, scalar in zip(instance.block.outputs, scalars, strict=True):
             result[output.value] = scalar
             if output.value in self.stored:
-                when(all_of(self.lane.below(1), self.active), partial(point.store, place, output, scalar))
+                when(all_of(self.lane.below(1), self.active), partial(point.store, instance, output, scalar))
         return result
 
 

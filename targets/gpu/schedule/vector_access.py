@@ -16,44 +16,44 @@ from mirlo.passes.schedule.vectors import elements_of
 from mirlo.targets.gpu.schedule.vectors import is_aligned, load_vector, store_vector
 
 
-def load_vectors(points: Sequence[Iteration], places: Sequence[BlockInstance], axis: int) -> None:
+def load_vectors(points: Sequence[Iteration], instances: Sequence[BlockInstance], axis: int) -> None:
     """Load what bodies read for consecutive points along a loop, the first at a multiple of their number."""
-    for place in places:
-        for argument, operand in place.argument_operands.items():
-            if argument in place.needed and _is_read(points, place, argument, operand):
-                _load(points, place, argument, operand, axis)
+    for instance in instances:
+        for argument, operand in instance.argument_operands.items():
+            if argument in instance.needed and _is_read(points, instance, argument, operand):
+                _load(points, instance, argument, operand, axis)
 
 
 def store_vectors(
-    points: Sequence[Iteration], place: BlockInstance, output: OperandView, value: ir.Value, axis: int
+    points: Sequence[Iteration], instance: BlockInstance, output: OperandView, value: ir.Value, axis: int
 ) -> None:
     """Store an output of such points, of which `value` is the body's value."""
     slot = points[0].frame.slot(output.value)
-    where = place.flat(output, slot.strides)
+    where = instance.flat(output, slot.strides)
     values = [point.find(value) for point in points]
     if len(points) == 1 or not is_aligned(where, axis, len(points)):
         for point, found in zip(points, values, strict=True):
-            point.store(place, output, found)
+            point.store(instance, output, found)
         return
     vector = create("vector.from_elements", ir.VectorType.get([len(points)], values[0].type), *values)
     store_vector(vector, slot.buffer, points[0].first(where))
 
 
-def _is_read(points: Sequence[Iteration], place: BlockInstance, argument: ir.Value, operand: OperandView) -> bool:
+def _is_read(points: Sequence[Iteration], instance: BlockInstance, argument: ir.Value, operand: OperandView) -> bool:
     """Return whether each of the points reads an existing element of memory."""
     frame = points[0].frame
     if operand.map is None or operand.value in frame.held or operand.value in frame.made:
         return False
     if operand.value in frame.reduced or any(point.find(argument) is not None for point in points):
         return False
-    return not place.outside_tests(operand) and not place.always_outside(operand)
+    return not instance.outside_tests(operand) and not instance.always_outside(operand)
 
 
 def _load(
-    points: Sequence[Iteration], place: BlockInstance, argument: ir.Value, operand: OperandView, axis: int
+    points: Sequence[Iteration], instance: BlockInstance, argument: ir.Value, operand: OperandView, axis: int
 ) -> None:
     slot = points[0].frame.slot(operand.value)
-    where = place.flat(operand, slot.strides)
+    where = instance.flat(operand, slot.strides)
     count = len(points)
     if count > 1 and is_aligned(where, axis, count):
         vector = load_vector(slot.buffer, points[0].first(where), count)

@@ -165,19 +165,19 @@ def chunks(extent: Dim, lanes: int, unroll: int, masked: bool) -> Chunks | Dynam
     return Chunks(lanes, unroll, main, tuple(rest))
 
 
-def can_mask(places: Sequence[BlockInstance], machine: Machine) -> bool:
+def can_mask(instances: Sequence[BlockInstance], machine: Machine) -> bool:
     """Return whether lanes may be masked: masks are cheap, and computing inactive lanes does not trap."""
-    return machine.masked and not any(may_trap(place.block.body_ops) for place in places)
+    return machine.masked and not any(may_trap(instance.block.body_ops) for instance in instances)
 
 
-def work(places: Sequence[BlockInstance]) -> int:
+def work(instances: Sequence[BlockInstance]) -> int:
     """Estimate the operations per element."""
-    return sum(_HEAVY if _is_intrinsic(value) else 1 for place in places for value in place.needed)
+    return sum(_HEAVY if _is_intrinsic(value) else 1 for instance in instances for value in instance.needed)
 
 
-def has_intrinsics(places: Sequence[BlockInstance]) -> bool:
+def has_intrinsics(instances: Sequence[BlockInstance]) -> bool:
     """Return whether a math function is computed for each element."""
-    return any(_is_intrinsic(value) for place in places for value in place.needed)
+    return any(_is_intrinsic(value) for instance in instances for value in instance.needed)
 
 
 def _is_intrinsic(value: ir.Value) -> bool:

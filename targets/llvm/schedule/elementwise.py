@@ -125,14 +125,14 @@ class ElementwisePlan:
     def _touched(self, stored: set[ir.Value]) -> list[ir.Value]:
         found: dict[ir.Value, None] = {}
         for space in self.spaces:
-            for place in space.places:
-                values = [o.value for o in place.needed_inputs] + [o.value for o in place.block.outputs]
+            for instance in space.instances:
+                values = [o.value for o in instance.needed_inputs] + [o.value for o in instance.block.outputs]
                 found.update({v: None for v in values if v in stored or v not in self.group.made})
         return list(found)
 
 
 def _computed_values(space: Space) -> dict[ir.Value, tuple[BlockInstance, ir.Value]]:
-    return {o.value: (p, v) for p in space.places for o, v in zip(p.block.outputs, p.roots, strict=True)}
+    return {o.value: (p, v) for p in space.instances for o, v in zip(p.block.outputs, p.roots, strict=True)}
 
 
 @deciding
@@ -169,19 +169,19 @@ def _fits(group: BlockGroup[Machine]) -> Decline | None:
 def _require_elementwise(space: Space, group: BlockGroup[Machine]) -> Decline | None:
     """Decline values of the group that are read at other elements than they are computed at."""
     outputs: dict[ir.Value, tuple[IndexExpr, ...]] = {}
-    for place in space.places:
-        for operand in place.block.inputs:
-            if operand.value in outputs and place.dims(operand) != outputs[operand.value]:
-                return decline("a value of the group is read at another index", block=place.block.name)
-        outputs.update({o.value: place.dims(o) for o in place.block.outputs})
+    for instance in space.instances:
+        for operand in instance.block.inputs:
+            if operand.value in outputs and instance.dims(operand) != outputs[operand.value]:
+                return decline("a value of the group is read at another index", block=instance.block.name)
+        outputs.update({o.value: instance.dims(o) for o in instance.block.outputs})
     return None
 
 
 def _ordered(space: Space, group: BlockGroup[Machine]) -> Space:
     """Order the loops as the output's memory."""
-    written = [(p, o) for p in space.places for o in p.block.outputs]
-    place, output = next((item for item in written if item[1].value in group.kept), written[-1])
-    where = place.flat(output)
+    written = [(p, o) for p in space.instances for o in p.block.outputs]
+    instance, output = next((item for item in written if item[1].value in group.kept), written[-1])
+    where = instance.flat(output)
     return space.order(sorted(range(len(space.extents)), key=lambda a: -abs(D.estimate_dim(where.coefficient(a) or 0))))
 
 
@@ -189,11 +189,11 @@ def _storable(space: Space, group: BlockGroup[Machine]) -> Decline | None:
     if not space.extents:
         return None
     axis = len(space.extents) - 1
-    for place in space.places:
-        for output in place.block.outputs:
-            step = place.flat(output).coefficient(axis)
+    for instance in space.instances:
+        for output in instance.block.outputs:
+            step = instance.flat(output).coefficient(axis)
             if output.value in group.kept and step != 1:
-                return decline("an output is not written along memory", block=place.block.name, step=step)
+                return decline("an output is not written along memory", block=instance.block.name, step=step)
     return None
 
 

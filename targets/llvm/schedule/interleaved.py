@@ -35,7 +35,7 @@ def is_interleaved(transposed: TransposedAccess, stored: set[ir.Value]) -> bool:
     last = len(space.extents) - 1
     if not 2 <= space.extents[last] <= _MOST_CHANNELS:
         return False
-    wheres = [place.flat(o) for place in space.places for o in place.block.outputs if o.value in stored]
+    wheres = [instance.flat(o) for instance in space.instances for o in instance.block.outputs if o.value in stored]
     return all((w.coefficient(last), w.coefficient(last - 1)) == (1, space.extents[last]) for w in wheres)
 
 
@@ -56,14 +56,14 @@ class InterleavedSweep:
         self.channels = self.space.extents[-1]
         self.frame = LoopNestState(memory, self.axis, made=made)
         self.scalar = LoopNestState(memory, None)
-        element_bytes = widest_bytes(self.space.places, self.axis)
+        element_bytes = widest_bytes(self.space.instances, self.axis)
         self.lanes = machine.lanes(element_bytes)
         self.together = self._side_by_side(element_bytes, machine)
         """Unroll factors in vectors of pixels, in decreasing order."""
 
     def _side_by_side(self, element_bytes: int, machine: Machine) -> list[int]:
         chosen = machine.chosen.unroll_of(0)
-        if chosen is not None or work(self.space.places) > _UNROLL:
+        if chosen is not None or work(self.space.instances) > _UNROLL:
             return [chosen or 1]
         return [_BLOCK, _UNROLL] if is_close(self.space, element_bytes, machine) else [_UNROLL]
 
@@ -96,14 +96,14 @@ class InterleavedSweep:
         """Emit one vector of pixels, `active` of which exist."""
         points = [Iteration(self.frame, [*indices, at, c], self.lanes, active) for c in range(self.channels)]
         start = Iteration(self.scalar, [*indices, at, 0])
-        for place in self.space.places:
+        for instance in self.space.instances:
             for point in points:
-                point.run(place)
-            for output, value in zip(place.block.outputs, place.roots, strict=True):
+                point.run(instance)
+            for output, value in zip(instance.block.outputs, instance.roots, strict=True):
                 if output.value in self.stored:
                     planes = [splat(point.find(value), self.lanes) for point in points]
                     slot = self.frame.slot(output.value)
-                    first = start.first(place.flat(output, slot.strides))
+                    first = start.first(instance.flat(output, slot.strides))
                     self._store(interleave(planes), slot.buffer, first, active * self.channels)
 
     def _store(self, vectors: Sequence[ir.Value], buffer: ir.Value, first: ir.Value, elements: int) -> None:

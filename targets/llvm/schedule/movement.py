@@ -61,11 +61,11 @@ class TransposedAccess:
 def find_transposed(space: Space, made: set[ir.Value], machine: Machine) -> TransposedAccess | None:
     """Arrange the loops of a space for transposition, if an operand needs it and it pays."""
     last = len(space.extents) - 1
-    if last < 1 or not can_mask(space.places, machine) or work(space.places) > _MAX_UNROLLED_OPS:
+    if last < 1 or not can_mask(space.instances, machine) or work(space.instances) > _MAX_UNROLLED_OPS:
         return None
     votes: dict[int, int] = {}
-    for place, _, operand in _mapped(space, made):
-        across = _unit_stride_loop(place, operand, last)
+    for instance, _, operand in _mapped(space, made):
+        across = _unit_stride_loop(instance, operand, last)
         if across is not None:
             votes[across] = votes.get(across, 0) + 1
     if not votes:
@@ -75,9 +75,9 @@ def find_transposed(space: Space, made: set[ir.Value], machine: Machine) -> Tran
         return None
     arranged = space.order([*(a for a in range(last) if a != across), across, last])
     arguments = tuple(
-        (place, argument)
-        for place, argument, operand in _mapped(arranged, made)
-        if _unit_stride_loop(place, operand, last) == last - 1
+        (instance, argument)
+        for instance, argument, operand in _mapped(arranged, made)
+        if _unit_stride_loop(instance, operand, last) == last - 1
     )
     return TransposedAccess(arranged, arguments)
 
@@ -95,18 +95,18 @@ def is_close(space: Space, element_bytes: int, machine: Machine) -> bool:
 def _mapped(space: Space, made: set[ir.Value]) -> list[tuple[BlockInstance, ir.Value, OperandView]]:
     """Return the mapped operands that are read from memory."""
     return [
-        (place, argument, operand)
-        for place in space.places
-        for argument, operand in place.argument_operands.items()
-        if operand.map is not None and operand.value not in made and operand in place.needed_inputs
+        (instance, argument, operand)
+        for instance in space.instances
+        for argument, operand in instance.argument_operands.items()
+        if operand.map is not None and operand.value not in made and operand in instance.needed_inputs
     ]
 
 
-def _unit_stride_loop(place: BlockInstance, operand: OperandView, last: int) -> int | None:
+def _unit_stride_loop(instance: BlockInstance, operand: OperandView, last: int) -> int | None:
     """Return the loop along which an operand has unit stride, if it is not the last and the last one has a stride."""
-    where = place.flat(operand)
+    where = instance.flat(operand)
     step = where.coefficient(last)
-    if step in (0, 1) or step is None or place.always_outside(operand):
+    if step in (0, 1) or step is None or instance.always_outside(operand):
         return None
     return next((axis for axis in range(last) if where.coefficient(axis) == 1), None)
 
@@ -132,7 +132,7 @@ class TransposedSweep:
         self.last = len(self.space.extents) - 1
         self.along = LoopNestState(memory, self.last, made=made)
         self.across = LoopNestState(memory, self.last - 1)
-        self.element_bytes = widest_bytes(self.space.places, self.last)
+        self.element_bytes = widest_bytes(self.space.instances, self.last)
         self.machine = machine
         rows, columns = self.space.extents[-2:]
         self.columns: int = _fitting(_shrink_to_extent(machine.lanes(self.element_bytes), columns), columns)
@@ -175,8 +175,8 @@ class TransposedSweep:
         Such tiles have half as many rows. That must not make the reads conflict as well: two tiles read parts of a
         line.
         """
-        place, argument = self.arguments[0]
-        step = place.flat(place.argument_operands[argument]).coefficient(self.last)
+        instance, argument = self.arguments[0]
+        step = instance.flat(instance.argument_operands[argument]).coefficient(self.last)
         row_bytes, way = self._row_bytes(), self.machine.l1_set_stride
         if self.rows <= self.machine.l1_associativity or not row_bytes or not isinstance(step, int):
             return False
@@ -191,11 +191,11 @@ class TransposedSweep:
         outputs = self._outputs()
         if len(outputs) != 1 or self.is_crowded:
             return False
-        place, output = outputs[0]
+        instance, output = outputs[0]
         # By the output's element type, not the widest one: with a narrower output a tile has less than a line.
         if self.columns * element_bytes(output.value.type.element_type) != LINE_BYTES:
             return False
-        where = place.flat(output)
+        where = instance.flat(output)
         steps = [where.constant, *(where.coefficient(axis) for axis in range(self.last))]
         whole = all(isinstance(step, int) and step % self.columns == 0 for step in steps)
         if not whole or where.coefficient(self.last) != 1:
@@ -204,15 +204,17 @@ class TransposedSweep:
 
     def _row_bytes(self) -> int | None:
         """Return the stride in bytes between the rows that a tile is stored to; None if it is dynamic."""
-        steps = [place.flat(output).coefficient(self.last - 1) for place, output in self._outputs()[:1]]
+        steps = [instance.flat(output).coefficient(self.last - 1) for instance, output in self._outputs()[:1]]
         return steps[0] * self.element_bytes if steps and isinstance(steps[0], int) else None
 
     def _outputs(self) -> list[tuple[BlockInstance, OperandView]]:
-        return [(place, o) for place in self.space.places for o in place.block.outputs if o.value in self.stored]
+        return [
+            (instance, o) for instance in self.space.instances for o in instance.block.outputs if o.value in self.stored
+        ]
 
     def _tiles_are_aligned(self) -> bool:
         """Return whether the lines of all tiles are aligned if one is."""
-        where = [place.flat(place.argument_operands[argument]) for place, argument in self.arguments[:1]]
+        where = [instance.flat(instance.argument_operands[argument]) for instance, argument in self.arguments[:1]]
         axes = [axis for axis in range(self.last + 1) if axis != self.last - 1]
         steps = [w.coefficient(axis) for w in where for axis in axes] + [w.constant for w in where]
         return all(isinstance(step, int) and step % self.rows == 0 for step in steps)
@@ -223,8 +225,8 @@ class TransposedSweep:
         Arrays of callers may have any alignment, and a line of a tile that spans two cache lines is fetched twice.
         """
         kind = ir.IndexType.get()
-        place, argument = self.arguments[0]
-        buffer = self.across.slot(place.argument_operands[argument].value).buffer
+        instance, argument = self.arguments[0]
+        buffer = self.across.slot(instance.argument_operands[argument].value).buffer
         address = create("memref.extract_aligned_pointer_as_index", kind, buffer)
         elements = create("arith.divui", kind, address, index(element_bytes(buffer.type.element_type)))
         return create("arith.remui", kind, elements, index(self.rows))
@@ -234,11 +236,11 @@ class TransposedSweep:
     ) -> None:
         """Emit one tile: (start, count) along the loop across, and along the last."""
         lines: dict[ir.Value, list[ir.Value]] = {}
-        for place, argument in self.arguments:
-            operand = place.argument_operands[argument]
+        for instance, argument in self.arguments:
+            operand = instance.argument_operands[argument]
             read = [
                 Iteration(self.across, [*indices, rows[0], plus(columns[0], c)], self.rows, rows[1]).read(
-                    place, operand
+                    instance, operand
                 )
                 for c in range(columns[1])
             ]
@@ -248,11 +250,11 @@ class TransposedSweep:
             given = {argument: line[r] for argument, line in lines.items()}
             at = [*indices, plus(rows[0], r), columns[0]]
             point = Iteration(self.along, at, self.columns, columns[1], given=given)
-            for place in self.space.places:
-                point.run(place)
-                for output, value in zip(place.block.outputs, place.roots, strict=True):
+            for instance in self.space.instances:
+                point.run(instance)
+                for output, value in zip(instance.block.outputs, instance.roots, strict=True):
                     if output.value in self.stored:
-                        writes.append((point, place, output, point.find(value)))
+                        writes.append((point, instance, output, point.find(value)))
         if not self.streams or columns[1] != self.columns:
             _write(writes)
             return
@@ -271,8 +273,8 @@ class TransposedSweep:
 
 
 def _write(writes: Sequence[tuple[Iteration, BlockInstance, OperandView, ir.Value]], past_caches: int = 0) -> None:
-    for point, place, output, value in writes:
-        point.store(place, output, value, past_caches)
+    for point, instance, output, value in writes:
+        point.store(instance, output, value, past_caches)
 
 
 def transpose_tile(lines: Sequence[ir.Value], columns: int) -> list[ir.Value]:

@@ -48,13 +48,13 @@ class Runs:
 def find_runs(space: Space, made: set[ir.Value], machine: Machine) -> Runs | None:
     """Arrange the loops of a space for blocks of runs, if it copies runs and blocks pay."""
     last = len(space.extents) - 1
-    if last < 2 or has_intrinsics(space.places):
+    if last < 2 or has_intrinsics(space.instances):
         return None
     near = last - 1
     far = _outer_run_loop(space, made)
     if far in (None, near) or not all(isinstance(space.extents[axis], int) for axis in (far, near, last)):
         return None
-    bytes_each = widest_bytes(space.places, last)
+    bytes_each = widest_bytes(space.instances, last)
     lanes = machine.lanes(bytes_each)
     vectors = -(-space.extents[last] // lanes)
     moved = moved_bytes(space, bytes_each)
@@ -62,7 +62,7 @@ def find_runs(space: Space, made: set[ir.Value], machine: Machine) -> Runs | Non
         return None
     if vectors > _SHORT and not is_close(space, bytes_each, machine):
         return None
-    together = _BLOCK_VECTORS // (vectors * max(1, work(space.places)))
+    together = _BLOCK_VECTORS // (vectors * max(1, work(space.instances)))
     if together < 2:
         return None
     steps = _evenly(space.extents[far], min(_RUNS_PER_BLOCK, together))
@@ -79,11 +79,11 @@ def _outer_run_loop(space: Space, made: set[ir.Value]) -> int | None:
     """Return the loop with the next stride of the operands' runs; None if they have no runs."""
     last = len(space.extents) - 1
     found: int | None = None
-    for place in space.places:
-        for operand in place.needed_inputs:
+    for instance in space.instances:
+        for operand in instance.needed_inputs:
             if operand.map is None or operand.value in made:
                 continue
-            where = place.flat(operand)
+            where = instance.flat(operand)
             steps = [where.coefficient(axis) for axis in range(last + 1)]
             if not all(isinstance(step, int) for step in steps) or steps[last] not in (0, 1):
                 return None
@@ -109,7 +109,7 @@ class RunsSweep:
         self.stored = stored
         self.last = len(self.space.extents) - 1
         self.frame = LoopNestState(memory, self.last, made=made)
-        self.vectors = _vectors(self.space, runs.lanes, can_mask(self.space.places, machine))
+        self.vectors = _vectors(self.space, runs.lanes, can_mask(self.space.instances, machine))
 
     def emit(self) -> None:
         """Emit the loops at the insertion point."""
@@ -142,24 +142,24 @@ class RunsSweep:
 
     def _run(self, indices: Sequence[ir.Value]) -> None:
         outer = Iteration(self.frame, [*indices, None])
-        for place in self.space.places:
-            outer.run(place, skip=self.frame.varying(place))
+        for instance in self.space.instances:
+            outer.run(instance, skip=self.frame.varying(instance))
         for at in range(0, len(self.vectors), _LOADS_IN_FLIGHT):
             points = [
                 Iteration(self.frame, [*indices, start], lanes, active, outer)
                 for start, lanes, active in self.vectors[at : at + _LOADS_IN_FLIGHT]
             ]
             for point in points:
-                for place in self.space.places:
-                    point.run(place)
+                for instance in self.space.instances:
+                    point.run(instance)
             for point in points:
                 self._store(point)
 
     def _store(self, point: Iteration) -> None:
-        for place in self.space.places:
-            for output, value in zip(place.block.outputs, place.roots, strict=True):
+        for instance in self.space.instances:
+            for output, value in zip(instance.block.outputs, instance.roots, strict=True):
                 if output.value in self.stored:
-                    point.store(place, output, point.find(value))
+                    point.store(instance, output, point.find(value))
 
 
 def _vectors(space: Space, lanes: int, masked: bool) -> list[tuple[int, int, int]]:

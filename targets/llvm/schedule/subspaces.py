@@ -69,8 +69,8 @@ def _cuts(space: Space, axis: int, stop: int) -> set[int]:
     found: set[int] = set()
     if not isinstance(space.extents[axis], int):
         return found
-    for place in space.places:
-        for expression, thresholds in _conditions(place):
+    for instance in space.instances:
+        for expression, thresholds in _conditions(instance):
             if {a for a in expression.variables() if a < stop} != {axis} or expression.divisions:
                 continue
             step = expression.terms[axis]
@@ -90,18 +90,18 @@ def _crossing(constant: int, step: int, threshold: int) -> int:
     return -(-distance // step) if step > 0 else (distance // step) + 1
 
 
-def _conditions(place: BlockInstance) -> list[tuple[IndexExpr, Sequence[Dim]]]:
+def _conditions(instance: BlockInstance) -> list[tuple[IndexExpr, Sequence[Dim]]]:
     """Return expressions, and the values at which a condition on them changes."""
     found: list[tuple[IndexExpr, Sequence[Dim]]] = []
-    for operand in place.needed_inputs:
-        found += [(dim, (0, size)) for dim, size in place.outside_tests(operand)]
-    for op in place.block.body_ops:
-        if op.name == "arith.cmpi" and place.known(op.results[0]) is None:
-            difference = place.difference(op)
+    for operand in instance.needed_inputs:
+        found += [(dim, (0, size)) for dim, size in instance.outside_tests(operand)]
+    for op in instance.block.body_ops:
+        if op.name == "arith.cmpi" and instance.known(op.results[0]) is None:
+            difference = instance.difference(op)
             if difference is not None:
                 found.append((difference, _THRESHOLDS.get(op.attributes["predicate"].value, ())))
-        if op.name in EXTREMES and place.linear(op.results[0]) is None:
-            difference = place.difference(op)
+        if op.name in EXTREMES and instance.linear(op.results[0]) is None:
+            difference = instance.difference(op)
             if difference is not None:
                 found.append((difference, (0,)))
     return found

@@ -41,17 +41,17 @@ def choose_vectors(
     `lanes` overrides the number of lanes.
     """
     last = len(space.extents) - 1
-    places, chosen = space.places, machine.chosen
+    instances, chosen = space.instances, machine.chosen
     unroll = chosen.unroll_of(loop)
     if lanes is None:
-        own = chosen.lanes_of(loop) or machine.lanes(widest_bytes(places, last))
-        if not reduces and has_intrinsics(places):
+        own = chosen.lanes_of(loop) or machine.lanes(widest_bytes(instances, last))
+        if not reduces and has_intrinsics(instances):
             # Long dependency chains need several independent ones in flight, interleaved operation by operation. LLVM
             # does not interleave consecutive vectors, but it splits a vector of several registers that way.
             length = space.extents[last]
             fitting = max(1, length // own) if isinstance(length, int) else machine.vector_registers
             return LoopVectors(own, min(unroll or machine.vector_registers // 8, fitting), True)
-    heavy = work(places)
+    heavy = work(instances)
     return LoopVectors(
         own if lanes is None else lanes, unroll or (4 if reduces or heavy <= 12 else 2 if heavy <= 40 else 1)
     )
@@ -98,7 +98,7 @@ class Sweep:
             vectors = choose_vectors(space, machine, loop, bool(self.reducers), lanes)
             joined = vectors.unroll if vectors.are_joined else 1
             self.lanes, self.unroll = vectors.lanes * joined, vectors.unroll // joined
-        self.masked = self.has_loops and can_mask(space.places, machine)
+        self.masked = self.has_loops and can_mask(space.instances, machine)
 
     @property
     def step(self) -> int:
@@ -128,24 +128,24 @@ class Sweep:
 
     def elementwise(self, space: Space) -> list[BlockInstance]:
         """Return the blocks that do not reduce."""
-        return [place for i, place in enumerate(space.places) if i not in self.by_position]
+        return [instance for i, instance in enumerate(space.instances) if i not in self.by_position]
 
     def frame(self, space: Space, axis: int | None) -> LoopNestState:
         made = {
-            output.value: (place, value)
-            for place in self.elementwise(space)
-            for output, value in zip(place.block.outputs, place.roots, strict=True)
+            output.value: (instance, value)
+            for instance in self.elementwise(space)
+            for output, value in zip(instance.block.outputs, instance.roots, strict=True)
         }
         return LoopNestState(self.memory, axis, made, self.held)
 
     def run(self, space: Space, point: Iteration) -> None:
         """Emit all blocks at one point, and their stores."""
-        for place in space.places:
-            point.run(place)
-        for place in self.elementwise(space):
-            for output, value in zip(place.block.outputs, place.roots, strict=True):
+        for instance in space.instances:
+            point.run(instance)
+        for instance in self.elementwise(space):
+            for output, value in zip(instance.block.outputs, instance.roots, strict=True):
                 if output.value in self.stored:
-                    point.store(place, output, point.find(value))
+                    point.store(instance, output, point.find(value))
 
     def _single(self, indices: Sequence[ir.Value]) -> dict[ir.Value, ir.Value]:
         """Emit one scalar of each block, without loops."""
@@ -153,8 +153,8 @@ class Sweep:
         self.run(self.space, point)
         found = {
             output.value: point.find(value)
-            for place in self.elementwise(self.space)
-            for output, value in zip(place.block.outputs, place.roots, strict=True)
+            for instance in self.elementwise(self.space)
+            for output, value in zip(instance.block.outputs, instance.roots, strict=True)
         }
         totals = [r.finish([point.find(value) for value in r.contributions]) for r in self.reducers]
         return {**found, **self._reduced(indices, totals)}
@@ -163,11 +163,11 @@ class Sweep:
         point = Iteration(self.frame(self.space, None), indices)
         results = {}
         for position, scalars in zip(self.by_position, totals, strict=True):
-            place = self.space.places[position]
-            for output, scalar in zip(place.block.outputs, scalars, strict=True):
+            instance = self.space.instances[position]
+            for output, scalar in zip(instance.block.outputs, scalars, strict=True):
                 results[output.value] = scalar
                 if output.value in self.stored:
-                    point.store(place, output, scalar)
+                    point.store(instance, output, scalar)
         return results
 
     def _level(
@@ -206,8 +206,8 @@ class _Vectors:
 
     def emit(self, indices: list[ir.Value], carried: list[ir.Value], parallel: bool) -> list[ir.Value]:
         outer = Iteration(self.frame, [*indices, None])
-        for place in self.space.places:
-            outer.run(place, skip=self.frame.varying(place))
+        for instance in self.space.instances:
+            outer.run(instance, skip=self.frame.varying(instance))
 
         def step(starts: Sequence[int | ir.Value], lanes: int, active: int, held: list[ir.Value]) -> list[ir.Value]:
             for slot, start in enumerate(starts):

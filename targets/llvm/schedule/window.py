@@ -115,23 +115,23 @@ class _VectorEmitter:
         self, group: BlockGroup[Machine], space: Space, outputs: int, vectors: LoopVectors, memory: TensorBuffers
     ):
         self.group = group
-        self.reduction, *self.epilogue = space.places
+        self.reduction, *self.epilogue = space.instances
         made = {
-            output.value: (place, value)
-            for place in self.epilogue
-            for output, value in zip(place.block.outputs, place.roots, strict=True)
+            output.value: (instance, value)
+            for instance in self.epilogue
+            for output, value in zip(instance.block.outputs, instance.roots, strict=True)
         }
         reduced = {output.value for output in self.reduction.block.outputs}
         self.frame = LoopNestState(memory, outputs - 1, made, reduced=reduced)
         self.reduce_extents = space.extents[outputs:]
         self.written_out = _is_written_out(space, outputs)
-        masked = can_mask(space.places, group.machine)
+        masked = can_mask(space.instances, group.machine)
         self.chunks = chunks(space.extents[outputs - 1], vectors.lanes, vectors.unroll, masked)
 
     def emit(self, indices: list[ir.Value]) -> None:
         before = Iteration(self.frame, [*indices, None, *(None for _ in self.reduce_extents)])
-        for place in self.epilogue:
-            before.run(place, skip=self.frame.varying(place))
+        for instance in self.epilogue:
+            before.run(instance, skip=self.frame.varying(instance))
 
         def step(starts: Sequence[int | ir.Value], lanes: int, active: int, carried: list[ir.Value]) -> list[ir.Value]:
             self._vectors(indices, starts, lanes, active, before)
@@ -189,11 +189,11 @@ class _VectorEmitter:
         for output, total in zip(outputs, totals, strict=True):
             if output.value in self.group.kept:
                 point.store(self.reduction, output, total)
-        for place in self.epilogue:
-            point.run(place)
-            for output, value in zip(place.block.outputs, place.roots, strict=True):
+        for instance in self.epilogue:
+            point.run(instance)
+            for output, value in zip(instance.block.outputs, instance.roots, strict=True):
                 if output.value in self.group.kept:
-                    point.store(place, output, point.find(value))
+                    point.store(instance, output, point.find(value))
 
 
 def _is_written_out(space: Space, outputs: int) -> bool:
@@ -206,8 +206,8 @@ def _choose_vectors(piece: WindowLoops, group: BlockGroup[Machine], loop: int | 
 
     More vectors read longer stretches of memory in each step of a long reduction.
     """
-    machine, reduction = group.machine, piece.space.places[0]
-    own = 1 if loop is None else machine.lanes(widest_bytes(piece.space.places, piece.outputs - 1))
+    machine, reduction = group.machine, piece.space.instances[0]
+    own = 1 if loop is None else machine.lanes(widest_bytes(piece.space.instances, piece.outputs - 1))
     effort = work([reduction])
     if _is_written_out(piece.space, piece.outputs) or effort > _LIGHT:
         unroll = 4 if effort <= _LIGHT else 2
@@ -228,15 +228,15 @@ def plan_window(group: BlockGroup[Machine]) -> WindowPlan | Decline:
         return decline("there is one output element only")
     extents = tuple(first.domain[i] for i in (*first.spatial, *first.reduce))
     position = {axis: i for i, axis in enumerate((*first.spatial, *first.reduce))}
-    places = [placed(first, [position[i] for i in range(first.rank)], extents)]
-    places += [placed(block, range(block.rank), extents) for block in group.blocks[1:]]
-    space = Space(extents, tuple(places))
+    instances = [placed(first, [position[i] for i in range(first.rank)], extents)]
+    instances += [placed(block, range(block.rank), extents) for block in group.blocks[1:]]
+    space = Space(extents, tuple(instances))
     made: dict[ir.Value, tuple[IndexExpr, ...]] = {}
-    for place in space.drop_units().places:
-        for operand in place.block.inputs:
-            if operand.value in made and place.dims(operand) != made[operand.value]:
-                return decline("a value of the group is read at another index", block=place.block.name)
-        made.update({o.value: place.dims(o) for o in place.block.outputs})
+    for instance in space.drop_units().instances:
+        for operand in instance.block.inputs:
+            if operand.value in made and instance.dims(operand) != made[operand.value]:
+                return decline("a value of the group is read at another index", block=instance.block.name)
+        made.update({o.value: instance.dims(o) for o in instance.block.outputs})
     space = _ordered(space, outputs)
     found = [_arranged(part, outputs) for part in split_at_conditions(space, range(outputs - 2, -1, -1), outputs)]
     largest = max(found, key=lambda piece: D.estimate_dim(D.product(piece.space.extents)))
@@ -261,8 +261,8 @@ def _fits(group: BlockGroup[Machine]) -> Decline | None:
 
 def _ordered(space: Space, outputs: int) -> Space:
     """Order the output loops as the output's memory."""
-    place = space.places[-1]
-    where = place.flat(place.block.outputs[0])
+    instance = space.instances[-1]
+    where = instance.flat(instance.block.outputs[0])
     order = sorted(range(outputs), key=lambda a: -abs(D.estimate_dim(where.coefficient(a) or 0)))
     return space.order([*order, *range(outputs, len(space.extents))])
 
@@ -281,12 +281,12 @@ def _is_profitable(piece: WindowLoops, group: BlockGroup[Machine]) -> Decline | 
     space, axis = piece.space, piece.outputs - 1
     if D.estimate_dim(space.extents[axis]) < _NARROWEST:
         return decline("the output's innermost loop is too short for vectors", elements=space.extents[axis])
-    for place in space.places:
-        for output in place.block.outputs:
-            step = place.flat(output).coefficient(axis)
+    for instance in space.instances:
+        for output in instance.block.outputs:
+            step = instance.flat(output).coefficient(axis)
             if output.value in group.kept and step != 1:
-                return decline("an output is not written along memory", block=place.block.name, step=step)
-    reduction = space.places[0]
+                return decline("an output is not written along memory", block=instance.block.name, step=step)
+    reduction = space.instances[0]
     steps = [reduction.flat(o).coefficient(axis) for o in reduction.needed_inputs if o.map is not None]
     if steps and not any(step is not None and 0 < abs(D.estimate_dim(step)) <= _FARTHEST for step in steps):
         return decline("no operand runs along the output's memory", block=reduction.block.name)

@@ -74,11 +74,11 @@ def winograd_output(kernel: Kernel, context: ScheduleContext) -> Decline | ir.Op
         return decline("the channels fill no whole vectors", channels=channels)
     if not computes(block, output_function(tiling, ir.Location.unknown()), tiling.m):
         return decline("the block is not Winograd's transform")
-    places = _place_blocks(group)
-    if isinstance(places, Decline):
-        return places
+    instances = _place_blocks(group)
+    if isinstance(instances, Decline):
+        return instances
     buffers = BufferFunction(kernel.view)
-    emitter = _OutputEmitter(Code(TensorBuffers(buffers)), group, places, tiling, lanes)
+    emitter = _OutputEmitter(Code(TensorBuffers(buffers)), group, instances, tiling, lanes)
     return buffers.build(emitter.emit, {"rule": "winograd_output", "tile": [tiling.m, tiling.m]})
 
 
@@ -100,18 +100,18 @@ def _place_blocks(group: BlockGroup[Machine]) -> list[BlockInstance] | Decline:
     if refusal is not None:
         return refusal
     extents = first.domain
-    places = [placed(first, range(first.rank), extents)]
+    instances = [placed(first, range(first.rank), extents)]
     for block in group.blocks[1:]:
         if block.is_reduction or block.domain != domain:
             return decline("a block that follows is over other elements", block=block.name)
-        places.append(placed(block, range(4), extents))
+        instances.append(placed(block, range(4), extents))
     made: dict[ir.Value, tuple[IndexExpr, ...]] = {}
-    for place in Space(extents, tuple(places)).drop_units().places:
-        for operand in place.block.inputs:
-            if operand.value in made and place.dims(operand) != made[operand.value]:
-                return decline("a value of the group is read at another index", block=place.block.name)
-        made.update({output.value: place.dims(output) for output in place.block.outputs})
-    return places
+    for instance in Space(extents, tuple(instances)).drop_units().instances:
+        for operand in instance.block.inputs:
+            if operand.value in made and instance.dims(operand) != made[operand.value]:
+                return decline("a value of the group is read at another index", block=instance.block.name)
+        made.update({output.value: instance.dims(output) for output in instance.block.outputs})
+    return instances
 
 
 def _out(m: int, high: Dim, wide: Dim) -> tuple[Dim, Dim]:
@@ -248,8 +248,8 @@ class _InputEmitter(_Emitter):
         every = [(r, s) for r in range(tiling.alpha) for s in range(tiling.alpha)]
 
         def within() -> None:
-            places = {at: position(*at) for at in every}
-            self._walk(number, lambda c, at: self._load(index.add(places[at], c)))
+            indices = {at: position(*at) for at in every}
+            self._walk(number, lambda c, at: self._load(index.add(indices[at], c)))
 
         def beyond() -> None:
             row_is = [index.inside(row, height) for row in rows]
@@ -257,10 +257,10 @@ class _InputEmitter(_Emitter):
             there = {(r, s): index.both(row_is[r], column_is[s]) for r, s in every}
             zero = self.code.zero(self.lanes, ir.F32Type.get())
             kind, start = ir.IndexType.get(), self.code.index(0)
-            places = {at: create("arith.select", kind, there[at], index.value(position(*at)), start) for at in every}
+            indices = {at: create("arith.select", kind, there[at], index.value(position(*at)), start) for at in every}
 
             def read(c: LoopIndex, at: tuple[int, int]) -> ir.Value:
-                loaded = self._load(index.add(places[at], c))
+                loaded = self._load(index.add(indices[at], c))
                 return create("arith.select", loaded.type, there[at], loaded, zero)
 
             self._walk(number, read)
@@ -288,14 +288,16 @@ class _InputEmitter(_Emitter):
 
 
 class _OutputEmitter(_Emitter):
-    def __init__(self, code: Code, group: BlockGroup[Machine], places: list[BlockInstance], tiling: Tiling, lanes: int):
+    def __init__(
+        self, code: Code, group: BlockGroup[Machine], instances: list[BlockInstance], tiling: Tiling, lanes: int
+    ):
         super().__init__(code, tiling, lanes)
         self.group = group
-        self.reduction, *self.epilogue = places
+        self.reduction, *self.epilogue = instances
         produced = {
-            output.value: (place, value)
-            for place in self.epilogue
-            for output, value in zip(place.block.outputs, place.roots, strict=True)
+            output.value: (instance, value)
+            for instance in self.epilogue
+            for output, value in zip(instance.block.outputs, instance.roots, strict=True)
         }
         reduced = {output.value for output in self.reduction.block.outputs}
         self.frame = LoopNestState(code.memory, 3, produced, reduced=reduced)
@@ -355,8 +357,8 @@ class _OutputEmitter(_Emitter):
         point = Iteration(self.frame, [*indices, None, None], self.lanes, self.lanes, None, {output.value: total})
         if output.value in self.group.kept:
             point.store(self.reduction, output, total)
-        for place in self.epilogue:
-            point.run(place)
-            for made, value in zip(place.block.outputs, place.roots, strict=True):
+        for instance in self.epilogue:
+            point.run(instance)
+            for made, value in zip(instance.block.outputs, instance.roots, strict=True):
                 if made.value in self.group.kept:
-                    point.store(place, made, splat(point.find(value), self.lanes))
+                    point.store(instance, made, splat(point.find(value), self.lanes))

@@ -77,7 +77,7 @@ class TransposePlan:
         read = []
         for number in self._lines(line):
             point = self._point(lane, number)
-            read.append([point.read(place, operand) for place, _, operand in self.across])
+            read.append([point.read(instance, operand) for instance, _, operand in self.across])
         for number, values in zip(self._lines(line), read, strict=True):
             for value, (tile, pitch) in zip(values, tiles, strict=True):
                 memref.StoreOp(value, tile, [number * pitch + lane])
@@ -112,21 +112,21 @@ class TransposePlan:
         for (_, argument, _), (tile, pitch) in zip(self.across, tiles, strict=True):
             given[argument] = memref.LoadOp(tile, [across * pitch + down]).result
         point = self._point(down, across, given)
-        load_vectors([point], self.points.space.places, len(self.points.space.extents) - 1)
+        load_vectors([point], self.points.space.instances, len(self.points.space.extents) - 1)
         return point
 
     def _compute(self, points: list[Iteration], lines: list[ir.Value], lane: Value) -> None:
         for point in points:
-            for place in self.points.space.places:
-                point.run(place)
+            for instance in self.points.space.instances:
+                point.run(instance)
         for point, line in zip(points, lines, strict=True):
             when(self._exists(line, lane), partial(self.points.store, [point]))
 
     def _exists(self, down: ir.Value, across: Value) -> Value | None:
         """Return whether a tile position is in bounds; None if all are."""
         extents = self.points.space.extents
-        places = zip((self.along, len(extents) - 1), self.corner, (down, across), strict=True)
-        tests = ((axis, corner + own) for axis, corner, own in places if extents[axis] % self.edge)
+        corners = zip((self.along, len(extents) - 1), self.corner, (down, across), strict=True)
+        tests = ((axis, corner + own) for axis, corner, own in corners if extents[axis] % self.edge)
         return all_of(*(at.below(extents[axis]) for axis, at in tests))
 
 
@@ -135,12 +135,12 @@ def plan_transpose(group: BlockGroup[LaneModel]) -> TransposePlan | Decline:
     points = plan_points(group)
     if isinstance(points, Decline):
         return points
-    extents, places = points.space.extents, points.space.places
+    extents, instances = points.space.extents, points.space.instances
     last = len(extents) - 1
     if last < 1 or extents[last] < SHORTEST:
         return decline("what is written has no long lines")
-    outputs = [(place, output) for place in places for output in place.block.outputs]
-    if any(place.flat(output).coefficient(last) != 1 for place, output in outputs):
+    outputs = [(instance, output) for instance in instances for output in instance.block.outputs]
+    if any(instance.flat(output).coefficient(last) != 1 for instance, output in outputs):
         return decline("outputs are not all contiguous along the same loop")
     candidates = [(axis, _transposed_operands(points, axis)) for axis in range(last) if extents[axis] >= SHORTEST]
     along, across = max(candidates, key=lambda pair: len(pair[1]), default=(0, []))
@@ -151,7 +151,7 @@ def plan_transpose(group: BlockGroup[LaneModel]) -> TransposePlan | Decline:
             prod(extents) // extents[last] // extents[along] * -(-extents[last] // edge) * -(-extents[along] // edge)
         )
         tiles = sum(edge * (edge + BANK) * element_bytes(operand.element_type) for _, _, operand in across)
-        work = edge * edge // THREADS * (1 + count_operations([place.block for place in places]))
+        work = edge * edge // THREADS * (1 + count_operations([instance.block for instance in instances]))
         if tiles <= MAX_SHARED_BYTES and work <= MAX_UNROLLED_OPS and blocks >= MIN_BLOCKS:
             return TransposePlan(points, along, edge, across)
     return decline("there are few tiles, or much is done with their elements")
@@ -161,10 +161,10 @@ def _transposed_operands(points: PointsPlan, axis: int) -> list[tuple[BlockInsta
     """Return the operands from memory that are contiguous along this loop."""
     produced = set(points.made)
     return [
-        (place, argument, operand)
-        for place in points.space.places for argument, operand in place.argument_operands.items()
-        if operand.map is not None and operand.value not in produced and argument in place.needed
-        and not place.outside_tests(operand) and not place.always_outside(operand)
-        and place.flat(operand).coefficient(axis) == 1
-        and place.flat(operand).coefficient(len(points.space.extents) - 1) not in (0, 1, None)
+        (instance, argument, operand)
+        for instance in points.space.instances for argument, operand in instance.argument_operands.items()
+        if operand.map is not None and operand.value not in produced and argument in instance.needed
+        and not instance.outside_tests(operand) and not instance.always_outside(operand)
+        and instance.flat(operand).coefficient(axis) == 1
+        and instance.flat(operand).coefficient(len(points.space.extents) - 1) not in (0, 1, None)
     ]  # fmt: skip

@@ -72,12 +72,12 @@ def width_of(rows: RowGroup) -> int:
 def _contiguous_accesses(walk: Walk, handed: Collection[ir.Value]) -> Iterator[tuple[int, IndexExpr]]:
     """Yield element size and position of contiguous accesses of a row, except those of these values."""
     axis = len(walk.space.extents) - 1
-    for i, place in enumerate(walk.space.places):
-        outputs = [] if i in walk.reductions else place.block.outputs
-        for operand in (*place.needed_inputs, *outputs):
+    for i, instance in enumerate(walk.space.instances):
+        outputs = [] if i in walk.reductions else instance.block.outputs
+        for operand in (*instance.needed_inputs, *outputs):
             if operand.map is None or operand.value in handed:
                 continue
-            where = place.flat(operand)
+            where = instance.flat(operand)
             if where.coefficient(axis) == 1:
                 yield element_bytes(operand.element_type), where
 

@@ -51,12 +51,12 @@ def _width(plan: PointsPlan) -> int:
         total *= extent
     if axis < 0 or total < MIN_ELEMENTS:
         return 1
-    operands = [(p, o) for p in plan.space.places for o in (*p.needed_inputs, *p.block.outputs) if o.map is not None]
+    operands = [(p, o) for p in plan.space.instances for o in (*p.needed_inputs, *p.block.outputs) if o.map is not None]
     side_by_side = [(p, o) for p, o in operands if p.flat(o).coefficient(axis) == 1]
     if not side_by_side:
         return 1
     width = ACCESS // max(element_bytes(operand.element_type) for _, operand in side_by_side)
-    work = count_operations([place.block for place in plan.space.places])
+    work = count_operations([instance.block for instance in plan.space.instances])
     while width > 1 and (extents[axis] % width or work * width > MAX_UNROLLED_OPS):
         width //= 2
     return width
@@ -66,10 +66,11 @@ def _runs(plan: PointsPlan, width: int) -> int:
     """Return the accesses of each operand per thread that keep enough bytes in flight."""
     extents = plan.space.extents
     read = [
-        element_bytes(operand.element_type) * width for place in plan.space.places for operand in place.needed_inputs
-        if operand.map is not None and place.flat(operand).coefficient(len(extents) - 1) == 1
+        element_bytes(operand.element_type) * width
+        for instance in plan.space.instances for operand in instance.needed_inputs
+        if operand.map is not None and instance.flat(operand).coefficient(len(extents) - 1) == 1
     ]  # fmt: skip
-    work = width * count_operations([place.block for place in plan.space.places])
+    work = width * count_operations([instance.block for instance in plan.space.instances])
     accesses = prod(extents) // width
     count = MAX_ACCESSES_IN_FLIGHT
     while count > 1 and (

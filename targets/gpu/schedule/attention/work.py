@@ -35,17 +35,19 @@ class Work:
         self.rows = found.count(found.rows)
         scaling = found.scaling
         self.factor_of_scores = None if scaling is None else scaling.factor
-        self.inside = tuple(place.assuming({bound.condition: True for bound in found.bounds}) for place in found.mask)
+        self.inside = tuple(
+            instance.assuming({bound.condition: True for bound in found.bounds}) for instance in found.mask
+        )
 
     def touch(self) -> None:
         """Make the views of all buffers outside of the kernels."""
         found = self.found
         own = {found.scores, found.total, found.weighted}
-        places = [read.place for read in (found.query, found.key, found.value)] + [*found.mask, *found.after]
-        for place in (*found.mask, *found.after):
-            own |= {output.value for output in place.block.outputs}
-        for place in places:
-            for operand in place.needed_inputs:
+        instances = [read.instance for read in (found.query, found.key, found.value)] + [*found.mask, *found.after]
+        for instance in (*found.mask, *found.after):
+            own |= {output.value for output in instance.block.outputs}
+        for instance in instances:
+            for operand in instance.needed_inputs:
                 if operand.value not in own:
                     self.memory.slot(operand.value)
         for _, output in self.kept:
@@ -72,14 +74,14 @@ class Work:
         """Return the position of an operand's element in memory."""
         slot = self.memory.slot(read.operand.value)
         point = Iteration(LoopNestState(self.memory, None), self.indices(loops))
-        return point.first(read.place.flat(read.operand, slot.strides))
+        return point.first(read.instance.flat(read.operand, slot.strides))
 
     # Values
 
     def factor(self, read: Read, loops: Loops) -> ir.Value:
         """Return an operand of one of the products, in the accumulator type."""
         point = Iteration(LoopNestState(self.memory, None), self.indices(loops))
-        point.run(read.place)
+        point.run(read.instance)
         return widened(point.find(read.factor.result), self.found.sum_type)
 
     def score(
@@ -95,24 +97,24 @@ class Work:
         With `in_units` the common scale is not applied, if there is one; `given` are known values of the mask's
         body.
         """
-        places = self.inside if inside else self.found.mask
+        instances = self.inside if inside else self.found.mask
         scaling = self.found.scaling if in_units else None
         given = dict(given or {})
         if scaling is not None:
             given[scaling.product] = total
-        return self._chain(places, {self.found.scores: total}, loops, given).get(self.found.masked, total)
+        return self._chain(instances, {self.found.scores: total}, loops, given).get(self.found.masked, total)
 
     def finish(self, total: ir.Value, weighted: ir.Value, loops: Loops) -> None:
         """Apply the epilogue to an element and store it; `total` is the sum of its row's weights."""
         results = self.finished(total, weighted, loops)
         point = Iteration(LoopNestState(self.memory, None), self.indices(loops))
-        for place, output in self.kept:
-            point.store(place, output, results[output.value])
+        for instance, output in self.kept:
+            point.store(instance, output, results[output.value])
 
     def finished(self, total: ir.Value, weighted: ir.Value, loops: Loops) -> dict[ir.Value, ir.Value]:
         """Return the epilogue's results for an element, by tensor."""
         found = self.found
-        (product,) = found.value.place.block.outputs
+        (product,) = found.value.instance.block.outputs
         held = {found.total: total, found.weighted: convert_accumulator(weighted, product.element_type)}
         return self._chain(found.after, held, loops)
 
@@ -120,21 +122,21 @@ class Work:
     def kept(self) -> list[tuple[BlockInstance, OperandView]]:
         """Return the stored outputs and the blocks that compute them."""
         found = self.found
-        outputs = [(place, output) for place in found.after for output in place.block.outputs]
-        return [(place, output) for place, output in outputs if output.value in found.group.kept]
+        outputs = [(instance, output) for instance in found.after for output in instance.block.outputs]
+        return [(instance, output) for instance, output in outputs if output.value in found.group.kept]
 
     def _chain(
         self,
-        places: Sequence[BlockInstance],
+        instances: Sequence[BlockInstance],
         held: dict[ir.Value, ir.Value],
         loops: Loops,
         given: dict[ir.Value, ir.Value] | None = None,
     ) -> dict[ir.Value, ir.Value]:
         """Apply elementwise blocks to values in registers at one point; return their results by tensor."""
-        produced = {place.block.outputs[0].value: (place, place.roots[0]) for place in places}
+        produced = {instance.block.outputs[0].value: (instance, instance.roots[0]) for instance in instances}
         point = Iteration(LoopNestState(self.memory, None, produced, held), self.indices(loops), given=given)
-        for place in places:
-            point.run(place)
+        for instance in instances:
+            point.run(instance)
         return {value: point.find(root) for value, (_, root) in produced.items()}
 
     # How far keys reach

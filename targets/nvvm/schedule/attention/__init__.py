@@ -145,7 +145,7 @@ def _is_vectorizable(read: Read, loop: int, count: int) -> bool:
     """Return whether a tensor can be read in vectors along a loop: contiguous, aligned, never across an edge."""
     if read.operand.outside is not None:
         return False
-    return is_aligned(read.place.flat(read.operand), loop, count, read.place.extents[loop])
+    return is_aligned(read.instance.flat(read.operand), loop, count, read.instance.extents[loop])
 
 
 def _by_shuffles(down: Value, across: Value, tile: SumsTile, kind: ir.Type) -> Exchange:

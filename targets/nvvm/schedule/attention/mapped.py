@@ -68,7 +68,7 @@ def mapped_read(
     """Return a tensor whose rows run over the loops `down`, contiguous along `across`."""
     if read.operand.outside is not None:
         return decline("a factor is read beyond its edges")
-    flat = read.place.flat(read.operand)
+    flat = read.instance.flat(read.operand)
     if flat.divisions:
         return decline("the loops of a factor are not dims of its tensor", shape=read.operand.shape)
     if not flat.is_numeric:
@@ -89,7 +89,7 @@ def mapped_read(
 
 def uniform_pitch(found: AttentionBlocks, read: Read, down: Sequence[int]) -> int | None:
     """Return the uniform pitch along loops, the last one fastest; None if it is not uniform."""
-    flat = read.place.flat(read.operand)
+    flat = read.instance.flat(read.operand)
     wide = [loop for loop in down if static_dim(found.extents[loop]) > 1]
     if not wide:
         return static_dim(found.extents[-1]) * ACCESS  # a single row: any pitch is right

@@ -49,10 +49,10 @@ class SharedRowStores:
         found, kept = self.work.found, self.work.kept
         if len(kept) != 1:
             return False
-        place, output = kept[0]
+        instance, output = kept[0]
         if str(output.element_type) not in ("f16", "bf16"):
             return False
-        return is_aligned(place.flat(output), found.value_loop, COLUMNS, found.value_size)
+        return is_aligned(instance.flat(output), found.value_loop, COLUMNS, found.value_size)
 
     def _column(self, number: int) -> Value:
         """Return the column of one of this thread's elements."""
@@ -61,7 +61,7 @@ class SharedRowStores:
     def _together(
         self, total: ir.Value, sums: Sequence[ir.Value], row: Mapping[int, Value], exists: Value | None
     ) -> None:
-        found, ((place, output),) = self.work.found, self.work.kept
+        found, ((instance, output),) = self.work.found, self.work.kept
         element = output.element_type
         numbers = []
         for i, weighted in enumerate(sums):
@@ -74,18 +74,18 @@ class SharedRowStores:
             column = self.lane.member * COLUMNS + first * COLUMNS
             condition = all_of(exists, self.lane.member.below(len(here)) if len(here) < TEAM else None)
             loops = {**row, found.value_loop: column}
-            when(condition, partial(self._write, place, output, whole, loops))
+            when(condition, partial(self._write, instance, output, whole, loops))
 
     @staticmethod
     def _word(element: ir.Type, pair: Sequence[ir.Value]) -> Value:
         return as_word(create("vector.from_elements", ir.VectorType.get([PAIR], element), *pair))
 
     def _write(
-        self, place: BlockInstance, output: OperandView, words: Sequence[ir.Value], loops: Mapping[int, Value]
+        self, instance: BlockInstance, output: OperandView, words: Sequence[ir.Value], loops: Mapping[int, Value]
     ) -> None:
         slot = self.work.memory.slot(output.value)
         at = Iteration(LoopNestState(self.work.memory, None), self.work.indices(loops)).first(
-            place.flat(output, slot.strides)
+            instance.flat(output, slot.strides)
         )
         i32 = ir.IntegerType.get_signless(32)
         op = create("vector.from_elements", ir.VectorType.get([TEAM], i32), *words)
