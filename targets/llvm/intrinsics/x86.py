@@ -112,8 +112,8 @@ def call_dot(instruction: str, total: ir.Value, first: ir.Value, second: ir.Valu
         return _intrinsic(name, [first, second], ir.VectorType.get([bits // 16], ir.IntegerType.get_signless(16)))
     if instruction != "vpmaddwd":
         return _intrinsic(name, [total, first, second], total.type)
-    made = _intrinsic(name, [first, second], total.type)
-    return ir.Operation.create("arith.addi", results=[total.type], operands=[total, made]).results[0]
+    result = _intrinsic(name, [first, second], total.type)
+    return ir.Operation.create("arith.addi", results=[total.type], operands=[total, result]).results[0]
 
 
 def call_permute(table: ir.Value, words: ir.Value) -> ir.Value:
@@ -138,22 +138,22 @@ def _by_register(b: ValueBuilder, function: Callable[..., ir.Value], *operands: 
         else function(*(x.value for x in operands))
         for at in range(0, b.shape[0], lanes)
     ]  # fmt: skip
-    made = parts[0]
+    joined = parts[0]
     for at, part in enumerate(parts[1:], 1):
         wide = _shuffled(part, part, [min(i, lanes - 1) for i in range(lanes * at)]) if at > 1 else part
-        made = _shuffled(made, wide, [*range(lanes * at), *range(lanes * at, lanes * (at + 1))])
-    return b.num(made)
+        joined = _shuffled(joined, wide, [*range(lanes * at), *range(lanes * at, lanes * (at + 1))])
+    return b.num(joined)
 
 
 def _shuffled(first: ir.Value, second: ir.Value, lanes: Iterable[int]) -> ir.Value:
     """Emit a shuffle of the concatenation of two vectors."""
     chosen = list(lanes)
     kind = ir.VectorType.get([len(chosen)], first.type.element_type)
-    made = ir.Operation.create(
+    op = ir.Operation.create(
         "vector.shuffle", results=[kind], operands=[first, second],
         attributes={"mask": ir.DenseI64ArrayAttr.get(chosen)},
     )  # fmt: skip
-    return made.results[0]
+    return op.results[0]
 
 
 def _every_lane(x: ir.Value) -> list[ir.Value]:
@@ -168,7 +168,7 @@ def _call(name: str, x: ir.Value, others: list[ir.Value]) -> ir.Value:
 
 
 def _intrinsic(name: str, operands: list[ir.Value], result: ir.Type) -> ir.Value:
-    made = ir.Operation.create(
+    op = ir.Operation.create(
         "llvm.call_intrinsic",
         results=[result],
         operands=operands,
@@ -178,9 +178,9 @@ def _intrinsic(name: str, operands: list[ir.Value], result: ir.Type) -> ir.Value
             "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(operands), 0]),
         },
     )
-    return made.results[0]
+    return op.results[0]
 
 
 def _constant(attribute: ir.Attribute) -> ir.Value:
-    made = ir.Operation.create("llvm.mlir.constant", results=[attribute.type], attributes={"value": attribute})
-    return made.results[0]
+    op = ir.Operation.create("llvm.mlir.constant", results=[attribute.type], attributes={"value": attribute})
+    return op.results[0]

@@ -110,7 +110,7 @@ def describe(
         )
     _require_supported(artifact)
     places: dict[str, int] = {}
-    found: list[Weight] = []
+    weight_list: list[Weight] = []
     at = 0
     names = [spec.name for spec in artifact.params]
     names += [name for external in artifact.externals for name in external.params]
@@ -118,14 +118,14 @@ def describe(
         array = store.get(param)
         at = -(-at // ALIGNMENT) * ALIGNMENT
         places[param] = at
-        found.append(Weight(at, array))
+        weight_list.append(Weight(at, array))
         at += max(array.nbytes, ALIGNMENT)
     embedded = bool(at) and (weights == "embed" or (weights == "auto" and at <= embed_bytes))
     identifier = library_name(name)
     offsets = tuple(places[spec.name] for spec in artifact.params)
     parts = tuple(_part(external, places) for external in artifact.externals)
     return Description(
-        identifier, artifact, Sizes(artifact), tuple(found), offsets, at, _digest(found), embedded, parts
+        identifier, artifact, Sizes(artifact), tuple(weight_list), offsets, at, _digest(weight_list), embedded, parts
     )
 
 

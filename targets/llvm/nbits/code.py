@@ -57,19 +57,19 @@ def loop(
 
     LLVM does not unroll it: what should be side by side is emitted so, and copies take time to compile.
     """
-    made = scf.ForOp(low, high, index(step), list(carried))
+    new_loop = scf.ForOp(low, high, index(step), list(carried))
     if parallel:
-        made.operation.attributes[PARALLEL] = ir.UnitAttr.get()
-    keep_rolled(made.operation)
-    with ir.InsertionPoint(made.body):
-        scf.YieldOp(list(body(made.induction_variable, *list(made.inner_iter_args)) or ()))
-    return list(made.results)
+        new_loop.operation.attributes[PARALLEL] = ir.UnitAttr.get()
+    keep_rolled(new_loop.operation)
+    with ir.InsertionPoint(new_loop.body):
+        scf.YieldOp(list(body(new_loop.induction_variable, *list(new_loop.inner_iter_args)) or ()))
+    return list(new_loop.results)
 
 
 def branch(condition: ir.Value, then: Callable[[], None], otherwise: Callable[[], None] | None = None) -> None:
     """Emit a branch without results."""
-    made = scf.IfOp(condition, [], has_else=True)
-    for block, body in ((made.then_block, then), (made.else_block, otherwise)):
+    if_op = scf.IfOp(condition, [], has_else=True)
+    for block, body in ((if_op.then_block, then), (if_op.else_block, otherwise)):
         with ir.InsertionPoint(block):
             if body is not None:
                 body()
@@ -195,12 +195,12 @@ def in_parts(count: int, function: Callable[..., ir.Value], *values: ir.Value) -
         function(*(lanes_of(value, i * size, size) for value, size in zip(values, each, strict=True)))
         for i in range(count)
     ]
-    made = parts[0]
+    result = parts[0]
     for part in parts[1:]:
-        kind = vector(made.type.element_type, made.type.shape[0] + part.type.shape[0])
+        kind = vector(result.type.element_type, result.type.shape[0] + part.type.shape[0])
         mask = ir.DenseI64ArrayAttr.get(list(range(kind.shape[0])))
-        made = create("vector.shuffle", kind, made, part, mask=mask)
-    return made
+        result = create("vector.shuffle", kind, result, part, mask=mask)
+    return result
 
 
 def lanes_of(value: ir.Value, at: int, count: int) -> ir.Value:

@@ -80,14 +80,14 @@ class PackNbits(Pass):
         self, op: ir.Operation, session: Session, functions: _Functions, wanted: str, panels: dict[Hashable, str]
     ) -> None:
         matmul, location = op.opview, op.location
-        found = match_weights(matmul, session)
-        if found is None:
+        weights = match_weights(matmul, session)
+        if weights is None:
             return
         outcome: Decline | Product
-        if isinstance(found, Decline):
-            outcome = found
+        if isinstance(weights, Decline):
+            outcome = weights
         else:
-            converter = _Converter(matmul, found, Rewriter(op, session), functions, panels)
+            converter = _Converter(matmul, weights, Rewriter(op, session), functions, panels)
             outcome = converter.product(wanted or matmul.activations)
         if self.explain:
             text = f"dequantizes its weights: {outcome}" if isinstance(outcome, Decline) else "reads packed weights"
@@ -184,8 +184,8 @@ class _Converter:
         name = self.functions.name_of(product, b.op.location)
         with ir.InsertionPoint(b.op), b.op.location:
             call = CallTir.build([*flat, self._packed(layout)], result_types=[product.result], callee=name)
-        made = b.emit(OPS["reshape"], call.operation.results[0], shape=result.shape)
-        return made if result.dtype.name == "f32" else b.emit(OPS["cast"], made, dtype=result.dtype)
+        output = b.emit(OPS["reshape"], call.operation.results[0], shape=result.shape)
+        return output if result.dtype.name == "f32" else b.emit(OPS["cast"], output, dtype=result.dtype)
 
     def _quantized(self, product: Product, x: ir.Value) -> list[ir.Value]:
         layout = product.layout
@@ -215,9 +215,9 @@ class _Converter:
                 known: ir.Value = Constant.make(param=self.panels[key], result_types=[kind])
                 return known
             name = f"{b.name_of(constant_source(weights.values))}.panels"
-            made = emit_deferred_constant(packer(layout, weights, b.session), kind, b.session, name)
-        self.panels[key] = made.owner.opview.param
-        return made
+            result = emit_deferred_constant(packer(layout, weights, b.session), kind, b.session, name)
+        self.panels[key] = result.owner.opview.param
+        return result
 
 
 def packer(layout: PanelLayout, weights: PackedWeights, session: Session) -> Reader:
@@ -240,13 +240,13 @@ def packer(layout: PanelLayout, weights: PackedWeights, session: Session) -> Rea
             codes = codes.view(np.uint8)
         if is_signed:
             codes = (codes.astype(np.int8) + np.int8(-128 if bits == 8 else 1 << (bits - 1))).view(np.uint8)
-        found = by_columns(scales())
-        scale = found if unit == 1 else found * found.dtype.type(unit)
+        scale_columns = by_columns(scales())
+        scale = scale_columns if unit == 1 else scale_columns * scale_columns.dtype.type(unit)
         if layout.scale == "f16":
             scale = scale.astype(np.float16)
         if not layout.zero:
             return layout.pack(codes, scale, None)
-        points = np.full(found.shape, relative, np.int64) if zeros is None else by_columns(zeros())
+        points = np.full(scale_columns.shape, relative, np.int64) if zeros is None else by_columns(zeros())
         wide = points.astype(np.float32) - np.float32(middle)
         return layout.pack(codes, scale, wide if layout.zero == "f32" else wide.astype(np.int8))
 

@@ -56,13 +56,13 @@ class FloatKernel(ProductKernel):
         sums = self.each_vector(len(rows), vector, [C.constant(0.0, C.f32())] * (chains * len(rows)))
         scale = self.scale(sub)
         zeros = self.zero(sub) if self.sums is not None else None
-        made = []
+        result = []
         for i, (row, total) in enumerate(zip(own, totals, strict=True)):
             value = _sum_pairs(sums[i * chains : (i + 1) * chains])
             if self.sums is not None and zeros is not None:
                 value = C.both("subf", value, C.both("mulf", zeros, C.splat(C.load(self.sums, row))))
-            made.append(C.fused(value, scale, total))
-        return made
+            result.append(C.fused(value, scale, total))
+        return result
 
     def scratch(self) -> ir.Value:
         elements = self.layout.sub * PAIR * COLUMNS

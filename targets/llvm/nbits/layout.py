@@ -131,10 +131,10 @@ class PanelLayout:
 
     def pack(self, weights: np.ndarray, scales: np.ndarray, zeros: np.ndarray | None) -> np.ndarray:
         """Return the panels of weights [N, K], scales and relative zero points [N, blocks]."""
-        made = empty_aligned(np.dtype(np.uint8), (self.bytes,))
-        made[...] = 0
+        result = empty_aligned(np.dtype(np.uint8), (self.bytes,))
+        result[...] = 0
         groups = -(-self.blocks // self.group)
-        view = made.reshape(self.panels, groups, self.group_bytes)
+        view = result.reshape(self.panels, groups, self.group_bytes)
         at = self.group * self.block_bytes
         step = max(1, (1 << 22) // max(1, self.panel_bytes))
         for first in range(0, self.panels, step):
@@ -144,7 +144,7 @@ class PanelLayout:
         view[:, :, at:end] = self._by_panel(scales).reshape(self.panels, groups, -1).view(np.uint8)
         if zeros is not None:
             view[:, :, end:] = self._by_panel(zeros).reshape(self.panels, groups, -1).view(np.uint8)
-        return made
+        return result
 
     def _bytes_of_weights(self, weights: np.ndarray, first: int, stop: int) -> np.ndarray:
         """Return the bytes of the weights of some panels: [panels, blocks of groups, ...]."""
@@ -163,6 +163,6 @@ class PanelLayout:
     def _by_panel(self, values: np.ndarray) -> np.ndarray:
         """Return [panels, blocks, columns of a panel], with zeros beyond the last column and block."""
         blocks = -(-self.blocks // self.group) * self.group
-        made = np.zeros((self.panels * COLUMNS, blocks), values.dtype)
-        made[: values.shape[0], : values.shape[1]] = values
-        return np.ascontiguousarray(made.reshape(self.panels, COLUMNS, blocks).transpose(0, 2, 1))
+        array = np.zeros((self.panels * COLUMNS, blocks), values.dtype)
+        array[: values.shape[0], : values.shape[1]] = values
+        return np.ascontiguousarray(array.reshape(self.panels, COLUMNS, blocks).transpose(0, 2, 1))

@@ -51,13 +51,13 @@ class QuantizedKernel(ProductKernel):
         sums = self.each_vector(len(rows), vector, starts)
         scale = self.scale(sub)
         zeros = self.zero(sub) if layout.zero else None
-        made = []
+        result = []
         for i, (row, total) in enumerate(zip(own, totals, strict=True)):
             firsts = range(i * len(digits) * each, (i + 1) * len(digits) * each, each)
             whole = [self._shifted(sums[first : first + each]) for first in firsts]
             factor = C.both("mulf", scale, C.splat(C.load(self.scales, row)))
-            made.append(C.fused(self.combined(whole, zeros, row), factor, total))
-        return made
+            result.append(C.fused(self.combined(whole, zeros, row), factor, total))
+        return result
 
     def _shifted(self, parts: Sequence[ir.Value]) -> ir.Value:
         """Return the sum of those of fields that were multiplied in place, multiples of powers of two."""

@@ -72,15 +72,15 @@ class PackedWeights:
 def match_weights(matmul: ir.OpView, session: Session) -> PackedWeights | Decline | None:
     """Return the packed weights of a product; None if its right operand is not dequantized."""
     value, by_column, rows = _behind_moves(matmul.rhs, matmul.transpose_rhs)
-    found: PackedWeights | Decline | None
+    result: PackedWeights | Decline | None
     if defining(value, "relax.dequantize") is not None:
-        found = _match_blocks(value, by_column, rows, session)
+        result = _match_blocks(value, by_column, rows, session)
     else:
-        found = _match_codes(value, session) if by_column and rows is None else None
+        result = _match_codes(value, session) if by_column and rows is None else None
     is_plain = not matmul.transpose_lhs and kind_of(matmul.lhs).rank >= 2 and matmul.out_dtype is None
-    if isinstance(found, PackedWeights) and not is_plain:
+    if isinstance(result, PackedWeights) and not is_plain:
         return decline("the left operand is transposed or a vector, or a type of the result is given")
-    return found
+    return result
 
 
 def _match_blocks(value: ir.Value, by_column: bool, rows: Dim | None, session: Session) -> PackedWeights | Decline:
@@ -167,8 +167,8 @@ def _zeros(op: ir.OpView, session: Session) -> ir.Value | int | Decline:
     if not is_available(source, session):
         return decline("the zero points are computed at run time")
     if not kind_of(value).dtype.is_integer:
-        made: ir.Value = value
-        return made
+        result: ir.Value = value
+        return result
     points = reader_of(value, session)()
     first = int(points.flat[0]) if points.size else 0
     return first if (points == first).all() else value
@@ -196,10 +196,10 @@ def reader_of(value: ir.Value, session: Session) -> Reader:
 
 def unpacked(packed: np.ndarray, bits: int, is_signed: bool) -> np.ndarray:
     """Return values of a few bits, one a byte."""
-    made = np.empty((*packed.shape, 8 // bits), np.uint8)
+    result = np.empty((*packed.shape, 8 // bits), np.uint8)
     for field in range(8 // bits):
-        made[..., field] = packed >> (field * bits) & ((1 << bits) - 1)
+        result[..., field] = packed >> (field * bits) & ((1 << bits) - 1)
     if not is_signed:
-        return made
+        return result
     sign = 1 << (bits - 1)
-    return np.asarray(((made ^ sign).astype(np.int8) - np.int8(sign)).astype(np.int8))
+    return np.asarray(((result ^ sign).astype(np.int8) - np.int8(sign)).astype(np.int8))

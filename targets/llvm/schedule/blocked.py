@@ -55,10 +55,10 @@ def plan_blocked(view: PrimView, group: BlockGroup[Machine], threads: int = 1) -
     """Plan how to compute these blocks a block of rows at a time."""
     if sum(is_product(block) for block in group.blocks) != 2:
         return decline("not two contractions", contractions=sum(is_product(block) for block in group.blocks))
-    found = plan_stages(view, group)
-    if len(found) != 3:
-        return decline("not a contraction, rows and a contraction", stages=len(found))
-    first, rows, last = found
+    stages = plan_stages(view, group)
+    if len(stages) != 3:
+        return decline("not a contraction, rows and a contraction", stages=len(stages))
+    first, rows, last = stages
     if not (
         isinstance(first, VectorContractionPlan)
         and isinstance(rows, VectorRowsPlan)
@@ -67,13 +67,13 @@ def plan_blocked(view: PrimView, group: BlockGroup[Machine], threads: int = 1) -
         return decline("not a contraction, rows and a contraction")
     plans = [first.plan, last.plan]
     weights = plans[1].rows.access.value
-    made = {output.value for block in (*rows.group.blocks, *_blocks_of(plans[0])) for output in block.outputs}
+    produced = {output.value for block in (*rows.group.blocks, *_blocks_of(plans[0])) for output in block.outputs}
     kept = {value for value, _ in plans[0].contraction.writes} | set(rows.group.kept)
     if weights not in rows.group.kept:
         return decline("the second contraction does not take its rows from what is between")
-    if any(value in made for value in view.returned):
+    if any(value in produced for value in view.returned):
         return decline("a value between the contractions is an output")
-    if any(o.value not in made for block in rows.group.blocks for o in block.inputs):
+    if any(o.value not in produced for block in rows.group.blocks for o in block.inputs):
         return decline("a block between the contractions reads another tensor")
     *outer, width = dims_of(weights.type)
     if len(rows.rows) > 1 or D.product(list(rows.rows)) != D.product(outer):
@@ -230,11 +230,17 @@ def _limit(plan: BlockedPlan, group: BlockGroup[Machine]) -> tuple[int, Dim] | N
         return None
     if plan.first.plan.lane_axis.extent != plan.width:
         return None
-    found = find_attention(group)
-    if isinstance(found, Decline) or found.key_loop < 1 or found.extents[found.key_loop - 1] != plan.extent:
+    attention = find_attention(group)
+    if (
+        isinstance(attention, Decline)
+        or attention.key_loop < 1
+        or attention.extents[attention.key_loop - 1] != plan.extent
+    ):
         return None
-    query = found.key_loop - 1
-    limits = [bound.limit for bound in found.bounds if bound.limit.variables() <= {query} and not bound.limit.divisions]
+    query = attention.key_loop - 1
+    limits = [
+        bound.limit for bound in attention.bounds if bound.limit.variables() <= {query} and not bound.limit.divisions
+    ]
     limit = next((limit for limit in limits if limit.coefficient(query) >= 0), None)
     return None if limit is None else (limit.coefficient(query), limit.constant + 1)
 
@@ -293,11 +299,11 @@ def _plan_one_row(kernel: Kernel, plan: BlockedPlan, threads: int, machine: Mach
         return None
     rows, heads = shared
     view = PrimView(with_dims(kernel.view.op, {str(rows): 1}))
-    found = plan_blocked(view, BlockGroup(tuple(view.blocks), frozenset(view.returned), machine), threads)
-    if isinstance(found, Decline) or found.extent != heads:
+    blocked = plan_blocked(view, BlockGroup(tuple(view.blocks), frozenset(view.returned), machine), threads)
+    if isinstance(blocked, Decline) or blocked.extent != heads:
         view.op.erase()
         return None
-    return _OneRowPlan(view, found, rows)
+    return _OneRowPlan(view, blocked, rows)
 
 
 def _shared_heads(plan: BlockedPlan) -> tuple[Dim, int] | None:

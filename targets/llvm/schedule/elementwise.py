@@ -73,16 +73,16 @@ class ElementwisePlan:
     @cached_property
     def parts(self) -> list[VectorLoop | Runs | TransposedAccess]:
         """Return what is emitted, in order."""
-        found: list[VectorLoop | Runs | TransposedAccess] = []
+        result: list[VectorLoop | Runs | TransposedAccess] = []
         for space in self.spaces:
             transposed = self._transposed_access(space)
             if transposed is None:
-                found.append(self._in_vectors(space, found))
+                result.append(self._in_vectors(space, result))
                 continue
             # Each tile reads only the operand of a concatenation that it needs, instead of transposing all of them.
             for part in along(transposed.space, len(space.extents) - 1, TRANSPOSE_ALIGNMENT):
-                found.append(self._transposed_access(part) or self._in_vectors(part, found))
-        return found
+                result.append(self._transposed_access(part) or self._in_vectors(part, result))
+        return result
 
     def _transposed_access(self, space: Space) -> TransposedAccess | None:
         transposed = find_transposed(space, set(self.group.made), self.group.machine)
@@ -106,15 +106,15 @@ class ElementwisePlan:
         """Return the vectors of the loops and the tiles of transposes, with which they are made again."""
         loops = [part for part in self.parts if isinstance(part, VectorLoop) and part.loop is not None]
         machine, stored = self.group.machine, self.stored()
-        found = describe_vectors([choose_vectors(part.space, machine, part.loop) for part in loops])
+        result = describe_vectors([choose_vectors(part.space, machine, part.loop) for part in loops])
         tiles = [TransposedSweep(part, None, {}, stored, machine, i) for i, part in enumerate(self.transposed)]
         others = any(isinstance(part, TransposedAccess) and part not in self.transposed for part in self.parts)
         if others and machine.chosen.unroll:  # by default, interleaved vectors have two unroll factors
-            found.setdefault(UNROLL, uniform(machine.chosen.unroll))
+            result.setdefault(UNROLL, uniform(machine.chosen.unroll))
         if tiles:
-            found[TRANSPOSED_ROWS] = uniform([tile.rows for tile in tiles])
-            found[TRANSPOSED_COLUMNS] = uniform([tile.columns for tile in tiles])
-        return found
+            result[TRANSPOSED_ROWS] = uniform([tile.rows for tile in tiles])
+            result[TRANSPOSED_COLUMNS] = uniform([tile.columns for tile in tiles])
+        return result
 
     def describe(self) -> dict[str, int]:
         return {"pieces": len(self.spaces)}

@@ -120,7 +120,7 @@ class InterleavedSweep:
 def interleave(vectors: Sequence[ir.Value]) -> list[ir.Value]:
     """Interleave vectors: the first lanes of all vectors, then the second ones, in as many vectors."""
     count, lanes = len(vectors), vectors[0].type.shape[0]
-    made = []
+    interleaved = []
     for i in range(count):
         sources = [divmod(i * lanes + lane, count) for lane in range(lanes)]
         # Each vector is merged with the lanes collected so far.
@@ -130,5 +130,5 @@ def interleave(vectors: Sequence[ir.Value]) -> list[ir.Value]:
             if c == 1:
                 here = [at if channel == 0 else pick for (at, channel), pick in zip(sources, here, strict=True)]
             result = shuffle(result, vectors[c], here)
-        made.append(result)
-    return made
+        interleaved.append(result)
+    return interleaved

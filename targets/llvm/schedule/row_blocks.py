@@ -121,17 +121,17 @@ class BlockedPlan:
 
     def _indices(self, head: LoopIndex, code: Code) -> dict[Dim, LoopIndex]:
         """Return the index of each shared loop, by its step, from a linear index over all of them."""
-        found: dict[Dim, LoopIndex] = {}
+        indices: dict[Dim, LoopIndex] = {}
         below: Dim = 1
         index = ir.IndexType.get()
         for i, (stride, extent) in reversed(list(enumerate(self.loops))):
             if not isinstance(head, ir.Value):
-                found[stride] = head // below % extent
+                indices[stride] = head // below % extent
             else:
                 value = head if below == 1 else create("arith.divui", index, head, code.index(below))
-                found[stride] = value if i == 0 else create("arith.remui", index, value, code.index(extent))
+                indices[stride] = value if i == 0 else create("arith.remui", index, value, code.index(extent))
             below *= extent
-        return found
+        return indices
 
     def _reuse_scores(self, memory: TensorBuffers) -> None:
         """Store the weights in the buffer of the scores, which are read for the last time when weights are computed."""

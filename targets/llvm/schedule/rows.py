@@ -85,8 +85,8 @@ class VectorRowsPlan(RowGroup):
 
 def plan_rows(group: BlockGroup[Machine]) -> VectorRowsPlan | Decline:
     """Plan how to compute these blocks row by row."""
-    found = find_rows(group)
-    return found if isinstance(found, Decline) else VectorRowsPlan(found.group, found.rows, found.walks)
+    rows = find_rows(group)
+    return rows if isinstance(rows, Decline) else VectorRowsPlan(rows.group, rows.rows, rows.walks)
 
 
 @schedule("any", target="llvm", priority=40, choices=LOOP_CHOICES)

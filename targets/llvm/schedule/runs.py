@@ -78,7 +78,7 @@ def _evenly(extent: int, most: int) -> int:
 def _outer_run_loop(space: Space, made: set[ir.Value]) -> int | None:
     """Return the loop with the next stride of the operands' runs; None if they have no runs."""
     last = len(space.extents) - 1
-    found: int | None = None
+    result: int | None = None
     for instance in space.instances:
         for operand in instance.needed_inputs:
             if operand.map is None or operand.value in made:
@@ -88,9 +88,9 @@ def _outer_run_loop(space: Space, made: set[ir.Value]) -> int | None:
             if not all(isinstance(step, int) for step in steps) or steps[last] not in (0, 1):
                 return None
             moving = [axis for axis in range(last) if steps[axis] > 0]
-            if steps[last] == 1 and moving and found in (None, last - 1):
-                found = min(moving, key=lambda axis: steps[axis])
-    return found
+            if steps[last] == 1 and moving and result in (None, last - 1):
+                result = min(moving, key=lambda axis: steps[axis])
+    return result
 
 
 class RunsSweep:

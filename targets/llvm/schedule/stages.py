@@ -108,12 +108,12 @@ def plan_parts(
     """Plan the blocks in the parts that a caller names, by the rules that it names; return these with their choices."""
     names = unique_names([block.name for block in group.blocks])
     stages: list[Stage] = []
-    made: list[RulePart] = []
+    rule_parts: list[RulePart] = []
     for position, part in enumerate(parts):
         if part.rule == WORDS_RULE:
             assert kernel.words is not None
             stages.append(LoopWords(kernel.words, position))
-            made.append(part)
+            rule_parts.append(part)
             continue
         at = names.index(part.blocks[0])
         end = at + len(part.blocks)
@@ -125,7 +125,7 @@ def plan_parts(
         inside = _subgroup(kernel.view, group, at, end)
         if part.rule == SCALAR:
             stages += [Scalar(block) for block in inside.blocks]
-            made.append(part)
+            rule_parts.append(part)
             continue
         if part.rule not in RULES:
             listed = ", ".join((*RULES, SCALAR))
@@ -137,20 +137,20 @@ def plan_parts(
             return decline(f"'{part.rule}' declines blocks {', '.join(part.blocks)}: {plan}")
         check_used(part.rule, part.choices, plan.choices())
         stages.append(plan)
-        made.append(replace(part, choices=plan.choices()))
-    return stages, made
+        rule_parts.append(replace(part, choices=plan.choices()))
+    return stages, rule_parts
 
 
 def _parts_of(stages: Sequence[RuleStage], names: Sequence[str]) -> list[RulePart]:
     """Return the parts that stages are, with their choices."""
-    found: list[RulePart] = []
+    parts: list[RulePart] = []
     at = 0
     for stage in stages:
         count = _count(stage)
         rule = SCALAR if isinstance(stage, Scalar) else _NAMES[type(stage)]
-        found.append(RulePart(rule, tuple(names[at : at + count]), stage.choices()))
+        parts.append(RulePart(rule, tuple(names[at : at + count]), stage.choices()))
         at += count
-    return found
+    return parts
 
 
 def _count(stage: RuleStage) -> int:
@@ -178,8 +178,8 @@ def _plan(part: BlockGroup[Machine]) -> RuleStage | None:
 def _subgroup(view: PrimView, group: BlockGroup[Machine], start: int, end: int) -> BlockGroup[Machine]:
     inside = group.blocks[start:end]
     read_elsewhere = {o.value for b in (*group.blocks[:start], *group.blocks[end:]) for o in b.inputs}
-    made = {output.value for block in inside for output in block.outputs}
-    return BlockGroup(inside, frozenset(made & (read_elsewhere | set(view.returned))), group.machine)
+    produced = {output.value for block in inside for output in block.outputs}
+    return BlockGroup(inside, frozenset(produced & (read_elsewhere | set(view.returned))), group.machine)
 
 
 def emit_stages(stages: Sequence[Stage], buffers: BufferFunction) -> None:
@@ -213,18 +213,18 @@ def stages(kernel: Kernel, context: ScheduleContext) -> Decline | ir.OpView:
     if len(group.blocks) == 1 and WANTED_PARTS not in kernel.view.op.attributes:
         return decline("there is one block only, and no plan takes it")
     wanted = parts_of(kernel.view.op, WANTED_PARTS)
-    found: list[Stage]
+    planned_stages: list[Stage]
     if wanted:
         planned = plan_parts(kernel, group, wanted)
         if isinstance(planned, Decline):
             return planned
-        found, parts = planned
+        planned_stages, parts = planned
     else:
         whole = plan_stages(kernel.view, group)
         if all(isinstance(stage, Scalar) for stage in whole):
             return decline("no plan takes any of the blocks", blocks=len(whole))
-        found, parts = [*whole], _parts_of(whole, unique_names([block.name for block in group.blocks]))
+        planned_stages, parts = [*whole], _parts_of(whole, unique_names([block.name for block in group.blocks]))
     buffers = BufferFunction(kernel.view)
-    names = ", ".join(_NAMES[type(stage)] for stage in found)
+    names = ", ".join(_NAMES[type(stage)] for stage in planned_stages)
     set_parts(kernel.view.op, parts)
-    return buffers.build(lambda: emit_stages(found, buffers), {"rule": "stages", "stages": names})
+    return buffers.build(lambda: emit_stages(planned_stages, buffers), {"rule": "stages", "stages": names})

@@ -24,12 +24,12 @@ def split_at_conditions(space: Space, loops: Sequence[int], stop: int) -> list[S
     """
 
     def cut(part: Space) -> list[Space]:
-        found = [part]
+        result = [part]
         for axis in loops:
             bounds = [0, *sorted(_cuts(part, axis, stop)), part.extents[axis]]
-            if len(found) * (len(bounds) - 1) <= _MAX_SUBSPACES:
-                found = [p.cut(axis, low, high) for low, high in zip(bounds, bounds[1:], strict=False) for p in found]
-        return found
+            if len(result) * (len(bounds) - 1) <= _MAX_SUBSPACES:
+                result = [p.cut(axis, low, high) for low, high in zip(bounds, bounds[1:], strict=False) for p in result]
+        return result
 
     return _repeated(space, cut)
 
@@ -55,20 +55,20 @@ def along(space: Space, axis: int, lanes: int) -> list[Space]:
 
 def _repeated(space: Space, cut: Callable[[Space], list[Space]]) -> list[Space]:
     """Cut again: one condition may depend on another."""
-    found = [space]
+    result = [space]
     for _ in range(_MAX_ITERATIONS):
-        following = [piece for part in found for piece in cut(part)]
-        if not len(found) < len(following) <= _MAX_SUBSPACES:
+        following = [piece for part in result for piece in cut(part)]
+        if not len(result) < len(following) <= _MAX_SUBSPACES:
             break
-        found = following
-    return found
+        result = following
+    return result
 
 
 def _cuts(space: Space, axis: int, stop: int) -> set[int]:
     """Return the iterations of a loop at which a condition changes that depends on no other loop before `stop`."""
-    found: set[int] = set()
+    cuts: set[int] = set()
     if not isinstance(space.extents[axis], int):
-        return found
+        return cuts
     for instance in space.instances:
         for expression, thresholds in _conditions(instance):
             if {a for a in expression.variables() if a < stop} != {axis} or expression.divisions:
@@ -80,8 +80,8 @@ def _cuts(space: Space, axis: int, stop: int) -> set[int]:
             if not all(isinstance(space.extents[a], int) for a in rest.variables()):
                 continue
             for bound in rest.range(space.extents):
-                found.update(_crossing(bound, step, static_dim(threshold)) for threshold in thresholds)
-    return {cut for cut in found if 0 < cut < space.extents[axis]}
+                cuts.update(_crossing(bound, step, static_dim(threshold)) for threshold in thresholds)
+    return {cut for cut in cuts if 0 < cut < space.extents[axis]}
 
 
 def _crossing(constant: int, step: int, threshold: int) -> int:
@@ -92,16 +92,16 @@ def _crossing(constant: int, step: int, threshold: int) -> int:
 
 def _conditions(instance: BlockInstance) -> list[tuple[IndexExpr, Sequence[Dim]]]:
     """Return expressions, and the values at which a condition on them changes."""
-    found: list[tuple[IndexExpr, Sequence[Dim]]] = []
+    conditions: list[tuple[IndexExpr, Sequence[Dim]]] = []
     for operand in instance.needed_inputs:
-        found += [(dim, (0, size)) for dim, size in instance.outside_tests(operand)]
+        conditions += [(dim, (0, size)) for dim, size in instance.outside_tests(operand)]
     for op in instance.block.body_ops:
         if op.name == "arith.cmpi" and instance.known(op.results[0]) is None:
             difference = instance.difference(op)
             if difference is not None:
-                found.append((difference, _THRESHOLDS.get(op.attributes["predicate"].value, ())))
+                conditions.append((difference, _THRESHOLDS.get(op.attributes["predicate"].value, ())))
         if op.name in EXTREMES and instance.linear(op.results[0]) is None:
             difference = instance.difference(op)
             if difference is not None:
-                found.append((difference, (0,)))
-    return found
+                conditions.append((difference, (0,)))
+    return conditions

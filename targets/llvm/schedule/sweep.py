@@ -131,12 +131,12 @@ class Sweep:
         return [instance for i, instance in enumerate(space.instances) if i not in self.by_position]
 
     def frame(self, space: Space, axis: int | None) -> LoopNestState:
-        made = {
+        produced = {
             output.value: (instance, value)
             for instance in self.elementwise(space)
             for output, value in zip(instance.block.outputs, instance.roots, strict=True)
         }
-        return LoopNestState(self.memory, axis, made, self.held)
+        return LoopNestState(self.memory, axis, produced, self.held)
 
     def run(self, space: Space, point: Iteration) -> None:
         """Emit all blocks at one point, and their stores."""
@@ -151,13 +151,13 @@ class Sweep:
         """Emit one scalar of each block, without loops."""
         point = Iteration(self.frame(self.space, None), indices)
         self.run(self.space, point)
-        found = {
+        produced = {
             output.value: point.find(value)
             for instance in self.elementwise(self.space)
             for output, value in zip(instance.block.outputs, instance.roots, strict=True)
         }
         totals = [r.finish([point.find(value) for value in r.contributions]) for r in self.reducers]
-        return {**found, **self._reduced(indices, totals)}
+        return {**produced, **self._reduced(indices, totals)}
 
     def _reduced(self, indices: Sequence[ir.Value], totals: Sequence[list[ir.Value]]) -> dict[ir.Value, ir.Value]:
         point = Iteration(self.frame(self.space, None), indices)
@@ -236,11 +236,11 @@ class _Vectors:
 
     def _spans(self) -> list[tuple[Reducer, int]]:
         """Return the reducers, and the offset of each in the carried values."""
-        found, at = [], 0
+        spans, at = [], 0
         for reducer in self.sweep.reducers:
-            found.append((reducer, at))
+            spans.append((reducer, at))
             at += len(reducer.contributions) * (self.chunks.unroll + int(self.chunks.has_narrow_tail))
-        return found
+        return spans
 
     def finish(self, carried: list[ir.Value]) -> list[list[ir.Value]]:
         """Return the outputs of each reducer."""

@@ -69,12 +69,12 @@ class WindowPlan:
     @property
     def vectors(self) -> list[LoopVectors]:
         """Return the vectors of each part's output loop."""
-        found: list[LoopVectors] = []
+        result: list[LoopVectors] = []
         number = 0
         for piece in self.pieces:
-            found.append(_choose_vectors(piece, self.group, None if piece.is_scalar else number))
+            result.append(_choose_vectors(piece, self.group, None if piece.is_scalar else number))
             number += not piece.is_scalar
-        return found
+        return result
 
     def choices(self) -> ChoiceValues:
         """Return the vectors of the loops, with which they are made again."""
@@ -116,13 +116,13 @@ class _VectorEmitter:
     ):
         self.group = group
         self.reduction, *self.epilogue = space.instances
-        made = {
+        produced = {
             output.value: (instance, value)
             for instance in self.epilogue
             for output, value in zip(instance.block.outputs, instance.roots, strict=True)
         }
         reduced = {output.value for output in self.reduction.block.outputs}
-        self.frame = LoopNestState(memory, outputs - 1, made, reduced=reduced)
+        self.frame = LoopNestState(memory, outputs - 1, produced, reduced=reduced)
         self.reduce_extents = space.extents[outputs:]
         self.written_out = _is_written_out(space, outputs)
         masked = can_mask(space.instances, group.machine)
@@ -156,8 +156,8 @@ class _VectorEmitter:
                 given = dict(zip(block.accumulators, held, strict=True))
                 point = Iteration(self.frame, [*indices, start, *at], lanes, active, shared, given)
                 point.run(self.reduction)
-                made = [point.find(value) for value in self.reduction.roots]
-                following += [splat(value, lanes) if lanes > 1 else value for value in made]
+                contributions = [point.find(value) for value in self.reduction.roots]
+                following += [splat(value, lanes) if lanes > 1 else value for value in contributions]
             return following
 
         totals = self._reduce(step, [], begin * len(starts))
@@ -231,19 +231,19 @@ def plan_window(group: BlockGroup[Machine]) -> WindowPlan | Decline:
     instances = [placed(first, [position[i] for i in range(first.rank)], extents)]
     instances += [placed(block, range(block.rank), extents) for block in group.blocks[1:]]
     space = Space(extents, tuple(instances))
-    made: dict[ir.Value, tuple[IndexExpr, ...]] = {}
+    produced: dict[ir.Value, tuple[IndexExpr, ...]] = {}
     for instance in space.drop_units().instances:
         for operand in instance.block.inputs:
-            if operand.value in made and instance.dims(operand) != made[operand.value]:
+            if operand.value in produced and instance.dims(operand) != produced[operand.value]:
                 return decline("a value of the group is read at another index", block=instance.block.name)
-        made.update({o.value: instance.dims(o) for o in instance.block.outputs})
+        produced.update({o.value: instance.dims(o) for o in instance.block.outputs})
     space = _ordered(space, outputs)
-    found = [_arranged(part, outputs) for part in split_at_conditions(space, range(outputs - 2, -1, -1), outputs)]
-    largest = max(found, key=lambda piece: D.estimate_dim(D.product(piece.space.extents)))
+    arranged = [_arranged(part, outputs) for part in split_at_conditions(space, range(outputs - 2, -1, -1), outputs)]
+    largest = max(arranged, key=lambda piece: D.estimate_dim(D.product(piece.space.extents)))
     refusal = _is_profitable(largest, group)
     if refusal is not None:
         return refusal
-    return WindowPlan(group, [replace(piece, is_scalar=_is_profitable(piece, group) is not None) for piece in found])
+    return WindowPlan(group, [replace(piece, is_scalar=_is_profitable(piece, group) is not None) for piece in arranged])
 
 
 def _fits(group: BlockGroup[Machine]) -> Decline | None:

@@ -60,10 +60,10 @@ class PackTrees(Pass):
                         continue
                     trees, upper, weights = matched
                     if trees not in known:
-                        made = trees_function(trees, machine, ensemble.location)
-                        made.operation.attributes[KIND] = ir.StringAttr.get(FusionKind.OPAQUE.label)
-                        body.append(made.operation)
-                        known[trees] = ir.StringAttr(symbols.insert(made.operation)).value
+                        kernel = trees_function(trees, machine, ensemble.location)
+                        kernel.operation.attributes[KIND] = ir.StringAttr.get(FusionKind.OPAQUE.label)
+                        body.append(kernel.operation)
+                        known[trees] = ir.StringAttr(symbols.insert(kernel.operation)).value
                     replace_op(
                         ensemble,
                         [_call(ensemble.opview, trees, upper, weights, known[trees], rewriter)],

@@ -135,8 +135,8 @@ class DotTiles(Tiles):
             if x not in left:
                 left[x] = self._widen(self.read(self.plan.rows, self.buffers.rows, rows, x, 1, piece), piece)
             if y not in right:
-                made = self.read(self.plan.columns, self.buffers.columns, columns, y, 1, piece)
-                right[y] = self._widen(made, piece)
+                loaded = self.read(self.plan.columns, self.buffers.columns, columns, y, 1, piece)
+                right[y] = self._widen(loaded, piece)
             following.append(multiply_add(left[x], right[y], total))
         return following
 
@@ -161,9 +161,9 @@ class DotTiles(Tiles):
                 self._store_scalar(self._sum_up(total, start), held, first + i)
             return
         kind = sums[0].type.element_type
-        made = sum_lanes(sums, lanes, max(1, REGISTER_PART // element_bytes(kind)))
-        init = create("vector.broadcast", made.type, create("arith.constant", kind, value=start))
-        create_store(add_vectors(made, init), held, self.code.index(first))
+        totals = sum_lanes(sums, lanes, max(1, REGISTER_PART // element_bytes(kind)))
+        init = create("vector.broadcast", totals.type, create("arith.constant", kind, value=start))
+        create_store(add_vectors(totals, init), held, self.code.index(first))
 
     def _sum_up(self, total: ir.Value, start: ir.Attribute) -> ir.Value:
         kind = total.type.element_type

@@ -56,7 +56,7 @@ def dynamic_tiles(count: ir.Value, size: int, smaller: Sequence[int] = SMALLER) 
     rows than that in total, several tiles of the next sizes cover them.
     """
     sizes = [size, *(each for each in smaller if each < size)]
-    found = []
+    result = []
     at = _constant(0)
     most = max_tile_counts(size, sizes[1:])
     for own, following in zip(sizes, [*sizes[1:], 0], strict=True):
@@ -68,9 +68,9 @@ def dynamic_tiles(count: ir.Value, size: int, smaller: Sequence[int] = SMALLER) 
         length = _op("muli", _op("muli", tiles, step), _flag("ge", count, own))
         stop = _op("addi", at, length)
         last = _op("subi", count, step) if own > 1 else None
-        found.append(DynamicTiles(own, at, stop, last, is_single=own != size and most[own] <= 1))
+        result.append(DynamicTiles(own, at, stop, last, is_single=own != size and most[own] <= 1))
         at = _op("minsi", stop, count)
-    return found
+    return result
 
 
 def max_tile_counts(size: int, smaller: Sequence[int]) -> dict[int, int]:

@@ -138,7 +138,7 @@ class MatrixTiles(GroupedTiles):
 
     def _rows_of(self, sums: list[ir.Value], extent: Extent) -> list[ir.Value]:
         """Return the lanes of each row and vector of columns."""
-        found = []
+        rows = []
         per_rows = sum(len(_pairs(piece)) for piece in extent.cut)
         for r in range(extent.rows):
             at = r // 2 * per_rows
@@ -148,10 +148,10 @@ class MatrixTiles(GroupedTiles):
                 lanes = [r % 2, r % 2 + 2] if self._is_exchanged else [2 * (r % 2), 2 * (r % 2) + 1]
                 parts, at = sums[at : at + count], at + count
                 if count == 1:
-                    found.append(shuffled(parts[0], parts[0], lanes[: piece.lanes]))
+                    rows.append(shuffled(parts[0], parts[0], lanes[: piece.lanes]))
                 else:
-                    found.append(shuffled(parts[0], parts[1], [*lanes, *(lane + 4 for lane in lanes)]))
-        return found
+                    rows.append(shuffled(parts[0], parts[1], [*lanes, *(lane + 4 for lane in lanes)]))
+        return rows
 
     @property
     def _is_exchanged(self) -> bool:

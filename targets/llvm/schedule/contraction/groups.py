@@ -142,9 +142,9 @@ def grouped_sum(
         panel = panel + IndexExpr({axis.id: weight})
         weight *= axis.extent
     by_group = [_by_groups(form, inner, size) for form in (row_form, column_form)]
-    made = replace(group, tail=inner.extent % size, step=step)
+    changed = replace(group, tail=inner.extent % size, step=step)
     whole = [*fused[:-1], LoopAxis(inner.id, inner.extent // size, True)]
-    return GroupedSum(made, whole, by_group[0], by_group[1], panel, [*fused[:-1], LoopAxis(inner.id, groups, True)])
+    return GroupedSum(changed, whole, by_group[0], by_group[1], panel, [*fused[:-1], LoopAxis(inner.id, groups, True)])
 
 
 def _by_groups(form: IndexExpr, axis: LoopAxis, size: int) -> IndexExpr:

@@ -319,13 +319,13 @@ def summary(plan: RegisterTilePlan) -> dict[str, int | list[int] | str]:
 def _order(plan: RegisterTilePlan) -> dict[str, int | bool | str]:
     """Return the order of the loops, if it is not the default one."""
     loops = plan.order_of_loops
-    found: dict[str, int | bool | str] = {}
+    result: dict[str, int | bool | str] = {}
     if loops.row_block:
-        found["row_block"] = loops.row_block
+        result["row_block"] = loops.row_block
     if loops.depth_axis is not None:
-        found["depth_block"] = loops.depth_block
+        result["depth_block"] = loops.depth_block
     if plan.free.swap and loops.rows_outside:
-        found["rows_outside"] = True
+        result["rows_outside"] = True
     if loops.share is not None:
-        found["share"] = ("panels", "rows", "both")[loops.share]
-    return found
+        result["share"] = ("panels", "rows", "both")[loops.share]
+    return result

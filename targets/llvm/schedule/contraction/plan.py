@@ -327,14 +327,14 @@ class _Planner:
 
     def _unrolled(self, reduce: list[LoopAxis]) -> list[LoopAxis]:
         guarded = {window.tap.id for window in self.rows.guards}
-        found: list[LoopAxis] = []
+        result: list[LoopAxis] = []
         for axis in reversed(reduce):
             if axis.id in guarded or not isinstance(axis.extent, int):
                 break
-            if axis.extent * count_of(found) > UNROLL_TAPS:
+            if axis.extent * count_of(result) > UNROLL_TAPS:
                 break
-            found.insert(0, axis)
-        return found
+            result.insert(0, axis)
+        return result
 
 
 @deciding
@@ -342,5 +342,5 @@ def plan_of(
     blocks: Sequence[BlockView], kept: Collection[ir.Value], machine: Machine, constants: Collection[ir.Value] = ()
 ) -> RegisterTilePlan | Decline:
     """Plan some blocks, the first of which is the contraction, in register tiles."""
-    found = analyze(blocks, kept)
-    return found if isinstance(found, Decline) else plan_register_tile(found, machine, constants)
+    contraction = analyze(blocks, kept)
+    return contraction if isinstance(contraction, Decline) else plan_register_tile(contraction, machine, constants)

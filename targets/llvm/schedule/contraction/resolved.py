@@ -25,22 +25,22 @@ def chosen_values(plan: RegisterTilePlan) -> dict[str, int]:
     if plan.dot:
         return {DOT: 1}
     free, loops = plan.free, plan.order_of_loops
-    found = {ROWS: plan.tile_rows, VECTORS: plan.tile_vectors}
+    values = {ROWS: plan.tile_rows, VECTORS: plan.tile_vectors}
     if plan.machine.chosen.is_packed:
-        found[PACK] = 1
+        values[PACK] = 1
     elif plan.may_pack:
-        found[PACK] = int(plan.packing is not None)
+        values[PACK] = int(plan.packing is not None)
     if plan.may_dot:
-        found[DOT] = 0
+        values[DOT] = 0
     if free.swap:
-        found[OUTSIDE] = int(loops.rows_outside)
+        values[OUTSIDE] = int(loops.rows_outside)
     if free.block_rows:
-        found[ROW_BLOCK] = loops.row_block // plan.tile_rows
+        values[ROW_BLOCK] = loops.row_block // plan.tile_rows
     if free.depth_axis is not None:
-        found[DEPTH_BLOCK] = loops.depth_block
+        values[DEPTH_BLOCK] = loops.depth_block
     distance = prefetch_bytes(plan)
     if distance is not None:
-        found[LEAD] = distance
+        values[LEAD] = distance
     if loops.share is not None:
-        found[SHARE] = loops.share
-    return found
+        values[SHARE] = loops.share
+    return values

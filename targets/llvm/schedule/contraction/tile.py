@@ -153,15 +153,15 @@ class Tiles:
     def _taps(self, columns: Cursor) -> list[_Tap]:
         """Return the products of the unrolled loops."""
         axes, rows = self.plan.unrolled, self.plan.rows.form
-        found = []
+        taps = []
         for values in product(*(range(axis.extent) for axis in axes)):
             steps = list(zip(axes, values, strict=True))
-            found.append(_Tap(
+            taps.append(_Tap(
                 sum(v * rows.stride(axis) for axis, v in steps),
                 sum(v * columns.form.stride(axis) for axis, v in steps),
                 {axis.id: v for axis, v in steps},
             ))  # fmt: skip
-        return found
+        return taps
 
     def _step(
         self,
@@ -229,8 +229,8 @@ class Tiles:
         if self.packed:
             return self.code.load_vector(self.buffers.columns, at.position(shift + piece.offset), piece, whole=True)
         stride = self.column_lane_stride
-        made = self.read(self.plan.columns, self.buffers.columns, at, shift, stride, piece)
-        return splat(made, piece.lanes)
+        loaded = self.read(self.plan.columns, self.buffers.columns, at, shift, stride, piece)
+        return splat(loaded, piece.lanes)
 
     def read(
         self, side: ContractionOperand, buffer: ir.Value, at: Cursor, shift: int, stride: int, piece: ColumnVector

@@ -78,8 +78,8 @@ class TileProblem:
 def spans(extent: int, size: int) -> list[Span]:
     """Divide an extent into tiles of this size, and one smaller tile for the rest."""
     whole = extent // size * size
-    found = [Span(0, whole, size)] if whole else []
-    return found + ([Span(whole, extent, extent - whole)] if whole < extent else [])
+    whole_tiles = [Span(0, whole, size)] if whole else []
+    return whole_tiles + ([Span(whole, extent, extent - whole)] if whole < extent else [])
 
 
 def span_count(span: Span) -> int:
@@ -107,19 +107,19 @@ def edge_spans(extent: int, size: int, first: int, stop: int) -> list[tuple[Span
 
 def column_vectors(columns: int, lanes: int, masked: bool) -> list[ColumnVector]:
     """Divide columns into vectors; the rest is one partial vector, or ever narrower whole ones."""
-    found = [ColumnVector(i, lanes, lanes) for i in range(0, columns // lanes * lanes, lanes)]
+    vectors = [ColumnVector(i, lanes, lanes) for i in range(0, columns // lanes * lanes, lanes)]
     offset = columns // lanes * lanes
     rest = columns - offset
     if rest and masked:
         width = lanes
         while width // 2 >= rest and width > 4:
             width //= 2
-        return [*found, ColumnVector(offset, width, rest)]
+        return [*vectors, ColumnVector(offset, width, rest)]
     while rest:
         width = 1 << (rest.bit_length() - 1)
-        found.append(ColumnVector(offset, width, width))
+        vectors.append(ColumnVector(offset, width, width))
         offset, rest = offset + width, rest - width
-    return found
+    return vectors
 
 
 def register_need(rows: int, vectors: int, problem: TileProblem) -> int:
