@@ -21,7 +21,7 @@ from mirlo.frontends.onnx.graph import STRING_CODE, ValueDef
 from mirlo.frontends.onnx.inputs import Shapes, graph_inputs, input_types
 from mirlo.frontends.onnx.kinds import join, kind_of
 from mirlo.frontends.onnx.model import LoadedModel
-from mirlo.frontends.onnx.pages import find_paged_inputs
+from mirlo.frontends.onnx.pages import DOMAIN, find_paged_inputs
 from mirlo.frontends.onnx.registry import CONVERTERS, load_converters
 from mirlo.frontends.onnx.scope import Scope
 from mirlo.frontends.onnx.support import unsupported_nodes
@@ -127,7 +127,8 @@ def build_main(
         results = [body.any_ssa(value) for value in outputs]
         func.ReturnOp(results)
     names = [value.name for value in model.content.graph.outputs]
-    _describe(function, types, names, outputs, results, windows, find_paged_inputs(model.content.graph))
+    pages = find_paged_inputs(model.content.graph) if DOMAIN in model.content.opsets else {}
+    _describe(function, types, names, outputs, results, windows, pages)
     return body.broadcasts.undecided(body.of_data)
 
 

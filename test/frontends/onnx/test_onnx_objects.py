@@ -156,7 +156,8 @@ def test_a_loop_that_carries_an_optional_sequence() -> None:
     """ONNX's own case, which its suite cannot compare: elements of sequences of rank 0."""
     from onnx.backend.test.case.node import collect_testcases
 
-    case = next(case for case in collect_testcases("Loop") if case.name == "test_loop16_seq_none")
+    # The cases of one operator would be all that later tests of the process find.
+    case = next(case for case in collect_testcases(None) if case.name == "test_loop16_seq_none")
     inputs, (expected,) = case.data_sets[0]
     found = mirlo.compile(case.model)(*inputs)
     assert len(found) == len(expected)

@@ -105,7 +105,7 @@ def test_what_fails_fails_alone(kit: Path, bare: Path) -> None:
 
 
 def test_a_process_that_dies(kit: Path, bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its unit is told, with what it said, and another process goes on."""
+    """Its unit is reported, with its output, and another process goes on."""
     child = kit / "lib" / "benchmarks" / "gpu" / "child.py"
     text = child.read_text()
     broken = 'def _run(unit: Unit, arguments: Any) -> dict[str, Any]:\n    import os\n    if "bf16" in unit.name:\n'
@@ -115,7 +115,9 @@ def test_a_process_that_dies(kit: Path, bare: Path, monkeypatch: pytest.MonkeyPa
     run(kit, "--only", "products", "--checks-only", bare=bare)
     rows = results(kit)
     died = next(row for name, row in rows.items() if "bf16" in name)
-    assert died["status"] == "died" and died["detail"] == "the process ended: signal 6" and "last words" in died["said"]
+    assert (
+        died["status"] == "died" and died["detail"] == "the process ended: signal 6" and "last words" in died["output"]
+    )
     assert [row["status"] for row in rows.values()] == ["ok", "ok", "died", "ok", "failed"]
 
 

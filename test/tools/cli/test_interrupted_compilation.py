@@ -62,7 +62,7 @@ def test_an_interrupt_ends_the_processes_and_the_next_compilation_starts_others(
     with make_context():
         before = processes._running(1)
         with pytest.raises(KeyboardInterrupt):
-            compile_all(tasks, SETTINGS, jobs=2, meanwhile=interrupt)
+            compile_all(tasks, SETTINGS, jobs=2, while_compiling=interrupt)
         assert before[0].popen.wait(timeout=30) is not None
         objects = compile_all(tasks, SETTINGS, jobs=2)
     assert len(objects) == 4 and all(objects) and processes._running(1)[0] is not before[0]
