@@ -132,13 +132,13 @@ class OpenVino:
         self.model = openvino.Core().compile_model(str(path), "CPU", options)
 
     def call(self, tokens: int, past: int, batch: int) -> Step | None:
+        if batch > 1:
+            return None  # it computes nothing for several sequences with caches, and later calls fail
         request = self.model.create_infer_request()
         arrays = feed(self.config, tokens, past, batch)
         for name, array in arrays.items():
             request.set_tensor(name, self.library.Tensor(array, shared_memory=True))
         request.infer()
-        if request.get_tensor("logits").shape[:2] != [batch, tokens]:
-            return None  # it computes nothing for several sequences with caches
         return lambda: (request.infer(), arrays, request.get_tensor("logits").data)[2]
 
 
