@@ -82,13 +82,14 @@ class PagePool:
         self,
         inputs: Mapping[str, np.ndarray],
         sequences: Sequence[PagedSequence],
-        tokens: Sequence[int],
+        tokens: int | Sequence[int],
         constants: Mapping[str, np.ndarray] = NO_CONSTANTS,
     ) -> dict[str, np.ndarray]:
         """Run the model on its other inputs, for so many new tokens of each sequence; return its other outputs.
 
         `constants` are inputs that stay the same: calls are prepared for each object that is given.
         """
+        tokens = [tokens] * len(sequences) if isinstance(tokens, int) else tokens
         if not sequences or len(sequences) != len(tokens) or len({id(each) for each in sequences}) != len(sequences):
             raise InputError(f"pages: expected different sequences, each with new tokens, found {len(sequences)}")
         if any(each.pool is not self for each in sequences) or min(tokens) < 0 or not any(tokens):

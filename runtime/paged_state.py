@@ -44,8 +44,7 @@ class PagedState:
 
     def run(self, inputs: Mapping[str, np.ndarray], tokens: int | Sequence[int]) -> dict[str, np.ndarray]:
         """Run the model on its other inputs, for so many new tokens of each sequence; return its other outputs."""
-        counts = [tokens] * len(self._sequences) if isinstance(tokens, int) else tokens
-        return self._pool.run(inputs, self._sequences, counts, self._constants)
+        return self._pool.run(inputs, self._sequences, tokens, self._constants)
 
     def rewind(self, length: int) -> int:
         """Forget all tokens but the first `length` of each sequence; return it."""
@@ -164,5 +163,4 @@ class PagedSelection:
 
     def run(self, inputs: Mapping[str, np.ndarray], tokens: int | Sequence[int]) -> dict[str, np.ndarray]:
         """Run the model on its other inputs, for so many new tokens of each sequence; return its other outputs."""
-        counts = [tokens] * len(self._sequences) if isinstance(tokens, int) else tokens
-        return self._pool.run(inputs, self._sequences, counts, self._constants)
+        return self._pool.run(inputs, self._sequences, tokens, self._constants)
