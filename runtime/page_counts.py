@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-NOBODY = 0
-"""The number of no sequence."""
+NO_WRITER = 0
+"""Stands for the number of a sequence where none writes."""
 
 
 class PageCounts:
@@ -22,7 +22,7 @@ class PageCounts:
         self._filled: list[int] = []
         """Rows of each page that were written, of any sequence."""
         self._writers: list[int] = []
-        """The number of the sequence that writes behind them; `NOBODY` if any may begin to."""
+        """The number of the sequence that writes behind them; `NO_WRITER` if any may begin to."""
         self._free: list[int] = []
         self._gone: deque[tuple[Sequence[int], int]] = deque()
         """Pages of sequences that nothing refers to any more, which the garbage collector may find at any time."""
@@ -53,7 +53,7 @@ class PageCounts:
     def take(self) -> int:
         """Return a free page, which one sequence uses then."""
         page = self._free.pop()
-        self._uses[page], self._filled[page], self._writers[page] = 1, 0, NOBODY
+        self._uses[page], self._filled[page], self._writers[page] = 1, 0, NO_WRITER
         return page
 
     def hold(self, pages: Sequence[int]) -> None:
@@ -82,7 +82,7 @@ class PageCounts:
         """Return whether a sequence that has the rows of a page before `row` may write the following ones."""
         if not self.is_shared(page) or self._writers[page] == number:
             return True
-        return self._writers[page] == NOBODY and self._filled[page] == row
+        return self._writers[page] == NO_WRITER and self._filled[page] == row
 
     def claim(self, page: int, number: int) -> None:
         """Let a sequence be the one that writes to a page."""
@@ -95,7 +95,7 @@ class PageCounts:
     def stop_writing(self, page: int, number: int) -> None:
         """Let a sequence go back within a page: it may write there as others may."""
         if self._writers[page] == number:
-            self._writers[page] = NOBODY
+            self._writers[page] = NO_WRITER
 
     def _settle(self) -> None:
         while self._gone:

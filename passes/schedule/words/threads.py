@@ -253,7 +253,7 @@ Term = tuple[str, Dim, Dim]
 
 
 def terms_of(index: IndexExpr, leaf: BlockLeaf, common: set[str]) -> list[Term] | None:
-    """Return the terms of an index, in order of their coefficients; loops are told apart by their steps."""
+    """Return the terms of an index, in order of their coefficients; loops are distinguished by their steps."""
     loops = {loop.name: loop for loop in around(leaf)}
     terms: list[Term] = [("", index.constant, 0)] if index.constant != 0 else []
     for atom, count in index.terms.items():

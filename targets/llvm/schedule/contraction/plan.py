@@ -176,7 +176,7 @@ class _Planner:
     def _fuse_spatial(self, lane_axis: LoopAxis, spatial: list[LoopAxis], writes: list[IndexExpr]) -> None:
         stages = self.contraction.stages
         reads = [[None if r is None else row_major(r.dims, r.shape) for r in s.reads] for s in stages]
-        # Only indices that a stage computes with must be told apart.
+        # Only indices that a stage computes with must be distinguished.
         indices = [[f if s.block.uses_index(a) else IndexExpr() for a, f in enumerate(s.indices)] for s in stages]
         flat = [self.rows.form, self.columns.form, *writes, *_flatten(reads), *_flatten(indices)]
         self.spatial, fused = fuse(spatial, flat, self.alone)
@@ -199,9 +199,7 @@ class _Planner:
         kind = self.contraction.product.accumulate_type
         is_cast, width = columns.needs_cast(kind), tile_vectors * problem.lanes
         is_dot, reuse = chosen.dot is not None, count_of(axes.shared)
-        pack = not is_dot and needs_packing(
-            columns, lane_axis, chosen.order, reuse, width, is_cast, chosen.machine
-        )  # fmt: skip
+        pack = not is_dot and needs_packing(columns, lane_axis, chosen.order, reuse, width, is_cast, chosen.machine)
         rows.is_converted = self._converts_rows(axes, chosen, width)
         reduce, packing = self._fuse_reduce(chosen.order, pack, grouped)
         overlap = not is_dot and not (problem.shared_columns and problem.shared_rows)
