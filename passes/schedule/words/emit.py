@@ -8,14 +8,12 @@ from functools import partial
 
 from mirlo.dialects.bindings import func, ir, scf
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.tir.buffers import STACK_LIMIT
 from mirlo.dialects.tir.loops import For
 from mirlo.dialects.tir.scalars import create
 from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts
 from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.passes.schedule.loops import PARALLEL as PARALLEL_LOOP
-from mirlo.passes.schedule.loops import attribute_constant, clone_body, load, store
 from mirlo.passes.schedule.words.blocks import decompose
 from mirlo.passes.schedule.words.index import LoopValue, LoopValues
 from mirlo.passes.schedule.words.lanes import (
@@ -27,6 +25,7 @@ from mirlo.passes.schedule.words.lanes import (
     undecided_guards,
 )
 from mirlo.passes.schedule.words.memory import PlacedBuffers, allocate_buffers
+from mirlo.passes.schedule.words.points import PointEmitter
 from mirlo.passes.schedule.words.ranges import Bound, emit_bound, hoist, ranges_of, reached, steps_of
 from mirlo.passes.schedule.words.registers import Accumulators, Carried, accumulate
 from mirlo.passes.schedule.words.threads import bound_loops, prepare_threads, reduced_threads
@@ -37,7 +36,6 @@ from mirlo.passes.schedule.words.tree import (
     UNROLLED,
     VECTORIZED,
     BlockLeaf,
-    BufferAccess,
     Guard,
     Loop,
     Node,
@@ -89,17 +87,15 @@ def _has_loops(loop: Loop) -> bool:
     return any(inner.kind != UNROLLED and inner.extent != 1 for inner in loops_of(loop))
 
 
-class _Emitter:
+class _Emitter(PointEmitter):
+    """Emits loops around points, with the guards of the iterations."""
+
     def __init__(self, placed: PlacedBuffers, extents: dict[str, Dim]) -> None:
-        self.placed, self.extents = placed, extents
+        super().__init__(placed, extents)
         self.assumed: frozenset[Guard] = frozenset()
         """The guards that all iterations pass which are emitted now."""
-        self.passed: frozenset[EdgeTest] = frozenset()
-        """The tests of edges that all iterations pass which are emitted now."""
         self.unswitched: frozenset[str] = frozenset()
         """The loops of which a copy is emitted now."""
-        self.failed: tuple[list[EdgeTest], ...] = ()
-        """Tests of edges of which no iteration passes all."""
         self.stores: list[Callable[[], None]] | None = None
         """The stores of the unrolled iterations that are emitted now, which follow the loads of all of them."""
         self.accumulators: Accumulators | None = None
@@ -351,62 +347,3 @@ class _Emitter:
         for value, access in zip(indices, leaf.writes, strict=True):
             write = partial(self.store, value, leaf, access, values)
             write() if self.stores is None else self.stores.append(write)
-
-    def store(self, value: ir.Value, leaf: BlockLeaf, access: BufferAccess, values: LoopValues) -> None:
-        placed = self.placed[access.buffer]
-        store(value, placed.value, placed.shape, self.address(access, leaf.at, values))
-
-    def computed(self, leaf: BlockLeaf, at: list[IndexExpr], values: LoopValues) -> list[ir.Value]:
-        """Emit the values of a block at one point, given the values of its axes."""
-        if leaf.part == "start":
-            assert leaf.view is not None
-            return [attribute_constant(attribute) for attribute in leaf.view.init]
-        if leaf.view is None:
-            return [self.read(leaf.reads[0], at, values)]
-        pairs = zip(leaf.body.accumulators, leaf.writes, strict=False)
-        former = {argument: self.read(access, at, values) for argument, access in pairs}
-        return clone_body(leaf.body, {**self.environment(leaf, at, values), **former})
-
-    def environment(self, leaf: BlockLeaf, at: list[IndexExpr], values: LoopValues) -> dict[ir.Value, ir.Value]:
-        """Emit what the body of a block reads, without its former results."""
-        env: dict[ir.Value, ir.Value] = {argument: values.emit(at[axis]) for axis, argument in leaf.body.indices}
-        for argument, access in zip(leaf.body.inputs, leaf.reads, strict=True):
-            env[argument] = self.read(access, at, values)
-        return env
-
-    def read(self, access: BufferAccess, axes: list[IndexExpr], values: LoopValues) -> ir.Value:
-        if access.is_opaque:
-            return self.placed[access.buffer].value
-        at = self.placed.indices(access, axes)
-        if access.inlined is not None:
-            return self.computed(access.inlined, at, values)[0]
-        if access.outside is None:
-            return self.load(access, axes, values)
-        tests = [test for test in edge_tests(access, at, values, self.extents) if test not in self.passed]
-        if not tests:
-            return self.load(access, axes, values)
-        if any(all(test in tests for test in failed) for failed in self.failed):
-            return attribute_constant(access.outside)
-        inside = self.all_inside(tests, values)
-        branch = scf.IfOp(inside, [access.buffer.element], has_else=True)
-        with ir.InsertionPoint(branch.then_block):
-            scf.YieldOp([self.load(access, axes, values)])
-        with ir.InsertionPoint(branch.else_block):
-            scf.YieldOp([attribute_constant(access.outside)])
-        return branch.results[0]
-
-    def load(self, access: BufferAccess, axes: list[IndexExpr], values: LoopValues) -> ir.Value:
-        placed = self.placed[access.buffer]
-        return load(placed.value, placed.shape, self.address(access, axes, values))
-
-    def all_inside(self, tests: Sequence[EdgeTest], values: LoopValues) -> ir.Value:
-        """Emit whether all indices are within the bounds of their tensors."""
-        # An unsigned comparison also covers negative indices.
-        condition, *others = (values.emit(each).below(values.emit(size)) for each, size in tests)
-        for other in others:
-            condition = condition & other
-        return condition
-
-    def address(self, access: BufferAccess, axes: list[IndexExpr], values: LoopValues) -> list[ir.Value]:
-        """Emit the indices in memory of the element that a block with these axes accesses."""
-        return [values.emit(each) for each in self.placed.in_memory(access, axes)]

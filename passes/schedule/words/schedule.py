@@ -5,21 +5,19 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
 from mirlo.dialects.bindings import func, ir
-from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.view import PrimView, is_tensor_form
 from mirlo.passes.schedule.buffers import ScheduleFacts
 from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.passes.schedule.words import blocks, loops
+from mirlo.passes.schedule.words.queries import LoopQueries
 from mirlo.passes.schedule.words.registers import accumulate
 from mirlo.passes.schedule.words.rfactor import rfactor
 from mirlo.passes.schedule.words.rule_parts import ScheduleParts, claim
-from mirlo.passes.schedule.words.show import show
 from mirlo.passes.schedule.words.tensorize import PrimScript, find_tensor_intrin
 from mirlo.passes.schedule.words.trace import APPLIED, PrimitiveCallRecord, Trace
 from mirlo.passes.schedule.words.tree import (
@@ -33,8 +31,6 @@ from mirlo.passes.schedule.words.tree import (
     Root,
     ScheduleBuffer,
     ScheduleError,
-    around,
-    build,
     leaves_of,
 )
 from mirlo.runtime.nearest import nearest
@@ -51,7 +47,7 @@ def _require_blocks(function: PrimScript, made: ir.OpView, types: Sequence[Tenso
         raise ScheduleError(f"'{function.name}' is not made of blocks, which words are about: {reason}")
 
 
-class Schedule:
+class Schedule(LoopQueries):
     """The loops of a prim function. Each primitive changes them and preserves the result, or raises `ScheduleError`.
 
     Blocks and loops are identified by their names: `blocks()`, `loops(block)` and `print(schedule)` list them.
@@ -60,7 +56,7 @@ class Schedule:
     """
 
     def __init__(self, function: ir.OpView | ir.Operation | PrimView, module: ir.Module | None = None) -> None:
-        self._function = function
+        super().__init__(function)
         self._module = module
         """Keeps the function alive if only this schedule refers to it."""
         self.trace = Trace()
@@ -68,9 +64,6 @@ class Schedule:
         """The `apply_rule` that schedules the function, or one for each of the parts that rules schedule."""
         self.inlined: list[str] = []
         """The blocks of the function that `compute_inline` took."""
-
-    def __str__(self) -> str:
-        return show(self._root)
 
     @staticmethod
     def of(function: PrimScript, *types: TensorType, **attributes: float) -> Schedule:
@@ -86,39 +79,6 @@ class Schedule:
             result = Schedule(function_op, module)
             result.blocks()
         return result
-
-    @cached_property
-    def _root(self) -> Root:
-        # Built for the first word that needs it: rules also schedule functions whose loops have dynamic sizes.
-        return build(self._function if isinstance(self._function, PrimView) else PrimView(self._function))
-
-    # Queries
-
-    def blocks(self) -> list[str]:
-        """Return the names of the blocks, in order."""
-        return [leaf.name for leaf in self._root.leaves()]
-
-    def loops(self, block: str) -> list[str]:
-        """Return the names of the loops around a block, outermost first."""
-        return [loop.name for loop in around(self._root.find_leaf(block))]
-
-    def extent(self, loop: str) -> Dim:
-        """Return the number of iterations of a loop; a dim if only the run time knows it."""
-        return self._root.find_loop(loop).extent
-
-    def kinds(self, block: str) -> dict[str, str]:
-        """Return for each loop around a block whether it is a `spatial` or a `reduce` loop of the block."""
-        leaf = self._root.find_leaf(block)
-        reduced = leaf.reduce_loops()
-        return {loop.name: "reduce" if loop.name in reduced else "spatial" for loop in around(leaf)}
-
-    def reads(self, block: str) -> list[str]:
-        """Return the names of the buffers that a block reads, in the order of its operands."""
-        return [access.buffer.name for access in self._root.find_leaf(block).reads]
-
-    def buffers(self) -> list[str]:
-        """Return the names of all buffers."""
-        return [buffer.name for buffer in self._root.buffers]
 
     # Loops
 

@@ -1,0 +1,52 @@
+"""Class `LoopQueries`: the loops and blocks of a prim function, by their names."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.tir.view import PrimView
+from mirlo.passes.schedule.words.show import show
+from mirlo.passes.schedule.words.tree import Root, around, build
+
+
+class LoopQueries:
+    """What the loops of a prim function are, and what its blocks read."""
+
+    def __init__(self, function: ir.OpView | ir.Operation | PrimView) -> None:
+        self._function = function
+
+    def __str__(self) -> str:
+        return show(self._root)
+
+    @cached_property
+    def _root(self) -> Root:
+        # Built for the first word that needs it: rules also schedule functions whose loops have dynamic sizes.
+        return build(self._function if isinstance(self._function, PrimView) else PrimView(self._function))
+
+    def blocks(self) -> list[str]:
+        """Return the names of the blocks, in order."""
+        return [leaf.name for leaf in self._root.leaves()]
+
+    def loops(self, block: str) -> list[str]:
+        """Return the names of the loops around a block, outermost first."""
+        return [loop.name for loop in around(self._root.find_leaf(block))]
+
+    def extent(self, loop: str) -> Dim:
+        """Return the number of iterations of a loop; a dim if only the run time knows it."""
+        return self._root.find_loop(loop).extent
+
+    def kinds(self, block: str) -> dict[str, str]:
+        """Return for each loop around a block whether it is a `spatial` or a `reduce` loop of the block."""
+        leaf = self._root.find_leaf(block)
+        reduced = leaf.reduce_loops()
+        return {loop.name: "reduce" if loop.name in reduced else "spatial" for loop in around(leaf)}
+
+    def reads(self, block: str) -> list[str]:
+        """Return the names of the buffers that a block reads, in the order of its operands."""
+        return [access.buffer.name for access in self._root.find_leaf(block).reads]
+
+    def buffers(self) -> list[str]:
+        """Return the names of all buffers."""
+        return [buffer.name for buffer in self._root.buffers]
