@@ -157,6 +157,78 @@ class AttentionWithScales(AttentionBase, name="attention_with_scales"):
         return result
 
 
+class PagedAttention(RelaxOp, name="paged_attention"):
+    """Attention to rows of caches in pages, which a table finds; otherwise as `attention` is.
+
+    query is [B, H, S, D], the caches are [N, P, HKV, D] and [N, P, HKV, DV]: N pages of P rows. Row t of sequence b is
+    row t % P of page table[b, t / P], where table is [B, M]; a page that does not exist is the nearest one that does.
+    Rows from `lengths` [B] on are zero, whatever the pages hold. The mask broadcasts to [B, H, S, M * P]. Caches of
+    another type, i8 among them, are converted to the query's; with scales [N, P, HKV, 1], each row is multiplied by
+    its own. `sinks` [H] are as in `attention_with_sinks`.
+    """
+
+    TRAITS = (Trait.CONTRACTION,)
+    query = operand()
+    key_cache = operand()
+    value_cache = operand()
+    table = operand()
+    lengths = operand()
+    mask = optional()
+    key_scale = optional()
+    value_scale = optional()
+    sinks = optional()
+    scale = Float(None)
+    softcap = Float(None)
+
+    @classmethod
+    def flops(cls, operands: Sequence[TensorType], results: Sequence[TensorType], **attributes: float | None) -> int:
+        batch, heads, length, size = operands[0].static_shape
+        rows, values = operands[1].static_shape[1], operands[2].static_shape[3]
+        return batch * heads * length * operands[3].static_shape[1] * rows * (2 * size + 2 * values + 5)
+
+    @staticmethod
+    def infer(
+        query: TensorType,
+        key_cache: TensorType,
+        value_cache: TensorType,
+        table: TensorType,
+        lengths: TensorType,
+        mask: TensorType | None,
+        key_scale: TensorType | None,
+        value_scale: TensorType | None,
+        sinks: TensorType | None,
+        *,
+        scale: float | None,
+        softcap: float | None,
+    ) -> TensorType:
+        require_kind(query, FLOAT, "query")
+        require_rank(query, 4, "query [batch, heads, length, size]")
+        for name, cache in (("key_cache", key_cache), ("value_cache", value_cache)):
+            require_rank(cache, 4, f"{name} [pages, rows, heads, size]")
+            if not cache.dtype.is_float and cache.dtype.name != "i8":
+                raise OpError(f"{name} must be floating point or i8, got {cache.dtype}")
+            if cache.shape[1:3] != key_cache.shape[1:3]:
+                raise OpError(f"key_cache {key_cache} and value_cache {cache} must have the same rows and heads")
+        if {table.dtype.name, lengths.dtype.name} != {"i64"} or (table.rank, lengths.rank) != (2, 1):
+            raise OpError(f"table and lengths must be i64[batch, pages] and i64[batch], got {table} and {lengths}")
+        for name, tensor in (("table", table), ("lengths", lengths)):
+            require_equal_dims(query.shape[0], tensor.shape[0], f"the batch dims of query {query} and {name} {tensor}")
+        if (key_scale is None) != (value_scale is None):
+            raise OpError("key_scale and value_scale must both be given, or none of them")
+        if key_scale is not None and value_scale is not None:
+            pairs = (("key_scale", key_scale, key_cache), ("value_scale", value_scale, value_cache))
+            for name, tensor, cache in pairs:
+                expected = query.with_shape((*cache.shape[:3], 1))
+                if tensor != expected:
+                    raise OpError(f"{name} must be {expected}, got {tensor}")
+        batch, shared, rows = query.shape[0], key_cache.shape[2], table.shape[1] * key_cache.shape[1]
+        key, value = (query.with_shape((batch, shared, rows, cache.shape[3])) for cache in (key_cache, value_cache))
+        result = Attention.infer(query, key, value, mask, scale=scale, causal=False, at_end=False, softcap=softcap)
+        if sinks is not None:
+            _require_sinks(query, sinks)
+        return result
+
+
 class CacheWrite(RelaxOp, name="cache_write"):
     """The cache [B, H, C, D] with the rows of `new` [B, H, S, D] written at `positions` [B, S] along dim 2.
 

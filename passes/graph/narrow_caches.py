@@ -12,6 +12,7 @@ from mirlo.dialects.core.surgery import erase_op, operations
 from mirlo.dialects.core.traits import Trait, traits_of
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
+from mirlo.passes.graph.cache_updates import CacheUpdate, match_cache_update
 from mirlo.passes.graph.scaled_caches import ScaledCaches
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.runtime.names import CACHE_DTYPES
@@ -28,7 +29,7 @@ class NarrowCaches(Pass):
     A cache is an input that `relax.cache_write` adds rows to, and the output that has them: both get the type. New
     rows are rounded when they are written, and what reads the cache converts its elements: attention in registers.
     The scales of i8 are further inputs and outputs, with the names of the caches and `.scale`. Other inputs and outputs
-    keep their types. A cache in pages may be reshaped before it is written and after: it is stored as floats only.
+    keep their types. A cache in pages is reshaped before it is written and after; each head of a row has a scale.
     """
 
     name = "narrow-caches"
@@ -41,16 +42,15 @@ class NarrowCaches(Pass):
             raise PassError(f"dtype must be {', '.join(CACHE_DTYPES[:-1])} or {CACHE_DTYPES[-1]}, got '{self.dtype}'")
         if "tir.prim_func" in op.operation.attributes or not len(op.operation.regions[0].blocks):
             return
-        found = [_match(each) for each in operations(op) if each.name == "relax.cache_write"]
-        is_integer = DTYPES[self.dtype].is_integer
-        writes = [each for each in found if each is not None and not (is_integer and each.views)]
+        found = [match_cache_update(each) for each in operations(op) if each.name == "relax.cache_write"]
+        writes = [each for each in found if each is not None]
         if not writes:
             what = f"no f32 input is a cache that grows in place: {self.dtype} caches need one"
             raise PassError(f"{what}, as GroupQueryAttention and TensorScatter have", op.operation.location)
-        if is_integer:
+        if DTYPES[self.dtype].is_integer:
             caches = ScaledCaches(op)
             for each in writes:
-                caches.narrow(each.write)
+                caches.narrow(each)
             caches.finish()
         else:
             for each in writes:
@@ -61,44 +61,7 @@ class NarrowCaches(Pass):
         op.operation.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, results))
 
 
-@dataclass(frozen=True)
-class _CacheWrite:
-    """A write to an f32 input that nothing else reads, whose result is an output."""
-
-    write: ir.Operation
-    views: tuple[ir.Operation, ...]
-    """The reshapes of the input before the write, and of its result; empty if there are none."""
-
-    @property
-    def input(self) -> ir.Value:
-        return (self.views[0] if self.views else self.write).operands[0]
-
-    @property
-    def result(self) -> ir.Value:
-        return (self.views[-1] if self.views else self.write).results[0]
-
-
-def _match(write: ir.Operation) -> _CacheWrite | None:
-    """Return the cache that an operation writes to; None if it is no input, or something else reads it."""
-    before = write.operands[0]
-    views: tuple[ir.Operation, ...] = ()
-    if isinstance(before, ir.OpResult):
-        users = [use.owner.operation for use in write.results[0].uses]
-        views = (before.owner.operation, *users)
-        if [each.name for each in views] != ["relax.reshape", "relax.reshape"] or not _has_one_use(before):
-            return None
-    cache = _CacheWrite(write, views)
-    is_input = isinstance(cache.input.owner, ir.Block) and isinstance(cache.input.type.element_type, ir.F32Type)
-    if not is_input or not _has_one_use(cache.input):
-        return None
-    return cache if any(use.owner.name == "func.return" for use in cache.result.uses) else None
-
-
-def _has_one_use(value: ir.Value) -> bool:
-    return sum(1 for _ in value.uses) == 1
-
-
-def _narrow(cache: _CacheWrite, dtype: DType) -> None:
+def _narrow(cache: CacheUpdate, dtype: DType) -> None:
     """Rebuild a write of a cache for a narrower type, with casts around it."""
     write, source = cache.write, cache.input
     _, new, positions = write.operands
@@ -116,6 +79,8 @@ def _narrow(cache: _CacheWrite, dtype: DType) -> None:
         user = use.owner.operation
         if user.name == "func.return":
             user.operands[use.operand_number] = output
+        elif user.name == "relax.paged_attention":
+            user.operands[use.operand_number] = output  # it converts the rows that it reads
         elif _reads_part(user) and use.operand_number == 0:
             # Attention reads some rows: others are not converted.
             _convert_behind(user, output)

@@ -10,6 +10,7 @@ from mirlo.dialects.core.op import class_of
 from mirlo.dialects.core.surgery import erase_op, operations
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
+from mirlo.passes.graph.cache_updates import CacheUpdate
 from mirlo.passes.registry import PassError
 from mirlo.runtime.names import CACHE_SCALE
 
@@ -18,12 +19,14 @@ LARGEST = 127.0
 LEAST = 1e-30
 """Least magnitude that a row is scaled by: a row of zeros has no other."""
 ATTENTIONS = ("relax.attention", "relax.attention_with_sinks")
+PAGED = "relax.paged_attention"
 
 
 @dataclass(frozen=True)
 class _ScaledRows:
-    """Rows that are read from a cache: their integers, as f32, and their scales."""
+    """Rows that are read from a cache: their integers, these as f32, and their scales."""
 
+    integers: ir.Value
     values: ir.Value
     scales: ir.Value
 
@@ -39,29 +42,27 @@ class ScaledCaches:
         self.results: list[tuple[int, ir.Value]] = []
         """The scales that become outputs, with the numbers of the outputs that they belong to."""
 
-    def narrow(self, write: ir.Operation) -> None:
+    def narrow(self, cache: CacheUpdate) -> None:
         """Rebuild a write of a cache as one of integers and one of scales."""
-        cache, new, positions = write.operands
-        kind = TensorType.from_mlir(cache.type)
+        kind = TensorType.from_mlir(cache.input.type)
         assert kind is not None
-        own = self._add_input(cache, kind.with_shape((*kind.shape[:3], 1)))
-        cache.set_type(kind.with_dtype(DTYPES["i8"]).to_mlir())
-        shape = tuple(write.opview.shape)
-        with ir.InsertionPoint(write), write.location:
-            scales = _scales(new)
-            size = kind.shape[3]
-            codes = OPS["quantize"].make(new, scales, None, axis=3, block=size, dtype=DTYPES["i8"])
-            rows = OPS["cache_write"].make(cache, codes, positions, shape=shape)
-            scale_rows = OPS["cache_write"].make(own, scales, positions, shape=(*shape[:3], 1))
-        (result,) = write.results
-        for use in list(result.uses):
-            self._replace_use(use, rows, scale_rows)
-        erase_op(write)
+        own = self._add_input(cache.input, kind.with_shape((*kind.shape[:3], 1)))
+        cache.input.set_type(kind.with_dtype(DTYPES["i8"]).to_mlir())
+        with ir.InsertionPoint(cache.write), cache.write.location:
+            rows, scales = _written_pages(cache, own) if cache.views else _written(cache, own)
+        for use in list(cache.result.uses):
+            self._replace_use(use, rows, scales)
+        for op in (*cache.views[1:], cache.write, *cache.views[:1]):
+            erase_op(op)
 
     def finish(self) -> None:
         """Let attentions read the integers, and return the scales."""
         for op in operations(self.function):
-            if op.name in ATTENTIONS and all(op.operands[i] in self.rows for i in (1, 2)):
+            if op.name not in (*ATTENTIONS, PAGED) or not all(op.operands[i] in self.rows for i in (1, 2)):
+                continue
+            if op.name == PAGED:
+                self._scale_pages(op)
+            else:
                 self._scale(op)
         for value in self.rows:
             if not any(True for _ in value.uses):
@@ -91,7 +92,7 @@ class ScaledCaches:
         with ir.InsertionPoint(before), before.location:
             values = OPS["cast"].make(rows, dtype=DTYPES["f32"])
             result: ir.Value = OPS["multiply"].make(values, scales)
-        self.rows[result] = _ScaledRows(values, scales)
+        self.rows[result] = _ScaledRows(rows, values, scales)
         return result
 
     def _scale(self, op: ir.Operation) -> None:
@@ -103,6 +104,20 @@ class ScaledCaches:
             result = OPS["attention_with_scales"].make(
                 view.query, key.values, value.values, view.mask, key.scales, value.scales, sinks,
                 **view.attribute_values(),
+            )  # fmt: skip
+        op.results[0].replace_all_uses_with(result)
+        erase_op(op)
+
+    def _scale_pages(self, op: ir.Operation) -> None:
+        """Replace an attention to rows in pages by one that reads integers and scales."""
+        view = op.opview
+        if view.key_scale is not None or not isinstance(view.query.type.element_type, ir.F32Type):
+            return
+        key, value = self.rows[view.key_cache], self.rows[view.value_cache]
+        with ir.InsertionPoint(op), op.location:
+            result = OPS["paged_attention"].make(
+                view.query, key.integers, value.integers, view.table, view.lengths, view.mask, key.scales, value.scales,
+                view.sinks, **view.attribute_values(),
             )  # fmt: skip
         op.results[0].replace_all_uses_with(result)
         erase_op(op)
@@ -123,6 +138,37 @@ class ScaledCaches:
             given = list(ir.ArrayAttr(attributes["res_attrs"]))
             names = [_scale_name(given, number) for number, _ in self.results]
             attributes["res_attrs"] = ir.ArrayAttr.get([*given, *names])
+
+
+def _written(cache: CacheUpdate, own: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """Emit the writes of new rows [B, H, S, D] and of their scales; return the caches."""
+    _, new, positions = cache.write.operands
+    shape = tuple(cache.write.opview.shape)
+    kind = TensorType.from_mlir(new.type)
+    assert kind is not None
+    scales = _scales(new)
+    codes = OPS["quantize"].make(new, scales, None, axis=3, block=kind.shape[3], dtype=DTYPES["i8"])
+    rows = OPS["cache_write"].make(cache.input, codes, positions, shape=shape)
+    return rows, OPS["cache_write"].make(own, scales, positions, shape=(*shape[:3], 1))
+
+
+def _written_pages(cache: CacheUpdate, own: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """Emit the writes of new rows [1, 1, T, H * D], whose heads have a scale each; return the caches in pages."""
+    _, new, positions = cache.write.operands
+    kind, pages = (TensorType.from_mlir(value.type) for value in (new, cache.input))
+    assert kind is not None and pages is not None
+    heads, size = pages.shape[2:]
+    tokens, room = kind.shape[2], pages.shape[0] * pages.shape[1]
+    scales = _scales(OPS["reshape"].make(new, shape=(1, tokens, heads, size)))
+    scales = OPS["reshape"].make(scales, shape=(1, 1, tokens, heads))
+    codes = OPS["quantize"].make(new, scales, None, axis=3, block=size, dtype=DTYPES["i8"])
+    results = []
+    for source, rows, width in ((cache.input, codes, heads * size), (own, scales, heads)):
+        shape = (1, 1, room, width)
+        flat = OPS["reshape"].make(source, shape=shape)
+        written = OPS["cache_write"].make(flat, rows, positions, shape=shape)
+        results.append(OPS["reshape"].make(written, shape=(*pages.shape[:3], width // heads)))
+    return results[0], results[1]
 
 
 def _scales(rows: ir.Value) -> ir.Value:
@@ -164,5 +210,5 @@ def _scale_name(given: list[ir.Attribute], number: int) -> ir.DictAttr:
     name = ir.StringAttr(facts["relax.name"]).value + CACHE_SCALE
     if name in names:
         raise PassError(f"the model has an input or output '{name}' already: rename it")
-    window = {"relax.window": facts["relax.window"]} if "relax.window" in facts else {}
-    return ir.DictAttr.get({"relax.name": ir.StringAttr.get(name), **window})
+    same = {key: facts[key] for key in ("relax.window", "relax.pages") if key in facts}
+    return ir.DictAttr.get({"relax.name": ir.StringAttr.get(name), **same})

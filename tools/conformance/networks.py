@@ -249,6 +249,32 @@ def _attention_with_scales_and_sinks(draw: Draw) -> OperatorCase:
     return _scaled_attention(draw, has_sinks=True)
 
 
+def _paged_attention(draw: Draw, has_scales: bool) -> OperatorCase:
+    query, caches = draw.array(2, 4, 1, 8), [draw.array(5, 4, 2, 8) for _ in "kv"]
+    scales = [draw.nonzero(5, 4, 2, 1) if has_scales else None for _ in "kv"]
+    table, lengths = np.array([[3, 0, 9], [1, 4, -2]], np.int64), np.array([10, 4], np.int64)
+    found = []
+    for cache, scale in zip(caches, scales, strict=True):
+        wide_rows = wide(cache) if scale is None else wide(cache) * wide(scale)
+        rows = wide_rows[np.clip(table, 0, 4)].reshape(2, 12, 2, 8).transpose(0, 2, 1, 3)
+        found.append(np.where(np.arange(12)[:, None] < lengths[:, None, None, None], rows, 0).repeat(2, 1))
+    seen = (np.arange(12) < lengths[:, None])[:, None, None]
+    scores = np.where(seen, wide(query) @ found[0].swapaxes(-1, -2) / math.sqrt(8), -np.inf)
+    raised = np.exp(scores - scores.max(-1, keepdims=True))
+    expected = raised / raised.sum(-1, keepdims=True) @ found[1]
+    return case(query, *caches, table, lengths, seen, *scales, None, expected=expected)
+
+
+@operator("paged_attention")
+def _paged_attention_plain(draw: Draw) -> OperatorCase:
+    return _paged_attention(draw, has_scales=False)
+
+
+@operator("paged_attention")
+def _paged_attention_with_scales(draw: Draw) -> OperatorCase:
+    return _paged_attention(draw, has_scales=True)
+
+
 @operator("cache_write")
 def _cache_write(draw: Draw) -> OperatorCase:
     cache, new = draw.array(2, 2, 4, 8), draw.array(2, 2, 2, 8)

@@ -178,13 +178,36 @@ def attended(
 
     `bounds` are attributes of attention that hide nothing else than `seen` does.
     """
-    scale, cap = node.attr.float("scale", 0.0), node.attr.float("softcap", 0.0)
-    is_smooth, output = node.attr.int("smooth_softmax", 0) == 1, node.attr.int("qk_output", 0)
-    if cap < 0:
-        raise NodeError(f"attribute 'softcap' must not be negative, got {cap}")
+    output = node.attr.int("qk_output", 0)
     if output not in (0, 1, 2) or node.has_output(QK_OUTPUT) != (output != 0):
         raise NodeError(f"attribute 'qk_output' = {output}: 1 or 2 with output 'output_qk', 0 without it is expected")
-    kind = type_of(query)
+    scores = score_options(node, type_of(query), seen, bias)
+    if output:
+        return _with_scores(node, query, key, value, (seen, scores.mask, bias), scores.sinks)
+    options = {**scores.attributes, **bounds}
+    if scores.sinks is None:
+        return node.emit("attention", query, key, value, scores.mask, **options), None
+    return node.emit("attention_with_sinks", query, key, value, scores.mask, scores.sinks, **options), None
+
+
+@dataclass(frozen=True)
+class ScoreOptions:
+    """What is done to the scores of an attention."""
+
+    mask: RelaxValue
+    sinks: RelaxValue | None
+    attributes: dict[str, float | None]
+
+
+def score_options(node: Node, kind: TensorType, seen: RelaxValue, bias: RelaxValue | None = None) -> ScoreOptions:
+    """Return what the attributes and inputs of a node say of the scores; keys that are not `seen` are hidden.
+
+    `kind` is the type of the queries.
+    """
+    scale, cap = node.attr.float("scale", 0.0), node.attr.float("softcap", 0.0)
+    is_smooth = node.attr.int("smooth_softmax", 0) == 1
+    if cap < 0:
+        raise NodeError(f"attribute 'softcap' must not be negative, got {cap}")
     heads = kind.shape[1]
     mask = node.emit("where", seen, node.constant(0, kind), node.constant(_hidden(kind), kind))
     if bias is not None:
@@ -194,12 +217,7 @@ def attended(
         sinks = node.emit("reshape", node[SINK], shape=(heads,))
     elif is_smooth:
         sinks = node.emit("full", shape=(heads,), value=0.0, dtype=kind.dtype)
-    if output:
-        return _with_scores(node, query, key, value, (seen, mask, bias), sinks)
-    options = {"scale": scale or None, "softcap": cap or None, **bounds}
-    if sinks is None:
-        return node.emit("attention", query, key, value, mask, **options), None
-    return node.emit("attention_with_sinks", query, key, value, mask, sinks, **options), None
+    return ScoreOptions(mask, sinks, {"scale": scale or None, "softcap": cap or None})
 
 
 def _with_scores(

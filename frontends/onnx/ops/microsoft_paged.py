@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax.infer import require_rank
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
-from mirlo.frontends.onnx.ops.microsoft_cache import attended, rotated
+from mirlo.frontends.onnx.ops.microsoft_cache import rotated, score_options
 from mirlo.frontends.onnx.ops.microsoft_kv_cache import CacheFormat
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.relax_value import RelaxValue
@@ -73,16 +73,35 @@ def paged_attention(node: Node) -> Converted:
         node.attr.ignore("rotary_interleaved")
         node.ignore(COS, SIN)
     slots = _slots(node, tokens)
-    caches, read = [], []
+    caches, formats = [], []
     for index, scale, rows in ((KEY_CACHE, KEY_SCALE, key), (VALUE_CACHE, VALUE_SCALE, value)):
         form = _format(node, index, scale, rows)
-        cache = _written(node, index, form.encoded(node, rows), slots)
-        caches.append(cache)
-        read.append((form, form.decoded(node, _blocks_of(node, cache, tokens))))
-    (of_keys, keys), (of_values, values) = read
-    own = of_keys.scaled(node, _by_sequence(node, query, tokens))
-    result, _ = attended(node, own, keys, values, _seen(node, tokens, type_of(keys).shape[2]), None)
-    return _packed(node, of_values.scaled(node, result), tokens), *caches
+        caches.append(_written(node, index, form.encoded(node, rows), slots))
+        formats.append(form)
+    result = _attended(node, _by_sequence(node, query, tokens), caches, formats, tokens)
+    return _packed(node, result, tokens), *caches
+
+
+def _attended(
+    node: Node, query: RelaxValue, caches: list[RelaxValue], formats: list[CacheFormat], tokens: _Tokens
+) -> RelaxValue:
+    """Attend queries [batch, heads, longest, size] to the rows of their sequences."""
+    kind = type_of(query).dtype
+    if kind.name == "f16" and any(form.scale is not None for form in formats):  # f16 could underflow
+        query = node.emit("cast", query, dtype="f32")
+        formats = [
+            form if form.scale is None else replace(form, scale=node.emit("cast", form.scale, dtype="f32"))
+            for form in formats
+        ]
+    of_keys, of_values = formats
+    rows = tokens.blocks * type_of(caches[0]).shape[1]
+    scores = score_options(node, type_of(query), _seen(node, tokens, rows))
+    result = node.emit(
+        "paged_attention", of_keys.scaled(node, query), *caches, _table(node, tokens), tokens.totals, scores.mask,
+        None, None, scores.sinks, **scores.attributes,
+    )  # fmt: skip
+    result = of_values.scaled(node, result)
+    return result if type_of(result).dtype is kind else node.emit("cast", result, dtype=kind)
 
 
 def _projected(node: Node, heads: int, shared: int) -> list[RelaxValue]:
@@ -203,24 +222,12 @@ def _written(node: Node, index: int, rows: RelaxValue, slots: RelaxValue) -> Rel
     return node.emit("reshape", result, shape=(blocks, block, heads, size))
 
 
-def _blocks_of(node: Node, cache: RelaxValue, tokens: _Tokens) -> RelaxValue:
-    """Return the rows of each sequence as [batch, heads, rows, size]; those behind its last token are zero."""
-    _, block, heads, size = type_of(cache).shape
+def _table(node: Node, tokens: _Tokens) -> RelaxValue:
+    """Return the blocks of each sequence: i64[batch, most blocks]."""
     table = node.emit("cast", node[TABLE], dtype="i64")
     shape = (type_of(table).shape[0], tokens.blocks)
     table = node.emit("slice_dims", table, begin=(0, 0), shape=shape, strides=(1, 1))
-    table = node.emit(
-        "maximum", node.emit("gather", table, positions(node, tokens.batch), axis=0), i64_constant(node, 0)
-    )
-    rows = tokens.blocks * block
-    result = node.emit("permute", node.emit("gather", cache, table, axis=0), axes=(0, 3, 1, 2, 4))
-    is_valid = node.emit("expand_dims", positions(node, rows), axes=[0]) < node.emit(
-        "expand_dims", tokens.totals, axes=[1]
-    )
-    is_valid = node.emit("reshape", is_valid, shape=(tokens.batch, 1, tokens.blocks, block, 1))
-    # In this order one kernel copies the rows to where attention reads them.
-    kept = node.emit("where", is_valid, result, node.constant(0, type_of(result)))
-    return node.emit("reshape", kept, shape=(tokens.batch, heads, rows, size))
+    return node.emit("gather", table, positions(node, tokens.batch), axis=0)
 
 
 def _by_sequence(node: Node, query: RelaxValue, tokens: _Tokens) -> RelaxValue:

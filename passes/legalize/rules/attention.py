@@ -11,12 +11,12 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.matmul import Matmul
 from mirlo.dialects.relax.shape import Reshape
-from mirlo.dialects.tir.compute import Expr, ExprLike, TensorExpr, constant, rsqrt, select, tanh
+from mirlo.dialects.tir.compute import INDEX, Expr, ExprLike, TensorExpr, clamp, constant, rsqrt, select, tanh
 from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.dialects.tir.compute.loops import Buffer, LoopBuilder
-from mirlo.passes.legalize.helpers import aligned, shape_of, wide
+from mirlo.passes.legalize.helpers import aligned, shape_of, tensor_type, wide
 from mirlo.passes.legalize.rules.softmax import softmax_blocks
-from mirlo.passes.rules import legalize
+from mirlo.passes.rules import Decline, decline, legalize
 
 if TYPE_CHECKING:
     from mirlo.passes.legalize.builder import LegalizeBuilder
@@ -82,6 +82,40 @@ def attention_with_scales(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     if op.sinks is None:
         return b.emit(OPS["attention"], op.query, key, value, op.mask, **options)
     return b.emit(OPS["attention_with_sinks"], op.query, key, value, op.mask, op.sinks, **options)
+
+
+@legalize("relax.paged_attention")
+def paged_attention(op: ir.OpView, b: LegalizeBuilder) -> ir.Value | Decline:
+    """Legalize to attention to a copy of the rows of each sequence."""
+    if shape_of(op.key_cache)[0] == 0:
+        return decline("there are no pages")
+    kind = tensor_type(op.query).dtype
+    rows = [_rows_of(op, b, cache) for cache in (op.key_cache, op.value_cache)]
+    key, value = (each if tensor_type(each).dtype is kind else b.emit(OPS["cast"], each, dtype=kind) for each in rows)
+    options = {name: getattr(op, name) for name in ("scale", "softcap")}
+    if op.key_scale is not None:
+        scales = [_rows_of(op, b, cache) for cache in (op.key_scale, op.value_scale)]
+        return b.emit(OPS["attention_with_scales"], op.query, key, value, op.mask, *scales, op.sinks, **options)
+    if op.sinks is not None:
+        return b.emit(OPS["attention_with_sinks"], op.query, key, value, op.mask, op.sinks, **options)
+    return b.emit(OPS["attention"], op.query, key, value, op.mask, **options)
+
+
+def _rows_of(op: ir.OpView, b: LegalizeBuilder, cache: ir.Value) -> ir.Value:
+    """Return the rows of each sequence [B, HKV, M * P, D]: a copy, zero behind the last one."""
+    pages, rows, heads, size = shape_of(cache)
+    batch, most = shape_of(op.table)
+
+    def body(p: PrimBuilder, cache: TensorExpr, table: TensorExpr, lengths: TensorExpr) -> TensorExpr:
+        def element(n: Expr, h: Expr, m: Expr, row: Expr, d: Expr) -> Expr:
+            page = clamp(table.at(n, m).cast(INDEX), 0, pages - 1)
+            is_valid = m * rows + row < lengths.at(n).cast(INDEX)
+            return select(is_valid, cache.at(page, row, h, d), constant(0, cache.dtype))
+
+        return p.compute((batch, heads, most, rows, size), element, name="paged_rows")
+
+    copied = b.call_prim(body, cache, op.table, op.lengths, name="paged_rows")
+    return b.emit(Reshape, copied, shape=(batch, heads, most * rows, size))
 
 
 @legalize("relax.cache_write")

@@ -229,3 +229,43 @@ func.func @attention_with_scales_2(%query: tensor<1x4x3x8xf32>, %key: tensor<1x2
   %0 = "relax.attention_with_scales"(%query, %key, %key, %scale, %scale, %sinks) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 1, 1>} : (tensor<1x4x3x8xf32>, tensor<1x2x5x8xf32>, tensor<1x2x5x8xf32>, tensor<1x2x5x1xf32>, tensor<1x2x5x1xf32>, tensor<3xf32>) -> tensor<1x4x3x8xf32>
   return
 }
+
+// -----
+
+func.func @paged_attention_1(%query: tensor<2x4x1x8xf32>, %cache: tensor<5x16x2x8xf32>, %other: tensor<5x8x2x8xf32>, %codes: tensor<5x16x2x8xi32>, %table: tensor<2x3xi64>, %lengths: tensor<2xi64>, %scale: tensor<5x16x2x1xf32>) {
+  // expected-error@+1 {{'relax.paged_attention' op key_cache f32[5, 16, 2, 8] and value_cache f32[5, 8, 2, 8] must have the same rows and heads}}
+  %0 = "relax.paged_attention"(%query, %cache, %other, %table, %lengths) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0, 0, 0>} : (tensor<2x4x1x8xf32>, tensor<5x16x2x8xf32>, tensor<5x8x2x8xf32>, tensor<2x3xi64>, tensor<2xi64>) -> tensor<2x4x1x8xf32>
+  return
+}
+
+// -----
+
+func.func @paged_attention_2(%query: tensor<2x4x1x8xf32>, %cache: tensor<5x16x2x8xf32>, %other: tensor<5x8x2x8xf32>, %codes: tensor<5x16x2x8xi32>, %table: tensor<2x3xi64>, %lengths: tensor<2xi64>, %scale: tensor<5x16x2x1xf32>) {
+  // expected-error@+1 {{'relax.paged_attention' op key_cache must be floating point or i8, got i32}}
+  %0 = "relax.paged_attention"(%query, %codes, %codes, %table, %lengths) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0, 0, 0>} : (tensor<2x4x1x8xf32>, tensor<5x16x2x8xi32>, tensor<5x16x2x8xi32>, tensor<2x3xi64>, tensor<2xi64>) -> tensor<2x4x1x8xf32>
+  return
+}
+
+// -----
+
+func.func @paged_attention_3(%query: tensor<2x4x1x8xf32>, %cache: tensor<5x16x2x8xf32>, %other: tensor<5x8x2x8xf32>, %codes: tensor<5x16x2x8xi32>, %table: tensor<2x3xi64>, %lengths: tensor<2xi64>, %scale: tensor<5x16x2x1xf32>) {
+  // expected-error@+1 {{'relax.paged_attention' op table and lengths must be i64[batch, pages] and i64[batch], got i64[2] and i64[2]}}
+  %0 = "relax.paged_attention"(%query, %cache, %cache, %lengths, %lengths) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0, 0, 0>} : (tensor<2x4x1x8xf32>, tensor<5x16x2x8xf32>, tensor<5x16x2x8xf32>, tensor<2xi64>, tensor<2xi64>) -> tensor<2x4x1x8xf32>
+  return
+}
+
+// -----
+
+func.func @paged_attention_4(%query: tensor<2x4x1x8xf32>, %cache: tensor<5x16x2x8xf32>, %other: tensor<5x8x2x8xf32>, %codes: tensor<5x16x2x8xi32>, %table: tensor<2x3xi64>, %lengths: tensor<2xi64>, %scale: tensor<5x16x2x1xf32>) {
+  // expected-error@+1 {{'relax.paged_attention' op key_scale and value_scale must both be given, or none of them}}
+  %0 = "relax.paged_attention"(%query, %cache, %cache, %table, %lengths, %scale) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 1, 0, 0>} : (tensor<2x4x1x8xf32>, tensor<5x16x2x8xf32>, tensor<5x16x2x8xf32>, tensor<2x3xi64>, tensor<2xi64>, tensor<5x16x2x1xf32>) -> tensor<2x4x1x8xf32>
+  return
+}
+
+// -----
+
+func.func @paged_attention_5(%query: tensor<2x4x1x8xf32>, %cache: tensor<5x16x2x8xf32>, %other: tensor<5x8x2x8xf32>, %codes: tensor<5x16x2x8xi32>, %table: tensor<2x3xi64>, %lengths: tensor<2xi64>, %scale: tensor<5x16x2x1xf32>) {
+  // expected-error@+1 {{'relax.paged_attention' op key_scale must be f32[5, 16, 2, 1], got f32[5, 16, 2, 8]}}
+  %0 = "relax.paged_attention"(%query, %cache, %cache, %table, %lengths, %cache, %scale) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 1, 1, 0>} : (tensor<2x4x1x8xf32>, tensor<5x16x2x8xf32>, tensor<5x16x2x8xf32>, tensor<2x3xi64>, tensor<2xi64>, tensor<5x16x2x8xf32>, tensor<5x16x2x1xf32>) -> tensor<2x4x1x8xf32>
+  return
+}

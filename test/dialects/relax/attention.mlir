@@ -57,3 +57,10 @@ func.func @attention_with_scales(%query: tensor<1x4x3x8xf32>, %key: tensor<1x2x5
   %0 = "relax.attention_with_scales"(%query, %key, %value, %scale, %scale) {operandSegmentSizes = array<i32: 1, 1, 1, 0, 1, 1, 0>} : (tensor<1x4x3x8xf32>, tensor<1x2x5x8xf32>, tensor<1x2x5x6xf32>, tensor<1x2x5x1xf32>, tensor<1x2x5x1xf32>) -> tensor<1x4x3x6xf32>
   return %0 : tensor<1x4x3x6xf32>
 }
+
+// CHECK-LABEL: func.func @paged_attention(
+func.func @paged_attention(%query: tensor<?x4x1x8xf32, #relax.dims<["b", 4, 1, 8]>>, %cache: tensor<?x16x2x8xi8, #relax.dims<["n", 16, 2, 8]>>, %table: tensor<?x?xi64, #relax.dims<["b", "m"]>>, %lengths: tensor<?xi64, #relax.dims<["b"]>>, %scale: tensor<?x16x2x1xf32, #relax.dims<["n", 16, 2, 1]>>) -> tensor<?x4x1x8xf32, #relax.dims<["b", 4, 1, 8]>> {
+  // CHECK: "relax.paged_attention"(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 1, 1, 0>} :
+  %0 = "relax.paged_attention"(%query, %cache, %cache, %table, %lengths, %scale, %scale) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 1, 1, 0>} : (tensor<?x4x1x8xf32, #relax.dims<["b", 4, 1, 8]>>, tensor<?x16x2x8xi8, #relax.dims<["n", 16, 2, 8]>>, tensor<?x16x2x8xi8, #relax.dims<["n", 16, 2, 8]>>, tensor<?x?xi64, #relax.dims<["b", "m"]>>, tensor<?xi64, #relax.dims<["b"]>>, tensor<?x16x2x1xf32, #relax.dims<["n", 16, 2, 1]>>, tensor<?x16x2x1xf32, #relax.dims<["n", 16, 2, 1]>>) -> tensor<?x4x1x8xf32, #relax.dims<["b", 4, 1, 8]>>
+  return %0 : tensor<?x4x1x8xf32, #relax.dims<["b", 4, 1, 8]>>
+}

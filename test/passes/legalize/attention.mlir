@@ -94,3 +94,22 @@ func.func @rotary_interleaved(%arg0: tensor<1x2x3x8xf32>, %arg1: tensor<3x2xf32>
   %0 = "relax.rotary_embedding"(%arg0, %arg1, %arg2) {interleaved = true} : (tensor<1x2x3x8xf32>, tensor<3x2xf32>, tensor<3x2xf32>) -> tensor<1x2x3x8xf32>
   return %0 : tensor<1x2x3x8xf32>
 }
+
+// -----
+
+// Rows of each sequence are copied out of their pages, zero behind the last one.
+// CHECK-LABEL: func.func @test_paged_attention
+// CHECK:       %[[ROWS:.*]] = "relax.call_tir"(%arg1, %arg2, %arg3) {callee = @paged_rows
+// CHECK:       %[[KEYS:.*]] = "relax.reshape"(%[[ROWS]]) {shape = [2, 2, 12, 8]}
+// CHECK:       relax.call_tir{{.*}}callee = @matmul
+// CHECK:       func.func private @paged_rows
+// CHECK:       arith.maxsi
+// CHECK:       arith.minsi
+// CHECK:       arith.cmpi slt
+// CHECK:       tensor.extract
+// CHECK:       arith.select
+// CHECK:       domain = [2, 2, 3, 4, 8]{{.*}}name = "paged_rows"
+func.func @test_paged_attention(%query: tensor<2x4x1x8xf32>, %cache: tensor<5x4x2x8xf32>, %table: tensor<2x3xi64>, %lengths: tensor<2xi64>) -> tensor<2x4x1x8xf32> {
+  %0 = "relax.paged_attention"(%query, %cache, %cache, %table, %lengths) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0, 0, 0>} : (tensor<2x4x1x8xf32>, tensor<5x4x2x8xf32>, tensor<5x4x2x8xf32>, tensor<2x3xi64>, tensor<2xi64>) -> tensor<2x4x1x8xf32>
+  return %0 : tensor<2x4x1x8xf32>
+}
