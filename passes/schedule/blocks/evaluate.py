@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Container, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,6 +39,14 @@ class TensorBuffers:
         self._slots: dict[Hashable, BufferSlot] = {}
         self._instead: dict[ir.Value, ir.Value] = {}
         self._placed: dict[Hashable, ir.Value] = {}
+
+    def touch(self, instances: Sequence[BlockInstance], stored: Container[ir.Value]) -> None:
+        """Make the views of all buffers that blocks access: those of what they compute only if it is stored."""
+        made = {output.value for instance in instances for output in instance.block.outputs}
+        for instance in instances:
+            for operand in (*instance.needed_inputs, *instance.block.outputs):
+                if operand.value in stored or operand.value not in made:
+                    self.slot(operand.value)
 
     def share(self, value: ir.Value, other: ir.Value) -> None:
         """Store a value in the buffer of another value with the same shape and type."""
@@ -278,6 +286,12 @@ class Iteration:
             else:
                 computed.append((self.find(value), stride))
         return access.read_computed(self, slot.buffer, where, computed)
+
+    def store_results(self, instance: BlockInstance, stored: Container[ir.Value]) -> None:
+        """Store those outputs of a block that are stored."""
+        for output, value in instance.results:
+            if output.value in stored:
+                self.store(instance, output, self.find(value))
 
     def store(self, instance: BlockInstance, output: OperandView, value: ir.Value, past_caches: int = 0) -> None:
         """Store an output of a block; `past_caches` is the cache-line size in bytes of a non-temporal store."""

@@ -11,7 +11,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr, loop_index, number
 from mirlo.dialects.tir.view import BlockView, PrimView
 from mirlo.passes.rules import Decline, decline
-from mirlo.passes.schedule.blocks.space import BlockInstance
+from mirlo.passes.schedule.blocks.space import BlockInstance, Space
 
 
 class LaneModel(Protocol):
@@ -69,6 +69,39 @@ def opaque_of_group(group: BlockGroup[LaneModel]) -> Decline | None:
             if operand.outside is not None:
                 return decline("a block reads beyond the edges of a value computed here", block=block.name)
     return None
+
+
+def same_domain(blocks: Sequence[BlockView]) -> Decline | None:
+    """Decline blocks that reduce, or that are over different domains."""
+    first = blocks[0]
+    for block in blocks:
+        if block.is_reduction:
+            return decline("a block reduces", block=block.name)
+        if block.domain != first.domain:
+            return decline("blocks have different domains", blocks=f"{first.name}, {block.name}")
+    return None
+
+
+def in_step(space: Space) -> Decline | None:
+    """Decline blocks that read a value of the space at other elements than it is computed at."""
+    outputs: dict[ir.Value, tuple[IndexExpr, ...]] = {}
+    for instance in space.instances:
+        for operand in instance.block.inputs:
+            if operand.value in outputs and instance.dims(operand) != outputs[operand.value]:
+                return decline("a value of the group is read at another index", block=instance.block.name)
+        outputs.update({output.value: instance.dims(output) for output in instance.block.outputs})
+    return None
+
+
+def elementwise_space(group: BlockGroup[LaneModel]) -> Space | Decline:
+    """Place elementwise blocks over one domain; divisions of indices become loops."""
+    refusal = same_domain(group.blocks) or opaque_of_group(group)
+    if refusal is not None:
+        return refusal
+    domain = group.blocks[0].domain
+    space = Space(domain, tuple(placed(block, range(block.rank), domain) for block in group.blocks)).drop_units()
+    refusal = in_step(space)
+    return space.split_divided() if refusal is None else refusal
 
 
 def placed(block: BlockView, loops: Sequence[int | None], extents: Sequence[Dim]) -> BlockInstance:

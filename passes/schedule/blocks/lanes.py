@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.schedule.blocks.evaluate import LoopNestState
-from mirlo.passes.schedule.blocks.space import BlockInstance
+from mirlo.passes.schedule.blocks.space import BlockInstance, computed_values
 
 
 def fitting(lanes: int, extent: int) -> int:
@@ -18,8 +18,7 @@ def fitting(lanes: int, extent: int) -> int:
 
 def widest_bytes(instances: Sequence[BlockInstance], axis: int) -> int:
     """Return the size of the largest element that differs between lanes, except indices and their conversions."""
-    produced = {o.value: (p, v) for p in instances for o, v in zip(p.block.outputs, p.roots, strict=True)}
-    frame = LoopNestState(None, axis, produced)
+    frame = LoopNestState(None, axis, computed_values(instances))
     sizes = [1]
     for instance in instances:
         for value in frame.varying(instance):

@@ -54,11 +54,7 @@ class RowGroup:
         """
         stored = set(self.group.kept) if held else self._stored()
         self._share(memory, stored)
-        for walk in self.walks:
-            for block in walk.blocks:
-                for operand in (*block.inputs, *block.outputs):
-                    if operand.value in stored or operand.value not in self.group.made:
-                        memory.slot(operand.value)
+        memory.touch([instance for walk in self.walks for instance in walk.space.instances], stored)
         return stored
 
     def walk_of(self, value: ir.Value) -> int | None:

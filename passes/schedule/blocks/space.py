@@ -6,7 +6,7 @@ cut and reordered here, before code is emitted; a change that would make an acce
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -64,6 +64,11 @@ class BlockInstance:
             for value in op.results:
                 self.linear(value)
                 self.known(value)
+
+    @property
+    def results(self) -> list[tuple[OperandView, ir.Value]]:
+        """Return the outputs, each with the value of the body that is its element; the block does not reduce."""
+        return list(zip(self.block.outputs, self.roots, strict=True))
 
     def assuming(self, conditions: Mapping[ir.Value, bool]) -> BlockInstance:
         """Return this block with these conditions of the body decided."""
@@ -285,6 +290,13 @@ class Space:
         position = {axis: i for i, axis in enumerate(axes)}
         return self.substitute(lambda a: loop_index(position[a]), [self.extents[a] for a in axes])
 
+    def order_by_stride(self, where: IndexExpr, stop: int | None = None) -> Space:
+        """Order the loops (before `stop`) by the strides of a position, the smallest innermost."""
+        count = len(self.extents)
+        steps = [abs(D.estimate_dim(where.coefficient(axis) or 0)) for axis in range(count)]
+        last = count if stop is None else stop
+        return self.order([*sorted(range(last), key=lambda axis: -steps[axis]), *range(last, count)])
+
     def drop_units(self, start: int = 0) -> Space:
         """Drop the loops of extent 1, from `start` on."""
         kept = [i for i, extent in enumerate(self.extents) if extent != 1 or i < start]
@@ -318,6 +330,11 @@ class Space:
                     if isinstance(axis, int) and coefficient == 1 and self.extents[axis] % division.divisor == 0:
                         return axis, division.divisor
         return None
+
+
+def computed_values(instances: Iterable[BlockInstance]) -> dict[ir.Value, tuple[BlockInstance, ir.Value]]:
+    """Return the tensors that blocks without reductions compute: the block of each, and the value in its body."""
+    return {output.value: (instance, value) for instance in instances for output, value in instance.results}
 
 
 def merge_all(space: Space, start: int, stop: int | None = None) -> Space:

@@ -7,15 +7,12 @@ from dataclasses import dataclass
 from itertools import chain
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.view import BlockView
-from mirlo.passes.rules import Decline, decline
+from mirlo.passes.rules import Decline
 from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, TensorBuffers
-from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, opaque_of_group, placed
-from mirlo.passes.schedule.blocks.space import BlockInstance, Space, merge_all
+from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, elementwise_space
+from mirlo.passes.schedule.blocks.space import BlockInstance, Space, computed_values, merge_all
 from mirlo.passes.schedule.nest import emit_point
 from mirlo.targets.gpu.schedule.launch import launch_points, launch_runs
 from mirlo.targets.gpu.schedule.vector_access import load_vectors, store_vectors
@@ -37,16 +34,12 @@ class PointsPlan:
     @property
     def made(self) -> dict[ir.Value, tuple[BlockInstance, ir.Value]]:
         """Return the tensors computed here, with the block and the body's value."""
-        return {
-            output.value: (instance, value)
-            for instance in self.space.instances
-            for output, value in zip(instance.block.outputs, instance.roots, strict=True)
-        }
+        return computed_values(self.space.instances)
 
     def emit(self, memory: TensorBuffers) -> None:
         """Emit the launch at the insertion point."""
         made = self.made
-        self.touch(memory)
+        memory.touch(self.space.instances, self.group.kept)
         *outer, last = self.space.extents or (1,)
 
         def thread(runs: list[list[Value]]) -> None:
@@ -73,60 +66,19 @@ class PointsPlan:
     def store(self, points: Sequence[Iteration]) -> None:
         """Store the outputs of consecutive points."""
         for instance in self.space.instances:
-            for output, value in zip(instance.block.outputs, instance.roots, strict=True):
+            for output, value in instance.results:
                 if output.value in self.group.kept:
                     store_vectors(points, instance, output, value, len(self.space.extents) - 1)
-
-    def touch(self, memory: TensorBuffers) -> None:
-        """Make the views of all buffers outside of the launch."""
-        made = self.made
-        for instance in self.space.instances:
-            read = [operand.value for operand in instance.needed_inputs if operand.value not in made]
-            written = [output.value for output in instance.block.outputs if output.value in self.group.kept]
-            for value in (*read, *written):
-                memory.slot(value)
 
 
 def plan_points(group: BlockGroup[LaneModel]) -> PointsPlan | Decline:
     """Plan these blocks as one loop nest."""
-    first = group.blocks[0]
-    for block in group.blocks:
-        if block.is_reduction:
-            return decline("a block reduces", block=block.name)
-        if block.domain != first.domain:
-            return decline("blocks have different domains", blocks=f"{first.name}, {block.name}")
-    refusal = opaque_of_group(group)
-    if refusal is not None:
-        return refusal
-    space = Space(first.domain, tuple(placed(b, range(b.rank), first.domain) for b in group.blocks)).drop_units()
-    refusal = _in_step(space, group)
-    if refusal is not None:
-        return refusal
-    return PointsPlan(group, merge_all(along_memory(space.split_divided()), 0))
-
-
-def _in_step(space: Space, group: BlockGroup[LaneModel]) -> Decline | None:
-    """Decline if a value computed here is read at another point than it is made."""
-    written: dict[ir.Value, tuple[IndexExpr, ...]] = {}
-    for instance in space.instances:
-        for operand in instance.block.inputs:
-            if operand.value in written and instance.dims(operand) != written[operand.value]:
-                return decline("a block reads a value of the group at another index", block=instance.block.name)
-        for output in instance.block.outputs:
-            written[output.value] = instance.dims(output)
-    return None
-
-
-def along_memory(space: Space) -> Space:
-    """Order the loops by the strides of the output, so that adjacent threads write adjacent elements."""
-    instance = space.instances[-1]
-    where = instance.flat(instance.block.outputs[0])
-    steps = [_size(where.coefficient(axis) or 0) for axis in range(len(space.extents))]
-    return space.order(sorted(range(len(space.extents)), key=lambda axis: -D.estimate_dim(steps[axis])))
-
-
-def _size(step: Dim) -> Dim:
-    return abs(step) if isinstance(step, int) else step
+    space = elementwise_space(group)
+    if isinstance(space, Decline):
+        return space
+    # Adjacent threads write adjacent elements.
+    last = space.instances[-1]
+    return PointsPlan(group, merge_all(space.order_by_stride(last.flat(last.block.outputs[0])), 0))
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from mirlo.passes.schedule.blocks.contraction.body import count_operations
 from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel
 from mirlo.passes.schedule.blocks.rows import RowGroup, Walk, find_rows
-from mirlo.passes.schedule.blocks.space import BlockInstance
+from mirlo.passes.schedule.blocks.space import BlockInstance, computed_values
 from mirlo.passes.schedule.loops import for_loop
 from mirlo.targets.gpu.schedule.launch import Ids, barrier, launch, split, when
 from mirlo.targets.gpu.schedule.teams import Team, TeamReduction, reduce_in_shared_memory
@@ -85,7 +85,7 @@ class RowRegisters:
                 if operand.map is not None and argument in point.values and operand.outside is None:
                     self.loaded[_position(instance, operand)] = point.values[argument]
             if i not in walk.reductions:
-                for output, root in zip(instance.block.outputs, instance.roots, strict=True):
+                for output, root in instance.results:
                     self.elements[output.value] = point.find(root)
 
 
@@ -234,12 +234,8 @@ class _Emitter:
         return result
 
     def _frame(self, walk: Walk, held: dict[ir.Value, ir.Value]) -> LoopNestState:
-        produced = {
-            output.value: (instance, value)
-            for i, instance in enumerate(walk.space.instances) if i not in walk.reductions
-            for output, value in zip(instance.block.outputs, instance.roots, strict=True)
-        }  # fmt: skip
-        return LoopNestState(self.memory, None, produced, held)
+        own = (instance for i, instance in enumerate(walk.space.instances) if i not in walk.reductions)
+        return LoopNestState(self.memory, None, computed_values(own), held)
 
     def _run(self, walk: Walk, points: Sequence[Iteration], inside: Value | None = None) -> None:
         # All loads precede all stores.
@@ -252,7 +248,7 @@ class _Emitter:
         kept = [
             (instance, output, value)
             for i, instance in enumerate(walk.space.instances) if i not in walk.reductions
-            for output, value in zip(instance.block.outputs, instance.roots, strict=True) if output.value in self.stored
+            for output, value in instance.results if output.value in self.stored
         ]  # fmt: skip
 
         def store() -> None:

@@ -12,13 +12,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.index_expr import IndexExpr
-from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import Decline, deciding, decline, schedule
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
-from mirlo.passes.schedule.blocks.group import BlockGroup, opaque_of_group, placed
-from mirlo.passes.schedule.blocks.space import BlockInstance, Space, merge_all
+from mirlo.passes.schedule.blocks.group import BlockGroup, elementwise_space
+from mirlo.passes.schedule.blocks.space import Space, computed_values, merge_all
 from mirlo.passes.schedule.choices import ChoiceValues, uniform
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.group import schedule_group
@@ -54,14 +51,13 @@ class ElementwisePlan:
     def emit(self, memory: TensorBuffers) -> None:
         """Emit all parts at the insertion point."""
         stored, machine = self.stored(), self.group.machine
-        for value in self._touched(stored):
-            memory.slot(value)
+        memory.touch([instance for space in self.spaces for instance in space.instances], stored)
         for part in self.parts:
             if isinstance(part, VectorLoop):
                 lanes = 1 if part.loop is None else None
                 Sweep(part.space, 0, memory, stored, machine, lanes=lanes, loop=part.loop).emit([], parallel=True)
                 continue
-            computed = _computed_values(part.space)
+            computed = computed_values(part.space.instances)
             if isinstance(part, Runs):
                 RunsSweep(part, memory, computed, stored, machine).emit()
                 continue
@@ -122,31 +118,14 @@ class ElementwisePlan:
     def stored(self) -> set[ir.Value]:
         return {value for value in self.group.made if value in self.group.kept}
 
-    def _touched(self, stored: set[ir.Value]) -> list[ir.Value]:
-        found: dict[ir.Value, None] = {}
-        for space in self.spaces:
-            for instance in space.instances:
-                values = [o.value for o in instance.needed_inputs] + [o.value for o in instance.block.outputs]
-                found.update({v: None for v in values if v in stored or v not in self.group.made})
-        return list(found)
-
-
-def _computed_values(space: Space) -> dict[ir.Value, tuple[BlockInstance, ir.Value]]:
-    return {o.value: (p, v) for p in space.instances for o, v in zip(p.block.outputs, p.roots, strict=True)}
-
 
 @deciding
 def plan_elementwise(group: BlockGroup[Machine]) -> ElementwisePlan | Decline:
     """Plan how to compute these blocks in one loop nest."""
-    refusal = _fits(group) or opaque_of_group(group)
-    if refusal is not None:
-        return refusal
-    domain = group.blocks[0].domain
-    space = Space(domain, tuple(placed(block, range(block.rank), domain) for block in group.blocks)).drop_units()
-    refusal = _require_elementwise(space, group)
-    if refusal is not None:
-        return refusal
-    space = _ordered(space.split_divided(), group)
+    space = elementwise_space(group)
+    if isinstance(space, Decline):
+        return space
+    space = _ordered(space, group)
     last = len(space.extents) - 1
     cut = split_at_conditions(space, range(last - 1, -1, -1), last + 1)
     spaces = [merge_all(piece.drop_units(), 0) for piece in cut]
@@ -156,33 +135,11 @@ def plan_elementwise(group: BlockGroup[Machine]) -> ElementwisePlan | Decline:
     return ElementwisePlan(group, spaces)
 
 
-def _fits(group: BlockGroup[Machine]) -> Decline | None:
-    first: BlockView = group.blocks[0]
-    for block in group.blocks:
-        if block.is_reduction:
-            return decline("a block reduces", block=block.name)
-        if block.domain != first.domain:
-            return decline("blocks have different domains", blocks=f"{first.name}, {block.name}")
-    return None
-
-
-def _require_elementwise(space: Space, group: BlockGroup[Machine]) -> Decline | None:
-    """Decline values of the group that are read at other elements than they are computed at."""
-    outputs: dict[ir.Value, tuple[IndexExpr, ...]] = {}
-    for instance in space.instances:
-        for operand in instance.block.inputs:
-            if operand.value in outputs and instance.dims(operand) != outputs[operand.value]:
-                return decline("a value of the group is read at another index", block=instance.block.name)
-        outputs.update({o.value: instance.dims(o) for o in instance.block.outputs})
-    return None
-
-
 def _ordered(space: Space, group: BlockGroup[Machine]) -> Space:
     """Order the loops as the output's memory."""
     written = [(p, o) for p in space.instances for o in p.block.outputs]
     instance, output = next((item for item in written if item[1].value in group.kept), written[-1])
-    where = instance.flat(output)
-    return space.order(sorted(range(len(space.extents)), key=lambda a: -abs(D.estimate_dim(where.coefficient(a) or 0))))
+    return space.order_by_stride(instance.flat(output))
 
 
 def _storable(space: Space, group: BlockGroup[Machine]) -> Decline | None:

@@ -99,7 +99,7 @@ class InterleavedSweep:
         for instance in self.space.instances:
             for point in points:
                 point.run(instance)
-            for output, value in zip(instance.block.outputs, instance.roots, strict=True):
+            for output, value in instance.results:
                 if output.value in self.stored:
                     planes = [splat(point.find(value), self.lanes) for point in points]
                     slot = self.frame.slot(output.value)

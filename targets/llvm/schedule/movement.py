@@ -252,7 +252,7 @@ class TransposedSweep:
             point = Iteration(self.along, at, self.columns, columns[1], given=given)
             for instance in self.space.instances:
                 point.run(instance)
-                for output, value in zip(instance.block.outputs, instance.roots, strict=True):
+                for output, value in instance.results:
                     if output.value in self.stored:
                         writes.append((point, instance, output, point.find(value)))
         if not self.streams or columns[1] != self.columns:

@@ -153,13 +153,8 @@ class RunsSweep:
                 for instance in self.space.instances:
                     point.run(instance)
             for point in points:
-                self._store(point)
-
-    def _store(self, point: Iteration) -> None:
-        for instance in self.space.instances:
-            for output, value in zip(instance.block.outputs, instance.roots, strict=True):
-                if output.value in self.stored:
-                    point.store(instance, output, point.find(value))
+                for instance in self.space.instances:
+                    point.store_results(instance, self.stored)
 
 
 def _vectors(space: Space, lanes: int, masked: bool) -> list[tuple[int, int, int]]:

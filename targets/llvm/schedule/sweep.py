@@ -13,7 +13,7 @@ from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.combine import Reducer
 from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, TensorBuffers
 from mirlo.passes.schedule.blocks.lanes import widest_bytes
-from mirlo.passes.schedule.blocks.space import BlockInstance, Space
+from mirlo.passes.schedule.blocks.space import BlockInstance, Space, computed_values
 from mirlo.passes.schedule.choices import ChoiceValue, uniform
 from mirlo.passes.schedule.loops import for_loop
 from mirlo.passes.schedule.vectors import lane_mask, splat
@@ -131,30 +131,21 @@ class Sweep:
         return [instance for i, instance in enumerate(space.instances) if i not in self.by_position]
 
     def frame(self, space: Space, axis: int | None) -> LoopNestState:
-        produced = {
-            output.value: (instance, value)
-            for instance in self.elementwise(space)
-            for output, value in zip(instance.block.outputs, instance.roots, strict=True)
-        }
-        return LoopNestState(self.memory, axis, produced, self.held)
+        return LoopNestState(self.memory, axis, computed_values(self.elementwise(space)), self.held)
 
     def run(self, space: Space, point: Iteration) -> None:
         """Emit all blocks at one point, and their stores."""
         for instance in space.instances:
             point.run(instance)
         for instance in self.elementwise(space):
-            for output, value in zip(instance.block.outputs, instance.roots, strict=True):
-                if output.value in self.stored:
-                    point.store(instance, output, point.find(value))
+            point.store_results(instance, self.stored)
 
     def _single(self, indices: Sequence[ir.Value]) -> dict[ir.Value, ir.Value]:
         """Emit one scalar of each block, without loops."""
         point = Iteration(self.frame(self.space, None), indices)
         self.run(self.space, point)
         produced = {
-            output.value: point.find(value)
-            for instance in self.elementwise(self.space)
-            for output, value in zip(instance.block.outputs, instance.roots, strict=True)
+            output: point.find(value) for output, (_, value) in computed_values(self.elementwise(self.space)).items()
         }
         totals = [r.finish([point.find(value) for value in r.contributions]) for r in self.reducers]
         return {**produced, **self._reduced(indices, totals)}

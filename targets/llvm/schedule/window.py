@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import Decline, deciding, decline, schedule
 from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, TensorBuffers
-from mirlo.passes.schedule.blocks.group import BlockGroup, opaque_of_group, placed
+from mirlo.passes.schedule.blocks.group import BlockGroup, in_step, opaque_of_group, placed
 from mirlo.passes.schedule.blocks.lanes import widest_bytes
-from mirlo.passes.schedule.blocks.space import Space, merge_all
+from mirlo.passes.schedule.blocks.space import Space, computed_values, merge_all
 from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.passes.schedule.loops import attribute_constant, for_loop
 from mirlo.passes.schedule.vectors import splat
@@ -59,10 +58,7 @@ class WindowPlan:
 
     def emit(self, memory: TensorBuffers) -> None:
         """Emit all parts at the insertion point."""
-        for block in self.group.blocks:
-            for operand in (*block.inputs, *block.outputs):
-                if operand.value in self.group.kept or operand.value not in self.group.made:
-                    memory.slot(operand.value)
+        memory.touch([instance for piece in self.pieces for instance in piece.space.instances], self.group.kept)
         for piece, vectors in zip(self.pieces, self.vectors, strict=True):
             _WindowEmitter(self.group, piece, vectors, memory).emit()
 
@@ -116,13 +112,8 @@ class _VectorEmitter:
     ):
         self.group = group
         self.reduction, *self.epilogue = space.instances
-        produced = {
-            output.value: (instance, value)
-            for instance in self.epilogue
-            for output, value in zip(instance.block.outputs, instance.roots, strict=True)
-        }
         reduced = {output.value for output in self.reduction.block.outputs}
-        self.frame = LoopNestState(memory, outputs - 1, produced, reduced=reduced)
+        self.frame = LoopNestState(memory, outputs - 1, computed_values(self.epilogue), reduced=reduced)
         self.reduce_extents = space.extents[outputs:]
         self.written_out = _is_written_out(space, outputs)
         masked = can_mask(space.instances, group.machine)
@@ -191,9 +182,7 @@ class _VectorEmitter:
                 point.store(self.reduction, output, total)
         for instance in self.epilogue:
             point.run(instance)
-            for output, value in zip(instance.block.outputs, instance.roots, strict=True):
-                if output.value in self.group.kept:
-                    point.store(instance, output, point.find(value))
+            point.store_results(instance, self.group.kept)
 
 
 def _is_written_out(space: Space, outputs: int) -> bool:
@@ -231,12 +220,9 @@ def plan_window(group: BlockGroup[Machine]) -> WindowPlan | Decline:
     instances = [placed(first, [position[i] for i in range(first.rank)], extents)]
     instances += [placed(block, range(block.rank), extents) for block in group.blocks[1:]]
     space = Space(extents, tuple(instances))
-    produced: dict[ir.Value, tuple[IndexExpr, ...]] = {}
-    for instance in space.drop_units().instances:
-        for operand in instance.block.inputs:
-            if operand.value in produced and instance.dims(operand) != produced[operand.value]:
-                return decline("a value of the group is read at another index", block=instance.block.name)
-        produced.update({o.value: instance.dims(o) for o in instance.block.outputs})
+    refusal = in_step(space.drop_units())
+    if refusal is not None:
+        return refusal
     space = _ordered(space, outputs)
     arranged = [_arranged(part, outputs) for part in split_at_conditions(space, range(outputs - 2, -1, -1), outputs)]
     largest = max(arranged, key=lambda piece: D.estimate_dim(D.product(piece.space.extents)))
@@ -262,9 +248,7 @@ def _fits(group: BlockGroup[Machine]) -> Decline | None:
 def _ordered(space: Space, outputs: int) -> Space:
     """Order the output loops as the output's memory."""
     instance = space.instances[-1]
-    where = instance.flat(instance.block.outputs[0])
-    order = sorted(range(outputs), key=lambda a: -abs(D.estimate_dim(where.coefficient(a) or 0)))
-    return space.order([*order, *range(outputs, len(space.extents))])
+    return space.order_by_stride(instance.flat(instance.block.outputs[0]), outputs)
 
 
 def _arranged(space: Space, outputs: int) -> WindowLoops:

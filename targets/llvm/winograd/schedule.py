@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 from mirlo.dialects.bindings import ir, scf
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.tir.scalars import Value, compare, create
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import Decline, decline, schedule
 from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, TensorBuffers
-from mirlo.passes.schedule.blocks.group import BlockGroup, opaque_of_group, placed
-from mirlo.passes.schedule.blocks.space import BlockInstance, Space
+from mirlo.passes.schedule.blocks.group import BlockGroup, in_step, opaque_of_group, placed
+from mirlo.passes.schedule.blocks.space import BlockInstance, Space, computed_values
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.vectors import splat
 from mirlo.targets.llvm.machine import Machine
@@ -105,13 +104,8 @@ def _place_blocks(group: BlockGroup[Machine]) -> list[BlockInstance] | Decline:
         if block.is_reduction or block.domain != domain:
             return decline("a block that follows is over other elements", block=block.name)
         instances.append(placed(block, range(4), extents))
-    made: dict[ir.Value, tuple[IndexExpr, ...]] = {}
-    for instance in Space(extents, tuple(instances)).drop_units().instances:
-        for operand in instance.block.inputs:
-            if operand.value in made and instance.dims(operand) != made[operand.value]:
-                return decline("a value of the group is read at another index", block=instance.block.name)
-        made.update({output.value: instance.dims(output) for output in instance.block.outputs})
-    return instances
+    refusal = in_step(Space(extents, tuple(instances)).drop_units())
+    return instances if refusal is None else refusal
 
 
 def _out(m: int, high: Dim, wide: Dim) -> tuple[Dim, Dim]:
@@ -294,19 +288,11 @@ class _OutputEmitter(_Emitter):
         super().__init__(code, tiling, lanes)
         self.group = group
         self.reduction, *self.epilogue = instances
-        produced = {
-            output.value: (instance, value)
-            for instance in self.epilogue
-            for output, value in zip(instance.block.outputs, instance.roots, strict=True)
-        }
         reduced = {output.value for output in self.reduction.block.outputs}
-        self.frame = LoopNestState(code.memory, 3, produced, reduced=reduced)
+        self.frame = LoopNestState(code.memory, 3, computed_values(self.epilogue), reduced=reduced)
 
     def emit(self) -> None:
-        for block in self.group.blocks:
-            for operand in (*block.inputs, *block.outputs):
-                if operand.value in self.group.kept or operand.value not in self.group.made:
-                    self.code.memory.slot(operand.value)
+        self.code.memory.touch([self.reduction, *self.epilogue], self.group.kept)
         self.source = self.code.flat(self.reduction.block.inputs[0].value)
         self.ops = _operations(self.lanes, self.code)
         self.tiles(self._tile)
@@ -359,6 +345,6 @@ class _OutputEmitter(_Emitter):
             point.store(self.reduction, output, total)
         for instance in self.epilogue:
             point.run(instance)
-            for made, value in zip(instance.block.outputs, instance.roots, strict=True):
+            for made, value in instance.results:
                 if made.value in self.group.kept:
                     point.store(instance, made, splat(point.find(value), self.lanes))

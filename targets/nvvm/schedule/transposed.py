@@ -56,7 +56,7 @@ class TransposePlan:
 
     def emit(self, memory: TensorBuffers) -> None:
         """Emit the launch at the insertion point."""
-        self.points.touch(memory)
+        memory.touch(self.points.space.instances, self.points.group.kept)
         extents = self.points.space.extents
         last = len(extents) - 1
         self.memory = memory
