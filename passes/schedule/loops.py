@@ -25,7 +25,7 @@ LOOP_ANNOTATION = "llvm.loop_annotation"
 def for_loop(
     lower: Dim | ir.Value,
     upper: ir.Value | Dim,
-    step: int,
+    step: int | ir.Value,
     body: Callable[..., Sequence[ir.Value] | None],
     carried: Sequence[ir.Value] = (),
     parallel: bool = False,
@@ -37,7 +37,7 @@ def for_loop(
     """
     low = index(lower) if isinstance(lower, (int, SymbolicDim)) else lower
     high = index(upper) if isinstance(upper, (int, SymbolicDim)) else upper
-    loop = scf.ForOp(low, high, index(step), list(carried))
+    loop = scf.ForOp(low, high, index(step) if isinstance(step, int) else step, list(carried))
     if parallel:
         loop.operation.attributes[PARALLEL] = ir.UnitAttr.get()
     if rolled:
@@ -57,14 +57,40 @@ def if_any(
     """Emit what `for_loop` does in at most one iteration, as an `scf.if`, which takes LLVM less time than a loop."""
     low = index(lower) if isinstance(lower, (int, SymbolicDim)) else lower
     high = index(upper) if isinstance(upper, (int, SymbolicDim)) else upper
-    branch = scf.IfOp(compare("lt", low, high), [value.type for value in carried], has_else=bool(carried))
-    with ir.InsertionPoint(branch.then_block):
-        following = body(low, *carried)
-        scf.YieldOp(list(following or ()) if carried else [])
+    any_left = compare("lt", low, high)
     if carried:
-        with ir.InsertionPoint(branch.else_block):
-            scf.YieldOp(list(carried))
+        return either(any_left, lambda: body(low, *carried), lambda: carried, [value.type for value in carried])
+    when(any_left, lambda: body(low))
+    return []
+
+
+def when(condition: ir.Value | None, body: Callable[[], object]) -> None:
+    """Emit `body` under a condition; None is always true."""
+    if condition is None:
+        body()
+        return
+    branch = scf.IfOp(condition)
+    with ir.InsertionPoint(branch.then_block):
+        body()
+        scf.YieldOp([])
+
+
+def either(
+    condition: ir.Value, then: Callable[[], object], otherwise: Callable[[], object], types: Sequence[ir.Type] = ()
+) -> list[ir.Value]:
+    """Emit one body if a condition holds, the other one if not; with `types` both return values of these types."""
+    branch = scf.IfOp(condition, list(types), has_else=True)
+    for block, body in ((branch.then_block, then), (branch.else_block, otherwise)):
+        with ir.InsertionPoint(block):
+            made = body()
+            scf.YieldOp(list(made) if types and isinstance(made, Sequence) else [])
     return list(branch.results)
+
+
+def read_inside(condition: ir.Value, read: Callable[[], ir.Value], outside: ir.Attribute | None) -> ir.Value:
+    """Emit the element that `read` loads if it is in bounds, else the value beyond the edges."""
+    assert outside is not None
+    return either(condition, lambda: [read()], lambda: [attribute_constant(outside)], [outside.type])[0]
 
 
 def keep_rolled(loop: ir.Operation) -> None:

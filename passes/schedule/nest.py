@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from mirlo.dialects.bindings import ir, scf
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.affine import read_map
 from mirlo.dialects.tir.view import BlockView, OperandView
@@ -19,6 +19,7 @@ from mirlo.passes.schedule.loops import (
     for_loop,
     load,
     nest,
+    read_inside,
     store,
 )
 
@@ -107,9 +108,4 @@ def read_operand(
     inside = all_inside(where, operand.shape, [value.range(domain) for value in read_map(operand.map, domain)])
     if inside is None:
         return load(buffer, operand.shape, where)
-    branch = scf.IfOp(inside, [operand.element_type], has_else=True)
-    with ir.InsertionPoint(branch.then_block):
-        scf.YieldOp([load(buffer, operand.shape, where)])
-    with ir.InsertionPoint(branch.else_block):
-        scf.YieldOp([attribute_constant(operand.outside)])
-    return branch.results[0]
+    return read_inside(inside, lambda: load(buffer, operand.shape, where), operand.outside)

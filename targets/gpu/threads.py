@@ -15,8 +15,8 @@ from mirlo.dialects.tir.buffers import WORKSPACE
 from mirlo.dialects.tir.view import is_prim_func, is_tensor_form
 from mirlo.passes.lower.calls import find
 from mirlo.passes.registry import Pass, PassError, option, register_pass
-from mirlo.passes.schedule.loops import PARALLEL
-from mirlo.targets.gpu.schedule.launch import SHARED, WARP, barrier, launch, when
+from mirlo.passes.schedule.loops import PARALLEL, when
+from mirlo.targets.gpu.schedule.launch import SHARED, WARP, barrier, launch
 from mirlo.targets.gpu.schedule.teams import Team, can_shuffle, reduce_by_shuffles, reduce_in_shared_memory
 
 if TYPE_CHECKING:

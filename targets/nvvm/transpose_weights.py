@@ -14,7 +14,7 @@ from mirlo.passes.memory.weights import ConstantReleaser
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import Decline
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
-from mirlo.passes.schedule.blocks.group import BlockGroup, unfit
+from mirlo.passes.schedule.blocks.group import unfit, whole_group
 from mirlo.passes.schedule.schedule import SCHEDULES
 from mirlo.passes.schedule.stored import Stored, calls_of, retype, store
 from mirlo.targets.gpu.schedule.contraction.staging import with_whole_vectors
@@ -65,7 +65,7 @@ def _transposed_weights(view: PrimView, options: Options) -> list[Stored]:
     """Return the best layouts of a product's operands that are stored otherwise."""
     if unfit(view) is not None or not is_product(view.blocks[0]):
         return []
-    roles = product_of(BlockGroup(tuple(view.blocks), frozenset(view.returned), LANES))
+    roles = product_of(whole_group(view, LANES))
     if isinstance(roles, Decline):
         return []
     formats = formats_of(roles, options)

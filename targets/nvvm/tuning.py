@@ -8,7 +8,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import PrimView
 from mirlo.passes.rules import Decline
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
-from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, unfit
+from mirlo.passes.schedule.blocks.group import unfit, whole_group
 from mirlo.targets.gpu.schedule.attention.lengths import AttentionPlan
 from mirlo.targets.gpu.schedule.roles import Roles
 from mirlo.targets.nvvm.options import Options, parse_options
@@ -32,7 +32,7 @@ def space(function: ir.Operation | ir.OpView, options: CompileOptions | None = N
     if unfit(view) or decline_dynamic_dims(view.blocks) or not is_product(view.blocks[0]):
         return []
     asked = parse_options(getattr(options, "target_options", ""))
-    group: BlockGroup[LaneModel] = BlockGroup(tuple(view.blocks), frozenset(view.returned), LANES)
+    group = whole_group(view, LANES)
     attention = plan_any(group, asked, {})
     if isinstance(attention, AttentionPlan):
         return choices(attention)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from mirlo.dialects.bindings import ir, memref, scf
+from mirlo.dialects.bindings import ir, memref
+from mirlo.dialects.core.surgery import replace_op
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.value import index
 from mirlo.dialects.tir.buffers import UNBOUNDED, element_bytes
@@ -13,6 +14,7 @@ from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.lower.calls import find
 from mirlo.passes.registry import PassError
+from mirlo.passes.schedule.loops import either
 from mirlo.targets.gpu.program import SplitParameter
 
 LIMIT = 1 << 27
@@ -74,28 +76,19 @@ def _access(op: ir.Operation, parts: Sequence[ir.Value], shape: list[int], count
         which = create("arith.divui", position.type, position, index(count))
         there = create("arith.remui", position.type, position, index(count))
         loaded = _choose(op, parts, 0, which, there)
-        if loaded is not None:
-            op.results[0].replace_all_uses_with(loaded)
-    op.erase()
+    replace_op(op, loaded)
 
 
 def _choose(
     op: ir.Operation, parts: Sequence[ir.Value], number: int, which: ir.Value, there: ir.Value
-) -> ir.Value | None:
-    def access() -> ir.Value | None:
+) -> list[ir.Value]:
+    def access() -> list[ir.Value]:
         if op.name == "memref.load":
-            return memref.LoadOp(parts[number], [there]).result
+            return [memref.LoadOp(parts[number], [there]).result]
         memref.StoreOp(op.operands[0], parts[number], [there])
-        return None
+        return []
 
     if number == len(parts) - 1:
         return access()
-    here = compare("eq", which, index(number))
-    branch = scf.IfOp(here, [r.type for r in op.results], has_else=True)
-    with ir.InsertionPoint(branch.then_block):
-        value = access()
-        scf.YieldOp([] if value is None else [value])
-    with ir.InsertionPoint(branch.else_block):
-        value = _choose(op, parts, number + 1, which, there)
-        scf.YieldOp([] if value is None else [value])
-    return branch.results[0] if len(branch.results) else None
+    here, types = compare("eq", which, index(number)), [result.type for result in op.results]
+    return either(here, access, lambda: _choose(op, parts, number + 1, which, there), types)

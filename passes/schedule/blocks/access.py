@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from mirlo.dialects.bindings import ir, memref, scf
+from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr, Variable
 from mirlo.dialects.core.value import index
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.scalars import Value, compare
-from mirlo.passes.schedule.loops import attribute_constant
+from mirlo.passes.schedule.loops import attribute_constant, read_inside
 from mirlo.passes.schedule.vectors import is_vector, lane_mask, mask_of, splat
 
 
@@ -135,12 +135,7 @@ def _read_scalar(
         condition = _both(condition, _inside(point, dim, size))
     if condition is None:
         return memref.LoadOp(buffer, [point.first(where)]).result
-    branch = scf.IfOp(condition, [buffer.type.element_type], has_else=True)
-    with ir.InsertionPoint(branch.then_block):
-        scf.YieldOp([memref.LoadOp(buffer, [point.first(where)]).result])
-    with ir.InsertionPoint(branch.else_block):
-        scf.YieldOp([attribute_constant(outside)])
-    return branch.results[0]
+    return read_inside(condition, lambda: memref.LoadOp(buffer, [point.first(where)]).result, outside)
 
 
 def _read_steps(

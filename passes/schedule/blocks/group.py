@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -21,7 +21,11 @@ class LaneModel(Protocol):
         """Return how many elements of this size a vector has."""
 
 
+Model = TypeVar("Model", bound=LaneModel)
 Model_co = TypeVar("Model_co", bound=LaneModel, covariant=True)
+Stage = TypeVar("Stage")
+LONGEST_STAGE = 16
+"""Most blocks that are tried as one stage."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,37 @@ class BlockGroup(Generic[Model_co]):
     def made(self) -> dict[ir.Value, int]:
         """Return the values that blocks compute, with the position of the block."""
         return {output.value: i for i, block in enumerate(self.blocks) for output in block.outputs}
+
+    def part(self, start: int, end: int) -> BlockGroup[Model_co]:
+        """Return some of the blocks as a group."""
+        inside = self.blocks[start:end]
+        read_elsewhere = {o.value for b in (*self.blocks[:start], *self.blocks[end:]) for o in b.inputs}
+        produced = {output.value for block in inside for output in block.outputs}
+        return BlockGroup(inside, frozenset(produced & (read_elsewhere | self.kept)), self.machine)
+
+
+def whole_group(view: PrimView, machine: Model) -> BlockGroup[Model]:
+    """Return all blocks of a prim function as one group."""
+    return BlockGroup(tuple(view.blocks), frozenset(view.returned), machine)
+
+
+def plan_in_stages(
+    group: BlockGroup[Model], plan: Callable[[BlockGroup[Model]], Stage | None], alone: Callable[[BlockView], Stage]
+) -> list[Stage]:
+    """Plan the blocks in order, as many at a time as one plan accepts; `alone` plans a block that none accepts."""
+    stages: list[Stage] = []
+    at = 0
+    while at < len(group.blocks):
+        for end in range(min(len(group.blocks), at + LONGEST_STAGE), at, -1):
+            stage = plan(group.part(at, end))
+            if stage is not None:
+                stages.append(stage)
+                at = end
+                break
+        else:
+            stages.append(alone(group.blocks[at]))
+            at += 1
+    return stages
 
 
 def unfit(view: PrimView) -> Decline | None:
@@ -79,6 +114,16 @@ def same_domain(blocks: Sequence[BlockView]) -> Decline | None:
             return decline("a block reduces", block=block.name)
         if block.domain != first.domain:
             return decline("blocks have different domains", blocks=f"{first.name}, {block.name}")
+    return None
+
+
+def written_along(space: Space, axis: int, stored: Container[ir.Value]) -> Decline | None:
+    """Decline blocks that write one of these outputs elsewhere than along a loop."""
+    for instance in space.instances:
+        for output in instance.block.outputs:
+            step = instance.flat(output).coefficient(axis)
+            if output.value in stored and step != 1:
+                return decline("an output is not written along memory", block=instance.block.name, step=step)
     return None
 
 

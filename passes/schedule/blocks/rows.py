@@ -20,7 +20,7 @@ from mirlo.dialects.tir.view import BlockView, OperandView
 from mirlo.passes.rules import Decline, deciding, decline
 from mirlo.passes.schedule.blocks.combine import Reducer, reducer_of
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
-from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, opaque_of_group, placed
+from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, opaque_of_group, placed, written_along
 from mirlo.passes.schedule.blocks.lanes import fitting, widest_bytes
 from mirlo.passes.schedule.blocks.space import BlockInstance, Space, merge_all
 
@@ -246,7 +246,7 @@ def _place_walk(walk: Walk, rows: tuple[Dim, ...], group: BlockGroup[LaneModel])
     walk.space = space
     if len(space.extents) == start:
         return None
-    return _require_profitable(walk, space, start, group) if walk.reductions else _storable(space)
+    return _require_profitable(walk, space, start, group) if walk.reductions else _elements_along(walk, space)
 
 
 def _ordered(space: Space, start: int) -> Space:
@@ -285,7 +285,7 @@ def _require_profitable(walk: Walk, space: Space, start: int, group: BlockGroup[
         return decline("windows are too small for vectors", elements=extent)
     if isinstance(extent, int) and fitting(lanes, extent) < min(lanes, 4) and not computes:
         return decline("the innermost loop of a row is too short for vectors", elements=extent)
-    return _storable(space)
+    return _elements_along(walk, space)
 
 
 def _is_window(instance: BlockInstance, operand: OperandView, start: int) -> bool:
@@ -295,16 +295,10 @@ def _is_window(instance: BlockInstance, operand: OperandView, start: int) -> boo
     )
 
 
-def _storable(space: Space) -> Decline | None:
-    axis = len(space.extents) - 1
-    for instance in space.instances:
-        if instance.block.is_reduction:
-            continue
-        for output in instance.block.outputs:
-            step = instance.flat(output).coefficient(axis)
-            if step != 1:
-                return decline("an output is not written along memory", block=instance.block.name, step=step)
-    return None
+def _elements_along(walk: Walk, space: Space) -> Decline | None:
+    """Decline elements of a row that are not written along the innermost loop."""
+    elements = {o.value for i, block in enumerate(walk.blocks) if i not in walk.reductions for o in block.outputs}
+    return written_along(space, len(space.extents) - 1, elements)
 
 
 def _merge_rows(plan: RowGroup) -> RowGroup:

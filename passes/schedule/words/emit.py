@@ -14,6 +14,7 @@ from mirlo.dialects.tir.scalars import create
 from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts
 from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.passes.schedule.loops import PARALLEL as PARALLEL_LOOP
+from mirlo.passes.schedule.loops import when
 from mirlo.passes.schedule.words.blocks import decompose
 from mirlo.passes.schedule.words.index import LoopValue, LoopValues
 from mirlo.passes.schedule.words.lanes import (
@@ -313,14 +314,7 @@ class _Emitter(PointEmitter):
 
     def guarded(self, guards: Sequence[Guard], values: LoopValues, body: Callable[[], None]) -> None:
         """Emit a body for iterations that pass the guards."""
-        condition = self.condition(guards, values)
-        if condition is None:
-            body()
-            return
-        branch = scf.IfOp(condition)
-        with ir.InsertionPoint(branch.then_block):
-            body()
-            scf.YieldOp([])
+        when(self.condition(guards, values), body)
 
     def condition(self, guards: Sequence[Guard], values: LoopValues) -> ir.Value | None:
         """Emit whether an iteration passes the guards; None if there are none."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mirlo.dialects.bindings import ir, scf
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr
-from mirlo.passes.schedule.loops import attribute_constant, clone_body, load, store
+from mirlo.passes.schedule.loops import attribute_constant, clone_body, load, read_inside, store
 from mirlo.passes.schedule.words.index import LoopValues
 from mirlo.passes.schedule.words.lanes import EdgeTest, edge_tests
 from mirlo.passes.schedule.words.memory import PlacedBuffers
@@ -60,12 +60,7 @@ class PointEmitter:
         if any(all(test in tests for test in failed) for failed in self.failed):
             return attribute_constant(access.outside)
         inside = self.all_inside(tests, values)
-        branch = scf.IfOp(inside, [access.buffer.element], has_else=True)
-        with ir.InsertionPoint(branch.then_block):
-            scf.YieldOp([self.load(access, axes, values)])
-        with ir.InsertionPoint(branch.else_block):
-            scf.YieldOp([attribute_constant(access.outside)])
-        return branch.results[0]
+        return read_inside(inside, lambda: self.load(access, axes, values), access.outside)
 
     def load(self, access: BufferAccess, axes: list[IndexExpr], values: LoopValues) -> ir.Value:
         placed = self.placed[access.buffer]

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from mirlo.dialects.bindings import ir, scf
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.index_expr import IndexExpr, loop_index
 from mirlo.dialects.tir.block import Yield
 from mirlo.dialects.tir.loops import ReduceThreads
 from mirlo.dialects.tir.scalars import create
 from mirlo.passes.schedule.blocks.combine import Reducer, reducer_of
-from mirlo.passes.schedule.loops import attribute_constant, clone_body
+from mirlo.passes.schedule.loops import attribute_constant, clone_body, either
 from mirlo.passes.schedule.vectors import elements_of, may_trap, splat
 from mirlo.passes.schedule.words.index import LoopValues
 from mirlo.passes.schedule.words.lanes import (
@@ -251,12 +251,7 @@ class Accumulators:
         condition = emitter.condition(guards, values)
         if condition is None:
             return body(held)
-        branch = scf.IfOp(condition, [value.type for value in held], has_else=True)
-        with ir.InsertionPoint(branch.then_block):
-            scf.YieldOp(body(held))
-        with ir.InsertionPoint(branch.else_block):
-            scf.YieldOp(held)
-        return list(branch.results)
+        return either(condition, lambda: body(held), lambda: held, [value.type for value in held])
 
     def _store(self, emitter: LoopEmitter, values: LoopValues, totals: Carried) -> None:
         """Combine the parts of each result, and store it."""

@@ -9,13 +9,9 @@ import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from ctypes import c_float, c_void_p
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from mirlo.targets.cudnn.native import library as dnn
 from mirlo.targets.cudnn.native.library import CUDNN, CuDnnError, version
-
-if TYPE_CHECKING:
-    pass
 
 INT32, BOOLEAN = 4, 11
 """Element types in addition to those in `library`."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from mirlo.dialects.bindings import ir, memref, scf
+from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute.emit import create
@@ -14,8 +14,7 @@ from mirlo.passes.schedule.blocks.contraction.analysis import Contraction, Tenso
 from mirlo.passes.schedule.blocks.contraction.body import convert_accumulator, widened
 from mirlo.passes.schedule.blocks.contraction.forms import row_major
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
-from mirlo.passes.schedule.loops import attribute_constant, clone_body
-from mirlo.targets.gpu.schedule.launch import when
+from mirlo.passes.schedule.loops import clone_body, read_inside, when
 from mirlo.targets.gpu.schedule.roles import Indices, ProductOperand, Roles, always_inside, evaluate, inside, values_of
 from mirlo.targets.gpu.schedule.vectors import all_of
 
@@ -74,12 +73,7 @@ class Reader:
         buffer = self.memory.slot(access.value).buffer
         if condition is None:
             return memref.LoadOp(buffer, [position]).result
-        branch = scf.IfOp(condition, [access.element_type], has_else=True)
-        with ir.InsertionPoint(branch.then_block):
-            scf.YieldOp([memref.LoadOp(buffer, [position]).result])
-        with ir.InsertionPoint(branch.else_block):
-            scf.YieldOp([attribute_constant(access.outside)])
-        return branch.results[0]
+        return read_inside(condition, lambda: memref.LoadOp(buffer, [position]).result, access.outside)
 
     def is_inside(self, base: tuple[ir.Value, list[ir.Value]], values: Indices) -> Value | None:
         """Return whether the element is in bounds, if it may not be; else None."""

@@ -8,7 +8,8 @@ from typing import Protocol
 
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.value import Value
-from mirlo.targets.gpu.schedule.launch import barrier, shared, split, when
+from mirlo.passes.schedule.loops import when
+from mirlo.targets.gpu.schedule.launch import barrier, shared, split
 
 Combine = Callable[[ir.Value, ir.Value], ir.Value]
 

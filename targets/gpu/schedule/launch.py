@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from mirlo.dialects.bindings import gpu, ir, memref, scf
+from mirlo.dialects.bindings import gpu, ir, memref
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.compute.emit import create
+from mirlo.passes.schedule.loops import when
 
 THREADS = 128
 """Default threads per block, which every Vulkan device supports."""
@@ -107,26 +108,6 @@ def clamp_index(value: Value, extent: Dim, step: int, width: int = 1) -> Value:
     if extent % step == 0:
         return value
     return create("arith.minui", value.type, value, index(extent - width))
-
-
-def when(condition: Value | None, body: Callable[[], object]) -> None:
-    """Emit `body` under a condition; None is always true."""
-    if condition is None:
-        body()
-        return
-    branch = scf.IfOp(condition)
-    with ir.InsertionPoint(branch.then_block):
-        body()
-        scf.YieldOp([])
-
-
-def either(condition: Value, then: Callable[[], object], otherwise: Callable[[], object]) -> None:
-    """Emit one body if a condition holds, the other one if not."""
-    branch = scf.IfOp(condition, has_else=True)
-    for block, body in ((branch.then_block, then), (branch.else_block, otherwise)):
-        with ir.InsertionPoint(block):
-            body()
-            scf.YieldOp([])
 
 
 def shared(size: int, element: ir.Type) -> Value:

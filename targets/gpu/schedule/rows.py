@@ -23,8 +23,8 @@ from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, Tens
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel
 from mirlo.passes.schedule.blocks.rows import RowGroup, Walk, find_rows
 from mirlo.passes.schedule.blocks.space import BlockInstance, computed_values
-from mirlo.passes.schedule.loops import for_loop
-from mirlo.targets.gpu.schedule.launch import Ids, barrier, launch, split, when
+from mirlo.passes.schedule.loops import for_loop, when
+from mirlo.targets.gpu.schedule.launch import Ids, barrier, launch, split
 from mirlo.targets.gpu.schedule.teams import Team, TeamReduction, reduce_in_shared_memory
 from mirlo.targets.gpu.schedule.vector_access import load_vectors, store_vectors
 from mirlo.targets.gpu.schedule.vectors import all_of

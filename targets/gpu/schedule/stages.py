@@ -13,7 +13,7 @@ from mirlo.dialects.tir.view import BlockView, PrimView
 from mirlo.passes.rules import Decline, deciding, decline, schedule
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
-from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, unfit
+from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, plan_in_stages, unfit, whole_group
 from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts
 from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.targets.gpu.schedule.contraction import ThreadPerElementPlan, plan_contraction
@@ -39,9 +39,7 @@ class Lanes:
         return max(1, self.vector_bytes // element_bytes)
 
 
-LANES = Lanes()
-_LONGEST = 16
-"""Most blocks that are tried as one stage."""
+LANES: LaneModel = Lanes()
 
 
 Planner = Callable[[BlockGroup[LaneModel]], PlannedBlocks | Decline]
@@ -64,19 +62,7 @@ def plan_stages(
 
     With dynamic sizes `first_open` are tried: the others need static ones.
     """
-    stages: list[PlannedBlocks] = []
-    at = 0
-    while at < len(view.blocks):
-        for end in range(min(len(view.blocks), at + _LONGEST), at, -1):
-            plan = _plan(_subgroup(view, at, end), first, first_open)
-            if plan is not None:
-                stages.append(plan)
-                at = end
-                break
-        else:
-            stages.append(BlockPlan(view.blocks[at]))
-            at += 1
-    return stages
+    return plan_in_stages(whole_group(view, LANES), lambda part: _plan(part, first, first_open), BlockPlan)
 
 
 def _plan(part: BlockGroup[LaneModel], first: Sequence[Planner], first_open: Sequence[Planner]) -> PlannedBlocks | None:
@@ -102,13 +88,6 @@ def _plan(part: BlockGroup[LaneModel], first: Sequence[Planner], first_open: Seq
         if not isinstance(plan, Decline):
             return plan
     return None
-
-
-def _subgroup(view: PrimView, start: int, end: int) -> BlockGroup[LaneModel]:
-    inside = view.blocks[start:end]
-    read_elsewhere = {o.value for b in (*view.blocks[:start], *view.blocks[end:]) for o in b.inputs}
-    produced = {output.value for block in inside for output in block.outputs}
-    return BlockGroup(tuple(inside), frozenset(produced & (read_elsewhere | set(view.returned))), LANES)
 
 
 def build(

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from mirlo.dialects.bindings import ir, memref, scf
 from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute.emit import create
-from mirlo.targets.gpu.schedule.launch import WARP, barrier, shared, split, when
+from mirlo.passes.schedule.loops import when
+from mirlo.targets.gpu.schedule.launch import WARP, barrier, shared, split
 from mirlo.targets.gpu.schedule.shuffles import CombineValues, over_team
 
 

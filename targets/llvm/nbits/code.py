@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from mirlo.dialects.bindings import ir, memref, scf
+from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.value import Value, index
-from mirlo.dialects.tir.buffers import PARALLEL
 from mirlo.dialects.tir.scalars import compare, create, emit_constant
-from mirlo.passes.schedule.loops import keep_rolled
+from mirlo.passes.schedule.loops import for_loop
 from mirlo.targets.llvm.intrinsics.arm import call_arm_dot, call_arm_lookup, shuffled
 from mirlo.targets.llvm.intrinsics.x86 import call_dot, call_lookup, call_permute
 from mirlo.targets.llvm.machine import Machine
@@ -57,23 +56,7 @@ def loop(
 
     LLVM does not unroll it: what should be side by side is emitted so, and copies take time to compile.
     """
-    new_loop = scf.ForOp(low, high, index(step), list(carried))
-    if parallel:
-        new_loop.operation.attributes[PARALLEL] = ir.UnitAttr.get()
-    keep_rolled(new_loop.operation)
-    with ir.InsertionPoint(new_loop.body):
-        scf.YieldOp(list(body(new_loop.induction_variable, *list(new_loop.inner_iter_args)) or ()))
-    return list(new_loop.results)
-
-
-def branch(condition: ir.Value, then: Callable[[], None], otherwise: Callable[[], None] | None = None) -> None:
-    """Emit a branch without results."""
-    if_op = scf.IfOp(condition, [], has_else=True)
-    for block, body in ((if_op.then_block, then), (if_op.else_block, otherwise)):
-        with ir.InsertionPoint(block):
-            if body is not None:
-                body()
-            scf.YieldOp([])
+    return for_loop(low, high, step, body, carried, parallel=parallel, rolled=True)
 
 
 def splat(value: ir.Value, lanes: int = COLUMNS) -> Value:

@@ -14,6 +14,7 @@ from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute import LoopBuilder
 from mirlo.dialects.tir.scalars import compare, create
+from mirlo.passes.schedule.loops import either, when
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.nbits import code as C
 from mirlo.targets.llvm.nbits.layout import COLUMNS, LINE
@@ -173,7 +174,7 @@ class ProductKernel:
             mask = create("vector.create_mask", C.vector(C.integer(1)), count)
             ir.Operation.create("vector.maskedstore", operands=[self.out, at, mask, value])
 
-        C.branch(is_whole, lambda: C.store_vector(value, self.out, at), some)
+        either(is_whole, lambda: C.store_vector(value, self.out, at), some)
 
     # Kernels
 
@@ -181,7 +182,7 @@ class ProductKernel:
         """Emit the kernel for the number of rows, or a choice between kernels."""
         count, sizes = self.product.count, self.sizes
         if not isinstance(count, int):
-            C.branch(compare("gt", self.rows, C.index(0)), lambda: self._choose(sizes))
+            when(compare("gt", self.rows, C.index(0)), lambda: self._choose(sizes))
         elif 0 < count <= sizes[-1]:
             self.few_rows(count)
         else:
@@ -194,7 +195,7 @@ class ProductKernel:
             return
         size, *larger = sizes
         holds = compare("le", self.rows, C.index(size))
-        C.branch(holds, lambda: self.few_rows(size), lambda: self._choose(larger))
+        either(holds, lambda: self.few_rows(size), lambda: self._choose(larger))
 
     def few_rows(self, size: int) -> None:
         """Emit the kernel for up to so many rows: each panel is read once, from memory, accumulators are in registers.

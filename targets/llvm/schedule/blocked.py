@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
-from mirlo.dialects.bindings import ir, scf
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr
@@ -28,8 +28,9 @@ from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.find_attention import find_attention
-from mirlo.passes.schedule.blocks.group import BlockGroup
+from mirlo.passes.schedule.blocks.group import BlockGroup, whole_group
 from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts
+from mirlo.passes.schedule.loops import either
 from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction import VectorContractionPlan
@@ -55,7 +56,7 @@ def plan_blocked(view: PrimView, group: BlockGroup[Machine], threads: int = 1) -
     """Plan how to compute these blocks a block of rows at a time."""
     if sum(is_product(block) for block in group.blocks) != 2:
         return decline("not two contractions", contractions=sum(is_product(block) for block in group.blocks))
-    stages = plan_stages(view, group)
+    stages = plan_stages(group)
     if len(stages) != 3:
         return decline("not a contraction, rows and a contraction", stages=len(stages))
     first, rows, last = stages
@@ -299,7 +300,7 @@ def _plan_one_row(kernel: Kernel, plan: BlockedPlan, threads: int, machine: Mach
         return None
     rows, heads = shared
     view = PrimView(with_dims(kernel.view.op, {str(rows): 1}))
-    blocked = plan_blocked(view, BlockGroup(tuple(view.blocks), frozenset(view.returned), machine), threads)
+    blocked = plan_blocked(view, whole_group(view, machine), threads)
     if isinstance(blocked, Decline) or blocked.extent != heads:
         view.op.erase()
         return None
@@ -326,14 +327,8 @@ def _emit_either(plan: BlockedPlan, single: _OneRowPlan, buffers: BufferFunction
     memory = TensorBuffers(buffers)
     for value, own in _outside(buffers.view, single.view):
         memory.place(own, buffers.buffer(value))
-    branch = scf.IfOp(compare("eq", index(single.rows), index(1)), [], has_else=True)
-    for block, chosen, places in (
-        (branch.then_block, single.plan, memory),
-        (branch.else_block, plan, TensorBuffers(buffers)),
-    ):
-        with ir.InsertionPoint(block):
-            chosen.emit(places)
-            scf.YieldOp([])
+    is_one = compare("eq", index(single.rows), index(1))
+    either(is_one, lambda: single.plan.emit(memory), lambda: plan.emit(TensorBuffers(buffers)))
 
 
 def _outside(view: PrimView, other: PrimView) -> list[tuple[ir.Value, ir.Value]]:

@@ -12,9 +12,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
-from mirlo.passes.rules import Decline, deciding, decline, schedule
+from mirlo.passes.rules import Decline, deciding, schedule
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
-from mirlo.passes.schedule.blocks.group import BlockGroup, elementwise_space
+from mirlo.passes.schedule.blocks.group import BlockGroup, elementwise_space, written_along
 from mirlo.passes.schedule.blocks.space import Space, computed_values, merge_all
 from mirlo.passes.schedule.choices import ChoiceValues, uniform
 from mirlo.targets.llvm.machine import Machine
@@ -143,15 +143,7 @@ def _ordered(space: Space, group: BlockGroup[Machine]) -> Space:
 
 
 def _storable(space: Space, group: BlockGroup[Machine]) -> Decline | None:
-    if not space.extents:
-        return None
-    axis = len(space.extents) - 1
-    for instance in space.instances:
-        for output in instance.block.outputs:
-            step = instance.flat(output).coefficient(axis)
-            if output.value in group.kept and step != 1:
-                return decline("an output is not written along memory", block=instance.block.name, step=step)
-    return None
+    return written_along(space, len(space.extents) - 1, group.kept) if space.extents else None
 
 
 @schedule("any", target="llvm", priority=50, choices=ELEMENTWISE_CHOICES)

@@ -9,7 +9,7 @@ from mirlo.dialects.bindings import func
 from mirlo.dialects.tir.view import PrimView
 from mirlo.passes.rules import Decline
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
-from mirlo.passes.schedule.blocks.group import BlockGroup, unfit
+from mirlo.passes.schedule.blocks.group import BlockGroup, unfit, whole_group
 from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts
 from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.targets.llvm.machine import Machine
@@ -27,7 +27,7 @@ def function_group(kernel: Kernel, context: ScheduleContext) -> BlockGroup[Machi
     if refusal is not None:
         return refusal
     machine = tuned_machine(view.op, find_machine(context.options.get("machine")))
-    return BlockGroup(tuple(view.blocks), frozenset(view.returned), machine)
+    return whole_group(view, machine)
 
 
 class GroupPlan(Protocol):

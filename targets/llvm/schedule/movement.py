@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mirlo.dialects.bindings import ir, scf
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
@@ -21,7 +21,7 @@ from mirlo.passes.schedule.blocks.access import shuffle
 from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, TensorBuffers
 from mirlo.passes.schedule.blocks.lanes import widest_bytes
 from mirlo.passes.schedule.blocks.space import BlockInstance, Space
-from mirlo.passes.schedule.loops import for_loop
+from mirlo.passes.schedule.loops import either, for_loop
 from mirlo.passes.schedule.vectors import splat
 from mirlo.targets.llvm.machine import Machine, of_loop
 from mirlo.targets.llvm.schedule.chunks import can_mask, plus, work
@@ -258,11 +258,9 @@ class TransposedSweep:
         if not self.streams or columns[1] != self.columns:
             _write(writes)
             return
-        branch = scf.IfOp(self._is_line_aligned(writes[0][2]), has_else=True)
-        for block, past_caches in ((branch.then_block, LINE_BYTES), (branch.else_block, 0)):
-            with ir.InsertionPoint(block):
-                _write(writes, past_caches)
-                scf.YieldOp([])
+        either(
+            self._is_line_aligned(writes[0][2]), lambda: _write(writes, past_caches=LINE_BYTES), lambda: _write(writes)
+        )
 
     def _is_line_aligned(self, output: OperandView) -> Value:
         """Return whether an output is aligned to cache lines; arrays of callers may have any alignment."""

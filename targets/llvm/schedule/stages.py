@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.tir.view import BlockView, PrimView
+from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import Decline, RuleChoice, decline, schedule
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
-from mirlo.passes.schedule.blocks.group import BlockGroup
+from mirlo.passes.schedule.blocks.group import BlockGroup, plan_in_stages
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.choices import (
     WANTED_PARTS,
@@ -35,13 +34,8 @@ from mirlo.targets.llvm.schedule.rows import VectorRowsPlan, plan_rows
 from mirlo.targets.llvm.schedule.window import WindowPlan, plan_window
 from mirlo.targets.llvm.tuned_machine import CONTRACTION_CHOICES, ELEMENTWISE_CHOICES, LOOP_CHOICES, with_choices
 
-if TYPE_CHECKING:
-    pass
-
 PLANNERS = (plan_elementwise, plan_rows, plan_window)
 SCALAR = "scalar_nest"
-_LONGEST = 16
-"""Most blocks that are tried as one stage."""
 
 
 @dataclass(frozen=True)
@@ -85,21 +79,9 @@ RULES: dict[str, tuple[Callable[[BlockGroup[Machine]], ChosenStage | Decline], t
 """The rules that schedule parts of a function: their planners, and what a caller may choose."""
 
 
-def plan_stages(view: PrimView, group: BlockGroup[Machine]) -> list[RuleStage]:
+def plan_stages(group: BlockGroup[Machine]) -> list[RuleStage]:
     """Plan the blocks in order, as many at a time as one plan accepts."""
-    stages: list[RuleStage] = []
-    at = 0
-    while at < len(group.blocks):
-        for end in range(min(len(group.blocks), at + _LONGEST), at, -1):
-            plan = _plan(_subgroup(view, group, at, end))
-            if plan is not None:
-                stages.append(plan)
-                at = end
-                break
-        else:
-            stages.append(Scalar(group.blocks[at]))
-            at += 1
-    return stages
+    return plan_in_stages(group, _plan, Scalar)
 
 
 def plan_parts(
@@ -122,7 +104,7 @@ def plan_parts(
                 f"apply_rule: expected blocks that follow one another, found {', '.join(part.blocks)}; "
                 f"the order is {', '.join(names)}"
             )
-        inside = _subgroup(kernel.view, group, at, end)
+        inside = group.part(at, end)
         if part.rule == SCALAR:
             stages += [Scalar(block) for block in inside.blocks]
             rule_parts.append(part)
@@ -175,13 +157,6 @@ def _plan(part: BlockGroup[Machine]) -> RuleStage | None:
     return None
 
 
-def _subgroup(view: PrimView, group: BlockGroup[Machine], start: int, end: int) -> BlockGroup[Machine]:
-    inside = group.blocks[start:end]
-    read_elsewhere = {o.value for b in (*group.blocks[:start], *group.blocks[end:]) for o in b.inputs}
-    produced = {output.value for block in inside for output in block.outputs}
-    return BlockGroup(inside, frozenset(produced & (read_elsewhere | set(view.returned))), group.machine)
-
-
 def emit_stages(stages: Sequence[Stage], buffers: BufferFunction) -> None:
     memory = TensorBuffers(buffers)
     for stage in stages:
@@ -220,7 +195,7 @@ def stages(kernel: Kernel, context: ScheduleContext) -> Decline | ir.OpView:
             return planned
         planned_stages, parts = planned
     else:
-        whole = plan_stages(kernel.view, group)
+        whole = plan_stages(group)
         if all(isinstance(stage, Scalar) for stage in whole):
             return decline("no plan takes any of the blocks", blocks=len(whole))
         planned_stages, parts = [*whole], _parts_of(whole, unique_names([block.name for block in group.blocks]))

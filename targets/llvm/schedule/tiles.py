@@ -17,12 +17,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from mirlo.dialects.bindings import ir, scf
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.value import index
 from mirlo.dialects.tir.buffers import ALIGNMENT
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.scalars import compare
-from mirlo.passes.schedule.loops import for_loop
+from mirlo.passes.schedule.loops import for_loop, when
 from mirlo.targets.llvm.schedule.chunks import plus
 
 LINE_BYTES = ALIGNMENT
@@ -67,9 +67,9 @@ class Cut:
             shifted = create("arith.subi", index(0).type, _value(start), self.beyond)
             inside = create("arith.minsi", shifted.type, shifted, index(self.extent - self.size))
             inside = create("arith.maxsi", shifted.type, inside, index(0))
-            _when_less(shifted, self.extent, partial(emit, inside))
+            when(compare("lt", shifted, self.extent), partial(emit, inside))
         elif upper > self.main:
-            _when_less(_value(start), self.main, partial(emit, start))
+            when(compare("lt", _value(start), self.main), partial(emit, start))
         else:
             emit(start)
 
@@ -175,13 +175,6 @@ def _loop(extent: int, step: int, body: Callable[[int | ir.Value], None], parall
         body(0)
     elif extent:
         for_loop(0, extent, step, body, parallel=parallel)
-
-
-def _when_less(value: ir.Value, bound: int, emit: Callable[[], None]) -> None:
-    branch = scf.IfOp(compare("lt", value, index(bound)))
-    with ir.InsertionPoint(branch.then_block):
-        emit()
-        scf.YieldOp([])
 
 
 def _round_up(number: int, step: int) -> int:

@@ -15,7 +15,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import Decline, deciding, decline, schedule
 from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, TensorBuffers
-from mirlo.passes.schedule.blocks.group import BlockGroup, in_step, opaque_of_group, placed
+from mirlo.passes.schedule.blocks.group import BlockGroup, in_step, opaque_of_group, placed, written_along
 from mirlo.passes.schedule.blocks.lanes import widest_bytes
 from mirlo.passes.schedule.blocks.space import Space, computed_values, merge_all
 from mirlo.passes.schedule.choices import ChoiceValues
@@ -265,11 +265,9 @@ def _is_profitable(piece: WindowLoops, group: BlockGroup[Machine]) -> Decline | 
     space, axis = piece.space, piece.outputs - 1
     if D.estimate_dim(space.extents[axis]) < _NARROWEST:
         return decline("the output's innermost loop is too short for vectors", elements=space.extents[axis])
-    for instance in space.instances:
-        for output in instance.block.outputs:
-            step = instance.flat(output).coefficient(axis)
-            if output.value in group.kept and step != 1:
-                return decline("an output is not written along memory", block=instance.block.name, step=step)
+    refusal = written_along(space, axis, group.kept)
+    if refusal is not None:
+        return refusal
     reduction = space.instances[0]
     steps = [reduction.flat(o).coefficient(axis) for o in reduction.needed_inputs if o.map is not None]
     if steps and not any(step is not None and 0 < abs(D.estimate_dim(step)) <= _FARTHEST for step in steps):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mirlo.dialects.bindings import ir, scf
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.scalars import Value, compare, create
@@ -16,6 +16,7 @@ from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, Tens
 from mirlo.passes.schedule.blocks.group import BlockGroup, in_step, opaque_of_group, placed
 from mirlo.passes.schedule.blocks.space import BlockInstance, Space, computed_values
 from mirlo.passes.schedule.buffers import BufferFunction
+from mirlo.passes.schedule.loops import either, when
 from mirlo.passes.schedule.vectors import splat
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.code import Code, LoopIndex
@@ -142,17 +143,6 @@ def _transform(matrix: Matrix, tile: list[list[ir.Value]], ops: Operations) -> l
     return [multiply(matrix, list(row), ops) for row in zip(*columns, strict=True)]
 
 
-def _when(condition: ir.Value, yes: Callable[[], None], no: Callable[[], None] | None = None) -> None:
-    choice = scf.IfOp(condition, has_else=no is not None)
-    with ir.InsertionPoint(choice.then_block):
-        yes()
-        scf.YieldOp([])
-    if no is not None:
-        with ir.InsertionPoint(choice.else_block):
-            no()
-            scf.YieldOp([])
-
-
 @dataclass
 class _Arithmetic:
     """Index arithmetic on integers and values."""
@@ -259,7 +249,7 @@ class _InputEmitter(_Emitter):
 
             self._walk(number, read)
 
-        _when(edges, within, beyond)
+        either(edges, within, beyond)
 
     def _load(self, position: LoopIndex) -> ir.Value:
         return self.code.load_vector(self.source, self.index.value(position), self.piece)
@@ -325,13 +315,13 @@ class _OutputEmitter(_Emitter):
             def line(p: int) -> None:
                 for q in range(tiling.m):
                     if ragged[1] and q:
-                        _when(index.inside(columns[q], tiling.out[1]), lambda q=q: pixel(p, q))  # type: ignore[misc]
+                        when(index.inside(columns[q], tiling.out[1]), lambda q=q: pixel(p, q))  # type: ignore[misc]
                     else:
                         pixel(p, q)
 
             for p in range(tiling.m):
                 if ragged[0] and p:
-                    _when(index.inside(rows[p], tiling.out[0]), lambda p=p: line(p))  # type: ignore[misc]
+                    when(index.inside(rows[p], tiling.out[0]), lambda p=p: line(p))  # type: ignore[misc]
                 else:
                     line(p)
 

@@ -19,21 +19,12 @@ from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.body import emit_init, widened
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
-from mirlo.passes.schedule.loops import attribute_constant, for_loop
+from mirlo.passes.schedule.loops import attribute_constant, for_loop, when
 from mirlo.passes.schedule.vectors import elements_of
 from mirlo.targets.gpu.schedule.contraction.staging import contiguous
 from mirlo.targets.gpu.schedule.costs import Shape
 from mirlo.targets.gpu.schedule.epilogue import Reader, store_epilogue, touch
-from mirlo.targets.gpu.schedule.launch import (
-    WARP,
-    Ids,
-    barrier,
-    clamp_index,
-    launch,
-    shared,
-    split,
-    when,
-)
+from mirlo.targets.gpu.schedule.launch import WARP, Ids, barrier, clamp_index, launch, shared, split
 from mirlo.targets.gpu.schedule.roles import ProductOperand, Roles, evaluate, values_of
 from mirlo.targets.gpu.schedule.shuffles import of_neighbour
 from mirlo.targets.gpu.schedule.vectors import all_of, load_vector, spread

@@ -10,7 +10,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.value import Value
@@ -18,9 +17,6 @@ from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.targets.nvvm.schedule.ring_buffer import PRODUCT_ROWS
 from mirlo.targets.nvvm.schedule.tilemaps import described
 from mirlo.targets.nvvm.schedule.units import ACCESS, Format
-
-if TYPE_CHECKING:
-    pass
 
 FENCE = "fence.acq_rel.cta;"
 QUARTERS = 4

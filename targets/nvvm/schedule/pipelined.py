@@ -21,12 +21,12 @@ from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.body import count_operations, emit_init
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
-from mirlo.passes.schedule.loops import for_loop
+from mirlo.passes.schedule.loops import either, for_loop, when
 from mirlo.targets.gpu.schedule.contraction.staging import Stager
 from mirlo.targets.gpu.schedule.contraction.tiled import ProductTile
 from mirlo.targets.gpu.schedule.costs import MATRIX_UNITS, Shape
 from mirlo.targets.gpu.schedule.epilogue import EpilogueEmitter, touch
-from mirlo.targets.gpu.schedule.launch import WARP, Ids, either, launch, shared, split, when
+from mirlo.targets.gpu.schedule.launch import WARP, Ids, launch, shared, split
 from mirlo.targets.gpu.schedule.roles import Roles, values_of
 from mirlo.targets.nvvm.options import Options
 from mirlo.targets.nvvm.schedule import bulk, copies

@@ -18,8 +18,9 @@ from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.analysis import TensorAccess
 from mirlo.passes.schedule.blocks.contraction.forms import row_major
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
+from mirlo.passes.schedule.loops import when
 from mirlo.targets.gpu.schedule.epilogue import epilogue_results
-from mirlo.targets.gpu.schedule.launch import WARP, split, when
+from mirlo.targets.gpu.schedule.launch import WARP, split
 from mirlo.targets.gpu.schedule.roles import Indices, ProductOperand, Roles, evaluate, values_of
 from mirlo.targets.gpu.schedule.vectors import element_at, is_aligned, load_vector, store_vector
 from mirlo.targets.nvvm.schedule.fragments import PAIR, Lane

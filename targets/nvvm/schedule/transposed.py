@@ -20,7 +20,8 @@ from mirlo.passes.schedule.blocks.contraction.body import count_operations
 from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel
 from mirlo.passes.schedule.blocks.space import BlockInstance
-from mirlo.targets.gpu.schedule.launch import Ids, barrier, launch, shared, split, when
+from mirlo.passes.schedule.loops import when
+from mirlo.targets.gpu.schedule.launch import Ids, barrier, launch, shared, split
 from mirlo.targets.gpu.schedule.points import PointsPlan, plan_points
 from mirlo.targets.gpu.schedule.vector_access import load_vectors
 from mirlo.targets.gpu.schedule.vectors import all_of

@@ -12,7 +12,7 @@ from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.rules import Decline, deciding, decline, schedule
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks, cannot_be_attention
 from mirlo.passes.schedule.blocks.find_attention import find_attention
-from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, unfit
+from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, unfit, whole_group
 from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.targets.gpu.schedule.attention.lengths import AttentionPlan, QueryCountPlans, with_one_query
 from mirlo.targets.gpu.schedule.attention.split_keys import BlockProperties, choose_key_splits
@@ -130,7 +130,7 @@ def build_attention(
 
     found = plan_stages(kernel.view, (kept, *around), (kept,))
     if not plans:
-        declined = plan(BlockGroup(tuple(kernel.view.blocks), frozenset(kernel.view.returned), LANES))
+        declined = plan(whole_group(kernel.view, LANES))
         return declined if isinstance(declined, Decline) else decline("it is not computed by itself")
     used = choices(plans[0]) if choices is not None and len(plans) == 1 else None
     return build(kernel, found, plans[0].describe(), used)

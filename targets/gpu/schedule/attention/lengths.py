@@ -7,7 +7,7 @@ so both exist; the host launches those that apply, and the others with an empty 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
@@ -15,9 +15,6 @@ from mirlo.passes.schedule.blocks.attention import AttentionBlocks
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.buffers import ScheduleFacts
 from mirlo.targets.gpu.schedule.attention.work import Work
-
-if TYPE_CHECKING:
-    pass
 
 
 class EmittedKernel(Protocol):

@@ -15,10 +15,10 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.compute.emit import create, emit_constant
-from mirlo.passes.schedule.loops import for_loop
+from mirlo.passes.schedule.loops import either, for_loop, when
 from mirlo.targets.gpu.schedule.attention.work import Loops, Work, above, hidden, larger, times, weight
 from mirlo.targets.gpu.schedule.epilogue import multiply_add
-from mirlo.targets.gpu.schedule.launch import either, launch_points, when
+from mirlo.targets.gpu.schedule.launch import launch_points
 from mirlo.targets.gpu.schedule.vectors import all_of
 
 

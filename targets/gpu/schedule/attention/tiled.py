@@ -16,19 +16,13 @@ from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.blocks.attention import Read
 from mirlo.passes.schedule.buffers import ScheduleFacts
-from mirlo.passes.schedule.loops import for_loop
+from mirlo.passes.schedule.loops import for_loop, when
 from mirlo.targets.gpu.schedule.attention.kernel import AttentionKernel
 from mirlo.targets.gpu.schedule.attention.partial_results import KeyTiles
 from mirlo.targets.gpu.schedule.attention.work import Work, above, hidden, larger, plus, times, weight
 from mirlo.targets.gpu.schedule.epilogue import multiply_add
 from mirlo.targets.gpu.schedule.exchange import Exchange, SharedExchange
-from mirlo.targets.gpu.schedule.launch import (
-    barrier,
-    clamp_index,
-    shared,
-    split,
-    when,
-)
+from mirlo.targets.gpu.schedule.launch import barrier, clamp_index, shared, split
 from mirlo.targets.gpu.schedule.vectors import all_of
 
 DEPTH = 16

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from mirlo.dialects.bindings import ir, memref, scf
+from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, SymbolicDim
 from mirlo.dialects.core.index_expr import IndexExpr
@@ -15,7 +15,7 @@ from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
-from mirlo.passes.schedule.loops import PARALLEL, if_any, keep_rolled
+from mirlo.passes.schedule.loops import either, for_loop, if_any
 from mirlo.targets.llvm.schedule.contraction.tiles import LINE_BYTES, ColumnVector, Span
 
 LoopIndex = Dim | ir.Value
@@ -146,15 +146,8 @@ class Code:
             return list(body(span.start, *carried) or ())
         if not parallel and D.is_certain(lambda: span.stop - span.start <= span.size):
             return if_any(span.start, span.stop, body, carried)
-        loop = scf.ForOp(self.index(span.start), self.index(span.stop), self.index(span.size), list(carried))
-        if parallel:
-            loop.operation.attributes[PARALLEL] = ir.UnitAttr.get()
-        else:
-            keep_rolled(loop.operation)
-        with ir.InsertionPoint(loop.body):
-            following = body(loop.induction_variable, *list(loop.inner_iter_args))
-            scf.YieldOp(list(following or ()))
-        return list(loop.results)
+        bounds = (self.index(span.start), self.index(span.stop), self.index(span.size))
+        return for_loop(*bounds, body, carried, parallel=parallel, rolled=not parallel)
 
     def loop_with_tail(
         self, parts: Sequence[Span], body: Callable[[LoopIndex, int], None], parallel: bool, apart: bool = False
@@ -171,24 +164,16 @@ class Code:
             return
         main, rest = parts
 
-        def either(i: ir.Value) -> None:
-            branch = scf.IfOp(compare("lt", i, self.index(main.stop)), [], has_else=True)
-            for number, block in enumerate((branch.then_block, branch.else_block)):
-                with ir.InsertionPoint(block):
-                    body(i if number == 0 else rest.start, number)
-                    scf.YieldOp([])
+        def tile(i: ir.Value) -> None:
+            either(compare("lt", i, self.index(main.stop)), lambda: body(i, 0), lambda: body(rest.start, 1))
 
-        self.loop(Span(main.start, rest.start + main.size, main.size), either, parallel=True)
+        self.loop(Span(main.start, rest.start + main.size, main.size), tile, parallel=True)
 
     def range_loop(
         self, lower: ir.Value, upper: ir.Value, body: Callable[..., Sequence[ir.Value]], carried: Sequence[ir.Value]
     ) -> list[ir.Value]:
         """Loop from one index to another: `body(i, *carried)`."""
-        loop = scf.ForOp(lower, upper, self.index(1), list(carried))
-        keep_rolled(loop.operation)
-        with ir.InsertionPoint(loop.body):
-            scf.YieldOp(list(body(loop.induction_variable, *list(loop.inner_iter_args))))
-        return list(loop.results)
+        return for_loop(lower, upper, self.index(1), body, carried, rolled=True)
 
     def add(self, a: ir.Value, b: ir.Value) -> Value:
         return create("arith.addi", a.type, a, b)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from mirlo.dialects.bindings import ir, scf
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.scalars import compare
-from mirlo.passes.schedule.loops import PARALLEL, if_any
+from mirlo.passes.schedule.loops import for_loop, if_any
 
 SMALLER = (9, 7, 5, 4, 3, 2, 1)
 """Sizes of tiles for the rest that whole tiles leave: each is a copy of the code."""
@@ -37,12 +37,7 @@ class DynamicTiles:
         if self.is_single:
             if_any(self.first, self.stop, lambda i: body(self._within(i)))
             return
-        loop = scf.ForOp(self.first, self.stop, _constant(self.size))
-        if parallel:
-            loop.operation.attributes[PARALLEL] = ir.UnitAttr.get()
-        with ir.InsertionPoint(loop.body):
-            body(self._within(loop.induction_variable))
-            scf.YieldOp([])
+        for_loop(self.first, self.stop, self.size, lambda i: body(self._within(i)), parallel=parallel)
 
     def _within(self, first: ir.Value) -> ir.Value:
         return first if self.last is None else create("arith.minsi", first.type, first, self.last)

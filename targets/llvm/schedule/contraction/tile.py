@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from itertools import product
 from math import prod
 
-from mirlo.dialects.bindings import ir, scf
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.body import emit_init, widened
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
+from mirlo.passes.schedule.loops import either
 from mirlo.passes.schedule.vectors import splat
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
 from mirlo.targets.llvm.schedule.contraction.cursors import Buffers, TileCursors
@@ -102,12 +103,7 @@ class Tiles:
 
         if isinstance(part.is_first, bool):
             return sums if part.is_first else loaded()
-        branch = scf.IfOp(part.is_first, [total.type for total in sums], has_else=True)
-        with ir.InsertionPoint(branch.then_block):
-            scf.YieldOp(sums)
-        with ir.InsertionPoint(branch.else_block):
-            scf.YieldOp(loaded())
-        return list(branch.results)
+        return either(part.is_first, lambda: sums, loaded, [total.type for total in sums])
 
     def _reduce(
         self, axes: list[LoopAxis], places: TileCursors, sums: list[ir.Value], extent: Extent

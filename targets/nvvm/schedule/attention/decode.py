@@ -18,19 +18,12 @@ from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks, Read
 from mirlo.passes.schedule.blocks.contraction.body import widened
 from mirlo.passes.schedule.buffers import ScheduleFacts
-from mirlo.passes.schedule.loops import for_loop
+from mirlo.passes.schedule.loops import for_loop, when
 from mirlo.passes.schedule.vectors import elements_of
 from mirlo.targets.gpu.schedule.attention.kernel import AttentionKernel
 from mirlo.targets.gpu.schedule.attention.partial_results import KeyTiles
 from mirlo.targets.gpu.schedule.attention.work import Loops, Work, above, hidden, larger, plus, times
-from mirlo.targets.gpu.schedule.launch import (
-    WARP,
-    barrier,
-    clamp_index,
-    shared,
-    split,
-    when,
-)
+from mirlo.targets.gpu.schedule.launch import WARP, barrier, clamp_index, shared, split
 from mirlo.targets.gpu.schedule.shuffles import of_neighbour
 from mirlo.targets.gpu.schedule.vectors import load_vector, spread, store_vector
 from mirlo.targets.nvvm.schedule.attention.online import weigh

@@ -14,9 +14,10 @@ from functools import partial
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.compute.emit import create, emit_constant
+from mirlo.passes.schedule.loops import either, when
 from mirlo.targets.gpu.schedule.attention.partial_results import PartialResults
 from mirlo.targets.gpu.schedule.attention.work import Work, hidden, plus, times
-from mirlo.targets.gpu.schedule.launch import WARP, Ids, either, launch, shared, split, when
+from mirlo.targets.gpu.schedule.launch import WARP, Ids, launch, shared, split
 from mirlo.targets.gpu.schedule.shuffles import of_warp
 from mirlo.targets.nvvm.schedule import bulk, in_flight
 from mirlo.targets.nvvm.schedule.attention.jobs import Job, Jobs, Row, Visit, loop_i32

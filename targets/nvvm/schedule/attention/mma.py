@@ -18,19 +18,12 @@ from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.blocks.attention import Read
 from mirlo.passes.schedule.buffers import ScheduleFacts
-from mirlo.passes.schedule.loops import for_loop
+from mirlo.passes.schedule.loops import for_loop, when
 from mirlo.targets.gpu.schedule.attention.kernel import AttentionKernel
 from mirlo.targets.gpu.schedule.attention.partial_results import KeyTiles
 from mirlo.targets.gpu.schedule.attention.work import Work, hidden, times
 from mirlo.targets.gpu.schedule.contraction.staging import SharedMatrix, elements_of_tile
-from mirlo.targets.gpu.schedule.launch import (
-    WARP,
-    barrier,
-    clamp_index,
-    shared,
-    split,
-    when,
-)
+from mirlo.targets.gpu.schedule.launch import WARP, barrier, clamp_index, shared, split
 from mirlo.targets.gpu.schedule.vectors import all_of, element_at, spread
 from mirlo.targets.nvvm.schedule.attention.memory import RhsReader, rematerialize
 from mirlo.targets.nvvm.schedule.attention.online import as_word, in_all, masked, packed, pairs_of, weigh

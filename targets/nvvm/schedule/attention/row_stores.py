@@ -12,8 +12,9 @@ from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.view import OperandView
 from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState
 from mirlo.passes.schedule.blocks.space import BlockInstance
+from mirlo.passes.schedule.loops import when
 from mirlo.targets.gpu.schedule.attention.work import Work
-from mirlo.targets.gpu.schedule.launch import split, when
+from mirlo.targets.gpu.schedule.launch import split
 from mirlo.targets.gpu.schedule.shuffles import of_neighbour
 from mirlo.targets.gpu.schedule.vectors import all_of, is_aligned, store_vector
 from mirlo.targets.nvvm.schedule.attention.online import TEAM, as_word
