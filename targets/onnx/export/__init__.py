@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 
 import numpy as np
@@ -27,6 +27,18 @@ FAMILIES = ("elementwise", "networks", "movement", "reductions", "normalize")
 def exports(*names: str) -> Callable[[Exporter], Exporter]:
     """Register an exporter for operators of these names."""
     return register_in(EXPORTERS, [f"relax.{name}" for name in names])
+
+
+def export_formulas(formulas: Mapping[str, Callable[[ExportGraph, ExternalNode], str]]) -> None:
+    """Register exporters of operators with one result, which each formula adds and names."""
+    for name, formula in formulas.items():
+        exports(name)(partial(_export_formula, formula))
+
+
+def _export_formula(
+    formula: Callable[[ExportGraph, ExternalNode], str], g: ExportGraph, node: ExternalNode
+) -> list[str]:
+    return [formula(g, node)]
 
 
 @cache

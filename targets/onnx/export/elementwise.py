@@ -5,10 +5,28 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from mirlo.passes.byoc.view import ExternalNode
+from mirlo.passes.byoc.view import ExternalNode, ExternalValue
 from mirlo.passes.rules import Decline, decline
-from mirlo.targets.onnx.export import exports
+from mirlo.targets.onnx.export import export_formulas, exports
 from mirlo.targets.onnx.export.graph import ExportGraph
+
+export_formulas({
+    "cast": lambda g, node: g.cast(node["x"], node["dtype"]),
+    "exp2": lambda g, node: g.add("Pow", [g.scalar(2, node["x"].type.dtype), node["x"]]),
+    "fmod": lambda g, node: g.add("Mod", node.inputs, fmod=1),
+    "isfinite": lambda g, node: g.add("Not", [g.add("Or", [g.add("IsNaN", node.inputs), g.add("IsInf", node.inputs)])]),
+    "log10": lambda g, node: _logarithm(g, node["x"], 10),
+    "log2": lambda g, node: _logarithm(g, node["x"], 2),
+    "not_equal": lambda g, node: g.add("Not", [g.add("Equal", node.inputs)]),
+    "rsqrt": lambda g, node: g.add("Reciprocal", [g.add("Sqrt", [node["x"]])]),
+    "silu": lambda g, node: g.add("Mul", [node["x"], g.add("Sigmoid", [node["x"]])]),
+    "square": lambda g, node: g.add("Mul", [node["x"], node["x"]]),
+    "trunc": lambda g, node: g.add("Mul", [g.add("Sign", [node["x"]]), g.add("Floor", [g.add("Abs", [node["x"]])])]),
+})  # fmt: skip
+
+
+def _logarithm(g: ExportGraph, x: ExternalValue, base: int) -> str:
+    return g.add("Mul", [g.add("Log", [x]), g.scalar(1 / math.log(base), x.type.dtype)])
 
 
 @exports("divide")
@@ -16,43 +34,6 @@ def divide(g: ExportGraph, node: ExternalNode) -> Sequence[str] | Decline:
     if node.output.type.dtype.kind == "int":
         return decline("providers differ in how they round quotients of signed integers")
     return [g.add("Div", node.inputs)]
-
-
-@exports("not_equal")
-def not_equal(g: ExportGraph, node: ExternalNode) -> list[str]:
-    return [g.add("Not", [g.add("Equal", node.inputs)])]
-
-
-@exports("isfinite")
-def isfinite(g: ExportGraph, node: ExternalNode) -> list[str]:
-    either = g.add("Or", [g.add("IsNaN", node.inputs), g.add("IsInf", node.inputs)])
-    return [g.add("Not", [either])]
-
-
-@exports("square")
-def square(g: ExportGraph, node: ExternalNode) -> list[str]:
-    return [g.add("Mul", [node["x"], node["x"]])]
-
-
-@exports("rsqrt")
-def rsqrt(g: ExportGraph, node: ExternalNode) -> list[str]:
-    return [g.add("Reciprocal", [g.add("Sqrt", [node["x"]])])]
-
-
-@exports("log2", "log10")
-def log_of_base(g: ExportGraph, node: ExternalNode) -> list[str]:
-    base = 2 if node.op == "relax.log2" else 10
-    return [g.add("Mul", [g.add("Log", [node["x"]]), g.scalar(1 / math.log(base), node["x"].type.dtype)])]
-
-
-@exports("exp2")
-def exp2(g: ExportGraph, node: ExternalNode) -> list[str]:
-    return [g.add("Pow", [g.scalar(2, node["x"].type.dtype), node["x"]])]
-
-
-@exports("trunc")
-def trunc(g: ExportGraph, node: ExternalNode) -> list[str]:
-    return [g.add("Mul", [g.add("Sign", [node["x"]]), g.add("Floor", [g.add("Abs", [node["x"]])])])]
 
 
 @exports("floor_divide")
@@ -72,21 +53,11 @@ def mod(g: ExportGraph, node: ExternalNode) -> list[str]:
     return [g.add("Mod", [again, y], fmod=1)]
 
 
-@exports("fmod")
-def fmod(g: ExportGraph, node: ExternalNode) -> list[str]:
-    return [g.add("Mod", node.inputs, fmod=1)]
-
-
 @exports("shift_left", "shift_right")
 def shift(g: ExportGraph, node: ExternalNode) -> Sequence[str] | Decline:
     if not node.output.type.dtype.is_unsigned:
         return decline("ONNX shifts unsigned integers only")
     return [g.add("BitShift", node.inputs, direction=node.op.removeprefix("relax.shift_").upper())]
-
-
-@exports("silu")
-def silu(g: ExportGraph, node: ExternalNode) -> list[str]:
-    return [g.add("Mul", [node["x"], g.add("Sigmoid", [node["x"]])])]
 
 
 @exports("shrink")
@@ -124,8 +95,3 @@ def clip(g: ExportGraph, node: ExternalNode) -> Sequence[str] | Decline:
         return decline("bounds of integers must be integers", min=node["min"], max=node["max"])
     bounds = [None if v is None else g.scalar(v, kind) for v in (node["min"], node["max"])]
     return [g.add("Clip", [node["x"], *bounds])]
-
-
-@exports("cast")
-def cast(g: ExportGraph, node: ExternalNode) -> list[str]:
-    return [g.cast(node["x"], node["dtype"])]

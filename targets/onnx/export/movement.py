@@ -8,13 +8,43 @@ from typing import TYPE_CHECKING
 from mirlo.dialects.core.dtypes import DType
 from mirlo.passes.byoc.view import ExternalNode
 from mirlo.passes.rules import Decline, decline
-from mirlo.targets.onnx.export import exports
+from mirlo.targets.onnx.export import export_formulas, exports
 from mirlo.targets.onnx.export.graph import ExportGraph, reshape_shape
 
 if TYPE_CHECKING:
     import numpy as np
 
 INT32_END = 2**31 - 2
+
+
+export_formulas({
+    "concat": lambda g, node: g.add("Concat", node["xs"], axis=node["axis"]),
+    "depth_to_space": lambda g, node: g.add("DepthToSpace", [node["x"]], blocksize=node["block"], mode=node["mode"]),
+    "expand_dims": lambda g, node: g.add("Unsqueeze", [node["x"], g.ints(node["axes"])]),
+    "gather": lambda g, node: g.add("Gather", [node["x"], node["indices"]], axis=node["axis"]),
+    "gather_elements": lambda g, node: g.add("GatherElements", [node["x"], node["indices"]], axis=node["axis"]),
+    "gather_nd": lambda g, node: g.add("GatherND", [node["x"], _indices(g, node)], batch_dims=node["batch_dims"]),
+    "one_hot": lambda g, node: g.add(
+        "OneHot", [node["indices"], g.ints([node["depth"]]), node["values"]], axis=node["axis"]
+    ),
+    "permute": lambda g, node: g.add(
+        "Transpose", [node["x"]], perm=[axis % node["x"].type.rank for axis in node["axes"]]
+    ),
+    "scatter_nd": lambda g, node: g.add(
+        "ScatterND", [node["x"], _indices(g, node), node["updates"]], reduction=node["reduction"]
+    ),
+    "space_to_depth": lambda g, node: g.add("SpaceToDepth", [node["x"]], blocksize=node["block"]),
+    "squeeze": lambda g, node: g.add("Squeeze", [node["x"], g.ints(node["axes"])]),
+    "strided_slice": lambda g, node: g.add(
+        "Slice", [node["x"], *(g.ints(node[name]) for name in ("begin", "end", "axes", "strides"))]
+    ),
+    "tile": lambda g, node: g.add("Tile", [node["x"], g.ints(node["repeats"])]),
+    "tri": lambda g, node: g.add("Trilu", [node["x"], g.array(_i64(node["k"]))], upper=int(node["upper"])),
+})  # fmt: skip
+
+
+def _indices(g: ExportGraph, node: ExternalNode) -> str:
+    return g.cast(node["indices"], _dtype("i64"))
 
 
 @exports("reshape")
@@ -25,32 +55,11 @@ def reshape(g: ExportGraph, node: ExternalNode) -> Sequence[str] | Decline:
     return [g.add("Reshape", [node["x"], g.ints(shape)], allowzero=int(0 in shape))]
 
 
-@exports("permute")
-def permute(g: ExportGraph, node: ExternalNode) -> list[str]:
-    rank = node["x"].type.rank
-    return [g.add("Transpose", [node["x"]], perm=[axis % rank for axis in node["axes"]])]
-
-
 @exports("expand")
 def expand(g: ExportGraph, node: ExternalNode) -> Sequence[str] | Decline:
     if not node.output.type.is_static:
         return decline("the shape to expand to must be numbers", shape=str(node.output.type))
     return [g.add("Expand", [node["x"], g.ints(node.output.type.static_shape)])]
-
-
-@exports("expand_dims")
-def expand_dims(g: ExportGraph, node: ExternalNode) -> list[str]:
-    return [g.add("Unsqueeze", [node["x"], g.ints(node["axes"])])]
-
-
-@exports("squeeze")
-def squeeze(g: ExportGraph, node: ExternalNode) -> list[str]:
-    return [g.add("Squeeze", [node["x"], g.ints(node["axes"])])]
-
-
-@exports("tile")
-def tile(g: ExportGraph, node: ExternalNode) -> list[str]:
-    return [g.add("Tile", [node["x"], g.ints(node["repeats"])])]
 
 
 @exports("reverse")
@@ -60,23 +69,12 @@ def reverse(g: ExportGraph, node: ExternalNode) -> list[str]:
     return [g.add("Slice", [node["x"], *(g.ints(numbers) for numbers in bounds)])]
 
 
-@exports("strided_slice")
-def strided_slice(g: ExportGraph, node: ExternalNode) -> list[str]:
-    bounds = [node[name] for name in ("begin", "end", "axes", "strides")]
-    return [g.add("Slice", [node["x"], *(g.ints(numbers) for numbers in bounds)])]
-
-
 @exports("pad")
 def pad(g: ExportGraph, node: ExternalNode) -> Sequence[str] | Decline:
     if node["mode"] == "wrap":
         return decline("pads wrap around since operator set 19 only")
     value = g.scalar(node["value"], node["x"].type.dtype) if node["mode"] == "constant" else None
     return [g.add("Pad", [node["x"], g.ints(node["pads"]), value], mode=node["mode"])]
-
-
-@exports("concat")
-def concat(g: ExportGraph, node: ExternalNode) -> list[str]:
-    return [g.add("Concat", node["xs"], axis=node["axis"])]
 
 
 @exports("stack")
@@ -94,41 +92,10 @@ def split(g: ExportGraph, node: ExternalNode) -> Sequence[str] | Decline:
     return g.add_all("Split", [node["x"], g.ints(sizes)], len(sizes), axis=node["axis"])
 
 
-@exports("depth_to_space")
-def depth_to_space(g: ExportGraph, node: ExternalNode) -> list[str]:
-    return [g.add("DepthToSpace", [node["x"]], blocksize=node["block"], mode=node["mode"])]
-
-
-@exports("space_to_depth")
-def space_to_depth(g: ExportGraph, node: ExternalNode) -> list[str]:
-    return [g.add("SpaceToDepth", [node["x"]], blocksize=node["block"])]
-
-
-@exports("tri")
-def tri(g: ExportGraph, node: ExternalNode) -> list[str]:
-    return [g.add("Trilu", [node["x"], g.array(_i64(node["k"]))], upper=int(node["upper"]))]
-
-
 def _i64(number: int) -> np.ndarray:
     import numpy as np
 
     return np.array(number, np.int64)
-
-
-@exports("gather")
-def gather(g: ExportGraph, node: ExternalNode) -> list[str]:
-    return [g.add("Gather", [node["x"], node["indices"]], axis=node["axis"])]
-
-
-@exports("gather_elements")
-def gather_elements(g: ExportGraph, node: ExternalNode) -> list[str]:
-    return [g.add("GatherElements", [node["x"], node["indices"]], axis=node["axis"])]
-
-
-@exports("gather_nd")
-def gather_nd(g: ExportGraph, node: ExternalNode) -> list[str]:
-    indices = g.cast(node["indices"], _dtype("i64"))
-    return [g.add("GatherND", [node["x"], indices], batch_dims=node["batch_dims"])]
 
 
 @exports("scatter_elements")
@@ -138,18 +105,6 @@ def scatter_elements(g: ExportGraph, node: ExternalNode) -> Sequence[str] | Decl
         return decline("ONNX Runtime does not scatter f16 on the CPU")
     inputs = [node["x"], node["indices"], node["updates"]]
     return [g.add("ScatterElements", inputs, axis=node["axis"], reduction=node["reduction"])]
-
-
-@exports("scatter_nd")
-def scatter_nd(g: ExportGraph, node: ExternalNode) -> list[str]:
-    indices = g.cast(node["indices"], _dtype("i64"))
-    return [g.add("ScatterND", [node["x"], indices, node["updates"]], reduction=node["reduction"])]
-
-
-@exports("one_hot")
-def one_hot(g: ExportGraph, node: ExternalNode) -> list[str]:
-    depth = g.ints([node["depth"]])
-    return [g.add("OneHot", [node["indices"], depth, node["values"]], axis=node["axis"])]
 
 
 def _dtype(name: str) -> DType:

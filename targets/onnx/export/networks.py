@@ -8,8 +8,10 @@ import numpy as np
 
 from mirlo.passes.byoc.view import ExternalNode, ExternalValue
 from mirlo.passes.rules import Decline, decline
-from mirlo.targets.onnx.export import exports
+from mirlo.targets.onnx.export import export_formulas, exports
 from mirlo.targets.onnx.export.graph import ExportGraph, reshape_shape
+
+export_formulas({"einsum": lambda g, node: g.add("Einsum", node["xs"], equation=node["equation"])})
 
 
 @exports("matmul")
@@ -28,11 +30,6 @@ def _transposed(g: ExportGraph, value: ExternalValue, swap: bool) -> ExternalVal
         return value
     order = list(range(value.type.rank))
     return g.add("Transpose", [value], perm=[*order[:-2], order[-1], order[-2]])
-
-
-@exports("einsum")
-def einsum(g: ExportGraph, node: ExternalNode) -> list[str]:
-    return [g.add("Einsum", node["xs"], equation=node["equation"])]
 
 
 def _window(node: ExternalNode) -> dict[str, object]:

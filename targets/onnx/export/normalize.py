@@ -8,8 +8,14 @@ import numpy as np
 
 from mirlo.passes.byoc.view import ExternalNode
 from mirlo.passes.rules import Decline, decline
-from mirlo.targets.onnx.export import exports
+from mirlo.targets.onnx.export import export_formulas, exports
 from mirlo.targets.onnx.export.graph import ExportGraph
+
+export_formulas({
+    "instance_norm": lambda g, node: g.add("InstanceNormalization", node.inputs, epsilon=node["epsilon"]),
+    "lp_normalize": lambda g, node: g.add("LpNormalization", [node["x"]], axis=node["axis"], p=node["p"]),
+    "lrn": lambda g, node: g.add("LRN", [node["x"]], **{n: node[n] for n in ("size", "alpha", "beta", "bias")}),
+})  # fmt: skip
 
 
 @exports("layer_norm")
@@ -42,11 +48,6 @@ def batch_norm(g: ExportGraph, node: ExternalNode) -> Sequence[str] | Decline:
     return [g.add("BatchNormalization", node.inputs, epsilon=node["epsilon"])]
 
 
-@exports("instance_norm")
-def instance_norm(g: ExportGraph, node: ExternalNode) -> list[str]:
-    return [g.add("InstanceNormalization", node.inputs, epsilon=node["epsilon"])]
-
-
 @exports("group_norm")
 def group_norm(g: ExportGraph, node: ExternalNode) -> Sequence[str] | Decline:
     """Export groups as channels of an instance normalization, then apply scale and bias per channel."""
@@ -58,13 +59,3 @@ def group_norm(g: ExportGraph, node: ExternalNode) -> Sequence[str] | Decline:
     spread = g.ints([-1, *[1] * (x.type.rank - 2)])
     scale, bias = (g.add("Reshape", [node[name], spread]) for name in ("scale", "bias"))
     return [g.add("Add", [g.add("Mul", [result, scale]), bias])]
-
-
-@exports("lrn")
-def lrn(g: ExportGraph, node: ExternalNode) -> list[str]:
-    return [g.add("LRN", [node["x"]], size=node["size"], alpha=node["alpha"], beta=node["beta"], bias=node["bias"])]
-
-
-@exports("lp_normalize")
-def lp_normalize(g: ExportGraph, node: ExternalNode) -> list[str]:
-    return [g.add("LpNormalization", [node["x"]], axis=node["axis"], p=node["p"])]

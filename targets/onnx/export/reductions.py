@@ -8,8 +8,19 @@ import numpy as np
 
 from mirlo.passes.byoc.view import ExternalNode
 from mirlo.passes.rules import Decline, decline
-from mirlo.targets.onnx.export import exports
+from mirlo.targets.onnx.export import export_formulas, exports
 from mirlo.targets.onnx.export.graph import ExportGraph
+
+export_formulas({
+    "cumsum": lambda g, node: g.add(
+        "CumSum", [node["x"], g.array(np.array(node["axis"], np.int64))],
+        exclusive=int(node["exclusive"]), reverse=int(node["reverse"]),
+    ),
+    "hardmax": lambda g, node: g.add("Hardmax", [node["x"]], axis=node["axis"]),
+    "log_softmax": lambda g, node: g.add("LogSoftmax", [node["x"]], axis=node["axis"]),
+    "softmax": lambda g, node: g.add("Softmax", [node["x"]], axis=node["axis"]),
+})  # fmt: skip
+
 
 REDUCTIONS = {
     "reduce_sum": "ReduceSum", "reduce_mean": "ReduceMean", "reduce_prod": "ReduceProd", "reduce_max": "ReduceMax",
@@ -55,19 +66,7 @@ def arg_extreme(g: ExportGraph, node: ExternalNode) -> list[str]:
     return [g.add(operator, [node["x"]], select_last_index=int(node["select_last"]), **attributes)]
 
 
-@exports("cumsum")
-def cumsum(g: ExportGraph, node: ExternalNode) -> list[str]:
-    attributes = {name: int(node[name]) for name in ("exclusive", "reverse")}
-    return [g.add("CumSum", [node["x"], g.array(np.array(node["axis"], np.int64))], **attributes)]
-
-
 @exports("topk")
 def topk(g: ExportGraph, node: ExternalNode) -> list[str]:
     attributes = {name: int(node[name]) for name in ("axis", "largest", "sorted")}
     return g.add_all("TopK", [node["x"], g.ints([node["k"]])], 2, **attributes)
-
-
-@exports("softmax", "log_softmax", "hardmax")
-def softmax(g: ExportGraph, node: ExternalNode) -> list[str]:
-    operator = {"softmax": "Softmax", "log_softmax": "LogSoftmax", "hardmax": "Hardmax"}[node.op.removeprefix("relax.")]
-    return [g.add(operator, [node["x"]], axis=node["axis"])]
