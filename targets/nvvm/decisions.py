@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Sequence
-
-import numpy as np
 
 from mirlo.targets.gpu.commands import Step, StepRange
 from mirlo.targets.gpu.device_layout import Pointers
 from mirlo.targets.gpu.frames import CallRecord
-from mirlo.targets.gpu.functions import PackedFunctionTable
 from mirlo.targets.gpu.worker import StepWorker
 from mirlo.targets.nvvm.device import check
 from mirlo.targets.nvvm.memory import Event, MemoryBlock, pool_of
@@ -38,12 +34,10 @@ class _Worker(StepWorker):
     def __init__(
         self, model: CudaModel, tensors: Sequence[int], record: CallRecord, params: Pointers, rows: ProfileEvents | None
     ) -> None:
-        super().__init__()
+        super().__init__(model.artifact, record, params)
         self._model = model
         self._cuda = model.gpu.cuda
         self._tensors = tensors
-        self._record = record
-        self._functions = PackedFunctionTable(model.artifact, params)
         self._rows = rows
         self._blocks: list[MemoryBlock] = []
         self._outputs: dict[int, tuple[MemoryBlock, int]] = {}
@@ -56,20 +50,11 @@ class _Worker(StepWorker):
         self._row(step)
         self._model.step(step, self._tensors)
 
-    def read(self, where: StepRange) -> bytes:
-        size = where[3]
-        data = ctypes.create_string_buffer(size)
-        self._fetch(where, ctypes.addressof(data), size)
-        return data.raw
-
-    def _fetch(self, where: StepRange, target: int, size: int) -> None:
+    def fetch(self, where: StepRange, target: int, size: int) -> None:
         check(self._cuda.cuStreamSynchronize(self._model.stream), "running the model")
         check(self._cuda.cuMemcpyDtoH(target, self._model.place(where, self._tensors), size), "reading a tensor")
 
-    def write(self, where: StepRange, data: bytes) -> None:
-        self._put(where, ctypes.addressof(ctypes.create_string_buffer(data, len(data))), len(data))
-
-    def _put(self, where: StepRange, source: int, size: int) -> None:
+    def put(self, where: StepRange, source: int, size: int) -> None:
         # Work enqueued earlier may still read the old bytes.
         check(self._cuda.cuStreamSynchronize(self._model.stream), "running the model")
         check(self._cuda.cuMemcpyHtoD(self._model.place(where, self._tensors), source, size), "writing a tensor")
@@ -87,16 +72,8 @@ class _Worker(StepWorker):
         self._row(step)
         if step["call"] in self._model.frames.on_device:
             self._model.step(step, self._tensors)
-            return
-        self._functions.call(step, self._record, self._read_array, self._write_array)
-
-    def _read_array(self, where: StepRange, array: np.ndarray) -> None:
-        if array.nbytes:
-            self._fetch(where, array.__array_interface__["data"][0], array.nbytes)
-
-    def _write_array(self, where: StepRange, array: np.ndarray) -> None:
-        if array.nbytes:
-            self._put(where, array.__array_interface__["data"][0], array.nbytes)
+        else:
+            super().call(step)
 
     def outputs(self) -> dict[int, tuple[MemoryBlock, int]]:
         """Return the memory that becomes the caller's once the stream is done with it."""

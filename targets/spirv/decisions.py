@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import ctypes
 
-import numpy as np
-
 from mirlo.targets.gpu.commands import Step, StepRange
 from mirlo.targets.gpu.device_layout import Hazards, Pointers
 from mirlo.targets.gpu.frames import CallRecord
-from mirlo.targets.gpu.functions import PackedFunctionTable
 from mirlo.targets.gpu.worker import StepWorker
 from mirlo.targets.spirv.model import VulkanModel
 from mirlo.targets.spirv.vulkan import DeviceBuffer
+
+SMALL = 64
+"""Bytes up to which a copy from or to the host shares memory with others."""
 
 
 def run(model: VulkanModel, record: CallRecord, params: Pointers, profiled: bool) -> None:
@@ -35,15 +35,13 @@ class _Worker(StepWorker):
         params: Pointers,
         profiled: bool,
     ) -> None:
-        super().__init__()
+        super().__init__(model.artifact, record, params)
         self._model = model
         self._device = model.device
-        self._record = record
-        self._functions = PackedFunctionTable(model.artifact, params)
         self._hazards = Hazards()
         self._made: list[DeviceBuffer] = []
         self._outputs: dict[int, tuple[int, int]] = {}
-        self._look = self._buffer(64, host=True)
+        self._look = self._buffer(SMALL, host=True)
         self._open = model.open_recording()
         self._row = -1
         self._rows = len(model.artifact.kernels) if profiled else -1
@@ -79,23 +77,26 @@ class _Worker(StepWorker):
         self._open.restart()
         self._hazards = Hazards()
 
-    def read(self, where: StepRange) -> bytes:
-        buffer, offset, size = self._model.place(where)
-        self._fetch(buffer, offset, size, self._look)
-        assert self._look.mapped is not None
-        return ctypes.string_at(self._look.mapped, size)
-
-    def _fetch(self, buffer: DeviceBuffer, offset: int, size: int, target: DeviceBuffer) -> None:
-        """Copy bytes of the device to host memory, after all previous work."""
+    def fetch(self, where: StepRange, target: int, size: int) -> None:
+        buffer, offset, _ = self._model.place(where)
+        staging = self._look if size <= SMALL else self._buffer(size, host=True)
         self._open.barrier()
-        self._open.copy((buffer, offset, size), (target, 0, size))
+        self._open.copy((buffer, offset, size), (staging, 0, size))
         self._open.barrier()
         self._submit()
+        assert staging.mapped is not None
+        ctypes.memmove(target, staging.mapped, size)
 
-    def write(self, where: StepRange, data: bytes) -> None:
+    def put(self, where: StepRange, source: int, size: int) -> None:
         buffer, offset, _ = self._model.place(where)
+        if size <= SMALL:
+            staged = self._open.small(ctypes.string_at(source, size))
+        else:
+            staged = self._buffer(size, host=True), 0, size
+            assert staged[0].mapped is not None
+            ctypes.memmove(staged[0].mapped, source, size)
         self._open.barrier()
-        self._open.copy(self._open.small(data), (buffer, offset, len(data)))
+        self._open.copy(staged, (buffer, offset, size))
         self._open.barrier()
 
     def allocate(self, memory: int, number: int, size: int) -> None:
@@ -106,25 +107,7 @@ class _Worker(StepWorker):
     def call(self, step: Step) -> None:
         if self._rows >= 0:
             self._stamp(step["row"])
-        self._functions.call(step, self._record, self._read_array, self._write_array)
-
-    def _read_array(self, where: StepRange, array: np.ndarray) -> None:
-        if array.nbytes:
-            buffer, offset, _ = self._model.place(where)
-            staging = self._buffer(array.nbytes, host=True)
-            self._fetch(buffer, offset, array.nbytes, staging)
-            assert staging.mapped is not None
-            ctypes.memmove(array.__array_interface__["data"][0], staging.mapped, array.nbytes)
-
-    def _write_array(self, where: StepRange, array: np.ndarray) -> None:
-        if array.nbytes:
-            buffer, offset, _ = self._model.place(where)
-            staging = self._buffer(array.nbytes, host=True)
-            assert staging.mapped is not None
-            ctypes.memmove(staging.mapped, array.__array_interface__["data"][0], array.nbytes)
-            self._open.barrier()
-            self._open.copy((staging, 0, array.nbytes), (buffer, offset, array.nbytes))
-            self._open.barrier()
+        super().call(step)
 
     def finish(self) -> None:
         """Copy the outputs back, including those of data-dependent size."""
@@ -135,10 +118,7 @@ class _Worker(StepWorker):
         for number, (memory, size) in self._outputs.items():
             target = self._model.frames.allocate_output(self._record, number, size)
             if target and size:
-                staging = self._buffer(size, host=True)
-                self._fetch(self._model.late[memory], 0, size, staging)
-                assert staging.mapped is not None
-                ctypes.memmove(target, staging.mapped, size)
+                self.fetch(("late", memory, 0, size), target, size)
 
     def release(self) -> None:
         """Release the memory of the call."""
