@@ -14,7 +14,7 @@ from mirlo.dialects.tir.buffers import UNBOUNDED, buffer_bytes
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.fuse.kinds import KIND
 from mirlo.passes.locations import describe, names_of
-from mirlo.passes.lower.parallel import static_flops
+from mirlo.passes.lower.work import static_flops
 from mirlo.passes.memory import packed
 from mirlo.passes.memory.names import ALIAS, ALLOCATE, CHECK, GROW, PAGES, POLL, SLOT, TICK, WINDOW
 from mirlo.passes.memory.symbols import CHECKS, LATE, MAX_SHOWN_DIMS, SIZES, SYMBOLS

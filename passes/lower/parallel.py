@@ -1,12 +1,13 @@
 """The pass `outline-parallel`: outlines parallel loops as functions that a thread pool calls on chunks.
 
-    scf.for %i = %lo to %hi step %s { body } {tir.parallel}
+    scf.for %i = %c0 to %n step %c1 { body } {tir.parallel}
 becomes
-    call @kernel_fork0(%lo, %hi, captured...)
-    func.func private @kernel_fork0(...) attributes {tir.fork = {region = @kernel_region0, step = s, chunks = c}}
-    func.func private @kernel_region0(%lo, %hi, captured...) { scf.for %i = %lo to %hi step %s { body } }
+    call @kernel_fork0(%n, captured...)
+    func.func private @kernel_fork0(...) attributes {tir.fork = {region = @kernel_region0, chunks = c, least = l}}
+    func.func private @kernel_region0(%first, %end, captured...) { scf.for %i = %first to %end step %c1 { body } }
 
-The target provides the body of the fork, which passes the region to its thread pool.
+The target provides the body of the fork, which passes the region to its thread pool, or calls it if there are fewer
+than `least` iterations.
 """
 
 from __future__ import annotations
@@ -14,17 +15,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from mirlo.dialects.bindings import func, ir, memref, scf
+from mirlo.dialects.bindings import func, ir, memref
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.value import integer_of, is_constant
 from mirlo.dialects.tir.buffers import ALIGNMENT, SHARED, buffer_bytes
 from mirlo.dialects.tir.view import is_prim_func
-from mirlo.passes.lower.coalesce import coalesce
+from mirlo.passes.lower.parallel_nest import ParallelNest, find_nest
+from mirlo.passes.lower.work import body_work, kernel_work
 from mirlo.passes.memory.names import FORK
 from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.loops import PARALLEL
-from mirlo.passes.schedule.schedule import FLOPS
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session
@@ -37,9 +38,6 @@ PRIVATE_BYTES = 1 << 20
 """Most bytes of scratch memory of a region, which is on the stacks of the pool's threads."""
 MASKS = ("vector.create_mask",)
 """Operations whose results cannot be passed to a function; a region repeats them."""
-LARGE = 1 << 60
-OPERATIONS_PER_BYTE = 4
-"""Cost of accessing a byte, in floating-point operations, for the estimate of the work."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,7 @@ class OutlineParallel(Pass):
     name = "outline-parallel"
     contained = True
     threads: int = option(1, "threads that a kernel may use; 1 leaves all loops as they are")
-    work: int = option(400_000, "least floating-point operations of a kernel (a byte moved counts as four)")
+    work: int = option(400_000, "least floating-point operations of a kernel or loop (a byte moved counts as four)")
 
     def run(self, op: ir.OpView, session: Session) -> None:
         if self.threads < 2:
@@ -76,37 +74,20 @@ class OutlineParallel(Pass):
     def _outline_all(self, function: ir.OpView, symbols: ir.SymbolTable, module_body: ir.Block) -> ParallelRecord:
         name = symbol_name(function)
         loops = _parallel_loops(function)
-        work = _work(function)
+        work = kernel_work(function)
         if loops and work < self.work:
             return ParallelRecord(name, 0, (decline("too little work to share", operations=work, least=self.work),))
         reasons: list[Decline] = []
         count = 0
         for loop in loops:
-            merged = coalesce(loop, MIN_TRIPS_PER_THREAD * self.threads)
-            outcome = _Outliner(merged.operation, f"{name}_region", self.threads, symbols, module_body).run()
+            nest = find_nest(loop, MIN_TRIPS_PER_THREAD * self.threads)
+            least = least_trips(nest, self.work)
+            outcome = _Outliner(nest, f"{name}_region", self.threads, least, symbols, module_body).run()
             if isinstance(outcome, Decline):
                 reasons.append(outcome)
             else:
                 count += 1
         return ParallelRecord(name, count, tuple(reasons))
-
-
-def static_flops(function: ir.Operation) -> int | None:
-    """Return the floating-point operations of a kernel; None if they depend on run-time sizes."""
-    attributes = function.operation.attributes
-    if FLOPS not in attributes:
-        return 0
-    flops = attributes[FLOPS]
-    return flops.value if isinstance(flops, ir.IntegerAttr) else None
-
-
-def _work(function: ir.Operation | ir.OpView) -> int:
-    flops = static_flops(function.operation)
-    if flops is None:
-        return LARGE  # depends on run-time sizes
-    types = [a.type for a in function.operation.regions[0].blocks[0].arguments]
-    moved = sum(buffer_bytes(t) for t in types if isinstance(t, ir.MemRefType) and t.has_static_shape)
-    return flops + OPERATIONS_PER_BYTE * moved
 
 
 def _parallel_loops(function: ir.OpView) -> list[ir.Operation]:
@@ -123,19 +104,30 @@ def _parallel_loops(function: ir.OpView) -> list[ir.Operation]:
     return loops
 
 
+def least_trips(nest: ParallelNest, work: int) -> int:
+    """Return the iterations from which a nest has this much work; 2 if one alone is enough, or its work not known."""
+    of_one = body_work(nest.body)
+    return 2 if of_one is None else max(2, -(-work // max(of_one, 1)))
+
+
 @dataclass
 class _Outliner:
-    loop: ir.Operation
+    nest: ParallelNest
     name: str
     threads: int
+    least: int
     symbols: ir.SymbolTable
     module_body: ir.Block
 
+    @property
+    def loop(self) -> ir.Operation:
+        return self.nest.outer
+
     def run(self) -> Decline | None:
-        step, trips = self._shape()
+        trips = self.nest.trips
         if len(self.loop.results):
             return decline("the loop carries values")
-        if step is None:
+        if integer_of(self.loop.operands[2]) is None:
             return decline("the step of the loop is not a constant")
         if trips is not None and trips < 2:
             return decline("the loop runs once")
@@ -148,18 +140,16 @@ class _Outliner:
         size = sum(buffer_bytes(v.type) for v in private)
         if size > PRIVATE_BYTES:
             return decline("an iteration needs too much scratch memory of its own", bytes=size, most=PRIVATE_BYTES)
-        region = self._make_region(step, passed, repeated, private)
-        self._make_fork(region, step, trips, passed)
+        all_trips, *inner_trips = self.nest.emit_trips()
+        counts, constants = _divide([*inner_trips])
+        passed += [value for value in counts if value not in passed]
+        repeated += [value for value in constants if value not in repeated]
+        region = self._make_region(passed, repeated, private, [*inner_trips])
+        self._make_fork(region, all_trips, passed)
         return None
 
-    def _shape(self) -> tuple[int | None, int | None]:
-        low, high, step = (integer_of(v) for v in list(self.loop.operands)[:3])
-        if step is None or low is None or high is None:
-            return step, None
-        return step, -(-(high - low) // step)
-
     def _captured(self) -> list[ir.Value]:
-        """Return values from outside that the body uses, in order of first use."""
+        """Return values from outside that the loops use but for their upper bounds, in order of first use."""
         inside: set[ir.Value] = set()
         used: dict[ir.Value, None] = {}
 
@@ -167,9 +157,9 @@ class _Outliner:
             for region in op.regions:
                 for block in region.blocks:
                     inside.update(block.arguments)
-            if op != self.loop:
-                used.update(dict.fromkeys(op.operands))
-                inside.update(op.results)
+            low, _, step = [*op.operands][:3] if op in self.nest.loops else (None, None, None)
+            used.update(dict.fromkeys(op.operands if low is None or step is None else (low, step)))
+            inside.update(op.results)
             return ir.WalkResult.ADVANCE
 
         self.loop.walk(visit, ir.WalkOrder.PRE_ORDER)
@@ -190,7 +180,9 @@ class _Outliner:
             parent = parent.operation if parent is not None else None
         return parent is not None
 
-    def _make_region(self, step: int, passed: list[ir.Value], repeated: list[ir.Value], private: list[ir.Value]) -> str:
+    def _make_region(
+        self, passed: list[ir.Value], repeated: list[ir.Value], private: list[ir.Value], inner_trips: list[ir.Value]
+    ) -> str:
         index = ir.IndexType.get()
         types = [index, index, *(v.type for v in passed)]
         with self.loop.location:
@@ -198,7 +190,7 @@ class _Outliner:
             block = region.add_entry_block()
             self.module_body.append(region.operation)
             name = ir.StringAttr(self.symbols.insert(region.operation)).value
-            low, high, *inner = block.arguments
+            first, end, *inner = block.arguments
             env: dict[ir.Value, ir.Value] = dict(zip(passed, inner, strict=True))
             with ir.InsertionPoint(block):
                 for value in repeated:
@@ -206,28 +198,15 @@ class _Outliner:
                     _replace_inside(copy, env)
                     env[value] = copy.results[0]
                 env.update({p: _stack_buffer(p.type) for p in private})
-                stride = ir.Operation.create(
-                    "arith.constant", results=[index], attributes={"value": ir.IntegerAttr.get(index, step)}
-                ).results[0]
-                loop = scf.ForOp(low, high, stride)
+                self.nest.emit_range(first, end, inner_trips)
                 func.ReturnOp([])
-            body = self.loop.regions[0].blocks[0]
-            body.arguments[0].replace_all_uses_with(loop.induction_variable)
-            for op in [o.operation for o in body.operations]:
-                if op.name != "scf.yield":
-                    loop.body.append(op)
-            with ir.InsertionPoint(loop.body):
-                scf.YieldOp([])
-        _replace_inside(loop.operation, env)
+        _replace_inside(region.operation, env)
         return name
 
-    def _make_fork(self, region: str, step: int, trips: int | None, passed: list[ir.Value]) -> None:
+    def _make_fork(self, region: str, trips: ir.Value, passed: list[ir.Value]) -> None:
         i64 = ir.IntegerType.get_signless(64)
-        index = ir.IndexType.get()
-        chunks = self.threads * CHUNKS_PER_THREAD
-        if trips is not None and trips <= 2 * chunks:
-            chunks = trips  # chunks of one iteration and of two would be unbalanced
-        types = [index, index, *(v.type for v in passed)]
+        types = [ir.IndexType.get(), *(v.type for v in passed)]
+        numbers = {"chunks": self.threads * CHUNKS_PER_THREAD, "threads": self.threads, "least": self.least}
         with self.loop.location:
             fork = func.FuncOp(
                 region.replace("_region", "_fork", 1), ir.FunctionType.get(types, []), visibility="private", ip=False
@@ -235,16 +214,13 @@ class _Outliner:
             fork.operation.attributes[FORK] = ir.DictAttr.get(
                 {
                     "region": ir.FlatSymbolRefAttr.get(region),
-                    "step": ir.IntegerAttr.get(i64, step),
-                    "chunks": ir.IntegerAttr.get(i64, chunks),
-                    "threads": ir.IntegerAttr.get(i64, self.threads),
+                    **{key: ir.IntegerAttr.get(i64, number) for key, number in numbers.items()},
                 }
             )
             self.module_body.append(fork.operation)
             name = ir.StringAttr(self.symbols.insert(fork.operation)).value
             with ir.InsertionPoint(self.loop):
-                low, high = list(self.loop.operands)[:2]
-                func.CallOp([], ir.FlatSymbolRefAttr.get(name), [low, high, *passed])
+                func.CallOp([], ir.FlatSymbolRefAttr.get(name), [trips, *passed])
         self.loop.erase()
 
 

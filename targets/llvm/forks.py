@@ -16,10 +16,10 @@ class Fork:
 
     name: str
     region: str
-    step: int
     chunks: int
     threads: int
-    pointers: int
+    least: int
+    """Iterations from which threads share them."""
 
 
 def find_forks(module: ir.Module) -> list[Fork]:
@@ -30,11 +30,9 @@ def find_forks(module: ir.Module) -> list[Fork]:
         if FORK not in attributes:
             continue
         entry = ir.DictAttr(attributes[FORK])
-        kind = ir.TypeAttr(attributes["function_type"]).value
-        numbers = {key: ir.IntegerAttr(entry[key]).value for key in ("step", "chunks", "threads")}
-        name = symbol_name(op)
+        numbers = {key: ir.IntegerAttr(entry[key]).value for key in ("chunks", "threads", "least")}
         region = ir.FlatSymbolRefAttr(entry["region"]).value
-        forks.append(Fork(name, region, pointers=len(kind.inputs) - 2, **numbers))
+        forks.append(Fork(symbol_name(op), region, **numbers))
     return forks
 
 
@@ -70,7 +68,8 @@ def argument_types(module: ir.Module, forks: list[Fork]) -> dict[str, list[str]]
 def _fork_text(fork: Fork, types: list[str]) -> str:
     """Return the text of a fork.
 
-    It stores its arguments in an array; the thunk loads them and runs its part of the range.
+    It stores its arguments in an array; the thunk loads them and runs its part of the range. Chunks of one iteration
+    and of two would be unbalanced, so few iterations are a chunk each.
     """
     count = len(types)
     stores, loads = [], []
@@ -86,7 +85,15 @@ def _fork_text(fork: Fork, types: list[str]) -> str:
         %box = llvm.alloca %count x i64 : (i64) -> !llvm.ptr
         {new_line.join(stores)}
         %part = llvm.mlir.addressof @{fork.name}_part : !llvm.ptr
-        %chunks = llvm.mlir.constant({fork.chunks} : i32) : i32
+        %one = llvm.mlir.constant(1 : i64) : i64
+        %least = llvm.mlir.constant({fork.least} : i64) : i64
+        %most = llvm.mlir.constant({fork.chunks} : i64) : i64
+        %twice = llvm.mlir.constant({2 * fork.chunks} : i64) : i64
+        %is_little = llvm.icmp "slt" %a0, %least : i64
+        %is_few = llvm.icmp "sle" %a0, %twice : i64
+        %several = llvm.select %is_few, %a0, %most : i1, i64
+        %wanted = llvm.select %is_little, %one, %several : i1, i64
+        %chunks = llvm.trunc %wanted : i64 to i32
         %threads = llvm.mlir.constant({fork.threads} : i32) : i32
         llvm.call @{SYMBOL}(%part, %box, %chunks, %threads) : (!llvm.ptr, !llvm.ptr, i32, i32) -> ()
         llvm.return
@@ -95,30 +102,20 @@ def _fork_text(fork: Fork, types: list[str]) -> str:
 
 def _part_text(fork: Fork, types: list[str], loads: str) -> str:
     """Return the text of the thunk that runs one part of the range, after the loads of its arguments."""
-    rest = "".join(f", %a{i}" for i in range(2, len(types)))
-    kinds = ", ".join(types)
+    rest = "".join(f", %a{i}" for i in range(1, len(types)))
+    kinds = ", ".join(["i64", *types])
     return f"""
       llvm.func @{fork.region}({kinds})
       llvm.func internal @{fork.name}_part(%box: !llvm.ptr, %chunk: i32, %chunks: i32) {{
         {loads}
         %one = llvm.mlir.constant(1 : i64) : i64
-        %step = llvm.mlir.constant({fork.step} : i64) : i64
-        %last = llvm.mlir.constant({fork.step - 1} : i64) : i64
         %i = llvm.sext %chunk : i32 to i64
         %n = llvm.sext %chunks : i32 to i64
-        %range = llvm.sub %a1, %a0 : i64
-        %padded = llvm.add %range, %last : i64
-        %trips = llvm.sdiv %padded, %step : i64
         %next = llvm.add %i, %one : i64
-        %from = llvm.mul %trips, %i : i64
-        %to = llvm.mul %trips, %next : i64
+        %from = llvm.mul %a0, %i : i64
+        %to = llvm.mul %a0, %next : i64
         %first = llvm.sdiv %from, %n : i64
         %end = llvm.sdiv %to, %n : i64
-        %first_offset = llvm.mul %first, %step : i64
-        %end_offset = llvm.mul %end, %step : i64
-        %low = llvm.add %a0, %first_offset : i64
-        %beyond = llvm.add %a0, %end_offset : i64
-        %high = llvm.intr.smin(%beyond, %a1) : (i64, i64) -> i64
-        llvm.call @{fork.region}(%low, %high{rest}) : ({kinds}) -> ()
+        llvm.call @{fork.region}(%first, %end{rest}) : ({kinds}) -> ()
         llvm.return
       }}"""

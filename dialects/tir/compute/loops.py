@@ -219,6 +219,7 @@ class LoopBuilder:
         if target.value.type.shape != [UNBOUNDED]:
             return memref.CopyOp(source.value, target.value).operation
         loop = scf.ForOp(index(0), index(product(source.shape)), index(1), [])
+        loop.operation.attributes[PARALLEL] = ir.UnitAttr.get()
         with ir.InsertionPoint(loop.body):
             position = [loop.induction_variable]
             memref.StoreOp(memref.LoadOp(source.value, position).result, target.value, position)
@@ -240,6 +241,7 @@ class LoopBuilder:
         """Copy the rows of the source along an axis, and fill up with zeros; return the operation."""
         inner = target.shape[axis + 1 :]
         loop = scf.ForOp(index(0), index(product(target.shape[: axis + 1])), index(1), [])
+        loop.operation.attributes[PARALLEL] = ir.UnitAttr.get()
         with ir.InsertionPoint(loop.body):
             left = held(loop.induction_variable, INDEX)
             row: list[Expr] = []

@@ -74,7 +74,7 @@ class InterleavedSweep:
     def _level(self, indices: list[ir.Value]) -> None:
         extent = self.space.extents[len(indices)]
         if len(indices) < self.axis:
-            for_loop(0, extent, 1, lambda i: self._level([*indices, i]), parallel=not indices)
+            for_loop(0, extent, 1, lambda i: self._level([*indices, i]), parallel=True)
             return
         at = 0
         for vectors in self.together:

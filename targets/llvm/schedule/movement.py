@@ -151,7 +151,7 @@ class TransposedSweep:
     def _level(self, indices: list[ir.Value]) -> None:
         if len(indices) < self.last - 1:
             extent = self.space.extents[len(indices)]
-            for_loop(0, extent, 1, lambda i: self._level([*indices, i]), parallel=not indices)
+            for_loop(0, extent, 1, lambda i: self._level([*indices, i]), parallel=True)
             return
 
         columns = Cut(self.space.extents[self.last], self.columns)

@@ -33,7 +33,7 @@ class VectorRowsPlan(RowGroup):
             if len(indices) == len(self.rows):
                 self.emit_row(memory, stored, *indices)
                 return
-            for_loop(0, self.rows[len(indices)], 1, lambda i: level([*indices, i]), parallel=not indices)
+            for_loop(0, self.rows[len(indices)], 1, lambda i: level([*indices, i]), parallel=True)
 
         level([])
 

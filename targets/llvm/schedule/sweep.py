@@ -167,10 +167,10 @@ class Sweep:
         if len(indices) < self.last:
             return for_loop(
                 0, self.space.extents[len(indices)], 1,
-                lambda i, *held: self._level([*indices, i], walks, list(held), False), carried, parallel=parallel,
+                lambda i, *held: self._level([*indices, i], walks, list(held), parallel), carried, parallel=parallel,
             )  # fmt: skip
         for walk in walks:
-            carried = walk.emit(indices, carried, parallel)
+            carried = walk.emit(indices, carried, parallel and not indices)
         return carried
 
 

@@ -101,7 +101,7 @@ class _WindowEmitter:
                 part.emit(indices)
             return
         extent = self.space.extents[len(indices)]
-        for_loop(0, extent, 1, lambda i: self._level([*indices, i]), parallel=not indices)
+        for_loop(0, extent, 1, lambda i: self._level([*indices, i]), parallel=True)
 
 
 class _VectorEmitter:

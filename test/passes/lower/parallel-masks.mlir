@@ -3,7 +3,7 @@
 // A mask cannot be passed to a function: the region computes it again from its size.
 
 // CHECK-LABEL: func.func @masked
-// CHECK:         call @masked_fork(%{{.*}}, %{{.*}}, %arg0, %arg2, %arg1) : (index, index, memref<64x8xf32>, index, memref<64x8xf32>) -> ()
+// CHECK:         call @masked_fork(%{{.*}}, %arg0, %arg2, %arg1) : (index, memref<64x8xf32>, index, memref<64x8xf32>) -> ()
 // CHECK-LABEL: func.func private @masked_region
 // CHECK-SAME:    (%{{.*}}: index, %{{.*}}: index, %[[X:.*]]: memref<64x8xf32>, %[[SIZE:.*]]: index, %[[Y:.*]]: memref<64x8xf32>)
 // CHECK:         %[[MASK:.*]] = vector.create_mask %[[SIZE]] : vector<8xi1>

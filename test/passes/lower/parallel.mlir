@@ -5,7 +5,7 @@
 // The body of a parallel loop becomes a function of a range; scratch memory that only it uses is its own.
 
 // CHECK-LABEL: func.func @kernel
-// CHECK:         call @kernel_fork(%{{.*}}, %{{.*}}, %arg0, %arg1) : (index, index, memref<64x8xf32>, memref<64x8xf32>) -> ()
+// CHECK:         call @kernel_fork(%{{.*}}, %arg0, %arg1) : (index, memref<64x8xf32>, memref<64x8xf32>) -> ()
 // CHECK-NEXT:    return
 // CHECK-LABEL: func.func private @kernel_region
 // CHECK-SAME:    (%[[LOW:.*]]: index, %[[HIGH:.*]]: index, %[[X:.*]]: memref<64x8xf32>, %[[Y:.*]]: memref<64x8xf32>)
@@ -13,8 +13,8 @@
 // CHECK:         scf.for %[[I:.*]] = %[[LOW]] to %[[HIGH]]
 // CHECK:           memref.store %{{.*}}, %[[ROW]]
 // CHECK:           memref.store %{{.*}}, %[[Y]]
-// CHECK:       func.func private @kernel_fork(index, index, memref<64x8xf32>, memref<64x8xf32>)
-// CHECK-SAME:    tir.fork = {chunks = 8 : i64, region = @kernel_region, step = 1 : i64, threads = 2 : i64}
+// CHECK:       func.func private @kernel_fork(index, memref<64x8xf32>, memref<64x8xf32>)
+// CHECK-SAME:    tir.fork = {chunks = 8 : i64, least = 2 : i64, region = @kernel_region, threads = 2 : i64}
 
 // LITTLE-NOT: fork
 // ONE-NOT:    fork

@@ -1,0 +1,82 @@
+"""An estimate of the work of kernels and loops, in floating-point operations, for the decision to use threads."""
+
+from __future__ import annotations
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.value import element_of
+from mirlo.dialects.tir.buffers import buffer_bytes, element_bytes
+from mirlo.passes.lower.parallel_nest import constant_trips
+from mirlo.passes.schedule.schedule import FLOPS
+
+LARGE = 1 << 60
+OPERATIONS_PER_BYTE = 4
+"""Cost of accessing a byte, in floating-point operations."""
+_FREE = ("arith.constant", "arith.index_cast", "affine.apply", "memref.cast", "memref.alloca", "scf.yield")
+_READS = ("memref.load", "vector.load", "vector.maskedload", "vector.transfer_read", "vector.gather")
+_WRITES = ("memref.store", "vector.store", "vector.maskedstore", "vector.transfer_write", "vector.scatter")
+_COMPUTES = ("arith.", "math.", "vector.")
+
+
+def static_flops(function: ir.Operation) -> int | None:
+    """Return the floating-point operations of a kernel; None if they depend on run-time sizes."""
+    attributes = function.operation.attributes
+    if FLOPS not in attributes:
+        return 0
+    flops = attributes[FLOPS]
+    return flops.value if isinstance(flops, ir.IntegerAttr) else None
+
+
+def kernel_work(function: ir.Operation | ir.OpView) -> int:
+    """Return the work of a kernel, `LARGE` if it depends on run-time sizes."""
+    flops = static_flops(function.operation)
+    if flops is None:
+        return LARGE
+    types = [a.type for a in function.operation.regions[0].blocks[0].arguments]
+    moved = sum(buffer_bytes(t) for t in types if isinstance(t, ir.MemRefType) and t.has_static_shape)
+    return flops + OPERATIONS_PER_BYTE * moved
+
+
+def body_work(block: ir.Block) -> int | None:
+    """Return the work of a loop's body; None if it depends on run-time sizes or is not known."""
+    total = 0
+    for view in block.operations:
+        work = _operation_work(view.operation)
+        if work is None:
+            return None
+        total += work
+    return total
+
+
+def _operation_work(op: ir.Operation) -> int | None:
+    if op.name in _FREE:
+        return 0
+    if op.name in _READS:
+        return OPERATIONS_PER_BYTE * _bytes(op.results[0].type)
+    if op.name in _WRITES:
+        return OPERATIONS_PER_BYTE * max(_bytes(operand.type) for operand in op.operands)
+    if op.name in ("scf.for", "scf.if"):
+        inside = [body_work(region.blocks[0]) for region in op.regions if len(region.blocks)]
+        trips = constant_trips(op) if op.name == "scf.for" else 1
+        known = [work for work in inside if work is not None]
+        return None if trips is None or len(known) < len(inside) else trips * max(known, default=0)
+    if op.name.startswith(_COMPUTES) and not len(op.regions):
+        return max((_elements(result.type) for result in op.results), default=0)
+    return None
+
+
+def _bytes(kind: ir.Type) -> int:
+    if isinstance(kind, (ir.MemRefType, ir.IndexType)):
+        return 0
+    return _count(kind) * element_bytes(element_of(kind))
+
+
+def _elements(kind: ir.Type) -> int:
+    """Return the numbers that an operation computes; those of addresses are free."""
+    return 0 if isinstance(element_of(kind), ir.IndexType) else _count(kind)
+
+
+def _count(kind: ir.Type) -> int:
+    count = 1
+    for extent in kind.shape if isinstance(kind, ir.VectorType) else ():
+        count *= extent
+    return count
