@@ -35,7 +35,7 @@ from mirlo.passes.schedule.tuned import tuned_values
 from mirlo.passes.schedule.words.schedule import Schedule
 from mirlo.passes.schedule.words.tensorize import tensor_intrin
 from mirlo.passes.schedule.words.tree import ScheduleError
-from mirlo.passes.targets import Target, find_target, register_target
+from mirlo.passes.targets import Target, ThreadLimits, find_target, register_target
 from mirlo.runtime.external import ExternalArtifact, ExternalFunctions, LoadContext, register_external_loader
 from mirlo.runtime.packed import packed
 from mirlo.targets.c.loops import CLoopsError, c_function
@@ -46,7 +46,7 @@ __all__ = [
     "ExternalFunctions", "ExternalModule", "Float", "Floats", "INTRINSIC", "Int", "Ints", "LEGALIZE", "LoadContext",
     "NodeTrait", "OnnxName", "OpError", "Pass", "PassError", "Pipeline", "Precision", "RuleChoice", "SCHEDULE",
     "Schedule", "ScheduleError", "Str", "Strs", "Symbol",
-    "CodeForm", "KernelText", "Target", "TensorType", "Trait", "c_function", "compute", "contraction",
+    "CodeForm", "KernelText", "Target", "TensorType", "ThreadLimits", "Trait", "c_function", "compute", "contraction",
     "conv_bias_activation", "converter", "decline", "define_intrinsic", "elementwise",
     "elementwise_prim", "find_target", "intrinsic", "is_call_tir", "is_const", "is_op", "is_var", "legalize",
     "make_context", "matmul_bias_activation", "maybe", "operand", "operands", "option", "optional", "packed",

@@ -69,6 +69,20 @@ class CompileOptions:
 
 
 @dataclass(frozen=True)
+class ThreadLimits:
+    """What the threads of a GPU's kernels have, and how many there may be."""
+
+    max_threads: int = 1024
+    """Most threads of a block."""
+    max_block: tuple[int, int, int] = (1024, 1024, 64)
+    """Most threads of a block along `threadIdx.x`, `y` and `z`."""
+    max_grid: tuple[int, int, int] = (65535, 65535, 65535)
+    """Most blocks along `blockIdx.x`, `y` and `z`."""
+    max_lanes: int = 4
+    """Most elements of a vector, a power of two."""
+
+
+@dataclass(frozen=True)
 class Target:
     """A target: its place in the chain, the modules with its rules, its pipeline, and its emitter."""
 
@@ -106,6 +120,9 @@ class Target:
     """Whether its name may be followed by options in braces, passed as `options.target_options`."""
     symbolic_dims: bool | None = None
     """Whether it supports dynamic dims; None is for the answer of its parent, and no without one."""
+    threads: ThreadLimits | None = None
+    """The limits of the threads that run its kernels, for GPUs; None is for the answer of its parent, and without one
+    for kernels that are functions of a CPU."""
     aliases: tuple[str, ...] = ()
     """Other words that users may look for it by ("cuda" for `nvvm`); errors about unknown targets mention it."""
     chooses_at_load: bool = False
@@ -269,6 +286,12 @@ def takes_dynamic_dims(name: str) -> bool:
         if declared is not None:
             return declared
     return False
+
+
+def thread_limits(name: str) -> ThreadLimits | None:
+    """Return the limits of the threads that run a target's kernels; None if they run as functions of a CPU."""
+    members = (find_target(member) for member in chain(name)[:-1] if not is_partial(member))
+    return next((member.threads for member in members if member.threads is not None), None)
 
 
 def is_partial(name: str) -> bool:

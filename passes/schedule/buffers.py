@@ -31,6 +31,8 @@ from mirlo.passes.schedule.loops import for_loop, load, store
 
 SCHEDULE = "tir.schedule"
 """Attribute: the rule that scheduled the function, and its parameters."""
+TARGET = "tir.target"
+"""Attribute of a prim function until it is scheduled: the target whose rules schedule it."""
 ScheduleFacts = Mapping[str, str | Dim | Sequence[Dim]]
 """What a schedule did, which `mirlo explain` prints."""
 
@@ -124,7 +126,7 @@ class BufferFunction:
         op.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, []))
         for i in range(len(old.attributes)):
             named = old.attributes[i]
-            if "." in named.name and named.name not in (EXTENTS, CHOSEN):
+            if "." in named.name and named.name not in (EXTENTS, CHOSEN, TARGET):
                 op.attributes[named.name] = named.attr
         op.attributes[PRIM_FUNC] = ir.UnitAttr.get()
         op.attributes[SCHEDULE] = schedule_attribute(schedule)

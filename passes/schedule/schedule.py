@@ -19,7 +19,8 @@ from mirlo.passes.instrumentation import function_done
 from mirlo.passes.made_by import check_emitted
 from mirlo.passes.memory.inplace import annotate_inplace
 from mirlo.passes.registry import Pass, PassError, option, register_pass
-from mirlo.passes.rules import DEFAULT, SCHEDULE, Attempt, Decline, Rule, run_rule, try_rules
+from mirlo.passes.rules import DEFAULT, SCHEDULE, Attempt, Decline, Rule, RuleError, run_rule, try_rules
+from mirlo.passes.schedule.buffers import TARGET
 from mirlo.passes.schedule.choices import (
     WANTED_PARTS,
     ChoiceError,
@@ -31,7 +32,7 @@ from mirlo.passes.schedule.choices import (
     set_parts,
 )
 from mirlo.passes.schedule.tuned import set_tuned, tuned_values
-from mirlo.passes.schedule.words.rule_parts import WORDS_RULE, ScheduleParts, inline_for_rules
+from mirlo.passes.schedule.words.rule_parts import ANY_RULE, WORDS_RULE, ScheduleParts, inline_for_rules
 from mirlo.passes.schedule.words.trace import APPLIED, PrimitiveCallRecord, Trace
 from mirlo.passes.schedule.words.tree import ScheduleError
 from mirlo.passes.targets import chain, check_rule_targets, rules_target
@@ -165,6 +166,7 @@ class SchedulePrims(Pass):
         session: Session,
     ) -> ir.OpView | None:
         """Lower a function; return what a rule made of it, None for a schedule of the user."""
+        function.operation.attributes[TARGET] = ir.StringAttr.get(context.target)
         kernel = Kernel(PrimView(function))
         _annotate_work(kernel.view)
         annotate_inplace(kernel.view)
@@ -199,6 +201,7 @@ def adopt_choices(function: ir.OpView, target: str, session: Session) -> bool:
     given = session.options.get(SCHEDULES, {}).get(name)
     if given is None:
         return True
+    function.operation.attributes[TARGET] = ir.StringAttr.get(target)
     try:
         words = _replay(function, given)
         parts = _request(function, words, _rules_of(chain(target)))[1] if words.applied else None
@@ -227,12 +230,14 @@ def _replay(function: ir.OpView | ir.Operation, given: GivenSchedule) -> Words:
     attributes = function.operation.attributes
     if GIVEN not in attributes:
         words = Words(function).replay(given)
+        words.claim_rest()
         if not words.applied or not words.inlined:
             return words
         inline_for_rules(function, words.inlined)
         attributes[GIVEN] = ir.StringAttr.get(json.dumps(words.trace.as_json()))
     trace = Trace.from_json(json.loads(ir.StringAttr(attributes[GIVEN]).value))
     words = Words(function).replay(Trace([said for said in trace if said.word != INLINE]))
+    words.claim_rest()
     words.trace = trace
     return words
 
@@ -262,13 +267,19 @@ def _schedule_as_given(
             del result.operation.attributes[GIVEN]
     except (ScheduleError, ChoiceError) as error:
         raise _given_error(name, location, error) from error
+    except RuleError as error:
+        if not isinstance(error.__cause__, ScheduleError):
+            raise
+        # The rule of the parts emits the loops of those that words arrange.
+        raise _given_error(name, location, error.__cause__) from error.__cause__
     return ScheduleRecord(name, rule, (), _with_choices(words.trace, _words_of(rule, result)), True)
 
 
 def _with_choices(given: Trace, chosen: Trace) -> Trace:
-    """Return the words that were given, with all choices that their rules made."""
-    by_blocks = {said.arguments[1:]: said for said in chosen}
-    return Trace([by_blocks.get(said.arguments[1:], said) if said.word == "apply_rule" else said for said in given])
+    """Return the words that were given with all choices of their rules, and the rules of the blocks without words."""
+    by_blocks = {said.arguments[1:]: said for said in chosen if said.arguments[0] != WORDS_RULE}
+    words = [by_blocks.pop(said.arguments[1:], said) if said.word == "apply_rule" else said for said in given]
+    return Trace([*words, *by_blocks.values()])
 
 
 def _given_error(name: str, location: ir.Location, error: MirloError) -> PassError:
@@ -286,6 +297,8 @@ def _request(
     names = list(dict.fromkeys(rule.name for rule in rules))
     for said in applied:
         name = said.arguments[0]
+        if name == ANY_RULE:
+            continue
         if name not in names:
             listed = ", ".join(names)
             raise ScheduleError(f"there is no rule '{name}'{nearest(str(name), names)}; the target has {listed}")

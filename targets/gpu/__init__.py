@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mirlo.passes.targets import Target
+from mirlo.passes.targets import Target, ThreadLimits
 
 TARGET = Target(
     name="gpu",
@@ -13,4 +13,5 @@ TARGET = Target(
         "mirlo.targets.gpu.schedule.attention",
         "mirlo.targets.gpu.sort",
     ),
+    threads=ThreadLimits(),
 )

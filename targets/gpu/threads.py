@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 AXES = {f"{kind}Idx.{dim}": (kind, i) for kind in ("block", "thread") for i, dim in enumerate("xyz")}
 """Hardware axes, as `T.thread_binding` names them."""
-ALLOCA = "memref.alloca"
+ALLOCA, LAUNCH = "memref.alloca", "gpu.launch"
 _OUTSIDE = ("memref.view", "arith.constant", "memref.collapse_shape", "memref.expand_shape", "memref.reinterpret_cast")
 REDUCE = "tir.reduce_threads"
 _LOOPS = ("tir.for", "scf.for", "scf.if")
@@ -57,8 +57,12 @@ def _bound_loops(op: ir.Operation | ir.OpView) -> list[ir.Operation]:
 
 
 def _kernels(function: ir.Operation) -> list[list[ir.Operation]]:
-    """Return the operations of each launch: an outermost loop with the memory of its threads, or all that there is."""
-    inside = [op.operation for op in list(function.regions[0].blocks[0].operations)[:-1] if not _is_outside(op)]
+    """Return the operations of each launch: an outermost loop with the memory of its threads, or all that there is.
+
+    What rules of the target have scheduled is launches already.
+    """
+    operations = list(function.regions[0].blocks[0].operations)[:-1]
+    inside = [op.operation for op in operations if not _is_outside(op) and not find(op, LAUNCH)]
     loops = [op for op in inside if op.name in _LOOPS]
     arrays = [op for op in inside if op.name == ALLOCA]
     if len(loops) + len(arrays) < len(inside):

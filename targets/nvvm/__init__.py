@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mirlo.passes.code_forms import CodeForm, KernelText
 from mirlo.passes.figures import Figures
-from mirlo.passes.targets import CompileOptions, Target
+from mirlo.passes.targets import CompileOptions, Target, ThreadLimits
 
 if TYPE_CHECKING:
     from mirlo.dialects.bindings import ir
@@ -105,6 +105,7 @@ TARGET = Target(
     code=_code,
     pipelines={"nvvm-dialect": _to_dialect},
     symbolic_dims=True,
+    threads=ThreadLimits(max_grid=(2**31 - 1, 65535, 65535), max_lanes=16),
     aliases=("cuda", "nvidia", "ptx", "nvptx"),
     figures=_figures,
     fingerprint=_fingerprint,

@@ -15,11 +15,11 @@ from mirlo.passes.registry import Pass, option, register_pass
 from mirlo.passes.rules import Decline
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.group import unfit, whole_group
-from mirlo.passes.schedule.schedule import SCHEDULES
+from mirlo.passes.schedule.schedule import adopt_choices
 from mirlo.passes.schedule.stored import Stored, calls_of, retype, store
 from mirlo.targets.gpu.schedule.contraction.staging import with_whole_vectors
 from mirlo.targets.gpu.schedule.roles import ProductOperand, Roles, product_of
-from mirlo.targets.gpu.schedule.stages import LANES
+from mirlo.targets.gpu.schedule.stage import LANES
 from mirlo.targets.nvvm.options import Options, planned_for
 from mirlo.targets.nvvm.schedule.tensorcore import formats_of
 
@@ -50,10 +50,12 @@ class TransposeWeights(Pass):
         for function in prim_functions(op):
             if not is_tensor_form(function):
                 continue
-            view = PrimView(function)
-            sites = calls.get(view.name, [])
-            if not sites or view.name in session.options.get(SCHEDULES, {}):
+            sites = calls.get(PrimView(function).name, [])
+            if not sites or not any(map(is_product, PrimView(function).blocks)):
                 continue
+            if not adopt_choices(function, "nvvm", session):
+                continue  # words that arrange loops fix the layout of operands
+            view = PrimView(function)
             for stored in _transposed_weights(view, options):
                 if all(is_available(site.operands[stored.argument], session) for site in sites):
                     for site in sites:

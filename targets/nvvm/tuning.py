@@ -23,7 +23,7 @@ MAX_SPLIT_OUTPUTS = 1 << 20
 def space(function: ir.Operation | ir.OpView, options: CompileOptions | None = None) -> list[dict[str, int]]:
     """Return the choices for a prim function in tensor form, likeliest first; empty if there are none."""
     from mirlo.targets.gpu.schedule.roles import product_of
-    from mirlo.targets.gpu.schedule.stages import LANES, decline_dynamic_dims
+    from mirlo.targets.gpu.schedule.stage import LANES, decline_dynamic_dims
     from mirlo.targets.nvvm.schedule.attention import plan_any
     from mirlo.targets.nvvm.schedule.attention.choices import choices
     from mirlo.targets.nvvm.schedule.products import BEST_FIRST, STRATEGIES, TILE, WAY

@@ -79,9 +79,14 @@ def unfit(view: PrimView) -> Decline | None:
     """Decline functions that no schedule handles."""
     if view.others:
         return decline("has operations other than blocks", first=view.others[0].name)
-    if not view.blocks:
+    return unfit_blocks(view.blocks)
+
+
+def unfit_blocks(blocks: Sequence[BlockView]) -> Decline | None:
+    """Decline blocks that no schedule handles."""
+    if not blocks:
         return decline("has no block")
-    for block in view.blocks:
+    for block in blocks:
         if 0 in block.domain:
             return decline("a block has no elements", block=block.name)
         for op in block.body_ops:

@@ -17,6 +17,7 @@ from mirlo.passes.schedule.loops import PARALLEL as PARALLEL_LOOP
 from mirlo.passes.schedule.loops import when
 from mirlo.passes.schedule.words.blocks import decompose
 from mirlo.passes.schedule.words.index import LoopValue, LoopValues
+from mirlo.passes.schedule.words.kernels import limits_of, prepare_kernels
 from mirlo.passes.schedule.words.lanes import (
     EdgeTest,
     LoopLanes,
@@ -29,7 +30,7 @@ from mirlo.passes.schedule.words.memory import PlacedBuffers, allocate_buffers
 from mirlo.passes.schedule.words.points import PointEmitter
 from mirlo.passes.schedule.words.ranges import Bound, emit_bound, hoist, ranges_of, reached, steps_of
 from mirlo.passes.schedule.words.registers import Accumulators, Carried, accumulate
-from mirlo.passes.schedule.words.threads import bound_loops, prepare_threads, reduced_threads
+from mirlo.passes.schedule.words.threads import prepare_threads, reduced_threads
 from mirlo.passes.schedule.words.tree import (
     BOUND,
     PARALLEL,
@@ -55,7 +56,7 @@ def emit(root: Root, schedule: ScheduleFacts, choices: ChoiceValues | None = Non
     """Replace the function's tensor form by the loops; return the new function."""
     parts = PartEmitter(root)
     # Threads of a GPU do not see each other's stacks.
-    function = BufferFunction(root.view, 0 if bound_loops(root) else STACK_LIMIT)
+    function = BufferFunction(root.view, STACK_LIMIT if limits_of(root) is None else 0)
     return function.build(lambda: parts.emit(root.body, function), schedule, choices)
 
 
@@ -65,6 +66,7 @@ class PartEmitter:
     def __init__(self, root: Root) -> None:
         self._root = root
         self._emitter: _Emitter | None = None
+        prepare_kernels(root)
         for leaf in root.leaves():
             if reduced_threads(leaf) and leaf.part == "whole":
                 accumulate(root, leaf, next(loop for loop in around(leaf) if loop.name in leaf.reduce_loops()))

@@ -15,8 +15,9 @@ from mirlo.dialects.core.index_expr import IndexExpr, contiguous_strides, flatte
 from mirlo.dialects.tir.buffers import ALIGNMENT, element_bytes
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.vectors import flat
+from mirlo.passes.schedule.words.kernels import limits_of
 from mirlo.passes.schedule.words.regions import region_of
-from mirlo.passes.schedule.words.threads import ThreadRegion, bound_loops, is_thread, thread_region
+from mirlo.passes.schedule.words.threads import ThreadRegion, is_thread, thread_region
 from mirlo.passes.schedule.words.tree import (
     BOUND,
     LOCAL,
@@ -138,7 +139,7 @@ def allocate_buffers(root: Root, function: BufferFunction) -> PlacedBuffers:
             placed[id(buffer)] = _whole(buffer, function.buffer(buffer.value))
         elif uses:
             placed[id(buffer)] = _allocate(buffer, uses, function)
-    return PlacedBuffers(placed, bool(bound_loops(root)))
+    return PlacedBuffers(placed, limits_of(root) is not None)
 
 
 def _whole(buffer: ScheduleBuffer, value: ir.Value) -> Placed:

@@ -7,6 +7,7 @@ from functools import cached_property
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.view import PrimView
+from mirlo.passes.schedule.buffers import TARGET
 from mirlo.passes.schedule.words.show import show
 from mirlo.passes.schedule.words.tree import Root, around, build
 
@@ -20,10 +21,22 @@ class LoopQueries:
     def __str__(self) -> str:
         return show(self._root)
 
+    @property
+    def target(self) -> str:
+        """Return the target that the function is scheduled for; empty if it is not known."""
+        attributes = self._view.op.attributes
+        return ir.StringAttr(attributes[TARGET]).value if TARGET in attributes else ""
+
+    @cached_property
+    def _view(self) -> PrimView:
+        return self._function if isinstance(self._function, PrimView) else PrimView(self._function)
+
     @cached_property
     def _root(self) -> Root:
         # Built for the first word that needs it: rules also schedule functions whose loops have dynamic sizes.
-        return build(self._function if isinstance(self._function, PrimView) else PrimView(self._function))
+        root = build(self._view)
+        root.target = self.target
+        return root
 
     def blocks(self) -> list[str]:
         """Return the names of the blocks, in order."""

@@ -9,7 +9,9 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.index_expr import loop_index
 from mirlo.dialects.tir.view import NAMES, PrimView
 from mirlo.passes.fuse.inline import inline_block, is_identity
+from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.buffers import BufferFunction
+from mirlo.passes.schedule.choices import ChoiceError
 from mirlo.passes.schedule.words.tree import (
     SERIAL,
     BlockLeaf,
@@ -24,6 +26,8 @@ from mirlo.passes.schedule.words.tree import (
 
 WORDS_RULE = "schedule"
 """The name, among rules of parts, of the primitives that arrange loops."""
+ANY_RULE = "any"
+"""The name of the first rule of the target that takes a part."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,24 @@ def claim(root: Root, rule: str, names: Sequence[str]) -> None:
         leaf.rule, leaf.claim = rule, claim_number
 
 
+def unclaimed(root: Root) -> list[list[str]]:
+    """Return the blocks that no word has arranged, in groups of those that follow one another."""
+    at = {id(block): position for position, block in enumerate(root.view.blocks)}
+    groups: list[list[str]] = []
+    last = None
+    for node in root.body:
+        leaf = leaves_of(node)[0]
+        if leaf.rule or not _is_untouched(leaf):
+            last = None
+            continue
+        position = at[id(leaf.view)]
+        if last is None or position != last + 1:
+            groups.append([])
+        groups[-1].append(leaf.name)
+        last = position
+    return groups
+
+
 def _is_untouched(leaf: BlockLeaf) -> bool:
     """Return whether a block is in loops of its own, one for each axis, and uses the function's own buffers."""
     chain = around(leaf)
@@ -74,6 +96,7 @@ def _is_untouched(leaf: BlockLeaf) -> bool:
     own = all(
         access.buffer.value is not None
         and not access.buffer.tiles
+        and not access.buffer.scope
         and access.buffer.order == tuple(range(len(access.buffer.shape)))
         for access in (*leaf.reads, *leaf.writes)
     )
@@ -96,6 +119,19 @@ def parts_of_tree(root: Root) -> list[TreePart]:
     return parts
 
 
+def find_blocks(view: PrimView, names: Sequence[str]) -> tuple[int, int]:
+    """Return where the blocks of a part begin and end among those of a function."""
+    order = unique_names([block.name for block in view.blocks])
+    start = order.index(names[0]) if names[0] in order else 0
+    end = start + len(names)
+    if order[start:end] != list(names):
+        raise ChoiceError(
+            f"apply_rule: expected blocks that follow one another, found {', '.join(names)}; "
+            f"the order is {', '.join(order)}"
+        )
+    return start, end
+
+
 class ScheduleParts:
     """The parts of a schedule; a rule of the target emits them in order."""
 
@@ -108,6 +144,19 @@ class ScheduleParts:
     def emit(self, position: int, function: BufferFunction) -> None:
         """Emit a part whose loops primitives arrange."""
         self._emitter.emit(self.parts[position].nodes, function)
+
+
+@dataclass(frozen=True)
+class LoopWords:
+    """The stage of a function whose loops the user's primitives arrange."""
+
+    words: ScheduleParts
+    position: int
+    name = WORDS_RULE
+
+    def emit(self, memory: TensorBuffers) -> None:
+        """Emit the loops at the insertion point."""
+        self.words.emit(self.position, memory.buffers)
 
 
 def inline_for_rules(function: ir.OpView | ir.Operation, names: Sequence[str]) -> None:

@@ -14,10 +14,11 @@ from mirlo.dialects.tir.view import PrimView, is_tensor_form
 from mirlo.passes.schedule.buffers import ScheduleFacts
 from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.passes.schedule.words import blocks, loops
+from mirlo.passes.schedule.words.kernels import limits_of, require_axis, require_scope
 from mirlo.passes.schedule.words.queries import LoopQueries
 from mirlo.passes.schedule.words.registers import accumulate
 from mirlo.passes.schedule.words.rfactor import rfactor
-from mirlo.passes.schedule.words.rule_parts import ScheduleParts, claim
+from mirlo.passes.schedule.words.rule_parts import ANY_RULE, ScheduleParts, claim, unclaimed
 from mirlo.passes.schedule.words.tensorize import PrimScript, find_tensor_intrin
 from mirlo.passes.schedule.words.trace import APPLIED, PrimitiveCallRecord, Trace
 from mirlo.passes.schedule.words.tree import (
@@ -137,7 +138,9 @@ class Schedule(LoopQueries):
         Threads of a block whose loop is one of a reduction combine their partial results: each of them gets the
         result, and the first one stores it, or each one if it is `local` to threads.
         """
-        loops.set_kind(self._loop(loop), BOUND, thread)
+        node = self._loop(loop)
+        require_axis(self._root, node, thread)
+        loops.set_kind(node, BOUND, thread)
         self._record("bind", (loop, thread), None)
 
     # Blocks
@@ -167,6 +170,7 @@ class Schedule(LoopQueries):
 
         Return the name of the copying block, which `compute_at` moves inwards. In scope `local` the copy is on stack.
         """
+        require_scope(self._root, "cache_read", str(buffer), scope)
         names = [block] if isinstance(block, str) else list(block)
         if not names:
             raise ScheduleError("cache_read: expected a block")
@@ -182,6 +186,7 @@ class Schedule(LoopQueries):
 
         Return the name of the block that copies the result back, which `reverse_compute_at` moves inwards.
         """
+        require_scope(self._root, "cache_write", block, scope)
         copy = blocks.cache_write(self._root, self._leaf(block), scope)
         return self._record("cache_write", (block, scope), copy.name)
 
@@ -191,6 +196,7 @@ class Schedule(LoopQueries):
         if found.is_parameter:
             raise ScheduleError(f"set_scope: '{buffer}' is a parameter; set the scope of a copy of it (cache_write)")
         _require_no_use_by_rule(self._root, "set_scope", found)
+        require_scope(self._root, "set_scope", buffer, scope)
         found.scope = scope
         self._record("set_scope", (buffer, scope), None)
 
@@ -261,6 +267,14 @@ class Schedule(LoopQueries):
         said = PrimitiveCallRecord("apply_rule", (rule, tuple(blocks)) if blocks else (rule,), values)
         self.applied.append(said)
         self.trace.words.append(said)
+
+    def claim_rest(self) -> None:
+        """Let rules of a GPU target schedule the blocks that no word has arranged, which else run in one thread."""
+        if limits_of(self._root) is None or self.applied and len(self.applied[0].arguments) < 2:
+            return
+        for names in unclaimed(self._root):
+            claim(self._root, ANY_RULE, names)
+            self.applied.append(PrimitiveCallRecord("apply_rule", (ANY_RULE, tuple(names))))
 
     def _require_room_for_rule(self, for_blocks: bool) -> None:
         """Require that the words before a rule leave it what it schedules."""

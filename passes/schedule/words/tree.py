@@ -189,6 +189,8 @@ class Root:
     buffers: list[ScheduleBuffer]
     body: list[Loop | BlockLeaf] = field(default_factory=list)
     parent: None = None
+    target: str = ""
+    """The target that the function is scheduled for; empty if it is not known."""
     modules: list[ir.Module] = field(default_factory=list)
     """Modules that keep blocks alive which are not in the function."""
     nested: NestedNodes | None = None

@@ -164,19 +164,20 @@ class _Emitter:
         own = _row_loops(walk, len(self.plan.rows))
         if not own:
             return self._single(walk, indices, held)
-        steps = D.static_dim(D.product(own) // self.width)
+        steps = D.product(own) // self.width
         carried = [value for reducer in walk.reductions.values() for value in reducer.identity()]
         if not self.held:
             carried = for_loop(
                 self.lane, steps, self.threads,
                 lambda at, *sums: self._step(walk, indices, held, at, list(sums)), carried,
             )  # fmt: skip
-        for number in range(-(-steps // self.threads) if self.held else 0):
+        own_steps = D.static_dim(steps) if self.held else 0
+        for number in range(-(-own_steps // self.threads)):
             at = self.lane + number * self.threads
             inside = None
-            if (number + 1) * self.threads > steps:
-                inside = at.below(steps)
-                at = create("arith.minui", at.type, at, index(steps - 1))
+            if (number + 1) * self.threads > own_steps:
+                inside = at.below(own_steps)
+                at = create("arith.minui", at.type, at, index(own_steps - 1))
             carried = self._step(walk, indices, held, at, carried, number, inside)
         result: dict[ir.Value, ir.Value] = {}
         first = 0

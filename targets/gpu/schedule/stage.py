@@ -1,10 +1,18 @@
-"""A stage of a prim function: the blocks that one plan computes."""
+"""Stages of a prim function: the plans that compute its blocks."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.tir.view import BlockView
+from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
+from mirlo.passes.schedule.blocks.group import LaneModel
+from mirlo.passes.schedule.buffers import ScheduleFacts
+from mirlo.passes.schedule.choices import ChoiceValues
 
 
 class PlannedBlocks(Protocol):
@@ -16,3 +24,37 @@ class PlannedBlocks(Protocol):
 
     def emit(self, memory: TensorBuffers) -> None:
         """Emit the launches at the insertion point."""
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """A machine description for the row analyses; it only decides which rows are too short to share."""
+
+    vector_bytes: int = 32
+
+    def lanes(self, element_bytes: int) -> int:
+        """Return the elements of this size that adjacent threads read together."""
+        return max(1, self.vector_bytes // element_bytes)
+
+
+LANES: LaneModel = Lanes()
+
+
+@dataclass(frozen=True)
+class StagePlan:
+    """What a rule plans for consecutive blocks: its stages, each of which is a launch or several."""
+
+    stages: Sequence[PlannedBlocks]
+    facts: ScheduleFacts = field(default_factory=dict)
+    """What `mirlo explain` prints beside the names of the stages."""
+    choices: ChoiceValues = field(default_factory=dict)
+    """The values with which the rule plans the same again."""
+
+
+def decline_dynamic_dims(blocks: Sequence[BlockView]) -> Decline | None:
+    """Decline blocks with dynamic sizes, for plans that need static ones."""
+    for block in blocks:
+        shapes = [block.domain, *(operand.shape for operand in (*block.inputs, *block.outputs))]
+        if not all(D.is_static(dim) for shape in shapes for dim in shape):
+            return decline("its sizes are known at run time only", block=block.name)
+    return None

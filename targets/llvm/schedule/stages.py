@@ -24,7 +24,7 @@ from mirlo.passes.schedule.choices import (
 )
 from mirlo.passes.schedule.nest import emit_block
 from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
-from mirlo.passes.schedule.words.rule_parts import WORDS_RULE, ScheduleParts
+from mirlo.passes.schedule.words.rule_parts import WORDS_RULE, LoopWords, find_blocks
 from mirlo.passes.schedule.words.tree import unique_names
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction import VectorContractionPlan, plan_contraction
@@ -47,14 +47,6 @@ class Scalar:
 
     def choices(self) -> ChoiceValues:
         return {}
-
-
-@dataclass(frozen=True)
-class LoopWords:
-    """Blocks whose loops the user's primitives arrange."""
-
-    words: ScheduleParts
-    position: int
 
 
 RuleStage = VectorContractionPlan | ElementwisePlan | VectorRowsPlan | WindowPlan | Scalar
@@ -88,7 +80,6 @@ def plan_parts(
     kernel: Kernel, group: BlockGroup[Machine], parts: Sequence[RulePart]
 ) -> tuple[list[Stage], list[RulePart]] | Decline:
     """Plan the blocks in the parts that a caller names, by the rules that it names; return these with their choices."""
-    names = unique_names([block.name for block in group.blocks])
     stages: list[Stage] = []
     rule_parts: list[RulePart] = []
     for position, part in enumerate(parts):
@@ -97,14 +88,7 @@ def plan_parts(
             stages.append(LoopWords(kernel.words, position))
             rule_parts.append(part)
             continue
-        at = names.index(part.blocks[0])
-        end = at + len(part.blocks)
-        if tuple(names[at:end]) != part.blocks:
-            raise ChoiceError(
-                f"apply_rule: expected blocks that follow one another, found {', '.join(part.blocks)}; "
-                f"the order is {', '.join(names)}"
-            )
-        inside = group.part(at, end)
+        inside = group.part(*find_blocks(kernel.view, part.blocks))
         if part.rule == SCALAR:
             stages += [Scalar(block) for block in inside.blocks]
             rule_parts.append(part)
@@ -162,8 +146,6 @@ def emit_stages(stages: Sequence[Stage], buffers: BufferFunction) -> None:
     for stage in stages:
         if isinstance(stage, Scalar):
             emit_block(stage.block, buffers)
-        elif isinstance(stage, LoopWords):
-            stage.words.emit(stage.position, buffers)
         else:
             stage.emit(memory)
 

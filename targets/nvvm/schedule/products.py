@@ -10,19 +10,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import is_static
-from mirlo.passes.rules import Decline, RuleChoice, deciding, decline, schedule
+from mirlo.passes.rules import Decline, RuleChoice, deciding, decline
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
-from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, unfit
-from mirlo.passes.schedule.tuned import tuned_values
+from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, unfit_blocks
+from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.targets.gpu.schedule.contraction import fma
 from mirlo.targets.gpu.schedule.contraction.tiled import ProductTile, TiledPlan
 from mirlo.targets.gpu.schedule.costs import whole_waves_if_faster
 from mirlo.targets.gpu.schedule.roles import Roles, product_of
+from mirlo.targets.gpu.schedule.rules import stage_rule
 from mirlo.targets.gpu.schedule.split_k import SplitKPlan, divide
-from mirlo.targets.gpu.schedule.stage import PlannedBlocks
-from mirlo.targets.gpu.schedule.stages import LANES, Planner, build, decline_dynamic_dims, plan_stages
+from mirlo.targets.gpu.schedule.stage import LANES, PlannedBlocks, StagePlan, decline_dynamic_dims
+from mirlo.targets.gpu.schedule.stages import Planner, plan_stages
 from mirlo.targets.gpu.schedule.stream_k import StreamKPlan
 from mirlo.targets.nvvm.options import Options, planned_for
 from mirlo.targets.nvvm.schedule import tensorcore, tensormemory, warpgroup
@@ -33,7 +33,7 @@ from mirlo.targets.nvvm.schedule.warpgroup import plan_warpgroups
 from mirlo.targets.nvvm.schedule.warprows import AROUND
 
 if TYPE_CHECKING:
-    from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
+    from mirlo.passes.schedule.schedule import ScheduleContext
 
 TilePlan = PipelinedPlan | TiledPlan
 OwnPlan = GemvPlan | TilePlan
@@ -150,22 +150,22 @@ def _first(roles: Roles, options: Options, tuned: Mapping[str, int]) -> OwnPlan 
     return decline("; ".join(reasons))
 
 
-@schedule("any", target="nvvm", priority=60, choices=CHOICES)
-def products(kernel: Kernel, context: ScheduleContext) -> ir.OpView | Decline:
+@stage_rule("nvvm", priority=60, choices=CHOICES)
+def products(group: BlockGroup[LaneModel], context: ScheduleContext, choices: ChoiceValues) -> StagePlan | Decline:
     """Schedule products on the matrix units, in large tiles or by few rows; other blocks use the plans of all GPUs."""
-    refusal = unfit(kernel.view)
+    refusal = unfit_blocks(group.blocks)
     if refusal is not None:
         return refusal
-    if not any(is_product(block) for block in kernel.view.blocks):
+    if not any(is_product(block) for block in group.blocks):
         return decline("no block is a product of two tensors")
-    tuned = tuned_values(kernel.view.op)
+    tuned = {name: value for name, value in choices.items() if isinstance(value, int)}
     options = planned_for(context.options)
     plan: Planner = partial(plan_product, options=options, tuned=tuned)
     by_guess = deciding(partial(plan_dynamic, options=options))
-    found = plan_stages(kernel.view, (plan, *AROUND), (by_guess,))
+    found = plan_stages(group, (plan, *AROUND), (by_guess,))
     if any(isinstance(stage, Plan) for stage in found):
-        return build(kernel, found, choices={} if decline_dynamic_dims(kernel.view.blocks) else chosen_values(found))
-    first = next(block for block in kernel.view.blocks if is_product(block))
+        return StagePlan(found, choices={} if decline_dynamic_dims(group.blocks) else chosen_values(found))
+    first = next(block for block in group.blocks if is_product(block))
     if decline_dynamic_dims([first]) is not None:
         plan = by_guess
     declined = plan(BlockGroup((first,), frozenset(o.value for o in first.outputs), LANES))

@@ -10,22 +10,25 @@ from typing import TYPE_CHECKING
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.tir.buffers import element_bytes
-from mirlo.passes.rules import Decline, decline, schedule
+from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.contraction.body import count_operations
-from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, unfit
+from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, unfit_blocks
 from mirlo.passes.schedule.blocks.rows import RowGroup, Walk
+from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.targets.gpu.schedule.launch import WARP
 from mirlo.targets.gpu.schedule.rows import ThreadRowsPlan
 from mirlo.targets.gpu.schedule.rows import plan as plan_rows
-from mirlo.targets.gpu.schedule.stages import build, plan_stages
+from mirlo.targets.gpu.schedule.rules import stage_rule
+from mirlo.targets.gpu.schedule.stage import StagePlan
+from mirlo.targets.gpu.schedule.stages import plan_stages
 from mirlo.targets.gpu.schedule.teams import reduce_by_shuffles
 from mirlo.targets.gpu.schedule.vectors import is_aligned
 from mirlo.targets.nvvm.schedule.transposed import plan_transpose
 from mirlo.targets.nvvm.schedule.wide import ACCESS, MAX_UNROLLED_OPS, plan_wide_points
 
 if TYPE_CHECKING:
-    from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
+    from mirlo.passes.schedule.schedule import ScheduleContext
 
 MAX_ROW_THREADS = 512
 """Most threads per row."""
@@ -86,16 +89,16 @@ AROUND = (plan_transpose, plan_wide_points, plan_warp_rows)
 """Plans for blocks around products."""
 
 
-@schedule("any", target="nvvm", priority=57)
-def warp_rows(kernel: Kernel, context: ScheduleContext) -> Decline | ir.OpView:
+@stage_rule("nvvm", priority=57)
+def warp_rows(group: BlockGroup[LaneModel], context: ScheduleContext, choices: ChoiceValues) -> StagePlan | Decline:
     """Schedule rows by shuffles and 16-byte accesses; other blocks use the plans of all GPUs."""
-    refusal = unfit(kernel.view)
+    refusal = unfit_blocks(group.blocks)
     if refusal is not None:
         return refusal
-    if not any(block.is_reduction for block in kernel.view.blocks):
+    if not any(block.is_reduction for block in group.blocks):
         return decline("no block reduces")
-    plan = plan_stages(kernel.view, AROUND)
+    plan = plan_stages(group, AROUND)
     plans = [stage for stage in plan if isinstance(stage, ThreadRowsPlan) and stage.meet is reduce_by_shuffles]
     if not plans:
         return decline("no reductions along memory that threads of a warp share")
-    return build(kernel, plan, {"width": plans[0].width})
+    return StagePlan(plan, {"width": plans[0].width})

@@ -6,18 +6,20 @@ from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.buffers import element_bytes
-from mirlo.passes.rules import Decline, decline, schedule
+from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.body import count_operations
-from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, unfit
+from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, unfit_blocks
+from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.targets.gpu.schedule.launch import THREADS
 from mirlo.targets.gpu.schedule.points import PointsPlan, plan_points
-from mirlo.targets.gpu.schedule.stages import build, plan_stages
+from mirlo.targets.gpu.schedule.rules import stage_rule
+from mirlo.targets.gpu.schedule.stage import StagePlan
+from mirlo.targets.gpu.schedule.stages import plan_stages
 from mirlo.targets.nvvm.schedule.transposed import TransposePlan, plan_transpose
 
 if TYPE_CHECKING:
-    from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
+    from mirlo.passes.schedule.schedule import ScheduleContext
 
 ACCESS = 16
 """Bytes that a thread reads or writes at once."""
@@ -81,13 +83,13 @@ def _runs(plan: PointsPlan, width: int) -> int:
     return count
 
 
-@schedule("any", target="nvvm", priority=55)
-def wide_points(kernel: Kernel, context: ScheduleContext) -> ir.OpView | Decline:
+@stage_rule("nvvm", priority=55)
+def wide_points(group: BlockGroup[LaneModel], context: ScheduleContext, choices: ChoiceValues) -> StagePlan | Decline:
     """Elementwise blocks in accesses of 16 bytes, or in transposed tiles; others by the plans of all GPUs."""
-    refusal = unfit(kernel.view)
+    refusal = unfit_blocks(group.blocks)
     if refusal is not None:
         return refusal
-    plan = plan_stages(kernel.view, (plan_transpose, plan_wide_points))
+    plan = plan_stages(group, (plan_transpose, plan_wide_points))
     if not any(isinstance(s, TransposePlan) or (isinstance(s, PointsPlan) and s.width > 1) for s in plan):
         return decline("no elementwise blocks with many elements side by side")
-    return build(kernel, plan)
+    return StagePlan(plan)

@@ -3,57 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import pytest
+from dynamic_programs import CASES
 from schedules import scheduled
+from staged_program import assert_staged, random_word, staged, staged_model
 
 import mirlo
-from mirlo import R, Schedule, T
+from mirlo import Schedule
 from mirlo.extend import ScheduleError, TensorType
 from mirlo.passes.schedule.words.trace import Trace
-
-
-@mirlo.prim_func
-def staged(a: T.Buffer[(9, 24), T.f32], b: T.Buffer[(24, 40), T.f32], c: T.Out[(9, 40), T.f32]):
-    scaled = T.alloc((9, 24), T.f32)
-    product = T.alloc((9, 40), T.f32)
-    total = T.alloc((9,), T.f32)
-    for i, k in T.grid(9, 24):
-        with T.block("scale"):
-            vi, vk = T.axes("SS", i, k)
-            scaled[vi, vk] = a[vi, vk] * 2.0
-    for i, j, k in T.grid(9, 40, 24):
-        with T.block("product"):
-            vi, vj, vk = T.axes("SSR", i, j, k)
-            with T.init():
-                product[vi, vj] = 0.0
-            product[vi, vj] += scaled[vi, vk] * b[vk, vj]
-    for i, j in T.grid(9, 40):
-        with T.block("total"):
-            vi, vj = T.axes("SR", i, j)
-            with T.init():
-                total[vi] = 0.0
-            total[vi] += product[vi, vj]
-    for i, j in T.grid(9, 40):
-        with T.block("divide"):
-            vi, vj = T.axes("SS", i, j)
-            c[vi, vj] = product[vi, vj] - total[vi]
-
-
-@mirlo.script
-def staged_model(a: R.Tensor[(9, 24), R.f32], b: R.Tensor[(24, 40), R.f32]):
-    return R.call_tir(staged, a, b)
-
-
-def run_staged(words: Any) -> None:
-    rng = np.random.default_rng(0)
-    a, b = (rng.integers(-4, 5, shape).astype(np.float32) for shape in ((9, 24), (24, 40)))
-    wanted = 2 * a @ b
-    found = mirlo.compile(staged_model, schedules={"staged": words}, cache=False)(a, b)
-    np.testing.assert_array_equal(found, wanted - wanted.sum(1, keepdims=True))
 
 
 def by_parts(s: Schedule) -> None:
@@ -97,7 +58,7 @@ def inlined_for_the_whole(s: Schedule) -> None:
 
 @pytest.mark.parametrize("words", [by_parts, joined, beside_loops, loops_alone, inlined_first, inlined_for_the_whole])
 def test_parts_have_rules_of_their_own(words: Callable[[Schedule], None]) -> None:
-    run_staged(words)
+    assert_staged(words)
 
 
 PART_ERRORS: dict[str, Callable[[Schedule], object]] = {
@@ -149,13 +110,22 @@ PART_ERRORS: dict[str, Callable[[Schedule], object]] = {
 @pytest.mark.parametrize("message", PART_ERRORS)
 def test_parts_that_cannot_be_scheduled(message: str) -> None:
     with pytest.raises(mirlo.MirloError) as caught:
-        run_staged(PART_ERRORS[message])
+        assert_staged(PART_ERRORS[message])
     assert f"the schedule given for '@staged': {message}" in str(caught.value)
 
 
 def test_parts_on_a_target_that_schedules_whole_functions() -> None:
-    with pytest.raises(mirlo.MirloError, match="of target 'nvvm' schedule whole functions only"):
-        mirlo.compile(staged_model, "nvvm", schedules={"staged": lambda s: s.apply_rule("stages", ["scale"])})
+    with pytest.raises(mirlo.MirloError, match="apply_rule: the target has no rule for parts of a function"):
+        mirlo.compile(staged_model, "c", schedules={"staged": lambda s: s.apply_rule("scalar_nest", ["scale"])})
+
+
+def test_loops_beside_rules_that_cannot_be_emitted() -> None:
+    def words(s: Schedule) -> None:
+        s.apply_rule("rows", ["total"])
+        s.cache_write("transposed", "local")
+
+    with pytest.raises(mirlo.MirloError, match="given for '@rows': 'd_local' is m x n elements, of a size that only"):
+        mirlo.compile(CASES["rows"][0], schedules={"rows": words}, cache=False)
 
 
 def test_rules_and_primitives_in_random_order(whole: bool) -> None:
@@ -175,27 +145,9 @@ def test_rules_and_primitives_in_random_order(whole: bool) -> None:
                 continue
         words = [said.word for said in s.trace]
         mixed += "apply_rule" in words and any(word not in ("apply_rule", "compute_inline") for word in words)
-        run_staged(s)
-        run_staged(Trace.from_json(json.loads(json.dumps(s.trace.as_json()))))
+        assert_staged(s)
+        assert_staged(Trace.from_json(json.loads(json.dumps(s.trace.as_json()))))
     assert mixed >= trials // 2
-
-
-def random_word(s: Schedule, rng: np.random.Generator, rules: Mapping[str, str]) -> None:
-    block = str(rng.choice([name for name in s.blocks() if s.loops(name)]))
-    loop = str(rng.choice(s.loops(block)))
-    anywhere = str(rng.choice([name for each in s.blocks() for name in s.loops(each)]))
-    words: tuple[Callable[[], object], ...] = (
-        lambda: s.apply_rule(rules[block], [block]) if block in rules else None,
-        lambda: s.apply_rule(rules[block], [block], lanes=8) if rules.get(block) == "elementwise" else None,
-        lambda: s.split(loop, (None, int(rng.integers(2, 9)))),
-        lambda: s.reorder(loop, str(rng.choice(s.loops(block)))),
-        lambda: s.vectorize(s.loops(block)[-1]),
-        lambda: s.compute_at(block, anywhere),
-        lambda: s.reverse_compute_at(block, anywhere),
-        lambda: s.cache_write(block),
-        lambda: s.decompose_reduction(block, loop),
-    )
-    words[int(rng.integers(len(words)))]()
 
 
 def test_mixed_words_are_recorded_with_the_choices_of_rules() -> None:

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from devices import needs_vulkan
+from emulator.driver import emulated
 
 import mirlo
 from mirlo import R, Schedule, T
@@ -75,8 +77,6 @@ def test_threads_share_what_others_write() -> None:
     share(s)
     a = np.random.default_rng(0).integers(-4, 5, (ROWS, COLUMNS)).astype(np.float32)
     compiled = mirlo.compile(model, "nvvm{chip=sm_80}", schedules={"centered": s}, cache=False)
-    from emulator.driver import emulated
-
     with emulated("sm_80", races=True):
         found = compiled(a)
     halves = a / 2
@@ -156,10 +156,105 @@ def test_a_schedule_that_cannot_be_emitted_says_why(message: str) -> None:
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize("target", ["llvm", "c"])
-def test_cpus_have_no_such_threads(target: str) -> None:
-    def words(s: Schedule) -> None:
+CPU_ERRORS: dict[str, Callable[[Schedule], object]] = {
+    "bind: 'total_j' is bound to 'threadIdx.x', which target '{}' does not have": lambda s: (
         s.bind("total_j", "threadIdx.x")
+    ),
+    "bind: 'result_i' is bound to 'blockIdx.x', which target '{}' does not have": lambda s: (
+        s.bind("result_i", "blockIdx.x")
+    ),
+    "set_scope: 'halves' is given 'shared' memory, which target '{}' does not have": lambda s: (
+        s.set_scope("halves", "shared")
+    ),
+    "cache_read: 'a' is given 'shared' memory, which target '{}' does not have": lambda s: (
+        s.cache_read("halves", "a", "shared")
+    ),
+    "cache_write: 'total' is given 'shared' memory, which target '{}' does not have": lambda s: (
+        s.cache_write("total", "shared")
+    ),
+}  # fmt: skip
 
-    with pytest.raises(mirlo.MirloError, match="bound to 'threadIdx.x', which"):
-        mirlo.compile(model, target, schedules={"centered": words}, cache=False)
+
+@pytest.mark.parametrize("target", ["llvm", "c"])
+@pytest.mark.parametrize("message", CPU_ERRORS)
+def test_cpus_have_no_such_threads(target: str, message: str) -> None:
+    with pytest.raises(mirlo.MirloError) as caught:
+        mirlo.compile(model, target, schedules={"centered": lambda s: CPU_ERRORS[message](s) and None}, cache=False)
+    assert f"the schedule given for '@centered': {message.format(target)}" in str(caught.value)
+
+
+GPU_ERRORS: dict[str, Callable[[Schedule], object]] = {
+    "bind: there is no hardware axis 'threadIdx.w' for 'total_j'; did you mean 'threadIdx.z'?; there are": lambda s: (
+        s.bind("total_j", "threadIdx.w")
+    ),
+    "set_scope: 'halves' is given 'far' memory, which target '{}' does not have: expected 'local'": lambda s: (
+        s.set_scope("halves", "far")
+    ),
+    "bind: no loop of 'result' is bound to an axis of target '{}', and one thread would run all iterations of "
+    "'result_i': bind its loops to 'blockIdx.x' and 'threadIdx.x', make one parallel": lambda s: (
+        s.vectorize(s.split("result_j", (None, 24))[1])
+    ),
+    "bind: no loop of 'total', 'result' is bound": lambda s: s.compute_at("total", "result_i"),
+    "bind: no loop of 'a_local' is bound": lambda s: s.cache_read("halves", "a", "local"),
+    "parallel: 'result_i' is in the kernel of 'result_j', whose threads are those of bound loops": lambda s: (
+        s.reorder("result_j", "result_i"), s.bind("result_j", "blockIdx.x"), s.parallel("result_i"),
+    ),
+    "parallel: 'total' is in 'result_i', but not in 'result_j', whose iterations are threads of": lambda s: (
+        s.compute_at("total", "result_i"), s.parallel("result_j"),
+    ),
+    "bind: 'result_i_1' has 80 iterations, and 'threadIdx.z' of target '{}' at most 64: split it": lambda s: (
+        s.bind(s.split("result_i", (None, 80))[1], "threadIdx.z")
+    ),
+    "bind: 'result_i_0' has blocks of 2048 threads (64 on 'threadIdx.x', 32 on 'threadIdx.y'), and": lambda s: (
+        s.bind(s.split("result_j", (None, 64))[1], "threadIdx.x"),
+        s.bind(s.split("result_i", (1, 32))[1], "threadIdx.y"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("target", ["nvvm", "spirv"])
+@pytest.mark.parametrize("message", GPU_ERRORS)
+def test_what_threads_of_a_target_are_not(target: str, message: str) -> None:
+    with pytest.raises(mirlo.MirloError) as caught:
+        mirlo.compile(model, target, schedules={"centered": lambda s: GPU_ERRORS[message](s) and None}, cache=False)
+    assert f"the schedule given for '@centered': {message.format(target)}" in str(caught.value)
+
+
+@pytest.mark.sample(6)
+@pytest.mark.parametrize("kind", ["f32", "f16", "i8", "i64"])
+@pytest.mark.parametrize("lanes", [2, 3, 4, 8, 12, 16, 20, 32])
+@pytest.mark.parametrize("target", ["nvvm", pytest.param("spirv", marks=needs_vulkan())])
+def test_vectors_that_a_target_does_not_have(target: str, lanes: int, kind: str) -> None:
+    """A vectorized loop of any length is vectors of those lengths that the target has; so are its sums."""
+    dtype = {"f32": np.float32, "f16": np.float16, "i8": np.int8, "i64": np.int64}[kind]
+    element, tensor_element = getattr(T, kind), getattr(R, kind)
+
+    @mirlo.prim_func
+    def doubled(a: T.Buffer[(5, 96), element], c: T.Out[(5, 96), element], d: T.Out[(5,), element]):
+        for i, j in T.grid(5, 96):
+            with T.block("twice"):
+                vi, vj = T.axes("SS", i, j)
+                c[vi, vj] = a[vi, vj] + a[vi, vj]
+        for i, j in T.grid(5, 96):
+            with T.block("total"):
+                vi, vj = T.axes("SR", i, j)
+                with T.init():
+                    d[vi] = element(0)
+                d[vi] += a[vi, vj]
+
+    @mirlo.script
+    def program(a: R.Tensor[(5, 96), tensor_element]):
+        return R.call_tir(doubled, a)
+
+    def words(s: Schedule) -> None:
+        for block in ("twice", "total"):
+            outer, lane = s.split(f"{block}_j", (None, lanes))
+            s.vectorize(lane)
+            s.bind(f"{block}_i", "blockIdx.x")
+        s.accumulate("total", "total_j_0")
+
+    a = np.random.default_rng(lanes).integers(-1, 2, (5, 96)).astype(dtype)
+    with emulated("sm_80"):
+        c, d = mirlo.compile(program, target, schedules={"doubled": words}, cache=False)(a)
+    np.testing.assert_array_equal(c, 2 * a)
+    np.testing.assert_array_equal(d, a.sum(1, dtype=dtype))

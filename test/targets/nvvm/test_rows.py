@@ -6,8 +6,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 from assembled import needs_ptxas, ptx_of_module
+from devices import needs_vulkan
+from emulator.driver import emulated
 from executed import run_on_emulator
 
+import mirlo
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.targets.nvvm.chips import find_chip
@@ -75,3 +78,24 @@ def test_accesses_of_normalizations_are_whole(dtype: str, columns: int) -> None:
         ptx = ptx_of_module(ir.Module.parse(text), "sm_80")
     accesses = [line for line in ptx.splitlines() if ".global." in line and ("ld." in line or "st." in line)]
     assert accesses and all(".v4.b32" in line for line in accesses), accesses
+
+
+DYNAMIC = """func.func @main(%0: tensor<?x?xf32, #relax.dims<["n", "m"]>>)
+    -> (tensor<?x?xf32, #relax.dims<["n", "m"]>>, tensor<?xf32, #relax.dims<["n"]>>) {
+  %y = "relax.softmax"(%0) {axis = -1 : i64} : (tensor<?x?xf32, #relax.dims<["n", "m"]>>)
+    -> tensor<?x?xf32, #relax.dims<["n", "m"]>>
+  %z = "relax.reduce_max"(%0) {axes = array<i64: 1>, keepdims = false}
+    : (tensor<?x?xf32, #relax.dims<["n", "m"]>>) -> tensor<?xf32, #relax.dims<["n"]>>
+  return %y, %z : tensor<?x?xf32, #relax.dims<["n", "m"]>>, tensor<?xf32, #relax.dims<["n"]>>
+}"""
+
+
+@pytest.mark.parametrize("target", ["nvvm", pytest.param("spirv", marks=needs_vulkan())])
+def test_rows_of_dynamic_length(target: str) -> None:
+    with emulated("sm_80"), make_context():
+        f = mirlo.compile(ir.Module.parse(DYNAMIC), target, cache=False)
+        for shape in ((3, 70), (1, 1), (2, 300)):
+            x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+            y, z = f(x)
+            np.testing.assert_allclose(y, expected(x), atol=1e-6)
+            np.testing.assert_array_equal(z, x.max(1))

@@ -26,7 +26,7 @@ from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.session import Session
 from mirlo.passes.targets import find_target
 from mirlo.targets.gpu.schedule.roles import product_of
-from mirlo.targets.gpu.schedule.stages import LANES
+from mirlo.targets.gpu.schedule.stage import LANES
 from mirlo.targets.nvvm.chips import CHIPS, find_chip
 from mirlo.targets.nvvm.options import parse_options
 from mirlo.targets.nvvm.ptxas import run_ptxas

@@ -6,22 +6,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.buffers import element_bytes
-from mirlo.passes.rules import Decline, deciding, decline, schedule
+from mirlo.passes.rules import Decline, deciding, decline
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks, cannot_be_attention
 from mirlo.passes.schedule.blocks.find_attention import find_attention
-from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, unfit, whole_group
+from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, unfit_blocks
 from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.targets.gpu.schedule.attention.lengths import AttentionPlan, QueryCountPlans, with_one_query
 from mirlo.targets.gpu.schedule.attention.split_keys import BlockProperties, choose_key_splits
 from mirlo.targets.gpu.schedule.attention.tiled import Team, ThreadAttentionTile, TiledKernel, in_shared_memory
 from mirlo.targets.gpu.schedule.attention.work import Work
-from mirlo.targets.gpu.schedule.stages import LANES, Planner, build, plan_stages
+from mirlo.targets.gpu.schedule.rules import stage_rule
+from mirlo.targets.gpu.schedule.stage import StagePlan
+from mirlo.targets.gpu.schedule.stages import Planner, plan_stages
 
 if TYPE_CHECKING:
-    from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
+    from mirlo.passes.schedule.schedule import ScheduleContext
 
 MIN_BLOCKS = 64
 """Assumed multiprocessors of a device: with fewer thread blocks, keys are split if that costs less."""
@@ -101,22 +102,22 @@ def _widest_tile(found: AttentionBlocks) -> ThreadAttentionTile:
     return ThreadAttentionTile(down, across, 1, KEYS, columns)
 
 
-@schedule("any", target="gpu", priority=70)
-def attention(kernel: Kernel, context: ScheduleContext) -> ir.OpView | Decline:
+@stage_rule("gpu", priority=70)
+def attention(group: BlockGroup[LaneModel], context: ScheduleContext, choices: ChoiceValues) -> StagePlan | Decline:
     """Schedule two products and the softmax between them without storing scores; other blocks use the other plans."""
-    refusal = unfit(kernel.view) or cannot_be_attention(kernel.view.blocks)
+    refusal = unfit_blocks(group.blocks) or cannot_be_attention(group.blocks)
     if refusal is not None:
         return refusal
-    return build_attention(kernel, lambda group: plan_group(group, plan_attention))
+    return plan_with_attention(group, lambda group: plan_group(group, plan_attention))
 
 
-def build_attention(
-    kernel: Kernel,
+def plan_with_attention(
+    group: BlockGroup[LaneModel],
     plan: Callable[[BlockGroup[LaneModel]], Plan | Decline],
     around: Sequence[Planner] = (),
     choices: Callable[[Plan], ChoiceValues] | None = None,
-) -> Decline | ir.OpView:
-    """Build the buffer form of an attention function.
+) -> StagePlan | Decline:
+    """Plan blocks among which there is an attention.
 
     Plans in `around` are tried on other blocks if sizes are static. `choices` returns those of the plan.
     """
@@ -128,9 +129,9 @@ def build_attention(
             plans.append(result)
         return result
 
-    found = plan_stages(kernel.view, (kept, *around), (kept,))
+    found = plan_stages(group, (kept, *around), (kept,))
     if not plans:
-        declined = plan(whole_group(kernel.view, LANES))
+        declined = plan(group)
         return declined if isinstance(declined, Decline) else decline("it is not computed by itself")
-    used = choices(plans[0]) if choices is not None and len(plans) == 1 else None
-    return build(kernel, found, plans[0].describe(), used)
+    used = choices(plans[0]) if choices is not None and len(plans) == 1 else {}
+    return StagePlan(found, plans[0].describe(), used)

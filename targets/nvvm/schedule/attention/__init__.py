@@ -10,18 +10,20 @@ from typing import TYPE_CHECKING
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.value import Value
-from mirlo.passes.rules import Decline, decline, schedule
+from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks, Read, cannot_be_attention
-from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, unfit
-from mirlo.passes.schedule.tuned import tuned_values
-from mirlo.targets.gpu.schedule.attention import build_attention, plan_attention, plan_group
+from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, unfit_blocks
+from mirlo.passes.schedule.choices import ChoiceValues
+from mirlo.targets.gpu.schedule.attention import plan_attention, plan_group, plan_with_attention
 from mirlo.targets.gpu.schedule.attention.lengths import AttentionPlan, QueryCountPlans
 from mirlo.targets.gpu.schedule.attention.split_keys import BlockProperties, choose_key_splits
 from mirlo.targets.gpu.schedule.attention.tiled import ThreadAttentionTile as SumsTile
 from mirlo.targets.gpu.schedule.attention.work import Work
 from mirlo.targets.gpu.schedule.costs import MATRIX_UNITS
 from mirlo.targets.gpu.schedule.exchange import Exchange
+from mirlo.targets.gpu.schedule.rules import stage_rule
 from mirlo.targets.gpu.schedule.shuffles import ShuffleExchange
+from mirlo.targets.gpu.schedule.stage import StagePlan
 from mirlo.targets.gpu.schedule.vectors import is_aligned
 from mirlo.targets.nvvm.options import Options, planned_for
 from mirlo.targets.nvvm.schedule.attention.choices import (
@@ -38,7 +40,7 @@ from mirlo.targets.nvvm.schedule.units import ROWS, Format, format_of
 from mirlo.targets.nvvm.schedule.warprows import AROUND
 
 if TYPE_CHECKING:
-    from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
+    from mirlo.passes.schedule.schedule import ScheduleContext
 
 RESIDENT_BLOCKS = 4
 """Resident blocks per multiprocessor, with few rows or one warp: each of them mostly waits."""
@@ -190,12 +192,12 @@ def plan_any(
     return plan_group(group, plan)
 
 
-@schedule("any", target="nvvm", priority=80, choices=CHOICES)
-def attention(kernel: Kernel, context: ScheduleContext) -> ir.OpView | Decline:
+@stage_rule("nvvm", priority=80, choices=CHOICES)
+def attention(group: BlockGroup[LaneModel], context: ScheduleContext, choices: ChoiceValues) -> StagePlan | Decline:
     """Schedule attention on the matrix units or by FMA tiles; other blocks use the other plans."""
-    refusal = unfit(kernel.view) or cannot_be_attention(kernel.view.blocks)
+    refusal = unfit_blocks(group.blocks) or cannot_be_attention(group.blocks)
     if refusal is not None:
         return refusal
-    tuned = tuned_values(kernel.view.op)
+    tuned = {name: value for name, value in choices.items() if isinstance(value, int)}
     plan = partial(plan_any, options=planned_for(context.options), tuned=tuned)
-    return build_attention(kernel, plan, AROUND, partial(chosen_values, tuned=tuned))
+    return plan_with_attention(group, plan, AROUND, partial(chosen_values, tuned=tuned))
