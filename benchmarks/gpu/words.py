@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -21,10 +21,9 @@ from typing import Any
 
 import mirlo
 from benchmarks.kernels.memory_bound import CASES, Case, make_model
-from mirlo.extend import ScheduleError
+from benchmarks.kernels.schedules import compute_rows, element_loop, inline_into_last, kernel_of, reason_of
 from mirlo.targets.nvvm.chips import find_chip
 from mirlo.targets.nvvm.ptxas import find_ptxas, run_ptxas
-from mirlo.tools.explain.model import explain_model
 
 THREADS = 128
 WIDTH = 4
@@ -32,14 +31,14 @@ WIDTH = 4
 RUNS = (1, 2, 4)
 ROW_STEPS = (2, 4, 8)
 """Accesses of a thread to a row: as many threads per row as that leaves work for."""
+EDGES, TILE_THREADS = (64, 32), 256
+"""Extents of tiles that are transposed, and the threads of a block that does."""
 Words = Callable[[Any], None]
 
 
 def elementwise(s: Any, runs: int) -> None:
     """Compute all blocks in the loops of the last one; a thread has several accesses in flight."""
-    for block in s.blocks()[:-1]:
-        s.compute_inline(block)
-    (block,) = s.blocks()
+    block = inline_into_last(s)
     loops = s.loops(block)
     loop = s.fuse(*loops) if len(loops) > 1 else loops[0]
     # Whole vectors first: tails are as long as vectors then.
@@ -57,15 +56,10 @@ def rows(s: Any, steps: int, width: int) -> None:
     blocks = s.blocks()
     row = s.loops(blocks[-1])[0]
     copies = _copy_inputs(s) if len(blocks) > 1 else []
-    blocks = [*copies, *blocks]
-    for block in reversed(blocks[:-1]):
-        s.compute_at(block, row)
-        if block not in copies:
-            s.set_scope(block, "local")
-    inner = {}
-    for block in blocks:
-        reduced = [loop for loop, kind in s.kinds(block).items() if kind == "reduce"]
-        inner[block] = s.fuse(*reduced) if len(reduced) > 1 else s.loops(block)[-1]
+    compute_rows(s, row, [*copies, *blocks])
+    for block in blocks[:-1]:
+        s.set_scope(block, "local")
+    inner = {block: element_loop(s, block) for block in (*copies, *blocks)}
     longest = max(s.extent(loop) for loop in inner.values())
     threads = min(THREADS, 1 << (max(longest // (steps * width), 8) - 1).bit_length())
     for loop in inner.values():
@@ -93,8 +87,32 @@ def _copy_inputs(s: Any) -> list[str]:
     return [s.cache_read(blocks, buffer, "local") for buffer, blocks in shared.items()]
 
 
-def schedules(rule: str) -> Iterator[tuple[str, Words]]:
+def transposed(s: Any, perm: Sequence[int], edge: int) -> None:
+    """Read tiles along the memory of the operand into shared memory, and write them along that of the result."""
+    (block,) = s.blocks()
+    loops = s.loops(block)
+    s.tile((loops[perm.index(len(perm) - 1)], loops[-1]), (edge, edge))
+    *outer, line, lane = s.loops(block)
+    copy = s.cache_read(block, 0, "shared")
+    s.storage_align(copy, len(perm) - 2, 32, 1)  # a column is in different banks
+    s.compute_at(copy, outer[-1])
+    own = s.loops(copy)[len(outer) :]
+    for row, element in ((line, lane), (own[perm[-1]], own[-1])):
+        step, thread = s.split(row, (None, TILE_THREADS // edge))
+        s.unroll(step)
+        s.bind(thread, "threadIdx.y")
+        s.bind(element, "threadIdx.x")
+    blocks = s.fuse(*outer) if len(outer) > 1 else outer[0]
+    s.bind(blocks, "blockIdx.x")
+
+
+def schedules(rule: str, case: Case) -> Iterator[tuple[str, Words]]:
     """Return the schedules that are tried beside a rule, with their names."""
+    perm = case.attributes.get("perm")
+    if perm is not None and perm[-1] != len(perm) - 1:
+        for edge in EDGES:
+            yield f"{edge} x {edge}", partial(transposed, perm=perm, edge=edge)
+        return
     if rule == "wide_points":
         for runs in RUNS:
             yield f"{runs} runs", partial(elementwise, runs=runs)
@@ -153,20 +171,18 @@ def measure(case: Case, folder: Path, chip: str) -> Iterator[str]:
     path = folder / "case.onnx"
     model = make_model(case)
     path.write_bytes(model.SerializeToString())
-    kernels = explain_model(str(path), target=f"nvvm{{chip={chip}}}", tune=False).kernels
-    scheduled = kernels[0].schedule
-    rule = scheduled.rule.name if scheduled is not None else ""
-    if len(kernels) != 1 or rule not in ("wide_points", "warp_rows"):
-        yield f"{case.name:38} {rule or '-':12} several kernels, or another rule"
+    kernel = kernel_of(path, f"nvvm{{chip={chip}}}", ("wide_points", "warp_rows"))
+    if kernel is None:
+        yield f"{case.name:38} {'-':12} several kernels, or another rule"
         return
+    kernel_name, rule = kernel
     elements = prod(max((shape for shape, _ in case.inputs), key=prod))
     yield f"{case.name:38} {rule:12} {figures(path, elements, chip)}"
-    for name, words in schedules(rule):
+    for name, words in schedules(rule, case):
         try:
-            yield f"{'':38} {name:12} {figures(path, elements, chip, {kernels[0].name: words})}"
+            yield f"{'':38} {name:12} {figures(path, elements, chip, {kernel_name: words})}"
         except mirlo.MirloError as error:
-            cause = error.__cause__ if isinstance(error.__cause__, ScheduleError) else error
-            yield f"{'':38} {name:12} {str(cause).splitlines()[0]}"
+            yield f"{'':38} {name:12} {reason_of(error)}"
 
 
 def main() -> int:

@@ -20,9 +20,15 @@ import numpy as np
 
 import mirlo
 from benchmarks.kernels.memory_bound import CASES, Case, make_arrays, make_model
+from benchmarks.kernels.schedules import (
+    compute_rows,
+    element_loop,
+    inline_into_last,
+    kernel_of,
+    reason_of,
+    reduced_loops,
+)
 from benchmarks.kernels.ticks import least_seconds
-from mirlo.extend import ScheduleError
-from mirlo.tools.explain.model import explain_model
 
 LANES = (16, 8)
 UNROLL = (4, 2, 1)
@@ -33,9 +39,7 @@ Words = Callable[[Any], None]
 
 def elementwise(s: Any, fused: bool, lanes: int, unroll: int) -> None:
     """Compute all blocks in the loops of the last one, its elements in vectors."""
-    for block in s.blocks()[:-1]:
-        s.compute_inline(block)
-    (block,) = s.blocks()
+    block = inline_into_last(s)
     loops = s.loops(block)
     _in_vectors(s, s.fuse(*loops) if fused and len(loops) > 1 else loops[-1], lanes, unroll)
     s.parallel(s.loops(block)[0])
@@ -47,7 +51,7 @@ def window(s: Any, fused: bool, lanes: int, unroll: int) -> None:
     for block in others[:-1]:
         s.compute_inline(block)
     spatial = [loop for loop, kind in s.kinds(first).items() if kind == "spatial"]
-    reduced = [loop for loop, kind in s.kinds(first).items() if kind == "reduce"]
+    reduced = reduced_loops(s, first)
     outer, vectors, lane = s.split(spatial[-1], (None, unroll, lanes), tail="peel")
     s.reorder(*spatial[:-1], outer, *reduced, vectors, lane)
     s.unroll(vectors)
@@ -62,14 +66,11 @@ def rows(s: Any, fused: bool, lanes: int, unroll: int) -> None:
     """Compute a row at a time, reduced in vectors of partial results in registers."""
     blocks = s.blocks()
     row = s.loops(blocks[-1])[0]
-    for block in reversed(blocks[:-1]):
-        s.compute_at(block, row)
+    compute_rows(s, row, blocks)
     for block in blocks:
-        reduced = [loop for loop, kind in s.kinds(block).items() if kind == "reduce"]
-        inner = s.fuse(*reduced) if len(reduced) > 1 else s.loops(block)[-1]
+        is_reduced, inner = bool(reduced_loops(s, block)), element_loop(s, block)
         if s.extent(inner) < lanes:
             continue
-        is_reduced = bool(reduced)
         outer = _in_vectors(s, inner, lanes, unroll)
         if is_reduced:
             s.accumulate(block, outer)
@@ -116,8 +117,7 @@ def best_words(path: Path, name: str, rule: str, arrays: list[np.ndarray], want:
         try:
             executable = compiled(path, {name: words})
         except mirlo.MirloError as error:
-            cause = error.__cause__ if isinstance(error.__cause__, ScheduleError) else error
-            reason = str(cause).splitlines()[0]
+            reason = reason_of(error)
             continue
         np.testing.assert_allclose(executable(*arrays), want, rtol=1e-3, atol=1e-4)
         seconds = least_seconds(executable, arrays, RUNS)
@@ -131,11 +131,10 @@ def measure(case: Case, folder: Path, seconds: float) -> str:
     path = folder / "case.onnx"
     path.write_bytes(make_model(case).SerializeToString())
     arrays = make_arrays(case)
-    kernels = explain_model(str(path), tune=False).kernels
-    name, scheduled = kernels[0].name, kernels[0].schedule
-    if len(kernels) != 1 or scheduled is None or scheduled.rule.name not in WORDS:
+    kernel = kernel_of(path, "llvm", tuple(WORDS))
+    if kernel is None:
         return f"{case.name:42} {'-':12} several kernels, or another rule"
-    rule = scheduled.rule.name
+    name, rule = kernel
     ours = compiled(path)
     words = best_words(path, name, rule, arrays, ours(*arrays))
     if isinstance(words, str):

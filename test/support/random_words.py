@@ -117,7 +117,9 @@ def _apply(s: Schedule, rng: np.random.Generator) -> None:  # noqa: C901, a list
             return
         buffer = str(rng.choice(s.reads(block)))
         readers = [each for each in s.blocks() if buffer in s.reads(each)]
-        s.cache_read(readers if rng.random() < 0.5 else block, buffer, str(rng.choice(["", "local"])))
+        made = s.cache_read(readers if rng.random() < 0.5 else block, buffer, str(rng.choice(["", "local"])))
+        if rng.random() < 0.3:
+            s.storage_align(made, 0, width, int(rng.integers(width)))
 
     def into_reader() -> None:
         """Compute a block where the next one needs it, before its own loops change."""

@@ -169,6 +169,9 @@ def _allocate(buffer: ScheduleBuffer, uses: list[tuple[BlockLeaf, BufferAccess]]
     tiles = buffer.tiles
     memory = [D.ceildiv(shape[d], tiles[d]) if d in tiles else shape[d] for d in buffer.order]
     memory += [tiles[d] for d in buffer.order if d in tiles]
+    if buffer.padding is not None:
+        factor, offset = buffer.padding
+        memory[-1] = D.ceildiv(memory[-1] - offset, factor) * factor + offset
     if not buffer.scope:
         return Placed(buffer, function.scratch(memory, buffer.element), start, tuple(memory))
     fixed = [size for size in memory if isinstance(size, int)]

@@ -97,6 +97,7 @@ def _is_untouched(leaf: BlockLeaf) -> bool:
         access.buffer.value is not None
         and not access.buffer.tiles
         and not access.buffer.scope
+        and access.buffer.padding is None
         and access.buffer.order == tuple(range(len(access.buffer.shape)))
         for access in (*leaf.reads, *leaf.writes)
     )

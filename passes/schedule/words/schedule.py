@@ -13,7 +13,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.view import PrimView, is_tensor_form
 from mirlo.passes.schedule.buffers import ScheduleFacts
 from mirlo.passes.schedule.choices import ChoiceValues
-from mirlo.passes.schedule.words import blocks, loops
+from mirlo.passes.schedule.words import blocks, layout, loops
 from mirlo.passes.schedule.words.kernels import limits_of, require_axis, require_scope
 from mirlo.passes.schedule.words.queries import LoopQueries
 from mirlo.passes.schedule.words.registers import accumulate
@@ -29,8 +29,6 @@ from mirlo.passes.schedule.words.tree import (
     VECTORIZED,
     BlockLeaf,
     Loop,
-    Root,
-    ScheduleBuffer,
     ScheduleError,
     leaves_of,
 )
@@ -192,12 +190,7 @@ class Schedule(LoopQueries):
 
     def set_scope(self, buffer: str, scope: str) -> None:
         """Set the memory of a buffer that is not a parameter: `local` to a thread, `shared` by a block of threads."""
-        found = self._root.find_buffer(buffer)
-        if found.is_parameter:
-            raise ScheduleError(f"set_scope: '{buffer}' is a parameter; set the scope of a copy of it (cache_write)")
-        _require_no_use_by_rule(self._root, "set_scope", found)
-        require_scope(self._root, "set_scope", buffer, scope)
-        found.scope = scope
+        layout.set_scope(self._root, buffer, scope)
         self._record("set_scope", (buffer, scope), None)
 
     def pack(self, buffer: str, order: Sequence[int] = (), tiles: Sequence[Sequence[int]] = ()) -> None:
@@ -205,18 +198,16 @@ class Schedule(LoopQueries):
 
         With `tiles=((1, 16),)`, 16 columns are contiguous.
         """
-        found = self._root.find_buffer(buffer)
-        rank = len(found.shape)
-        if found.is_parameter:
-            raise ScheduleError(f"pack: '{buffer}' is a parameter; pack a copy of it (cache_read)")
-        _require_no_use_by_rule(self._root, "pack", found)
-        if order and sorted(order) != list(range(rank)):
-            raise ScheduleError(f"pack: expected an order of the {rank} dims of '{buffer}', found {list(order)}")
-        if any(len(tile) != 2 or not 0 <= tile[0] < rank or tile[1] < 1 for tile in tiles):
-            raise ScheduleError(f"pack: expected tiles as (dim, size), found {list(tiles)}")
-        found.order = tuple(order) or found.order
-        found.tiles = {dim: size for dim, size in tiles}
+        layout.pack(self._root, buffer, order, tiles)
         self._record("pack", (buffer, tuple(order), tuple(map(tuple, tiles))), None)
+
+    def storage_align(self, buffer: str, dim: int, factor: int, offset: int = 0) -> None:
+        """Pad the rows of a buffer that is not a parameter: the dim's stride is a multiple of a factor, plus an offset.
+
+        With 32 and 1, the elements of a column of f32 in `shared` memory are in different banks.
+        """
+        layout.storage_align(self._root, buffer, dim, factor, offset)
+        self._record("storage_align", (buffer, dim, factor, offset), None)
 
     def decompose_reduction(self, block: str, loop: str) -> str:
         """Store the initial values of a reduction before a loop; return the name of the block that does so."""
@@ -365,12 +356,6 @@ class Schedule(LoopQueries):
         return result
 
 
-def _require_no_use_by_rule(root: Root, word: str, buffer: ScheduleBuffer) -> None:
-    ruled = [leaf for leaf in root.leaves() if leaf.rule and leaf.touches(buffer)]
-    if ruled:
-        raise ScheduleError(f"{word}: rule '{ruled[0].rule}' schedules '{ruled[0].name}', which uses '{buffer.name}'")
-
-
 def _require_no_rule(leaf: BlockLeaf, what: str) -> None:
     if leaf.rule:
         is_loop = what != f"'{leaf.name}'"
@@ -382,7 +367,7 @@ def _require_no_rule(leaf: BlockLeaf, what: str) -> None:
 
 WORDS = (
     "split", "fuse", "reorder", "parallel", "vectorize", "unroll", "unswitch", "bind", "compute_at",
-    "reverse_compute_at", "compute_inline", "cache_read", "cache_write", "set_scope", "pack", "decompose_reduction",
-    "accumulate", "rfactor", "tensorize", "apply_rule",
+    "reverse_compute_at", "compute_inline", "cache_read", "cache_write", "set_scope", "pack", "storage_align",
+    "decompose_reduction", "accumulate", "rfactor", "tensorize", "apply_rule",
 )  # fmt: skip
 """The primitives that a trace may contain."""

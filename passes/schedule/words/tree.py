@@ -46,6 +46,8 @@ class ScheduleBuffer:
     """Dims from the slowest to the fastest in memory."""
     tiles: dict[int, int] = field(default_factory=dict)
     """Tile sizes of tiled dims; the position within the tile is the fastest dim (`pack`)."""
+    padding: tuple[int, int] | None = None
+    """A factor and an offset: the elements of a row in memory are a multiple of the one, plus the other."""
     alias: str = ""
     """The name that it would have without the author's: `x0`, or its block's."""
 

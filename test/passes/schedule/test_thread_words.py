@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from devices import needs_vulkan
 from emulator.driver import emulated
+from schedules import scheduled
 
 import mirlo
 from mirlo import R, Schedule, T
@@ -258,3 +259,43 @@ def test_vectors_that_a_target_does_not_have(target: str, lanes: int, kind: str)
         c, d = mirlo.compile(program, target, schedules={"doubled": words}, cache=False)(a)
     np.testing.assert_array_equal(c, 2 * a)
     np.testing.assert_array_equal(d, a.sum(1, dtype=dtype))
+
+
+M, N = 70, 100
+
+
+@mirlo.prim_func
+def transpose(a: T.Buffer[(N, M), T.f32], c: T.Out[(M, N), T.f32]):
+    for i, j in T.grid(M, N):
+        with T.block("transposed"):
+            vi, vj = T.axes("SS", i, j)
+            c[vi, vj] = a[vj, vi] * 2.0
+
+
+@mirlo.script
+def transpose_model(a: R.Tensor[(N, M), R.f32]):
+    return R.call_tir(transpose, a)
+
+
+@pytest.mark.parametrize("offset", [0, 1, 31])
+@pytest.mark.parametrize("target", ["nvvm", pytest.param("spirv", marks=needs_vulkan())])
+def test_tiles_in_shared_memory_have_padded_rows(target: str, offset: int) -> None:
+    def words(s: Schedule) -> None:
+        rows, columns, row, column = s.tile(s.loops("transposed"), (16, 16))
+        copy = s.cache_read("transposed", "a", "shared")
+        s.compute_at(copy, columns)
+        s.storage_align(copy, 0, 32, offset)
+        for line, lane in ((row, column), s.loops(copy)[-2:]):
+            step, thread = s.split(line, (None, 4))
+            s.unroll(step)
+            s.bind(thread, "threadIdx.y")
+            s.bind(lane, "threadIdx.x")
+        s.bind(rows, "blockIdx.y")
+        s.bind(columns, "blockIdx.x")
+
+    a = np.random.default_rng(offset).standard_normal((N, M)).astype(np.float32)
+    with emulated("sm_80", races=True):
+        compiled = mirlo.compile(transpose_model, target, schedules={"transpose": words}, cache=False)
+        np.testing.assert_array_equal(compiled(a), 2 * a.T)
+    code, _ = scheduled(transpose_model, {"transpose": words}, target)
+    assert f'memref<16x{(16 - offset + 31) // 32 * 32 + offset}xf32, "shared">' in code

@@ -236,6 +236,17 @@ ERRORS = {
         s.reorder("matmul_k", "matmul_j"), s.decompose_reduction("matmul", "matmul_j"),
     ),
     "'x0' is a parameter; pack a copy": lambda s: s.pack("x0", (1, 0)),
+    "storage_align: 'x0' is a parameter; align a copy": lambda s: s.storage_align("x0", 0, 8),
+    "storage_align: expected dim 0 of": lambda s: s.storage_align(s.cache_read("matmul", "x1"), 1, 8),
+    "storage_align: expected a factor of 1 or more and an offset below it, found 8 and 8": lambda s: (
+        s.storage_align(s.cache_read("matmul", "x1"), 0, 8, 8)
+    ),
+    "storage_align: expected two dims without tiles, whose rows are": lambda s: (
+        s.pack(s.cache_read("matmul", "x1"), tiles=((0, 4),)), s.storage_align("x1_copy", 0, 8),
+    ),
+    "pack: the rows of 'x1_copy' are padded": lambda s: (
+        s.storage_align(s.cache_read("matmul", "x1"), 0, 8), s.pack("x1_copy", (1, 0)),
+    ),
     "there is no intrinsic 'test.row'; did you mean 'test.row_4x8'?": lambda s: s.tensorize("clip_j", "test.row"),
     "the loops are [24], 'test.row_4x8' computes [8, 4]": lambda s: s.tensorize("clip_j", "test.row_4x8"),
 }  # fmt: skip
