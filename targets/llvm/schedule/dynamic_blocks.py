@@ -6,24 +6,27 @@ Their memory cannot be on a thread's stack, as its size is dynamic: each thread 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import lcm
 
-from mirlo.dialects.bindings import ir
+from mirlo.dialects.bindings import ir, scf
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import dims_of
-from mirlo.dialects.core.value import index
+from mirlo.dialects.core.value import Value, emit_constant, index
 from mirlo.dialects.tir.buffers import SHARED
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
-from mirlo.passes.schedule.loops import for_loop
+from mirlo.passes.schedule.loops import for_loop, store
 from mirlo.targets.llvm.schedule.contraction.code import Code, LoopIndex
 from mirlo.targets.llvm.schedule.contraction.cursors import TileCursors
 from mirlo.targets.llvm.schedule.contraction.dynamic_tiles import DynamicTiles, dynamic_tiles
 from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector
 from mirlo.targets.llvm.schedule.row_blocks import KEPT, BlockedPlan, BlockKernel, RowBlockContraction
+
+_ADDI = 1
+"""The sum of integers as the kind of `memref.atomic_rmw`."""
 
 
 @dataclass(frozen=True)
@@ -69,8 +72,12 @@ class DynamicBlockedPlan(BlockedPlan):
             for_loop(0, tasks, 1, lambda number: task(number, index(0)))
             return
 
+        following = memory.buffers.scratch([1], ir.IntegerType.get_signless(64))
+        following.owner.attributes[SHARED] = ir.UnitAttr.get()
+        store(emit_constant(0, following.type.element_type), following, [1], [index(0)])
+
         def worker(slot: ir.Value) -> None:
-            for_loop(slot, tasks, self.slots, lambda number: task(number, slot))
+            _claim_each(following, tasks, lambda number: task(number, slot))
 
         for_loop(0, self.slots, 1, worker, parallel=True)
 
@@ -78,6 +85,24 @@ class DynamicBlockedPlan(BlockedPlan):
     def total(self) -> Dim:
         """Return the rows of all blocks."""
         return D.product([extent for _, extent in self.loops]) * self.extent
+
+
+def _claim_each(following: ir.Value, count: Dim, body: Callable[[ir.Value], None]) -> None:
+    """Emit a loop that takes the next of some tasks until none is left; `following` is a number that threads share.
+
+    A thread that is slow, or starts late, takes fewer.
+    """
+    element, kind = following.type.element_type, ir.IndexType.get()
+    loop = scf.WhileOp([kind], [])
+    with ir.InsertionPoint(loop.before.blocks.append()):
+        addi = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), _ADDI)
+        claimed = create("memref.atomic_rmw", element, emit_constant(1, element), following, index(0), kind=addi).cast(
+            kind
+        )
+        scf.ConditionOp(claimed < count, [claimed])
+    with ir.InsertionPoint(loop.after.blocks.append(kind)):
+        body(Value(loop.after.blocks[0].arguments[0]))
+        scf.YieldOp([])
 
 
 class DynamicBlockKernel(BlockKernel):

@@ -43,13 +43,15 @@ func.func @causal(%q: tensor<1x2x512x32xf32>, %k: tensor<1x2x512x32xf32>, %v: te
   return %0 : tensor<1x2x512x32xf32>
 }
 
-// Of any length: blocks of rows whose number depends on how many keys there are, each thread's in a slot of its own.
+// Of any length: blocks of rows whose number depends on how many keys there are. Threads take the next block from a
+// counter, and compute it in a slot of their own.
 // WHY:         '@attention_2' is scheduled by blocked
 // CHECK-LABEL: func.func private @attention_2(
 // CHECK-SAME:    block = "14*max(4, min(floordiv(floordiv(65536, s), 14), {{[^"]*}}))", hidden = true
 // CHECK-SAME:    tir.symbols = ["s", "b"]
 // CHECK:         memref.view
 // CHECK-SAME:      tir.shared
+// CHECK:         memref.atomic_rmw addi
 // CHECK:         scf.for {{.*}} step %c14
 // CHECK:         tir.parallel
 func.func @open(%q: tensor<?x2x?x32xf32, #relax.dims<["b", 2, "s", 32]>>) -> tensor<?x2x?x32xf32, #relax.dims<["b", 2, "s", 32]>> {
