@@ -99,9 +99,10 @@ def transposed(s: Any, perm: Sequence[int], edge: int) -> None:
     own = s.loops(copy)[len(outer) :]
     for row, element in ((line, lane), (own[perm[-1]], own[-1])):
         step, thread = s.split(row, (None, TILE_THREADS // edge))
-        s.unroll(step)
+        s.reorder(thread, element, step)  # threads wait for one another after a loop over threads: once
         s.bind(thread, "threadIdx.y")
         s.bind(element, "threadIdx.x")
+        s.unroll(step)
     blocks = s.fuse(*outer) if len(outer) > 1 else outer[0]
     s.bind(blocks, "blockIdx.x")
 

@@ -5,7 +5,6 @@ Both global reads and global writes are then coalesced.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from math import prod
@@ -42,6 +41,11 @@ MIN_BLOCKS = 256
 """Blocks that keep a device busy."""
 
 
+TilePosition = tuple[Value, int]
+"""A position in a tile: of the thread's first line, or its lane, and an offset from it."""
+Values = dict[ir.Value, ir.Value]
+
+
 @dataclass
 class TransposePlan:
     """Elementwise blocks over one domain, with operands contiguous along another loop than the output."""
@@ -76,43 +80,47 @@ class TransposePlan:
         tiles = [self._tile(operand) for _, _, operand in self.across]
         # Tile rows run along the last loop, so that adjacent elements of the operand are in one row.
         read = []
-        for number in self._lines(line):
-            point = self._point(lane, number)
+        for offset in self._offsets():
+            point = self._point((lane, 0), (line, offset))
             read.append([point.read(instance, operand) for instance, _, operand in self.across])
-        for number, values in zip(self._lines(line), read, strict=True):
+        for offset, values in zip(self._offsets(), read, strict=True):
             for value, (tile, pitch) in zip(values, tiles, strict=True):
-                memref.StoreOp(value, tile, [number * pitch + lane])
+                memref.StoreOp(value, tile, [line * pitch + lane + offset * pitch])
         barrier()
-        points = [self._transposed_point(number, lane, tiles) for number in self._lines(line)]
-        self._compute(points, list(self._lines(line)), lane)
+        points = [self._transposed_point((line, offset), lane, tiles) for offset in self._offsets()]
+        self._compute(points, [line + offset for offset in self._offsets()], lane)
 
-    def _lines(self, line: Value) -> Iterator[Value]:
-        for first in range(0, self.edge, THREADS // self.edge):
-            yield line + first if first else line
+    def _offsets(self) -> range:
+        """Return the lines of a thread, from its first one on."""
+        return range(0, self.edge, THREADS // self.edge)
 
     def _tile(self, operand: OperandView) -> tuple[Value, int]:
         pitch = self.edge + max(1, BANK // element_bytes(operand.element_type))
         return shared(self.edge * pitch, operand.element_type), pitch
 
-    def _point(self, down: ir.Value, across: ir.Value, given: dict[ir.Value, ir.Value] | None = None) -> Iteration:
+    def _point(self, down: TilePosition, across: TilePosition, given: Values | None = None) -> Iteration:
         """Return the point of a tile position, clamped at edges."""
         extents = self.points.space.extents
         indices: list[Value | None] = [None] * len(extents)
+        beyond: dict[int, int] = {}
         for axis, value in zip(self.others, self.outer, strict=True):
             indices[axis] = value
         for axis, corner, own in zip((self.along, len(extents) - 1), self.corner, (down, across), strict=True):
-            at = corner + own
+            at, offset = corner + own[0], own[1]
             if extents[axis] % self.edge:
-                at = create("arith.minui", at.type, at, index(extents[axis] - 1))
+                at = create("arith.minui", at.type, at + offset, index(extents[axis] - 1))
+            else:
+                beyond[axis] = offset  # one address for all lines
             indices[axis] = at
-        return Iteration(LoopNestState(self.memory, None, self.points.made), indices, given=given)
+        return Iteration(LoopNestState(self.memory, None, self.points.made), indices, given=given, beyond=beyond)
 
-    def _transposed_point(self, down: ir.Value, across: Value, tiles: list[tuple[Value, int]]) -> Iteration:
+    def _transposed_point(self, down: TilePosition, across: Value, tiles: list[tuple[Value, int]]) -> Iteration:
         """Return the point of a tile position, with the transposed operands as given values."""
         given = {}
+        line, offset = down
         for (_, argument, _), (tile, pitch) in zip(self.across, tiles, strict=True):
-            given[argument] = memref.LoadOp(tile, [across * pitch + down]).result
-        point = self._point(down, across, given)
+            given[argument] = memref.LoadOp(tile, [across * pitch + line + offset]).result
+        point = self._point(down, (across, 0), given)
         load_vectors([point], self.points.space.instances, len(self.points.space.extents) - 1)
         return point
 

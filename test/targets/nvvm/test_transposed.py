@@ -6,8 +6,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 from assembled import needs_ptxas, ptx_of_module
+from emulator.driver import emulated
 from executed import run_on_emulator
 
+import mirlo
+from mirlo import R, T
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.targets.nvvm.chips import find_chip
@@ -54,6 +57,29 @@ def test_results(
     found, schedules = run_on_emulator(permuted(shape, axes, dtype, add), [x, y] if add else [x])
     np.testing.assert_array_equal(found, x.transpose(axes) + y if add else x.transpose(axes))
     assert "transposed" in schedules
+
+
+@pytest.mark.parametrize("shape", [(64, 128), (64, 70), (33, 64)], ids=str)
+def test_bodies_that_use_indices(shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines of a tile have one address and offsets; what a body computes of an index has the offset too."""
+    monkeypatch.setattr(transposed, "MIN_BLOCKS", 1)
+    rows, columns = shape
+
+    @mirlo.prim_func
+    def numbered(a: T.Buffer[(columns, rows), T.f32], c: T.Out[(rows, columns), T.f32]):
+        for i, j in T.grid(rows, columns):
+            with T.block("numbered"):
+                vi, vj = T.axes("SS", i, j)
+                c[vi, vj] = a[vj, vi] + T.f32(vi) * 1000.0 + T.f32(vj)
+
+    @mirlo.script
+    def model(a: R.Tensor[(columns, rows), R.f32]):
+        return R.call_tir(numbered, a)
+
+    x = example((columns, rows), "f32")
+    with emulated("sm_80", races=True):
+        found = mirlo.compile(model, "nvvm{chip=sm_80}", cache=False)(x)
+    np.testing.assert_array_equal(found, x.T + 1000 * np.arange(rows, dtype=np.float32)[:, None] + np.arange(columns))
 
 
 @needs_ptxas()
