@@ -6,7 +6,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.attributes import Bool, Dims, Float, Ints, Str, Strs
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import OpError, operand, optional
-from mirlo.dialects.core.traits import Precision, Trait
+from mirlo.dialects.core.traits import AxisAttributes, Precision, Trait
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.image import COORDINATES, NEAREST
@@ -178,6 +178,9 @@ class SliceAt(RelaxOp, name="slice_at"):
     """The elements at begin + i * step of each axis; `bounds` has the rows begin, (length), step of `slice_bounds`."""
 
     PRECISION = Precision.MOVES
+    TRAITS = (Trait.SUBSET,)
+    FLOPS_PER_ELEMENT = 0
+
     x = operand()
     bounds = operand()
     shape = Dims()
@@ -191,6 +194,11 @@ class SliceAt(RelaxOp, name="slice_at"):
 
 class SliceDims(RelaxOp, name="slice_dims"):
     """The elements at begin + i * stride of each axis, where the begins are dims; strides may be negative."""
+
+    PRECISION = Precision.MOVES
+    TRAITS = (Trait.SUBSET,)
+    AXES = AxisAttributes(per_axis=("begin", "shape", "strides"))
+    FLOPS_PER_ELEMENT = 0
 
     x = operand()
     begin = Dims()
@@ -209,6 +217,9 @@ class PadAt(RelaxOp, name="pad_at"):
 
     `shape` is the shape of the result. Elements beyond the edges are `value`, or as the mode defines.
     """
+
+    PRECISION = Precision.REGISTERS
+    FLOPS_PER_ELEMENT = 0
 
     x = operand()
     begins = operand()
@@ -247,6 +258,8 @@ class SpreadAxes(RelaxOp, name="spread_axes"):
 
 class ResizeAt(RelaxOp, name="resize_at"):
     """`resize` with scales and a region that are known at run time; `roi` applies to "tf_crop_and_resize" only."""
+
+    PRECISION = Precision.REGISTERS
 
     x = operand()
     scales = operand()

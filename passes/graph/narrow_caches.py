@@ -93,7 +93,7 @@ def _narrow(cache: CacheUpdate, dtype: DType) -> None:
 
 def _reads_part(op: ir.Operation) -> bool:
     """Return whether an operation reads some rows of a cache: the first ones, or the pages of some sequences."""
-    return op.name == "relax.slice_dims" or Trait.SUBSET in traits_of(op)
+    return Trait.SUBSET in traits_of(op)
 
 
 def _convert_behind(op: ir.Operation, cache: ir.Value) -> None:

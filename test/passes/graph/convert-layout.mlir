@@ -63,6 +63,18 @@ func.func @axes(%x: tensor<1x3x8x8xf32>) -> tensor<1x16x16xi64> {
 
 // -----
 
+// A slice whose sizes are known at run time names its axes anew as well.
+// CHECK-LABEL: func.func @open_slice(
+// CHECK:         "relax.slice_dims"({{.*}}) {begin = [0, 7, 0, 3], shape = ["n", 4, 8, 2], strides = array<i64: 1, -2, 1, 2>}
+func.func @open_slice(%x: tensor<?x4x8x8xf32, #relax.dims<["n", 4, 8, 8]>>) -> tensor<?x2x4x8xf32, #relax.dims<["n", 2, 4, 8]>> {
+  %w = "relax.constant"() {param = "w"} : () -> tensor<8x4x3x3xf32>
+  %0 = "relax.conv"(%x, %w) {padding = array<i64: 1, 1, 1, 1>} : (tensor<?x4x8x8xf32, #relax.dims<["n", 4, 8, 8]>>, tensor<8x4x3x3xf32>) -> tensor<?x8x8x8xf32, #relax.dims<["n", 8, 8, 8]>>
+  %1 = "relax.slice_dims"(%0) {begin = [0, 3, 7, 0], shape = ["n", 2, 4, 8], strides = array<i64: 1, 2, -2, 1>} : (tensor<?x8x8x8xf32, #relax.dims<["n", 8, 8, 8]>>) -> tensor<?x2x4x8xf32, #relax.dims<["n", 2, 4, 8]>>
+  return %1 : tensor<?x2x4x8xf32, #relax.dims<["n", 2, 4, 8]>>
+}
+
+// -----
+
 // Pixels that become the words of a transformer: no permute is left.
 // CHECK-LABEL: func.func @words(
 // CHECK:         %[[C:.*]] = "relax.conv"(%{{.*}}) {data_layout = "N*C", {{.*}} -> tensor<1x4x4x16xf32>

@@ -87,3 +87,18 @@ func.func @embedding(%i: tensor<3xi64>) -> tensor<3x4xf32> {
   %0 = "relax.gather"(%t, %i) {axis = 0 : i64} : (tensor<8x4xf32>, tensor<3xi64>) -> tensor<3x4xf32>
   return %0 : tensor<3x4xf32>
 }
+
+// -----
+
+// Slices and padding whose sizes are known at run time move narrow elements, as those of static sizes do.
+// CHECK-LABEL: func.func @dynamic(
+// CHECK:         "relax.slice_dims"({{.*}} : (tensor<?x4xbf16{{.*}} -> tensor<?x4xbf16
+// CHECK-NOT:     "relax.cast"
+// CHECK:         "relax.matmul"
+func.func @dynamic(%x: tensor<?x4xf32, #relax.dims<["n", 4]>>) -> tensor<?x4xf32, #relax.dims<["n", 4]>> {
+  %w = "relax.constant"() {value = dense<0.5> : tensor<4x4xf32>} : () -> tensor<4x4xf32>
+  %0 = "relax.matmul"(%x, %w) : (tensor<?x4xf32, #relax.dims<["n", 4]>>, tensor<4x4xf32>) -> tensor<?x4xf32, #relax.dims<["n", 4]>>
+  %1 = "relax.slice_dims"(%0) {begin = ["n - 1", 0], shape = ["n", 4], strides = array<i64: -1, 1>} : (tensor<?x4xf32, #relax.dims<["n", 4]>>) -> tensor<?x4xf32, #relax.dims<["n", 4]>>
+  %2 = "relax.matmul"(%1, %w) : (tensor<?x4xf32, #relax.dims<["n", 4]>>, tensor<4x4xf32>) -> tensor<?x4xf32, #relax.dims<["n", 4]>>
+  return %2 : tensor<?x4xf32, #relax.dims<["n", 4]>>
+}
