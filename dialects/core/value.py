@@ -134,6 +134,24 @@ def create(name: str, result: ir.Type, *operands: ir.Value, **attributes: ir.Att
     return Value(op.results[0])
 
 
+def call_intrinsic(name: str, result: ir.Type, *operands: ir.Value) -> Value:
+    """Emit the call of an intrinsic of LLVM by its name."""
+    sizes = ir.DenseI32ArrayAttr.get
+    return create(
+        "llvm.call_intrinsic", result, *operands, intrin=ir.StringAttr.get(name), op_bundle_sizes=sizes([]),
+        operandSegmentSizes=sizes([len(operands), 0]),
+    )  # fmt: skip
+
+
+def inline_asm(
+    text: str, constraints: str, result: ir.Type, *operands: ir.Value, has_side_effects: bool = False
+) -> Value:
+    """Emit a piece of assembly with one result."""
+    given: dict[str, ir.Attribute] = {"has_side_effects": ir.UnitAttr.get()} if has_side_effects else {}
+    texts = {"asm_string": ir.StringAttr.get(text), "constraints": ir.StringAttr.get(constraints)}
+    return create("llvm.inline_asm", result, *operands, **texts, **given)
+
+
 def select(condition: ir.Value, yes: ir.Value, no: ir.Value) -> Value:
     """Emit the choice between two values of one type."""
     return create("arith.select", yes.type, condition, yes, no)

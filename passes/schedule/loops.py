@@ -114,6 +114,26 @@ def nest(extents: Sequence[Dim], body: Callable[[list[ir.Value]], None]) -> None
     level([])
 
 
+def every(
+    extents: Sequence[Dim],
+    body: Callable[..., Sequence[ir.Value] | None],
+    carried: Sequence[ir.Value] = (),
+    parallel: bool = False,
+    done: Sequence[ir.Value] = (),
+) -> list[ir.Value]:
+    """Emit loops over all extents, outermost first, of extent 1 too; return the final carried values.
+
+    `body(indices, *carried)` returns the next ones, if any are; its indices begin with `done`.
+    """
+    if not extents:
+        return list(body(list(done), *carried) or ())
+
+    def level(i: ir.Value, *held: ir.Value) -> list[ir.Value]:
+        return every(extents[1:], body, held, parallel, [*done, i])
+
+    return for_loop(0, extents[0], 1, level, carried, parallel)
+
+
 def apply_map(map_: ir.AffineMap, operands: Sequence[ir.Value]) -> list[ir.Value]:
     """Emit the results of an affine map for these index values; plain dims and constants need no operation."""
     results = []

@@ -16,7 +16,7 @@ from mirlo.passes.schedule.loops import (
     apply_map,
     attribute_constant,
     clone_body,
-    for_loop,
+    every,
     load,
     nest,
     read_inside,
@@ -78,14 +78,12 @@ def _reduce(
 ) -> list[ir.Value]:
     extents = [block.domain[i] for i in block.reduce]
 
-    def level(done: list[ir.Value], carried: list[ir.Value]) -> list[ir.Value]:
-        if len(done) == len(extents):
-            at = dict(zip((*block.spatial, *block.reduce), (*spatial, *done), strict=True))
-            indices = [at[position] for position in range(block.rank)]
-            return clone_body(block, _environment(block, indices, inputs, carried))
-        return for_loop(0, extents[len(done)], 1, lambda i, *acc: level([*done, i], list(acc)), carried)
+    def element(done: list[ir.Value], *carried: ir.Value) -> list[ir.Value]:
+        at = dict(zip((*block.spatial, *block.reduce), (*spatial, *done), strict=True))
+        indices = [at[position] for position in range(block.rank)]
+        return clone_body(block, _environment(block, indices, inputs, carried))
 
-    return level([], start)
+    return every(extents, element, start)
 
 
 def _environment(

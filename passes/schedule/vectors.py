@@ -45,6 +45,17 @@ def splat(value: ir.Value, lanes: int) -> ir.Value:
     return create("vector.broadcast", ir.VectorType.get([lanes], value.type), value)
 
 
+def shuffle(a: ir.Value, b: ir.Value, pick: Sequence[int]) -> ir.Value:
+    """Emit a shuffle: lanes of the concatenation of two vectors, in this order."""
+    kind = ir.VectorType.get([len(pick)], a.type.element_type)
+    return create("vector.shuffle", kind, a, b, mask=ir.DenseI64ArrayAttr.get(list(pick)))
+
+
+def pick_lanes(value: ir.Value, lanes: Sequence[int]) -> ir.Value:
+    """Return lanes of a vector, in this order; the vector itself if these are its own."""
+    return value if list(lanes) == list(range(value.type.shape[0])) else shuffle(value, value, lanes)
+
+
 def lane_indices(first: ir.Value, lanes: int) -> ir.Value:
     """Emit the index vector first, first + 1, ..."""
     index_vector = ir.VectorType.get([lanes], ir.IndexType.get())

@@ -6,32 +6,21 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mirlo.passes.byoc.codegen import Artifact, CodeGenerator, ExternalModule, option
+from mirlo.passes.byoc.codegen import option
 from mirlo.passes.byoc.pattern import PatternTuple
 from mirlo.passes.byoc.view import Step
-from mirlo.passes.figures import Figures
 from mirlo.targets.cublas.patterns import is_along_columns
 from mirlo.targets.cublas.plan import MatrixProduct
-from mirlo.targets.nvvm.library_plan import write
-from mirlo.targets.nvvm.library_values import Values, plan_of
-from mirlo.targets.nvvm.speeds import library_figures
-
-FORMAT = "cublaslt"
+from mirlo.targets.nvvm.library_values import NvidiaLibraryCalls, Values
 
 
 @dataclass(frozen=True)
-class CuBlas(CodeGenerator):
+class CuBlas(NvidiaLibraryCalls):
     """Matrix products, a bias, a matrix that is added and an activation with each."""
 
     name = "cublas"
-    guarded = False
-    tf32: bool = option(False, "round factors of f32 to 10 bits of fraction, for the matrix units")
-
+    format = "cublaslt"
     f8: bool = option(False, "take products of 8-bit floats, which GPUs have from sm_89 on")
-
-    def figures_beside(self, host: str, options: str) -> Figures | None:
-        """Return the library's figures on the chip in the options of target nvvm; None beside another target."""
-        return library_figures(host, options, self.tf32)
 
     def fingerprint(self) -> str:
         """Return the version of the installed library, or an empty text."""
@@ -45,11 +34,9 @@ class CuBlas(CodeGenerator):
 
         return patterns(self.f8)
 
-    def codegen(self, module: ExternalModule) -> Artifact:
-        """Return the plan of all regions."""
-        plans = [plan_of(function, match_product) for function in module.functions]
-        params = tuple(dict.fromkeys(name for plan in plans for name in plan.constants.values()))
-        return Artifact(FORMAT, module.names, write(plans), params, {"device": "cuda", "tf32": self.tf32})
+    def plan_step(self, values: Values, step: Step) -> MatrixProduct:
+        """Return the product that the library computes for a composite."""
+        return match_product(values, step)
 
 
 def match_product(values: Values, step: Step) -> MatrixProduct:

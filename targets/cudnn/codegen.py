@@ -5,18 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mirlo.passes.byoc.codegen import Artifact, CodeGenerator, ExternalModule, option
 from mirlo.passes.byoc.pattern import PatternTuple
 from mirlo.passes.byoc.view import Step
-from mirlo.passes.figures import Figures
 from mirlo.runtime.errors import MirloError
 from mirlo.targets.cudnn.attention import attention_of, is_attention
 from mirlo.targets.cudnn.plan import AttentionStep, Convolution
-from mirlo.targets.nvvm.library_plan import write
-from mirlo.targets.nvvm.library_values import Values, plan_of
-from mirlo.targets.nvvm.speeds import library_figures
+from mirlo.targets.nvvm.library_values import NvidiaLibraryCalls, Values
 
-FORMAT = "cudnn"
 _LAYOUTS = {("NC*", "OI*"): False, ("N*C", "O*I"): True}
 """Whether channels come last, by layout of data and kernels."""
 
@@ -26,17 +21,12 @@ class LayoutError(MirloError, ValueError):
 
 
 @dataclass(frozen=True)
-class CuDnn(CodeGenerator):
+class CuDnn(NvidiaLibraryCalls):
     """Convolutions of images and volumes, a bias and relu with each, channels last; attention in 16 bits."""
 
     name = "cudnn"
-    guarded = False
+    format = "cudnn"
     layouts = {"relax.conv": ("N*C", "O*I")}  # noqa: RUF012 - read only, as in the base class
-    tf32: bool = option(False, "round factors of f32 to 10 bits of fraction, for the matrix units")
-
-    def figures_beside(self, host: str, options: str) -> Figures | None:
-        """Return the library's figures on the chip in the options of target nvvm; None beside another target."""
-        return library_figures(host, options, self.tf32)
 
     def fingerprint(self) -> str:
         """Return the version of the library on this machine, if installed."""
@@ -51,16 +41,9 @@ class CuDnn(CodeGenerator):
 
         return [*attention_patterns(), *patterns()]
 
-    def codegen(self, module: ExternalModule) -> Artifact:
-        """Return the plan of all regions."""
-        plans = [plan_of(function, _step_of) for function in module.functions]
-        params = tuple(dict.fromkeys(name for plan in plans for name in plan.constants.values()))
-        return Artifact(FORMAT, module.names, write(plans), params, {"device": "cuda", "tf32": self.tf32})
-
-
-def _step_of(values: Values, step: Step) -> Convolution | AttentionStep:
-    """Return the plan step of a composite."""
-    return attention_of(values, step) if is_attention(step) else convolution_of(values, step)
+    def plan_step(self, values: Values, step: Step) -> Convolution | AttentionStep:
+        """Return the plan step of a composite."""
+        return attention_of(values, step) if is_attention(step) else convolution_of(values, step)
 
 
 def convolution_of(values: Values, step: Step) -> Convolution:

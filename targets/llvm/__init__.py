@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from mirlo.passes.code_forms import CodeForm, KernelText
 from mirlo.passes.figures import Figures
 from mirlo.passes.targets import CompileOptions, Target
+from mirlo.targets.pipelines import lowered_by
 
 if TYPE_CHECKING:
     from mirlo.dialects.bindings import ir
@@ -25,17 +26,6 @@ def _emit(module: ir.Module, options: CompileOptions) -> Artifact:
     from mirlo.targets.llvm.emit import emit
 
     return emit(module, options)
-
-
-def _to_dialect(options: CompileOptions | None = None) -> str:
-    """Return the pipeline up to the last dialect of MLIR."""
-    from mirlo.passes.options import quote
-    from mirlo.passes.pipeline import Pipeline
-
-    given = getattr(options, "target_options", "")
-    return str(
-        Pipeline(_pipeline(options)).append(f"lower-to-llvm{{options={quote(given)}}}" if given else "lower-to-llvm")
-    )
 
 
 def _code(module: ir.Module, options: CompileOptions) -> Sequence[KernelText]:
@@ -95,7 +85,7 @@ TARGET = Target(
         CodeForm("obj", ".o", help="an object file"),
     ),
     code=_code,
-    pipelines={"llvm-dialect": _to_dialect},
+    pipelines={"llvm-dialect": lowered_by("lower-to-llvm", _pipeline)},
     makes_libraries=True,
     symbolic_dims=True,
     aliases=("cpu", "native", "host", "x86", "arm", "aarch64"),

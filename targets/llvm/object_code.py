@@ -9,6 +9,7 @@ from functools import partial
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import symbol_name
+from mirlo.dialects.core.value import create
 from mirlo.passes.made_by import RULE
 from mirlo.passes.memory.names import SIZES_SUFFIX
 from mirlo.passes.registry import PassError
@@ -190,14 +191,9 @@ def _unpack(function: ir.Operation, entry: EntryInterface) -> None:
 def _entry_of(table: ir.Value, position: int, is_loaded: bool) -> ir.Value:
     """Return the address of an entry in a table of pointers, or the pointer there."""
     pointer = table.type
-    address = ir.Operation.create(
-        "llvm.getelementptr",
-        results=[pointer],
-        operands=[table],
-        attributes={
-            "elem_type": ir.TypeAttr.get(pointer),
-            "rawConstantIndices": ir.DenseI32ArrayAttr.get([position]),
-            "noWrapFlags": ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 0),
-        },
-    ).results[0]
-    return ir.Operation.create("llvm.load", results=[pointer], operands=[address]).results[0] if is_loaded else address
+    address = create(
+        "llvm.getelementptr", pointer, table, elem_type=ir.TypeAttr.get(pointer),
+        rawConstantIndices=ir.DenseI32ArrayAttr.get([position]),
+        noWrapFlags=ir.IntegerAttr.get(ir.IntegerType.get_signless(32), 0),
+    )  # fmt: skip
+    return create("llvm.load", pointer, address) if is_loaded else address

@@ -8,6 +8,7 @@ addresses in registers than there are. Only the loops of the tiles themselves ar
 from __future__ import annotations
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.value import create, inline_asm
 from mirlo.dialects.tir.view import PRIM_FUNC
 from mirlo.passes.schedule.loops import LOOP_ANNOTATION
 
@@ -56,8 +57,6 @@ def _hide(loop: ir.Operation) -> None:
     block = loop.regions[0].blocks[0]
     index, i64 = block.arguments[0], ir.IntegerType.get_signless(64)
     with ir.InsertionPoint.at_block_begin(block), loop.location:
-        given = ir.Operation.create("arith.index_cast", results=[i64], operands=[index])
-        text = {"asm_string": ir.StringAttr.get(""), "constraints": ir.StringAttr.get("=r,0")}
-        hidden = ir.Operation.create("llvm.inline_asm", results=[i64], operands=[given.result], attributes=text)
-        same = ir.Operation.create("arith.index_cast", results=[index.type], operands=[hidden.result])
-    index.replace_all_uses_except(same.result, given)
+        given = create("arith.index_cast", i64, index)
+        same = create("arith.index_cast", index.type, inline_asm("", "=r,0", i64, given))
+    index.replace_all_uses_except(same, given.owner.operation)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from mirlo.passes.code_forms import CodeForm, KernelText
 from mirlo.passes.figures import Figures
 from mirlo.passes.targets import CompileOptions, Target, ThreadLimits
+from mirlo.targets.pipelines import lowered_by
 
 if TYPE_CHECKING:
     from mirlo.dialects.bindings import ir
@@ -37,17 +38,6 @@ def _emit(module: ir.Module, options: CompileOptions) -> Artifact:
     chosen = parse_options(getattr(options, "target_options", ""))
     cubin, libraries = chosen.cubin, chosen.libraries
     return emit(module, chosen.chip, options.opt_level, cubin=cubin, libraries=libraries, cache=options.cache)
-
-
-def _to_dialect(options: CompileOptions | None = None) -> str:
-    """Return the pipeline up to the last dialect of MLIR."""
-    from mirlo.passes.options import quote
-    from mirlo.passes.pipeline import Pipeline
-
-    given = getattr(options, "target_options", "")
-    return str(
-        Pipeline(_pipeline(options)).append(f"lower-to-nvvm{{options={quote(given)}}}" if given else "lower-to-nvvm")
-    )
 
 
 def _code(module: ir.Module, options: CompileOptions) -> Sequence[KernelText]:
@@ -103,7 +93,7 @@ TARGET = Target(
         CodeForm("ptx", ".ptx", "//", "PTX"),
     ),
     code=_code,
-    pipelines={"nvvm-dialect": _to_dialect},
+    pipelines={"nvvm-dialect": lowered_by("lower-to-nvvm", _pipeline)},
     symbolic_dims=True,
     threads=ThreadLimits(max_grid=(2**31 - 1, 65535, 65535), max_lanes=16),
     aliases=("cuda", "nvidia", "ptx", "nvptx"),

@@ -1,13 +1,20 @@
-"""Numbering of a region's values, for code generators of NVIDIA's libraries."""
+"""What code generators of NVIDIA's libraries share: their options, and the numbering of a region's values."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
+from mirlo.passes.byoc.codegen import Artifact, CodeGenerator, ExternalModule, option
 from mirlo.passes.byoc.view import ExternalFunction, ExternalValue, Step
+from mirlo.passes.figures import Figures
 from mirlo.runtime.dtypes import ELEMENT_TYPES
-from mirlo.targets.nvvm.library_plan import LibraryRegion, LibraryStep
+from mirlo.targets.nvvm.library_plan import LibraryRegion, write
+from mirlo.targets.nvvm.speeds import library_figures
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 
 class Values:
@@ -32,9 +39,31 @@ class Values:
         return self._numbers[value]
 
 
-def plan_of(function: ExternalFunction, plan_step: Callable[[Values, Step], LibraryStep]) -> LibraryRegion[LibraryStep]:
-    """Return the plan of a region; `plan_step` plans each of its steps."""
-    values = Values(function)
-    steps = tuple(plan_step(values, step) for step in function.steps)
-    ends = len(function.inputs), len(function.outputs)
-    return LibraryRegion(function.name, *ends, values.constants, values.sizes, steps)
+@dataclass(frozen=True)
+class NvidiaLibraryCalls(CodeGenerator):
+    """Base of the code generators: regions become a plan, which the loader hands to the library."""
+
+    guarded = False
+    format: ClassVar[str] = ""
+    """The artifact's format, which chooses its loader."""
+    tf32: bool = option(False, "round factors of f32 to 10 bits of fraction, for the matrix units")
+
+    def figures_beside(self, host: str, options: str) -> Figures | None:
+        """Return the library's figures on the chip in the options of target nvvm; None beside another target."""
+        return library_figures(host, options, self.tf32)
+
+    def plan_step(self, values: Values, step: Step) -> DataclassInstance:
+        """Return the library's call for a composite."""
+        raise NotImplementedError
+
+    def codegen(self, module: ExternalModule) -> Artifact:
+        """Return the plan of all regions."""
+        plans = [self._plan_of(function) for function in module.functions]
+        params = tuple(dict.fromkeys(name for plan in plans for name in plan.constants.values()))
+        return Artifact(self.format, module.names, write(plans), params, {"device": "cuda", "tf32": self.tf32})
+
+    def _plan_of(self, function: ExternalFunction) -> LibraryRegion[DataclassInstance]:
+        values = Values(function)
+        steps = tuple(self.plan_step(values, step) for step in function.steps)
+        ends = len(function.inputs), len(function.outputs)
+        return LibraryRegion(function.name, *ends, values.constants, values.sizes, steps)

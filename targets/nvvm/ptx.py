@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir, llvm, passmanager
 from mirlo.dialects.core.symbols import rename_symbol, symbol_name
+from mirlo.dialects.core.value import call_intrinsic
 from mirlo.passes.lower.calls import find
 from mirlo.passes.made_by import RULE
 from mirlo.passes.registry import PassError
@@ -129,19 +130,12 @@ _BY_INTRINSIC = {
 
 def call_intrinsics(root: ir.Operation) -> None:
     """Lower math operations to calls of LLVM intrinsics."""
-    segments = ir.DenseI32ArrayAttr.get
     for name, short in _BY_INTRINSIC.items():
         for op in find(root, name):
             kind = op.results[0].type
             with ir.InsertionPoint(op), op.location:
-                new_op = ir.Operation.create(
-                    "llvm.call_intrinsic", results=[kind], operands=list(op.operands),
-                    attributes={
-                        "intrin": ir.StringAttr.get(f"llvm.{short}.{kind}"), "op_bundle_sizes": segments([]),
-                        "operandSegmentSizes": segments([len(op.operands), 0]),
-                    },
-                )  # fmt: skip
-            op.results[0].replace_all_uses_with(new_op.results[0])
+                called = call_intrinsic(f"llvm.{short}.{kind}", kind, *op.operands)
+            op.results[0].replace_all_uses_with(called)
             op.erase()
 
 

@@ -7,6 +7,7 @@ from functools import partial
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import symbol_name
+from mirlo.dialects.core.value import create, index
 from mirlo.dialects.tir.buffers import buffer_bytes
 from mirlo.passes.lower.calls import find
 
@@ -64,9 +65,7 @@ def _shared_range(module: ir.Operation, offset: int, kind: ir.Type) -> ir.Value:
     whole = _global(
         module, _DYNAMIC_SHARED, TILE_ALIGNMENT, ir.MemRefType.get([0], i8, memory_space=space), outside=True
     )
-    number = ir.IntegerAttr.get(ir.IndexType.get(), offset)
-    at = ir.Operation.create("arith.constant", results=[ir.IndexType.get()], attributes={"value": number})
-    return ir.Operation.create("memref.view", results=[kind], operands=[whole, at.results[0]]).results[0]
+    return create("memref.view", kind, whole, index(offset))
 
 
 def _global(module: ir.Operation, name: str, alignment: int, kind: ir.Type, outside: bool = False) -> ir.Value:

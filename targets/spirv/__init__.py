@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from mirlo.passes.code_forms import CodeForm, KernelText
 from mirlo.passes.targets import CompileOptions, Target
+from mirlo.targets.pipelines import lowered_by
 
 if TYPE_CHECKING:
     from mirlo.dialects.bindings import ir
@@ -23,13 +24,6 @@ def _emit(module: ir.Module, options: CompileOptions) -> Artifact:
     from mirlo.targets.spirv.emit import emit
 
     return emit(module)
-
-
-def _to_dialect(options: CompileOptions | None = None) -> str:
-    """Return the pipeline up to the last dialect of MLIR."""
-    from mirlo.passes.pipeline import Pipeline
-
-    return str(Pipeline(_pipeline(options)).append("lower-to-spirv"))
 
 
 def _code(module: ir.Module, options: CompileOptions) -> Sequence[KernelText]:
@@ -50,7 +44,7 @@ TARGET = Target(
         CodeForm("spirv", ".spv", help="a SPIR-V binary"),
     ),
     code=_code,
-    pipelines={"spirv-dialect": _to_dialect},
+    pipelines={"spirv-dialect": lowered_by("lower-to-spirv", _pipeline)},
     symbolic_dims=True,
     aliases=("vulkan", "vk", "opencl", "webgpu"),
     fingerprint=lambda options: "vulkan",

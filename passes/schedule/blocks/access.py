@@ -12,7 +12,7 @@ from mirlo.dialects.core.value import index
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.scalars import Value, compare
 from mirlo.passes.schedule.loops import attribute_constant, read_inside
-from mirlo.passes.schedule.vectors import is_vector, lane_mask, mask_of, splat
+from mirlo.passes.schedule.vectors import is_vector, lane_mask, mask_of, shuffle, splat
 
 
 class LanePoint(Protocol):
@@ -172,12 +172,6 @@ def _read_strided(
         result = shuffle(before, part, pick)
     assert result is not None, "some lane is on"
     return result
-
-
-def shuffle(a: ir.Value, b: ir.Value, pick: Sequence[int]) -> ir.Value:
-    """Emit a shuffle: lanes of the concatenation of two vectors, in this order."""
-    kind = ir.VectorType.get([len(pick)], a.type.element_type)
-    return create("vector.shuffle", kind, a, b, mask=ir.DenseI64ArrayAttr.get(list(pick)))
 
 
 def _gather(

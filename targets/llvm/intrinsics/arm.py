@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.value import call_intrinsic
+from mirlo.passes.schedule.vectors import shuffle
 from mirlo.targets.llvm.cpus import ARM
 from mirlo.targets.llvm.processor import Processor
 
@@ -47,31 +49,18 @@ def call_arm_dot(instruction: str, total: ir.Value, first: ir.Value, second: ir.
     if lanes < _LANES:
         full = _BITS // element_width(first)
         whole = call_arm_dot(instruction, _widened(total, _LANES), _widened(first, full), _widened(second, full))
-        return shuffled(whole, whole, list(range(lanes)))
-    return _call(DOTS[instruction], total, first, second)
+        return shuffle(whole, whole, range(lanes))
+    return call_intrinsic(DOTS[instruction], total.type, total, first, second)
 
 
 def call_matrices(instruction: str, total: ir.Value, first: ir.Value, second: ir.Value) -> ir.Value:
     """Emit `total + first x second`: a matrix of 2 x 2, two rows, and two columns."""
-    return _call(MATRICES[instruction], total, first, second)
+    return call_intrinsic(MATRICES[instruction], total.type, total, first, second)
 
 
 def call_arm_lookup(table: ir.Value, codes: ir.Value) -> ir.Value:
     """Emit the byte of a table of 16 that each byte from 0 to 15 names."""
-    return _call(LOOKUP, table, codes)
-
-
-def _call(name: str, total: ir.Value, *operands: ir.Value) -> ir.Value:
-    return ir.Operation.create(
-        "llvm.call_intrinsic",
-        results=[total.type],
-        operands=[total, *operands],
-        attributes={
-            "intrin": ir.StringAttr.get(name),
-            "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),
-            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1 + len(operands), 0]),
-        },
-    ).results[0]
+    return call_intrinsic(LOOKUP, table.type, table, codes)
 
 
 def element_width(value: ir.Value) -> int:
@@ -82,13 +71,4 @@ def element_width(value: ir.Value) -> int:
 def _widened(value: ir.Value, lanes: int) -> ir.Value:
     """Return a vector of more lanes, whose further ones repeat the first."""
     count = value.type.shape[0]
-    return shuffled(value, value, [i if i < count else 0 for i in range(lanes)])
-
-
-def shuffled(first: ir.Value, second: ir.Value, lanes: list[int]) -> ir.Value:
-    """Emit these lanes of the concatenation of two vectors."""
-    kind = ir.VectorType.get([len(lanes)], first.type.element_type)
-    return ir.Operation.create(
-        "vector.shuffle", results=[kind], operands=[first, second],
-        attributes={"mask": ir.DenseI64ArrayAttr.get(lanes)},
-    ).results[0]  # fmt: skip
+    return shuffle(value, value, [i if i < count else 0 for i in range(lanes)])

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.value import call_intrinsic, create
 from mirlo.passes.lower.values import Num, ValueBuilder
+from mirlo.passes.schedule.vectors import pick_lanes, shuffle
 from mirlo.targets.llvm.cpus import X86
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.processor import Processor
@@ -40,7 +42,7 @@ def limited_size(b: ValueBuilder, x: Num, limit: float) -> Num:
     """Emit x if |x| is at most the limit, else the limit with the sign of x; for NaN, the limit."""
 
     def call(x: ir.Value, bound: ir.Value) -> ir.Value:
-        control = _constant(ir.IntegerAttr.get(ir.IntegerType.get_signless(32), _SMALLER_WITH_SIGN_OF_FIRST))
+        control = _constant(ir.IntegerType.get_signless(32), _SMALLER_WITH_SIGN_OF_FIRST)
         return _call("range", x, [bound, control, x, *_every_lane(x)])
 
     return _by_register(b, call, x, b.constant(x.kind, limit))
@@ -50,7 +52,7 @@ def fraction_to_nearest(b: ValueBuilder, x: Num) -> Num:
     """Emit x minus the nearest integer (halves: the even one); 0 for infinities."""
 
     def call(x: ir.Value) -> ir.Value:
-        control = _constant(ir.IntegerAttr.get(ir.IntegerType.get_signless(32), _TO_EVEN_QUIETLY))
+        control = _constant(ir.IntegerType.get_signless(32), _TO_EVEN_QUIETLY)
         return _call("reduce", x, [control, x, *_every_lane(x)])
 
     return _by_register(b, call, x)
@@ -109,16 +111,16 @@ def call_dot(instruction: str, total: ir.Value, first: ir.Value, second: ir.Valu
     bits = total.type.shape[0] * 32
     name = _DOTS[instruction][bits].format(bits=bits)
     if instruction == "vpmaddubsw":
-        return _intrinsic(name, [first, second], ir.VectorType.get([bits // 16], ir.IntegerType.get_signless(16)))
+        return call_intrinsic(name, ir.VectorType.get([bits // 16], ir.IntegerType.get_signless(16)), first, second)
     if instruction != "vpmaddwd":
-        return _intrinsic(name, [total, first, second], total.type)
-    result = _intrinsic(name, [first, second], total.type)
-    return ir.Operation.create("arith.addi", results=[total.type], operands=[total, result]).results[0]
+        return call_intrinsic(name, total.type, total, first, second)
+    result = call_intrinsic(name, total.type, first, second)
+    return create("arith.addi", total.type, total, result)
 
 
 def call_permute(table: ir.Value, words: ir.Value) -> ir.Value:
     """Emit the element of a table of 16 floats that the lowest 4 bits of each of 16 lanes name."""
-    return _intrinsic("llvm.x86.avx512.permvar.sf.512", [table, words], table.type)
+    return call_intrinsic("llvm.x86.avx512.permvar.sf.512", table.type, table, words)
 
 
 _LOOKUPS = {256: "llvm.x86.avx2.pshuf.b", 512: "llvm.x86.avx512.pshuf.b.512"}
@@ -126,7 +128,7 @@ _LOOKUPS = {256: "llvm.x86.avx2.pshuf.b", 512: "llvm.x86.avx512.pshuf.b.512"}
 
 def call_lookup(table: ir.Value, codes: ir.Value) -> ir.Value:
     """Emit the byte of a table of 16, repeated in each 128 bits, that each byte from 0 to 15 names."""
-    return _intrinsic(_LOOKUPS[codes.type.shape[0] * 8], [table, codes], codes.type)
+    return call_intrinsic(_LOOKUPS[codes.type.shape[0] * 8], codes.type, table, codes)
 
 
 def _by_register(b: ValueBuilder, function: Callable[..., ir.Value], *operands: Num) -> Num:
@@ -134,53 +136,25 @@ def _by_register(b: ValueBuilder, function: Callable[..., ir.Value], *operands: 
     assert b.shape is not None
     lanes = _REGISTERS[operands[0].kind][0]
     parts = [
-        function(*(_shuffled(x.value, x.value, range(at, at + lanes)) for x in operands)) if b.shape[0] > lanes
-        else function(*(x.value for x in operands))
-        for at in range(0, b.shape[0], lanes)
-    ]  # fmt: skip
+        function(*(pick_lanes(x.value, range(at, at + lanes)) for x in operands)) for at in range(0, b.shape[0], lanes)
+    ]
     joined = parts[0]
     for at, part in enumerate(parts[1:], 1):
-        wide = _shuffled(part, part, [min(i, lanes - 1) for i in range(lanes * at)]) if at > 1 else part
-        joined = _shuffled(joined, wide, [*range(lanes * at), *range(lanes * at, lanes * (at + 1))])
+        wide = shuffle(part, part, [min(i, lanes - 1) for i in range(lanes * at)]) if at > 1 else part
+        joined = shuffle(joined, wide, [*range(lanes * at), *range(lanes * at, lanes * (at + 1))])
     return b.num(joined)
-
-
-def _shuffled(first: ir.Value, second: ir.Value, lanes: Iterable[int]) -> ir.Value:
-    """Emit a shuffle of the concatenation of two vectors."""
-    chosen = list(lanes)
-    kind = ir.VectorType.get([len(chosen)], first.type.element_type)
-    op = ir.Operation.create(
-        "vector.shuffle", results=[kind], operands=[first, second],
-        attributes={"mask": ir.DenseI64ArrayAttr.get(chosen)},
-    )  # fmt: skip
-    return op.results[0]
 
 
 def _every_lane(x: ir.Value) -> list[ir.Value]:
     """Return the last operands of the intrinsics: a mask with all lanes on, the current rounding mode."""
     mask_type, i32 = ir.IntegerType.get_signless(x.type.shape[0]), ir.IntegerType.get_signless(32)
-    return [_constant(ir.IntegerAttr.get(mask_type, -1)), _constant(ir.IntegerAttr.get(i32, _CURRENT_ROUNDING))]
+    return [_constant(mask_type, -1), _constant(i32, _CURRENT_ROUNDING)]
 
 
 def _call(name: str, x: ir.Value, others: list[ir.Value]) -> ir.Value:
     suffix = _REGISTERS[str(x.type.element_type)][1]
-    return _intrinsic(f"llvm.x86.avx512.mask.{name}.{suffix}", [x, *others], x.type)
+    return call_intrinsic(f"llvm.x86.avx512.mask.{name}.{suffix}", x.type, x, *others)
 
 
-def _intrinsic(name: str, operands: list[ir.Value], result: ir.Type) -> ir.Value:
-    op = ir.Operation.create(
-        "llvm.call_intrinsic",
-        results=[result],
-        operands=operands,
-        attributes={
-            "intrin": ir.StringAttr.get(name),
-            "op_bundle_sizes": ir.DenseI32ArrayAttr.get([]),
-            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(operands), 0]),
-        },
-    )
-    return op.results[0]
-
-
-def _constant(attribute: ir.Attribute) -> ir.Value:
-    op = ir.Operation.create("llvm.mlir.constant", results=[attribute.type], attributes={"value": attribute})
-    return op.results[0]
+def _constant(kind: ir.Type, number: int) -> ir.Value:
+    return create("llvm.mlir.constant", kind, value=ir.IntegerAttr.get(kind, number))

@@ -10,7 +10,8 @@ from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.scalars import compare, create, emit_constant
 from mirlo.passes.schedule.loops import for_loop
-from mirlo.targets.llvm.intrinsics.arm import call_arm_dot, call_arm_lookup, shuffled
+from mirlo.passes.schedule.vectors import pick_lanes, shuffle
+from mirlo.targets.llvm.intrinsics.arm import call_arm_dot, call_arm_lookup
 from mirlo.targets.llvm.intrinsics.x86 import call_dot, call_lookup, call_permute
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.nbits.layout import COLUMNS, LINE, PanelLayout
@@ -175,20 +176,13 @@ def in_parts(count: int, function: Callable[..., ir.Value], *values: ir.Value) -
         return function(*values)
     each = [value.type.shape[0] // count for value in values]
     parts = [
-        function(*(lanes_of(value, i * size, size) for value, size in zip(values, each, strict=True)))
+        function(*(pick_lanes(value, range(i * n, (i + 1) * n)) for value, n in zip(values, each, strict=True)))
         for i in range(count)
     ]
     result = parts[0]
     for part in parts[1:]:
-        kind = vector(result.type.element_type, result.type.shape[0] + part.type.shape[0])
-        mask = ir.DenseI64ArrayAttr.get(list(range(kind.shape[0])))
-        result = create("vector.shuffle", kind, result, part, mask=mask)
+        result = shuffle(result, part, range(result.type.shape[0] + part.type.shape[0]))
     return result
-
-
-def lanes_of(value: ir.Value, at: int, count: int) -> ir.Value:
-    """Return adjacent lanes of a vector."""
-    return shuffled(value, value, list(range(at, at + count)))
 
 
 class CodeLookup:

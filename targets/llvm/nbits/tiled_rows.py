@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.dialects.tir.scalars import create
-from mirlo.targets.llvm.intrinsics.arm import call_matrices, shuffled
+from mirlo.passes.schedule.vectors import shuffle
+from mirlo.targets.llvm.intrinsics.arm import call_matrices
 from mirlo.targets.llvm.nbits import code as C
 from mirlo.targets.llvm.nbits.kernels import PAIR, SubBlock
 from mirlo.targets.llvm.nbits.layout import COLUMNS, LINE
@@ -74,7 +75,7 @@ class QuantizedTiles(QuantizedKernel):
             # Eight rows of K of a column side by side.
             low, high = (C.bitcast(field, C.integer(32)) for field in fields[at : at + 2])
             order = [lane for column in range(COLUMNS) for lane in (column, COLUMNS + column)]
-            C.store_vector(C.bitcast(shuffled(low, high, order), C.integer(8)), scratch, position)
+            C.store_vector(C.bitcast(shuffle(low, high, order), C.integer(8)), scratch, position)
 
     def _sums(self, rows: Sequence[ir.Value], scratch: ir.Value, panel: int) -> list[list[ir.Value]]:
         """Return the sums of products of each row and digit with a sub-block of a panel: <16 x i32>."""
@@ -98,7 +99,7 @@ class QuantizedTiles(QuantizedKernel):
             weights = C.load_vector(scratch, C.index(base + word * LINE), LINE)
             for i, chunks in enumerate(codes):
                 part = C.bitcast(chunks[4 * word // CHUNK], C.integer(32))
-                sums[i] = self.dots.add(sums[i], weights, shuffled(part, part, [word % 4] * COLUMNS))
+                sums[i] = self.dots.add(sums[i], weights, shuffle(part, part, [word % 4] * COLUMNS))
         return sums
 
     def _matrices(
@@ -107,19 +108,19 @@ class QuantizedTiles(QuantizedKernel):
         sums = list[ir.Value]()
         # Sums of two rows and two columns are adjacent.
         joined = [lane for i in range(0, COLUMNS, 2) for lane in (i, i + 1, COLUMNS + i, COLUMNS + i + 1)]
-        totals = [shuffled(starts[i], starts[i + 1], joined) for i in range(0, len(codes), 2)]
+        totals = [shuffle(starts[i], starts[i + 1], joined) for i in range(0, len(codes), 2)]
         for step in range(self.layout.sub // 8):
             weights = C.load_vector(scratch, C.index(base + step * 2 * LINE), 2 * LINE)
             half = 8 * (step % 2)
             order = [*range(half, half + 8), *range(CHUNK + half, CHUNK + half + 8)]
             for i in range(len(totals)):
                 low, high = (chunks[8 * step // CHUNK] for chunks in codes[2 * i : 2 * i + 2])
-                rows = shuffled(low, high, order)
+                rows = shuffle(low, high, order)
                 totals[i] = C.in_parts(
                     COLUMNS // 2, lambda total, part, rows=rows: call_matrices("smmla", total, rows, part),
                     totals[i], weights,
                 )  # fmt: skip
         for total in totals:
             for row in range(2):
-                sums.append(shuffled(total, total, [4 * (c // 2) + 2 * row + c % 2 for c in range(COLUMNS)]))
+                sums.append(shuffle(total, total, [4 * (c // 2) + 2 * row + c % 2 for c in range(COLUMNS)]))
         return sums

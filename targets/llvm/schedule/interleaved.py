@@ -10,12 +10,11 @@ from collections.abc import Sequence
 from functools import partial
 
 from mirlo.dialects.bindings import ir
-from mirlo.passes.schedule.blocks.access import shuffle
 from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, TensorBuffers
 from mirlo.passes.schedule.blocks.lanes import widest_bytes
 from mirlo.passes.schedule.blocks.space import BlockInstance
-from mirlo.passes.schedule.loops import for_loop
-from mirlo.passes.schedule.vectors import lane_mask, splat
+from mirlo.passes.schedule.loops import every, for_loop
+from mirlo.passes.schedule.vectors import lane_mask, shuffle, splat
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.chunks import plus, work
 from mirlo.targets.llvm.schedule.movement import TransposedAccess, is_close
@@ -69,13 +68,10 @@ class InterleavedSweep:
 
     def emit(self) -> None:
         """Emit the loops at the insertion point."""
-        self._level([])
+        every(self.space.extents[: self.axis], self._row, parallel=True)
 
-    def _level(self, indices: list[ir.Value]) -> None:
-        extent = self.space.extents[len(indices)]
-        if len(indices) < self.axis:
-            for_loop(0, extent, 1, lambda i: self._level([*indices, i]), parallel=True)
-            return
+    def _row(self, indices: list[ir.Value]) -> None:
+        extent = self.space.extents[self.axis]
         at = 0
         for vectors in self.together:
             count = self.lanes * vectors

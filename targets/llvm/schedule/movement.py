@@ -17,12 +17,11 @@ from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.scalars import compare
 from mirlo.dialects.tir.view import OperandView
-from mirlo.passes.schedule.blocks.access import shuffle
 from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, TensorBuffers
 from mirlo.passes.schedule.blocks.lanes import widest_bytes
 from mirlo.passes.schedule.blocks.space import BlockInstance, Space
-from mirlo.passes.schedule.loops import either, for_loop
-from mirlo.passes.schedule.vectors import splat
+from mirlo.passes.schedule.loops import either, every
+from mirlo.passes.schedule.vectors import shuffle, splat
 from mirlo.targets.llvm.machine import Machine, of_loop
 from mirlo.targets.llvm.schedule.chunks import can_mask, plus, work
 from mirlo.targets.llvm.schedule.tiles import (
@@ -146,14 +145,9 @@ class TransposedSweep:
         self.streams = self._may_stream()
 
     def emit(self) -> None:
-        self._level([])
+        every(self.space.extents[: self.last - 1], self._plane, parallel=True)
 
-    def _level(self, indices: list[ir.Value]) -> None:
-        if len(indices) < self.last - 1:
-            extent = self.space.extents[len(indices)]
-            for_loop(0, extent, 1, lambda i: self._level([*indices, i]), parallel=True)
-            return
-
+    def _plane(self, indices: list[ir.Value]) -> None:
         columns = Cut(self.space.extents[self.last], self.columns)
         rows = Cut(self.space.extents[self.last - 1], self.rows)
         if self.is_crowded:

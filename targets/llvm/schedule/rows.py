@@ -11,7 +11,7 @@ from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.blocks.rows import RowGroup, Walk, find_rows
 from mirlo.passes.schedule.choices import ChoiceValues
-from mirlo.passes.schedule.loops import for_loop
+from mirlo.passes.schedule.loops import every
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.group import schedule_group
 from mirlo.targets.llvm.schedule.sweep import Sweep, choose_vectors, describe_vectors
@@ -28,14 +28,7 @@ class VectorRowsPlan(RowGroup):
     def emit(self, memory: TensorBuffers) -> None:
         """Emit all rows at the insertion point."""
         stored = self.prepare(memory)
-
-        def level(indices: list[ir.Value]) -> None:
-            if len(indices) == len(self.rows):
-                self.emit_row(memory, stored, *indices)
-                return
-            for_loop(0, self.rows[len(indices)], 1, lambda i: level([*indices, i]), parallel=True)
-
-        level([])
+        every(self.rows, lambda indices: self.emit_row(memory, stored, *indices), parallel=True)
 
     def emit_row(
         self, memory: TensorBuffers, stored: set[ir.Value], *indices: ir.Value, limit: ir.Value | None = None

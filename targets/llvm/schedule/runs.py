@@ -15,7 +15,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, TensorBuffers
 from mirlo.passes.schedule.blocks.lanes import widest_bytes
 from mirlo.passes.schedule.blocks.space import BlockInstance, Space
-from mirlo.passes.schedule.loops import for_loop
+from mirlo.passes.schedule.loops import every, for_loop
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.chunks import Chunks, can_mask, chunks, has_intrinsics, plus, work
 from mirlo.targets.llvm.schedule.movement import is_close, moved_bytes
@@ -113,13 +113,9 @@ class RunsSweep:
 
     def emit(self) -> None:
         """Emit the loops at the insertion point."""
-        self._level([])
+        every(self.space.extents[: self.last - 2], self._plane, parallel=True)
 
-    def _level(self, indices: list[ir.Value]) -> None:
-        if len(indices) < self.last - 2:
-            extent = self.space.extents[len(indices)]
-            for_loop(0, extent, 1, lambda i: self._level([*indices, i]), parallel=True)
-            return
+    def _plane(self, indices: list[ir.Value]) -> None:
         far, near = self.space.extents[self.last - 2], self.space.extents[self.last - 1]
         whole_far, whole_near = (n // step * step for n, step in ((far, self.runs.far), (near, self.runs.near)))
         for far_range, far_step in ((0, whole_far), self.runs.far), ((whole_far, far), 1):

@@ -15,7 +15,7 @@ from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, Tens
 from mirlo.passes.schedule.blocks.lanes import widest_bytes
 from mirlo.passes.schedule.blocks.space import BlockInstance, Space, computed_values
 from mirlo.passes.schedule.choices import ChoiceValue, uniform
-from mirlo.passes.schedule.loops import for_loop
+from mirlo.passes.schedule.loops import every
 from mirlo.passes.schedule.vectors import lane_mask, splat
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.chunks import can_mask, chunks, has_intrinsics, work
@@ -123,7 +123,14 @@ class Sweep:
             begin = walks[0].begin()
         if limit is not None and len(walks) == 1:
             walks[0].limit = limit
-        totals = self._level(list(indices), walks, begin, parallel)
+
+        def row(at: list[ir.Value], *carried: ir.Value) -> Sequence[ir.Value]:
+            held: Sequence[ir.Value] = carried
+            for walk in walks:
+                held = walk.emit(at, list(held), parallel and not at)
+            return held
+
+        totals = every(self.space.extents[len(indices) : self.last], row, begin, parallel, indices)
         return self._reduced(indices, walks[0].finish(totals)) if self.reducers else {}
 
     def elementwise(self, space: Space) -> list[BlockInstance]:
@@ -160,18 +167,6 @@ class Sweep:
                 if output.value in self.stored:
                     point.store(instance, output, scalar)
         return results
-
-    def _level(
-        self, indices: list[ir.Value], walks: list[_Vectors], carried: list[ir.Value], parallel: bool
-    ) -> list[ir.Value]:
-        if len(indices) < self.last:
-            return for_loop(
-                0, self.space.extents[len(indices)], 1,
-                lambda i, *held: self._level([*indices, i], walks, list(held), parallel), carried, parallel=parallel,
-            )  # fmt: skip
-        for walk in walks:
-            carried = walk.emit(indices, carried, parallel and not indices)
-        return carried
 
 
 class _Vectors:

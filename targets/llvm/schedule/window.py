@@ -6,8 +6,9 @@ results while they are in registers. The loops are cut at the edges of padding; 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
@@ -19,7 +20,7 @@ from mirlo.passes.schedule.blocks.group import BlockGroup, in_step, opaque_of_gr
 from mirlo.passes.schedule.blocks.lanes import widest_bytes
 from mirlo.passes.schedule.blocks.space import Space, computed_values, merge_all
 from mirlo.passes.schedule.choices import ChoiceValues
-from mirlo.passes.schedule.loops import attribute_constant, for_loop
+from mirlo.passes.schedule.loops import attribute_constant, every
 from mirlo.passes.schedule.vectors import splat
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.chunks import can_mask, chunks, work
@@ -85,23 +86,19 @@ class _WindowEmitter:
     """The loops over the outputs of a part."""
 
     def __init__(self, group: BlockGroup[Machine], piece: WindowLoops, vectors: LoopVectors, memory: TensorBuffers):
-        self.space = piece.space
-        self.axis = piece.outputs - 1
+        axis = piece.outputs - 1
+        self.outer = piece.space.extents[:axis]
         self.parts = [
             _VectorEmitter(group, part, piece.outputs, vectors, memory)
-            for part in along(piece.space, self.axis, vectors.lanes)
+            for part in along(piece.space, axis, vectors.lanes)
         ]
 
     def emit(self) -> None:
-        self._level([])
+        every(self.outer, self._row, parallel=True)
 
-    def _level(self, indices: list[ir.Value]) -> None:
-        if len(indices) == self.axis:
-            for part in self.parts:
-                part.emit(indices)
-            return
-        extent = self.space.extents[len(indices)]
-        for_loop(0, extent, 1, lambda i: self._level([*indices, i]), parallel=True)
+    def _row(self, indices: list[ir.Value]) -> None:
+        for part in self.parts:
+            part.emit(indices)
 
 
 class _VectorEmitter:
@@ -138,7 +135,7 @@ class _VectorEmitter:
         begin = [attribute_constant(attribute) for attribute in block.init]
         begin = [splat(value, lanes) for value in begin] if lanes > 1 else begin
 
-        def step(at: list[int | ir.Value], totals: list[ir.Value]) -> list[ir.Value]:
+        def step(at: Sequence[int | ir.Value], *totals: ir.Value) -> Sequence[ir.Value]:
             shared = Iteration(self.frame, [*indices, None, *at])
             shared.run(self.reduction, skip=self.frame.varying(self.reduction))
             following: list[ir.Value] = []
@@ -151,28 +148,18 @@ class _VectorEmitter:
                 following += [splat(value, lanes) if lanes > 1 else value for value in contributions]
             return following
 
-        totals = self._reduce(step, [], begin * len(starts))
+        totals: Sequence[ir.Value] = begin * len(starts)
+        if self.written_out:
+            for at in product(*map(range, self.reduce_extents)):
+                totals = step(at, *totals)
+        else:
+            totals = every(self.reduce_extents, step, totals)
         for u, start in enumerate(starts):
             mine = totals[u * len(begin) : (u + 1) * len(begin)]
             self._finish([*indices, start], mine, lanes, active, before)
 
-    def _reduce(
-        self,
-        step: Callable[[list[int | ir.Value], list[ir.Value]], list[ir.Value]],
-        done: list[int | ir.Value],
-        totals: list[ir.Value],
-    ) -> list[ir.Value]:
-        if len(done) == len(self.reduce_extents):
-            return step(done, totals)
-        extent = self.reduce_extents[len(done)]
-        if self.written_out:
-            for i in range(extent):
-                totals = self._reduce(step, [*done, i], totals)
-            return totals
-        return for_loop(0, extent, 1, lambda i, *held: self._reduce(step, [*done, i], list(held)), totals)
-
     def _finish(
-        self, indices: list[int | ir.Value], totals: list[ir.Value], lanes: int, active: int, before: Iteration
+        self, indices: list[int | ir.Value], totals: Sequence[ir.Value], lanes: int, active: int, before: Iteration
     ) -> None:
         outputs = self.reduction.block.outputs
         given = {output.value: total for output, total in zip(outputs, totals, strict=True)}

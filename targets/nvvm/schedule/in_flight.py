@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.value import Value
+from mirlo.dialects.core.value import Value, inline_asm
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.targets.nvvm.schedule.ring_buffer import PRODUCT_ROWS
 from mirlo.targets.nvvm.schedule.tilemaps import described
@@ -150,11 +150,5 @@ def _letter(value: ir.Value) -> str:
 
 
 def _asm(text: str, operands: Sequence[ir.Value], constraints: Sequence[str], kinds: Sequence[str]) -> ir.Value:
-    op = ir.Operation.create(
-        "llvm.inline_asm", results=[ir.Type.parse(f"!llvm.struct<({', '.join(kinds)})>")], operands=list(operands),
-        attributes={
-            "asm_string": ir.StringAttr.get(text), "constraints": ir.StringAttr.get(",".join(constraints)),
-            "has_side_effects": ir.UnitAttr.get(),
-        },
-    )  # fmt: skip
-    return op.results[0]
+    results = ir.Type.parse(f"!llvm.struct<({', '.join(kinds)})>")
+    return inline_asm(text, ",".join(constraints), results, *operands, has_side_effects=True)

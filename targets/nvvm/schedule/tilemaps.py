@@ -98,14 +98,12 @@ class MappedMatrix:
         strides, element = [*(dim.stride for dim in self.outside), self.pitch, 1], flat.type.element_type
         box = [*(1 for _ in self.outside), *self.box(lines)]
         layout = ir.StridedLayoutAttr.get(self.offset, strides)
-        whole = ir.Operation.create(
-            "memref.reinterpret_cast", results=[ir.MemRefType.get(sizes, element, layout)], operands=[flat],
-            attributes={
-                "operandSegmentSizes": ir.DenseI32ArrayAttr.get([1, 0, 0, 0]),
-                "static_offsets": ir.DenseI64ArrayAttr.get([self.offset]),
-                "static_sizes": ir.DenseI64ArrayAttr.get(sizes), "static_strides": ir.DenseI64ArrayAttr.get(strides),
-            },
-        ).results[0]  # fmt: skip
+        numbers = ir.DenseI64ArrayAttr.get
+        whole = create(
+            "memref.reinterpret_cast", ir.MemRefType.get(sizes, element, layout), flat,
+            operandSegmentSizes=ir.DenseI32ArrayAttr.get([1, 0, 0, 0]), static_offsets=numbers([self.offset]),
+            static_sizes=numbers(sizes), static_strides=numbers(strides),
+        )  # fmt: skip
         unranked = create("memref.cast", ir.UnrankedMemRefType.get(element, None), whole)
         shape = "x".join(map(str, box))
         kind = ir.Type.parse(

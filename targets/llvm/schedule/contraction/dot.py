@@ -11,6 +11,7 @@ from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.body import emit_init
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
+from mirlo.passes.schedule.vectors import pick_lanes, shuffle
 from mirlo.targets.llvm.schedule.contraction.code import Cursor
 from mirlo.targets.llvm.schedule.contraction.cursors import TileCursors
 from mirlo.targets.llvm.schedule.contraction.tile import Extent, Tiles, multiply_add
@@ -47,7 +48,7 @@ def sum_lanes(vectors: list[ir.Value], lanes: int, part: int) -> ir.Value:
         distance //= 2
     (made,), (order,) = vectors, owners
     wanted = [order.index(i) if i in order else 0 for i in range(lanes)]
-    return made if wanted == list(range(lanes)) else shuffle(made, made, wanted)
+    return pick_lanes(made, wanted)
 
 
 def _halves(lanes: int, distance: int, part: int) -> tuple[list[int], list[int]]:
@@ -61,12 +62,6 @@ def _halves(lanes: int, distance: int, part: int) -> tuple[list[int], list[int]]
         for first in range(0, lanes // 2, half):
             chosen += [*low[first : first + half], *(lanes + i for i in low[first : first + half])]
     return chosen, [i + distance for i in chosen]
-
-
-def shuffle(left: ir.Value, right: ir.Value, lanes: list[int]) -> ir.Value:
-    """Return these lanes of two vectors."""
-    mask = ir.DenseI64ArrayAttr.get(lanes)
-    return create("vector.shuffle", left.type, left, right, mask=mask)
 
 
 class DotTiles(Tiles):

@@ -11,7 +11,8 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.body import emit_init
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
-from mirlo.targets.llvm.intrinsics.arm import DOTS, call_arm_dot, call_matrices, shuffled
+from mirlo.passes.schedule.vectors import shuffle
+from mirlo.targets.llvm.intrinsics.arm import DOTS, call_arm_dot, call_matrices
 from mirlo.targets.llvm.intrinsics.x86 import call_dot
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
 from mirlo.targets.llvm.schedule.contraction.cursors import TileCursors
@@ -148,9 +149,9 @@ class MatrixTiles(GroupedTiles):
                 lanes = [r % 2, r % 2 + 2] if self._is_exchanged else [2 * (r % 2), 2 * (r % 2) + 1]
                 parts, at = sums[at : at + count], at + count
                 if count == 1:
-                    rows.append(shuffled(parts[0], parts[0], lanes[: piece.lanes]))
+                    rows.append(shuffle(parts[0], parts[0], lanes[: piece.lanes]))
                 else:
-                    rows.append(shuffled(parts[0], parts[1], [*lanes, *(lane + 4 for lane in lanes)]))
+                    rows.append(shuffle(parts[0], parts[1], [*lanes, *(lane + 4 for lane in lanes)]))
         return rows
 
     @property
@@ -172,7 +173,7 @@ class MatrixTiles(GroupedTiles):
             second = first
             if r + 1 < extent.rows:
                 second = self._elements_of_row(places.rows, (r + 1) * stride, active or group.size)
-            rows = shuffled(first, second, each)
+            rows = shuffle(first, second, each)
             for pair in columns:
                 total = sums[len(following)]
                 operands = (pair, rows) if self._is_exchanged else (rows, pair)
@@ -184,7 +185,7 @@ class MatrixTiles(GroupedTiles):
         size = self.group.size
         if piece.lanes == 1:
             value = self._groups_of_columns(at, piece)
-            return [shuffled(value, value, [*range(size), *range(size)])]
+            return [shuffle(value, value, [*range(size), *range(size)])]
         pairs = (ColumnVector(piece.offset + first, 2, 2) for first in _pairs(piece))
         return [self._groups_of_columns(at, pair) for pair in pairs]
 

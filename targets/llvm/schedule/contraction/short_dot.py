@@ -14,6 +14,7 @@ from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.body import emit_init
+from mirlo.passes.schedule.vectors import pick_lanes
 from mirlo.targets.llvm.schedule.contraction.code import Cursor, LoopIndex
 from mirlo.targets.llvm.schedule.contraction.cursors import TileCursors
 from mirlo.targets.llvm.schedule.contraction.dot import REGISTER_PART, DotTiles, add_vectors, sum_lanes
@@ -41,7 +42,7 @@ class ShortDotTiles(DotTiles):
                     self.code.load_vector(held, self.code.index((first + i) * lanes), vector)
                     for i in range(piece.lanes)
                 ]
-                total = _first_lanes(sum_lanes(each, lanes, REGISTER_PART // element_bytes(kind)), piece.lanes)
+                total = pick_lanes(sum_lanes(each, lanes, REGISTER_PART // element_bytes(kind)), range(piece.lanes))
                 total = add_vectors(total, create("vector.broadcast", total.type, start))
                 self.epilogue.store_results(here, piece, total, {})
 
@@ -62,12 +63,3 @@ class ShortDotTiles(DotTiles):
                 self.code.store_vector(total, held, first.position(), vector)
 
         self.code.loop(Span(0, columns.active, 1), column)
-
-
-def _first_lanes(value: ir.Value, count: int) -> ir.Value:
-    """Return the first lanes of a vector."""
-    lanes = value.type.shape[0]
-    if count == lanes:
-        return value
-    kind = ir.VectorType.get([count], value.type.element_type)
-    return create("vector.shuffle", kind, value, value, mask=ir.DenseI64ArrayAttr.get(list(range(count))))

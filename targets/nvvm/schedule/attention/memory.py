@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.value import Value
+from mirlo.dialects.core.value import Value, inline_asm
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.targets.gpu.schedule.contraction.staging import SharedMatrix
 from mirlo.targets.gpu.schedule.launch import split
@@ -39,11 +39,6 @@ class RhsReader:
 def rematerialize(value: ir.Value) -> Value:
     """Return an index that the back end treats as new each time, so that derived values are not kept in registers."""
     i64 = ir.IntegerType.get_signless(64)
-    op = ir.Operation.create(
-        "llvm.inline_asm", results=[i64], operands=[create("arith.index_cast", i64, value)],
-        attributes={
-            "asm_string": ir.StringAttr.get("mov.b64 $0, $1;"), "constraints": ir.StringAttr.get("=l,l"),
-            "has_side_effects": ir.UnitAttr.get(),
-        },
-    )  # fmt: skip
-    return create("arith.index_cast", ir.IndexType.get(), op.results[0])
+    integer = create("arith.index_cast", i64, value)
+    moved = inline_asm("mov.b64 $0, $1;", "=l,l", i64, integer, has_side_effects=True)
+    return create("arith.index_cast", ir.IndexType.get(), moved)

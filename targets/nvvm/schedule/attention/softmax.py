@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.value import Value
+from mirlo.dialects.core.value import Value, inline_asm
 from mirlo.dialects.tir.compute.emit import create
 
 if TYPE_CHECKING:
@@ -18,13 +18,7 @@ LOG2_E = math.log2(math.e)
 
 def exp2(value: ir.Value) -> ir.Value:
     """Compute 2^x within two units in the last place; results below 2^-126 are flushed to zero, which saves a test."""
-    op = ir.Operation.create(
-        "llvm.inline_asm", results=[value.type], operands=[value],
-        attributes={
-            "asm_string": ir.StringAttr.get("ex2.approx.ftz.f32 $0, $1;"), "constraints": ir.StringAttr.get("=f,f"),
-        },
-    )  # fmt: skip
-    return op.results[0]
+    return inline_asm("ex2.approx.ftz.f32 $0, $1;", "=f,f", value.type, value)
 
 
 def fma(a: ir.Value, b: ir.Value, c: ir.Value) -> Value:
