@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
@@ -28,6 +28,23 @@ _NOT_IN_COMMENT = re.compile(r"[^A-Za-z0-9_ .,:;()\[\]{}'\"=+<>/-]")
 _NOT_IN_IDENTIFIER = re.compile(r"[^A-Za-z0-9_]")
 _HASHED = re.compile(r"_h[0-9a-f]{16}\Z")
 _LINE_CHARACTERS = "\n\t"
+
+
+def unused_name(base: str, taken: Container[str], separator: str = "_") -> str:
+    """Return `base`, or `base_1`, `base_2`... if that is taken."""
+    name, count = base, 0
+    while name in taken:
+        count += 1
+        name = f"{base}{separator}{count}"
+    return name
+
+
+def unique_names(names: Iterable[str]) -> list[str]:
+    """Return the names with repeated ones numbered."""
+    result: list[str] = []
+    for base in names:
+        result.append(unused_name(base, result))
+    return result
 
 
 def is_printable(text: str) -> bool:

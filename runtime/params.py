@@ -27,6 +27,7 @@ from mirlo.runtime.errors import OutOfMemoryError, ParameterError
 from mirlo.runtime.files import resolved
 from mirlo.runtime.huge_pages import PAGE, empty_together
 from mirlo.runtime.locks import make_lock
+from mirlo.runtime.names import unused_name
 from mirlo.runtime.nearest import nearest
 
 PARAMETER_FILE = FileKind(b"PRMS", "parameter file", version=1, error=ParameterError)
@@ -181,7 +182,7 @@ class ParameterStore:
 
     def add_unique(self, base: str, array: np.ndarray) -> str:
         """Add an array under `base`, or `base_1`, `base_2`... if that is in use, and return the name."""
-        name = self._unique(base)
+        name = unused_name(base, self._entries)
         self.add(name, array)
         return name
 
@@ -197,7 +198,7 @@ class ParameterStore:
 
         `loose` already holds the same elements in another order than row-major; `reader` may return it instead.
         """
-        name = self._unique(base)
+        name = unused_name(base, self._entries)
         self._insert(name, _Entry(dtype, tuple(shape), None, later=_DeferredArray(make, loose)))
         return name
 
@@ -297,13 +298,6 @@ class ParameterStore:
     def unsaved(self) -> tuple[str, ...]:
         """Return the names of the parameters that are in no file."""
         return tuple(name for name, entry in self._entries.items() if entry.source is None)
-
-    def _unique(self, base: str) -> str:
-        name, count = base, 0
-        while name in self._entries:
-            count += 1
-            name = f"{base}_{count}"
-        return name
 
     def _entry(self, name: str) -> _Entry:
         result = self._entries.get(name)

@@ -13,6 +13,7 @@ from mirlo.frontends.onnx.errors import OnnxImportError, nearest
 from mirlo.frontends.onnx.graph import STRING_CODE, GraphDef, ValueDef
 from mirlo.frontends.onnx.kinds import kind_of
 from mirlo.runtime.kinds import Kind
+from mirlo.runtime.names import unused_name
 
 Shapes = Mapping[str, Sequence[int | str] | None]
 """Input name to shape: numbers, or names of symbols; None for the shape that the model declares."""
@@ -103,11 +104,7 @@ class _Symbols:
         return self._by_text[text]
 
     def fresh(self, base: str) -> Dim:
-        name = identifier(base)
-        count = 0
-        while name in self._taken:
-            count += 1
-            name = f"{identifier(base)}_{count}"
+        name = unused_name(identifier(base), self._taken)
         self._taken.add(name)
         return D.symbol(name)
 

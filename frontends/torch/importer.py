@@ -20,6 +20,7 @@ from mirlo.frontends.torch.promotion import element_type
 from mirlo.frontends.torch.registry import load_converters
 from mirlo.frontends.torch.signature import written_buffers
 from mirlo.frontends.torch.tensors import to_array
+from mirlo.runtime.names import unique_names
 from mirlo.runtime.params import ParameterStore
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def _name_interface(
     if inputs:
         function.arg_attrs = ir.ArrayAttr.get([_named(name) for name in inputs])
     if outputs:
-        function.attributes["res_attrs"] = ir.ArrayAttr.get([_named(name) for name in _unique(outputs)])
+        function.attributes["res_attrs"] = ir.ArrayAttr.get([_named(name) for name in unique_names(outputs)])
 
 
 def _input_type(body: GraphImport, node: torch.fx.Node, name: str) -> TensorType:
@@ -212,16 +213,6 @@ def _result(body: GraphImport, value: object) -> Tensor:
     if isinstance(value, (int, D.SymbolicDim)) and not isinstance(value, bool):
         return known(TensorType.of((), "i64"), (value,))
     raise UnsupportedOperation(f"has a result that is {value!r}: expected a tensor or a size")
-
-
-def _unique(names: Sequence[str]) -> list[str]:
-    result: list[str] = []
-    for name in names:
-        number, candidate = 1, name
-        while candidate in result:
-            candidate, number = f"{name}_{number}", number + 1
-        result.append(candidate)
-    return result
 
 
 def _named(name: str) -> ir.Attribute:

@@ -10,6 +10,7 @@ import json
 
 from mirlo.dialects.bindings import ir
 from mirlo.runtime.external import ExternalArtifact
+from mirlo.runtime.names import unused_name
 
 ARTIFACTS = "relax.external_artifacts"
 
@@ -21,10 +22,7 @@ class ArtifactFormError(ValueError):
 def attach_artifact(module: ir.Module | ir.Operation, artifact: ExternalArtifact) -> str:
     """Add an artifact to a module under a unique name made from its target; returns the name."""
     present = _entries(module)
-    key, count = artifact.target, 0
-    while key in present:
-        count += 1
-        key = f"{artifact.target}.{count}"
+    key = unused_name(artifact.target, present, ".")
     module.operation.attributes[ARTIFACTS] = ir.DictAttr.get({**present, key: _encode(artifact)})
     return key
 

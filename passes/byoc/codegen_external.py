@@ -21,6 +21,7 @@ from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.session import Session
 from mirlo.passes.targets import TargetError
 from mirlo.runtime.external import ExternalArtifact, packed_name
+from mirlo.runtime.names import unused_name
 
 
 @register_pass
@@ -100,13 +101,10 @@ def _rename_clashes(
     functions = [op.operation for op in nested.regions[0].blocks[0].operations if op.operation.name == "func.func"]
     present = {_symbol(function) for function in functions}
     for function in functions:
-        name, count = _symbol(function), 0
+        name = _symbol(function)
         if name not in taken or name not in calls:
             continue
-        fresh = name
-        while fresh in taken or fresh in present:
-            count += 1
-            fresh = f"{name}_{count}"
+        fresh = unused_name(name, taken | present)
         present.add(fresh)
         rename_symbol(function, fresh)
         calls[fresh] = calls.pop(name)

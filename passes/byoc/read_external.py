@@ -18,6 +18,7 @@ from mirlo.passes.byoc.view import Composite, ExternalFunction, ExternalModule, 
 from mirlo.passes.locations import names_of
 from mirlo.passes.registry import PassError
 from mirlo.passes.session import Session
+from mirlo.runtime.names import unused_name
 
 if TYPE_CHECKING:
     import numpy as np
@@ -222,10 +223,7 @@ class _Reader:
         tensor_type = TensorType.from_mlir(kind)
         if tensor_type is None:
             raise PassError(f"{self._label} has a value of type {kind}: expected tensors", self.function.location)
-        name, count = wanted, 0
-        while name in self.names:
-            count += 1
-            name = f"{wanted}_{count}"
+        name = unused_name(wanted, self.names)
         self.names.add(name)
         return ExternalValue(name, tensor_type, producer)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,6 +23,14 @@ class CombiningKind:
     vector: str
     """Kind of the vector dialect's reduction."""
     flags: str = ""
+
+    def identity(self, element: ir.Type) -> float | int:
+        """Return the identity of the operation for elements of a type."""
+        if isinstance(element, ir.FloatType):
+            return {"arith.maximumf": -math.inf, "arith.minimumf": math.inf, "arith.mulf": 1.0}.get(self.op, 0.0)
+        limit: int = 1 << (element.width - 1)
+        ends = {"arith.maxsi": -limit, "arith.minsi": limit - 1}
+        return {"arith.muli": 1, "arith.andi": -1, "arith.minui": -1, **ends}.get(self.op, 0)
 
 
 KINDS = {
@@ -63,16 +72,8 @@ class Combiner:
 
     def identity(self) -> ir.Value:
         """Emit the identity of the operation, as a scalar."""
-        op, kind = self.kind.op, self.element
-        if op in ("arith.maximumf", "arith.minimumf"):
-            return emit_constant(float("-inf") if op == "arith.maximumf" else float("inf"), kind)
-        width = 0 if isinstance(kind, ir.FloatType) else kind.width
-        values = {
-            "arith.mulf": 1, "arith.muli": 1, "arith.andi": -1, "arith.minui": -1,
-            "arith.maxsi": -(1 << max(width - 1, 0)), "arith.minsi": (1 << max(width - 1, 0)) - 1,
-        }  # fmt: skip
-        value = values.get(op, 0)
-        return emit_constant(bool(value) if width == 1 else value, kind)
+        value = self.kind.identity(self.element)
+        return emit_constant(bool(value) if str(self.element) == "i1" else value, self.element)
 
     def combine(self, a: ir.Value, b: ir.Value) -> ir.Value:
         """Combine two partial results, scalars or vectors."""

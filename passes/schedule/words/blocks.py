@@ -24,9 +24,11 @@ from mirlo.passes.schedule.words.tree import (
     axis_name,
     extents_of,
     leaves_of,
+    nested,
     replace,
     set_children,
 )
+from mirlo.runtime.names import unused_name
 
 
 def compute_at(root: Root, leaf: BlockLeaf, loop: Loop) -> None:
@@ -192,13 +194,7 @@ def decompose(root: Root, leaf: BlockLeaf, loop: Loop) -> BlockLeaf:
         (index.replace(values), bound) for index, bound in leaf.guards if not index.variables() & leaf.used_to_reduce
     ]
     start.guards += [guard for guard in kept if guard not in start.guards]
-    node: Loop | BlockLeaf = start
-    for outer in reversed(starts):
-        set_children(outer, [node])
-        node = outer
-    parent = loop.parent
-    assert parent is not None
-    replace(loop, [node, loop])
+    replace(loop, [nested(starts, start), loop])
     leaf.part = "update"
     return start
 
@@ -266,10 +262,7 @@ def _move(root: Root, leaf: BlockLeaf, loop: Loop, axes: list[int | None], regio
         new_loops.append(Loop(name, size))
         leaf.at[axis] = start + loop_index(name)
         _guard(leaf, leaf.at[axis], extent, [*around(loop), loop, *new_loops])
-    node: Loop | BlockLeaf = leaf
-    for outer in reversed(new_loops):
-        set_children(outer, [node])
-        node = outer
+    node = nested(new_loops, leaf)
     set_children(loop, [*loop.body, node] if at_end else [node, *loop.body])
 
 
@@ -283,10 +276,7 @@ def _guard(leaf: BlockLeaf, index: IndexExpr, extent: Dim, loops: list[Loop]) ->
 
 
 def _copy_of(root: Root, buffer: ScheduleBuffer, scope: str) -> ScheduleBuffer:
-    name, count = f"{buffer.name}_{scope or 'copy'}", 0
-    while any(other.name == name for other in root.buffers):
-        count += 1
-        name = f"{buffer.name}_{scope or 'copy'}_{count}"
+    name = unused_name(f"{buffer.name}_{scope or 'copy'}", {other.name for other in root.buffers})
     alias = f"{buffer.alias or buffer.name}_{scope or 'copy'}"
     copy = ScheduleBuffer(name, buffer.shape, buffer.element, scope=scope, order=buffer.order, alias=alias)
     root.buffers.append(copy)
@@ -294,11 +284,7 @@ def _copy_of(root: Root, buffer: ScheduleBuffer, scope: str) -> ScheduleBuffer:
 
 
 def _copy_leaf(root: Root, name: str, source: ScheduleBuffer, target: ScheduleBuffer) -> BlockLeaf:
-    taken = {leaf.name for leaf in root.leaves()}
-    base, count = name, 0
-    while name in taken:
-        count += 1
-        name = f"{base}_{count}"
+    name = unused_name(name, {leaf.name for leaf in root.leaves()})
     axes = [loop_index(axis_name(i)) for i in range(len(source.shape))]
     kinds = ("spatial",) * len(source.shape)
     return BlockLeaf(
@@ -310,12 +296,7 @@ def nest_of(root: Root, leaf: BlockLeaf) -> Loop | BlockLeaf:
     """Return a block in new loops, one for each axis."""
     names = [unique_loop_name(root, f"{leaf.name}_{LETTERS[i]}") for i in range(len(leaf.domain))]
     leaf.at = [loop_index(name) for name in names]
-    node: Loop | BlockLeaf = leaf
-    for name, extent in reversed(list(zip(names, leaf.domain, strict=True))):
-        outer = Loop(name, extent)
-        set_children(outer, [node])
-        node = outer
-    return node
+    return nested([Loop(name, extent) for name, extent in zip(names, leaf.domain, strict=True)], leaf)
 
 
 def insert_nest(node: Loop | BlockLeaf, leaf: BlockLeaf, before: bool = False) -> None:

@@ -25,6 +25,7 @@ from mirlo.passes.schedule.words.tree import (
     replace,
     set_children,
 )
+from mirlo.runtime.names import unused_name
 
 THREAD = "thread"
 """How the names of hardware axes begin whose iterations are threads of a block."""
@@ -204,12 +205,7 @@ def replace_by_nest(loop: Loop, made: list[Loop]) -> list[Loop]:
 
 def unique_loop_name(root: Root, base: str) -> str:
     """Return a loop name that is not in use."""
-    taken = {loop.name for loop in root.loops()}
-    name, count = base, 0
-    while name in taken:
-        count += 1
-        name = f"{base}_{count}"
-    return name
+    return unused_name(base, {loop.name for loop in root.loops()})
 
 
 def remove_empty(node: Loop | BlockLeaf | Root | None) -> None:

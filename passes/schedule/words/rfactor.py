@@ -25,11 +25,6 @@ from mirlo.passes.schedule.words.tree import (
     set_children,
 )
 
-_IDENTITIES = {
-    "arith.addf": 0.0, "arith.mulf": 1.0, "arith.maximumf": float("-inf"), "arith.minimumf": float("inf"),
-    "arith.addi": 0, "arith.muli": 1, "arith.maxui": 0, "arith.andi": -1, "arith.ori": 0, "arith.xori": 0,
-}  # fmt: skip
-
 _BLOCK = """
 func.func private @combine(%x: tensor<{whole}>) -> tensor<{result}> attributes {{tir.prim_func}} {{
   %y = "tir.block"(%x) ({{
@@ -123,22 +118,15 @@ def _combining(leaf: BlockLeaf) -> str:
     op = value.owner if isinstance(value, ir.OpResult) else None
     if op is None or op.name not in KINDS or total not in op.operands or sum(1 for _ in total.uses) != 1:
         found = op.name if op is not None else "its operand"
-        listed = ", ".join(sorted(name.removeprefix("arith.") for name in _IDENTITIES))
+        listed = ", ".join(sorted(name.removeprefix("arith.") for name in KINDS))
         raise ScheduleError(f"rfactor: '{leaf.name}' ends with {found}: expected one of {listed} of the former result")
     init = getattr(view.init[0], "value", None)
-    identity = _identity(op.name, value.type)
+    identity = KINDS[op.name].identity(value.type)
     if init != identity:
         raise ScheduleError(
             f"rfactor: '{leaf.name}' starts from {init}, which each partial result would count: expected {identity}"
         )
     return str(op.name)
-
-
-def _identity(op: str, kind: ir.Type) -> float | int | None:
-    if op in ("arith.maxsi", "arith.minsi"):
-        limit = 1 << (kind.width - 1)
-        return int(-limit if op == "arith.maxsi" else limit - 1)
-    return _IDENTITIES.get(op)
 
 
 def _combine(root: Root, leaf: BlockLeaf, op: str, shape: tuple[Dim, ...]) -> BlockView:

@@ -21,8 +21,8 @@ from mirlo.passes.schedule.words.tree import (
     around,
     leaves_of,
     loop_names,
-    unique_names,
 )
+from mirlo.runtime.names import unique_names
 
 WORDS_RULE = "schedule"
 """The name, among rules of parts, of the primitives that arrange loops."""

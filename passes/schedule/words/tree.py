@@ -14,6 +14,7 @@ from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.tir.affine import read_affine
 from mirlo.dialects.tir.view import BlockView, OperandView, PrimView
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.names import unique_names
 from mirlo.runtime.nearest import nearest
 
 LOCAL, SHARED = "local", "shared"
@@ -292,6 +293,14 @@ def set_children(parent: Loop | Root, children: list[Loop | BlockLeaf]) -> None:
         changed = changed.parent
 
 
+def nested(loops: Sequence[Loop], node: Loop | BlockLeaf) -> Loop | BlockLeaf:
+    """Put a node into loops, outermost first; return the outermost node."""
+    for outer in reversed(loops):
+        set_children(outer, [node])
+        node = outer
+    return node
+
+
 def replace(old: Loop | BlockLeaf, new: list[Loop | BlockLeaf]) -> None:
     """Replace a node by other nodes."""
     parent = old.parent
@@ -321,18 +330,6 @@ def loop_names(base: str, rank: int) -> list[str]:
     return [f"{base}_{LETTERS[i] if i < len(LETTERS) else i}" for i in range(rank)]
 
 
-def unique_names(names: list[str]) -> list[str]:
-    """Return the names by which words know the blocks of these names: repeated ones are numbered."""
-    result: list[str] = []
-    for base in names:
-        name, count = base, 0
-        while name in result:
-            count += 1
-            name = f"{base}_{count}"
-        result.append(name)
-    return result
-
-
 def _buffer(alias: str, value: ir.Value, is_parameter: bool, given: Mapping[ir.Value, str]) -> ScheduleBuffer:
     name = given.get(value, alias)
     shape = dims_of(value.type)
@@ -355,8 +352,4 @@ def _nest(base: str, block: BlockView, buffers: dict[ir.Value, ScheduleBuffer]) 
         base, block.axes, tuple(block.domain), [access(o) for o in block.inputs], [access(o) for o in block.outputs],
         block, [loop_index(name) for name in names],
     )  # fmt: skip
-    node: Loop | BlockLeaf = leaf
-    for name, extent in reversed(list(zip(names, block.domain, strict=True))):
-        node = Loop(name, extent, body=[node])
-        node.body[0].parent = node
-    return node
+    return nested([Loop(name, extent) for name, extent in zip(names, block.domain, strict=True)], leaf)

@@ -25,7 +25,7 @@ from mirlo.passes.schedule.choices import (
 from mirlo.passes.schedule.nest import emit_block
 from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
 from mirlo.passes.schedule.words.rule_parts import WORDS_RULE, LoopWords, find_blocks
-from mirlo.passes.schedule.words.tree import unique_names
+from mirlo.runtime.names import unique_names
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction import VectorContractionPlan, plan_contraction
 from mirlo.targets.llvm.schedule.elementwise import ElementwisePlan, plan_elementwise
