@@ -45,7 +45,7 @@ class KernelEntry(TypedDict, total=False):
     code: list[int]
     binary: list[int]
     shared: int
-    """Bytes of dynamic shared memory that launches must request."""
+    """Bytes of shared memory that launches must request, or that a block of threads must have."""
 
 
 def constants_of(artifact: Artifact) -> list[bytes]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import symbol_name
+from mirlo.dialects.tir.buffers import buffer_bytes
 from mirlo.passes.lower.calls import find
 from mirlo.targets.gpu.host_code import compile_host
 from mirlo.targets.gpu.program import HostProgram
@@ -26,7 +27,7 @@ class KernelCode:
     features: tuple[str, ...] = ()
     """Features that the device must have."""
     shared: int = 0
-    """Bytes of dynamic shared memory that launches must request."""
+    """Bytes of shared memory that launches must request, or that a block of threads must have."""
     binary: bytes = b""
     """The code assembled for one chip, if it was."""
 
@@ -41,6 +42,11 @@ def kernel_launchers(module: ir.Module) -> dict[str, str]:
         for launch in find(function.operation, "gpu.launch_func"):
             launchers[ir.SymbolRefAttr(launch.attributes["kernel"]).value[0]] = name
     return launchers
+
+
+def shared_bytes(kernel: ir.Operation) -> int:
+    """Return the bytes of memory that the threads of a block share in a kernel, or in all kernels of a module."""
+    return sum(buffer_bytes(alloc.results[0].type) for alloc in find(kernel, "memref.alloc"))
 
 
 def pack(kernels: list[KernelCode], program: HostProgram) -> tuple[bytes, dict[str, object]]:

@@ -100,7 +100,7 @@ def lower_to_nvvm(
     if not kernels:
         return None
     (whole,) = (op.operation for op in module.body.operations)
-    asked = allocate_shared(whole)
+    asked = allocate_shared(whole, chip)
     maps = pass_tensor_maps(whole)
     call_intrinsics(whole)
     far = _is_huge(whole) or _has_scalar_arguments(whole)

@@ -10,6 +10,8 @@ from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.value import create, index
 from mirlo.dialects.tir.buffers import buffer_bytes
 from mirlo.passes.lower.calls import find
+from mirlo.passes.registry import PassError
+from mirlo.targets.nvvm.chips import Chip
 
 STATIC_BYTES = 48 * 1024
 """Static shared memory limit of a kernel."""
@@ -21,7 +23,7 @@ TILE_ALIGNMENT = 1024
 """Alignment of dynamic shared memory: the period of the swizzle patterns."""
 
 
-def allocate_shared(module: ir.Operation) -> dict[str, int]:
+def allocate_shared(module: ir.Operation, chip: Chip) -> dict[str, int]:
     """Assign addresses to the shared memory of all kernels of a `gpu.module`; return the dynamic bytes per kernel."""
     asked: dict[str, int] = {}
     for function in find(module, "gpu.func"):
@@ -35,6 +37,13 @@ def allocate_shared(module: ir.Operation) -> dict[str, int]:
         for size in sizes:
             offsets.append(total)
             total += -(-size // TILE_ALIGNMENT) * TILE_ALIGNMENT
+        if total > chip.shared_bytes:
+            raise PassError(
+                f"kernel '{symbol_name(function)}' uses {total} bytes of shared memory, and a block of threads of chip "
+                f"'{chip.name}' has {chip.shared_bytes}: let a block compute less at once, or give buffers of 'shared' "
+                "scope fewer elements",
+                function.location,
+            )
         asked[symbol_name(function)] = total
         for alloc, offset in zip(allocations, offsets, strict=True):
             _replace(alloc, partial(_shared_range, module, offset))

@@ -6,7 +6,7 @@ from mirlo.dialects.bindings import gpu, ir, passmanager
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.passes.lower.calls import find
 from mirlo.passes.registry import PassError
-from mirlo.targets.gpu.kernels import KernelCode
+from mirlo.targets.gpu.kernels import KernelCode, shared_bytes
 from mirlo.targets.spirv.arguments import convert_arguments
 from mirlo.targets.spirv.bf16 import EMULATE, convert_by_f32, store_as_bits
 from mirlo.targets.spirv.fma import expand_fma
@@ -32,6 +32,7 @@ _TO_SPIRV = (
 
 def to_binaries(module: ir.Module | ir.OpView) -> list[KernelCode]:
     """Return a binary for each kernel of a module. Host functions are dropped, and the module is consumed."""
+    shared = {symbol_name(op): shared_bytes(op) for op in _modules(module, "gpu.module")}
     features = {name: _capabilities(shader) for name, shader in lower_to_spirv(module).items()}
     if not features:
         return []
@@ -42,7 +43,7 @@ def to_binaries(module: ir.Module | ir.OpView) -> list[KernelCode]:
         name = symbol_name(binary)
         entry, capabilities_used = features[name]
         data = gpu.ObjectAttr(ir.ArrayAttr(binary.attributes["objects"])[0]).object
-        binaries.append(KernelCode(f"{name}::{entry}", entry, data, capabilities_used))
+        binaries.append(KernelCode(f"{name}::{entry}", entry, data, capabilities_used, shared.get(name, 0)))
     return binaries
 
 

@@ -93,6 +93,11 @@ class Pipelines:
                 f"{limits.maxComputeWorkGroupInvocations}"
             )
         entry = self.artifact.metadata["kernels"][name]
+        if entry.get("shared", 0) > limits.maxComputeSharedMemorySize:
+            raise DeviceError(
+                f"blocks of threads of '{name}' share {entry['shared']} bytes; '{self.device.name}' has at most "
+                f"{limits.maxComputeSharedMemorySize}"
+            )
         at, size = entry["code"]
         code = self.artifact.code[at : at + size]
         shader = vk.vkCreateShaderModule(

@@ -26,6 +26,12 @@ READS_PER_THREAD = 16
 GROUP = 8
 
 
+def exchanged_elements(teams: int, members: int, values: int) -> int:
+    """Return the elements of shared memory in which the members of teams exchange values, in groups of large teams."""
+    own = teams * members * values
+    return own + exchanged_elements(teams, members // GROUP, values) if members > READS_PER_THREAD else own
+
+
 class SharedExchange:
     """Exchange through shared memory: every thread reads what the others wrote."""
 

@@ -84,6 +84,8 @@ def choose_tile(found: AttentionBlocks) -> ThreadAttentionTile:
             tile = replace(tile, columns=-(-tile.columns // 2))
         elif tile.rows > 1:
             tile = replace(tile, rows=tile.rows // 2)
+        elif tile.keys > 1:
+            tile = replace(tile, keys=tile.keys // 2)
         else:
             break
     return tile

@@ -21,7 +21,7 @@ from mirlo.targets.gpu.schedule.attention.kernel import AttentionKernel
 from mirlo.targets.gpu.schedule.attention.partial_results import KeyTiles
 from mirlo.targets.gpu.schedule.attention.work import Work, above, hidden, larger, plus, times, weight
 from mirlo.targets.gpu.schedule.epilogue import multiply_add
-from mirlo.targets.gpu.schedule.exchange import Exchange, SharedExchange
+from mirlo.targets.gpu.schedule.exchange import Exchange, SharedExchange, exchanged_elements
 from mirlo.targets.gpu.schedule.launch import barrier, clamp_index, shared, split
 from mirlo.targets.gpu.schedule.vectors import all_of
 
@@ -61,7 +61,7 @@ class ThreadAttentionTile:
         They hold k-steps of both operands or of the values, weights, and exchanged values.
         """
         stage = DEPTH * max(self.height + self.width, self.columns)
-        return stage + self.height * self.width + self.height * self.across
+        return stage + self.height * self.width + exchanged_elements(self.down, self.across, self.rows)
 
     def describe(self) -> ScheduleFacts:
         """Return what `mirlo explain` prints about it."""
