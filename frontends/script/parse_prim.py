@@ -142,6 +142,9 @@ def _shape(reader: Interpreter, node: ast.expr) -> tuple[ShapePart, ...]:
             continue
         value = reader.value(plain)
         for dim in reader.flat(value):
+            if isinstance(dim, DimSymbol):
+                # Arithmetic with symbols is that of the annotation's syntax: outside of it, it returns the symbol.
+                raise reader.error(element, f"symbol '{dim.name}' is in a tuple: write the symbols in the annotation")
             if not isinstance(dim, ShapeSymbol) and (isinstance(dim, bool) or not isinstance(dim, int) or dim < 0):
                 raise reader.error(element, f"a dim is a number or a symbol of T.dims, found {kind_of(dim)}")
             dims.append(dim)

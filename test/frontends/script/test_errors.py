@@ -93,6 +93,17 @@ def test_output_that_inputs_do_not_say() -> None:
     assert mirlo.compile(good)(np.full(3, 5)).tolist() == [5, 6, 7]
 
 
+def test_symbols_in_a_tuple() -> None:
+    M, N = T.dims("M", "N")
+    shape = (M, 2 * N)
+    with pytest.raises(ScriptError, match="symbol 'M' is in a tuple: write the symbols in the annotation"):
+
+        @mirlo.prim_func
+        def fill(y: T.Out[shape, T.f32]):
+            for i, j in T.grid(*shape):
+                y[i, j] = 1.0
+
+
 def test_source_that_is_not_there() -> None:
     scope: dict = {"T": T, "mirlo": mirlo}
     code = compile("@mirlo.prim_func\ndef f(x: T.Out[(4,), T.f32]):\n    x[0] = 1.0\n", "<nowhere>", "exec")
