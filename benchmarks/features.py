@@ -16,12 +16,12 @@ FEATURES = {
     "text generation": "generate/* tools/cli/generate_arguments.py tools/cli/generating.py tools/cli/prompt_lines.py",
     "caches and states of language models": (
         "passes/graph/last_rows.py passes/graph/narrow_caches.py passes/graph/scaled_caches.py "
-        "runtime/*_pool.py "
+        "passes/graph/cache_updates.py runtime/*_pool.py "
         "runtime/huge_pages.py runtime/recurrent.py runtime/state.py runtime/update.py "
         "runtime/cache_arrays.py frontends/onnx/windows.py frontends/onnx/ops/microsoft_window.py "
         "frontends/onnx/ops/microsoft_kv_cache.py frontends/onnx/ops/microsoft_paged.py"
     ),
-    "caches in pages": "runtime/page_*.py runtime/paged_*.py frontends/onnx/pages.py",
+    "caches in pages": ("runtime/page_*.py runtime/paged_*.py frontends/onnx/pages.py targets/llvm/schedule/page*.py"),
     "complex numbers, Fourier transforms and solvers of frameworks": (
         "frontends/complex_numbers.py frontends/fourier.py frontends/linear_algebra.py"
     ),

@@ -6,16 +6,18 @@ The results are divided by the sums instead of the weights: there are fewer of t
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.shape import Reshape
-from mirlo.dialects.tir.compute import Axis, Expr, TensorExpr, constant, exp, select, tanh
+from mirlo.dialects.tir.compute import INDEX, Axis, Expr, TensorExpr, clamp, constant, exp, select, tanh
 from mirlo.dialects.tir.compute.builder import PrimBuilder
-from mirlo.passes.legalize.helpers import aligned, shape_of, wide
+from mirlo.passes.legalize.helpers import aligned, shape_of, tensor_type, wide, wide_dtype
 from mirlo.passes.rules import Decline, decline
 
 if TYPE_CHECKING:
@@ -24,31 +26,91 @@ if TYPE_CHECKING:
 
 def fused_attention(op: ir.OpView, b: LegalizeBuilder) -> ir.Value | Decline:
     """Emit scores, softmax and the product with the values in one prim function, of all kinds of attention."""
-    sizes = _heads_of(op)
-    if isinstance(sizes, Decline):
-        return sizes
-    heads, shared, size, value_size = sizes
-    batch, _, length, _ = shape_of(op.query)
     context = shape_of(op.key)[2]
+    past = context - shape_of(op.query)[2] if op.at_end else 0
+    may_see_nothing = op.mask is not None or not D.is_certain(lambda: context >= 1 and past >= 0)
+    attention = _attention_of(op, shape_of(op.key)[1], shape_of(op.value)[3], context)
+    if isinstance(attention, Decline):
+        return attention
+    attention = replace(attention, past=past, is_causal=op.causal, may_see_nothing=may_see_nothing)
+    scales = [getattr(op, name, None) for name in ("key_scale", "value_scale")]
+    return _emit(op, b, attention, attention.build, op.key, op.value, op.mask, *scales)
+
+
+def fused_paged_attention(op: ir.OpView, b: LegalizeBuilder) -> ir.Value | Decline:
+    """Emit the rows of caches in pages, and attention to them, in one prim function."""
+    pages, rows, shared, value_size = shape_of(op.value_cache)
+    batch, most = shape_of(op.table)
+    if not isinstance(rows, int) or rows < 2 or 0 in (pages, shape_of(op.key_cache)[0]):
+        return decline("pages have one row, or as many as is known at run time only", rows=str(rows))
+    attention = _attention_of(op, shared, value_size, most * rows)
+    if isinstance(attention, Decline):
+        return attention
+
+    def body(p: PrimBuilder, q: TensorExpr, k: TensorExpr, v: TensorExpr, *rest: TensorExpr | None) -> TensorExpr:
+        mask, sinks, key_scale, value_scale, table, lengths = rest
+        assert table is not None and lengths is not None
+
+        def read(cache: TensorExpr) -> TensorExpr:
+            def element(*axes: Expr) -> Expr:
+                return paged_row(cache, table, lengths, axes, (axes[2] // rows, axes[2] % rows))
+
+            return p.compute((batch, shared, most * rows, cache.shape[3]), element, name="paged_rows")
+
+        scales = (None if cache is None else read(cache) for cache in (key_scale, value_scale))
+        return attention.build(p, q, read(k), read(v), mask, sinks, *scales)
+
+    kind = tensor_type(op.query).dtype
+    is_narrow = wide_dtype(kind) is not kind  # rows are converted where they are read, queries before
+    result = _emit(
+        op, b, attention, body, op.key_cache, op.value_cache, op.mask, op.key_scale, op.value_scale, op.table,
+        op.lengths, query=b.emit(OPS["cast"], op.query, dtype=wide_dtype(kind)) if is_narrow else None,
+    )  # fmt: skip
+    return b.emit(OPS["cast"], result, dtype=kind) if is_narrow else result
+
+
+def paged_row(
+    cache: TensorExpr, table: TensorExpr, lengths: TensorExpr, axes: Sequence[Expr], place: tuple[Expr, Expr]
+) -> Expr:
+    """Return an element of a row of a sequence, zero behind the last one.
+
+    `axes` are the sequence, the head, the row and the element, `place` the page of the sequence and its row.
+    """
+    n, h, t, d = axes
+    page = clamp(table.at(n, place[0]).cast(INDEX), 0, cache.shape[0] - 1)
+    return select(t < lengths.at(n).cast(INDEX), cache.at(page, place[1], h, d), constant(0, cache.dtype))
+
+
+def _attention_of(op: ir.OpView, shared: Dim, value_size: Dim, context: Dim) -> _Attention | Decline:
+    """Return what attention computes of queries and so many keys, without bounds of what is seen."""
+    batch, heads, length, size = shape_of(op.query)
+    if not (isinstance(heads, int) and isinstance(shared, int)):
+        return decline("the number of heads is known at run time only")
+    if not (isinstance(size, int) and isinstance(value_size, int)):
+        return decline("the size of a head is known at run time only")
     if 0 in (batch, heads, length, size, context):
         return decline("there are no scores")
     groups = heads // shared
     # The query heads that share a key head have an axis of their own, so that no map divides.
     leading = (batch, heads, length) if groups == 1 else (batch, shared, groups, length)
-    past = context - length if op.at_end else 0
-    attention = _Attention(
-        leading, context, size, value_size, groups, past,
-        factor=1.0 / math.sqrt(size) if op.scale is None else op.scale,
-        is_causal=op.causal, softcap=op.softcap,
-        may_see_nothing=op.mask is not None or not D.is_certain(lambda: context >= 1 and past >= 0),
+    return _Attention(
+        leading, context, size, value_size, groups, 0, factor=1.0 / math.sqrt(size) if op.scale is None else op.scale,
+        is_causal=False, softcap=op.softcap, may_see_nothing=True,
     )  # fmt: skip
-    query = op.query
-    if groups > 1:
-        query = b.emit(Reshape, op.query, shape=(*leading, size))
-    sinks = _sinks(op, b, leading)
-    scales = [getattr(op, name, None) for name in ("key_scale", "value_scale")]
-    result = b.call_prim(attention.build, query, op.key, op.value, op.mask, sinks, *scales, name="attention")
-    return b.emit(Reshape, result, shape=(batch, heads, length, value_size)) if groups > 1 else result
+
+
+def _emit(
+    op: ir.OpView, b: LegalizeBuilder, attention: _Attention, build: Callable[..., TensorExpr],
+    key: ir.Value, value: ir.Value, mask: ir.Value | None, *others: ir.Value | None, query: ir.Value | None = None,
+) -> ir.Value:  # fmt: skip
+    """Emit a call of the prim function that `build` builds of queries, keys, values, mask, sinks and others."""
+    query = op.query if query is None else query
+    if attention.groups > 1:
+        query = b.emit(Reshape, query, shape=(*attention.leading, attention.size))
+    sinks = _sinks(op, b, attention.leading)
+    result = b.call_prim(build, query, key, value, mask, sinks, *others, name="attention")
+    shape = (*shape_of(op.query)[:3], attention.value_size)
+    return b.emit(Reshape, result, shape=shape) if attention.groups > 1 else result
 
 
 @dataclass(frozen=True)
@@ -96,7 +158,7 @@ class _Attention:
 
         def weighted(*axes: Expr) -> Expr:
             *row, d, t = axes
-            return weights.at(*row, t) * wide(v.at(row[0], row[1], t, d))
+            return weights.at(*row, t) * v.at(row[0], row[1], t, d).cast(weights.dtype)
 
         weighted_sum = p.reduce("add", (*leading, self.value_size), (context,), weighted, name="weighted")
 
@@ -127,7 +189,8 @@ class _Attention:
 
         def product(*axes: Expr) -> Expr:
             *row, t, d = axes
-            return wide(q.at(*row, d)) * wide(k.at(row[0], row[1], t, d))
+            own = wide(q.at(*row, d))
+            return own * k.at(row[0], row[1], t, d).cast(own.dtype)
 
         scores = p.reduce("add", (*self.leading, self.context), (self.size,), product, name="scores")
 
@@ -157,14 +220,3 @@ def _sinks(op: ir.OpView, b: LegalizeBuilder, leading: tuple[Dim, ...]) -> ir.Va
     """Return the sinks by the axes of heads, without those of batches and queries; None without sinks."""
     sinks = getattr(op, "sinks", None)
     return sinks if sinks is None or len(leading) == 3 else b.emit(Reshape, sinks, shape=leading[1:-1])
-
-
-def _heads_of(op: ir.OpView) -> tuple[int, int, int, int] | Decline:
-    """Return the static head counts of query and keys, and the sizes of a key's and a value's head."""
-    sizes = [shape_of(op.query)[1], shape_of(op.key)[1], shape_of(op.query)[3], shape_of(op.value)[3]]
-    heads, shared, size, value_size = sizes
-    if not (isinstance(heads, int) and isinstance(shared, int)):
-        return decline("the number of heads is known at run time only")
-    if not (isinstance(size, int) and isinstance(value_size, int)):
-        return decline("the size of a head is known at run time only")
-    return heads, shared, size, value_size

@@ -71,6 +71,7 @@ TARGET = Target(
         "mirlo.targets.llvm.schedule.window",
         "mirlo.targets.llvm.schedule.stages",
         "mirlo.targets.llvm.schedule.blocked",
+        "mirlo.targets.llvm.schedule.paged",
         "mirlo.targets.llvm.winograd.schedule",
     ),
     pipeline=_pipeline,

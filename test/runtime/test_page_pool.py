@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import gc
-import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,8 +20,7 @@ from mirlo.runtime.executable import Executable
 from mirlo.runtime.page_pool import PagedSequence, PagePool
 from mirlo.runtime.paged_sequence import PagedRows
 
-HEADS, SHARED, SIZE, ROWS = 4, 2, 16, 4
-WIDTHS = {"query": HEADS, "key": SHARED, "value": SHARED}
+ROWS = 4
 CACHES = ("key_cache", "value_cache")
 NAMES = {"ends": "ends", "past": "past", "table": "table"}
 
@@ -35,22 +33,31 @@ class Form:
     """What they are narrowed to."""
     rows: int = ROWS
     window: int = -1
+    heads: tuple[int, int] = (4, 2)
+    """Of queries, and of keys."""
+    size: int = 16
+    threads: int = 1
+
+    @property
+    def widths(self) -> dict[str, int]:
+        heads, shared = self.heads
+        return {"query": heads * self.size, "key": shared * self.size, "value": shared * self.size}
 
     def executable(self) -> Executable:
         info = helper.make_tensor_value_info
-        inputs = [info(name, 1, ["t", heads * SIZE]) for name, heads in WIDTHS.items()]
-        inputs += [info(name, 1, ["n", self.rows, SHARED, SIZE]) for name in CACHES]
+        inputs = [info(name, 1, ["t", width]) for name, width in self.widths.items()]
+        inputs += [info(name, 1, ["n", self.rows, self.heads[1], self.size]) for name in CACHES]
         inputs += [info("ends", 6, ["ends"]), info("past", 6, ["batch"]), info("table", 6, ["batch", "blocks"])]
         outputs = [info(name, 1, None) for name in ("y", "key_out", "value_out")]
         names = [each.name for each in inputs]
         node = helper.make_node(
-            "PagedAttention", names, [each.name for each in outputs], domain="com.microsoft", num_heads=HEADS,
-            kv_num_heads=SHARED, local_window_size=self.window,
+            "PagedAttention", names, [each.name for each in outputs], domain="com.microsoft",
+            num_heads=self.heads[0], kv_num_heads=self.heads[1], local_window_size=self.window,
         )  # fmt: skip
         imports = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
         graph = helper.make_graph([node], "g", inputs, outputs)
         model = helper.make_model(graph, opset_imports=imports, ir_version=10)
-        return mirlo.compile(model, kv_cache_dtype=self.dtype)
+        return mirlo.compile(model, kv_cache_dtype=self.dtype, threads=self.threads)
 
     def stored(self, rows: np.ndarray) -> np.ndarray:
         """Return what attention reads of rows that are written."""
@@ -67,11 +74,13 @@ class Form:
 
 
 PLAIN = Form()
-FORMS = [
-    Form(dtype, rows, window)
-    for dtype, rows, window in itertools.product((None, "f16", "bf16", "i8"), (1, 3, 16), (-1, 5))
-]
-"""Most of all combinations, each in its test a sample."""
+KINDS: dict[str, tuple[Any, ...]] = {
+    "dtype": (None, "f16", "bf16", "i8"), "rows": (1, 3, 16, 64), "window": (-1, 5), "heads": ((4, 2), (3, 3), (6, 1)),
+    "size": (16, 20, 64), "threads": (1, 2, 3),
+}  # fmt: skip
+DRAWN = [np.random.default_rng(seed) for seed in range(24)]
+FORMS = [Form(**{name: kinds[int(random.integers(len(kinds)))] for name, kinds in KINDS.items()}) for random in DRAWN]
+"""Some of all combinations."""
 
 
 @functools.cache
@@ -88,8 +97,8 @@ def pages_of(executable: Executable, count: int = 2, **options: Any) -> PagePool
     return executable.pages(count, **NAMES, **options)
 
 
-def new_tokens(random: np.random.Generator, count: int) -> dict[str, np.ndarray]:
-    return {name: random.standard_normal((count, heads * SIZE)).astype(np.float32) for name, heads in WIDTHS.items()}
+def new_tokens(random: np.random.Generator, count: int, form: Form = PLAIN) -> dict[str, np.ndarray]:
+    return {name: random.standard_normal((count, width)).astype(np.float32) for name, width in form.widths.items()}
 
 
 class Whole:
@@ -97,32 +106,32 @@ class Whole:
 
     def __init__(self, rows: dict[str, np.ndarray] | None = None, form: Form = PLAIN) -> None:
         self.form = form
-        self.rows = rows or {name: np.zeros((0, SHARED, SIZE), np.float32) for name in ("key", "value")}
+        self.rows = rows or {name: np.zeros((0, form.heads[1], form.size), np.float32) for name in ("key", "value")}
 
     def first(self, length: int) -> Whole:
         return Whole({name: each[:length] for name, each in self.rows.items()}, self.form)
 
     def run(self, new: dict[str, np.ndarray]) -> np.ndarray:
-        first = len(self.rows["key"])
+        first, form, (heads, shared) = len(self.rows["key"]), self.form, self.form.heads
         self.rows = {
-            name: np.concatenate([each, self.form.stored(new[name].reshape(-1, SHARED, SIZE))])
+            name: np.concatenate([each, form.stored(new[name].reshape(-1, shared, form.size))])
             for name, each in self.rows.items()
         }
-        made = np.zeros((len(new["query"]), HEADS, SIZE))
-        for i, query in enumerate(new["query"].reshape(-1, HEADS, SIZE).astype(np.float64)):
-            for head in range(HEADS):
+        made = np.zeros((len(new["query"]), heads, form.size))
+        for i, query in enumerate(new["query"].reshape(-1, heads, form.size).astype(np.float64)):
+            for head in range(heads):
                 last = first + i + 1
-                start = max(0, last - self.form.window) if self.form.window > 0 else 0
-                keys, values = (self.rows[name][start:last, head * SHARED // HEADS] for name in ("key", "value"))
-                scores = keys @ query[head] / SIZE**0.5
+                start = max(0, last - form.window) if form.window > 0 else 0
+                keys, values = (self.rows[name][start:last, head * shared // heads] for name in ("key", "value"))
+                scores = keys @ query[head] / form.size**0.5
                 weights = np.exp(scores - scores.max())
                 made[i, head] = weights / weights.sum() @ values
-        return made.reshape(len(made), HEADS * SIZE)
+        return made.reshape(len(made), heads * form.size)
 
 
 def step(pool: PagePool, chosen: list[tuple[PagedSequence, Whole]], new: list[dict[str, np.ndarray]]) -> None:
     """Run new tokens of some sequences together, and compare."""
-    given = {name: np.concatenate([each[name] for each in new]) for name in WIDTHS}
+    given = {name: np.concatenate([each[name] for each in new]) for name in new[0]}
     found = pool.run(given, [sequence for sequence, _ in chosen], [len(each["query"]) for each in new])["y"]
     wanted = np.concatenate([whole.run(each) for (_, whole), each in zip(chosen, new, strict=True)])
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
@@ -180,9 +189,11 @@ def run_at_random(form: Form, seed: int, steps: int) -> float:
             whole.rows = whole.first(length).rows
         else:
             chosen = [known[i] for i in random.permutation(len(known))[: random.integers(1, len(known) + 1)]]
-            counts = [int(random.integers(0, ROWS + 2)) for _ in chosen]
+            # A token of each of them as often as any numbers.
+            is_decoding = random.random() < 0.5
+            counts = [1 if is_decoding else int(random.integers(0, ROWS + 2)) for _ in chosen]
             counts[0] += not any(counts)
-            step(pool, chosen, [new_tokens(random, count) for count in counts])
+            step(pool, chosen, [new_tokens(random, count, form) for count in counts])
         del sequence, whole
         chosen = []
         require_shared_once(pool, [each for each, _ in known], [parts for parts, _ in held])

@@ -11,9 +11,10 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.matmul import Matmul
 from mirlo.dialects.relax.shape import Reshape
-from mirlo.dialects.tir.compute import INDEX, Expr, ExprLike, TensorExpr, clamp, constant, rsqrt, select, tanh
+from mirlo.dialects.tir.compute import Expr, ExprLike, TensorExpr, constant, rsqrt, select, tanh
 from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.dialects.tir.compute.loops import Buffer, LoopBuilder
+from mirlo.passes.legalize.attention import paged_row
 from mirlo.passes.legalize.helpers import aligned, shape_of, tensor_type, wide
 from mirlo.passes.legalize.rules.softmax import softmax_blocks
 from mirlo.passes.rules import Decline, decline, legalize
@@ -103,14 +104,12 @@ def paged_attention(op: ir.OpView, b: LegalizeBuilder) -> ir.Value | Decline:
 
 def _rows_of(op: ir.OpView, b: LegalizeBuilder, cache: ir.Value) -> ir.Value:
     """Return the rows of each sequence [B, HKV, M * P, D]: a copy, zero behind the last one."""
-    pages, rows, heads, size = shape_of(cache)
+    _, rows, heads, size = shape_of(cache)
     batch, most = shape_of(op.table)
 
     def body(p: PrimBuilder, cache: TensorExpr, table: TensorExpr, lengths: TensorExpr) -> TensorExpr:
         def element(n: Expr, h: Expr, m: Expr, row: Expr, d: Expr) -> Expr:
-            page = clamp(table.at(n, m).cast(INDEX), 0, pages - 1)
-            is_valid = m * rows + row < lengths.at(n).cast(INDEX)
-            return select(is_valid, cache.at(page, row, h, d), constant(0, cache.dtype))
+            return paged_row(cache, table, lengths, (n, h, m * rows + row, d), (m, row))
 
         return p.compute((batch, heads, most, rows, size), element, name="paged_rows")
 

@@ -56,6 +56,12 @@ class TensorBuffers:
         """Store a part of a value, that of a block, in a separate buffer; positions are relative to the part."""
         self._placed[value] = buffer
 
+    def copy(self) -> TensorBuffers:
+        """Return the same places, for values that are to be in others from here on."""
+        result = TensorBuffers(self.buffers)
+        result._instead, result._placed = dict(self._instead), dict(self._placed)
+        return result
+
     def slot(self, value: Any) -> BufferSlot:
         if value not in self._slots:
             target = self._instead.get(value, value)

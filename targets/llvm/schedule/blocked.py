@@ -325,12 +325,12 @@ def _shared_heads(plan: BlockedPlan) -> tuple[Dim, int] | None:
 def _emit_either(plan: BlockedPlan, single: _OneRowPlan, buffers: BufferFunction) -> None:
     """Emit both plans, and the choice between them."""
     memory = TensorBuffers(buffers)
-    for value, own in _outside(buffers.view, single.view):
+    for value, own in outside_values(buffers.view, single.view):
         memory.place(own, buffers.buffer(value))
     is_one = compare("eq", index(single.rows), index(1))
     either(is_one, lambda: single.plan.emit(memory), lambda: plan.emit(TensorBuffers(buffers)))
 
 
-def _outside(view: PrimView, other: PrimView) -> list[tuple[ir.Value, ir.Value]]:
+def outside_values(view: PrimView, other: PrimView) -> list[tuple[ir.Value, ir.Value]]:
     """Return the arguments and results of a function, with those of a copy."""
     return list(zip((*view.arguments, *view.returned), (*other.arguments, *other.returned), strict=True))

@@ -44,7 +44,7 @@ class DynamicBlockedPlan(BlockedPlan):
             buffer = memory.buffers.scratch([elements], value.type.element_type)
             buffer.owner.attributes[SHARED] = ir.UnitAttr.get()
             memory.place(value, buffer)
-        self._reuse_scores(memory)
+        self.reuse_scores(memory)
         first, last = (DynamicBlockKernel(part, memory, self.order) for part in (self.first, self.last))
         stored = self.rows.prepare(memory)
         heads = D.product([extent for _, extent in self.loops])
@@ -57,7 +57,7 @@ class DynamicBlockedPlan(BlockedPlan):
             start = code.scaled(block, self.block)
             left = create("arith.subi", start.type, index(self.extent), start)
             count = create("arith.minsi", start.type, left, index(self.block))
-            indices = self._indices(head, code)
+            indices = self.indices(head, code)
             needed = self._needed(code, start, count, step)
             first.limit, last.tiles.limits = needed, {axis.id: needed for axis in self.last.plan.reduce}
             kept = code.scaled(slot, self.block)
@@ -68,18 +68,7 @@ class DynamicBlockedPlan(BlockedPlan):
                 self.rows.emit_row(memory, stored, limit=needed)
             last.run_block(indices, start, count, kept)
 
-        if self.slots == 1:
-            for_loop(0, tasks, 1, lambda number: task(number, index(0)))
-            return
-
-        following = memory.buffers.scratch([1], ir.IntegerType.get_signless(64))
-        following.owner.attributes[SHARED] = ir.UnitAttr.get()
-        store(emit_constant(0, following.type.element_type), following, [1], [index(0)])
-
-        def worker(slot: ir.Value) -> None:
-            _claim_each(following, tasks, lambda number: task(number, slot))
-
-        for_loop(0, self.slots, 1, worker, parallel=True)
+        emit_tasks(memory, self.slots, tasks, task)
 
     @property
     def total(self) -> Dim:
@@ -87,7 +76,22 @@ class DynamicBlockedPlan(BlockedPlan):
         return D.product([extent for _, extent in self.loops]) * self.extent
 
 
-def _claim_each(following: ir.Value, count: Dim, body: Callable[[ir.Value], None]) -> None:
+def emit_tasks(memory: TensorBuffers, slots: int, tasks: Dim, task: Callable[[Value, Value], None]) -> None:
+    """Emit tasks that threads, each with a slot, claim one after the other: `task(number, slot)`."""
+    if slots == 1:
+        for_loop(0, tasks, 1, lambda number: task(number, index(0)))
+        return
+    following = memory.buffers.scratch([1], ir.IntegerType.get_signless(64))
+    following.owner.attributes[SHARED] = ir.UnitAttr.get()
+    store(emit_constant(0, following.type.element_type), following, [1], [index(0)])
+
+    def worker(slot: Value) -> None:
+        _claim_each(following, tasks, lambda number: task(number, slot))
+
+    for_loop(0, slots, 1, worker, parallel=True)
+
+
+def _claim_each(following: ir.Value, count: Dim, body: Callable[[Value], None]) -> None:
     """Emit a loop that takes the next of some tasks until none is left; `following` is a number that threads share.
 
     A thread that is slow, or starts late, takes fewer.

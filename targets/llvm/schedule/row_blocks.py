@@ -61,14 +61,14 @@ class BlockedPlan:
         for value in self.local:
             elements = prod(value.type.shape) // total * self.block
             memory.place(value, memory.buffers.scratch([elements], value.type.element_type))
-        self._reuse_scores(memory)
+        self.reuse_scores(memory)
         first, last = (BlockKernel(part, memory, self.order) for part in (self.first, self.last))
         stored = self.rows.prepare(memory)
         heads = prod(extent for _, extent in self.loops)
         step = lcm(self.first.plan.tile_columns, *self.rows.steps(memory)) if self.limit is not None else 1
 
         def blocks(head: ir.Value) -> None:
-            indices = self._indices(head, code)
+            indices = self.indices(head, code)
             parts = spans(static_dim(self.extent), static_dim(self.block))
 
             def one(start: LoopIndex, part: int) -> None:
@@ -119,7 +119,7 @@ class BlockedPlan:
         steps = create("arith.maxsi", index, create("arith.floordivsi", index, last, code.index(step)), code.index(1))
         return create("arith.minsi", index, code.scaled(steps, step), code.index(self.width))
 
-    def _indices(self, head: LoopIndex, code: Code) -> dict[Dim, LoopIndex]:
+    def indices(self, head: LoopIndex, code: Code) -> dict[Dim, LoopIndex]:
         """Return the index of each shared loop, by its step, from a linear index over all of them."""
         indices: dict[Dim, LoopIndex] = {}
         below: Dim = 1
@@ -133,7 +133,7 @@ class BlockedPlan:
             below *= extent
         return indices
 
-    def _reuse_scores(self, memory: TensorBuffers) -> None:
+    def reuse_scores(self, memory: TensorBuffers) -> None:
         """Store the weights in the buffer of the scores, which are read for the last time when weights are computed."""
         target = self.rows.walk_of(self.weights)
         for value in self.local:

@@ -118,14 +118,21 @@ def agree(executable: Any, given: dict[str, np.ndarray], tolerance: float = 1e-5
         np.testing.assert_allclose(found[name].astype(np.float64), wanted, rtol=tolerance, atol=tolerance, err_msg=name)
 
 
+@pytest.fixture(scope="module")
+def plain() -> Any:
+    """Return a model of one node without options."""
+    return mirlo.compile(make(step(np.random.default_rng(0), [1], [0])), cache=False)
+
+
 STEPS = [([1, 1, 1], [5, 0, 23]), ([9], [0]), ([1, 12, 3], [7, 0, 8]), ([0, 2], [4, 31]), ([1], [63])]
 
 
 @pytest.mark.parametrize("dtype", (np.float32, np.float16))
-def test_sequences_of_any_length(dtype: Any) -> None:
+def test_sequences_of_any_length(plain: Any, dtype: Any) -> None:
     """One executable for prompts and single tokens, together or apart, from the first token on."""
     random = np.random.default_rng(0)
-    executable = mirlo.compile(make(step(random, [1], [0], dtype)), cache=False)
+    narrow = dtype == np.float16
+    executable = mirlo.compile(make(step(random, [1], [0], dtype)), cache=False) if narrow else plain
     for new, past in STEPS:
         given = step(random, new, past, dtype)
         agree(executable, given, 1e-5 if dtype == np.float32 else 5e-3)
@@ -219,22 +226,23 @@ def test_int8_caches(kind: str) -> None:
         np.testing.assert_array_equal(found[f"{name}_out"], np.rint(steps))
 
 
-def test_rows_that_hold_nothing_are_not_read() -> None:
-    random = np.random.default_rng(5)
-    given = step(random, [1, 2], [3, 17])
-    expected = reference(given)[0]
-    for name in ("key_cache", "value_cache"):
-        used = np.zeros(given[name].shape[:2], bool)
-        for i, total in enumerate((4, 19)):
-            for j in range(total):
-                used[given["table"][i, j // BLOCK], j % BLOCK] = True
-        given[name][~used] = np.nan
-    np.testing.assert_allclose(mirlo.compile(make(given), cache=False).run(given)["y"], expected, rtol=1e-5, atol=1e-5)
+@pytest.mark.parametrize("totals", ((4, 19), (8, 33)))
+def test_rows_that_hold_nothing_are_not_read(plain: Any, totals: tuple[int, int]) -> None:
+    """Neither by a prompt, nor by a token of each sequence, which reads pages where they are."""
+    for new in ([1, 2], [1, 1]):
+        given = step(np.random.default_rng(5), new, [total - count for total, count in zip(totals, new, strict=True)])
+        expected = reference(given)[0]
+        for name in ("key_cache", "value_cache"):
+            used = np.zeros(given[name].shape[:2], bool)
+            for i, total in enumerate(totals):
+                for j in range(total):
+                    used[given["table"][i, j // BLOCK], j % BLOCK] = True
+            given[name][~used] = np.nan
+        np.testing.assert_allclose(plain.run(given)["y"], expected, rtol=1e-5, atol=1e-5)
 
 
-def test_caches_stay_in_place() -> None:
-    random = np.random.default_rng(6)
-    executable = mirlo.compile(make(step(random, [1], [0])), cache=False)
+def test_caches_stay_in_place(plain: Any) -> None:
+    random, executable = np.random.default_rng(6), plain
     assert executable.aliases == {"key_cache_out": "key_cache", "value_cache_out": "value_cache"}
     given = step(random, [2, 1], [3, 9])
     wanted = reference(given)
@@ -243,22 +251,35 @@ def test_caches_stay_in_place() -> None:
     np.testing.assert_allclose(given["key_cache"], wanted[1], rtol=1e-6)
 
 
-def test_tables_and_lengths_that_lie() -> None:
+def require_safe(executable: Any, given: dict[str, np.ndarray]) -> None:
+    try:
+        found = executable.run(given)
+    except MirloError as error:
+        assert "the most new tokens of a sequence" in str(error)
+    else:
+        assert found["y"].shape == (len(given["query"]), HEADS * SIZE)
+
+
+@pytest.mark.parametrize("new", ([2, 1, 4], [1, 1, 1]))
+def test_tables_and_lengths_that_lie(plain: Any, new: list[int]) -> None:
     """Whatever the numbers are, nothing outside of the arrays is read or written."""
     random = np.random.default_rng(7)
-    executable = mirlo.compile(make(step(random, [1], [0])), cache=False)
     for _ in range(60):
-        given = step(random, [2, 1, 4], [3, 9, 0])
+        given = step(random, new, [3, 9, 0])
         for name in ("ends", "past", "table"):
             for _ in range(int(random.integers(3))):
                 place = tuple(int(random.integers(size)) for size in given[name].shape)
                 given[name][place] = random.choice([-1, 0, 5, 100, 2**31 - 1, -(2**31)])
-        try:
-            found = executable.run(given)
-        except MirloError as error:
-            assert "the most new tokens of a sequence" in str(error)
-        else:
-            assert found["y"].shape == (7, HEADS * SIZE)
+        require_safe(plain, given)
+
+
+@pytest.mark.parametrize("new", ([2, 1], [1, 1]))
+def test_caches_without_pages(plain: Any, new: list[int]) -> None:
+    """There is nothing to attend to."""
+    given = step(np.random.default_rng(8), new, [30, 2])
+    given |= {name: np.zeros((0, BLOCK, SHARED, SIZE), np.float32) for name in ("key_cache", "value_cache")}
+    require_safe(plain, given)
+    np.testing.assert_array_equal(plain.run(given)["y"], 0)
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,7 @@ class ShortDotTiles(DotTiles):
 
         def column(c: LoopIndex) -> None:
             here = places.advance(axis, c).advance(axis, columns.offset)
+            self.fetch(here)
             totals = [self.code.zero(lanes, kind) for _ in range(rows)]
             for piece in column_vectors(self.plan.reduce[0].extent, lanes, self.plan.machine.masked):
                 at = here.rows.shift(piece.offset), here.columns.shift(piece.offset)

@@ -8,6 +8,7 @@ from itertools import product
 from math import prod
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.contraction.body import emit_init, widened
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
@@ -19,7 +20,7 @@ from mirlo.targets.llvm.schedule.contraction.epilogue import Epilogue
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand, WindowIndex
 from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
 from mirlo.targets.llvm.schedule.contraction.stream import lead
-from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span
+from mirlo.targets.llvm.schedule.contraction.tiles import LINE_BYTES, ColumnVector, Span
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,8 @@ class Tiles:
         self.resident: dict[tuple[int, int], ir.Value] = {}
         self.lead = lead(plan)
         self.whole_columns = _has_whole_columns(plan)
+        self.lines_ahead = 1
+        """Cache lines to prefetch for later in each k-step, if there is a cursor for that."""
         self.limits: dict[int, ir.Value | None] = {}
         """Ends of reduction axes, by id: an index, or None for their extent."""
         self.part: KBlock | None = None
@@ -190,7 +193,9 @@ class Tiles:
     def fetch(self, places: TileCursors) -> None:
         """Prefetch the column operand of a later k-step or of the next panel, if planned."""
         if places.ahead is not None:
-            self.code.prefetch(self.buffers.columns, places.ahead.position())
+            step = LINE_BYTES // element_bytes(self.buffers.columns.type.element_type)
+            for line in range(self.lines_ahead):
+                self.code.prefetch(self.buffers.columns, places.ahead.position(line * step))
         ahead, width = self.lead
         if ahead:
             self.code.prefetch(self.buffers.columns, places.columns.position(ahead), width)

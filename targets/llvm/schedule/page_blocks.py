@@ -1,0 +1,303 @@
+"""Emission of attention of one token over rows in pages: a page of all heads at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.index_expr import IndexExpr
+from mirlo.dialects.core.types import dims_of
+from mirlo.dialects.core.value import Value, emit_constant, index, select
+from mirlo.dialects.tir.buffers import SHARED, element_bytes
+from mirlo.dialects.tir.compute.emit import create
+from mirlo.dialects.tir.view import BlockView
+from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
+from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
+from mirlo.passes.schedule.loops import for_loop
+from mirlo.targets.llvm.machine import Machine
+from mirlo.targets.llvm.schedule.contraction.code import Cursor
+from mirlo.targets.llvm.schedule.contraction.tile import KBlock
+from mirlo.targets.llvm.schedule.contraction.tiles import LINE_BYTES, column_vectors
+from mirlo.targets.llvm.schedule.dynamic_blocks import DynamicBlockedPlan, elements_of_row, emit_tasks
+from mirlo.targets.llvm.schedule.row_blocks import KEPT, BlockKernel, RowBlockContraction
+
+PAGE, HEAD, CHUNK, AHEAD = (LoopAxis(number, 1, False) for number in (-5, -6, -7, -8))
+"""Axes that stand for the first element of a page, for a head of keys, for the number of a page of a sequence, and for
+the first element to prefetch."""
+
+
+@dataclass(frozen=True)
+class PagedRows:
+    """A block that reads the rows of sequences out of their pages: [sequences, heads, rows, size]."""
+
+    block: BlockView
+    cache: ir.Value
+    """[pages, rows, heads, size]."""
+    table: ir.Value
+    """The pages of each sequence: [sequences, pages]."""
+    lengths: ir.Value
+    """The rows of each sequence; those behind them are zero."""
+
+    @property
+    def value(self) -> ir.Value:
+        return self.block.outputs[0].value
+
+    @property
+    def shape(self) -> tuple[Dim, int, int, int]:
+        """Return the pages, and the rows, heads and elements of each: `match_paged_rows` requires numbers."""
+        pages, rows, heads, size = dims_of(self.cache.type)
+        assert isinstance(rows, int) and isinstance(heads, int) and isinstance(size, int)
+        return pages, rows, heads, size
+
+    @property
+    def page_elements(self) -> int:
+        _, rows, heads, size = self.shape
+        return rows * heads * size
+
+
+class PageReader:
+    """Emits reads of pages: what a table and lengths have is checked before anything is read."""
+
+    def __init__(self, read: PagedRows, memory: TensorBuffers, machine: Machine) -> None:
+        self.read = read
+        self.pages, self.rows, self.heads, self.size = read.shape
+        self.sequences, self.most = dims_of(read.table.type)
+        self.cache, self.table, self.lengths = (
+            memory.slot(value).buffer for value in (read.cache, read.table, read.lengths)
+        )
+        kind = self.cache.type.element_type
+        self.line_elements = LINE_BYTES // element_bytes(kind)
+        self.pieces = column_vectors(self.size, machine.lanes(element_bytes(kind)), masked=False)
+
+    def length(self, sequence: Value) -> Value:
+        """Emit the rows of a sequence: none if there are no pages."""
+        found = create("memref.load", self.lengths.type.element_type, self.lengths, sequence)
+        most = select(index(self.pages).equals(0), index(0), index(self.most * self.rows))
+        return Value(found).cast(ir.IndexType.get()).maximum(0).minimum(most)
+
+    def page(self, sequence: Value, number: Value) -> Value:
+        """Emit the first element of a page of a sequence: of one that there is, whatever the table has."""
+        found = create("memref.load", self.table.type.element_type, self.table, sequence * self.most + number)
+        page = Value(found).cast(ir.IndexType.get()).minimum(index(self.pages) - 1).maximum(0)
+        return page * self.read.page_elements
+
+    def rows_of(self, length: Value, number: Value) -> Value:
+        """Emit how many rows a page has, of a sequence of this length."""
+        return (length - number * self.rows).maximum(0).minimum(self.rows)
+
+    def copy(self, source: Value, count: Value, target: PageCopy, heads: int) -> None:
+        """Emit the copy of so many rows of some heads, with zeros behind them."""
+        for first, stop, is_row in ((index(0), count, True), (count, index(self.rows), False)):
+
+            def row(r: Value, is_row: bool = is_row) -> None:
+                for_loop(0, heads, 1, lambda h: self._copy_head(source, target, (r, h), is_row), rolled=True)
+
+            for_loop(first, stop, 1, row)
+
+    def _copy_head(self, source: Value, target: PageCopy, place: tuple[Value, Value], is_row: bool) -> None:
+        r, h = place
+        start = source + (r * self.heads + h) * self.size
+        to = target.start + r * target.row_step + h * target.head_step
+        for piece in self.pieces:
+            kind = ir.VectorType.get([piece.lanes], self.cache.type.element_type)
+            loaded = create("vector.load", kind, self.cache, start + piece.offset) if is_row else emit_constant(0, kind)
+            ir.Operation.create("vector.store", operands=[loaded, target.buffer, to + piece.offset])
+
+
+@dataclass(frozen=True)
+class PageCopy:
+    """Where the rows of a page are copied to."""
+
+    buffer: ir.Value
+    start: Value
+    row_step: Dim
+    head_step: Dim
+
+
+def shared_scratch(memory: TensorBuffers, elements: Dim, kind: ir.Type) -> ir.Value:
+    """Return scratch memory of all threads."""
+    buffer = memory.buffers.scratch([elements], kind)
+    buffer.owner.attributes[SHARED] = ir.UnitAttr.get()
+    return buffer
+
+
+def copy_rows(memory: TensorBuffers, read: PagedRows, machine: Machine, share: Dim = 1) -> None:
+    """Emit the copy of the rows of all sequences; `share` is 0 for sizes with which this is not executed, otherwise 1.
+
+    Pages are read in the order of memory, all heads of a row after each other.
+    """
+    reader = PageReader(read, memory, machine)
+    target = shared_scratch(memory, D.product(dims_of(read.value.type)) * share, read.value.type.element_type)
+    memory.place(read.value, target)
+    target = memory.slot(read.value).buffer
+    of_head = reader.most * reader.rows * reader.size
+
+    def page(task: Value) -> None:
+        sequence, number = task.divide_unsigned(reader.most), task.remainder_unsigned(reader.most)
+        start = sequence * (of_head * reader.heads) + number * (reader.rows * reader.size)
+        count = reader.rows_of(reader.length(sequence), number)
+        copy = PageCopy(target, start, reader.size, of_head)
+        reader.copy(reader.page(sequence, number), count, copy, reader.heads)
+
+    for_loop(0, reader.sequences * reader.most, 1, page, parallel=True)
+
+
+@dataclass(frozen=True)
+class PagedPlan:
+    """The plan of attention of one token, page by page."""
+
+    plan: DynamicBlockedPlan
+    first: RowBlockContraction
+    """The contraction with the keys of a page."""
+    last: RowBlockContraction
+    keys: PagedRows
+    values: PagedRows
+    parts: int
+    """Parts of the heads, which threads divide."""
+
+    def emit(self, memory: TensorBuffers) -> None:
+        """Emit all sequences at the insertion point."""
+        _PagedEmitter(self, memory).emit()
+
+
+@dataclass(frozen=True)
+class _Task:
+    """The heads of a sequence that are computed."""
+
+    sequence: Value
+    head: Value
+    """The first of the heads of keys."""
+    kept: Value
+    """The first of the rows that are stored."""
+    slot: Value
+    length: Value
+    """The rows of the sequence."""
+
+
+class _PageKernel(BlockKernel):
+    """A contraction that is emitted for a page."""
+
+    ahead: IndexExpr | None = None
+    """Where to prefetch rows of the next page, from the position `AHEAD`."""
+
+    def run_page(self, plan: DynamicBlockedPlan, task: Value, at: dict[LoopAxis, Value]) -> None:
+        """Emit the rows of a head of keys; `task` is the number of the head in all sequences."""
+        self.rows_now = plan.extent if isinstance(plan.extent, int) else 1
+        places = self._places(plan.indices(task, self.code), 0)
+        if self.ahead is not None:
+            places = replace(places, ahead=Cursor.start(self.code, self.ahead))
+        for axis, value in at.items():
+            places = places.advance(axis, value)
+        self._panels(places, False)
+
+
+class _PagedProduct:
+    """One of the two contractions: kernels that read pages, and the copy of a page."""
+
+    def __init__(self, emitter: _PagedEmitter, part: RowBlockContraction, read: PagedRows) -> None:
+        self.emitter = emitter
+        memory, copied, order = emitter.memory, emitter.memory.copy(), emitter.plan.plan.order
+        self.reader = PageReader(read, memory, part.plan.machine)
+        memory.place(read.value, self.reader.cache)
+        elements = emitter.plan.plan.slots * read.page_elements
+        copied.place(read.value, shared_scratch(memory, elements, read.value.type.element_type))
+        self.copy = copied.slot(read.value).buffer
+        self.in_place, self.of_copy = (_PageKernel(part, each, order) for each in (memory, copied))
+        # The next page is prefetched in the order of memory, a row's share for each row of a head.
+        axis = part.plan.lane_axis if part.plan.dot else part.plan.reduce[0]
+        self.in_place.ahead = IndexExpr({AHEAD.id: 1, axis.id: self.reader.size}, 0)
+        self.in_place.tiles.lines_ahead = -(-self.reader.size // self.reader.line_elements)
+
+    def emit_pages(self, task: _Task, before: Callable[[_PageKernel, Value], None]) -> None:
+        """Emit all pages of a sequence: full ones where they are, others from a copy."""
+        reader = self.reader
+        full = task.length.divide_unsigned(reader.rows)
+
+        def whole(number: Value) -> None:
+            following = (number + 1).minimum(index(reader.most) - 1)
+            pages = [reader.page(task.sequence, each) for each in (number, following)]
+            before(self.in_place, number)
+            self.emit_heads(self.in_place, task, number, *pages)
+
+        def partial(number: Value) -> None:
+            page, first = task.slot * reader.read.page_elements, task.head * reader.size
+            target = PageCopy(self.copy, page + first, reader.heads * reader.size, reader.size)
+            source = reader.page(task.sequence, number) + first
+            reader.copy(source, reader.rows_of(task.length, number), target, self.emitter.heads_of_task)
+            before(self.of_copy, number)
+            self.emit_heads(self.of_copy, task, number, page)
+
+        for_loop(0, full, 1, whole)
+        for_loop(full, reader.most, 1, partial)
+
+    def emit_heads(
+        self, kernel: _PageKernel, task: _Task, number: Value, page: Value, following: Value | None = None
+    ) -> None:
+        """Emit the product of one page with each head; `page` and `following` are where it and the next one begin."""
+        emitter, reader = self.emitter, self.reader
+        plan = emitter.plan.plan
+
+        def head(h: Value) -> None:
+            own = task.head + h
+            at = {KEPT: task.kept + h * plan.extent, HEAD: own, PAGE: page, CHUNK: number}
+            if following is not None:
+                at[AHEAD] = following + own * (reader.rows * reader.size)
+            kernel.run_page(plan, task.sequence * emitter.heads + own, at)
+
+        for_loop(0, emitter.heads_of_task, 1, head, rolled=True)
+
+
+class _PagedEmitter:
+    """Emits a plan over the buffers of a function."""
+
+    def __init__(self, plan: PagedPlan, memory: TensorBuffers) -> None:
+        self.plan, self.memory = plan, memory
+        self.heads = plan.keys.shape[2]
+        self.heads_of_task = self.heads // plan.parts
+
+    def emit(self) -> None:
+        """Emit all sequences at the insertion point."""
+        plan, memory, slots = self.plan.plan, self.memory, self.plan.plan.slots
+        for value in plan.local:
+            elements = slots * self._rows * elements_of_row(value, plan.total)
+            memory.place(value, shared_scratch(memory, elements, value.type.element_type))
+        plan.reuse_scores(memory)
+        self.products = [
+            _PagedProduct(self, part, read)
+            for part, read in ((self.plan.first, self.plan.keys), (self.plan.last, self.plan.values))
+        ]
+        contraction = self.plan.last.plan.contraction
+        elements = D.product(contraction.writes[0][1].shape)
+        self.held = shared_scratch(memory, elements, contraction.product.accumulate_type)
+        self.stored = plan.rows.prepare(memory)
+        tasks = dims_of(self.plan.keys.table.type)[0] * self.plan.parts
+
+        emit_tasks(memory, slots, tasks, self._emit_task)
+
+    @property
+    def _rows(self) -> int:
+        """Return the rows of a task that are stored."""
+        extent = self.plan.plan.extent
+        assert isinstance(extent, int)
+        return self.heads_of_task * extent
+
+    def _emit_task(self, number: Value, slot: Value) -> None:
+        sequence, part = number.divide_unsigned(self.plan.parts), number.remainder_unsigned(self.plan.parts)
+        keys, values = self.products
+        length = keys.reader.length(sequence).minimum(values.reader.length(sequence))
+        task = _Task(sequence, part * self.heads_of_task, slot * self._rows, slot, length)
+        keys.emit_pages(task, lambda kernel, page: None)
+        for_loop(0, self._rows, 1, lambda r: self.plan.plan.rows.emit_row(self.memory, self.stored, task.kept + r))
+        (axis,) = self.plan.last.plan.reduce
+
+        def add_up(kernel: _PageKernel, page: Value) -> None:
+            kernel.tiles.part = KBlock(axis.id, axis.extent, self.held, page.equals(0), is_last=False)
+
+        values.emit_pages(task, add_up)
+        # Without rows: the sums are in memory, zero if there are no pages.
+        is_empty = index(values.reader.most).equals(0)
+        values.of_copy.tiles.part = KBlock(axis.id, 0, self.held, is_empty, is_last=True)
+        values.emit_heads(values.of_copy, task, index(0), index(0))

@@ -1,0 +1,227 @@
+"""Attention to rows of caches in pages, of one new token of each sequence: rows are read where they are.
+
+Pages hold the rows of all heads, so a page is computed for all heads before the next one: memory is read in order.
+Scores of all keys are stored, as in `blocked`. Pages that are not full are copied first, with zeros behind the last
+row. For more tokens, all rows are copied, and `blocked` computes the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from mirlo.dialects.bindings import ir, scf
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.index_expr import IndexExpr, loop_index
+from mirlo.dialects.core.types import dims_of
+from mirlo.dialects.core.value import compare, index
+from mirlo.dialects.tir.specialize import with_dims
+from mirlo.dialects.tir.view import BlockView, PrimView
+from mirlo.passes.rules import Decline, decline, schedule
+from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
+from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
+from mirlo.passes.schedule.blocks.group import BlockGroup
+from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts
+from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
+from mirlo.targets.llvm.machine import Machine
+from mirlo.targets.llvm.schedule.blocked import outside_values, plan_blocked
+from mirlo.targets.llvm.schedule.dynamic_blocks import DynamicBlockedPlan
+from mirlo.targets.llvm.schedule.group import function_group
+from mirlo.targets.llvm.schedule.page_blocks import CHUNK, HEAD, PAGE, PagedPlan, PagedRows, copy_rows
+from mirlo.targets.llvm.schedule.row_blocks import BlockedPlan, RowBlockContraction
+
+_MOST_OPERATIONS = 16
+"""Most operations of a block that is compared with the expected computation."""
+
+
+def match_paged_rows(block: BlockView) -> PagedRows | None:
+    """Match a block of `paged_row`: a select of an element of a page, which a table has, and zero."""
+    if block.is_reduction or block.rank != 4 or len(block.inputs) != 3 or len(block.outputs) != 1:
+        return None
+    lengths, cache, table = block.inputs
+    shape = cache.shape
+    if not cache.is_opaque or lengths.is_opaque or table.is_opaque or len(block.body_ops) > _MOST_OPERATIONS:
+        return None
+    if len(shape) != 4 or not all(isinstance(size, int) for size in shape[1:]):
+        return None
+    pages, rows, heads, size = shape
+    (output,) = block.outputs
+    if output.map != ir.AffineMap.get_identity(4) or len(table.shape) != 2:
+        return None
+    if output.shape != (table.shape[0], heads, table.shape[1] * rows, size):
+        return None
+    sequence, row = ir.AffineExpr.get_dim(0), ir.AffineExpr.get_dim(2)
+    if lengths.map != ir.AffineMap.get(4, 0, [sequence]) or lengths.element_type != table.element_type:
+        return None
+    if table.map != ir.AffineMap.get(4, 0, [sequence, ir.AffineExpr.get_floor_div(row, rows)]):
+        return None
+    names = dict(zip([*block.index_arguments, *block.input_arguments], "bhtdlcp", strict=True))
+    page, offset = f"minsi(maxsi(index_cast(p), 0), {pages - 1})", f"subi(t, muli(floordivsi(t, {rows}), {rows}))"
+    expected = f"select(cmpi:2(t, index_cast(l)), extract(c, {page}, {offset}, h, d), 0)"
+    if _text(block.yielded[0], names) != expected:
+        return None
+    return PagedRows(block, cache.value, table.value, lengths.value)
+
+
+def _text(value: ir.Value, names: Mapping[ir.Value, str]) -> str:
+    """Return a computation as text: numbers, names of what it begins with, operations without their dialects."""
+    if value in names:
+        return names[value]
+    op = value.owner.operation
+    if op.name == "tir.size":
+        return str(op.opview.dim)
+    if op.name == "arith.constant":
+        return f"{op.attributes['value'].value:g}"
+    predicate = f":{op.attributes['predicate'].value}" if "predicate" in op.attributes else ""
+    return f"{op.name.partition('.')[2]}{predicate}({', '.join(_text(each, names) for each in op.operands)})"
+
+
+def plan_pages(plan: DynamicBlockedPlan, reads: Mapping[ir.Value, PagedRows], threads: int) -> PagedPlan | Decline:
+    """Plan attention of one token over pages, from the plan over copied rows."""
+    first, last = plan.first.plan, plan.last.plan
+    keys, values = (reads.get(each.columns.access.value) for each in (first, last))
+    if keys is None or values is None:
+        return decline("keys or values are not rows of pages")
+    if plan.limit is not None or any(each.packing is not None or each.group is not None for each in (first, last)):
+        return decline("keys or values are packed, or a mask leaves some of them out")
+    if len(first.reduce) != 1 or len(last.reduce) != 1 or first.unrolled or last.unrolled:
+        return decline("products have several axes, or unrolled ones")
+    _, rows, heads, _ = keys.shape
+    sequences = dims_of(keys.table.type)[0]
+    if D.product([extent for _, extent in plan.loops]) != sequences * heads:
+        return decline("the rows of a head are several loops", loops=len(plan.loops))
+    parts = []
+    for part, read, axis, size_axis in (
+        (plan.first, keys, first.lane_axis, first.reduce[0]),
+        (plan.last, values, last.reduce[0], last.lane_axis),
+    ):
+        if axis.extent != plan.width or read.shape[1:3] != (rows, heads):
+            return decline("a product does not go over the rows of pages")
+        if tuple(part.plan.columns.access.dims[2:]) != (loop_index(axis.id), loop_index(size_axis.id)):
+            return decline("rows are read in another order")
+        parts.append(_over_pages(part, axis, size_axis, read))
+    count = next(count for count in range(1, heads + 1) if heads % count == 0 and (count >= threads or count == heads))
+    return PagedPlan(plan, parts[0], parts[1], keys, values, count)
+
+
+def _over_pages(part: RowBlockContraction, axis: LoopAxis, size_axis: LoopAxis, read: PagedRows) -> RowBlockContraction:
+    """Return a contraction over the rows of one page, at `PAGE` and `HEAD` in the cache; `axis` runs along rows."""
+    plan = part.plan
+    _, rows, heads, size = read.shape
+    short = replace(axis, extent=rows)
+
+    def chunk(form: IndexExpr) -> IndexExpr:
+        step = form.stride(axis)
+        return IndexExpr({**form.terms, CHUNK.id: step * rows}, form.constant) if step else form
+
+    place = IndexExpr({PAGE.id: 1, HEAD.id: size, axis.id: heads * size, size_axis.id: 1}, 0)
+    changed = replace(
+        plan,
+        rows=replace(plan.rows, form=chunk(plan.rows.form)),
+        columns=replace(plan.columns, form=place),
+        lane_axis=short if plan.lane_axis.id == axis.id else plan.lane_axis,
+        reduce=[short if each.id == axis.id else each for each in plan.reduce],
+        writes=[chunk(form) for form in plan.writes],
+        reads=[[None if form is None else chunk(form) for form in forms] for forms in plan.reads],
+        indices=[[chunk(form) for form in forms] for forms in plan.indices],
+    )
+    return replace(part, plan=changed)
+
+
+@dataclass(frozen=True)
+class _CopiedPlan:
+    """A plan of attention to copies of rows."""
+
+    view: PrimView
+    plan: BlockedPlan
+    reads: tuple[PagedRows, ...]
+    machine: Machine
+
+    def emit(self, memory: TensorBuffers, share: Dim = 1) -> None:
+        """Emit the copies and the attention; `share` is as in `copy_rows`."""
+        for read in self.reads:
+            copy_rows(memory, read, self.machine, share)
+        self.plan.emit(memory)
+
+    def in_pages(self, threads: int) -> PagedPlan | Decline:
+        """Plan to read keys and values where they are."""
+        if not isinstance(self.plan, DynamicBlockedPlan):
+            return decline("all sizes are known")
+        return plan_pages(self.plan, {read.value: read for read in self.reads}, threads)
+
+    def emit_pages(self, pages: PagedPlan, memory: TensorBuffers) -> None:
+        """Emit attention to rows where they are, and copies of their scales only."""
+        for read in self.reads:
+            if read not in (pages.keys, pages.values):
+                copy_rows(memory, read, self.machine)
+        pages.emit(memory)
+
+
+@schedule("any", target="llvm", priority=96)
+def paged(kernel: Kernel, context: ScheduleContext) -> ir.OpView | Decline:
+    """Schedule attention to rows of caches in pages: of one token page by page, of more of them over copies."""
+    group = function_group(kernel, context)
+    if isinstance(group, Decline):
+        return group
+    threads = context.options.get("threads", 1)
+    plan = _plan_copied(kernel.view, group.machine, threads)
+    if isinstance(plan, Decline):
+        return plan
+    length, buffers = _tokens(plan.plan), BufferFunction(kernel.view)
+    facts: ScheduleFacts = {"rule": "paged", **plan.plan.describe()}
+    if length is None:
+        return _build_known(plan, threads, buffers, facts)
+    view = PrimView(with_dims(kernel.view.op, {str(length): 1}))
+    try:
+        single = _plan_copied(view, group.machine, threads)
+        pages = single if isinstance(single, Decline) else single.in_pages(threads)
+        if isinstance(pages, Decline) or isinstance(single, Decline):
+            return buffers.build(lambda: plan.emit(TensorBuffers(buffers)), facts)
+        return buffers.build(lambda: _emit_either(plan, (single, pages), length, buffers), {**facts, "one_row": True})
+    finally:
+        view.op.erase()
+
+
+def _build_known(plan: _CopiedPlan, threads: int, buffers: BufferFunction, facts: ScheduleFacts) -> ir.OpView:
+    """Build a function for a number of tokens that is known."""
+    pages = plan.in_pages(threads)
+    if isinstance(pages, Decline):
+        return buffers.build(lambda: plan.emit(TensorBuffers(buffers)), facts)
+    return buffers.build(lambda: plan.emit_pages(pages, TensorBuffers(buffers)), {**facts, "one_row": True})
+
+
+def _plan_copied(view: PrimView, machine: Machine, threads: int) -> _CopiedPlan | Decline:
+    """Plan the copies of rows out of pages, and attention to them."""
+    reads = [read for block in view.blocks if (read := match_paged_rows(block)) is not None]
+    if not reads:
+        return decline("no block reads rows out of pages")
+    own = [read.block for read in reads]
+    blocks = tuple(block for block in view.blocks if block not in own)
+    plan = plan_blocked(view, BlockGroup(blocks, frozenset(view.returned), machine), threads)
+    return plan if isinstance(plan, Decline) else _CopiedPlan(view, plan, tuple(reads), machine)
+
+
+def _tokens(plan: BlockedPlan) -> Dim | None:
+    """Return the new tokens of a sequence, a symbol; None if they are known."""
+    symbols = D.symbols_of(plan.extent)
+    if len(symbols) != 1 or symbols & D.symbols_of(plan.width):
+        return None
+    return D.symbol(next(iter(symbols)))
+
+
+def _emit_either(
+    plan: _CopiedPlan, single: tuple[_CopiedPlan, PagedPlan], length: Dim, buffers: BufferFunction
+) -> None:
+    """Emit both plans, and the choice between them."""
+    copied, pages = single
+    memory = TensorBuffers(buffers)
+    for value, own in outside_values(buffers.view, copied.view):
+        memory.place(own, buffers.buffer(value))
+    branch = scf.IfOp(compare("eq", index(length), index(1)), [], has_else=True)
+    with ir.InsertionPoint(branch.then_block):
+        copied.emit_pages(pages, memory)
+        scf.YieldOp([])
+    with ir.InsertionPoint(branch.else_block):
+        plan.emit(TensorBuffers(buffers), D.minimum(1, length // 2))
+        scf.YieldOp([])
