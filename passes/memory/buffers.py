@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.dense import read_dense
+from mirlo.dialects.core.index_expr import contiguous_strides
 from mirlo.dialects.core.types import TensorType
 
 
@@ -15,12 +16,8 @@ def reshaped(buffer: ir.Value, wanted: ir.Type) -> ir.Value:
     """View a contiguous buffer in another shape."""
     if buffer.type == wanted:
         return buffer
-    strides: list[int] = []
-    size = 1
-    for dim in reversed(list(wanted.shape)):
-        strides.insert(0, size)
-        size *= dim
-    return memref.ReinterpretCastOp(wanted, buffer, [], [], [], [0], list(wanted.shape), strides).result
+    shape = list(wanted.shape)
+    return memref.ReinterpretCastOp(wanted, buffer, [], [], [], [0], shape, list(contiguous_strides(shape))).result
 
 
 def stored(value: ir.Attribute, kind: ir.Type) -> ir.Attribute:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.index_expr import contiguous_strides
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.types import TensorType
 from mirlo.passes.memory.packed import PACKED, TYPES
@@ -58,7 +59,7 @@ def define_calls(module: ir.Module, calls: Sequence[PackedCall], caller: str) ->
 def _shape_text(symbol: str, position: int, tensor: TensorType) -> list[str]:
     """Return the constants that hold the shape and the strides of a tensor of static shape."""
     shape, lines = tensor.static_shape, []
-    for what, numbers in (("shape", shape), ("strides", _strides(shape))):
+    for what, numbers in (("shape", shape), ("strides", contiguous_strides(shape))):
         if numbers:
             listed = ", ".join(map(str, numbers))
             lines.append(
@@ -159,12 +160,3 @@ def _dims_text(i: int, tensor: TensorType, first: int) -> list[str]:
             lines.append(f"{place} = llvm.getelementptr %{what}{i}[{axis}] : (!llvm.ptr) -> !llvm.ptr, i64")
             lines.append(f"llvm.store {value}, {place} : i64, !llvm.ptr")
     return lines
-
-
-def _strides(shape: Sequence[int]) -> tuple[int, ...]:
-    strides: list[int] = []
-    size = 1
-    for dim in reversed(shape):
-        strides.insert(0, size)
-        size *= dim
-    return tuple(strides)

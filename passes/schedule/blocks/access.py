@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.index_expr import IndexExpr, Variable
+from mirlo.dialects.core.index_expr import FloorDiv, IndexExpr, Variable, loop_index
 from mirlo.dialects.core.value import index
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.scalars import Value, compare
@@ -47,6 +47,24 @@ Test = tuple[IndexExpr, Dim]
 
 LONGEST_STRIDE = 4
 """Largest stride for which whole vectors are loaded and shuffled; larger strides are gathered."""
+
+
+def lane_index(
+    expression: IndexExpr, axis: Variable | None, first: Callable[[IndexExpr], ir.Value], lanes: int
+) -> ir.Value:
+    """Emit an index, a vector if it differs between the lanes along an axis; `first` emits that of the first lane."""
+    step = 0 if axis is None else expression.coefficient(axis)
+    if step is not None:
+        return first(expression) if step == 0 else steps(first(expression), step, lanes)
+    total = Value(splat(index(expression.constant), lanes))
+    for term, coefficient in expression.terms.items():
+        if isinstance(term, FloorDiv):
+            inner = splat(lane_index(term.inner, axis, first, lanes), lanes)
+            part: ir.Value = create("arith.floordivsi", inner.type, inner, splat(index(term.divisor), lanes))
+        else:
+            part = splat(lane_index(loop_index(term), axis, first, lanes), lanes)
+        total = total + Value(part) * splat(index(coefficient), lanes)
+    return total
 
 
 def steps(first: ir.Value, step: Dim, lanes: int) -> ir.Value:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.value import Value
@@ -13,6 +14,16 @@ from mirlo.dialects.tir.scalars import compare
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.schedule.loops import attribute_constant
 from mirlo.passes.schedule.vectors import is_vector, splat
+
+_T = TypeVar("_T")
+
+
+def in_pairs(combine: Callable[[_T, _T], _T], parts: Sequence[_T]) -> _T:
+    """Combine partial results in pairs, which do not wait for one another; always in the same order."""
+    while len(parts) > 1:
+        pairs = [combine(a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
+        parts = [*pairs, *parts[2 * len(pairs) :]]
+    return parts[0]
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from mirlo.dialects.tir.view import OperandView
 from mirlo.passes.schedule.blocks import access
 from mirlo.passes.schedule.blocks.space import BlockInstance
 from mirlo.passes.schedule.buffers import BufferFunction
-from mirlo.passes.schedule.vectors import flat, splat, vector_op
+from mirlo.passes.schedule.vectors import flat, vector_op
 
 _UNBOUNDED = 1 << 40
 """An extent that bounds nothing."""
@@ -202,20 +202,7 @@ class Iteration:
 
     def index(self, expression: IndexExpr) -> ir.Value:
         """Emit an index: a vector if it differs between lanes."""
-        step = 0 if self.axis is None else expression.coefficient(self.axis)
-        if step == 0:
-            return self.first(expression)
-        if step is not None:
-            return access.steps(self.first(expression), step, self.lanes)
-        total = Value(splat(self.first(number(expression.constant)), self.lanes))
-        for term, coefficient in expression.terms.items():
-            if isinstance(term, int):
-                part = self.index(IndexExpr({term: 1}))
-            else:
-                inner = splat(self.index(term.inner), self.lanes)
-                part = create("arith.floordivsi", inner.type, inner, splat(index(term.divisor), self.lanes))
-            total = total + Value(splat(part, self.lanes)) * splat(index(coefficient), self.lanes)
-        return total
+        return access.lane_index(expression, self.axis, self.first, self.lanes)
 
     def first(self, expression: IndexExpr) -> ir.Value:
         """Emit the index of the first lane."""

@@ -10,12 +10,12 @@ from typing import NamedTuple
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, UndecidedDim
-from mirlo.dialects.core.index_expr import FloorDiv, IndexExpr, loop_index, number
+from mirlo.dialects.core.index_expr import IndexExpr, loop_index, number
 from mirlo.dialects.core.value import index
 from mirlo.dialects.tir.buffers import element_bytes
-from mirlo.dialects.tir.scalars import Value, compare, create, emit_constant
+from mirlo.dialects.tir.scalars import compare, create, emit_constant
 from mirlo.passes.schedule.blocks import access as lane_access
-from mirlo.passes.schedule.blocks.combine import Reducer, reducer_of
+from mirlo.passes.schedule.blocks.combine import Reducer, in_pairs, reducer_of
 from mirlo.passes.schedule.loops import ScalarBody, attribute_constant
 from mirlo.passes.schedule.vectors import elements_of, lane_mask, may_trap, splat, vector_body
 from mirlo.passes.schedule.words.index import LoopValues
@@ -143,19 +143,11 @@ def mask_of_guards(guards: Sequence[Guard], loop: Loop, values: LoopValues) -> L
 def _vector_index(expression: IndexExpr, loop: Loop, values: LoopValues) -> ir.Value:
     """Emit an index for each lane."""
     lanes = D.static_dim(loop.extent)
-    step = expression.coefficient(loop.name)
-    if step is not None:
-        first = values.emit(expression.replace({loop.name: number(0)}))
-        return splat(first, lanes) if step == 0 else lane_access.steps(first, step, lanes)
-    total = Value(splat(index(expression.constant), lanes))
-    for term, coefficient in expression.terms.items():
-        if isinstance(term, FloorDiv):
-            inner = _vector_index(term.inner, loop, values)
-            part: ir.Value = create("arith.floordivsi", inner.type, inner, splat(index(term.divisor), lanes))
-        else:
-            part = _vector_index(loop_index(term), loop, values)
-        total = total + Value(part) * splat(index(coefficient), lanes)
-    return total
+
+    def first(index: IndexExpr) -> ir.Value:
+        return values.emit(index.replace({loop.name: number(0)}))
+
+    return splat(lane_access.lane_index(expression, loop.name, first, lanes), lanes)
 
 
 @dataclass
@@ -387,12 +379,4 @@ def sum_of_lanes(reducer: Reducer, vectors: list[ir.Value], placed: PlacedBuffer
     if not placed.in_threads:
         return reducer.horizontal(vectors)
     # Threads of GPUs have short vectors, and no reductions of them.
-    return combine_pairwise(reducer, [list(lane) for lane in zip(*map(elements_of, vectors), strict=True)])
-
-
-def combine_pairwise(reducer: Reducer, parts: list[list[ir.Value]]) -> list[ir.Value]:
-    """Combine partial results in pairs, which do not wait for one another."""
-    while len(parts) > 1:
-        pairs = [reducer.combine(a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
-        parts = pairs + ([parts[-1]] if len(parts) % 2 else [])
-    return parts[0]
+    return in_pairs(reducer.combine, [list(lane) for lane in zip(*map(elements_of, vectors), strict=True)])

@@ -19,7 +19,7 @@ from mirlo.dialects.core.index_expr import IndexExpr, loop_index
 from mirlo.dialects.tir.block import Yield
 from mirlo.dialects.tir.loops import ReduceThreads
 from mirlo.dialects.tir.scalars import create
-from mirlo.passes.schedule.blocks.combine import Reducer, reducer_of
+from mirlo.passes.schedule.blocks.combine import Reducer, in_pairs, reducer_of
 from mirlo.passes.schedule.loops import attribute_constant, clone_body, either
 from mirlo.passes.schedule.vectors import elements_of, may_trap, splat
 from mirlo.passes.schedule.words.index import LoopValues
@@ -27,7 +27,6 @@ from mirlo.passes.schedule.words.lanes import (
     Contributions,
     EdgeTest,
     LoopLanes,
-    combine_pairwise,
     has_all_lanes,
     mask_of_guards,
     sum_of_lanes,
@@ -314,7 +313,7 @@ class Accumulators:
                 parts.append(totals[position * width : (position + 1) * width])
         if not self.has_parts or self.reducer is None:
             return parts[0]
-        total = combine_pairwise(self.reducer, parts)
+        total = in_pairs(self.reducer.combine, parts)
         return sum_of_lanes(self.reducer, total, self.placed) if self.is_summed else total
 
     def _finished(self, total: Carried) -> Carried:

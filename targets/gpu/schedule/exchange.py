@@ -8,6 +8,7 @@ from typing import Protocol
 
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.value import Value
+from mirlo.passes.schedule.blocks.combine import in_pairs
 from mirlo.passes.schedule.loops import when
 from mirlo.targets.gpu.schedule.launch import barrier, shared, split
 
@@ -69,9 +70,5 @@ class SharedExchange:
         combined = []
         for start in starts:
             everything = [memref.LoadOp(self.memory, [start + other]).result for other in range(self.members)]
-            # Reduce in pairs for instruction-level parallelism; always in the same order.
-            while len(everything) > 1:
-                rest = everything[len(everything) // 2 * 2 :]
-                everything = [combine(a, b) for a, b in zip(everything[::2], everything[1::2], strict=False)] + rest
-            combined.append(everything[0])
+            combined.append(in_pairs(combine, everything))
         return combined if self.groups is None else self.groups.together(combined, combine)

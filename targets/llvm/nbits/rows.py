@@ -10,6 +10,7 @@ from mirlo.dialects.tir.compute import Buffer, LoopBuilder
 from mirlo.dialects.tir.scalars import compare, create
 from mirlo.passes.legalize.helpers import tensor_type
 from mirlo.passes.rules import Decline, decline, legalize
+from mirlo.passes.schedule.vectors import flat as flatten
 from mirlo.targets.llvm.nbits import code as C
 from mirlo.targets.llvm.nbits.layout import COLUMNS
 
@@ -30,7 +31,7 @@ def quantize_rows(op: ir.OpView, b: LegalizeBuilder) -> ir.Value | Decline:
     shapes = [tensor_type(value) for value in (op.codes, op.scales, op.sums)]
 
     def body(loops: LoopBuilder, x: Buffer, codes: Buffer, scales: Buffer, sums: Buffer) -> None:
-        flat = [_flat(buffer) for buffer in (x, codes, scales, sums)]
+        flat = [flatten(buffer.value) for buffer in (x, codes, scales, sums)]
         count = C.index(rows)
 
         def one(row: ir.Value) -> None:
@@ -39,20 +40,6 @@ def quantize_rows(op: ir.OpView, b: LegalizeBuilder) -> ir.Value | Decline:
         C.loop(C.index(0), count, one, parallel=True)
 
     return b.call_loops(body, op.x, results=shapes)
-
-
-def _flat(buffer: Buffer) -> ir.Value:
-    """Return the buffer with one dim."""
-    value = buffer.value
-    shape = list(value.type.shape)
-    if len(shape) == 1:
-        return value
-    total = 1
-    for dim in shape:
-        total *= dim
-    kind = ir.MemRefType.get([total], value.type.element_type)
-    groups = ir.ArrayAttr.get([ir.ArrayAttr.get([ir.IntegerAttr.get(C.integer(64), i) for i in range(len(shape))])])
-    return create("memref.collapse_shape", kind, value, reassociation=groups)
 
 
 def _block(

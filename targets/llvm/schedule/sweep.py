@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create
-from mirlo.passes.schedule.blocks.combine import Reducer
+from mirlo.passes.schedule.blocks.combine import Reducer, in_pairs
 from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, TensorBuffers
 from mirlo.passes.schedule.blocks.lanes import widest_bytes
 from mirlo.passes.schedule.blocks.space import BlockInstance, Space, computed_values
@@ -234,10 +234,8 @@ class _Vectors:
         for reducer, first in self._spans():
             width = len(reducer.contributions)
             parts = [carried[at : at + width] for at in range(first, first + width * self.chunks.unroll, width)]
-            while len(parts) > 1:
-                pairs = [reducer.combine(a, b) for a, b in zip(parts[::2], parts[1::2], strict=False)]
-                parts = pairs + ([parts[-1]] if len(parts) % 2 else [])
-            total = reducer.horizontal(parts[0]) if self.chunks.lanes > 1 else parts[0]
+            total = in_pairs(reducer.combine, parts)
+            total = reducer.horizontal(total) if self.chunks.lanes > 1 else total
             if self.chunks.has_narrow_tail:
                 at = first + width * self.chunks.unroll
                 total = reducer.combine(total, carried[at : at + width])

@@ -17,6 +17,7 @@ from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.rules import Decline, decline
+from mirlo.passes.schedule.blocks.combine import in_pairs
 from mirlo.passes.schedule.blocks.contraction.body import emit_init, widened
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.loops import attribute_constant, for_loop, when
@@ -183,18 +184,11 @@ class _WarpPerLine(_Kernel):
         first = lane * plan.vector
         sums = for_loop(first, self.roles.depth, step * unrolled, round_, [self._zeros()] * (own * self.rows))
         distances = [1 << bit for bit in range(WARP.bit_length() - 1)]
-        totals = [self._over(self._across(value), distances) for value in sums]
+        totals = [self._over(in_pairs(self._plus, elements_of(value)), distances) for value in sums]
         for number, total in enumerate(totals):
             line = lines[number // self.rows]
             exists = line.below(plan.many.extent) if plan.many.extent % plan.lines else None
             when(all_of(lane.equals(number % WARP), exists), partial(self._finish, number % self.rows, line, total))
-
-    def _across(self, vector: ir.Value) -> ir.Value:
-        """Sum a vector pairwise."""
-        values: list[ir.Value] = [*elements_of(vector)]
-        while len(values) > 1:
-            values = [self._plus(a, b) for a, b in zip(values[::2], values[1::2], strict=True)]
-        return values[0]
 
 
 class _ThreadPerColumns(_Kernel):

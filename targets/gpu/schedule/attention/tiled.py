@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.dims import Dim
@@ -106,13 +106,13 @@ class TiledKernel(AttentionKernel):
         rows = self.tile.rows
         peaks, totals, sums = carried[:rows], carried[rows : 2 * rows], carried[2 * rows :]
         scores = self._scores(first_key)
-        own = [_fold(larger, line) for line in scores]
+        own = [reduce(larger, line) for line in scores]
         new = [larger(a, b) for a, b in zip(peaks, self.meet.together(own, larger), strict=True)]
         shifts = [above(peak) for peak in new]
         fades = [weight(peak, shift) for peak, shift in zip(peaks, shifts, strict=True)]
         for i, (line, shift) in enumerate(zip(scores, shifts, strict=True)):
             weights = [weight(score, shift) for score in line]
-            totals[i] = plus(times(totals[i], fades[i]), _fold(plus, weights))
+            totals[i] = plus(times(totals[i], fades[i]), reduce(plus, weights))
             for j, value in enumerate(weights):
                 memref.StoreOp(value, self.weights, [self._weight_position(i, j)])
         count = self.tile.thread_columns
@@ -280,10 +280,3 @@ class TiledKernel(AttentionKernel):
                 column.below(found.value_size) if found.value_size % tile.columns else None,
             )
             when(condition, partial(self.store, line, i, column, total, sums[c]))
-
-
-def _fold(combine: Callable[[ir.Value, ir.Value], ir.Value], values: list[ir.Value]) -> ir.Value:
-    total = values[0]
-    for value in values[1:]:
-        total = combine(total, value)
-    return total

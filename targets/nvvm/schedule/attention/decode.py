@@ -16,6 +16,7 @@ from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks, Read
+from mirlo.passes.schedule.blocks.combine import in_pairs
 from mirlo.passes.schedule.blocks.contraction.body import widened
 from mirlo.passes.schedule.buffers import ScheduleFacts
 from mirlo.passes.schedule.loops import for_loop, when
@@ -27,7 +28,7 @@ from mirlo.targets.gpu.schedule.launch import WARP, barrier, clamp_index, shared
 from mirlo.targets.gpu.schedule.shuffles import of_neighbour
 from mirlo.targets.gpu.schedule.vectors import load_vector, spread, store_vector
 from mirlo.targets.nvvm.schedule.attention.online import weigh
-from mirlo.targets.nvvm.schedule.attention.softmax import LOG2_E, exp2, fma, fold
+from mirlo.targets.nvvm.schedule.attention.softmax import LOG2_E, exp2, fma
 from mirlo.targets.nvvm.schedule.units import ACCESS
 
 WARPS = 4
@@ -150,7 +151,7 @@ class DecodeKernel(AttentionKernel):
         for query, own in zip(self.query[row], head, strict=True):
             total = times(query, own) if total is None else create("vector.fma", own.type, query, own, total)
         assert total is not None
-        score = fold(plus, elements_of(total))
+        score = in_pairs(plus, elements_of(total))
         distance = 1
         while distance < self.teams.members:
             score = plus(score, of_neighbour(score, distance))
@@ -193,7 +194,7 @@ class DecodeKernel(AttentionKernel):
         row, column = split(number, [rows, found.value_size])
         lines = [index(team) * rows + row for team in range(teams.count)]
         own = [memref.LoadOp(peaks, [line]).result for line in lines]
-        peak = fold(larger, own)
+        peak = in_pairs(larger, own)
         scale = emit_constant(self.factor * LOG2_E, self.f32)
         away = times(above(peak), emit_constant(-self.factor * LOG2_E, self.f32))
         zero: Value = emit_constant(0.0, self.f32)

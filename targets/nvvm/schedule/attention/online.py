@@ -13,10 +13,11 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.scalars import compare
+from mirlo.passes.schedule.blocks.combine import in_pairs
 from mirlo.targets.gpu.schedule.attention.work import Work, above, hidden, larger, plus, times
 from mirlo.targets.gpu.schedule.shuffles import over_team
 from mirlo.targets.gpu.schedule.vectors import element_at
-from mirlo.targets.nvvm.schedule.attention.softmax import LOG2_E, exp2, fma, fold
+from mirlo.targets.nvvm.schedule.attention.softmax import LOG2_E, exp2, fma
 from mirlo.targets.nvvm.schedule.bulk import i32
 from mirlo.targets.nvvm.schedule.fragments import PAIR
 from mirlo.targets.nvvm.schedule.units import COLUMNS
@@ -91,14 +92,14 @@ def weigh(
 ) -> Weighed:
     """Return the weights of a tile's keys, which a team of threads shares; update the running maximum and sum."""
     f32 = peaks[0].type
-    own = [fold(larger, line) for line in scores]
+    own = [in_pairs(larger, line) for line in scores]
     met = over_team(own, lambda a, b: [larger(x, y) for x, y in zip(a, b, strict=True)], team)
     new = [larger(a, b) for a, b in zip(peaks, met, strict=True)]
     scale = emit_constant(factor * LOG2_E, f32)
     away = [times(above(peak), emit_constant(-factor * LOG2_E, f32)) for peak in new]
     fades = [exp2(fma(peak, scale, by)) for peak, by in zip(peaks, away, strict=True)]
     weights = [[exp2(fma(score, scale, by)) for score in line] for line, by in zip(scores, away, strict=True)]
-    after = [fma(total, fade, fold(plus, line)) for total, fade, line in zip(totals, fades, weights, strict=True)]
+    after = [fma(total, fade, in_pairs(plus, line)) for total, fade, line in zip(totals, fades, weights, strict=True)]
     return Weighed(new, after, fades, weights)
 
 
