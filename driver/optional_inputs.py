@@ -1,4 +1,4 @@
-"""The inputs of an ONNX model, with the default values of those that have one."""
+"""What the inputs of an ONNX model say before it is compiled: default values, and dims that a caller may fix."""
 
 from __future__ import annotations
 
@@ -22,3 +22,14 @@ def default_inputs(model: str | Path) -> dict[str, np.ndarray | None]:
         if tensor.name in names:
             defaults[tensor.name] = loaded.weights.array(tensor, tensor.name)
     return defaults
+
+
+def page_dims(model: str | Path) -> list[str]:
+    """Return the dynamic dims that are the rows of a page, of caches in pages: compiled code is faster for a number."""
+    from mirlo.frontends.onnx import model as models
+    from mirlo.frontends.onnx.pages import find_paged_inputs
+
+    graph = models.load(model).content.graph
+    caches = {name for name, role in find_paged_inputs(graph).items() if role == "cache"}
+    shapes = [value.type.dims for value in graph.inputs if value.name in caches]
+    return sorted({dims[1] for dims in shapes if dims is not None and len(dims) > 1 and isinstance(dims[1], str)})

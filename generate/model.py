@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from mirlo.driver.compile import compile as compile_model
-from mirlo.driver.optional_inputs import default_inputs
+from mirlo.driver.optional_inputs import default_inputs, page_dims
 from mirlo.generate.adapters import AdapterFiles
 from mirlo.generate.chat import ChatTemplate, Message, read_template
 from mirlo.generate.config import ModelConfig, read_config
@@ -17,7 +17,7 @@ from mirlo.generate.engine import ServingEngine
 from mirlo.generate.errors import GenerationError, ModelFolderError
 from mirlo.generate.generator import Generator
 from mirlo.generate.guidance import FORMS, Grammar
-from mirlo.generate.paged import PagedDecoder
+from mirlo.generate.paged import DEFAULT_ROWS, PagedDecoder
 from mirlo.generate.prefixes import DEFAULT_BYTES, PrefixCache
 from mirlo.generate.search import with_options
 from mirlo.generate.tokenizer import FILE, FolderTokenizer
@@ -148,6 +148,9 @@ def load(
     if adapters:
         files = AdapterFiles(config, adapters, default_inputs(config.model))
         options["shapes"] = {**dict.fromkeys(files.optional), **(options.get("shapes") or {})}
+    if config.names.tables:  # code for a number of rows reads pages where they are
+        rows = dict.fromkeys(page_dims(config.model), config.page_rows or DEFAULT_ROWS)
+        options["dims"] = {**rows, **(options.get("dims") or {})} or None
     if options.get("pipeline") is None:
         options.setdefault("last_rows", config.names.logits)
         if str(options.get("target", "llvm")).partition("{")[0].strip() == "llvm":

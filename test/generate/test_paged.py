@@ -100,6 +100,7 @@ def test_inputs_of_the_builder(models: dict[str, LanguageModel], tmp_path: Path)
     onnx.save(builder_model(), tmp_path / "model.onnx")
     model, prompt = generate.load(tmp_path, activations="exact"), tokens_of(0, 30)
     assert pool_of(model).page_rows == 24
+    assert {spec.shape[1] for spec in model.executable.inputs if spec.name.startswith("past_key")} == {24}
     assert model.generator(max_new_tokens=9, **SEARCH).generate(prompt) == alone(models, prompt, 9)
     assert model.generator(max_new_tokens=9, lookup=3, **SEARCH).generate(prompt) == alone(models, prompt, 9)
     engine = model.engine(slots=2)

@@ -30,7 +30,7 @@ the first element to prefetch."""
 
 
 @dataclass(frozen=True)
-class PagedRows:
+class PagedRead:
     """A block that reads the rows of sequences out of their pages: [sequences, heads, rows, size]."""
 
     block: BlockView
@@ -61,7 +61,7 @@ class PagedRows:
 class PageReader:
     """Emits reads of pages: what a table and lengths have is checked before anything is read."""
 
-    def __init__(self, read: PagedRows, memory: TensorBuffers, machine: Machine) -> None:
+    def __init__(self, read: PagedRead, memory: TensorBuffers, machine: Machine) -> None:
         self.read = read
         self.pages, self.rows, self.heads, self.size = read.shape
         self.sequences, self.most = dims_of(read.table.type)
@@ -124,7 +124,7 @@ def shared_scratch(memory: TensorBuffers, elements: Dim, kind: ir.Type) -> ir.Va
     return buffer
 
 
-def copy_rows(memory: TensorBuffers, read: PagedRows, machine: Machine, share: Dim = 1) -> None:
+def copy_rows(memory: TensorBuffers, read: PagedRead, machine: Machine, share: Dim = 1) -> None:
     """Emit the copy of the rows of all sequences; `share` is 0 for sizes with which this is not executed, otherwise 1.
 
     Pages are read in the order of memory, all heads of a row after each other.
@@ -153,8 +153,8 @@ class PagedPlan:
     first: RowBlockContraction
     """The contraction with the keys of a page."""
     last: RowBlockContraction
-    keys: PagedRows
-    values: PagedRows
+    keys: PagedRead
+    values: PagedRead
     parts: int
     """Parts of the heads, which threads divide."""
 
@@ -197,7 +197,7 @@ class _PageKernel(BlockKernel):
 class _PagedProduct:
     """One of the two contractions: kernels that read pages, and the copy of a page."""
 
-    def __init__(self, emitter: _PagedEmitter, part: RowBlockContraction, read: PagedRows) -> None:
+    def __init__(self, emitter: _PagedEmitter, part: RowBlockContraction, read: PagedRead) -> None:
         self.emitter = emitter
         memory, copied, order = emitter.memory, emitter.memory.copy(), emitter.plan.plan.order
         self.reader = PageReader(read, memory, part.plan.machine)

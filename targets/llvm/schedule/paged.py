@@ -28,14 +28,14 @@ from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.blocked import outside_values, plan_blocked
 from mirlo.targets.llvm.schedule.dynamic_blocks import DynamicBlockedPlan
 from mirlo.targets.llvm.schedule.group import function_group
-from mirlo.targets.llvm.schedule.page_blocks import CHUNK, HEAD, PAGE, PagedPlan, PagedRows, copy_rows
+from mirlo.targets.llvm.schedule.page_blocks import CHUNK, HEAD, PAGE, PagedPlan, PagedRead, copy_rows
 from mirlo.targets.llvm.schedule.row_blocks import BlockedPlan, RowBlockContraction
 
 _MOST_OPERATIONS = 16
 """Most operations of a block that is compared with the expected computation."""
 
 
-def match_paged_rows(block: BlockView) -> PagedRows | None:
+def match_paged_rows(block: BlockView) -> PagedRead | None:
     """Match a block of `paged_row`: a select of an element of a page, which a table has, and zero."""
     if block.is_reduction or block.rank != 4 or len(block.inputs) != 3 or len(block.outputs) != 1:
         return None
@@ -61,7 +61,7 @@ def match_paged_rows(block: BlockView) -> PagedRows | None:
     expected = f"select(cmpi:2(t, index_cast(l)), extract(c, {page}, {offset}, h, d), 0)"
     if _text(block.yielded[0], names) != expected:
         return None
-    return PagedRows(block, cache.value, table.value, lengths.value)
+    return PagedRead(block, cache.value, table.value, lengths.value)
 
 
 def _text(value: ir.Value, names: Mapping[ir.Value, str]) -> str:
@@ -77,7 +77,7 @@ def _text(value: ir.Value, names: Mapping[ir.Value, str]) -> str:
     return f"{op.name.partition('.')[2]}{predicate}({', '.join(_text(each, names) for each in op.operands)})"
 
 
-def plan_pages(plan: DynamicBlockedPlan, reads: Mapping[ir.Value, PagedRows], threads: int) -> PagedPlan | Decline:
+def plan_pages(plan: DynamicBlockedPlan, reads: Mapping[ir.Value, PagedRead], threads: int) -> PagedPlan | Decline:
     """Plan attention of one token over pages, from the plan over copied rows."""
     first, last = plan.first.plan, plan.last.plan
     keys, values = (reads.get(each.columns.access.value) for each in (first, last))
@@ -105,7 +105,7 @@ def plan_pages(plan: DynamicBlockedPlan, reads: Mapping[ir.Value, PagedRows], th
     return PagedPlan(plan, parts[0], parts[1], keys, values, count)
 
 
-def _over_pages(part: RowBlockContraction, axis: LoopAxis, size_axis: LoopAxis, read: PagedRows) -> RowBlockContraction:
+def _over_pages(part: RowBlockContraction, axis: LoopAxis, size_axis: LoopAxis, read: PagedRead) -> RowBlockContraction:
     """Return a contraction over the rows of one page, at `PAGE` and `HEAD` in the cache; `axis` runs along rows."""
     plan = part.plan
     _, rows, heads, size = read.shape
@@ -135,7 +135,7 @@ class _CopiedPlan:
 
     view: PrimView
     plan: BlockedPlan
-    reads: tuple[PagedRows, ...]
+    reads: tuple[PagedRead, ...]
     machine: Machine
 
     def emit(self, memory: TensorBuffers, share: Dim = 1) -> None:
