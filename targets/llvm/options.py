@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from mirlo.passes.targets import CompileOptions
 
 NATIVE = "native"
-OPTIONS = ("cpu", "triple", "features", "threads", "l1", "l2", "l3")
+OPTIONS = ("cpu", "triple", "features", "threads", "thread_work", "l1", "l2", "l3")
+_NOT_OF_PROCESSORS = ("threads", "thread_work")
 MOST_BYTES = 1 << 40
 """Largest cache that options may describe."""
 _TRIPLES = {
@@ -44,6 +45,8 @@ class LlvmOptions:
     machine: Machine
     threads: int | None = None
     """The threads of a call; None for those of `mirlo.compile`."""
+    thread_work: int | None = None
+    """The least work that threads share, in floating-point operations; None for the default of `outline-parallel`."""
 
     @property
     def identity(self) -> str:
@@ -74,14 +77,15 @@ def parse_options(text: str = "") -> LlvmOptions:
         processor = _with_features(processor, given["features"].split(","))
         machine = _with_caches(machine_of(processor), machine)
     sizes = {f"{name}_bytes": _bytes(name, given[name]) for name in ("l1", "l2", "l3") if name in given}
-    threads = _threads(given["threads"]) if "threads" in given else None
-    return LlvmOptions(processor, replace(machine, **sizes), threads)  # type: ignore[arg-type]
+    threads = _number(given, "threads", 4096)
+    return LlvmOptions(processor, replace(machine, **sizes), threads, _number(given, "thread_work", MOST_BYTES))  # type: ignore[arg-type]
 
 
 def planning_options(text: str) -> str:
-    """Return the options that passes plan for: those that do not name this machine's processor or threads."""
+    """Return the options that passes plan for: those that describe a processor other than this machine's."""
     given = _split(text)
-    given.pop("threads", None)
+    for name in _NOT_OF_PROCESSORS:
+        given.pop(name, None)
     if given.get("cpu") == NATIVE and len(given) == 1:
         return ""
     return " ".join(f"{name}={value}" for name, value in sorted(given.items()))
@@ -90,6 +94,11 @@ def planning_options(text: str) -> str:
 def threads_of(options: CompileOptions | None) -> int:
     """Return the threads of a call: those in braces, else those of the compilation."""
     return parse_options(getattr(options, "target_options", "")).threads or int(getattr(options, "threads", 1))
+
+
+def thread_work_of(options: CompileOptions | None) -> int | None:
+    """Return the least work that threads share; None for the default."""
+    return parse_options(getattr(options, "target_options", "")).thread_work
 
 
 def machine_for(options: CompileOptions | tuple[str, ...] | None) -> Machine:
@@ -260,9 +269,12 @@ def _bytes(name: str, text: str) -> int:
     return size
 
 
-def _threads(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 4096:
-        raise MachineError(f"option threads of target 'llvm': expected 1 to 4096, found '{text}'")
+def _number(given: dict[str, str], name: str, most: int) -> int | None:
+    text = given.get(name)
+    if text is None:
+        return None
+    if not text.isascii() or not text.isdigit() or len(text) > 18 or not 1 <= int(text) <= most:
+        raise MachineError(f"option {name} of target 'llvm': expected 1 to {most}, found '{text}'")
     return int(text)
 
 

@@ -10,7 +10,7 @@ from mirlo.targets.host.llvm_ir import lower_pipeline
 from mirlo.targets.llvm.emulated_floats import emulate_floats, move_as_integers, round_once, used_floats
 from mirlo.targets.llvm.fma import expand_fma
 from mirlo.targets.llvm.loop_annotations import annotate_branches
-from mirlo.targets.llvm.options import planning_options, threads_of
+from mirlo.targets.llvm.options import planning_options, thread_work_of, threads_of
 from mirlo.targets.llvm.outer_loops import hide_outer_indices
 from mirlo.targets.llvm.processor import Processor
 from mirlo.targets.llvm.quotients import shift_quotients
@@ -26,6 +26,7 @@ GRAPH = ("canonicalize", "cse")
 def compile_pipeline(options: CompileOptions | None = None) -> str:
     """Return the pipeline from relax to buffers, the input of `emit`."""
     threads = f"threads={threads_of(options)}"
+    work = thread_work_of(options)
     described = planning_options(getattr(options, "target_options", ""))
     machine = f"machine={quote(described)}" if described else ""
     tuned = f"target-options={quote(described)}" if described else ""
@@ -46,7 +47,7 @@ def compile_pipeline(options: CompileOptions | None = None) -> str:
         "lower-loops",
         _step("lower-intrinsics", "target=llvm", machine),
         "plan-memory{aliases=true}",
-        _step("outline-parallel", threads),
+        _step("outline-parallel", threads, "" if work is None else f"work={work}"),
     ]
     return f"builtin.module({','.join(passes)})"
 

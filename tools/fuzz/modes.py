@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from mirlo.tools.fuzz.verdict import SeedVerdict
 
+SHARED = "llvm{thread_work=1}"
+"""What graphs are compiled for if several threads compute them: they share each loop, however little work it is."""
 MEMORY = 8 << 30
 """Address space, in bytes, of a process that reads hostile input."""
 
@@ -40,7 +42,10 @@ class Mode(NamedTuple):
     def job(self, target: str | None, threads: int | None) -> Callable[[int], SeedVerdict]:
         """Return the function of a seed."""
         judge: Callable[..., SeedVerdict] = self.load().judge
-        return partial(judge, target=target or "llvm", threads=threads or 1) if self.takes_target else judge
+        if not self.takes_target:
+            return judge
+        threads = threads or 1
+        return partial(judge, target=target or ("llvm" if threads == 1 else SHARED), threads=threads)
 
     @property
     def states(self) -> Mapping[str, str]:

@@ -14,7 +14,8 @@ from mirlo.passes.targets import CompileOptions, TargetError, find_target
 from mirlo.runtime.errors import ArtifactError, NotForThisMachine
 from mirlo.targets.llvm.cpus import CPUS, X86
 from mirlo.targets.llvm.machine import MachineError
-from mirlo.targets.llvm.options import find_machine, host_machine, parse_options
+from mirlo.targets.llvm.options import find_machine, host_machine, parse_options, planning_options
+from mirlo.targets.llvm.pipeline import compile_pipeline
 from mirlo.targets.llvm.processor import host_processor
 
 V2, V3, V4 = (f"cpu=x86-64-v{level}" for level in (2, 3, 4))
@@ -58,6 +59,10 @@ def test_caches_and_threads_are_options() -> None:
     found = parse_options("cpu=neoverse-n1 l1=32K l2=2MiB l3=0 threads=3")
     assert (found.machine.l1_bytes, found.machine.l2_bytes, found.machine.l3_bytes) == (32 << 10, 2 << 20, 0)
     assert found.threads == 3
+    assert (found.thread_work, parse_options("thread_work=500").thread_work) == (None, 500)
+    assert planning_options("thread_work=500 threads=2") == ""
+    text = compile_pipeline(CompileOptions(threads=2, target_options="thread_work=500"))
+    assert text.endswith("outline-parallel{threads=2 work=500})")
     assert parse_options("cpu=neoverse-n1").machine.l2_bytes == 1 << 20
 
 
@@ -77,6 +82,7 @@ def test_caches_and_threads_are_options() -> None:
         ("l2=-1", "option l2 of target 'llvm': expected a size"),
         ("l2=99999GiB", "expected a size"),
         ("threads=0", "threads of target 'llvm': expected 1 to 4096"),
+        ("thread_work=1e6", "option thread_work of target 'llvm': expected 1 to 1099511627776, found '1e6'"),
     ],
 )  # fmt: skip
 def test_options_that_describe_nothing_are_errors(text: str, message: str) -> None:

@@ -35,10 +35,13 @@ def wrong(op, b):
 '''
 
 
-def test_random_graphs_are_right(whole: bool) -> None:
-    count = 40 if whole else 20
+@pytest.mark.parametrize(("threads", "first"), [(1, 0), (2, 20)])
+def test_random_graphs_are_right(threads: int, first: int, whole: bool) -> None:
+    count = 20 if whole else 10
     # Standard output also of a command that fails: it names the seeds.
-    report = json.loads(mirlo("fuzz", "graphs", "--count", count, "--json").stdout)
+    report = json.loads(
+        mirlo("fuzz", "graphs", "--seed", first, "--count", count, "--threads", threads, "--json").stdout
+    )
     assert report["found"] == [] == report["disputed"] and report["states"].get("right", 0) >= 0.9 * count
 
 
