@@ -93,20 +93,32 @@ def _read_genai(folder: Path) -> ModelConfig:
         raise decoder.refuse("pipeline", "decoders in several files are not supported: export the model as one file")
     if decoder.has("sliding_window"):
         _require_own_windows(decoder.object("sliding_window"))
+    batching = root.object("engine").object("dynamic_batching")
+    ends = model.tokens("eos_token_id")
+    return ModelConfig(
+        folder, _inside(folder, decoder, "filename", "model.onnx"), path, model.text("type", "unknown"),
+        _node_names(decoder), ends, _first(model.tokens("bos_token_id")), _first(model.tokens("pad_token_id"), ends),
+        model.count("context_length", 0), model.count("vocab_size", 0), read_search(root.object("search")),
+        batching.count("block_size", least=1, most=MAX_ROWS) if batching.has("block_size") else None,
+        batching.count("num_blocks", least=1) if batching.has("num_blocks") else None,
+    )  # fmt: skip
+
+
+def _node_names(decoder: JsonObject) -> NodeNames:
+    """Read the names of the model's inputs and outputs."""
     layers = decoder.count("num_hidden_layers", least=1, most=MAX_LAYERS)
     inputs, outputs = decoder.object("inputs"), decoder.object("outputs")
-    caches: dict[str, str] = {}
-    for kind in ("key", "value"):
-        before = _pattern(inputs, f"past_{kind}_names", f"past_key_values.%d.{kind}")
-        after = _pattern(outputs, f"present_{kind}_names", f"present.%d.{kind}")
-        caches |= {before.replace("%d", str(i)): after.replace("%d", str(i)) for i in range(layers)}
-    states: dict[str, str] = {}
-    for kind in ("conv", "recurrent"):
-        before = _pattern(inputs, f"past_{kind}_names", f"past_key_values.%d.{kind}_state")
-        after = _pattern(outputs, f"present_{kind}_names", f"present.%d.{kind}_state")
-        states |= {before.replace("%d", str(i)): after.replace("%d", str(i)) for i in range(layers)}
+
+    def pairs(kinds: tuple[str, ...], suffix: str = "") -> dict[str, str]:
+        result: dict[str, str] = {}
+        for kind in kinds:
+            before = _pattern(inputs, f"past_{kind}_names", f"past_key_values.%d.{kind}{suffix}")
+            after = _pattern(outputs, f"present_{kind}_names", f"present.%d.{kind}{suffix}")
+            result |= {before.replace("%d", str(i)): after.replace("%d", str(i)) for i in range(layers)}
+        return result
+
     default = NodeNames()
-    names = NodeNames(
+    return NodeNames(
         tokens=inputs.text("input_ids", default.tokens),
         mask=inputs.text("attention_mask", default.mask),
         positions=inputs.text("position_ids", default.positions),
@@ -115,18 +127,9 @@ def _read_genai(folder: Path) -> ModelConfig:
         logits=outputs.text("logits", default.logits),
         logits_rows=inputs.text("logits_indices", default.logits_rows),
         tables={key: inputs.text(key) for key in TABLES if inputs.has(key)},
-        caches=caches,
-        states=states,
+        caches=pairs(("key", "value")),
+        states=pairs(("conv", "recurrent"), "_state"),
     )
-    batching = root.object("engine").object("dynamic_batching")
-    ends = model.tokens("eos_token_id")
-    return ModelConfig(
-        folder, _inside(folder, decoder, "filename", "model.onnx"), path, model.text("type", "unknown"), names, ends,
-        _first(model.tokens("bos_token_id")), _first(model.tokens("pad_token_id"), ends),
-        model.count("context_length", 0), model.count("vocab_size", 0), read_search(root.object("search")),
-        batching.count("block_size", least=1, most=MAX_ROWS) if batching.has("block_size") else None,
-        batching.count("num_blocks", least=1) if batching.has("num_blocks") else None,
-    )  # fmt: skip
 
 
 def _require_own_windows(given: JsonObject) -> None:
