@@ -272,6 +272,14 @@ def _with_input(graph: Any) -> None:
     graph.input.append(helper.make_tensor_value_info("block_table_windowed", TensorProto.INT32, ["batch", "blocks"]))
 
 
+def _with_state(graph: Any) -> None:
+    names = "past_key_values.1.conv_state", "present.1.conv_state"
+    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", 8, 3]) for name in names]
+    graph.input.append(infos[0])
+    graph.output.append(infos[1])
+    graph.node.append(helper.make_node("Identity", [names[0]], [names[1]]))
+
+
 def _with_second_table(graph: Any) -> None:
     _with_input(graph)
     last = [node for node in graph.node if node.op_type == "PagedAttention"][-1]
@@ -291,6 +299,10 @@ def _with_other_pages(graph: Any) -> None:
     ("change", "message"),
     (
         (_with_input, "input block_table_windowed: .* is not known"),
+        (
+            _with_state,
+            "past_key_values.1.conv_state.*: states of a fixed size beside caches in pages are not supported",
+        ),
         (_with_second_table, "one input of PagedAttention as 'table', found block_table, block_table_windowed"),
         (_without_present, "no output is named 'present.1.value'"),
         (_with_other_pages, "expected caches of as many pages each, 1 or more"),
