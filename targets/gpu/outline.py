@@ -14,14 +14,13 @@ from mirlo.dialects.tir.view import is_prim_func, is_tensor_form
 from mirlo.passes.lower.calls import find
 from mirlo.passes.registry import Pass, PassError, register_pass
 from mirlo.targets.gpu.copies import hoist_copies
+from mirlo.targets.gpu.launches import VIEWS
 from mirlo.targets.gpu.schedule.launch import WARP, Ids, launch, launch_points
 from mirlo.targets.gpu.threads import parallel_nest
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session
 
-VIEWS = ("memref.view", "memref.collapse_shape", "memref.expand_shape", "memref.reinterpret_cast", "memref.cast")
-"""Host operations that view a buffer differently."""
 ON_DEVICE = "tir.on_device"
 """Unit attribute of a declared function that kernels are linked with."""
 
@@ -135,7 +134,7 @@ def _work(operations: list[ir.Operation]) -> list[ir.Operation]:
     """Values that the device computes."""
     for op in operations:
         computes_size = op.name.startswith("arith.") and isinstance(op.results[0].type, ir.IndexType)
-        if op.name not in VIEWS and not (computes_size and computed.isdisjoint(op.operands)):
+        if op.name not in ("memref.view", *VIEWS) and not (computes_size and computed.isdisjoint(op.operands)):
             inside.append(op)
             computed.update(op.results)
     return inside

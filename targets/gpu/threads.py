@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import gpu, ir, memref, scf
 from mirlo.dialects.core.surgery import clone_with, erase_op, replace_op
+from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.value import Value, index, integer_of
 from mirlo.dialects.tir.buffers import WORKSPACE
 from mirlo.dialects.tir.view import is_prim_func, is_tensor_form
 from mirlo.passes.lower.calls import find
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.schedule.loops import PARALLEL, when
+from mirlo.targets.gpu.launches import ALLOCA, OUTSIDE, Launch, find_launches
 from mirlo.targets.gpu.schedule.launch import SHARED, WARP, barrier, launch
 from mirlo.targets.gpu.schedule.teams import Team, can_shuffle, reduce_by_shuffles, reduce_in_shared_memory
 
@@ -24,10 +26,7 @@ if TYPE_CHECKING:
 
 AXES = {f"{kind}Idx.{dim}": (kind, i) for kind in ("block", "thread") for i, dim in enumerate("xyz")}
 """Hardware axes, as `T.thread_binding` names them."""
-ALLOCA, LAUNCH = "memref.alloca", "gpu.launch"
-_OUTSIDE = ("memref.view", "arith.constant", "memref.collapse_shape", "memref.expand_shape", "memref.reinterpret_cast")
 REDUCE = "tir.reduce_threads"
-_LOOPS = ("tir.for", "scf.for", "scf.if")
 
 
 @register_pass
@@ -35,10 +34,10 @@ _LOOPS = ("tir.for", "scf.for", "scf.if")
 class MapThreads(Pass):
     """Turn loops bound to `blockIdx.x` ... `threadIdx.z` into the indices of launches.
 
-    Each outermost loop of a prim function is a launch; those that share memory of a block of threads are one. Loops of
+    Each outermost loop of a prim function is a launch; those that use the same memory of threads are one. Loops of
     one axis have one extent; those over threads may have smaller ones. After each loop over threads all threads of a
-    block synchronize if the launch has shared memory. Values are reduced over threads by shuffles where the target has
-    warps of which the threads are whole parts, else through shared memory.
+    block synchronize if they exchange values through memory. Values are reduced over threads by shuffles where the
+    target has warps of which the threads are whole parts, else through shared memory.
     """
 
     name = "map-threads"
@@ -48,64 +47,23 @@ class MapThreads(Pass):
     def run(self, op: ir.OpView, session: Session) -> None:
         for function in list(op.regions[0].blocks[0].operations):
             if is_prim_func(function) and not is_tensor_form(function) and _bound_loops(function):
-                for operations in _kernels(function.operation):
-                    _Mapping(operations, self.shuffles).run()
+                last = list(function.operation.regions[0].blocks[0].operations)[-1].operation
+                for each in find_launches(function.operation):
+                    for operation in each.operations:
+                        operation.move_before(last)
+                    if not each.is_on_host:
+                        _Mapping(each, symbol_name(function), self.shuffles).run()
 
 
 def _bound_loops(op: ir.Operation | ir.OpView) -> list[ir.Operation]:
     return [loop for loop in find(op, "tir.for") if loop.opview.kind == "bound"]
 
 
-def _kernels(function: ir.Operation) -> list[list[ir.Operation]]:
-    """Return the operations of each launch: an outermost loop with the memory of its threads, or all that there is.
-
-    What rules of the target have scheduled is launches already.
-    """
-    operations = list(function.regions[0].blocks[0].operations)[:-1]
-    inside = [op.operation for op in operations if not _is_outside(op) and not find(op, LAUNCH)]
-    loops = [op for op in inside if op.name in _LOOPS]
-    arrays = [op for op in inside if op.name == ALLOCA]
-    if len(loops) + len(arrays) < len(inside):
-        return [inside]
-    users = [[_outermost(use.owner, function) for use in array.results[0].uses] for array in arrays]
-    kernels: list[list[ir.Operation]] = []
-    for loop in loops:
-        own = [i for i, tops in enumerate(users) if loop in tops]
-        first = next((n for n, kernel in enumerate(kernels) for i in own if any(op in kernel for op in users[i])), None)
-        if first is not None:
-            kernels[first:] = [[op for kernel in kernels[first:] for op in kernel]]
-            kernels[first].append(loop)
-        else:
-            kernels.append([loop])
-    for array, tops in zip(arrays, users, strict=True):
-        kernel = next((kernel for kernel in kernels if any(op in kernel for op in tops)), None)
-        if kernel is not None:
-            kernel.insert(0, array)
-    return kernels
-
-
-def _is_outside(op: ir.Operation | ir.OpView) -> bool:
-    """Return whether the host executes an operation: views of buffers, and arithmetic on sizes."""
-    return op.operation.name in _OUTSIDE or _is_size(op.operation)
-
-
-def _is_size(op: ir.Operation) -> bool:
-    return op.name.startswith("arith.") and all(str(result.type) in ("index", "i1") for result in op.results)
-
-
-def _outermost(op: ir.Operation | ir.OpView, function: ir.Operation) -> ir.Operation:
-    """Return the operation of a function's body that an operation is in."""
-    result = op.operation
-    while (parent := result.parent) is not None and parent.operation != function:
-        result = parent.operation
-    return result
-
-
 class _Mapping:
     """One launch."""
 
-    def __init__(self, operations: list[ir.Operation], shuffles: bool):
-        self.operations = operations
+    def __init__(self, launch: Launch, function: str, shuffles: bool):
+        self.operations = operations = launch.operations
         self.shuffles = shuffles
         self.loops = [loop for op in operations for loop in _bound_loops(op)]
         self.grid: list[int | ir.Value] = [1, 1, 1]
@@ -114,6 +72,11 @@ class _Mapping:
             self._note(loop)
         arrays = [alloca for op in operations for alloca in find(op, ALLOCA)]
         self.shared = [alloca for alloca in arrays if alloca.results[0].type.memory_space is not None]
+        buffer = launch.exchanged()
+        self.waits = bool(self.shared) or buffer is not None
+        """Whether threads of a block wait for one another after each loop over threads."""
+        if buffer is not None and self.grid != [1, 1, 1]:
+            raise PassError(_exchange(buffer, function), self.loops[-1].location)
 
     def _note(self, loop: ir.Operation) -> None:
         name = loop.opview.thread
@@ -179,7 +142,7 @@ class _Mapping:
     def _map(self, loop: ir.Operation) -> None:
         kind, dim = AXES[loop.opview.thread]
         body = loop.regions[0].blocks[0]
-        waits = kind == "thread" and bool(self.shared) and not _in_threads(loop)
+        waits = kind == "thread" and self.waits and not _in_threads(loop)
         with ir.InsertionPoint(loop), loop.location:
             body.arguments[0].replace_all_uses_with(self.ids[kind][dim])
             place: ir.Operation = loop
@@ -221,6 +184,16 @@ class _Mapping:
             if self.threads[dim] > 1:
                 owner = own if owner is None else owner * self.threads[dim] + own
         return index(0) if owner is None else owner
+
+
+def _exchange(buffer: ir.Value, function: str) -> str:
+    """Return why blocks of one launch cannot depend on one another through a buffer."""
+    what = f"parameter {buffer.arg_number}" if isinstance(buffer, ir.BlockArgument) else "scratch memory"
+    return (
+        f"'@{function}': one launch runs loops that use the same memory of threads, and one of them uses {what} of "
+        f"type {buffer.type} that another one writes: blocks of threads do not wait for one another; write one loop "
+        "over blocks around both, or give each memory of threads of its own"
+    )
 
 
 def _combined(body: ir.Block, left: Sequence[ir.Value], right: Sequence[ir.Value]) -> list[ir.Value]:
@@ -287,5 +260,5 @@ def parallel_nest(function: ir.Operation) -> tuple[list[ir.Operation], list[int]
     return (loops, extents) if loops else None
 
 
-_FREE = ("memref.alloca", *_OUTSIDE)
+_FREE = ("memref.alloca", *OUTSIDE)
 """Operations that every thread executes for itself, or the host."""
