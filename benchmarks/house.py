@@ -24,6 +24,7 @@ from pathlib import Path
 from mirlo.benchmarks.features import new_features
 
 ROOT = Path(__file__).resolve().parents[1]
+LINE_KINDS = ("lines of code", "signatures", "imports", "docstrings", "comments", "blank lines")
 LONG = 40
 """Lines of a function that is counted as long."""
 _NO_VERBS = """
@@ -59,7 +60,12 @@ class House:
             shared = [path for path in self.paths if path not in apart]
             result["lines of features of both"] = sum(len(self.texts[path].splitlines()) for path in shared)
             result["lines of features of one"] = result["lines"] - result["lines of features of both"]
+            kinds = sum((line_kinds(self.texts[path], self.trees[path]) for path in shared), Counter[str]())
+            result.update({f"{kind} of features of both": kinds[kind] for kind in LINE_KINDS})
             result["statements of features of both"] = sum(_statements(self.trees[path]) for path in shared)
+            result["errors raised by features of both"] = sum(
+                isinstance(node, ast.Raise) for path in shared for node in ast.walk(self.trees[path])
+            )
         result["files"] = len(self.paths)
         result["lines with Any"] = sum(
             bool(re.search(r"\bAny\b", line)) for t in self.texts.values() for line in t.splitlines()
@@ -164,6 +170,25 @@ def import_cycles(imports: dict[str, set[str]]) -> list[list[str]]:
                     members, stack[at:] = stack[at:], []
                     cycles += [sorted(members)] if len(members) > 1 else []
     return cycles
+
+
+def line_kinds(text: str, tree: ast.AST) -> Counter[str]:
+    """Return how many lines of a file are of each of `LINE_KINDS`."""
+    code, signature, imported, docstring, comment, blank = LINE_KINDS
+    lines = [line.strip() for line in text.splitlines()]
+    kinds = [blank if not line else comment if line.startswith("#") else code for line in lines]
+
+    def mark(kind: str, first: int, end: int) -> None:
+        kinds[first - 1 : end] = [kind if old == code or kind == docstring else old for old in kinds[first - 1 : end]]
+
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            mark(docstring, node.lineno, node.end_lineno or node.lineno)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            mark(imported, node.lineno, node.end_lineno or node.lineno)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            mark(signature, node.lineno, node.body[0].lineno - 1)
+    return Counter(kinds)
 
 
 def _statements(tree: ast.AST) -> int:
