@@ -4,6 +4,7 @@
 
 // CHECK:      remark: '@reduce_sum' is scheduled by scalar_nest
 // CHECK-NEXT:   contraction [llvm]: the body adds something else than a product
+// CHECK-NEXT:   paged [llvm]: no block reads rows out of pages
 // CHECK-NEXT:   blocked [llvm]: not two contractions (contractions=0)
 // CHECK-NEXT:   staged_contractions [llvm]: no block is a product of two tensors
 // CHECK-NEXT:   winograd_input [llvm]: the first block is not a Winograd transform (block=reduce_add)
