@@ -52,7 +52,7 @@ func.func @main(%x: tensor<32x16384xf32>, %w: tensor<16384x32xf32>) -> tensor<32
 // CHECK-LABEL: func.func private @attention(
 // CHECK-SAME:  parts = "max(1, min(64, min(4*floordiv(t, 512), floordiv(64, 8*b*floordiv(s + 63, 64)))))"
 // CHECK-SAME:  parts_of_one = "max(1, min(64, min(4*floordiv(t, 512), floordiv(64, 8*b))))"
-// CHECK-SAME:  tile = array<i64: 64, 32>, tile_of_one = array<i64: 1, 512>
+// CHECK-SAME:  tile = array<i64: 64, 32>, tile_of_one = array<i64: 1, 256>
 // CHECK-SAME:  tir.symbols = ["t", "s", "b"]
 // CHECK-COUNT-4: gpu.launch
 // CHECK-NOT:   gpu.launch
