@@ -27,7 +27,7 @@ def compile_pipeline(
         *FUSE,
         "remove-dead",
         planning or f"schedule{{target={target}}}",
-        f"map-threads{{shuffles={str(shuffles).lower()}}}" if shuffles else "map-threads",
+        f"map-threads{{target={target}{' shuffles=true' if shuffles else ''}}}",
         "lower-loops",
         *([intrinsics] if intrinsics else []),
         f"lower-intrinsics{{target={target}}}",

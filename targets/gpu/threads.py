@@ -8,15 +8,17 @@ from functools import partial
 from math import prod
 from typing import TYPE_CHECKING
 
-from mirlo.dialects.bindings import gpu, ir, memref, scf
+from mirlo.dialects.bindings import gpu, ir, memref
 from mirlo.dialects.core.surgery import clone_with, erase_op, replace_op
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.value import Value, index, integer_of
 from mirlo.dialects.tir.buffers import WORKSPACE
+from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.view import is_prim_func, is_tensor_form
 from mirlo.passes.lower.calls import find
 from mirlo.passes.registry import Pass, PassError, option, register_pass
-from mirlo.passes.schedule.loops import PARALLEL, when
+from mirlo.passes.schedule.loops import PARALLEL, for_loop, when
+from mirlo.passes.targets import ThreadLimits, thread_limits
 from mirlo.targets.gpu.launches import ALLOCA, OUTSIDE, Launch, find_launches
 from mirlo.targets.gpu.schedule.launch import SHARED, WARP, barrier, launch
 from mirlo.targets.gpu.schedule.teams import Team, can_shuffle, reduce_by_shuffles, reduce_in_shared_memory
@@ -37,14 +39,17 @@ class MapThreads(Pass):
     Each outermost loop of a prim function is a launch; those that use the same memory of threads are one. Loops of
     one axis have one extent; those over threads may have smaller ones. After each loop over threads all threads of a
     block synchronize if they exchange values through memory. Values are reduced over threads by shuffles where the
-    target has warps of which the threads are whole parts, else through shared memory.
+    target has warps of which the threads are whole parts, else through shared memory. Where a loop over blocks may have
+    more iterations than a grid has blocks along its axis, it takes another axis too, or each block computes several.
     """
 
     name = "map-threads"
     contained = True
     shuffles: bool = option(False, "reduce values over the threads of a warp by shuffles")
+    target: str = option("", "the target whose grids have limits; without it, those of every device")
 
     def run(self, op: ir.OpView, session: Session) -> None:
+        limits = (thread_limits(self.target) if self.target else None) or ThreadLimits()
         for function in list(op.regions[0].blocks[0].operations):
             if is_prim_func(function) and not is_tensor_form(function) and _bound_loops(function):
                 last = list(function.operation.regions[0].blocks[0].operations)[-1].operation
@@ -52,7 +57,7 @@ class MapThreads(Pass):
                     for operation in each.operations:
                         operation.move_before(last)
                     if not each.is_on_host:
-                        _Mapping(each, symbol_name(function), self.shuffles).run()
+                        _Mapping(each, symbol_name(function), self.shuffles, limits).run()
 
 
 def _bound_loops(op: ir.Operation | ir.OpView) -> list[ir.Operation]:
@@ -62,12 +67,17 @@ def _bound_loops(op: ir.Operation | ir.OpView) -> list[ir.Operation]:
 class _Mapping:
     """One launch."""
 
-    def __init__(self, launch: Launch, function: str, shuffles: bool):
+    def __init__(self, launch: Launch, function: str, shuffles: bool, limits: ThreadLimits):
         self.operations = operations = launch.operations
         self.shuffles = shuffles
+        self.max_grid = limits.max_grid
         self.loops = [loop for op in operations for loop in _bound_loops(op)]
         self.grid: list[int | ir.Value] = [1, 1, 1]
         self.threads = [1, 1, 1]
+        self.widths: dict[int, int] = {}
+        """The blocks in a row of the grid, for each axis that may have more iterations than a grid has blocks."""
+        self.rows: dict[int, int] = {}
+        """The axis that is the number of the row, for each of these; blocks compute several rows without one."""
         for loop in self.loops:
             self._note(loop)
         arrays = [alloca for op in operations for alloca in find(op, ALLOCA)]
@@ -106,7 +116,7 @@ class _Mapping:
             return
         first = self.operations[0]
         with ir.InsertionPoint(self.operations[-1]), first.location:
-            launch = gpu.LaunchOp(tuple(map(_before_loops, self.grid)), tuple(self.threads))
+            launch = gpu.LaunchOp(tuple(self._blocks()), tuple(self.threads))
             region = launch.regions[0].blocks[0]
             with ir.InsertionPoint(region):
                 end = gpu.TerminatorOp()
@@ -115,10 +125,29 @@ class _Mapping:
         self.ids = {"block": list(region.arguments)[:3], "thread": list(region.arguments)[3:6]}
         for alloca in self.shared:
             self._share(alloca)
-        for loop in self.loops:
-            self._map(loop)
+        for loop, waits in [(loop, self.waits and not _in_threads(loop)) for loop in self.loops]:
+            self._map(loop, waits)
         for reduction in find(launch, REDUCE):
             self._reduce(reduction)
+
+    def _blocks(self) -> list[int | ir.Value]:
+        """Return the size of the grid; a loop that may have too many iterations takes a second axis, if one is free.
+
+        An index has fewer values than such a grid has blocks.
+        """
+        used = {AXES[loop.opview.thread][1] for loop in self.loops if AXES[loop.opview.thread][0] == "block"}
+        free = [dim for dim in range(3) if dim not in used]
+        extents = list(map(_before_loops, self.grid))
+        blocks = list(extents)
+        for dim, (extent, most) in enumerate(zip(extents, self.max_grid, strict=True)):
+            if isinstance(extent, int) and extent <= most:
+                continue
+            self.widths[dim] = width = _row_width(extent, most)
+            blocks[dim] = width if isinstance(extent, int) else create("arith.minsi", extent.type, extent, index(width))
+            if free:
+                self.rows[dim] = free.pop(0)
+                blocks[self.rows[dim]] = _rows(extent, width)
+        return blocks
 
     def _run_in_one_thread(self) -> None:
         with ir.InsertionPoint(self.operations[-1]), self.operations[0].location:
@@ -139,27 +168,45 @@ class _Mapping:
         alloca.results[0].replace_all_uses_with(memory.result)
         alloca.erase()
 
-    def _map(self, loop: ir.Operation) -> None:
+    def _map(self, loop: ir.Operation, waits: bool) -> None:
+        """Replace a loop by the index of its axis; if it `waits`, all threads of a block synchronize after it."""
         kind, dim = AXES[loop.opview.thread]
-        body = loop.regions[0].blocks[0]
-        waits = kind == "thread" and self.waits and not _in_threads(loop)
         with ir.InsertionPoint(loop), loop.location:
-            body.arguments[0].replace_all_uses_with(self.ids[kind][dim])
-            place: ir.Operation = loop
-            if kind == "thread" and self._thread_extent(loop) < self.threads[dim]:
-                if find(loop, REDUCE):
-                    raise PassError("not all threads of a block reach a reduction over threads", loop.location)
-                branch = scf.IfOp(Value(self.ids[kind][dim]).below(self._thread_extent(loop)))
-                with ir.InsertionPoint(branch.then_block):
-                    place = scf.YieldOp([]).operation
+            if kind == "thread":
+                self._map_thread(loop, Value(self.ids[kind][dim]), self.threads[dim])
+                if waits:
+                    barrier()
+            else:
+                self._map_block(loop, Value(self.ids[kind][dim]), dim, waits)
+        erase_op(loop)
+
+    def _map_thread(self, loop: ir.Operation, thread: Value, threads: int) -> None:
+        extent = self._thread_extent(loop)
+        if extent < threads and find(loop, REDUCE):
+            raise PassError("not all threads of a block reach a reduction over threads", loop.location)
+        when(thread.below(extent) if extent < threads else None, lambda: _move_body(loop, thread))
+
+    def _map_block(self, loop: ir.Operation, block: Value, dim: int, waits: bool) -> None:
+        """Replace a loop over blocks; where it may have too many iterations, those are in rows as wide as the grid."""
+        extent = _extent(loop)
+        if dim not in self.widths:
+            when(block.below(extent) if extent != self.grid[dim] else None, lambda: _move_body(loop, block))
+            return
+
+        def iteration(row: Value) -> None:
+            # Unsigned, as the number of an iteration that is left out may exceed a signed index.
+            number = row * self.widths[dim] + block
+            when(number.below(extent), lambda: _move_body(loop, number))
+
+        def step(row: Value) -> None:
+            iteration(row)
             if waits:
                 barrier()
-        for op in [o.operation for o in body.operations]:
-            if op.name == "tir.yield":
-                op.erase()
-            else:
-                op.move_before(place)
-        erase_op(loop)
+
+        if dim in self.rows:
+            iteration(Value(self.ids["block"][self.rows[dim]]))
+        else:
+            for_loop(0, _rows(loop.operands[1], self.widths[dim]), 1, step, rolled=True)
 
     def _reduce(self, op: ir.Operation) -> None:
         """Replace a reduction over threads."""
@@ -204,6 +251,31 @@ def _combined(body: ir.Block, left: Sequence[ir.Value], right: Sequence[ir.Value
         clone = clone_with(op, [known.get(value, value) for value in op.operands])
         known.update(zip(op.results, clone.results, strict=True))
     return [known.get(value, value) for value in last.operands]
+
+
+def _move_body(loop: ir.Operation, number: Value) -> None:
+    """Move the body of a loop to the insertion point, for one iteration."""
+    body = loop.regions[0].blocks[0]
+    body.arguments[0].replace_all_uses_with(number)
+    anchor = index(0).owner.operation
+    for op in [o.operation for o in body.operations]:
+        if op.name == "tir.yield":
+            op.erase()
+        else:
+            op.move_before(anchor)
+    anchor.erase()
+
+
+def _row_width(extent: int | ir.Value, most: int) -> int:
+    """Return how many iterations a row has: as few more than needed as the extent that is known allows."""
+    return -(-extent // -(-extent // most)) if isinstance(extent, int) else most
+
+
+def _rows(extent: int | ir.Value, width: int) -> int | ir.Value:
+    """Return how many rows of blocks compute so many iterations."""
+    if isinstance(extent, int):
+        return -(-extent // width)
+    return (Value(extent) + (width - 1)).divide_unsigned(index(width))
 
 
 def _before_loops(extent: int | ir.Value) -> int | ir.Value:

@@ -72,6 +72,12 @@ class Pipelines:
                 raise DeviceError(
                     f"'{step['kernel']}' works on {size} bytes at once, '{self.device.name}' can bind {self._largest}"
                 )
+        most = list(self.device.limits.maxComputeWorkGroupCount)
+        if any(size > limit for size, limit in zip(step["grid"], most, strict=True)):
+            raise DeviceError(
+                f"'{step['kernel']}' has {' x '.join(map(str, step['grid']))} blocks of threads; "
+                f"'{self.device.name}' has at most {' x '.join(map(str, most))}"
+            )
         kernel = self._kernel(step["kernel"], len(places), step["block"])
         vk.lib.vkCmdBindPipeline(commands, vk.VK_PIPELINE_BIND_POINT_COMPUTE, kernel.pipeline)
         if places:

@@ -148,20 +148,19 @@ def _bind_parallel(root: Root, loop: Loop) -> None:
 
 
 def _require_limits(root: Root, nest: Loop, limits: ThreadLimits) -> None:
-    """Require that the target has as many blocks and threads as loops are bound to."""
+    """Require that a block of the target has as many threads as loops are bound to; there are any number of blocks."""
     where = f"of target '{root.target}'" if root.target else "of GPUs"
     threads: dict[str, Dim] = {}
     for loop in bound_loops(nest):
         axis, extent = str(loop.thread), loop.extent
-        if not isinstance(extent, int):
+        if not is_thread(loop) or not isinstance(extent, int):
             continue
-        most = (limits.max_block if is_thread(loop) else limits.max_grid)["xyz".index(axis[-1])]
+        most = limits.max_block["xyz".index(axis[-1])]
         if extent > most:
             raise ScheduleError(
                 f"bind: '{loop.name}' has {extent} iterations, and '{axis}' {where} at most {most}: split it"
             )
-        if is_thread(loop):
-            threads[axis] = max(extent, threads.get(axis, 1))
+        threads[axis] = max(extent, threads.get(axis, 1))
     count = prod(threads.values())
     if count > limits.max_threads:
         listed = ", ".join(f"{extent} on '{axis}'" for axis, extent in sorted(threads.items()))
