@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mirlo.dialects.core.attributes import Str, Strs
+from mirlo.dialects.core.attributes import Bool, Str, Strs
 from mirlo.dialects.core.op import OpError, operand, operands, results
 from mirlo.dialects.tir.base import TirOp
 from mirlo.dialects.tir.block import terminator
@@ -11,7 +11,10 @@ KINDS = ("serial", "parallel", "vectorized", "unrolled", "bound")
 
 
 class For(TirOp, name="for"):
-    """`for i in lower .. upper` with a kind; a bound loop names its hardware axis in `thread`."""
+    """`for i in lower .. upper` with a kind; a bound loop names its hardware axis in `thread`.
+
+    Threads do not synchronize after a loop that is `nowait`, as in OpenMP.
+    """
 
     REGIONS = 1
     PURE = False
@@ -19,6 +22,7 @@ class For(TirOp, name="for"):
     upper = operand()
     kind = Str("serial", choices=KINDS)
     thread = Str(None)
+    nowait = Bool(False)
 
     def check(self) -> None:
         for name, value in (("lower", self.lower), ("upper", self.upper)):

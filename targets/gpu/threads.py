@@ -37,10 +37,11 @@ class MapThreads(Pass):
     """Turn loops bound to `blockIdx.x` ... `threadIdx.z` into the indices of launches.
 
     Each outermost loop of a prim function is a launch; those that use the same memory of threads are one. Loops of
-    one axis have one extent; those over threads may have smaller ones. After each loop over threads all threads of a
-    block synchronize if they exchange values through memory. Values are reduced over threads by shuffles where the
-    target has warps of which the threads are whole parts, else through shared memory. Where a loop over blocks may have
-    more iterations than a grid has blocks along its axis, it takes another axis too, or each block computes several.
+    one axis have one extent; those over threads may have smaller ones. After each loop over threads, unless it is
+    `nowait`, all threads of a block synchronize if they exchange values through memory. Values are reduced over threads
+    by shuffles where the target has warps of which the threads are whole parts, else through shared memory. Where a
+    loop over blocks may have more iterations than a grid has blocks along its axis, it takes another axis too, or each
+    block computes several.
     """
 
     name = "map-threads"
@@ -125,8 +126,9 @@ class _Mapping:
         self.ids = {"block": list(region.arguments)[:3], "thread": list(region.arguments)[3:6]}
         for alloca in self.shared:
             self._share(alloca)
-        for loop, waits in [(loop, self.waits and not _in_threads(loop)) for loop in self.loops]:
-            self._map(loop, waits)
+        outermost = [not _in_threads(loop) for loop in self.loops]
+        for loop, is_outermost in zip(self.loops, outermost, strict=True):
+            self._map(loop, self.waits and is_outermost and not loop.opview.nowait)
         for reduction in find(launch, REDUCE):
             self._reduce(reduction)
 

@@ -26,11 +26,12 @@ from mirlo.passes.schedule.words.lanes import (
     mask_of_guards,
     undecided_guards,
 )
+from mirlo.passes.schedule.words.loops import THREAD
 from mirlo.passes.schedule.words.memory import PlacedBuffers, allocate_buffers
 from mirlo.passes.schedule.words.points import PointEmitter
 from mirlo.passes.schedule.words.ranges import Bound, emit_bound, hoist, ranges_of, reached, steps_of
 from mirlo.passes.schedule.words.registers import Accumulators, Carried, accumulate
-from mirlo.passes.schedule.words.threads import prepare_threads, reduced_threads
+from mirlo.passes.schedule.words.threads import accesses_of, prepare_threads, reduced_threads
 from mirlo.passes.schedule.words.tree import (
     BOUND,
     PARALLEL,
@@ -101,6 +102,8 @@ class _Emitter(PointEmitter):
         """The loops of which a copy is emitted now."""
         self.stores: list[Callable[[], None]] | None = None
         """The stores of the unrolled iterations that are emitted now, which follow the loads of all of them."""
+        self.bound: list[ir.Operation] = []
+        """The loops that are bound to hardware axes, in the order in which they were emitted."""
         self.accumulators: Accumulators | None = None
         """The results that are in registers in the loops which are emitted now."""
 
@@ -219,8 +222,11 @@ class _Emitter(PointEmitter):
         if isinstance(low, int) and isinstance(high, int) and high - low <= most and loop.kind != BOUND:
             if loop.kind == UNROLLED and self.stores is None and self.can_load_first(loop, values):
                 return self.loads_first(range(low, high), body, carried)
+            first = len(self.bound)
             for i in range(low, high):
                 carried = body(i, carried)
+            if loop.kind == UNROLLED:
+                self.synchronize_once(loop, self.bound[first:])
             return carried
         kind = SERIAL if is_rest else loop.kind
         if carried or kind in (SERIAL, PARALLEL):
@@ -247,11 +253,26 @@ class _Emitter(PointEmitter):
         """Emit a loop that a pass after this maps to lanes, copies or threads."""
         low, high = (emit_bound(bound, values) for bound in bounds)
         new_loop = For.build(low, high, result_types=[], kind=kind, thread=loop.thread if kind == BOUND else None)
+        if kind == BOUND:
+            self.bound.append(new_loop.operation)
         block = new_loop.operation.regions[0].blocks.append(ir.IndexType.get())
         with ir.InsertionPoint(block):
             body(block.arguments[0], [])
             no_values = {"operandSegmentSizes": ir.DenseI32ArrayAttr.get([0, 0, 0, 0])}
             ir.Operation.create("tir.yield", operands=[], attributes=no_values)
+
+    def synchronize_once(self, loop: Loop, bound: Sequence[ir.Operation]) -> None:
+        """Let threads synchronize after the last iteration of an unrolled loop only, if each has its own elements."""
+        leaf, *others = leaves_of(loop)
+        if others or leaf.is_reduction or leaf.part != "whole":
+            return
+        written = [access.buffer for access in leaf.writes]
+        if len([access for access in accesses_of(leaf) if access.buffer in written]) > len(written):
+            return  # it reads what it writes
+        threads = [op for op in bound if op.opview.thread.startswith(THREAD)]
+        always = [i for i, op in enumerate(threads) if op.block == ir.InsertionPoint.current.block]
+        for op in threads[: always[-1]] if always else ():
+            op.attributes["nowait"] = ir.BoolAttr.get(True)
 
     def can_load_first(self, loop: Loop, values: LoopValues) -> bool:
         """Return whether the loads of all iterations of an unrolled loop may be in flight before its stores.

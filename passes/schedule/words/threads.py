@@ -1,8 +1,8 @@
 """Loops that are bound to blocks and threads of a GPU: what these may share, and which of them stores a result.
 
 Each nest of the function is a kernel of its own. In a kernel a thread may read what it wrote itself; what other threads
-of its block wrote it reads from shared memory, after a barrier, which follows each loop over threads. Threads of
-different blocks do not wait for one another.
+of its block wrote it reads from shared memory, after a barrier, which follows each loop over threads, or the last of
+those that an unrolled loop makes of one block. Threads of different blocks do not wait for one another.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def _require_own_elements(leaf: BlockLeaf) -> None:
 
 def _shared_uses(nest: Loop) -> Iterator[tuple[Use, Use]]:
     """Yield each access that writes in a nest with the others of its buffer."""
-    uses = [(leaf, access) for leaf in leaves_of(nest) for access in _accesses(leaf)]
+    uses = [(leaf, access) for leaf in leaves_of(nest) for access in accesses_of(leaf)]
     for leaf in leaves_of(nest):
         for access in leaf.writes:
             for other, use in uses:
@@ -186,10 +186,11 @@ def _shared_uses(nest: Loop) -> Iterator[tuple[Use, Use]]:
                     yield (leaf, access), (other, use)
 
 
-def _accesses(leaf: BlockLeaf) -> Iterator[BufferAccess]:
+def accesses_of(leaf: BlockLeaf) -> Iterator[BufferAccess]:
+    """Yield the accesses of a block, for inlined ones those of the blocks in their place."""
     for access in (*leaf.reads, *leaf.writes):
         if access.inlined is not None:
-            yield from _accesses(access.inlined)
+            yield from accesses_of(access.inlined)
         else:
             yield access
 

@@ -297,5 +297,30 @@ def test_tiles_in_shared_memory_have_padded_rows(target: str, offset: int) -> No
     with emulated("sm_80", races=True):
         compiled = mirlo.compile(transpose_model, target, schedules={"transpose": words}, cache=False)
         np.testing.assert_array_equal(compiled(a), 2 * a.T)
+    if target == "nvvm":
+        # Not after each of the unrolled iterations, which write separate elements.
+        assert compiled.artifact.code.count(b"bar.sync") == 2
     code, _ = scheduled(transpose_model, {"transpose": words}, target)
     assert f'memref<16x{(16 - offset + 31) // 32 * 32 + offset}xf32, "shared">' in code
+
+
+def test_unrolled_iterations_that_depend_on_one_another_wait() -> None:
+    """Each of them fills the same tile, after threads have read what the one before it left there."""
+
+    def words(s: Schedule) -> None:
+        rows, columns, row, column = s.tile(s.loops("transposed"), (16, 16))
+        columns, step = s.split(columns, (None, 2))
+        copy = s.cache_read("transposed", "a", "shared")
+        s.compute_at(copy, step)
+        s.unroll(step)
+        for outer, inner in ((row, column), s.loops(copy)[-2:]):
+            s.bind(outer, "threadIdx.y")
+            s.bind(inner, "threadIdx.x")
+        s.bind(rows, "blockIdx.y")
+        s.bind(columns, "blockIdx.x")
+
+    a = np.random.default_rng(0).standard_normal((N, M)).astype(np.float32)
+    with emulated("sm_80", races=True):
+        compiled = mirlo.compile(transpose_model, "nvvm", schedules={"transpose": words}, cache=False)
+        np.testing.assert_array_equal(compiled(a), 2 * a.T)
+    assert compiled.artifact.code.count(b"bar.sync") == 4
