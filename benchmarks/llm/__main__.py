@@ -5,8 +5,9 @@ Builds a decoder with random weights and runs it with Mirlo and its peers in tur
 that are installed: `pip install onnxruntime-genai openvino gguf llama-cpp-python`; the last one builds llama.cpp, which
 takes some minutes and a C++ compiler. Each row is a step: the least CPU time of all threads of the process, which other
 processes hardly change, the median wall time, and the ratio of Mirlo to each peer: the median over turns, of CPU time
-with one thread, else of wall time. `reading` is the time in which one core reads the same weights and does nothing with
-them. Then come the cost of the loop of generation around the model, and what requests that run together get in all.
+with one thread, else of wall time. `reading` is the time in which as many cores read the same weights and caches and do
+nothing with them; with several threads there is a row of Mirlo on one thread, too. Then come the cost of the loop of
+generation around the model, and what requests that run together get in all.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from pathlib import Path
 
 import numpy as np
 
-from mirlo.benchmarks.llm.engines import PEERS, Engine, Mirlo, Step, load_peers
+from mirlo.benchmarks.llm.engines import PEERS, Engine, Mirlo, Step, in_huge_pages, load_peers
 from mirlo.benchmarks.llm.loop import report_loop
 from mirlo.benchmarks.llm.memory import report_memory
-from mirlo.benchmarks.llm.model import MODELS, DecoderConfig, save
+from mirlo.benchmarks.llm.model import MODELS, DecoderConfig, feed, save
 from mirlo.benchmarks.llm.reading import reader, weights_of_a_token
 from mirlo.benchmarks.llm.serving import report_serving
 from mirlo.benchmarks.llm.windows import report_windows
@@ -134,21 +135,30 @@ def _report_steps(arguments: argparse.Namespace, config: DecoderConfig, path: Pa
     """Measure the steps of a model with all engines."""
     ours = Mirlo(config, path, arguments.threads, activations=arguments.activations)
     print(ours.executable.memory)
-    peers = load_peers(arguments.peers, config, path, arguments.threads)
-    read = reader(weights_of_a_token(ours.executable))
+    engines: dict[str, Engine] = {"mirlo": ours}
+    if arguments.threads > 1:
+        engines["one thread"] = Mirlo(config, path, 1, activations=arguments.activations)
+    engines["reading"] = _Reading(config, ours, arguments.threads)
+    engines |= load_peers(arguments.peers, config, path, arguments.threads)
     cases = [case for case in CASES if case[0] + case[1] <= min(config.positions, arguments.longest)]
     cases = [case for case in cases if case[0] > 1 or not arguments.prompts]
-    report({"mirlo": ours, "reading": _Reading(read), **peers}, cases, arguments.threads, arguments.repeat)
+    report(engines, cases, arguments.threads, arguments.repeat)
 
 
 @dataclass(frozen=True)
 class _Reading:
     """The probe, beside steps of one token."""
 
-    read: Step
+    config: DecoderConfig
+    model: Mirlo
+    threads: int
 
     def call(self, tokens: int, past: int, batch: int) -> Step | None:
-        return self.read if tokens == 1 else None
+        if tokens > 1:
+            return None
+        arrays = feed(self.config, tokens, past, batch)
+        caches = in_huge_pages({name: array for name, array in arrays.items() if name.startswith("past")})
+        return reader([*weights_of_a_token(self.model.executable), *caches.values()], self.threads)
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ def with_room(arrays: dict[str, np.ndarray], tokens: int) -> dict[str, np.ndarra
     }
 
 
-def _as_states(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def in_huge_pages(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return copies in memory as `Executable.state` allocates it: in huge pages, aligned to cache lines."""
     made = dict(zip(arrays, empty_together([(a.dtype, a.shape) for a in arrays.values()]), strict=True))
     for name, array in arrays.items():
@@ -55,7 +55,7 @@ class Mirlo:
     def call(self, tokens: int, past: int, batch: int) -> Step:
         arrays = feed(self.config, tokens, past, batch)
         outputs = {name: output for output, name in self.executable.aliases.items()}
-        caches = _as_states(with_room(arrays, tokens))
+        caches = in_huge_pages(with_room(arrays, tokens))
         others = {name: array for name, array in arrays.items() if name not in outputs}
         call = self.executable.updating(caches, outputs)
         if call is None:  # sizes depend on data, as with experts

@@ -1,4 +1,4 @@
-"""The reading probe: how long a core takes to read the weights of a model and do nothing with them."""
+"""The reading probe: how long cores take to read weights and caches of a step, and do nothing with them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ctypes
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,8 @@ uint64_t read_all(const char *from, size_t bytes) {
 """
 
 
-def reader(arrays: Sequence[np.ndarray]) -> Callable[[], Any]:
-    """Return a call that reads these arrays where they are, once; it needs a C compiler."""
+def reader(arrays: Sequence[np.ndarray], threads: int = 1) -> Callable[[], Any]:
+    """Return a call that reads these arrays where they are, once, on several threads; it needs a C compiler."""
     with tempfile.TemporaryDirectory() as folder:
         source, library = Path(folder) / "reading.c", Path(folder) / "reading.so"
         source.write_text(SOURCE, encoding="utf-8")
@@ -36,8 +37,23 @@ def reader(arrays: Sequence[np.ndarray]) -> Callable[[], Any]:
         subprocess.run(command, check=True)
         read = ctypes.CDLL(str(library)).read_all
     read.argtypes, read.restype = [ctypes.c_void_p, ctypes.c_size_t], ctypes.c_uint64
-    ranges = [(array.ctypes.data, array.nbytes) for array in arrays]
-    return lambda: [read(address, size) for address, size in ranges]
+    ranges = [_parts(array, threads) for array in arrays]
+
+    def read_part(number: int) -> None:
+        for parts in ranges:
+            read(*parts[number])
+
+    if threads == 1:
+        return lambda: (read_part(0), arrays)[0]
+    pool = ThreadPoolExecutor(threads)
+    return lambda: (list(pool.map(read_part, range(threads))), arrays)[0]
+
+
+def _parts(array: np.ndarray, count: int) -> list[tuple[int, int]]:
+    """Return addresses and sizes of equal parts of an array, in whole cache lines."""
+    size = -(-array.nbytes // count) // 64 * 64
+    starts = range(0, size * count, size) if size else [0] * count
+    return [(array.ctypes.data + start, min(size, array.nbytes - start)) for start in starts]
 
 
 def weights_of_a_token(executable: Any) -> list[np.ndarray]:
