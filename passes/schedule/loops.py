@@ -82,8 +82,8 @@ def either(
     branch = scf.IfOp(condition, list(types), has_else=True)
     for block, body in ((branch.then_block, then), (branch.else_block, otherwise)):
         with ir.InsertionPoint(block):
-            made = body()
-            scf.YieldOp(list(made) if types and isinstance(made, Sequence) else [])
+            values = body()
+            scf.YieldOp(list(values) if types and isinstance(values, Sequence) else [])
     return list(branch.results)
 
 

@@ -68,13 +68,13 @@ class Launch:
 
 def find_launches(function: ir.Operation) -> list[Launch]:
     """Return the launches of a function's body, in an order in which they can run one after the other."""
-    found = _device_operations(function)
-    arrays, operations = ([op for op in found if (op.name == ALLOCA) is wanted] for wanted in (True, False))
+    listed = _device_operations(function)
+    arrays, operations = ([op for op in listed if (op.name == ALLOCA) is wanted] for wanted in (True, False))
     memory, produced = {array.results[0] for array in arrays}, {value for op in operations for value in op.results}
     statements = [_statement(op, i, memory | produced) for i, op in enumerate(operations)]
     launches = _in_order(_connected(statements))
     for array in arrays:
-        user = next((made for made in launches if any(array.results[0] in s.tied for s in made.statements)), None)
+        user = next((each for each in launches if any(array.results[0] in s.tied for s in each.statements)), None)
         if user is not None:
             user.arrays.append(array)
     return launches
@@ -102,21 +102,21 @@ def _is_size(op: ir.Operation) -> bool:
 
 def _statement(op: ir.Operation, position: int, values: set[ir.Value]) -> Statement:
     """Return a statement with what it uses; `values` are memory of threads, and results of statements."""
-    made = Statement(op, position, tied=set(op.results))
+    statement = Statement(op, position, tied=set(op.results))
 
     def visit(inner: ir.Operation) -> ir.WalkResult:
-        made.has_launches |= inner.name == LAUNCH
+        statement.has_launches |= inner.name == LAUNCH
         for i, operand in enumerate(inner.operands):
             value = _viewed(operand)
             if value in values:
-                made.tied.add(value)
+                statement.tied.add(value)
             elif isinstance(value.type, ir.MemRefType) and inner.name not in OUTSIDE:
                 is_written = i > 0 or inner.name not in _READS
-                made.buffers[value] = made.buffers.get(value, False) or is_written
+                statement.buffers[value] = statement.buffers.get(value, False) or is_written
         return ir.WalkResult.ADVANCE
 
     op.walk(visit, ir.WalkOrder.PRE_ORDER)
-    return made
+    return statement
 
 
 def _viewed(value: ir.Value) -> ir.Value:

@@ -42,10 +42,10 @@ class TensorBuffers:
 
     def touch(self, instances: Sequence[BlockInstance], stored: Container[ir.Value]) -> None:
         """Make the views of all buffers that blocks access: those of what they compute only if it is stored."""
-        made = {output.value for instance in instances for output in instance.block.outputs}
+        computed = {output.value for instance in instances for output in instance.block.outputs}
         for instance in instances:
             for operand in (*instance.needed_inputs, *instance.block.outputs):
-                if operand.value in stored or operand.value not in made:
+                if operand.value in stored or operand.value not in computed:
                     self.slot(operand.value)
 
     def share(self, value: ir.Value, other: ir.Value) -> None:

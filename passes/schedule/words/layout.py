@@ -10,45 +10,47 @@ from mirlo.passes.schedule.words.tree import Root, ScheduleBuffer, ScheduleError
 
 def set_scope(root: Root, buffer: str, scope: str) -> None:
     """Set the memory of a buffer."""
-    found = _own_buffer(root, "set_scope", buffer, "set the scope of a copy of it (cache_write)")
+    target = _own_buffer(root, "set_scope", buffer, "set the scope of a copy of it (cache_write)")
     require_scope(root, "set_scope", buffer, scope)
-    found.scope = scope
+    target.scope = scope
 
 
 def pack(root: Root, buffer: str, order: Sequence[int], tiles: Sequence[Sequence[int]]) -> None:
     """Set the order of the dims of a buffer in memory, with tiled dims."""
-    found = _own_buffer(root, "pack", buffer, "pack a copy of it (cache_read)")
-    rank = len(found.shape)
+    target = _own_buffer(root, "pack", buffer, "pack a copy of it (cache_read)")
+    rank = len(target.shape)
     if order and sorted(order) != list(range(rank)):
         raise ScheduleError(f"pack: expected an order of the {rank} dims of '{buffer}', found {list(order)}")
     if any(len(tile) != 2 or not 0 <= tile[0] < rank or tile[1] < 1 for tile in tiles):
         raise ScheduleError(f"pack: expected tiles as (dim, size), found {list(tiles)}")
-    if found.padding is not None:
+    if target.padding is not None:
         raise ScheduleError(f"pack: the rows of '{buffer}' are padded (storage_align), which comes after pack")
-    found.order = tuple(order) or found.order
-    found.tiles = {dim: size for dim, size in tiles}
+    target.order = tuple(order) or target.order
+    target.tiles = {dim: size for dim, size in tiles}
 
 
 def storage_align(root: Root, buffer: str, dim: int, factor: int, offset: int) -> None:
     """Pad the rows of a buffer, so that the stride of a dim is a multiple of a factor, plus an offset."""
-    found = _own_buffer(root, "storage_align", buffer, "align a copy of it (cache_read)")
-    rank = len(found.shape)
-    if found.tiles or rank < 2 or dim != found.order[-2]:
-        expected = f"dim {found.order[-2]} of '{buffer}'" if rank > 1 and not found.tiles else "two dims without tiles"
+    target = _own_buffer(root, "storage_align", buffer, "align a copy of it (cache_read)")
+    rank = len(target.shape)
+    if target.tiles or rank < 2 or dim != target.order[-2]:
+        expected = (
+            f"dim {target.order[-2]} of '{buffer}'" if rank > 1 and not target.tiles else "two dims without tiles"
+        )
         raise ScheduleError(f"storage_align: expected {expected}, whose rows are next to one another, found dim {dim}")
     if factor < 1 or not 0 <= offset < factor:
         raise ScheduleError(
             f"storage_align: expected a factor of 1 or more and an offset below it, found {factor} and {offset}"
         )
-    found.padding = (factor, offset)
+    target.padding = (factor, offset)
 
 
 def _own_buffer(root: Root, word: str, name: str, instead: str) -> ScheduleBuffer:
     """Return a buffer whose memory primitives may choose: no parameter, and of no rule."""
-    found = root.find_buffer(name)
-    if found.is_parameter:
+    target = root.find_buffer(name)
+    if target.is_parameter:
         raise ScheduleError(f"{word}: '{name}' is a parameter; {instead}")
-    ruled = [leaf for leaf in root.leaves() if leaf.rule and leaf.touches(found)]
+    ruled = [leaf for leaf in root.leaves() if leaf.rule and leaf.touches(target)]
     if ruled:
         raise ScheduleError(f"{word}: rule '{ruled[0].rule}' schedules '{ruled[0].name}', which uses '{name}'")
-    return found
+    return target

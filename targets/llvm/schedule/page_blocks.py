@@ -74,14 +74,14 @@ class PageReader:
 
     def length(self, sequence: Value) -> Value:
         """Emit the rows of a sequence: none if there are no pages."""
-        found = create("memref.load", self.lengths.type.element_type, self.lengths, sequence)
+        length = create("memref.load", self.lengths.type.element_type, self.lengths, sequence)
         most = select(index(self.pages).equals(0), index(0), index(self.most * self.rows))
-        return Value(found).cast(ir.IndexType.get()).maximum(0).minimum(most)
+        return length.cast(ir.IndexType.get()).maximum(0).minimum(most)
 
     def page(self, sequence: Value, number: Value) -> Value:
         """Emit the first element of a page of a sequence: of one that there is, whatever the table has."""
-        found = create("memref.load", self.table.type.element_type, self.table, sequence * self.most + number)
-        page = Value(found).cast(ir.IndexType.get()).minimum(index(self.pages) - 1).maximum(0)
+        entry = create("memref.load", self.table.type.element_type, self.table, sequence * self.most + number)
+        page = entry.cast(ir.IndexType.get()).minimum(index(self.pages) - 1).maximum(0)
         return page * self.read.page_elements
 
     def rows_of(self, length: Value, number: Value) -> Value:

@@ -177,7 +177,7 @@ def paged(kernel: Kernel, context: ScheduleContext) -> ir.OpView | Decline:
         single = _plan_copied(view, group.machine, threads)
         pages = single if isinstance(single, Decline) else single.in_pages(threads)
         if isinstance(pages, Decline) or isinstance(single, Decline):
-            return buffers.build(lambda: plan.emit(TensorBuffers(buffers)), facts)
+            return buffers.build(lambda: plan.emit(TensorBuffers(buffers)), {**facts, "copied": str(pages)})
         return buffers.build(lambda: _emit_either(plan, (single, pages), length, buffers), {**facts, "one_row": True})
     finally:
         view.op.erase()
@@ -187,7 +187,7 @@ def _build_known(plan: _CopiedPlan, threads: int, buffers: BufferFunction, facts
     """Build a function for a number of tokens that is known."""
     pages = plan.in_pages(threads)
     if isinstance(pages, Decline):
-        return buffers.build(lambda: plan.emit(TensorBuffers(buffers)), facts)
+        return buffers.build(lambda: plan.emit(TensorBuffers(buffers)), {**facts, "copied": str(pages)})
     return buffers.build(lambda: plan.emit_pages(pages, TensorBuffers(buffers)), {**facts, "one_row": True})
 
 

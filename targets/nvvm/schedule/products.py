@@ -162,9 +162,9 @@ def products(group: BlockGroup[LaneModel], context: ScheduleContext, choices: Ch
     options = planned_for(context.options)
     plan: Planner = partial(plan_product, options=options, tuned=tuned)
     by_guess = deciding(partial(plan_dynamic, options=options))
-    found = plan_stages(group, (plan, *AROUND), (by_guess,))
-    if any(isinstance(stage, Plan) for stage in found):
-        return StagePlan(found, choices={} if decline_dynamic_dims(group.blocks) else chosen_values(found))
+    stages = plan_stages(group, (plan, *AROUND), (by_guess,))
+    if any(isinstance(stage, Plan) for stage in stages):
+        return StagePlan(stages, choices={} if decline_dynamic_dims(group.blocks) else chosen_values(stages))
     first = next(block for block in group.blocks if is_product(block))
     if decline_dynamic_dims([first]) is not None:
         plan = by_guess

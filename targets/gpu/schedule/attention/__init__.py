@@ -131,9 +131,9 @@ def plan_with_attention(
             plans.append(result)
         return result
 
-    found = plan_stages(group, (kept, *around), (kept,))
+    stages = plan_stages(group, (kept, *around), (kept,))
     if not plans:
         declined = plan(group)
         return declined if isinstance(declined, Decline) else decline("it is not computed by itself")
     used = choices(plans[0]) if choices is not None and len(plans) == 1 else {}
-    return StagePlan(found, plans[0].describe(), used)
+    return StagePlan(stages, plans[0].describe(), used)

@@ -26,6 +26,17 @@ func.func @one_token(%query: tensor<?x2x1x8xf32, #relax.dims<["b", 2, 1, 8]>>, %
 
 // -----
 
+// What keeps pages from being read in place is told.
+// CHECK-LABEL: func.func private @attention(
+// CHECK-SAME:    copied = "all sizes are known"
+// CHECK-SAME:    rule = "paged"
+func.func @known(%query: tensor<1x2x1x8xf32>, %cache: tensor<4x16x2x8xf32>, %table: tensor<1x2xi64>, %lengths: tensor<1xi64>) -> tensor<1x2x1x8xf32> {
+  %0 = "relax.paged_attention"(%query, %cache, %cache, %table, %lengths) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0, 0, 0>} : (tensor<1x2x1x8xf32>, tensor<4x16x2x8xf32>, tensor<4x16x2x8xf32>, tensor<1x2xi64>, tensor<1xi64>) -> tensor<1x2x1x8xf32>
+  return %0 : tensor<1x2x1x8xf32>
+}
+
+// -----
+
 // How many rows a page has is known at run time: rows are copied by a function of their own.
 // CHECK-LABEL: func.func @open_pages(
 // CHECK:         callee = @paged_rows
