@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.value import element_of
 from mirlo.dialects.tir.buffers import buffer_bytes, element_bytes
@@ -76,7 +78,4 @@ def _elements(kind: ir.Type) -> int:
 
 
 def _count(kind: ir.Type) -> int:
-    count = 1
-    for extent in kind.shape if isinstance(kind, ir.VectorType) else ():
-        count *= extent
-    return count
+    return prod(kind.shape) if isinstance(kind, ir.VectorType) else 1

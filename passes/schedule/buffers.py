@@ -12,6 +12,7 @@ from mirlo.dialects.core.types import dim_attributes, dims_of
 from mirlo.dialects.core.value import index, is_constant
 from mirlo.dialects.tir.buffers import (
     ALIGNMENT,
+    SHARED,
     STACK_LIMIT,
     UNBOUNDED,
     WORKSPACE,
@@ -95,6 +96,12 @@ class BufferFunction:
             offset = self.workspace_bytes
             self.workspace_bytes = self.workspace_bytes + aligned(size)
             return memref.ViewOp(kind, self.workspace, index(offset), []).result
+
+    def shared_scratch(self, elements: Dim, element_type: ir.Type) -> ir.Value:
+        """Allocate scratch memory that all threads of a loop share."""
+        buffer = self.scratch([elements], element_type)
+        buffer.owner.attributes[SHARED] = ir.UnitAttr.get()
+        return buffer
 
     def _add_workspace(self) -> None:
         dynamic = ir.MemRefType.get([ir.ShapedType.get_dynamic_size()], ir.IntegerType.get_signless(8))

@@ -15,7 +15,6 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.core.value import Value, emit_constant, index
-from mirlo.dialects.tir.buffers import SHARED
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.loops import for_loop, store
@@ -41,9 +40,7 @@ class DynamicBlockedPlan(BlockedPlan):
         code = Code(memory)
         for value in self.local:
             elements = self.slots * self.block * elements_of_row(value, self.total)
-            buffer = memory.buffers.scratch([elements], value.type.element_type)
-            buffer.owner.attributes[SHARED] = ir.UnitAttr.get()
-            memory.place(value, buffer)
+            memory.place(value, memory.buffers.shared_scratch(elements, value.type.element_type))
         self.reuse_scores(memory)
         first, last = (DynamicBlockKernel(part, memory, self.order) for part in (self.first, self.last))
         stored = self.rows.prepare(memory)
@@ -81,8 +78,7 @@ def emit_tasks(memory: TensorBuffers, slots: int, tasks: Dim, task: Callable[[Va
     if slots == 1:
         for_loop(0, tasks, 1, lambda number: task(number, index(0)))
         return
-    following = memory.buffers.scratch([1], ir.IntegerType.get_signless(64))
-    following.owner.attributes[SHARED] = ir.UnitAttr.get()
+    following = memory.buffers.shared_scratch(1, ir.IntegerType.get_signless(64))
     store(emit_constant(0, following.type.element_type), following, [1], [index(0)])
 
     def worker(slot: Value) -> None:

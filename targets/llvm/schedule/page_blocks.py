@@ -11,7 +11,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.core.value import Value, emit_constant, index, select
-from mirlo.dialects.tir.buffers import SHARED, element_bytes
+from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
@@ -117,20 +117,13 @@ class PageCopy:
     head_step: Dim
 
 
-def shared_scratch(memory: TensorBuffers, elements: Dim, kind: ir.Type) -> ir.Value:
-    """Return scratch memory of all threads."""
-    buffer = memory.buffers.scratch([elements], kind)
-    buffer.owner.attributes[SHARED] = ir.UnitAttr.get()
-    return buffer
-
-
 def copy_rows(memory: TensorBuffers, read: PagedRead, machine: Machine, share: Dim = 1) -> None:
     """Emit the copy of the rows of all sequences; `share` is 0 for sizes with which this is not executed, otherwise 1.
 
     Pages are read in the order of memory, all heads of a row after each other.
     """
     reader = PageReader(read, memory, machine)
-    target = shared_scratch(memory, D.product(dims_of(read.value.type)) * share, read.value.type.element_type)
+    target = memory.buffers.shared_scratch(D.product(dims_of(read.value.type)) * share, read.value.type.element_type)
     memory.place(read.value, target)
     target = memory.slot(read.value).buffer
     of_head = reader.most * reader.rows * reader.size
@@ -203,7 +196,7 @@ class _PagedProduct:
         self.reader = PageReader(read, memory, part.plan.machine)
         memory.place(read.value, self.reader.cache)
         elements = emitter.plan.plan.slots * read.page_elements
-        copied.place(read.value, shared_scratch(memory, elements, read.value.type.element_type))
+        copied.place(read.value, memory.buffers.shared_scratch(elements, read.value.type.element_type))
         self.copy = copied.slot(read.value).buffer
         self.in_place, self.of_copy = (_PageKernel(part, each, order) for each in (memory, copied))
         # The next page is prefetched in the order of memory, a row's share for each row of a head.
@@ -263,7 +256,7 @@ class _PagedEmitter:
         plan, memory, slots = self.plan.plan, self.memory, self.plan.plan.slots
         for value in plan.local:
             elements = slots * self._rows * elements_of_row(value, plan.total)
-            memory.place(value, shared_scratch(memory, elements, value.type.element_type))
+            memory.place(value, memory.buffers.shared_scratch(elements, value.type.element_type))
         plan.reuse_scores(memory)
         self.products = [
             _PagedProduct(self, part, read)
@@ -271,7 +264,7 @@ class _PagedEmitter:
         ]
         contraction = self.plan.last.plan.contraction
         elements = D.product(contraction.writes[0][1].shape)
-        self.held = shared_scratch(memory, elements, contraction.product.accumulate_type)
+        self.held = memory.buffers.shared_scratch(elements, contraction.product.accumulate_type)
         self.stored = plan.rows.prepare(memory)
         tasks = dims_of(self.plan.keys.table.type)[0] * self.plan.parts
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from mirlo.dialects.bindings import ir, scf
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr, loop_index
@@ -23,6 +23,7 @@ from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts
+from mirlo.passes.schedule.loops import either
 from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.blocked import outside_values, plan_blocked
@@ -218,10 +219,8 @@ def _emit_either(
     memory = TensorBuffers(buffers)
     for value, own in outside_values(buffers.view, copied.view):
         memory.place(own, buffers.buffer(value))
-    branch = scf.IfOp(compare("eq", index(length), index(1)), [], has_else=True)
-    with ir.InsertionPoint(branch.then_block):
-        copied.emit_pages(pages, memory)
-        scf.YieldOp([])
-    with ir.InsertionPoint(branch.else_block):
-        plan.emit(TensorBuffers(buffers), D.minimum(1, length // 2))
-        scf.YieldOp([])
+    either(
+        compare("eq", index(length), index(1)),
+        lambda: copied.emit_pages(pages, memory),
+        lambda: plan.emit(TensorBuffers(buffers), D.minimum(1, length // 2)),
+    )
