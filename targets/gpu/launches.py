@@ -103,20 +103,42 @@ def _is_size(op: ir.Operation) -> bool:
 def _statement(op: ir.Operation, position: int, values: set[ir.Value]) -> Statement:
     """Return a statement with what it uses; `values` are memory of threads, and results of statements."""
     statement = Statement(op, position, tied=set(op.results))
+    for value, is_written in accesses(op).items():
+        if value in values:
+            statement.tied.add(value)
+        else:
+            statement.buffers[value] = is_written
 
     def visit(inner: ir.Operation) -> ir.WalkResult:
         statement.has_launches |= inner.name == LAUNCH
-        for i, operand in enumerate(inner.operands):
-            value = _viewed(operand)
-            if value in values:
-                statement.tied.add(value)
-            elif isinstance(value.type, ir.MemRefType) and inner.name not in OUTSIDE:
-                is_written = i > 0 or inner.name not in _READS
-                statement.buffers[value] = statement.buffers.get(value, False) or is_written
+        statement.tied.update(values.intersection(inner.operands))
         return ir.WalkResult.ADVANCE
 
     op.walk(visit, ir.WalkOrder.PRE_ORDER)
     return statement
+
+
+def accesses(op: ir.Operation) -> dict[ir.Value, bool]:
+    """Return the parameters, scratch buffers and arrays that an operation accesses, and whether it writes them."""
+    found: dict[ir.Value, bool] = {}
+
+    def visit(inner: ir.Operation) -> ir.WalkResult:
+        for buffer, is_written in own_accesses(inner).items():
+            found[buffer] = found.get(buffer, False) or is_written
+        return ir.WalkResult.ADVANCE
+
+    op.walk(visit, ir.WalkOrder.PRE_ORDER)
+    return found
+
+
+def own_accesses(op: ir.Operation) -> dict[ir.Value, bool]:
+    """Return the buffers that an operation accesses itself, not in its regions, and whether it writes them."""
+    found: dict[ir.Value, bool] = {}
+    for i, operand in enumerate(op.operands):
+        if isinstance(operand.type, ir.MemRefType) and op.name not in OUTSIDE:
+            buffer = _viewed(operand)
+            found[buffer] = found.get(buffer, False) or i > 0 or op.name not in _READS
+    return found
 
 
 def _viewed(value: ir.Value) -> ir.Value:

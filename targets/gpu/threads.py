@@ -19,9 +19,10 @@ from mirlo.passes.lower.calls import find
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.schedule.loops import PARALLEL, for_loop, when
 from mirlo.passes.targets import ThreadLimits, thread_limits
-from mirlo.targets.gpu.launches import ALLOCA, OUTSIDE, Launch, find_launches
+from mirlo.targets.gpu.launches import ALLOCA, OUTSIDE, Launch, accesses, find_launches
 from mirlo.targets.gpu.schedule.launch import SHARED, WARP, barrier, launch
 from mirlo.targets.gpu.schedule.teams import Team, can_shuffle, reduce_by_shuffles, reduce_in_shared_memory
+from mirlo.targets.gpu.synchronization import Axis, UniformStatements, exchange_in_main_memory
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session
@@ -38,7 +39,8 @@ class MapThreads(Pass):
 
     Each outermost loop of a prim function is a launch; those that use the same memory of threads are one. Loops of
     one axis have one extent; those over threads may have smaller ones. After each loop over threads, unless it is
-    `nowait`, all threads of a block synchronize if they exchange values through memory. Values are reduced over threads
+    `nowait`, all threads of a block synchronize if they exchange values through memory. A statement that no loop over
+    threads is around is executed by one of them, if it writes memory that they share. Values are reduced over threads
     by shuffles where the target has warps of which the threads are whole parts, else through shared memory. Where a
     loop over blocks may have more iterations than a grid has blocks along its axis, it takes another axis too, or each
     block computes several.
@@ -59,6 +61,11 @@ class MapThreads(Pass):
                         operation.move_before(last)
                     if not each.is_on_host:
                         _Mapping(each, symbol_name(function), self.shuffles, limits).run()
+
+
+def _axis(op: ir.Operation) -> Axis | None:
+    """Return the axis of a bound loop."""
+    return AXES[op.opview.thread] if op.name == "tir.for" and op.opview.kind == "bound" else None
 
 
 def _bound_loops(op: ir.Operation | ir.OpView) -> list[ir.Operation]:
@@ -124,6 +131,7 @@ class _Mapping:
         for op in self.operations:
             op.move_before(end.operation)
         self.ids = {"block": list(region.arguments)[:3], "thread": list(region.arguments)[3:6]}
+        self._guard_uniform(end.operation)
         for alloca in self.shared:
             self._share(alloca)
         outermost = [not _in_threads(loop) for loop in self.loops]
@@ -131,6 +139,31 @@ class _Mapping:
             self._map(loop, self.waits and is_outermost and not loop.opview.nowait)
         for reduction in find(launch, REDUCE):
             self._reduce(reduction)
+
+    def _guard_uniform(self, end: ir.Operation) -> None:
+        """Let one thread execute what loops over threads are not around, where it writes memory that threads share."""
+        threads = {("thread", dim) for dim in range(3) if self.threads[dim] > 1}
+        blocks = {("block", dim) for dim in range(3) if self.grid[dim] != 1 and dim not in self.rows.values()}
+        operations = [op for op in self.operations if op.name != ALLOCA]
+        written = {buffer for op in operations for buffer, is_written in accesses(op).items() if is_written}
+        private = {op.results[0] for each in self.operations for op in find(each, ALLOCA)} - {
+            alloca.results[0] for alloca in self.shared
+        }
+        shared = written - private
+        uniform = UniformStatements(_axis, self._is_full, self._is_first, shared, threads)
+        uniform.visit(operations, threads | blocks, end, reached=True)
+        outermost = [loop for loop in self.loops if AXES[loop.opview.thread][0] == "thread" and not _in_threads(loop)]
+        self.waits |= uniform.synchronizes or exchange_in_main_memory(outermost, _axis, shared, threads)
+
+    def _is_full(self, loop: ir.Operation) -> bool:
+        return _extent(loop) == self.threads[AXES[loop.opview.thread][1]]
+
+    def _is_first(self, axis: Axis) -> ir.Value:
+        kind, dim = axis
+        number = Value(self.ids[kind][dim])
+        if kind == "block" and dim in self.rows:
+            number = number + Value(self.ids[kind][self.rows[dim]])
+        return number.below(1)
 
     def _blocks(self) -> list[int | ir.Value]:
         """Return the size of the grid; a loop that may have too many iterations takes a second axis, if one is free.

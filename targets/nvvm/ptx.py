@@ -7,13 +7,14 @@ everything is checked first.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from mirlo.dialects.bindings import ir, llvm, passmanager
 from mirlo.dialects.core.symbols import rename_symbol, symbol_name
 from mirlo.dialects.core.value import call_intrinsic
-from mirlo.passes.lower.calls import find
+from mirlo.passes.lower.calls import find, find_all
 from mirlo.passes.made_by import RULE
 from mirlo.passes.registry import PassError
 from mirlo.targets.gpu.kernels import KernelCode
@@ -34,8 +35,9 @@ _INTRINSICS = re.compile(
 )
 """LLVM intrinsics that the back end selects; any other would end the process."""
 
+_TO_BRANCHES = "gpu.module(arith-expand,convert-nvgpu-to-nvvm,convert-scf-to-cf)"
 _TO_NVVM = (
-    "gpu.module(arith-expand,convert-nvgpu-to-nvvm,convert-scf-to-cf,expand-strided-metadata,lower-affine,canonicalize,cse,"
+    "gpu.module(expand-strided-metadata,lower-affine,canonicalize,cse,"
     "loop-invariant-code-motion,convert-math-to-llvm,"
     "convert-gpu-to-nvvm{{use-bare-ptr-memref-call-conv=1 index-bitwidth={index}}},convert-vector-to-llvm,"
     "convert-nvvm-to-llvm,convert-ub-to-llvm,canonicalize,cse,reconcile-unrealized-casts)"
@@ -107,11 +109,12 @@ def lower_to_nvvm(
     index = 64 if far or any(find(whole, name) for name in _WIDE) else 32
     if not far:
         narrow_comparisons(whole)
-    try:
-        passmanager.PassManager.parse(f"builtin.module({_TO_NVVM.format(index=index)})").run(module.operation)
-    except ir.MLIRError as error:
-        reasons = "; ".join(dict.fromkeys(d.message for d in error.error_diagnostics)) or str(error)
-        raise PassError(f"conversion to NVVM failed: {reasons}") from error
+    _convert(module, _TO_BRANCHES)
+    _tell_blocks_apart(whole)
+    _convert(module, _TO_NVVM.format(index=index))
+    for op in _branches(whole):
+        if _NUMBER in op.attributes:
+            del op.attributes[_NUMBER]
     check_translated(whole)
     leave_to_launch(whole)
     together = {kernels[name]: -(-count // chip.units) for name, count in (blocks or {}).items() if name in kernels}
@@ -119,6 +122,33 @@ def lower_to_nvvm(
     for name, function in lowered.functions().items():
         describe(function, maps.get(name, ()), together.get(name))
     return lowered
+
+
+def _convert(module: ir.Module | ir.OpView, pipeline: str) -> None:
+    """Run passes on a module; they are not expected to fail."""
+    try:
+        passmanager.PassManager.parse(f"builtin.module({pipeline})").run(module.operation)
+    except ir.MLIRError as error:
+        reasons = "; ".join(dict.fromkeys(d.message for d in error.error_diagnostics)) or str(error)
+        raise PassError(f"conversion to NVVM failed: {reasons}") from error
+
+
+_NUMBER = "number"
+
+
+def _branches(whole: ir.Operation) -> Iterator[ir.Operation]:
+    """Return the branches of kernels, before and after their conversion."""
+    return chain.from_iterable(find_all(whole, "cf.br", "cf.cond_br", "llvm.br", "llvm.cond_br").values())
+
+
+def _tell_blocks_apart(whole: ir.Operation) -> None:
+    """Give branches of kernels numbers, so that MLIR's passes do not merge blocks that are equal.
+
+    At a barrier in merged blocks threads wait that are at different places of the kernel, and LLVM would make two of it
+    again, with other threads at each.
+    """
+    for number, op in enumerate(_branches(whole)):
+        op.attributes[_NUMBER] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), number)
 
 
 _BY_INTRINSIC = {
