@@ -32,7 +32,7 @@ def compile_host(program: HostProgram) -> bytes:
 
 def host_llvm_ir(module: ir.Module) -> str:
     """Return the LLVM IR of a module of host functions, which is consumed."""
-    passmanager.PassManager.parse(lower_pipeline()).run(module.operation)
+    passmanager.PassManager.parse(lower_pipeline(calls_kernels=True)).run(module.operation)
     define(module, RUN, 0)
     functions = {symbol_name(op): op.operation for op in module.body.operations}
     texts = {name: _text(name) for name in functions if name not in (RUN, SIZES, CHECK)}

@@ -29,12 +29,13 @@ TO_LLVM = (
 """Upstream passes from loops and vectors to the LLVM dialect."""
 
 
-def lower_pipeline() -> str:
+def lower_pipeline(calls_kernels: bool = False) -> str:
     """Return the pipeline from buffers to the LLVM dialect for hosts with instructions for all types.
 
-    `lower_to_llvm` of target `llvm` serves all hosts.
+    `lower_to_llvm` of target `llvm` serves all hosts. A function that `calls_kernels` is canonicalized: for each of
+    thousands of arguments LLVM would take far longer to find out that nothing of a descriptor is used but the pointer.
     """
-    return f"builtin.module({','.join(TO_LLVM)})"
+    return f"builtin.module({','.join((*TO_LLVM, 'canonicalize') if calls_kernels else TO_LLVM)})"
 
 
 def to_llvm_ir(module: ir.Module) -> str:

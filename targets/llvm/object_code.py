@@ -76,7 +76,7 @@ def lower_module(module: ir.Module, processor: Processor, entry: EntryInterface 
     forks = find_forks(module)
     calls = packed.find_calls(module, entry.packed) if entry is not None else []
     exported = _public(module)
-    _lower(module, processor)
+    _lower(module, processor, calls_kernels=entry is not None)
     define_forks(module, forks, argument_types(module, forks))
     _internalize(module, exported)
     if entry is not None:
@@ -88,10 +88,10 @@ def lower_module(module: ir.Module, processor: Processor, entry: EntryInterface 
         _internalize(module, exported)
 
 
-def _lower(module: ir.Module, processor: Processor) -> None:
+def _lower(module: ir.Module, processor: Processor, calls_kernels: bool) -> None:
     try:
         # Verification after each of so many passes takes longer than the passes; the LLVM module is verified below.
-        lower_to_llvm(module, processor, verify=False)
+        lower_to_llvm(module, processor, verify=False, calls_kernels=calls_kernels)
         module.operation.verify()
     except ir.MLIRError as error:
         raise PassError(f"lowering to the LLVM dialect failed: {error}") from error

@@ -58,7 +58,7 @@ def _step(name: str, *options: str) -> str:
     return f"{name}{{{given}}}" if given else name
 
 
-def lower_to_llvm(module: ir.Module, processor: Processor, verify: bool = True) -> None:
+def lower_to_llvm(module: ir.Module, processor: Processor, verify: bool = True, calls_kernels: bool = False) -> None:
     """Lower a module of buffers, loops and vectors to the LLVM dialect, for a processor."""
     # To look for types, the module is printed.
     used = used_floats(module) if processor.emulated_floats else set()
@@ -70,7 +70,7 @@ def lower_to_llvm(module: ir.Module, processor: Processor, verify: bool = True) 
         expand_rounding(module)
     shift_quotients(module)
     hide_outer_indices(module)
-    manager = passmanager.PassManager.parse(lower_pipeline())
+    manager = passmanager.PassManager.parse(lower_pipeline(calls_kernels))
     manager.enable_verifier(verify)
     manager.run(module.operation)
     annotate_branches(module)

@@ -29,3 +29,20 @@ def test_work_is_near_linear(name: str) -> None:
     least = calls(name, 4)
     small, large = (calls(name, size) - least for size in (SMALL, LARGE))
     assert large <= 5 * max(small, 1), (least, small, large)
+
+
+def test_entry_has_no_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LLVM gets pointers only: it takes seconds to remove the descriptors of thousands of arguments."""
+    import llvmlite.binding as binding
+
+    texts: list[str] = []
+    parse = binding.parse_assembly
+
+    def record(text: str, *context: object) -> object:
+        texts.append(text)
+        return parse(text, *context)
+
+    monkeypatch.setattr(binding, "parse_assembly", record)
+    mirlo.compile(SHAPES["inputs"][0](20), cache=False, jobs=1)
+    (entry,) = (text for text in texts if "@mirlo_entry" in text)
+    assert "@main(" in entry and "insertvalue" not in entry
