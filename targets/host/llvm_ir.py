@@ -24,7 +24,6 @@ TO_LLVM = (
     # All other dialects at once: one by one, casts between them would outnumber the operations.
     "convert-to-llvm",
     "reconcile-unrealized-casts",
-    "cse",
 )
 """Upstream passes from loops and vectors to the LLVM dialect."""
 
@@ -35,7 +34,8 @@ def lower_pipeline(calls_kernels: bool = False) -> str:
     `lower_to_llvm` of target `llvm` serves all hosts. A function that `calls_kernels` is canonicalized: for each of
     thousands of arguments LLVM would take far longer to find out that nothing of a descriptor is used but the pointer.
     """
-    return f"builtin.module({','.join((*TO_LLVM, 'canonicalize') if calls_kernels else TO_LLVM)})"
+    tidying = ("canonicalize", "cse") if calls_kernels else ("cse",)
+    return f"builtin.module({','.join((*TO_LLVM, *tidying))})"
 
 
 def to_llvm_ir(module: ir.Module) -> str:
