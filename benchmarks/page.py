@@ -1,12 +1,8 @@
 """Write results into docs/performance.md: `python -m benchmarks.page [--models FILE] [--peers FILE] ...`.
 
-    python -m benchmarks --against onnxruntime,openvino --threads 1,2 --report models.json
-    python -m benchmarks all --against onnxruntime,openvino,iree,tvm,inductor --report peers.json
-    python -m benchmarks.compile --json compile.json
-    python -m benchmarks.kernels.sweep --json sweep.json
-    python -m benchmarks mobilenetv2 mlp lenet --against onnxruntime --threads 1,2 --gap 0,50 --report spaced.json
-    python -m benchmarks.page --spaced spaced.json
-    python -m benchmarks.page --models models.json --peers peers.json --compile compile.json --sweep sweep.json
+    python -m benchmarks.whole --folder OUT
+    python -m benchmarks.page --models OUT/models.json --peers OUT/peers.json OUT/peers-transformers.json
+    python -m benchmarks.page --compile OUT/compile.json --sweep OUT/sweep.json --spaced OUT/spaced.json
 
 Each file replaces its section of the page, between two comments, and the pictures that belong to it.
 """
@@ -34,11 +30,12 @@ PLOTTED = ("resnet50", "bert_base")
 """Models whose roofline plots are on the page, for one thread."""
 
 
-def results_of(path: Path) -> Results:
-    """Return what `mirlo bench --report FILE.json` wrote."""
-    data = json.loads(path.read_text(encoding="utf-8"))
-    rows = [ModelRow(**{**row, "engines": [EngineRow(**e) for e in row["engines"]]}) for row in data["models"]]
-    return Results(rows, data["date"], data["machine"])
+def results_of(*paths: Path) -> Results:
+    """Return what runs of `mirlo bench --report FILE.json` wrote, as one table."""
+    found = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+    models = (row for data in found for row in data["models"])
+    rows = [ModelRow(**{**row, "engines": [EngineRow(**e) for e in row["engines"]]}) for row in models]
+    return Results(rows, found[0]["date"], found[0]["machine"])
 
 
 def models_part(results: Results, pictures: Path) -> str:
@@ -82,7 +79,7 @@ def replaced(page: str, name: str, text: str) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--models", type=Path, help="the models, beside the fastest libraries")
-    parser.add_argument("--peers", type=Path, help="models beside compilers")
+    parser.add_argument("--peers", type=Path, nargs="+", help="models beside compilers")
     parser.add_argument("--compile", type=Path, help="compile times beside compilers")
     parser.add_argument("--spaced", type=Path, help="models with gaps between calls")
     parser.add_argument("--sweep", type=Path, help="random shapes beside oneDNN")
@@ -94,7 +91,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.models:
         page = replaced(page, "models", models_part(results_of(arguments.models), pictures))
     if arguments.peers:
-        page = replaced(page, "peers", markdown(results_of(arguments.peers)))
+        page = replaced(page, "peers", markdown(results_of(*arguments.peers)))
     if arguments.spaced:
         page = replaced(page, "spaced", spaced_part(results_of(arguments.spaced)))
     if arguments.compile:

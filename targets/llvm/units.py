@@ -92,7 +92,7 @@ def split(
         symbols[name] = unit.symbol
         units.setdefault(unit.key, unit)
     rest = _closure(roots, uses, stop=set(kernels))
-    is_small = not apart if apart is not None else sum(len(texts[name]) for name in kernels) < SMALL
+    is_small = not apart if apart is not None else sum(len(unit.text) for unit in units.values()) < SMALL
     if is_small:
         # Starting and ending LLVM takes as long as a small kernel: a small model is one unit.
         parts = [texts[name] for name in rest if name not in symbols]

@@ -179,6 +179,13 @@ def test_kernels_of_a_small_model_are_there_once(monkeypatch) -> None:
     assert whole.text.count("func.func") == 1 + 2 + 1
 
 
+def test_what_threads_run_counts_as_part_of_a_kernel(monkeypatch) -> None:
+    """The bodies of parallel loops are functions of their own, in which nearly all of a kernel's text is."""
+    monkeypatch.setattr(units, "SMALL", 1500)
+    body = "".join(f"  %c{number} = arith.constant 0 : index\n" for number in range(20))
+    assert len(_units(PLANNED.replace("{ return }", f"{{\n{body}return }}"))) == 3
+
+
 def test_no_cache_keeps_nothing(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     _chain(cache=False)
