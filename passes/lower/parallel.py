@@ -40,12 +40,17 @@ MASKS = ("vector.create_mask",)
 """Operations whose results cannot be passed to a function; a region repeats them."""
 
 
+MIN_TRIPS = 2
+"""The iterations that threads can share."""
+
+
 @dataclass(frozen=True)
 class ParallelRecord:
-    """The parallel loops of a kernel: how many were outlined, or why one was not."""
+    """The parallel loops of a kernel: which were outlined, or why one was not."""
 
     function: str
-    outlined: int
+    shared: tuple[int, ...]
+    """For each that was outlined, the iterations from which threads share them."""
     declined: tuple[Decline, ...]
 
 
@@ -76,9 +81,9 @@ class OutlineParallel(Pass):
         loops = _parallel_loops(function)
         work = kernel_work(function)
         if loops and work < self.work:
-            return ParallelRecord(name, 0, (decline("too little work to share", operations=work, least=self.work),))
+            return ParallelRecord(name, (), (decline("too little work to share", operations=work, least=self.work),))
         reasons: list[Decline] = []
-        count = 0
+        shared: list[int] = []
         for loop in loops:
             nest = find_nest(loop, MIN_TRIPS_PER_THREAD * self.threads)
             least = least_trips(nest, self.work)
@@ -86,8 +91,8 @@ class OutlineParallel(Pass):
             if isinstance(outcome, Decline):
                 reasons.append(outcome)
             else:
-                count += 1
-        return ParallelRecord(name, count, tuple(reasons))
+                shared.append(least)
+        return ParallelRecord(name, tuple(shared), tuple(reasons))
 
 
 def _parallel_loops(function: ir.OpView) -> list[ir.Operation]:
@@ -107,7 +112,7 @@ def _parallel_loops(function: ir.OpView) -> list[ir.Operation]:
 def least_trips(nest: ParallelNest, work: int) -> int:
     """Return the iterations from which a nest has this much work; 2 if one alone is enough, or its work not known."""
     of_one = body_work(nest.body)
-    return 2 if of_one is None else max(2, -(-work // max(of_one, 1)))
+    return MIN_TRIPS if of_one is None else max(MIN_TRIPS, -(-work // max(of_one, 1)))
 
 
 @dataclass
@@ -129,7 +134,7 @@ class _Outliner:
             return decline("the loop carries values")
         if integer_of(self.loop.operands[2]) is None:
             return decline("the step of the loop is not a constant")
-        if trips is not None and trips < 2:
+        if trips is not None and trips < MIN_TRIPS:
             return decline("the loop runs once")
         captured = self._captured()
         private = [v for v in captured if self._is_private_scratch(v)]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from mirlo.passes.legalize.conversion import LegalizationRecord
+from mirlo.passes.lower.parallel import MIN_TRIPS
 from mirlo.passes.rules import Attempt, Rule
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.nearest import nearest
@@ -92,11 +93,17 @@ def _kernel(kernel: ExplainedKernel, with_words: bool) -> Iterator[str]:
             yield f'  words, for schedules={{"{kernel.name}": schedule}}:'
             yield from (f"    {line}" for line in str(kernel.schedule.words).split("\n"))
     if kernel.parallel is not None:
-        yield f"  parallel loops: {kernel.parallel.outlined} on several threads"
+        yield f"  parallel loops: {_shared_loops(kernel.parallel.shared)}"
         yield from (f"    declined: {reason}" for reason in kernel.parallel.declined)
     for choice in kernel.intrinsics:
         yield f"  tir.{choice.intrinsic} on {choice.type}: {_rule(choice.rule)}"
         yield from _declined(choice.attempts, "    ")
+
+
+def _shared_loops(least: Sequence[int]) -> str:
+    """Return how many loops threads share; dynamic ones may have too few iterations in a call."""
+    limits = ", ".join(str(number) for number in least if number > MIN_TRIPS)
+    return f"{len(least)} on several threads" + (f", those of fewer than {limits} iterations on one" if limits else "")
 
 
 def _choices(values: Mapping[str, int]) -> str:
@@ -162,7 +169,11 @@ def _kernel_json(kernel: ExplainedKernel) -> dict[str, object]:
         },
         "parallel": None
         if parallel is None
-        else {"loops": parallel.outlined, "declined": [str(reason) for reason in parallel.declined]},
+        else {
+            "loops": len(parallel.shared),
+            "least": list(parallel.shared),
+            "declined": [str(reason) for reason in parallel.declined],
+        },
         "intrinsics": [
             {
                 "intrinsic": f"tir.{choice.intrinsic}",
