@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.relax import OPS
-from mirlo.dialects.relax.infer_windows import padding_pairs, spatial_axes
+from mirlo.dialects.relax.conv import split_kernel
+from mirlo.dialects.relax.infer_windows import channel_axis, padding_pairs, spatial_axes
 from mirlo.passes.graph.rewrite import Rewriter, defining, kind_of
 from mirlo.passes.rules import Decline, decline, simplify
 
@@ -24,3 +25,24 @@ def pad_into_conv(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     padding = [begin + begins[axis] for (begin, _), axis in zip(own, axes, strict=True)]
     padding += [end + ends[axis] for (_, end), axis in zip(own, axes, strict=True)]
     return b.emit(OPS["conv"], inner.x, op.weight, op.bias, **{**op.attribute_values(), "padding": padding})
+
+
+@simplify("relax.conv")
+def conv_of_single_elements(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
+    """Multiply by the weight of each channel where a window is one element of one channel, and add the bias.
+
+    Elementwise operators do not ask for a layout, and are fused with what computes their operand.
+    """
+    x = kind_of(op.x)
+    out_channels, in_channels, window = split_kernel(kind_of(op.weight), op.kernel_layout)
+    axis = channel_axis(op.data_layout, x.rank)
+    if {in_channels, *window} != {1} or out_channels != op.groups or x.shape[axis] != out_channels:
+        return decline("a window has several elements, or a channel several windows")
+    if any(number != 1 for number in op.strides) or any(op.padding):
+        return decline("windows are apart, or beyond the edges")
+    if x.dtype.name not in ("f32", "f64") or op.out_dtype not in (None, x.dtype):
+        return decline("products are accumulated in another type", type=x.dtype.name)
+    shape = [out_channels, *(1 for number in range(axis + 1, x.rank))]
+    factor, *added = (b.emit(OPS["reshape"], value, shape=shape) for value in (op.weight, op.bias) if value is not None)
+    product = b.emit(OPS["multiply"], op.x, factor)
+    return b.emit(OPS["add"], product, *added) if added else product

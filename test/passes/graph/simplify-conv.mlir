@@ -20,3 +20,24 @@ func.func @declined(%x: tensor<1x3x8x8xf32>, %w: tensor<4x3x3x3xf32>, %v: tensor
   %3 = "relax.conv"(%2, %v) : (tensor<1x4x8x8xf32>, tensor<4x4x3x3xf32>) -> tensor<1x4x6x6xf32>
   return %1, %3 : tensor<1x4x6x7xf32>, tensor<1x4x6x6xf32>
 }
+
+// A window of one element of one channel is a factor for each channel.
+// CHECK-LABEL: func.func @single(
+// CHECK-DAG:     %[[W:.*]] = "relax.reshape"(%arg1) {shape = {{.*}}4, 1, 1]
+// CHECK-DAG:     %[[B:.*]] = "relax.reshape"(%arg2) {shape = {{.*}}4, 1, 1]
+// CHECK:         %[[P:.*]] = "relax.multiply"(%arg0, %[[W]])
+// CHECK-NEXT:    %[[S:.*]] = "relax.add"(%[[P]], %[[B]])
+// CHECK-NEXT:    return %[[S]]
+func.func @single(%x: tensor<1x4x8x8xf32>, %w: tensor<4x1x1x1xf32>, %b: tensor<4xf32>) -> tensor<1x4x8x8xf32> {
+  %0 = "relax.conv"(%x, %w, %b) {groups = 4 : i64} : (tensor<1x4x8x8xf32>, tensor<4x1x1x1xf32>, tensor<4xf32>) -> tensor<1x4x8x8xf32>
+  return %0 : tensor<1x4x8x8xf32>
+}
+
+// Not where windows are apart, or a channel has two of them.
+// CHECK-LABEL: func.func @apart(
+// CHECK-COUNT-2: "relax.conv"
+func.func @apart(%x: tensor<1x4x8x8xf32>, %w: tensor<4x1x1x1xf32>, %v: tensor<8x1x1x1xf32>) -> (tensor<1x4x4x4xf32>, tensor<1x8x8x8xf32>) {
+  %0 = "relax.conv"(%x, %w) {groups = 4 : i64, strides = array<i64: 2, 2>} : (tensor<1x4x8x8xf32>, tensor<4x1x1x1xf32>) -> tensor<1x4x4x4xf32>
+  %1 = "relax.conv"(%x, %v) {groups = 4 : i64} : (tensor<1x4x8x8xf32>, tensor<8x1x1x1xf32>) -> tensor<1x8x8x8xf32>
+  return %0, %1 : tensor<1x4x4x4xf32>, tensor<1x8x8x8xf32>
+}
