@@ -22,6 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 CONVOLUTIONAL = ("mlp", "lenet", "mobilenetv2", "resnet50")
 TRANSFORMERS = ("bert_base", "gpt2", "vit_base")
+LANGUAGE_MODELS = ("qwen3", "gemma", "head8", "asymmetric", "qdq", "bf16", "experts")
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,7 @@ TABLES = (
     Table("calls", "Calls", ("benchmarks.calls",)),
     Table("sweep", "Random shapes", ("benchmarks.kernels.sweep", "--json", "{json}"), has_limits=True),
     Table("trees", "Decision trees", ("benchmarks.trees",)),
+    Table("trees-same", "Decision trees", ("benchmarks.trees", "--same"), before=False),
     Table("postprocessing", "Postprocessing", ("benchmarks.postprocessing",)),
     Table("scale", "Compiling", ("benchmarks.compile_scale",)),
     Table("compile", "Compile times", ("benchmarks.compile", "--rounds", "2", "--json", "{json}"), ("iree", "tvm"),
@@ -67,6 +69,9 @@ TABLES = (
           ("benchmarks", "mobilenetv2", "mlp", "lenet", "--threads", "1,2", "--gap", "0,50", "--kernels", "0",
            "--report", "{json}"),
           ("onnxruntime",), before=False),
+    Table("spinner", "Calls after a pause",
+          ("benchmarks", "mobilenetv2", "--threads", "1,2", "--gap", "0,50", "--spinner", "--kernels", "0"),
+          ("onnxruntime",), before=False),
     Table("avx2", "AVX2", ("benchmarks", "--isa", "avx2", "--cpu-time", "--kernels", "0", "--report", "{json}"),
           ("onnxruntime", "openvino"), group="openvino", before=False),
     Table("libraries", "Libraries", ("benchmarks.libraries",), before=False),
@@ -74,6 +79,9 @@ TABLES = (
     Table("llm-threads", "Language models", ("benchmarks.llm", "--steps", "--threads", "2", "--peers"),
           group="llm", before=False),
     Table("llm-windows", "Language models", ("benchmarks.llm", "--windows"), group="llm", before=False),
+    *(Table(f"llm-{name}", "Language models", ("benchmarks.llm", "--model", name, "--steps", "--longest", "300"),
+            group="llm", before=False) for name in LANGUAGE_MODELS),
+    Table("c", "Models as C source", ("benchmarks.c_models",), before=False),
     Table("scikit-learn", "Estimators of scikit-learn", ("benchmarks.sklearn_models",), group="torch", before=False),
     Table("torch", "Models of PyTorch", ("benchmarks.torch_models",), group="torch", before=False),
 )  # fmt: skip
