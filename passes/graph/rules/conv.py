@@ -36,8 +36,8 @@ def conv_of_single_elements(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     x = kind_of(op.x)
     out_channels, in_channels, window = split_kernel(kind_of(op.weight), op.kernel_layout)
     axis = channel_axis(op.data_layout, x.rank)
-    if {in_channels, *window} != {1} or out_channels != op.groups or x.shape[axis] != out_channels:
-        return decline("a window has several elements, or a channel several windows")
+    if {in_channels, *window} != {1} or op.groups == 1 or not out_channels == op.groups == x.shape[axis]:
+        return decline("it is not one window of one element for each of several channels")
     if any(number != 1 for number in op.strides) or any(op.padding):
         return decline("windows are apart, or beyond the edges")
     if x.dtype.name not in ("f32", "f64") or op.out_dtype not in (None, x.dtype):
