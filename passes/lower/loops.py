@@ -50,7 +50,11 @@ class LowerLoops(Pass):
         for buffer in by_name[ALLOCA]:
             space = buffer.results[0].type.memory_space
             if space is not None:
-                raise PassError(f"the buffer is in memory {space}, which this target does not have", buffer.location)
+                raise PassError(
+                    f"the buffer is in memory {space}, which only a block of threads has: bind the loops that use it "
+                    "to threads of a GPU, or give it another scope",
+                    buffer.location,
+                )
         if unrolled:
             passmanager.PassManager.parse("builtin.module(canonicalize)").run(op.operation)
 

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.value import integer_of
 from mirlo.passes.registry import PassError
 from mirlo.passes.schedule.loops import when
+from mirlo.targets.gpu.exchanges import LOOPS, Axis, AxisOf, Elements, element_of, inside, is_exchanged, merge_elements
 from mirlo.targets.gpu.launches import accesses, own_accesses
 from mirlo.targets.gpu.schedule.launch import barrier
-
-Axis = tuple[str, int]
-"""`block` or `thread`, and the number of the dim."""
-AxisOf = Callable[[ir.Operation], Axis | None]
-Position = Axis | int | ir.Value
 
 
 @dataclass
@@ -36,80 +32,98 @@ class UniformStatements:
     """The memory that threads share and that the launch writes."""
     threads: Set[Axis]
     """The axes along which blocks have several threads."""
+    is_checked: bool = False
+    """Whether threads use in no loop over threads what others write in it: words check that."""
     synchronizes: bool = False
     """Whether threads wait for one another anywhere."""
 
-    def visit(self, operations: Sequence[ir.Operation], axes: Set[Axis], end: ir.Operation, reached: bool) -> None:
+    def visit(self, operations: Sequence[ir.Operation], axes: Set[Axis], end: ir.Operation, reached: bool) -> bool:
         """Guard statements of a block that no loop over `axes` is around; all threads that `reached` it can wait.
 
-        A barrier is due between what one thread writes and what others read or write.
+        A barrier is due between what one thread writes and what others read or write. Return whether the one at the
+        end of the block is left to the caller.
         """
         threads = {axis for axis in axes if axis[0] == "thread"}
-        is_alone = is_shared = False  # what has been accessed since the last barrier: by one thread, by all
-
-        def synchronize(before: ir.Operation) -> None:
-            nonlocal is_alone, is_shared
-            if threads and (is_alone or is_shared):
-                if not reached:
-                    raise PassError(_UNREACHED, before.location)
-                with ir.InsertionPoint(before), before.location:
-                    barrier()
-                self.synchronizes = True
-            is_alone = is_shared = False
-
+        due = _Due(self, threads, reached)
         for op in operations:
+            elements = {} if self.is_checked or self.threads <= axes else self._elements(op)
             if self._has_loops(op, axes):
-                synchronize(op)
-                self._descend(op, axes, reached)
+                due.synchronize(op, is_exchanged(due.in_loops, elements, threads))
+                due.is_alone = self._descend(op, axes, reached)
+                merge_elements(due.in_loops, elements)
                 continue
             used = accesses(op)
             shared = {buffer: is_written for buffer, is_written in used.items() if buffer in self.written}
-            if not shared:
-                continue
-            guarded = self._guarding(op, shared, axes)
-            if not any(shared.values()) or not guarded:
-                if is_alone:
-                    synchronize(op)
-                is_shared = True
-                continue
-            if _is_mixed(op, used, shared):
-                synchronize(op)
-                self._descend(op, axes, reached)
-                continue
-            if is_shared:
-                synchronize(op)
-            is_alone = is_alone or not threads.isdisjoint(guarded)
-            self._guard(op, guarded)
-        synchronize(end)
+            if shared:
+                due.synchronize(op, is_exchanged(due.in_loops, elements, threads, has_own=False), is_needed=False)
+                self._visit_statement(op, used, shared, axes, due)
+        is_repeated = end.block.owner.name in LOOPS and self.axis_of(end.block.owner.operation) is None
+        return due.finish(end, is_repeated)
+
+    def _visit_statement(
+        self, op: ir.Operation, used: dict[ir.Value, bool], shared: dict[ir.Value, bool], axes: Set[Axis], due: _Due
+    ) -> None:
+        """Guard a statement that accesses memory which threads share."""
+        guarded = self._guarding(op, shared, axes)
+        if not any(shared.values()) or not guarded:
+            if due.is_alone:
+                due.synchronize(op)
+                due.is_mixed = True
+            due.is_shared = True
+            return
+        if _is_mixed(op, used, shared):
+            due.synchronize(op)
+            due.is_alone = self._descend(op, axes, due.reached)
+            return
+        if due.is_shared:
+            due.synchronize(op)
+            due.is_mixed = True
+        due.is_alone = due.is_alone or not due.threads.isdisjoint(guarded)
+        self._guard(op, guarded)
+
+    def _elements(self, op: ir.Operation) -> Elements:
+        """Return the elements that an operation accesses of what the launch writes."""
+        found: Elements = {}
+        for inner in inside(op):
+            for buffer, is_written in own_accesses(inner).items():
+                if buffer in self.written:
+                    merge_elements(found, {buffer: (is_written, {element_of(inner, buffer, self.axis_of)})})
+        return found
 
     def _has_loops(self, op: ir.Operation, axes: Set[Axis]) -> bool:
+        """Return whether an operation has loops over these axes, or over one thread: a barrier follows it too."""
         found = False
 
         def look(inner: ir.Operation) -> ir.WalkResult:
             nonlocal found
-            found = found or self.axis_of(inner) in axes
+            axis = self.axis_of(inner)
+            found = found or axis in axes or (axis is not None and axis[0] == "thread" and axis not in self.threads)
             return ir.WalkResult.INTERRUPT if found else ir.WalkResult.ADVANCE
 
         op.walk(look, ir.WalkOrder.PRE_ORDER)
         return found
 
-    def _descend(self, op: ir.Operation, axes: Set[Axis], reached: bool) -> None:
-        """Visit the blocks of an operation.
+    def _descend(self, op: ir.Operation, axes: Set[Axis], reached: bool) -> bool:
+        """Visit the blocks of an operation; return whether the barrier after it is left to the caller.
 
         In a loop over threads, conditions and extents may differ between threads.
         """
         axis = self.axis_of(op)
+        is_outermost = axis is not None and axis[0] == "thread" and self.threads <= axes
         if axis is not None:
             axes = axes - {axis}
             reached = reached and (axis[0] == "block" or self.is_full(op))
         elif not self.threads <= axes:
-            reached = reached and op.name in _LOOPS and all(integer_of(value) is not None for value in op.operands)
+            reached = reached and op.name in LOOPS and all(integer_of(value) is not None for value in op.operands)
         if not axes:
-            return
+            return False
+        is_left = False
         for region in op.regions:
             for block in region.blocks:
-                inside = [o.operation for o in block.operations]
-                self.visit(inside[:-1], axes, inside[-1], reached)
+                body = [o.operation for o in block.operations]
+                is_left |= self.visit(body[:-1], axes, body[-1], reached)
+        self.synchronizes |= is_left
+        return is_left and not (is_outermost and not op.opview.nowait)
 
     @staticmethod
     def _guarding(op: ir.Operation, shared: dict[ir.Value, bool], axes: Set[Axis]) -> set[Axis]:
@@ -140,68 +154,51 @@ def _is_mixed(op: ir.Operation, used: dict[ir.Value, bool], shared: dict[ir.Valu
     return (own or bool(op.results)) and bool(op.regions)
 
 
-def exchange_in_main_memory(
-    loops: Sequence[ir.Operation], axis_of: AxisOf, shared: Set[ir.Value], threads: Set[Axis]
-) -> bool:
-    """Return whether a thread may use an element in main memory that another thread writes in another one of the loops.
+@dataclass
+class _Due:
+    """What has been accessed in a block of operations since the last barrier."""
 
-    It does not if each thread has elements of its own: their positions are the same in all loops, and name all axes.
-    """
-    users: dict[ir.Value, list[tuple[ir.Operation, tuple[Position, ...] | None, bool]]] = {}
-    for loop in loops:
-        for op in _inside(loop):
-            for buffer, is_written in own_accesses(op).items():
-                if buffer in shared and buffer.type.memory_space is None:
-                    users.setdefault(buffer, []).append((loop, _positions(op, buffer, axis_of), is_written))
-    for uses in users.values():
-        repeated = len({loop for loop, _, _ in uses}) > 1 or any(_is_repeated(loop, axis_of) for loop, _, _ in uses)
-        if not repeated or not any(is_written for _, _, is_written in uses):
-            continue
-        first = uses[0][1]
-        if first is None or not threads <= set(first) or any(positions != first for _, positions, _ in uses):
-            return True
-    return False
+    statements: UniformStatements
+    threads: Set[Axis]
+    """The axes of threads that no loop is around."""
+    reached: bool
+    """Whether all threads execute the block."""
+    is_alone: bool = False
+    """Whether one thread has accessed memory for all."""
+    is_shared: bool = False
+    """Whether all threads have."""
+    is_mixed: bool = False
+    """Whether both have, one after the other, at any time."""
+    in_loops: Elements = field(default_factory=dict)
+    """What loops over threads have accessed, if all are in one."""
 
+    def synchronize(self, before: ir.Operation, is_exchanged: bool = False, is_needed: bool = True) -> None:
+        """Let threads wait for one another if one has accessed memory for all, or if they exchange elements.
 
-def _inside(op: ir.Operation) -> list[ir.Operation]:
-    found: list[ir.Operation] = []
+        Only an exchange counts if it is not `is_needed` otherwise.
+        """
+        if not is_needed and not is_exchanged:
+            return
+        if self.threads and (self.is_alone or self.is_shared or is_exchanged):
+            if not self.reached:
+                raise PassError(_UNREACHED, before.location)
+            with ir.InsertionPoint(before), before.location:
+                barrier()
+            self.statements.synchronizes = True
+            self.in_loops.clear()
+        self.is_alone = self.is_shared = False
 
-    def visit(inner: ir.Operation) -> ir.WalkResult:
-        found.append(inner)
-        return ir.WalkResult.ADVANCE
-
-    op.walk(visit, ir.WalkOrder.PRE_ORDER)
-    return found
-
-
-def _positions(op: ir.Operation, buffer: ir.Value, axis_of: AxisOf) -> tuple[Position, ...] | None:
-    """Return the indices with which an operation accesses a buffer; None if it accesses more than one element."""
-    if op.name not in ("memref.load", "memref.store"):
-        return None
-    at = 0 if op.name == "memref.load" else 1
-    if op.operands[at] != buffer:
-        return None
-    return tuple(_position(value, axis_of) for value in list(op.operands)[at + 1 :])
-
-
-def _position(value: ir.Value, axis_of: AxisOf) -> Position:
-    if isinstance(value.owner, ir.Block):
-        return axis_of(value.owner.owner.operation) or value
-    number = integer_of(value)
-    return value if number is None else number
+    def finish(self, end: ir.Operation, is_repeated: bool) -> bool:
+        """Synchronize at the end of the block; return whether that is left to the caller."""
+        if is_repeated:
+            self.synchronize(end, is_exchanged(self.in_loops, self.in_loops, self.threads), is_needed=False)
+        if self.threads and not self.reached and not self.is_mixed:
+            # The thread that executes all of it need not wait for itself.
+            return self.is_alone or self.is_shared
+        self.synchronize(end)
+        return False
 
 
-def _is_repeated(loop: ir.Operation, axis_of: AxisOf) -> bool:
-    """Return whether a loop that is bound to no axis is around."""
-    parent = loop.parent
-    while parent is not None and parent.name != "gpu.launch":
-        if parent.name in _LOOPS and axis_of(parent.operation) is None:
-            return True
-        parent = parent.operation.parent
-    return False
-
-
-_LOOPS = ("tir.for", "scf.for")
 _UNREACHED = (
     "threads would wait here for what one of them writes, but not all threads of the block execute this loop: let "
     "loops over one axis have the same extent, or write the statement in a loop of its own"

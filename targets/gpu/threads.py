@@ -17,12 +17,20 @@ from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.view import is_prim_func, is_tensor_form
 from mirlo.passes.lower.calls import find
 from mirlo.passes.registry import Pass, PassError, option, register_pass
+from mirlo.passes.schedule.buffers import SCHEDULE
 from mirlo.passes.schedule.loops import PARALLEL, for_loop, when
 from mirlo.passes.targets import ThreadLimits, thread_limits
-from mirlo.targets.gpu.launches import ALLOCA, OUTSIDE, Launch, accesses, find_launches
+from mirlo.targets.gpu.exchanges import (
+    Axis,
+    exchange_between_blocks,
+    exchange_in_main_memory,
+    why_no_exchange_between_blocks,
+    why_no_exchange_between_loops,
+)
+from mirlo.targets.gpu.launches import ALLOCA, OUTSIDE, VIEWS, Launch, accesses, find_launches
 from mirlo.targets.gpu.schedule.launch import SHARED, WARP, barrier, launch
 from mirlo.targets.gpu.schedule.teams import Team, can_shuffle, reduce_by_shuffles, reduce_in_shared_memory
-from mirlo.targets.gpu.synchronization import Axis, UniformStatements, exchange_in_main_memory
+from mirlo.targets.gpu.synchronization import UniformStatements
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session
@@ -39,7 +47,8 @@ class MapThreads(Pass):
 
     Each outermost loop of a prim function is a launch; those that use the same memory of threads are one. Loops of
     one axis have one extent; those over threads may have smaller ones. After each loop over threads, unless it is
-    `nowait`, all threads of a block synchronize if they exchange values through memory. A statement that no loop over
+    `nowait`, all threads of a block synchronize if they exchange values through memory; between loops that are in one
+    over threads, if these exchange elements. Blocks that do are an error. A statement that no loop over
     threads is around is executed by one of them, if it writes memory that they share. Values are reduced over threads
     by shuffles where the target has warps of which the threads are whole parts, else through shared memory. Where a
     loop over blocks may have more iterations than a grid has blocks along its axis, it takes another axis too, or each
@@ -55,12 +64,13 @@ class MapThreads(Pass):
         limits = (thread_limits(self.target) if self.target else None) or ThreadLimits()
         for function in list(op.regions[0].blocks[0].operations):
             if is_prim_func(function) and not is_tensor_form(function) and _bound_loops(function):
+                _erase_empty(function)
                 last = list(function.operation.regions[0].blocks[0].operations)[-1].operation
                 for each in find_launches(function.operation):
                     for operation in each.operations:
                         operation.move_before(last)
                     if not each.is_on_host:
-                        _Mapping(each, symbol_name(function), self.shuffles, limits).run()
+                        _Mapping(each, function.operation, self, limits).run()
 
 
 def _axis(op: ir.Operation) -> Axis | None:
@@ -68,16 +78,31 @@ def _axis(op: ir.Operation) -> Axis | None:
     return AXES[op.opview.thread] if op.name == "tir.for" and op.opview.kind == "bound" else None
 
 
+def _axis_of(loop: ir.Operation) -> Axis:
+    return AXES[loop.opview.thread]
+
+
 def _bound_loops(op: ir.Operation | ir.OpView) -> list[ir.Operation]:
     return [loop for loop in find(op, "tir.for") if loop.opview.kind == "bound"]
+
+
+def _erase_empty(function: ir.OpView) -> None:
+    """Erase bound loops without iterations."""
+    for loop in reversed(_bound_loops(function)):
+        extent = _extent(loop)
+        if isinstance(extent, int) and extent <= 0 and not len(loop.results):
+            erase_op(loop)
 
 
 class _Mapping:
     """One launch."""
 
-    def __init__(self, launch: Launch, function: str, shuffles: bool, limits: ThreadLimits):
+    def __init__(self, launch: Launch, function: ir.Operation, options: MapThreads, limits: ThreadLimits):
         self.operations = operations = launch.operations
-        self.shuffles = shuffles
+        self.function = symbol_name(function)
+        self.target = options.target
+        self.is_checked = SCHEDULE in function.attributes
+        self.shuffles = options.shuffles
         self.max_grid = limits.max_grid
         self.loops = [loop for op in operations for loop in _bound_loops(op)]
         self.grid: list[int | ir.Value] = [1, 1, 1]
@@ -88,33 +113,70 @@ class _Mapping:
         """The axis that is the number of the row, for each of these; blocks compute several rows without one."""
         for loop in self.loops:
             self._note(loop)
+        if self.loops:
+            self._require_limits(limits)
         arrays = [alloca for op in operations for alloca in find(op, ALLOCA)]
         self.shared = [alloca for alloca in arrays if alloca.results[0].type.memory_space is not None]
         buffer = launch.exchanged()
         self.waits = bool(self.shared) or buffer is not None
         """Whether threads of a block wait for one another after each loop over threads."""
         if buffer is not None and self.grid != [1, 1, 1]:
-            raise PassError(_exchange(buffer, function), self.loops[-1].location)
+            raise PassError(why_no_exchange_between_loops(buffer, self.function), self.loops[-1].location)
 
     def _note(self, loop: ir.Operation) -> None:
         name = loop.opview.thread
         if name not in AXES:
             raise PassError(f"there is no hardware axis '{name}': there are {', '.join(AXES)}", loop.location)
+        if any(other.opview.thread == name for other in _around(loop)):
+            text = (
+                f"this loop and one around it are both bound to '{name}': bind it to another axis, or leave it serial"
+            )
+            raise PassError(f"'@{self.function}': {text}", loop.location)
         kind, dim = AXES[name]
         if kind == "thread":
             self.threads[dim] = max(self.threads[dim], self._thread_extent(loop))
             return
         extent = _extent(loop)
-        if self.grid[dim] not in (1, extent):
-            raise PassError(f"loops over '{name}' have the extents {self.grid[dim]} and {extent}", loop.location)
+        if (before := self.grid[dim]) not in (1, extent):
+            extents = " and ".join(str(each) if isinstance(each, int) else "a dynamic one" for each in (before, extent))
+            raise PassError(
+                f"'@{self.function}': one launch runs loops over '{name}' with the extents {extents}: give them one "
+                "extent and test the index, or give each memory of threads of its own, for a launch of its own",
+                loop.location,
+            )
         self.grid[dim] = extent
+
+    def _require_limits(self, limits: ThreadLimits) -> None:
+        """Require that a block of the target has as many threads as loops are bound to."""
+        where = f"of target '{self.target}'" if self.target else "of GPUs"
+        listed = ", ".join(f"{n} on 'threadIdx.{dim}'" for n, dim in zip(self.threads, "xyz", strict=True) if n > 1)
+        for extent, most, dim in zip(self.threads, limits.max_block, "xyz", strict=True):
+            if extent > most:
+                raise PassError(
+                    f"'@{self.function}': a loop bound to 'threadIdx.{dim}' has {extent} iterations, and blocks "
+                    f"{where} have at most {most} threads along this axis: split it, and bind fewer",
+                    self._longest(dim).location,
+                )
+        if prod(self.threads) > limits.max_threads:
+            raise PassError(
+                f"'@{self.function}': loops are bound to {prod(self.threads)} threads of a block ({listed}), and "
+                f"blocks {where} have at most {limits.max_threads}: split them, and bind fewer iterations",
+                next(loop for loop in self.loops if _axis_of(loop)[0] == "thread").location,
+            )
+
+    def _longest(self, dim: str) -> ir.Operation:
+        loops = [loop for loop in self.loops if loop.opview.thread == f"threadIdx.{dim}"]
+        return max(loops, key=self._thread_extent)
 
     @staticmethod
     def _thread_extent(loop: ir.Operation) -> int:
         extent = _extent(loop)
         if not isinstance(extent, int):
             name = loop.opview.thread
-            text = f"a loop bound to '{name}' runs to a number: a block of threads has a fixed size; split the loop"
+            text = (
+                f"a loop bound to '{name}' has a dynamic extent, and a block of threads has a fixed size: split it, "
+                "bind an inner loop of fixed extent, and test the index"
+            )
             raise PassError(text, loop.location)
         return extent
 
@@ -134,7 +196,7 @@ class _Mapping:
         self._guard_uniform(end.operation)
         for alloca in self.shared:
             self._share(alloca)
-        outermost = [not _in_threads(loop) for loop in self.loops]
+        outermost = [self._is_outermost(loop) for loop in self.loops]
         for loop, is_outermost in zip(self.loops, outermost, strict=True):
             self._map(loop, self.waits and is_outermost and not loop.opview.nowait)
         for reduction in find(launch, REDUCE):
@@ -150,13 +212,23 @@ class _Mapping:
             alloca.results[0] for alloca in self.shared
         }
         shared = written - private
-        uniform = UniformStatements(_axis, self._is_full, self._is_first, shared, threads)
+        may_exchange = blocks and not self.is_checked
+        exchanged = exchange_between_blocks(operations, _axis, shared, blocks) if may_exchange else None
+        if exchanged is not None:
+            buffer, user = exchanged
+            raise PassError(why_no_exchange_between_blocks(buffer, self.function), user.location)
+        uniform = UniformStatements(_axis, self._is_full, self._is_first, shared, threads, self.is_checked)
         uniform.visit(operations, threads | blocks, end, reached=True)
-        outermost = [loop for loop in self.loops if AXES[loop.opview.thread][0] == "thread" and not _in_threads(loop)]
+        outermost = [loop for loop in self.loops if _axis_of(loop)[0] == "thread" and self._is_outermost(loop)]
         self.waits |= uniform.synchronizes or exchange_in_main_memory(outermost, _axis, shared, threads)
 
+    def _is_outermost(self, loop: ir.Operation) -> bool:
+        """Return whether all threads of a block reach a loop together: it is in no loop over several threads."""
+        axes = [_axis_of(other) for other in _around(loop)]
+        return all(kind == "block" or self.threads[dim] == 1 for kind, dim in axes)
+
     def _is_full(self, loop: ir.Operation) -> bool:
-        return _extent(loop) == self.threads[AXES[loop.opview.thread][1]]
+        return _extent(loop) == self.threads[_axis_of(loop)[1]]
 
     def _is_first(self, axis: Axis) -> ir.Value:
         kind, dim = axis
@@ -170,7 +242,7 @@ class _Mapping:
 
         An index has fewer values than such a grid has blocks.
         """
-        used = {AXES[loop.opview.thread][1] for loop in self.loops if AXES[loop.opview.thread][0] == "block"}
+        used = {_axis_of(loop)[1] for loop in self.loops if _axis_of(loop)[0] == "block"}
         free = [dim for dim in range(3) if dim not in used]
         extents = list(map(_before_loops, self.grid))
         blocks = list(extents)
@@ -202,6 +274,7 @@ class _Mapping:
             memory = memref.AllocOp(ir.MemRefType.get(kind.shape, kind.element_type, memory_space=space), [], [])
         alloca.results[0].replace_all_uses_with(memory.result)
         alloca.erase()
+        _share_views(memory.result, space)
 
     def _map(self, loop: ir.Operation, waits: bool) -> None:
         """Replace a loop by the index of its axis; if it `waits`, all threads of a block synchronize after it."""
@@ -268,16 +341,6 @@ class _Mapping:
         return index(0) if owner is None else owner
 
 
-def _exchange(buffer: ir.Value, function: str) -> str:
-    """Return why blocks of one launch cannot depend on one another through a buffer."""
-    what = f"parameter {buffer.arg_number}" if isinstance(buffer, ir.BlockArgument) else "scratch memory"
-    return (
-        f"'@{function}': one launch runs loops that use the same memory of threads, and one of them uses {what} of "
-        f"type {buffer.type} that another one writes: blocks of threads do not wait for one another; write one loop "
-        "over blocks around both, or give each memory of threads of its own"
-    )
-
-
 def _combined(body: ir.Block, left: Sequence[ir.Value], right: Sequence[ir.Value]) -> list[ir.Value]:
     """Emit the body of a reduction on two lists of values."""
     known: dict[ir.Value, ir.Value] = dict(zip(body.arguments, (*left, *right), strict=True))
@@ -325,15 +388,25 @@ def _before_loops(extent: int | ir.Value) -> int | ir.Value:
     return result
 
 
-def _in_threads(loop: ir.Operation) -> bool:
-    """Return whether a loop is nested in a loop over threads."""
+def _share_views(buffer: ir.Value, space: ir.Attribute) -> None:
+    """Give views of shared memory its type."""
+    for view in {use.owner.operation for use in buffer.uses if use.owner.operation.name in VIEWS}:
+        result = view.results[0]
+        kind = result.type
+        result.set_type(ir.MemRefType.get(kind.shape, kind.element_type, kind.layout, space))
+        _share_views(result, space)
+
+
+def _around(loop: ir.Operation) -> list[ir.Operation]:
+    """Return the bound loops that a loop is nested in."""
+    found: list[ir.Operation] = []
     parent = loop.parent
     while parent is not None:
         op = parent.operation
-        if op.name == "tir.for" and op.opview.kind == "bound" and AXES[op.opview.thread][0] == "thread":
-            return True
+        if op.name == "tir.for" and op.opview.kind == "bound":
+            found.append(op)
         parent = op.parent
-    return False
+    return found
 
 
 def _extent(loop: ir.Operation) -> int | ir.Value:

@@ -186,3 +186,68 @@ def test_parts_of_a_kernel_that_are_equal_stay_two() -> None:
     with emulated():
         found = mirlo.compile(with_equal_parts, target="nvvm{chip=sm_80}", cache=False)(x)
     np.testing.assert_allclose(found, q[:, ::-1])
+
+
+INNER_LOOPS = """
+    tile = T.alloc((32, 8), T.f32, scope="shared")
+    for b in T.thread_binding(3, "blockIdx.x"):
+        for t in T.thread_binding(32, "threadIdx.x"):
+            for u in T.thread_binding(8, "threadIdx.y"):
+                tile[t, u] = x[b, t, u]
+            first[b, t] = tile[t, 7] * 2.0
+            for u in T.thread_binding(8, "threadIdx.y"):
+                y[b, t, u] = tile[t, 7 - u] + first[b, t]
+"""
+ONE_AXIS = """
+    for b in T.thread_binding(3, "blockIdx.x"):
+        for t in T.thread_binding(1, "threadIdx.x"):
+            for i in T.serial(32):
+                first[b, i] = x[b, i, 0]
+        for t in T.thread_binding(16, "threadIdx.x"):
+            first[b, t] = x[b, t, 1]
+        for u in T.thread_binding(8, "threadIdx.y"):
+            for i in T.serial(32):
+                y[b, i, u] = x[b, i, u] + first[b, i]
+"""
+ONE_THREAD = """
+    for b in T.thread_binding(3, "blockIdx.x"):
+        for t in T.thread_binding(1, "threadIdx.x"):
+            for i in T.serial(32):
+                first[b, i] = x[b, i, 0]
+        if x[b, 0, 0] > 0.0:
+            for u in T.thread_binding(8, "threadIdx.y"):
+                first[b, u] = 3.0
+        for t in T.thread_binding(1, "threadIdx.x"):
+            for u in T.thread_binding(8, "threadIdx.y"):
+                for i in T.serial(32):
+                    y[b, i, u] = first[b, i]
+"""
+NO_THREADS = """
+    for b in T.thread_binding(3, "blockIdx.x"):
+        for t in T.thread_binding(32, "threadIdx.x"):
+            first[b, t] = x[b, t, 0]
+            for u in T.serial(8):
+                y[b, t, u] = x[b, 31 - t, u]
+        for u in T.thread_binding(0, "threadIdx.y"):
+            first[b, u] = 5.0
+    for b in T.thread_binding(0, "blockIdx.x"):
+        first[b, 0] = 5.0
+"""
+BODIES = [INNER_LOOPS, ONE_AXIS, ONE_THREAD, NO_THREADS]
+PARAMETERS = "x: T.Buffer[(3, 32, 8), T.f32], first: T.Out[(3, 32), T.f32], y: T.Out[(3, 32, 8), T.f32]"
+
+
+@pytest.mark.parametrize("target", ["nvvm{chip=sm_80}", pytest.param("spirv", marks=needs_vulkan())])
+@pytest.mark.parametrize("body", BODIES, ids=["inner loops", "one axis", "one thread", "no threads"])
+def test_loops_over_some_threads(target: str, body: str, tmp_path: Path) -> None:
+    """Threads wait between loops in a loop over threads, and never where only some of them are."""
+    text = KERNEL.format(parameters=PARAMETERS, body=body).replace("(3, 64)", "(3, 32, 8)")
+    path = tmp_path / "kernel.py"
+    path.write_text(text)
+    x = np.random.default_rng(0).standard_normal((3, 32, 8), dtype=np.float32)
+    expected = [np.zeros((3, 32), np.float32), np.zeros_like(x)]
+    sequential(text, ["first", "y"])(x, *expected)
+    with emulated("sm_80", races=True) if target.startswith("nvvm") else nullcontext():
+        found = mirlo.compile(module_of(path).model, target=target, cache=False)(x)
+    for array, wanted in zip(found, expected, strict=True):
+        np.testing.assert_allclose(array, wanted, rtol=1e-6)
