@@ -287,6 +287,7 @@ class _Emitter(PointEmitter):
         return not reads and all(
             other.kind == UNROLLED
             or other.extent == 1
+            and other.kind != BOUND
             or other.kind == VECTORIZED
             and can_vectorize(leaves[0], other, [], self.placed)
             for other in loops

@@ -125,12 +125,12 @@ def _require_axes(nest: Loop) -> None:
 def _require_one_kernel(root: Root, nest: Loop) -> None:
     """Require that memory of threads and of their blocks is used in one nest only, which is a kernel."""
     for leaf in leaves_of(nest):
-        for access in (*leaf.reads, *leaf.writes):
+        for access in accesses_of(leaf):
             buffer = access.buffer
             if not buffer.scope:
                 continue
             others = [other for node in root.body if node is not nest for other in leaves_of(node)]
-            other = next((other for other in others if other.touches(buffer)), None)
+            other = next((each for each in others if any(use.buffer is buffer for use in accesses_of(each))), None)
             if other is not None:
                 raise ScheduleError(
                     f"'{buffer.name}' is '{buffer.scope}' memory of the kernel of '{_name(leaf)}', and "
@@ -148,6 +148,14 @@ def _require_all_threads(nest: Loop, leaf: BlockLeaf) -> None:
                 f"bind: '{leaf.name}' is reduced across threads, all of which must take part: '{loop.name}' has "
                 f"{loop.extent} iterations on '{axis}', another loop of '{nest.name}' has {extents[axis]}"
             )
+    missing = [axis for axis, extent in extents.items() if extent != 1 and axis not in _axes(leaf)]
+    if missing and any(access.buffer.scope != LOCAL for access in leaf.writes):
+        loop = next(loop for loop in bound_loops(nest) if loop.thread == missing[0])
+        raise ScheduleError(
+            f"bind: '{leaf.name}' is reduced across threads, all of which must take part, and no loop around it is "
+            f"bound to '{missing[0]}', as '{loop.name}' is: bind a loop around both, bind '{loop.name}' to an axis of "
+            "the reduction, or let each thread keep the result (set_scope 'local')"
+        )
     chain = around(leaf)
     outer = chain[: 1 + next(i for i, loop in enumerate(chain) if loop.accumulated is leaf)]
     switched = [loop for loop in outer if loop.is_unswitched]

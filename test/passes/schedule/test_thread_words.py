@@ -47,6 +47,24 @@ def alternating(a: T.Buffer[(COLUMNS,), T.f32], c: T.Out[(1,), T.f32]):
             c[vi] = a[vj] - c[vi]
 
 
+@mirlo.prim_func
+def doubled(a: T.Buffer[(ROWS, COLUMNS), T.f32], c: T.Out[(ROWS, COLUMNS), T.f32]):
+    halves = T.alloc((ROWS, COLUMNS), T.f32)
+    for i, j in T.grid(ROWS, COLUMNS):
+        with T.block("halves"):
+            vi, vj = T.axes("SS", i, j)
+            halves[vi, vj] = a[vi, vj] * 0.5
+    for i, j in T.grid(ROWS, COLUMNS):
+        with T.block("result"):
+            vi, vj = T.axes("SS", i, j)
+            c[vi, vj] = halves[vi, vj] * 2.0
+
+
+@mirlo.script
+def doubled_model(a: R.Tensor[(ROWS, COLUMNS), R.f32]):
+    return R.call_tir(doubled, a)
+
+
 @mirlo.script
 def model(a: R.Tensor[(ROWS, COLUMNS), R.f32]):
     return R.call_tir(centered, a)
@@ -84,6 +102,44 @@ def test_threads_share_what_others_write() -> None:
     total = halves.sum(1, keepdims=True)
     total[1:] += a.sum(1, keepdims=True)[:-1]
     np.testing.assert_array_equal(found, halves[:, ::-1] - total)
+
+
+def test_vectors_of_shared_memory() -> None:
+    """Views of shared memory have its type."""
+
+    def words(s: Schedule) -> None:
+        s.compute_at("halves", "result_i")
+        s.set_scope("halves", "shared")
+        s.bind("halves_j", "threadIdx.x")
+        s.bind(s.split("result_j", (None, 16, 4))[1], "threadIdx.x")
+        s.vectorize("result_j_2")
+        s.bind("result_i", "blockIdx.x")
+
+    a = np.random.default_rng(0).integers(-4, 5, (ROWS, COLUMNS)).astype(np.float32)
+    with emulated("sm_80", races=True):
+        found = mirlo.compile(doubled_model, "nvvm{chip=sm_80}", schedules={"doubled": words}, cache=False)(a)
+    np.testing.assert_array_equal(found, a)
+
+
+@pytest.mark.parametrize("scope", ["local", "shared"])
+@pytest.mark.parametrize("kind", ["unroll", "vectorize"])
+def test_one_thread_computes_an_unrolled_loop(scope: str, kind: str) -> None:
+    """The first thread stores in each iteration; views of shared memory have its type."""
+
+    def words(s: Schedule) -> None:
+        s.compute_inline("halves")
+        s.compute_at("total", "result_i")
+        s.set_scope("total", scope)
+        s.bind(s.split("total_j", (None, 32))[1], "threadIdx.x")
+        s.bind("result_i", "blockIdx.x")
+        getattr(s, kind)("result_j")
+
+    a = np.random.default_rng(0).integers(-4, 5, (ROWS, COLUMNS)).astype(np.float32)
+    total = (a / 2).sum(1, keepdims=True)
+    total[1:] += a.sum(1, keepdims=True)[:-1]
+    with emulated("sm_80", races=True):
+        found = mirlo.compile(model, "nvvm{chip=sm_80}", schedules={"centered": words}, cache=False)(a)
+    np.testing.assert_array_equal(found, a[:, ::-1] / 2 - total)
 
 
 AT_ONCE: dict[str, Callable[[Schedule], object]] = {
@@ -129,6 +185,15 @@ WHEN_EMITTED: dict[str, Callable[[Schedule], object]] = {
     ),
     "bind: 'total' is reduced across threads, all of which must take part: 'total_j_1' has 16 iterations": lambda s: (
         in_rows(s, total=16), share(s),
+    ),
+    "no loop around it is bound to 'threadIdx.y', as 'result_j_1' is: bind a loop around both": lambda s: (
+        s.compute_at("total", "result_i"), s.bind(s.split("total_j", (None, 32))[1], "threadIdx.x"),
+        s.split("result_j", (None, 8)), s.bind("result_j_1", "threadIdx.y"), s.bind("result_i", "blockIdx.x"),
+    ),
+    "'halves' is 'shared' memory of the kernel of 'halves', and 'total' uses it in another one": lambda s: (
+        s.set_scope("halves", "shared"), s.cache_read(["total", "result"], "halves", "local"),
+        s.compute_inline("halves_local"),
+        *(s.bind(f"{block}_i", "blockIdx.x") for block in ("halves", "total", "result")),
     ),
     "unswitch: 'total' in 'total_j_0' is reduced across threads, which wait for one another": lambda s: (
         s.bind(s.split("total_j", (None, 32))[1], "threadIdx.x"), s.unswitch("total_j_0"),
