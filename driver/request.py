@@ -93,6 +93,8 @@ class CompileRequest:
             raise ValueError(f"placement: expected {', '.join(PLACEMENTS)}, found {self.placement!r}")
         if self.placement != "priority" and self.pipeline is not None:
             raise ValueError("placement: a pipeline of your own says so itself, with the pass partition")
+        if self.schedules is not None:
+            _check_schedules(self.schedules)
         if self.precision not in (None, *PRECISIONS):
             raise ValueError(f"precision: expected {', '.join(PRECISIONS)} or None, found {self.precision!r}")
         if self.activations not in (None, *ACTIVATIONS):
@@ -149,3 +151,18 @@ class CompileRequest:
             "placement": self.placement,
             "trust_file": self.trust_file,
         }
+
+
+def _check_schedules(found: object) -> None:
+    """Reject what is no schedule by the name of a prim function; what the schedules say is read with the function."""
+    if not isinstance(found, Mapping):
+        raise ValueError(
+            f"schedules: expected a dictionary of schedules by the name of a prim function, found {found!r}"
+        )
+    for name, given in found.items():
+        if not isinstance(name, str):
+            raise ValueError(f"schedules: expected the name of a prim function, found {name!r}")
+        if given is None:
+            raise ValueError(
+                f"schedules: expected a Schedule, its trace, a file of one, or a function for '{name}', found None"
+            )

@@ -6,18 +6,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir, passmanager, scf
-from mirlo.dialects.core.surgery import erase_op
+from mirlo.dialects.core.surgery import enclosing, erase_op
+from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.value import index, integer_of
 from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.lower.calls import CALL, find, find_all, lower_found_calls
 from mirlo.passes.registry import Pass, PassError, register_pass
 from mirlo.passes.schedule.loops import PARALLEL
 from mirlo.passes.schedule.nest import emit_buffer_block
+from mirlo.passes.schedule.words.loops import MAX_UNROLL
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session
 
-MAX_UNROLL = 256
 ALLOCA = "memref.alloca"
 
 
@@ -50,9 +51,11 @@ class LowerLoops(Pass):
         for buffer in by_name[ALLOCA]:
             space = buffer.results[0].type.memory_space
             if space is not None:
+                function = symbol_name(enclosing(buffer, "func.func"))
                 raise PassError(
-                    f"the buffer is in memory {space}, which only a block of threads has: bind the loops that use it "
-                    "to threads of a GPU, or give it another scope",
+                    f"'@{function}': the buffer is in memory {space}, which the code around it does not have: 'shared' "
+                    "needs loops that are bound to threads of a GPU; elsewhere the scopes are 'local', the stack, and "
+                    "'' for main memory",
                     buffer.location,
                 )
         if unrolled:

@@ -20,6 +20,7 @@ from mirlo.passes.made_by import check_emitted
 from mirlo.passes.memory.inplace import annotate_inplace
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rules import DEFAULT, SCHEDULE, Attempt, Decline, Rule, RuleError, run_rule, try_rules
+from mirlo.passes.schedule.buffers import SCHEDULE as SCHEDULED
 from mirlo.passes.schedule.buffers import TARGET
 from mirlo.passes.schedule.choices import (
     WANTED_PARTS,
@@ -112,6 +113,17 @@ def _reject_unused(unused: Collection[str], functions: Collection[str]) -> None:
         )
 
 
+def _require_no_words(function: ir.OpView, given: Collection[str]) -> None:
+    """Reject words for a function that was made as loops, which is no schedule's to arrange."""
+    name, attributes = PrimView(function).name, function.operation.attributes
+    if name in given and SCHEDULED not in attributes:
+        raise PassError(
+            f"a schedule is given for '@{name}', which is not made of blocks, which words are about: it is loops over "
+            "buffers, in the order in which its rule or script wrote them",
+            function.location,
+        )
+
+
 @register_pass
 @dataclass(frozen=True)
 class SchedulePrims(Pass):
@@ -154,6 +166,8 @@ class SchedulePrims(Pass):
                 result = self._schedule(function, rules, files, context, session)
                 if result is not None:
                     function_done(self, result, session)
+            else:
+                _require_no_words(function, {*files, *(session.options.get(SCHEDULES) or {})})
         functions = {note.function for note in session.notes[first:] if isinstance(note, ScheduleRecord)}
         _reject_unused(set(files) - functions, functions)
 

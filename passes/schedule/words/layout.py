@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mirlo.passes.schedule.words.kernels import require_scope
+from mirlo.passes.schedule.words.loops import MAX_ITERATIONS
 from mirlo.passes.schedule.words.tree import Root, ScheduleBuffer, ScheduleError
 
 
@@ -23,6 +24,8 @@ def pack(root: Root, buffer: str, order: Sequence[int], tiles: Sequence[Sequence
         raise ScheduleError(f"pack: expected an order of the {rank} dims of '{buffer}', found {list(order)}")
     if any(len(tile) != 2 or not 0 <= tile[0] < rank or tile[1] < 1 for tile in tiles):
         raise ScheduleError(f"pack: expected tiles as (dim, size), found {list(tiles)}")
+    if any(size > MAX_ITERATIONS for _, size in tiles):
+        raise ScheduleError(f"pack: expected tiles of at most {MAX_ITERATIONS} elements, found {list(tiles)}")
     if target.padding is not None:
         raise ScheduleError(f"pack: the rows of '{buffer}' are padded (storage_align), which comes after pack")
     target.order = tuple(order) or target.order
@@ -42,6 +45,8 @@ def storage_align(root: Root, buffer: str, dim: int, factor: int, offset: int) -
         raise ScheduleError(
             f"storage_align: expected a factor of 1 or more and an offset below it, found {factor} and {offset}"
         )
+    if factor > MAX_ITERATIONS:
+        raise ScheduleError(f"storage_align: expected a factor of at most {MAX_ITERATIONS}, found {factor}")
     target.padding = (factor, offset)
 
 

@@ -27,6 +27,10 @@ from mirlo.passes.schedule.words.tree import (
 )
 from mirlo.runtime.names import unused_name
 
+MAX_UNROLL = 256
+"""Most iterations of a loop that is unrolled: the code of more takes longer to compile than it saves."""
+MAX_ITERATIONS = 2**40
+"""Most iterations of a loop that a primitive makes: indices, their strides and sizes in bytes fit 64 bits."""
 THREAD = "thread"
 """How the names of hardware axes begin whose iterations are threads of a block."""
 
@@ -41,7 +45,12 @@ def split(root: Root, loop: Loop, factors: Sequence[int | None], peel: bool = Fa
     known = math.prod(factor for factor in factors if factor is not None)
     open_factors = [factor for factor in factors if factor is None]
     if len(open_factors) > 1 or any(f is not None and f < 1 for f in factors) or len(factors) < 2:
-        raise ScheduleError(f"split of '{loop.name}': expected two factors or more, at most one of them None")
+        raise ScheduleError(
+            f"split of '{loop.name}': expected two factors or more, from 1 up, at most one of them None, found "
+            f"{list(factors)}"
+        )
+    if known > MAX_ITERATIONS:
+        raise ScheduleError(f"split of '{loop.name}': {known} iterations, expected at most {MAX_ITERATIONS}")
     if not open_factors and not D.is_certain(lambda: loop.extent <= known):
         listed = " * ".join(map(str, factors))
         hint = "" if isinstance(loop.extent, int) else ", which only the run time knows: expected a factor of None"
@@ -60,6 +69,8 @@ def split(root: Root, loop: Loop, factors: Sequence[int | None], peel: bool = Fa
 
 def fuse(root: Root, loops: Sequence[Loop]) -> Loop:
     """Fuse perfectly nested loops."""
+    if len(set(map(id, loops))) != len(loops):
+        raise ScheduleError(f"fuse: expected each loop once, found {', '.join(loop.name for loop in loops)}")
     for outer, inner in zip(loops, loops[1:], strict=False):
         if outer.body != [inner]:
             raise ScheduleError(f"fuse: '{inner.name}' is not the only thing in '{outer.name}'")
@@ -70,6 +81,9 @@ def fuse(root: Root, loops: Sequence[Loop]) -> Loop:
         reduced = [loop.name for loop in loops if loop.name in leaf.reduce_loops()]
         if reduced and len(reduced) < len(loops):
             raise ScheduleError(f"fuse: '{reduced[0]}' is a loop of the reduction '{leaf.name}', others are not")
+    iterations = math.prod(loop.extent for loop in loops if isinstance(loop.extent, int))
+    if iterations > MAX_ITERATIONS:
+        raise ScheduleError(f"fuse: {iterations} iterations, expected at most {MAX_ITERATIONS}")
     fused = Loop(unique_loop_name(root, "_".join((loops[0].name, loops[-1].name.rsplit("_", 1)[-1]))), 1)
     values: dict[str, IndexExpr] = {}
     rest = loop_index(fused.name)
@@ -87,7 +101,8 @@ def fuse(root: Root, loops: Sequence[Loop]) -> Loop:
 def reorder(loops: Sequence[Loop]) -> None:
     """Reorder these loops of one nest; the loops between them keep their positions."""
     if len(set(map(id, loops))) != len(loops) or not loops:
-        raise ScheduleError("reorder: each loop once")
+        found = ", ".join(loop.name for loop in loops) or "none"
+        raise ScheduleError(f"reorder: expected each loop once, found {found}")
     deepest = max(loops, key=lambda loop: len(around(loop)))
     chain = [*around(deepest), deepest]
     missing = [loop.name for loop in loops if loop not in chain]
@@ -142,6 +157,11 @@ def set_kind(loop: Loop, kind: str, thread: str | None = None) -> None:
         raise ScheduleError(
             f"{word}: '{loop.name}' has {loop.extent} iterations, which only the run time knows; split it first, and "
             f"{word} the inner loop"
+        )
+    if kind == UNROLLED and isinstance(loop.extent, int) and loop.extent > MAX_UNROLL:
+        raise ScheduleError(
+            f"unroll: '{loop.name}' has {loop.extent} iterations, expected at most {MAX_UNROLL}; split it, and unroll "
+            "the inner loop"
         )
     loop.kind, loop.thread = kind, thread
 

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from mirlo.dialects.bindings import func, ir
+from mirlo.dialects.core.errors import describe_raised
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.view import PrimView, is_tensor_form
 from mirlo.passes.schedule.buffers import ScheduleFacts
 from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.passes.schedule.words import blocks, layout, loops
+from mirlo.passes.schedule.words.arguments import plain, primitive
 from mirlo.passes.schedule.words.kernels import limits_of, require_axis, require_scope
 from mirlo.passes.schedule.words.queries import LoopQueries
 from mirlo.passes.schedule.words.registers import accumulate
@@ -32,6 +34,7 @@ from mirlo.passes.schedule.words.tree import (
     ScheduleError,
     leaves_of,
 )
+from mirlo.runtime.errors import MirloError
 from mirlo.runtime.nearest import nearest
 
 Made = TypeVar("Made")
@@ -63,6 +66,8 @@ class Schedule(LoopQueries):
         """The `apply_rule` that schedules the function, or one for each of the parts that rules schedule."""
         self.inlined: list[str] = []
         """The blocks of the function that `compute_inline` took."""
+        self._is_given = False
+        """Whether a function of the user is arranging the loops."""
 
     @staticmethod
     def of(function: PrimScript, *types: TensorType, **attributes: float) -> Schedule:
@@ -81,6 +86,7 @@ class Schedule(LoopQueries):
 
     # Loops
 
+    @primitive
     def split(self, loop: str, factors: Sequence[int | None], tail: str = "mask") -> list[str]:
         """Split a loop into several, outermost first; a factor of None is inferred.
 
@@ -93,17 +99,20 @@ class Schedule(LoopQueries):
         named = {"tail": tail} if tail == PEEL else {}
         return self._record("split", (loop, tuple(factors)), [each.name for each in new_loops], named)
 
+    @primitive
     def fuse(self, *names: str) -> str:
         """Fuse perfectly nested loops into one."""
         if len(names) < 2:
             raise ScheduleError("fuse: expected two loops or more")
         return self._record("fuse", names, loops.fuse(self._root, [self._loop(name) for name in names]).name)
 
+    @primitive
     def reorder(self, *names: str) -> None:
         """Reorder the loops of a nest."""
         loops.reorder([self._loop(name) for name in names])
         self._record("reorder", names, None)
 
+    @primitive
     def tile(self, names: Sequence[str], sizes: Sequence[int]) -> list[str]:
         """Split each loop by its size and move the inner loops inside: outer loops, then inner ones."""
         if len(names) != len(sizes):
@@ -113,23 +122,28 @@ class Schedule(LoopQueries):
         self.reorder(*order)
         return order
 
+    @primitive
     def parallel(self, loop: str) -> None:
         """Run the iterations of a loop on several threads."""
         self._kind("parallel", loop, PARALLEL)
 
+    @primitive
     def vectorize(self, loop: str) -> None:
         """Map the iterations of a loop to the lanes of vectors."""
         self._kind("vectorize", loop, VECTORIZED)
 
+    @primitive
     def unroll(self, loop: str) -> None:
         """Unroll a loop completely."""
         self._kind("unroll", loop, UNROLLED)
 
+    @primitive
     def unswitch(self, loop: str) -> None:
         """Emit a loop twice: without tests of edges for when all reads inside are in bounds, and with them."""
         loops.unswitch(self._loop(loop))
         self._record("unswitch", (loop,), None)
 
+    @primitive
     def bind(self, loop: str, thread: str) -> None:
         """Bind a loop to an axis of the hardware, such as `threadIdx.x`, on targets that have it.
 
@@ -143,16 +157,19 @@ class Schedule(LoopQueries):
 
     # Blocks
 
+    @primitive
     def compute_at(self, block: str, loop: str) -> None:
         """Compute the part of a block that one iteration of a loop reads at the start of the iteration."""
         blocks.compute_at(self._root, self._leaf(block), self._loop(loop))
         self._record("compute_at", (block, loop), None)
 
+    @primitive
     def reverse_compute_at(self, block: str, loop: str) -> None:
         """Compute the part of a block that is ready at the end of an iteration of a loop."""
         blocks.reverse_compute_at(self._root, self._leaf(block), self._loop(loop))
         self._record("reverse_compute_at", (block, loop), None)
 
+    @primitive
     def compute_inline(self, block: str) -> None:
         """Inline a block into its readers. Where rules schedule some of the blocks, this comes first."""
         if self.applied:
@@ -163,6 +180,7 @@ class Schedule(LoopQueries):
         if leaf.view is not None:
             self.inlined.append(block)
 
+    @primitive
     def cache_read(self, block: str | Sequence[str], buffer: str | int, scope: str = "") -> str:
         """Let a block, or several, read one copy of a buffer (its name, or the index of the first block's operand).
 
@@ -179,6 +197,7 @@ class Schedule(LoopQueries):
         copy = blocks.cache_read(self._root, leaves, source, scope)
         return self._record("cache_read", (names[0] if len(names) == 1 else tuple(names), buffer, scope), copy.name)
 
+    @primitive
     def cache_write(self, block: str, scope: str = "") -> str:
         """Let a block write a copy of its result.
 
@@ -188,11 +207,13 @@ class Schedule(LoopQueries):
         copy = blocks.cache_write(self._root, self._leaf(block), scope)
         return self._record("cache_write", (block, scope), copy.name)
 
+    @primitive
     def set_scope(self, buffer: str, scope: str) -> None:
         """Set the memory of a buffer that is not a parameter: `local` to a thread, `shared` by a block of threads."""
         layout.set_scope(self._root, buffer, scope)
         self._record("set_scope", (buffer, scope), None)
 
+    @primitive
     def pack(self, buffer: str, order: Sequence[int] = (), tiles: Sequence[Sequence[int]] = ()) -> None:
         """Store a buffer that is not a parameter in another order of its dims, slowest first, with tiled dims.
 
@@ -201,6 +222,7 @@ class Schedule(LoopQueries):
         layout.pack(self._root, buffer, order, tiles)
         self._record("pack", (buffer, tuple(order), tuple(map(tuple, tiles))), None)
 
+    @primitive
     def storage_align(self, buffer: str, dim: int, factor: int, offset: int = 0) -> None:
         """Pad the rows of a buffer that is not a parameter: the dim's stride is a multiple of a factor, plus an offset.
 
@@ -209,11 +231,13 @@ class Schedule(LoopQueries):
         layout.storage_align(self._root, buffer, dim, factor, offset)
         self._record("storage_align", (buffer, dim, factor, offset), None)
 
+    @primitive
     def decompose_reduction(self, block: str, loop: str) -> str:
         """Store the initial values of a reduction before a loop; return the name of the block that does so."""
         start = blocks.decompose(self._root, self._leaf(block), self._loop(loop))
         return self._record("decompose_reduction", (block, loop), start.name)
 
+    @primitive
     def accumulate(self, block: str, loop: str) -> None:
         """Keep the results of a reduction in registers while a loop, the outermost one of the reduction, runs.
 
@@ -224,6 +248,7 @@ class Schedule(LoopQueries):
         accumulate(self._root, self._leaf(block), self._loop(loop))
         self._record("accumulate", (block, loop), None)
 
+    @primitive
     def rfactor(self, block: str, loop: str) -> str:
         """Let each iteration of a loop of a reduction make a partial result, and combine these in a block after it.
 
@@ -233,6 +258,7 @@ class Schedule(LoopQueries):
         partial_sums = rfactor(self._root, self._leaf(block), self._loop(loop))
         return self._record("rfactor", (block, loop), partial_sums.name)
 
+    @primitive
     def tensorize(self, loop: str, intrinsic: str) -> None:
         """Replace a loop by a tensor intrinsic whose description the loop must match."""
         intrin = find_tensor_intrin(intrinsic)
@@ -244,6 +270,7 @@ class Schedule(LoopQueries):
 
     # The schedule as a whole
 
+    @primitive
     def apply_rule(self, rule: str, blocks: Sequence[str] = (), **choices: int | Sequence[int]) -> None:
         """Let a rule of the target schedule the whole function, with these choices instead of its own.
 
@@ -254,7 +281,7 @@ class Schedule(LoopQueries):
         self._require_room_for_rule(bool(blocks))
         if blocks:
             claim(self._root, rule, list(blocks))
-        values = {name: tuple(value) if isinstance(value, (list, tuple)) else value for name, value in choices.items()}
+        values = {name: plain(value) for name, value in choices.items()}
         said = PrimitiveCallRecord("apply_rule", (rule, tuple(blocks)) if blocks else (rule,), values)
         self.applied.append(said)
         self.trace.words.append(said)
@@ -293,8 +320,11 @@ class Schedule(LoopQueries):
         if isinstance(given, Schedule):
             given = given.trace
         if callable(given):
-            given(self)
-            return self
+            return self._applied_by(given)
+        if not isinstance(given, (Trace, str, Path)):
+            raise ScheduleError(
+                f"expected a Schedule, its trace, a file of one, or a function that takes a Schedule, found {given!r}"
+            )
         trace = given if isinstance(given, Trace) else Trace.load(given)
         for said in trace:
             if said.word not in WORDS:
@@ -314,6 +344,8 @@ class Schedule(LoopQueries):
         """
         from mirlo.passes.schedule.words.emit import emit
 
+        if self._is_given:
+            raise ScheduleError("emit: the compilation emits the loops of a schedule that it is given; leave it out")
         if self.applied:
             raise ScheduleError("apply_rule: the rules of a target run in a compilation; give it as `schedules`")
         words = [str(said) for said in self.trace]
@@ -327,6 +359,29 @@ class Schedule(LoopQueries):
         return ScheduleParts(self._root)
 
     # Internals
+
+    def _applied_by(self, function: Callable[[Schedule], object]) -> Schedule:
+        """Let a function of the user arrange the loops; return the schedule."""
+        name = getattr(function, "__name__", repr(function))
+        try:
+            signature = inspect.signature(function)
+        except ValueError:  # some functions of C have none
+            signature = None
+        try:
+            if signature is not None:
+                signature.bind(self)
+        except TypeError as error:
+            raise ScheduleError(f"expected a function of one argument, a Schedule, found '{name}': {error}") from None
+        self._is_given = True
+        try:
+            function(self)
+        except (MirloError, MemoryError):
+            raise
+        except Exception as error:
+            raise ScheduleError(f"'{name}' raised {describe_raised(error)}") from error
+        finally:
+            self._is_given = False
+        return self
 
     def _record(
         self, word: str, arguments: tuple[object, ...], made: Made, named: Mapping[str, object] | None = None

@@ -224,7 +224,8 @@ Named = TypeVar("Named")
 
 def _find(named: Mapping[str, Named], name: str, kind: str) -> Named:
     if name not in named:
-        raise ScheduleError(f"there is no {kind} '{name}'{nearest(str(name), named)}")
+        hint = nearest(str(name), named) or f"; there are {', '.join(named) or 'none'}"
+        raise ScheduleError(f"there is no {kind} '{name}'{hint}")
     return named[name]
 
 

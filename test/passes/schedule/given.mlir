@@ -11,7 +11,7 @@
 // CHECK:           arith.addf {{.*}} : vector<4xf32>
 // CHECK:           vector.store
 // CHECK:         } {tir.parallel}
-// ERROR:         the schedule given for '@f': there is no loop 'nothing'
+// ERROR:         the schedule given for '@f': {{[a-z]+}}: there is no loop 'nothing'; there are twice_i
 func.func private @f(%x: tensor<16xf32>) -> tensor<16xf32> attributes {tir.prim_func} {
   %0 = "tir.block"(%x) ({
   ^bb0(%i: index, %a: f32):

@@ -83,10 +83,10 @@ PART_ERRORS: dict[str, Callable[[Schedule], object]] = {
     "apply_rule: inline 'scale' before 'parallel': rules see the inlined blocks": lambda s: (
         s.parallel("divide_i"), s.compute_inline("scale"), s.apply_rule("contraction", ["product"]),
     ),
-    "'product_i' is a loop of 'product', which rule 'contraction' schedules": lambda s: (
+    "parallel: 'product_i' is a loop of 'product', which rule 'contraction' schedules": lambda s: (
         s.apply_rule("contraction", ["product"]), s.parallel("product_i"),
     ),
-    "'product' is scheduled by rule 'contraction'": lambda s: (
+    "cache_write: 'product' is scheduled by rule 'contraction'": lambda s: (
         s.apply_rule("contraction", ["product"]), s.cache_write("product"),
     ),
     "pack: rule 'contraction' schedules 'product', which uses 'scaled'": lambda s: (

@@ -221,7 +221,7 @@ def test_an_intrinsic_takes_the_place_of_loops():
 ERRORS = {
     "there is no block 'matml'; did you mean 'matmul'?": lambda s: s.loops("matml"),
     "there is no loop 'matmul_z'": lambda s: s.split("matmul_z", (2, None)),
-    "at most one of them None": lambda s: s.split("matmul_i", (None, None)),
+    "at most one of them None, found [None, None]": lambda s: s.split("matmul_i", (None, None)),
     "2 * 3 is less than its 20": lambda s: s.split("matmul_i", (2, 3)),
     "'matmul_k' is not the only thing in 'matmul_i'": lambda s: s.fuse("matmul_i", "matmul_k"),
     "'matmul_k' is a loop of the reduction 'matmul'": lambda s: s.parallel("matmul_k"),
@@ -248,6 +248,37 @@ ERRORS = {
         s.storage_align(s.cache_read("matmul", "x1"), 0, 8), s.pack("x1_copy", (1, 0)),
     ),
     "there is no intrinsic 'test.row'; did you mean 'test.row_4x8'?": lambda s: s.tensorize("clip_j", "test.row"),
+    "split: there is no loop 'nothing'; there are scale_i, scale_j, matmul_i": lambda s: s.split("nothing", (None, 4)),
+    "split of 'matmul_i': expected two factors or more, from 1 up, at most one of them None, found": lambda s: (
+        s.split("matmul_i", (None, 0))
+    ),
+    "split: expected a list of integers and None for 'factors', found (None, 2.0)": lambda s: (
+        s.split("matmul_i", (None, 2.0))
+    ),
+    "split: expected a list of integers and None for 'factors', found 4": lambda s: s.split("matmul_i", 4),
+    "split: expected a name for 'loop', found 3": lambda s: s.split(3, (None, 4)),
+    "split: missing a required argument: 'factors'; expected split(loop, factors, tail='mask')": lambda s: (
+        s.split("matmul_i")
+    ),
+    "split of 'matmul_i': 1180591620717411303424 iterations, expected at most": lambda s: (
+        s.split("matmul_i", (None, 2**70))
+    ),
+    "fuse: 1099511627776000 iterations, expected at most": lambda s: (
+        s.fuse(s.split("scale_i", (None, 2**30))[1], s.split("scale_j", (1024000, None))[0])
+    ),
+    "fuse: expected each loop once, found matmul_i, matmul_i": lambda s: s.fuse("matmul_i", "matmul_i"),
+    "reorder: expected a name for 'names', found ['matmul_i', 'matmul_j']": lambda s: (
+        s.reorder(["matmul_i", "matmul_j"])
+    ),
+    "unroll: 'matmul_i_1' has 257 iterations, expected at most 256; split it": lambda s: (
+        s.unroll(s.split("matmul_i", (None, 257))[1])
+    ),
+    "pack: expected a list of pairs of integers for 'tiles', found (0, 4)": lambda s: s.pack("matmul", tiles=(0, 4)),
+    "pack: expected tiles of at most 1099511627776 elements": lambda s: s.pack("matmul", tiles=((0, 2**62),)),
+    "storage_align: expected a factor of at most 1099511627776, found": lambda s: s.storage_align("matmul", 0, 2**62),
+    "cache_read: expected a name for 'scope', found 3": lambda s: s.cache_read("matmul", "x1", 3),
+    "tensorize: expected a name for 'intrinsic', found 3": lambda s: s.tensorize("matmul_i", 3),
+    "apply_rule: expected a list of names for 'blocks', found 'matmul'": lambda s: s.apply_rule("rows", "matmul"),
     "the loops are [24], 'test.row_4x8' computes [8, 4]": lambda s: s.tensorize("clip_j", "test.row_4x8"),
 }  # fmt: skip
 
@@ -260,8 +291,47 @@ def test_a_word_that_cannot_be_applied_says_why(message):
 
 
 def test_an_error_in_a_compilation_names_the_function():
-    with pytest.raises(mirlo.MirloError, match="the schedule given for '@product': there is no loop 'nothing'"):
+    with pytest.raises(mirlo.MirloError, match="the schedule given for '@product': unroll: there is no loop 'nothing'"):
         run(lambda s: s.unroll("nothing"))
+
+
+def raising(s):
+    raise KeyError("rows")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (raising, r"the schedule given for '@product': 'raising' raised KeyError: 'rows' \(at .*test_words.py:\d+"),
+        (lambda: None, "expected a function of one argument, a Schedule, found '<lambda>': too many positional"),
+        (lambda s, size: None, "expected a function of one argument, a Schedule, found '<lambda>': missing a required"),
+        (lambda s: s.emit(), "for '@product': emit: the compilation emits the loops"),
+        (3, "the schedule given for '@product': expected a Schedule, its trace, a file of one, or a function"),
+        ([], "expected a Schedule, its trace, a file of one, or a function that takes a Schedule, found \\[\\]"),
+        (None, "schedules: expected a Schedule, its trace, a file of one, or a function for 'product', found None"),
+    ],
+)
+def test_what_is_given_for_a_schedule_and_is_none(given, message):
+    with pytest.raises((mirlo.MirloError, ValueError), match=message):
+        mirlo.compile(model, schedules={"product": given}, cache=False)
+
+
+@pytest.mark.parametrize("schedules", [3, "product", [], {3: "product.json"}])
+def test_schedules_are_given_by_the_names_of_functions(schedules):
+    with pytest.raises(ValueError, match="^schedules: expected "):
+        mirlo.compile(model, schedules=schedules, cache=False)
+
+
+def test_integers_of_numpy_are_saved(tmp_path: Path):
+    s = Schedule.of(product, *TYPES)
+    s.split("matmul_i", [None, np.int64(4)])
+    s.save(tmp_path / "s.json")
+    assert str(Schedule.of(product, *TYPES).replay(tmp_path / "s.json")) == str(s)
+
+
+def test_memory_that_a_cpu_does_not_have_names_the_function():
+    with pytest.raises(mirlo.MirloError, match="'@product': the buffer is in memory .* the scopes are 'local'"):
+        mirlo.compile(model, schedules={"product": lambda s: s.set_scope("matmul", "scratch")}, cache=False)
 
 
 @pytest.mark.parametrize(
@@ -281,6 +351,16 @@ def test_a_damaged_file_is_an_error(tmp_path: Path, text: str, message: str):
 def test_words_with_wrong_arguments_in_a_file_are_an_error():
     with pytest.raises(ScheduleError, match="'unroll': missing a required argument"):
         Schedule.of(product, *TYPES).replay(Trace.from_json({"version": 1, "words": [["unroll"]]}))
+
+
+@mirlo.script
+def row_model(a: R.Tensor[(4,), R.f32], b: R.Tensor[(4, 8), R.f32]):
+    return R.call_tir(row_does, a, b)
+
+
+def test_words_for_loops_that_are_no_blocks_are_an_error():
+    with pytest.raises(mirlo.MirloError, match="a schedule is given for '@row_does', which is not made of blocks"):
+        mirlo.compile(row_model, schedules={"row_does": lambda s: None}, cache=False)
 
 
 def test_loops_that_are_no_blocks_have_no_words():

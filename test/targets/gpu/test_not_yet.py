@@ -85,7 +85,7 @@ REFUSED = {
                 for c in T.thread_binding(8, "blockIdx.y"):
                     y[b * 8 + c + 4] = y[b]
 """,
-    "the buffer is in memory .*, which only a block of threads has: bind the loops that use it": """
+    "the buffer is in memory .*, which the code around it does not have: 'shared' needs loops that are bound": """
             tile = T.alloc((8,), T.f32, scope="shared")
             for i in T.serial(8):
                 tile[i] = x[i]

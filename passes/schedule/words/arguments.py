@@ -1,0 +1,89 @@
+"""Arguments of schedule primitives: checked, and made plain for traces, before a primitive reads them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from functools import wraps
+from operator import index
+from typing import ParamSpec, TypeVar
+
+from mirlo.passes.schedule.words.tree import ScheduleError
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+NAMES = "a list of names"
+INTEGERS = "a list of integers"
+
+
+def primitive(method: Callable[P, R]) -> Callable[P, R]:
+    """Decorate a primitive of `Schedule`: check its arguments by their types, and let errors begin with its name."""
+    word = method.__name__
+    signature = inspect.signature(method)
+    kinds = {name: PARAMETERS.get(str(each.annotation)) for name, each in signature.parameters.items()}
+    shown = [each for name, each in signature.parameters.items() if name != "self"]
+    usage = f"{word}{signature.replace(parameters=[each.replace(annotation=each.empty) for each in shown])}"
+    usage = usage.partition(" ->")[0]
+
+    @wraps(method)
+    def checked(*arguments: P.args, **named: P.kwargs) -> R:
+        try:
+            bound = signature.bind(*arguments, **named)
+        except TypeError as error:
+            raise ScheduleError(f"{word}: {error}; expected {usage}") from None
+        for name, value in bound.arguments.items():
+            kind = kinds[name]
+            if kind is None:
+                continue
+            is_list = signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
+            for each in value if is_list else (value,):
+                if not kind[1](each):
+                    raise ScheduleError(f"{word}: expected {kind[0]} for '{name}', found {each!r}")
+            bound.arguments[name] = plain(value)
+        try:
+            return method(*bound.args, **bound.kwargs)
+        except ScheduleError as error:
+            if str(error).startswith((f"{word}:", f"{word} ")):
+                raise
+            raise ScheduleError(f"{word}: {error}") from error
+
+    return checked
+
+
+def plain(value: object) -> object:
+    """Return an argument with integers and lists of Python, which a trace can be saved with."""
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return tuple(map(plain, value))
+    return index(value) if _is_integer(value) else value  # type: ignore[arg-type]
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_integer(value: object) -> bool:
+    try:
+        index(value)  # type: ignore[call-overload]
+    except TypeError:
+        return False
+    return not isinstance(value, bool)
+
+
+def _list_of(holds: Callable[[object], bool]) -> Callable[[object], bool]:
+    return lambda value: isinstance(value, Sequence) and not isinstance(value, str) and all(map(holds, value))
+
+
+PARAMETERS: dict[str, tuple[str, Callable[[object], bool]]] = {
+    "str": ("a name", _is_name),
+    "int": ("an integer", _is_integer),
+    "str | int": ("a name or an integer", lambda value: _is_name(value) or _is_integer(value)),
+    "str | Sequence[str]": ("a name or a list of names", lambda value: _is_name(value) or _list_of(_is_name)(value)),
+    "Sequence[str]": (NAMES, _list_of(_is_name)),
+    "Sequence[int]": (INTEGERS, _list_of(_is_integer)),
+    "Sequence[int | None]": (
+        "a list of integers and None", _list_of(lambda value: value is None or _is_integer(value)),
+    ),
+    "Sequence[Sequence[int]]": ("a list of pairs of integers", _list_of(_list_of(_is_integer))),
+}  # fmt: skip
+"""What an argument must be, in words and as a test, by the annotation of its parameter."""
