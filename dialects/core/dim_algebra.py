@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Union
 
 from mirlo.dialects.core import dim_text as text
-from mirlo.dialects.core.dim_halves import Halves, Pair, balanced, pairs_of
+from mirlo.dialects.core.dim_halves import Halves, Pair, balanced, folded, pairs_of
 from mirlo.dialects.core.dim_text import is_symbol_name
 
 Dim = Union[int, "SymbolicDim"]
@@ -384,6 +384,8 @@ LARGEST = 2**63 - 1
 """The largest size: sizes have 64 bits."""
 _MAX_BOUNDS = 3
 """The most quotients that are replaced by their bounds, one after another: the search is exponential."""
+_MAX_QUOTIENTS = 6
+"""The most quotients of a dim whose bounds are searched though it can be written with fewer: more take seconds."""
 
 
 @lru_cache(maxsize=16384)
@@ -392,8 +394,18 @@ def _is_nonnegative(dim: Dim, bounds: int) -> bool:
         return True
     return bounds > 0 and any(
         all(_is_nonnegative(lower, bounds - 1) for lower in lowers)
-        for lowers in (*_lower_bounds(dim), *_min_max_cases(dim))
+        for form in _forms(dim)
+        for lowers in (*_lower_bounds(form), *_min_max_cases(form))
     )
+
+
+def _forms(dim: Dim) -> list[Dim]:
+    """Return the ways to write a dim in which bounds of its quotients are searched."""
+    quotients = sum(_has_quotient(atoms) for atoms, _ in terms_of(dim))
+    shorter = folded(dict(terms_of(dim)), _pairs_of) if quotients > 1 else None
+    if shorter is None:
+        return [dim]
+    return [_ordered(shorter), dim] if quotients <= _MAX_QUOTIENTS else [_ordered(shorter)]
 
 
 def _min_max_cases(dim: Dim) -> Iterator[list[Dim]]:

@@ -68,6 +68,31 @@ def balanced(terms: Mapping[Monomial, int], pairs_of: Callable[[Monomial], tuple
     return {atoms: factor for atoms, factor in counts.items() if factor}
 
 
+def folded(
+    terms: Mapping[Monomial, int], pairs_of: Callable[[Monomial], tuple[Pair, ...]]
+) -> Mapping[Monomial, int] | None:
+    """Return a sum with a larger half in place of a chain of smaller ones; None if that has no fewer terms.
+
+    Canonical form writes 8 * ((n + 7)//8) - n as 7 * n - 8 * (n//2) - 8 * ((n + 1)//4) - 8 * ((n + 3)//8).
+    """
+    pairs = _all_pairs(terms, pairs_of)
+    for at in reversed(range(len(pairs))):
+        if terms.get(pairs[at][0], 0) >= 0:
+            continue
+        counts = dict(terms)
+        _replace(counts, *pairs[at])
+        for smaller, larger, whole in reversed(pairs[:at]):
+            both = max(counts.get(smaller, 0), counts.get(larger, 0))
+            if both < 0:
+                for half in (smaller, larger):
+                    counts[half] -= both
+                counts[whole] = counts.get(whole, 0) + both
+        kept = {atoms: factor for atoms, factor in counts.items() if factor}
+        if len(kept) < len(terms):
+            return kept
+    return None
+
+
 def _changes(terms: Mapping[Monomial, int], atoms: Monomial, count: int, pair: Pair) -> bool:
     """Return whether a term is not the half of its pair that the canonical form has: most sums have no such term."""
     _, smaller, larger, whole = pair

@@ -105,3 +105,19 @@ def test_sums_have_one_form(one: Dim, other: Dim) -> None:
     assert D.parse(str(one)) == one
     if isinstance(one, D.SymbolicDim) and len(one.terms) == 1 and one.terms[0][1] == 1:
         assert one - one // 2 == (one + 1) // 2
+
+
+@pytest.mark.parametrize("tile", [2**i for i in range(1, 14)])
+def test_the_end_of_the_last_tile_is_not_before_the_end(tile: int) -> None:
+    """The canonical form of the difference has a quotient for each power of two; the search of its bounds is short."""
+    tiles = D.ceildiv(N, tile)
+    assert D.is_nonnegative(tiles * tile - N)
+    assert not D.is_nonnegative(tiles * tile - N - 1)
+    assert D.is_nonnegative(N + tile - 1 - tiles * tile)
+
+
+@settings(max_examples=200, deadline=None)
+@given(DIMS, DIMS, VALUES)
+def test_what_is_not_negative_has_no_negative_value(one: Dim, other: Dim, values: dict[str, int]) -> None:
+    if D.is_nonnegative(one - other):
+        assert value_of(one, values) >= value_of(other, values)
