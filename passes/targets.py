@@ -123,6 +123,9 @@ class Target:
     threads: ThreadLimits | None = None
     """The limits of the threads that run its kernels, for GPUs; None is for the answer of its parent, and without one
     for kernels that are functions of a CPU."""
+    has_vectors: bool = True
+    """Whether its kernels may have operations on vectors; else loops that words vectorize are left to a compiler that
+    reads what it makes."""
     aliases: tuple[str, ...] = ()
     """Other words that users may look for it by ("cuda" for `nvvm`); errors about unknown targets mention it."""
     chooses_at_load: bool = False
@@ -292,6 +295,12 @@ def thread_limits(name: str) -> ThreadLimits | None:
     """Return the limits of the threads that run a target's kernels; None if they run as functions of a CPU."""
     members = (find_target(member) for member in chain(name)[:-1] if not is_partial(member))
     return next((member.threads for member in members if member.threads is not None), None)
+
+
+def has_vectors(name: str) -> bool:
+    """Return whether kernels of a target may have operations on vectors."""
+    members = (find_target(member) for member in chain(name)[:-1] if not is_partial(member))
+    return all(member.has_vectors for member in members)
 
 
 def is_partial(name: str) -> bool:

@@ -50,6 +50,7 @@ TARGET = Target(
     forms=(CodeForm("c", ".c", "//", "C99"),),
     code=_code,
     makes_source=True,
+    has_vectors=False,
     symbolic_dims=True,
     fingerprint=_fingerprint,
     figures=Figures(gflops=2.0, gbytes=5.0, call_us=0.2, scales=False),

@@ -64,7 +64,7 @@ def _is_name(value: object) -> bool:
 
 def _is_integer(value: object) -> bool:
     try:
-        index(value)  # type: ignore[call-overload]
+        index(value)  # type: ignore[arg-type]
     except TypeError:
         return False
     return not isinstance(value, bool)

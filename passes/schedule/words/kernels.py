@@ -30,7 +30,7 @@ from mirlo.passes.schedule.words.tree import (
     replace,
     set_children,
 )
-from mirlo.passes.targets import ThreadLimits, thread_limits
+from mirlo.passes.targets import ThreadLimits, has_vectors, thread_limits
 from mirlo.runtime.nearest import nearest
 
 AXES = tuple(f"{kind}Idx.{dim}" for kind in ("block", THREAD) for dim in "xyz")
@@ -79,6 +79,8 @@ def require_scope(root: Root, word: str, buffer: str, scope: str) -> None:
 
 def prepare_kernels(root: Root) -> None:
     """Let threads run each nest that words arrange, if the target is a GPU; vectors are as long as it has them."""
+    if root.target and not has_vectors(root.target):
+        _leave_vectors(root)
     limits = limits_of(root)
     if limits is None:
         return
@@ -168,6 +170,14 @@ def _require_limits(root: Root, nest: Loop, limits: ThreadLimits) -> None:
             f"bind: '{nest.name}' has blocks of {count} threads ({listed}), and those {where} have at most "
             f"{limits.max_threads}: split its loops, and bind fewer iterations"
         )
+
+
+def _leave_vectors(root: Root) -> None:
+    """Make loops of vectorized ones, which the compiler of what the target writes may vectorize."""
+    for loop in root.loops():
+        if loop.kind == VECTORIZED:
+            # Each lane that is kept in registers needs one of its own.
+            loop.kind = UNROLLED if any(outer.accumulated for outer in around(loop)) else SERIAL
 
 
 def _split_lanes(root: Root, loop: Loop, most: int) -> None:

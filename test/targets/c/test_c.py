@@ -18,6 +18,7 @@ from onnx_models import F32, make_model, node
 from sampled_matrix import sampled_matrix
 
 import mirlo
+from mirlo import R, Schedule, T
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.passes.byoc.artifacts import artifacts_of
@@ -257,3 +258,40 @@ def test_all_must_be_placed_where_nothing_compiles_the_rest(tmp_path: Path) -> N
     )
     assert done.returncode == 1 and "target 'onnx' does not take 1 of the model's operators:" in done.stderr
     assert not (tmp_path / "out").exists()
+
+
+def vectorized(s: Schedule) -> None:
+    columns, lanes = s.split("product_j", (None, 8))
+    s.reorder("product_i", columns, "product_k", lanes)
+    s.vectorize(lanes)
+    s.accumulate("product", "product_k")
+    s.vectorize(s.split("clip_j", (None, 16))[1])
+
+
+@mirlo.prim_func
+def clipped(a: T.Buffer[(5, 12), T.f32], b: T.Buffer[(12, 20), T.f32], c: T.Out[(5, 20), T.f32]):
+    product = T.alloc((5, 20), T.f32)
+    for i, j, k in T.grid(5, 20, 12):
+        with T.block("product"):
+            vi, vj, vk = T.axes("SSR", i, j, k)
+            with T.init():
+                product[vi, vj] = 0.0
+            product[vi, vj] += a[vi, vk] * b[vk, vj]
+    for i, j in T.grid(5, 20):
+        with T.block("clip"):
+            vi, vj = T.axes("SS", i, j)
+            c[vi, vj] = T.max(product[vi, vj], 0.0)
+
+
+@mirlo.script
+def clipped_model(a: R.Tensor[(5, 12), R.f32], b: R.Tensor[(12, 20), R.f32]):
+    return R.call_tir(clipped, a, b)
+
+
+@needs_c_compiler
+def test_loops_that_words_vectorize_are_loops_of_c() -> None:
+    """C has no vectors: its compiler makes them."""
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((5, 12), (12, 20)))
+    f = mirlo.compile(clipped_model, "c", schedules={"clipped": vectorized}, cache=False)
+    np.testing.assert_allclose(f(a, b), np.maximum(a @ b, 0), rtol=1e-5, atol=1e-6)
