@@ -53,6 +53,7 @@ FACTS = {
         Fact("relax.sizes", ("function",), STRINGS, "the sizes that compiled code computes from them"),
         Fact("relax.late", ("function",), STRINGS, "those of the sizes that it knows while it runs only"),
         Fact("relax.checks", ("function",), STRINGS, "what is said where sizes do not fit"),
+        Fact("relax.shown", ("function",), STRINGS, "the symbols whose values are shown with each of these texts"),
         Fact("relax.primitive", ("function",), UNIT, "the body is one group of calls, to become one prim function"),
         Fact("relax.params", ("module",), STRINGS, "the files with the parameters"),
         Fact("relax.external", ("module", "function"), STRING, "the code generator that this module or region is for"),

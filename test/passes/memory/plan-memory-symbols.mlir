@@ -1,4 +1,4 @@
-// RUN: mirlo-opt %s --legalize --annotate-kinds --schedule="target=default" --plan-memory --split-input-file | FileCheck %s
+// RUN: mirlo-opt %s --legalize --annotate-kinds --schedule="target=default" --plan-memory --verify-calls --split-input-file | FileCheck %s
 
 // The values of symbols come from the call record; a function of sizes tells how large the arena is, and kernels are
 // given the symbols that they need.
