@@ -24,10 +24,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from mirlo.dialects.bindings import ir
 from mirlo.passes.byoc.view import Composite, ExternalFunction, ExternalModule, ExternalNode, ExternalValue
 from mirlo.passes.figures import Figures
 from mirlo.passes.options import OptionError, RegistrationError, make_from_options
 from mirlo.passes.registry import option
+from mirlo.passes.rules import Decline
 from mirlo.passes.targets import TargetError, find_target, where_from
 from mirlo.runtime.external import ExternalArtifact as Artifact
 
@@ -75,6 +77,13 @@ class CodeGenerator:
     def patterns(self) -> Sequence[object]:
         """Return the supported patterns in order of priority, as names of composites, patterns and checks."""
         return ()
+
+    def accepts_region(self, region: ir.OpView) -> bool | Decline:
+        """Return whether a region, a function that calls its composites, can be compiled, or why not.
+
+        `partition` asks once composites are merged, and returns a declined region to the graph.
+        """
+        return True
 
     def codegen(self, module: ExternalModule) -> Artifact:
         """Compile the regions of a module.

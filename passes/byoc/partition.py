@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
+from mirlo.passes.byoc.codegen import CodeGenerator, generator_of
 from mirlo.passes.byoc.fuse_by_pattern import explain, fuse
 from mirlo.passes.byoc.inline import Inliner, all_operations
 from mirlo.passes.byoc.outline import callee_of, functions_of
@@ -14,7 +15,7 @@ from mirlo.passes.byoc.records import Placement, RegionRecord
 from mirlo.passes.byoc.regions import Merger
 from mirlo.passes.byoc.restrict import check_numbers, restriction
 from mirlo.passes.byoc.select import Decide
-from mirlo.passes.byoc.tables import CALL_TIR, PatternEntry, entries_of, is_host, split_options
+from mirlo.passes.byoc.tables import CALL_TIR, PatternEntry, entries_of, has_generator, is_host, split_options
 from mirlo.passes.byoc.work import total
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 
@@ -51,6 +52,8 @@ class Partitioner:
     bind_constants: bool = True
     functions: tuple[str, ...] = ()
     decide: Decide | None = None
+    generators: Mapping[str, CodeGenerator] = field(default_factory=dict)
+    """The code generators of the targets that have one, which may decline regions."""
     locations: list[ir.Location] = field(default_factory=list)
     """The locations of the placement's nodes, after a run."""
 
@@ -73,8 +76,9 @@ class Partitioner:
     def _limit(self, regions: Sequence[RegionRecord], placement: Placement) -> None:
         """Inline regions that miss the limits, and the smallest where there are too many."""
         kept = []
+        functions = functions_of(self.module)
         for region in regions:
-            region.reason = self.limits.objection(region) or ""
+            region.reason = self.limits.objection(region) or self._refusal(region, functions)
             if not region.reason:
                 kept.append(region)
         if self.limits.max_regions and len(kept) > self.limits.max_regions:
@@ -90,6 +94,12 @@ class Partitioner:
             gone = set(region.composites)
             placement.taken = [taken for taken in placement.taken if taken.function not in gone]
         inliner.drop_unused()
+
+    def _refusal(self, region: RegionRecord, functions: Mapping[str, ir.Operation]) -> str:
+        """Return why the code generator of a region declines it, or nothing."""
+        generator = self.generators.get(region.target)
+        accepted = generator is None or generator.accepts_region(functions[region.function].opview)
+        return "" if accepted is True else str(accepted)
 
     def _dissolve(self, region: RegionRecord, inliner: Inliner) -> None:
         functions = functions_of(self.module)
@@ -127,7 +137,16 @@ class Partition(Pass):
         limits = RegionLimits(self.max_nodes, self.max_regions, self.min_nodes, self.min_flops)
         tables = tables_of(self.targets)
         decide = restriction(self.nodes, tables) if self.nodes else None
-        partitioner = Partitioner(op.operation, session, tables, limits, self.bind_constants, self.functions, decide)
+        partitioner = Partitioner(
+            op.operation,
+            session,
+            tables,
+            limits,
+            self.bind_constants,
+            self.functions,
+            decide,
+            generators_of(self.targets),
+        )
         _warn_of_loops(op.operation, tables, session)
         placement = partitioner.run()
         check_numbers(self.nodes, len(placement.nodes))
@@ -164,3 +183,9 @@ def tables_of(targets: Sequence[str]) -> dict[str, list[PatternEntry]]:
             continue
         tables[target] = entries_of(target, options)
     return tables
+
+
+def generators_of(targets: Sequence[str]) -> dict[str, CodeGenerator]:
+    """Return the code generators of those targets, named with options, that have one."""
+    named = map(split_options, targets)
+    return {name: generator_of(name, options) for name, options in named if has_generator(name)}

@@ -94,6 +94,11 @@ def split_options(text: str) -> tuple[str, str]:
     return name, rest[:-1] if brace else ""
 
 
+def has_generator(target: str) -> bool:
+    """Return whether a target is registered with a code generator, not by a table of patterns alone."""
+    return target in target_names() and find_target(target).codegen is not None
+
+
 def is_host(target: str) -> bool:
     """Return whether a target compiles whole models and has no patterns: it takes what others leave."""
     if target in _TABLES or target not in target_names():

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.op import DialectOp
 from mirlo.dialects.core.types import TensorType
 from mirlo.passes.byoc.codegen import Artifact, CodeGenerator, ExternalModule, option
 from mirlo.passes.byoc.operators import is_op
 from mirlo.passes.byoc.pattern import PatternTuple
 from mirlo.passes.figures import Figures
 from mirlo.passes.legalize.legalize import operator_names
+from mirlo.passes.memory.symbols import FunctionSymbols
+from mirlo.passes.registry import PassError
 from mirlo.passes.rules import Decline, decline
 
 if TYPE_CHECKING:
@@ -38,6 +41,14 @@ class CGenerator(CodeGenerator):
         """Make each operator a composite of its own; merging joins them into regions."""
         names = sorted({*operator_names(), *VIEWS})
         return [(name.removeprefix("relax."), is_op(name).where(accepts, "c.accepts")) for name in names]
+
+    def accepts_region(self, region: ir.OpView) -> bool | Decline:
+        """Decline a region whose inputs leave a symbol of their dims open, such as `n` and `m` of `f32[n*m]`."""
+        try:
+            FunctionSymbols.of(region, region.body.blocks[0].arguments, ())
+        except PassError as error:
+            return decline(error.message.rpartition(": ")[0])
+        return True
 
     def fingerprint(self) -> str:
         """Return the compiler's path."""
@@ -82,7 +93,17 @@ def accepts(op: ir.OpView) -> bool | Decline:
     unknown = sorted(_symbols(op.operation.results) - _symbols(op.operation.operands))
     if unknown:
         return decline("a dynamic size of the result is not a dim of an operand", size=unknown[0])
+    unknown = sorted(_attribute_symbols(op) - _symbols(op.operation.operands))
+    if unknown:
+        return decline("a dynamic size that an attribute names is not a dim of an operand", size=unknown[0])
     return True
+
+
+def _attribute_symbols(op: ir.OpView) -> set[str]:
+    """Return the symbols in the attributes of an operator: the dims that `dims_tensor` computes."""
+    values = op.attribute_values().values() if isinstance(op, DialectOp) else ()
+    dims = [dim for value in values if isinstance(value, tuple) for dim in value]
+    return {symbol for dim in dims if isinstance(dim, D.SymbolicDim) for symbol in dim.symbols()}
 
 
 def _symbols(values: ir.OpResultList | ir.OpOperandList) -> set[str]:

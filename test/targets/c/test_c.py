@@ -27,6 +27,7 @@ from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.session import Session
 from mirlo.runtime.dlpack import DLTensor, tensor_of_array
 from mirlo.runtime.external import load_externals
+from mirlo.targets.onednn.native.library import is_available
 from mirlo.tools.conformance.check import check_target, names
 from mirlo.tools.conformance.matrix import markdown
 
@@ -40,6 +41,8 @@ OPERATORS = (
     "gather", "gather_elements", "gather_nd", "one_hot", "quantize", "dequantize", "tri", "attention", "einsum",
     "rotary_embedding", "scatter_elements", "scatter_nd", "topk", "resize", "max_pool_with_indices",
 )  # fmt: skip
+
+needs_onednn = pytest.mark.skipif(not is_available(), reason="the oneDNN library is not installed (extra 'onednn')")
 
 
 @needs_c_compiler
@@ -223,6 +226,29 @@ def test_models_with_open_sizes(target: str) -> None:
     for batch, length in ((1, 5), (3, 2)):
         x = random.standard_normal((batch, length, 16), np.float32)
         np.testing.assert_allclose(executable(x), session.run(None, {"x": x})[0], rtol=1e-4, atol=1e-5)
+
+
+@needs_c_compiler
+@pytest.mark.parametrize("targets", ["c,llvm", "onnx,c,llvm", pytest.param("onednn,c,llvm", marks=needs_onednn)])
+def test_sizes_that_the_inputs_of_a_part_do_not_tell_stay_outside(targets: str) -> None:
+    # The trip count of the recurrence is a size; the rows of the product are f32[batch * length, 8].
+    random = np.random.default_rng(0)
+    weight, flat, axis = random.standard_normal((1, 8, 8), np.float32) / 4, np.array([-1, 8]), np.array(0)
+    nodes = [
+        node("Transpose", "x", "t", perm=[1, 0, 2]),
+        node("RNN", "t w w", "r", hidden_size=8),
+        node("Reshape", "r flat", "f"),
+        node("MatMul", "f v", "m"),
+        node("CumSum", "m axis", "c"),
+        node("Shape", "r", "s"),
+        node("Reshape", "c s", "y"),
+    ]
+    constants = {"w": weight, "v": weight[0], "flat": flat, "axis": axis}
+    model = make_model(nodes, {"x": (F32, ["batch", "length", 8])}, ["y"], constants)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    executable = mirlo.compile(model, targets)
+    x = random.standard_normal((2, 5, 8), np.float32)
+    np.testing.assert_allclose(executable(x), session.run(None, {"x": x})[0], rtol=1e-4, atol=1e-5)
 
 
 @needs_c_compiler
