@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.names import terminal
 
 if TYPE_CHECKING:
     import onnx
@@ -147,12 +148,13 @@ def quantize_model(model: onnx.ModelProto, how: Quantization) -> int:
     by_initializer: dict[str, list[str]] = {}
     count = 0
     for node in graph.node:
-        tensor = constants.get(node.input[1]) if node.op_type == "MatMul" and node.domain in ("", "ai.onnx") else None
+        is_product = node.op_type == "MatMul" and node.domain in ("", "ai.onnx") and len(node.input) == 2
+        tensor = constants.get(node.input[1]) if is_product else None
         if tensor is None or len(tensor.dims) != 2 or tensor.data_type not in (1, 10) or tensor.dims[0] < how.block:
             continue
         rows, columns = tensor.dims
         if tensor.name not in by_initializer:
-            quantized = quantize_weights(numpy_helper.to_array(tensor), how)
+            quantized = quantize_weights(_array(tensor), how)
             parts = {"packed": quantized.packed, "scales": quantized.scales, "zero_points": quantized.zeros}
             arrays = {f"{tensor.name}.{name}": array for name, array in parts.items() if array is not None}
             graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in arrays.items())
@@ -176,13 +178,37 @@ def quantize_model(model: onnx.ModelProto, how: Quantization) -> int:
     return count
 
 
+def _array(tensor: onnx.TensorProto) -> np.ndarray:
+    """Return the values of a matrix: as many as its dims say, and finite."""
+    from onnx import numpy_helper
+
+    try:
+        array = np.asarray(numpy_helper.to_array(tensor))
+    except (ValueError, TypeError) as error:
+        raise QuantizationError(f"tensor '{terminal(tensor.name)}' cannot be read: {error}") from None
+    if not np.isfinite(array).all():
+        raise QuantizationError(f"tensor '{terminal(tensor.name)}' has values that are not finite: no scale fits them")
+    return array
+
+
+def _load(source: str | os.PathLike[str]) -> onnx.ModelProto:
+    """Return the model of a file with its weights."""
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    try:
+        return onnx.load(os.fspath(source))
+    except (DecodeError, onnx.checker.ValidationError, ValueError) as error:
+        raise QuantizationError(f"{source}: not an ONNX model, or a damaged one: {terminal(str(error))}") from None
+
+
 def quantize_file(source: str | os.PathLike[str], target: str | os.PathLike[str], how: Quantization) -> int:
     """Quantize the products of an ONNX file and write another; return how many there are."""
     import onnx
 
     if Path(source).resolve() == Path(target).resolve():
         raise QuantizationError(f"'{target}' is the model itself: name another file")
-    model = onnx.load(os.fspath(source))
+    model = _load(source)
     count = quantize_model(model, how)
     data = Path(f"{os.fspath(target)}.data")
     if model.ByteSize() < EXTERNAL_BYTES:

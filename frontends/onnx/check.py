@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.errors import OpError
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx import model as models
 from mirlo.frontends.onnx.body import Observer
@@ -134,7 +135,11 @@ class _Watch(Observer):
         declared = self.types.get(name)
         if declared is None:
             return None
-        op = ir.Operation.create("builtin.unrealized_conversion_cast", results=[declared.to_mlir()])
+        try:
+            kind = declared.to_mlir()
+        except OpError:  # shape inference of ONNX gives sizes that no memory holds
+            return None
+        op = ir.Operation.create("builtin.unrealized_conversion_cast", results=[kind])
         return TensorValue(name, declared, ir=op.result)
 
     def failed_nodes(self) -> bool:

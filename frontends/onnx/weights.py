@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from mirlo.dialects.core.dtypes import DType
-from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.core.types import LARGEST_TENSOR, TensorType
 from mirlo.frontends.onnx.dtypes import OnnxDType, onnx_dtype
 from mirlo.frontends.onnx.errors import OnnxImportError, plural
 from mirlo.frontends.onnx.graph import STRING_CODE, TensorDef
@@ -142,6 +142,8 @@ def _shape(tensor: TensorDef, what: str) -> tuple[int, ...]:
         raise OnnxImportError(f"{what} has a negative dim: {list(shape)}")
     if len(shape) > _MAX_RANK:
         raise OnnxImportError(f"{what} has {len(shape)} dims, arrays have at most {_MAX_RANK}; reshape it in the model")
+    if 0 in shape and math.prod(dim or 1 for dim in shape) >= LARGEST_TENSOR:
+        raise OnnxImportError(f"{what} of dims {list(shape)} is beyond any memory: arrays have strides, though empty")
     return shape
 
 

@@ -81,3 +81,25 @@ def test_refused(tmp_path: Path) -> None:
     path = tmp_path / "m.onnx"
     onnx.save(model, path)
     assert main(["quantize", str(path), "-o", str(path)]) == 1
+
+
+def test_files_that_are_damaged_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = make_model([node("MatMul", "x w", "y")], {"x": (F32, [1, 32])}, ["y"], {"w": np.ones((32, 4), np.float32)})
+
+    def problem(content: bytes) -> str:
+        (tmp_path / "m.onnx").write_bytes(content)
+        assert main(["quantize", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "q.onnx")]) == 1
+        return capsys.readouterr().err
+
+    assert "m.onnx: not an ONNX model, or a damaged one" in problem(b"\xff" * 9)
+    weight = model.graph.initializer[0]
+    weight.raw_data = weight.raw_data[:-1]
+    assert "mirlo: error: tensor 'w' cannot be read: " in problem(model.SerializeToString())
+    weight.raw_data = np.full((32, 4), np.nan, np.float32).tobytes()
+    assert "tensor 'w' has values that are not finite" in problem(model.SerializeToString())
+    weight.ClearField("raw_data")
+    weight.data_location = onnx.TensorProto.EXTERNAL
+    weight.external_data.add(key="location", value="/etc/passwd")
+    assert "not an ONNX model, or a damaged one: Location of external" in problem(model.SerializeToString())
+    del model.graph.node[0].input[1], model.graph.initializer[0]
+    assert "no product to quantize" in problem(model.SerializeToString())

@@ -97,8 +97,12 @@ def _parameters(graph: GraphDef) -> tuple[int, int]:
     """Return the number of initializers and their bytes."""
     import onnx
 
+    from mirlo.frontends.onnx.dtypes import onnx_dtype
+
     size = 0
     for tensor in graph.initializers:
+        if tensor.code not in onnx.helper.get_all_tensor_dtypes():
+            onnx_dtype(tensor.code, f"tensor '{tensor.name}'")
         dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.code)
         size += math.prod(tensor.dims) * dtype.itemsize
     return len(graph.initializers), size

@@ -271,3 +271,10 @@ def test_a_square_weight_and_its_transpose_are_two(context: Any) -> None:
     _, store = import_model(make_model(nodes, {"x": (F32, [8, 8])}, ["a", "b"], {"w": weight}), context=context)
     held = [store.get(name) for name in store.names()]
     assert len(held) == 2 and np.array_equal(held[0], weight) and np.array_equal(held[1], weight.T)
+
+
+def test_dims_of_an_empty_weight_are_bounded(context: Any) -> None:
+    model = make_model([node("Concat", "x w", "y", axis=0)], {"x": (F32, [2, 4, 4])}, ["y"])
+    model.graph.initializer.add(name="w", data_type=F32, dims=[0, 1 << 62, 1 << 62])
+    with pytest.raises(OnnxImportError, match=r"tensor 'w' of dims \[0, \d+, \d+\] is beyond any memory"):
+        import_model(model, context=context)

@@ -93,3 +93,24 @@ def test_a_broken_graph_is_told_as_a_whole(tmp_path, capsys):
     nodes.append(helper.make_node("Relu", ["b"], ["y"], name="three"))
     assert main(["check", _model(tmp_path / "m.onnx", nodes)]) == 1
     assert "has a cycle" in capsys.readouterr().err
+
+
+def test_a_result_beyond_any_memory_is_a_problem_of_its_node(tmp_path, capsys):
+    nodes = [helper.make_node("Conv", ["x", "w"], ["a"], name="wide", pads=[1 << 61] * 2)]
+    nodes.append(helper.make_node("Relu", ["a"], ["y"], name="last"))
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 2, 8])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    weight = helper.make_tensor("w", TensorProto.FLOAT, [4, 2, 3], [1.0] * 24)
+    graph = helper.make_graph(nodes, "g", [x], [y], [weight])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]), tmp_path / "m.onnx")
+    assert main(["check", str(tmp_path / "m.onnx")]) == 1
+    captured = capsys.readouterr()
+    assert "beyond any memory" in captured.out and "internal error" not in captured.err
+
+
+def test_info_refuses_weights_of_a_type_that_there_is_not(tmp_path, capsys):
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [], [])
+    graph.initializer.add(name="w", data_type=0, dims=[4])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)]), tmp_path / "m.onnx")
+    assert main(["info", str(tmp_path / "m.onnx")]) == 1
+    assert "mirlo: error: tensor 'w' has the element type" in capsys.readouterr().err
