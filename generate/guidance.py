@@ -53,7 +53,10 @@ class Grammar:
         if not isinstance(text, str):
             raise GenerationError(f"{self.form}: expected text, found {text!r:.60}")
         make_grammar = self._matcher.grammar_from_regex if self.form == "regex" else self._matcher.grammar_from_lark
-        return str(make_grammar(text))
+        try:
+            return str(make_grammar(text))
+        except ValueError as error:  # text that is not Unicode
+            raise GenerationError(f"{self.form}: {error}") from None
 
     def matcher(self) -> LLMatcher:
         """Return a matcher at the start of an answer."""

@@ -23,6 +23,13 @@ def is_unsigned(value: object, bits: int) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << bits
 
 
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Return whether a value is a finite float, or an integer of at most 64 bits: JSON has others."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    return math.isfinite(value) if isinstance(value, float) else -(1 << 63) <= value < 1 << 64
+
+
 class JsonObject:
     """An object of a JSON file, read key by key."""
 
@@ -81,7 +88,7 @@ class JsonObject:
         if not self.has(key):
             return default
         value = self._value[key]
-        if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value):
+        if not is_number(value):
             raise self.fail(key, "a finite number", value)
         return float(value)
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from mirlo.generate.errors import GenerationError
-from mirlo.generate.json_file import JsonObject
+from mirlo.generate.json_file import JsonObject, is_number
 
 DEFAULT_CHUNK = 512
 """Most tokens of a prompt in one call: more cost memory and gain no speed."""
@@ -97,12 +96,11 @@ _REFUSED = {"num_return_sequences": 1, "num_beam_groups": 1, "diversity_penalty"
 
 
 def _check_type(name: str, kind: str, value: object) -> None:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
     allowed = {
         "bool": isinstance(value, bool),
-        "float": is_number,
-        "int": is_number and isinstance(value, int),
-        "int | None": value is None or (is_number and isinstance(value, int) and value >= 0),
+        "float": is_number(value),
+        "int": is_number(value) and isinstance(value, int),
+        "int | None": value is None or (is_number(value) and isinstance(value, int) and value >= 0),
     }
     if not allowed[kind]:
         expected = {"bool": "True or False", "float": "a number"}.get(kind, "an integer, 0 or more")

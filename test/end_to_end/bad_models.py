@@ -40,6 +40,7 @@ def _write_arrays(folder: Path) -> None:
     np.save(folder / "wide.npy", np.ones((4, 9), np.float32))
     np.save(folder / "objects.npy", np.array([{}], object), allow_pickle=True)
     (folder / "truncated.npy").write_bytes((folder / "right.npy").read_bytes()[:140])
+    (folder / "header.npy").write_bytes((folder / "right.npy").read_bytes().replace(b"), }", b", ( ("))
 
 
 def _value(name: str, shape: list[int | str], kind: int = TensorProto.FLOAT) -> onnx.ValueInfoProto:

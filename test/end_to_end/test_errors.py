@@ -187,6 +187,10 @@ did you mean 'relax.name'?""",
         "run good.mirlo --input x=truncated.npy",
         "input 'x': 'truncated.npy' is not an array that numpy.save wrote, or it is damaged: ",
     ),
+    "input file with a damaged header": (
+        "run good.mirlo --input x=header.npy",
+        "input 'x': 'header.npy' is not an array that numpy.save wrote, or it is damaged: ",
+    ),
     "input file of Python objects": (
         "run good.mirlo --input x=objects.npy",
         "input 'x': 'objects.npy' is not an array that numpy.save wrote, or it is damaged: ",

@@ -195,6 +195,8 @@ def test_prompts_of_a_file(tmp_path: Path, folder: Path, model: LanguageModel) -
         json.dumps({"prompt": prompts[2], **drawn}), json.dumps({"messages": messages}), json.dumps({"tokens": [-1]}),
         json.dumps({"prompt": prompts[3], "top_q": 1}), json.dumps({"prompt": prompts[3], "stop": " "}), "[1]",
         json.dumps({"id": 1.5, "prompt": "the"}), json.dumps({"prompt": 1}), json.dumps({"prompt": "a", "tokens": []}),
+        json.dumps({"prompt": "a", "temperature": 10**400}), json.dumps({"prompt": "a", "seed": 10**400}),
+        json.dumps({"prompt": "a", "regex": "\ud800"}),
     ]  # fmt: skip
     (tmp_path / "prompts").write_text("\n".join(lines), encoding="utf-8")
     expected = {
@@ -210,10 +212,11 @@ def test_prompts_of_a_file(tmp_path: Path, folder: Path, model: LanguageModel) -
     found = [json.loads(line) for line in done.stdout.splitlines()]
     assert {line["id"]: line["text"] for line in found if "text" in line} == texts
     errors = {line["id"]: line["error"] for line in found if "error" in line}
-    assert sorted(errors) == [4, 7, 8, 10, 11, 12, 13] and done.returncode == 1
+    assert sorted(errors) == [4, 7, 8, 10, 11, 12, 13, 14, 15, 16] and done.returncode == 1
     assert errors[4].startswith("line 4: expected JSON") and "no option of a search is named 'top_q'" in errors[8]
     assert "a token must be from 0" in errors[7] and "'id': expected a text or an integer" in errors[11]
-    assert "12 requests: prompts of" in done.stderr and "tokens/s)" in done.stderr
+    assert "temperature: expected a number, found 1000" in errors[14] and "surrogates not allowed" in errors[16]
+    assert "15 requests: prompts of" in done.stderr and "tokens/s)" in done.stderr
     streamed = run("generate", str(folder), "--prompts", "-", "--stream", *flags, given="\n".join(lines[:2]))
     found = [json.loads(line) for line in streamed.stdout.splitlines()]
     assert streamed.returncode == 0

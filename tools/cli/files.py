@@ -39,6 +39,8 @@ def is_compiled(path: str) -> bool:
 
 def read_array(path: str, name: str) -> np.ndarray:
     """Read the array in a `.npy` file, for the input of this name."""
+    from tokenize import TokenError
+
     import numpy as np
 
     try:
@@ -46,7 +48,7 @@ def read_array(path: str, name: str) -> np.ndarray:
             return np.lib.format.read_array(file, allow_pickle=False)
     except OSError as error:
         raise CommandError(f"input '{name}': cannot read '{path}': {error.strerror or error}") from error
-    except (ValueError, EOFError) as error:
+    except (ValueError, TypeError, EOFError, SyntaxError, TokenError, OverflowError, MemoryError) as error:
         raise CommandError(
             f"input '{name}': '{path}' is not an array that numpy.save wrote, or it is damaged: {error}"
         ) from error

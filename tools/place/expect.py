@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from mirlo.passes.files import FileError
 from mirlo.tools.place.as_json import VERSION, NodeReport, PlacementReport
@@ -27,7 +28,31 @@ def read_expected(path: str | Path) -> PlacementReport:
         raise FileError(f"'{path}' is not a report of 'mirlo partition': write one with --report {path}")
     if expected["version"] != VERSION:
         raise FileError(f"'{path}' is of version {expected['version']}; this Mirlo writes {VERSION}: write it again")
+    wrong = next(_wrong_parts(expected), "")
+    if wrong:
+        raise FileError(f"'{path}' is damaged: {wrong}; write it again with --report {path}")
     return expected
+
+
+def _wrong_parts(report: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is not as `--report` writes it, of the parts that comparing reads."""
+    if not _are(report["targets"], str):
+        yield "'targets' is no list of texts"
+    if not isinstance(report["totals"], dict):
+        yield "'totals' is no object"
+    if not _are(report.get("regions", []), dict):
+        yield "'regions' is no list of objects"
+    if not _are(report["nodes"], dict):
+        yield "'nodes' is no list of objects"
+        return
+    for number, node in enumerate(report["nodes"]):
+        missing = [key for key in ("name", "operator", "target", "pattern") if not isinstance(node.get(key), str)]
+        if missing:
+            yield f"'{missing[0]}' of node {number} is no text"
+
+
+def _are(value: object, kind: type) -> bool:
+    return isinstance(value, list) and all(isinstance(entry, kind) for entry in value)
 
 
 def differences(expected: PlacementReport, found: PlacementReport) -> list[str]:

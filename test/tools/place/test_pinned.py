@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 from commands import ENVIRONMENT
 
 from mirlo.passes.files import FileError
+from mirlo.tools.place.as_json import VERSION
 from mirlo.tools.place.expect import differences, read_expected, shown
 
 FOLDER = Path(__file__).parent
@@ -69,3 +71,20 @@ def test_differences_are_about_nodes_first() -> None:
 
 def test_many_differences_are_counted() -> None:
     assert shown([f"line {i}" for i in range(35)]).splitlines()[-2:] == ["  line 29", "  and 5 more"]
+
+
+@pytest.mark.parametrize(
+    "changes, part",
+    [
+        ({"targets": [1]}, "'targets' is no list of texts"),
+        ({"totals": []}, "'totals' is no object"),
+        ({"regions": 1}, "'regions' is no list of objects"),
+        ({"nodes": [3]}, "'nodes' is no list of objects"),
+        ({"nodes": [{"name": "a", "operator": "relax.exp", "target": ["t"]}]}, "'target' of node 0 is no text"),
+    ],
+)
+def test_a_damaged_report_is_an_error(tmp_path: Path, changes: dict[str, object], part: str) -> None:
+    report = {"version": VERSION, "targets": [], "totals": {}, "regions": [], "nodes": [], **changes}
+    (tmp_path / "bad.json").write_text(json.dumps(report))
+    with pytest.raises(FileError, match=f"bad.json' is damaged: {part}; write it again"):
+        read_expected(tmp_path / "bad.json")
