@@ -143,7 +143,9 @@ def is_prim_func(op: ir.OpView | ir.Operation) -> bool:
 
 
 def is_tensor_form(function: ir.Operation | ir.OpView) -> bool:
-    """Return whether a prim function is in tensor form (blocks over tensors)."""
+    """Return whether a prim function is in tensor form (blocks over tensors): not where it is only declared."""
+    if not len(function.operation.regions[0].blocks):
+        return False
     kind = ir.TypeAttr(function.operation.attributes["function_type"]).value
     return not any(isinstance(t, ir.MemRefType) for t in (*kind.inputs, *kind.results))
 

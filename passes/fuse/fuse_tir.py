@@ -37,7 +37,11 @@ class FuseTir(Pass):
     def run(self, op: ir.OpView, session: Session) -> None:
         body = op.regions[0].blocks[0]
         functions = {symbol_name(f): f for f in body.operations if f.operation.name == "func.func"}
-        groups = {name: f for name, f in functions.items() if PRIMITIVE in f.operation.attributes}
+        groups = {
+            name: f
+            for name, f in functions.items()
+            if PRIMITIVE in f.operation.attributes and len(f.operation.regions[0].blocks)
+        }
         first: dict[str, str] = {}
         shared: dict[str, str] = {}
         fused: dict[str, ir.OpView] = {}

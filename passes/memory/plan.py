@@ -235,6 +235,9 @@ class _MemoryPlanner:
             near = difflib.get_close_matches(name, self.functions, n=1)
             hint = f"; did you mean '@{near[0]}'?" if near else ""
             raise PassError(f"there is no function '@{name}'{hint}", op.location)
+        kind = ir.TypeAttr(callee.operation.attributes["function_type"]).value
+        if kind.results and not callee.operation.regions[0].blocks:
+            raise PassError(f"'@{name}' is declared over tensors and has no body: give it one", op.location)
         if not is_prim_func(callee) or is_tensor_form(callee):
             raise PassError(f"'@{name}' is not a scheduled prim function: run schedule before plan-memory", op.location)
         return callee
