@@ -1,4 +1,4 @@
-"""Arguments of schedule primitives: checked, and made plain for traces, before a primitive reads them."""
+"""Calls of schedule primitives: checked arguments, made plain for traces, and schedules that errors do not change."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ INTEGERS = "a list of integers"
 
 
 def primitive(method: Callable[P, R]) -> Callable[P, R]:
-    """Decorate a primitive of `Schedule`: check its arguments by their types, and let errors begin with its name."""
+    """Decorate a primitive of `Schedule`: check its arguments by their types, and let errors begin with its name.
+
+    A primitive that raises leaves the schedule as it was.
+    """
     word = method.__name__
     signature = inspect.signature(method)
     kinds = {name: PARAMETERS.get(str(each.annotation)) for name, each in signature.parameters.items()}
@@ -41,10 +44,13 @@ def primitive(method: Callable[P, R]) -> Callable[P, R]:
                 if not kind[1](each):
                     raise ScheduleError(f"{word}: expected {kind[0]} for '{name}', found {each!r}")
             bound.arguments[name] = plain(value)
+        schedule = bound.arguments["self"]
+        count = len(schedule.trace.words)
         try:
             return method(*bound.args, **bound.kwargs)
-        except ScheduleError as error:
-            if str(error).startswith((f"{word}:", f"{word} ")):
+        except Exception as error:
+            schedule.undo(count)
+            if not isinstance(error, ScheduleError) or str(error).startswith((f"{word}:", f"{word} ")):
                 raise
             raise ScheduleError(f"{word}: {error}") from error
 

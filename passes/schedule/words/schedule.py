@@ -329,12 +329,16 @@ class Schedule(LoopQueries):
         for said in trace:
             if said.word not in WORDS:
                 raise ScheduleError(f"there is no primitive '{said.word}'{nearest(said.word, WORDS)}")
-            try:
-                inspect.signature(getattr(self, said.word)).bind(*said.arguments, **said.named)
-            except TypeError as error:
-                raise ScheduleError(f"'{said.word}': {error}") from None
             getattr(self, said.word)(*said.arguments, **said.named)
         return self
+
+    def undo(self, count: int) -> None:
+        """Drop all recorded primitives but the first `count`, and what they did to the loops."""
+        kept = Trace(self.trace.words[:count])
+        for words in (self.trace.words, self.applied, self.inlined):
+            words.clear()
+        self.__dict__.pop("_root", None)  # built again for the first primitive
+        self.replay(kept)
 
     def emit(self, facts: ScheduleFacts | None = None, choices: ChoiceValues | None = None) -> func.FuncOp:
         """Replace the function by the loops; return the new function, in buffer form. The schedule is used up.

@@ -349,7 +349,7 @@ def test_a_damaged_file_is_an_error(tmp_path: Path, text: str, message: str):
 
 
 def test_words_with_wrong_arguments_in_a_file_are_an_error():
-    with pytest.raises(ScheduleError, match="'unroll': missing a required argument"):
+    with pytest.raises(ScheduleError, match="unroll: missing a required argument: 'loop'; expected unroll"):
         Schedule.of(product, *TYPES).replay(Trace.from_json({"version": 1, "words": [["unroll"]]}))
 
 

@@ -1,0 +1,169 @@
+"""A primitive that is refused leaves the schedule as it was: its loops, its trace and what it computes."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mirlo
+from mirlo import R, Schedule, T
+from mirlo.extend import ScheduleError, TensorType, tensor_intrin
+from mirlo.passes.schedule.words.schedule import WORDS
+
+M, N, K = 6, 8, 4
+TYPES = (TensorType.of((M, K), "f32"), TensorType.of((K, N), "f32"))
+PIPELINE = "builtin.module(schedule,lower-loops,lower-intrinsics,plan-memory)"
+
+
+@mirlo.prim_func
+def chain(a: T.Buffer[(M, K), T.f32], b: T.Buffer[(K, N), T.f32], c: T.Out[(M, N), T.f32]):
+    scaled = T.alloc((M, K), T.f32)
+    product = T.alloc((M, N), T.f32)
+    for i, k in T.grid(M, K):
+        with T.block("scale"):
+            vi, vk = T.axes("SS", i, k)
+            scaled[vi, vk] = a[vi, vk] * 2.0
+    for i, j, k in T.grid(M, N, K):
+        with T.block("matmul"):
+            vi, vj, vk = T.axes("SSR", i, j, k)
+            with T.init():
+                product[vi, vj] = 0.0
+            product[vi, vj] += scaled[vi, vk] * b[vk, vj]
+    for i, j in T.grid(M, N):
+        with T.block("shift"):
+            vi, vj = T.axes("SS", i, j)
+            c[vi, vj] = product[vi, vj] + product.at(vi, vj - 1, outside=0.0) + scaled[vi, 0]
+
+
+@mirlo.script
+def model(a: R.Tensor[(M, K), R.f32], b: R.Tensor[(K, N), R.f32]):
+    return R.call_tir(chain, a, b)
+
+
+@mirlo.prim_func
+def means(a: T.Buffer[(8,), T.f32], c: T.Out[(8,), T.f32]):
+    for j in T.grid(8):
+        with T.block("copy"):
+            vj = T.axes("S", j)
+            c[vj] = a[vj]
+
+
+@mirlo.prim_func(buffers=True)
+def does(a: T.Buffer[(8,), T.f32], c: T.Out[(8,), T.f32]):
+    for j in T.vectorized(8):
+        c[j] = a[j]
+
+
+tensor_intrin("test.copy_8", means, does)
+
+
+def _call(s: Schedule, rng: random.Random) -> tuple[str, list[Any]]:
+    """Return a primitive, or `tile`, and arguments that are often wrong."""
+    blocks, buffers = s.blocks(), s.buffers()
+    block = rng.choice(blocks)
+    own = s.loops(block) or ["none"]
+    loops = own if rng.random() < 0.8 else [name for each in blocks for name in s.loops(each)]
+
+    def some(names: list[str]) -> list[str]:
+        return [rng.choice(names) for _ in range(rng.randint(1, 3))]
+
+    size = rng.choice([1, 2, 3, 4, 8])
+    word = rng.choice([*WORDS, "tile"])
+    scope = rng.choice(["", "local", "shared"])
+    arguments: dict[str, list[Any]] = {
+        "split": [rng.choice(loops), rng.choice([(None, size), (size, 2), (None, None)])],
+        "fuse": some(loops), "reorder": some(loops),
+        "tile": [some(loops), [size] * rng.randint(1, 3)],
+        "bind": [rng.choice(loops), "threadIdx.x"],
+        "compute_inline": [block],
+        "cache_read": [rng.choice([block, some(blocks)]), rng.choice(buffers), scope],
+        "cache_write": [block, scope],
+        "set_scope": [rng.choice(buffers), scope],
+        "pack": [rng.choice(buffers), rng.choice([(), (1, 0), (0, 0)]), rng.choice([(), ((1, size),), ((2, size),)])],
+        "storage_align": [rng.choice(buffers), rng.randint(-1, 2), size, rng.randint(0, 2)],
+        "tensorize": [rng.choice(loops), "test.copy_8"],
+        "apply_rule": rng.choice([["scalar_nest"], ["rows", some(blocks)], ["nothing", ["shift", "scale"]]]),
+    }  # fmt: skip
+    for name in ("parallel", "vectorize", "unroll", "unswitch"):
+        arguments[name] = [rng.choice(loops)]
+    for name in ("compute_at", "reverse_compute_at", "decompose_reduction", "accumulate", "rfactor"):
+        arguments[name] = [block, rng.choice(loops)]
+    return word, arguments[word]
+
+
+def _state(s: Schedule) -> tuple[str, str, list[str], list[str]]:
+    return str(s), str(s.trace), s.buffers(), [str(said) for said in s.applied]
+
+
+def _arrange(s: Schedule, rng: random.Random, words: int, with_rules: bool) -> int:
+    """Apply random primitives, each of which changes nothing where it is refused; return how many were."""
+    refused = 0
+    for _ in range(words):
+        word, arguments = _call(s, rng)
+        if word == "apply_rule" and not with_rules:
+            continue
+        before = _state(s)
+        try:
+            getattr(s, word)(*arguments)
+        except ScheduleError:
+            refused += 1
+            assert _state(s) == before, f"{word}({arguments})"
+    return refused
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_refused_words_change_nothing(seed: int) -> None:
+    s = Schedule.of(chain, *TYPES)
+    assert _arrange(s, random.Random(seed), 30, with_rules=seed % 2 == 1)
+    assert _state(Schedule.of(chain, *TYPES).replay(s.trace)) == _state(s)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_refused_words_change_no_results(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    a, b = rng.standard_normal((M, K), dtype=np.float32), rng.standard_normal((K, N), dtype=np.float32)
+    product = 2 * a @ b
+    expected = product + np.pad(product, ((0, 0), (1, 0)))[:, :-1] + 2 * a[:, :1]
+    try:
+        found = mirlo.compile(
+            model, pipeline=PIPELINE, cache=False,
+            schedules={"chain": lambda s: _arrange(s, random.Random(seed), 8, with_rules=False)},
+        )(a, b)  # fmt: skip
+    except mirlo.MirloError as error:
+        assert "the schedule given for '@chain'" in str(error)
+    else:
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_a_refused_tile_splits_no_loop() -> None:
+    s = Schedule.of(chain, *TYPES)
+    before = _state(s)
+    with pytest.raises(ScheduleError, match="tile: reorder: 'scale_i_0' is not in one nest"):
+        s.tile(("matmul_i", "scale_i"), (2, 2))
+    assert _state(s) == before
+
+
+def test_a_refused_word_after_a_rule_changes_nothing() -> None:
+    s = Schedule.of(chain, *TYPES)
+    s.apply_rule("scalar_nest")
+    before = _state(s)
+    with pytest.raises(ScheduleError, match="rule 'scalar_nest' schedules the whole function"):
+        s.split("matmul_i", (None, 2))
+    assert _state(s) == before
+
+
+def test_an_exception_in_a_primitive_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    s = Schedule.of(chain, *TYPES)
+    s.split("matmul_i", (None, 2))
+    before = _state(s)
+
+    def interrupted(*names: str) -> None:
+        raise RuntimeError("no memory")
+
+    monkeypatch.setattr(s, "reorder", interrupted)
+    with pytest.raises(RuntimeError, match="no memory"):
+        s.tile(("matmul_j", "matmul_k"), (2, 2))
+    assert _state(s) == before
