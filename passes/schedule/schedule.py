@@ -52,9 +52,9 @@ _INTEGER = ("arith.muli", "arith.addi", "arith.subi")
 _CASTS = ("arith.extf", "arith.truncf")
 STAGES = "stages"
 """The rule that schedules the parts of a function one after the other, on targets that have one."""
-INLINE = "compute_inline"
+INLINE, INLINED = "compute_inline", "inlined"
 GIVEN = "tir.given"
-"""Attribute of a prim function: the words that the user gave, whose `compute_inline`s are applied already."""
+"""Attribute of a prim function: the words that the user gave, and the blocks that are inlined in it already."""
 ANY = "any"
 """The subject of rules that apply to all prim functions."""
 
@@ -209,7 +209,7 @@ class SchedulePrims(Pass):
 def adopt_choices(function: ir.OpView, target: str, session: Session) -> bool:
     """Attach the choices that the user gave for the rule of a function; return whether a rule schedules it.
 
-    Passes before `schedule` that prepare what a rule reads call this.
+    Passes before `schedule` that prepare what a rule reads call this. What is wrong with the words is an error there.
     """
     name = PrimView(function).name
     given = session.options.get(SCHEDULES, {}).get(name)
@@ -219,8 +219,8 @@ def adopt_choices(function: ir.OpView, target: str, session: Session) -> bool:
     try:
         words = _replay(function, given)
         parts = _request(function, words, _rules_of(chain(target)))[1] if words.applied else None
-    except (ScheduleError, ChoiceError) as error:
-        raise _given_error(name, function.operation.location, error) from error
+    except MirloError:
+        return False
     return bool(words.applied) and parts is None
 
 
@@ -237,7 +237,8 @@ GivenSchedule = Union["Trace", "Words", str, Path, Callable[["Words"], object]]
 def _replay(function: ir.OpView | ir.Operation, given: GivenSchedule) -> Words:
     """Return the schedule that the user gave for a function, with its words applied.
 
-    What it inlines for rules is inlined in the function itself, once.
+    The first pass calls what is given, and others replay its words. What they inline for rules is inlined in the
+    function itself, once.
     """
     from mirlo.passes.schedule.words.schedule import Schedule as Words
 
@@ -245,12 +246,16 @@ def _replay(function: ir.OpView | ir.Operation, given: GivenSchedule) -> Words:
     if GIVEN not in attributes:
         words = Words(function).replay(given)
         words.claim_rest()
-        if not words.applied or not words.inlined:
+        inlined = words.inlined if words.applied else []
+        if inlined:
+            inline_for_rules(function, inlined)
+        attributes[GIVEN] = ir.StringAttr.get(json.dumps({**words.trace.as_json(), INLINED: inlined}))
+        if not inlined:
             return words
-        inline_for_rules(function, words.inlined)
-        attributes[GIVEN] = ir.StringAttr.get(json.dumps(words.trace.as_json()))
-    trace = Trace.from_json(json.loads(ir.StringAttr(attributes[GIVEN]).value))
-    words = Words(function).replay(Trace([said for said in trace if said.word != INLINE]))
+    found = json.loads(ir.StringAttr(attributes[GIVEN]).value)
+    trace = Trace.from_json(found)
+    left = [said for said in trace if said.word != INLINE or said.arguments[0] not in found[INLINED]]
+    words = Words(function).replay(Trace(left))
     words.claim_rest()
     words.trace = trace
     return words
@@ -264,7 +269,7 @@ def _schedule_as_given(
     try:
         words = _replay(function, given)
         if not words.applied:
-            words.emit()
+            del words.emit().attributes[GIVEN]
             return ScheduleRecord(name, USER_SCHEDULE, (), words.trace, True)
         rule, parts = _request(function, words, rules)
         wanted, choices = parts_of(function, WANTED_PARTS), tuned_values(function)

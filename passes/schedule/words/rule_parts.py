@@ -165,14 +165,15 @@ def inline_for_rules(function: ir.OpView | ir.Operation, names: Sequence[str]) -
     view = PrimView(function)
     for name, block in zip(unique_names([block.name for block in view.blocks]), view.blocks, strict=True):
         block.op.attributes["name"] = ir.StringAttr.get(name)
+    for producer in PrimView(function).blocks:
+        if producer.name in names and (len(producer.outputs) != 1 or not is_identity(producer.outputs[0].map)):
+            raise ScheduleError(
+                f"compute_inline: '{producer.name}' does not write its elements in the order of its axes, which rules "
+                "need; arrange the loops of its readers with primitives"
+            )
     for name in names:
         view = PrimView(function)
         producer = next(block for block in view.blocks if block.name == name)
-        if len(producer.outputs) != 1 or not is_identity(producer.outputs[0].map):
-            raise ScheduleError(
-                f"compute_inline: '{name}' does not write its elements in the order of its axes, which rules need; "
-                "arrange the loops of its readers with primitives"
-            )
         _forget_name(view, producer.outputs[0].value)
         inline_block(producer, view)
 

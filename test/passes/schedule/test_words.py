@@ -403,3 +403,24 @@ def test_threads_of_a_gpu_have_no_masks_and_gathers(target: str):
 
     compiled = mirlo.compile(twice_model, target, schedules={"twice": words}, cache=False)
     assert compiled is not None
+
+
+def test_a_given_function_is_called_once_by_all_passes():
+    calls = []
+
+    def words(s):
+        calls.append(s.target)
+        s.vectorize(s.split("clip_j", (None, 8))[1])
+        s.compute_inline(s.cache_read("clip", "summed"))
+
+    mirlo.compile(model, schedules={"product": words}, cache=False)
+    assert calls == ["llvm"]
+
+
+@pytest.mark.parametrize("target", ["llvm", "c"])
+def test_the_pass_schedule_names_what_is_wrong_with_words(target):
+    def words(s):
+        s.vectorize("clip_k")
+
+    with pytest.raises(mirlo.MirloError, match=r"test_words.py:\d+:1: pass 'schedule' failed: .* no loop 'clip_k'"):
+        mirlo.compile(model, target, schedules={"product": words}, cache=False)
