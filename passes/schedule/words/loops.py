@@ -190,8 +190,9 @@ def unswitch(loop: Loop) -> None:
 
 
 def require_serial(loop: Loop) -> None:
-    if loop.tensorized is not None:
-        raise ScheduleError(f"'{loop.name}' is computed by '{loop.tensorized.name}' and has no loops any more")
+    by = next((other.tensorized for other in (*around(loop), loop) if other.tensorized is not None), None)
+    if by is not None:
+        raise ScheduleError(f"'{loop.name}' is computed by '{by.name}' and has no loops any more")
     if loop.kind != SERIAL:
         raise ScheduleError(f"'{loop.name}' is {loop.kind} already")
 

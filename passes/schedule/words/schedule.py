@@ -265,7 +265,8 @@ class Schedule(LoopQueries):
         node = self._loop(loop)
         loops.require_serial(node)
         with self._root.view.op.context:
-            node.tensorized = intrin.bind(node)
+            intrin.tiles_of(node)  # again when it is emitted: words that follow may change what is around it
+        node.tensorized = intrin
         self._record("tensorize", (loop, intrinsic), None)
 
     # The schedule as a whole

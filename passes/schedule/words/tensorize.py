@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from mirlo.dialects.bindings import ir, memref
 from mirlo.dialects.core.dims import Dim
@@ -14,7 +14,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.own_intrinsics import OWN
 from mirlo.dialects.tir.scalars import Value, create
-from mirlo.dialects.tir.view import BlockView, PrimView
+from mirlo.dialects.tir.view import BlockView, PrimView, is_tensor_form
 from mirlo.passes.schedule.words.index import LoopValues
 from mirlo.passes.schedule.words.memory import Placed, PlacedBuffers
 from mirlo.passes.schedule.words.regions import split_by
@@ -40,6 +40,15 @@ class ScriptParameter(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def is_output(self) -> bool: ...
+
+    @property
+    def shape(self) -> Sequence[Any]: ...
+
+    @property
+    def dtype(self) -> Any: ...
+
 
 class PrimScript(Protocol):
     """A `@mirlo.prim_func`."""
@@ -49,6 +58,9 @@ class PrimScript(Protocol):
 
     @property
     def parameters(self) -> Sequence[ScriptParameter]: ...
+
+    @property
+    def is_template(self) -> bool: ...
 
     def build(
         self, symbols: Mapping[str, int], name: str, strides: Mapping[str, Sequence[int]] | None = None
@@ -82,7 +94,11 @@ class TensorIntrin:
         """Match each parameter of `means` to a tile of a buffer."""
         tree = build(PrimView(means))
         wanted, leaves = tree.leaves(), leaves_of(loop)
-        if len(wanted) != 1 or len(leaves) != 1:
+        if len(wanted) != 1:
+            raise ScheduleError(
+                f"tensorize: '{self.means.name}', which describes '{self.name}', has {len(wanted)} blocks, expected one"
+            )
+        if len(leaves) != 1:
             raise ScheduleError(f"tensorize: '{self.name}' is for one block; '{loop.name}' has {len(leaves)}")
         pattern, leaf = wanted[0], leaves[0]
         inner = [loop, *loops_of(loop)]
@@ -98,13 +114,25 @@ class TensorIntrin:
         for ours, theirs in names.items():
             if (ours in leaf.reduce_loops()) != (theirs in pattern.reduce_loops()):
                 raise ScheduleError(f"tensorize: only one of '{ours}' and '{theirs}' is a loop of the reduction")
-        arguments: dict[int, BufferTile] = {}
+        for axis, _ in leaf.body.indices:
+            if leaf.at[axis].replace(_indices(names)) != pattern.at[axis]:
+                raise ScheduleError(
+                    f"tensorize: '{leaf.name}' computes with its index {leaf.at[axis]}, '{self.name}' with "
+                    f"{pattern.at[axis]}"
+                )
+        tiles: dict[int, BufferTile] = {}
         pairs = list(zip([*pattern.reads, *pattern.writes], [*leaf.reads, *leaf.writes], strict=True))
         for meant, access in pairs:
             position = tree.buffers.index(meant.buffer)
+            _require_plain(self.name, leaf, meant, access)
             start, dims = self._fit(pattern.place(meant), leaf.place(access), names, access)
-            arguments[position] = BufferTile(access.buffer, start, dims, meant.buffer.shape)
-        return arguments
+            tile = BufferTile(access.buffer, start, dims, meant.buffer.shape)
+            if tiles.setdefault(position, tile) != tile:
+                raise ScheduleError(
+                    f"tensorize: '{self.name}' reads '{meant.buffer.name}' several times, '{leaf.name}' "
+                    f"{tiles[position]} and {tile}"
+                )
+        return tiles
 
     def _fit(
         self, theirs: list[IndexExpr], ours: list[IndexExpr], names: dict[str, str], access: BufferAccess
@@ -127,13 +155,48 @@ class TensorIntrin:
             )
         return start, moving
 
-    def bind(self, loop: Loop) -> BoundIntrin:
-        """Match a loop in the current context."""
+    def tiles_of(self, loop: Loop) -> dict[int, BufferTile]:
+        """Return the tile for each parameter, as the loop and those around it are now."""
         module = ir.Module.create(ir.Location.unknown())
         with ir.InsertionPoint(module.body), ir.Location.unknown():
             means = self.means.build({}, f"{self.name}_means")
             module.body.append(means.operation)
-        return BoundIntrin(self, self.match(means, loop))
+            if not is_tensor_form(means):
+                inputs = [TensorType(tuple(p.shape), p.dtype) for p in self.means.parameters if not p.is_output]
+                reason = self.means.why_loops(*inputs) or "it is loops over buffers"
+                raise ScheduleError(
+                    f"tensorize: '{self.means.name}', which describes '{self.name}', is not one block: {reason}"
+                )
+        return self.match(means, loop)
+
+    def emit(self, loop: Loop, values: LoopValues, placed: PlacedBuffers) -> None:
+        """Emit the operations of the implementation, in place of a loop, on the buffers of the schedule."""
+        given, strides = {}, {}
+        for position, tile in self.tiles_of(loop).items():
+            memory = placed[tile.buffer]
+            if not all(isinstance(size, int) for size in memory.shape):
+                raise ScheduleError(
+                    f"tensorize: '{tile.buffer.name}' is {' x '.join(map(str, memory.shape))} elements: '{self.name}' "
+                    "takes tiles of buffers of fixed sizes; copy them (cache_read) in a loop outside"
+                )
+            tile.check_packed(memory, self.name)
+            origin: list[ir.Value] = [values.emit(index) for index in memory.at(tile.start)]
+            argument = given[position] = _Argument(memory.value, origin, tile.places())
+            strides[self.does.parameters[position].name] = argument.strides
+        module = ir.Module.create(ir.Location.unknown())
+        with ir.InsertionPoint(module.body), ir.Location.unknown():
+            does = self.does.build({}, f"{self.name}_does", strides)
+            module.body.append(does.operation)
+        if is_tensor_form(does):
+            raise ScheduleError(
+                f"tensorize: '{self.does.name}', which implements '{self.name}', is blocks, expected loops: "
+                "@mirlo.prim_func(buffers=True)"
+            )
+        entry = does.operation.regions[0].blocks[0]
+        arguments: dict[ir.Value, _Argument] = {
+            argument: given[i] for i, argument in enumerate(entry.arguments) if i in given
+        }
+        _clone_block(self.name, entry, arguments, {})
 
 
 INTRINSICS: dict[str, TensorIntrin] = {}
@@ -147,11 +210,38 @@ def tensor_intrin(name: str, means: PrimScript, does: PrimScript) -> TensorIntri
     description: one block, whose loops and body the scheduled loops must match. `does` is the implementation, with
     `buffers=True`; if `means` is a reduction, it adds to its output.
     """
+    _require_same_parameters(name, means, does)
     known = INTRINSICS.get(name)
     if known is not None and _definition(known.does) != _definition(does):
         raise ScheduleError(f"there is a tensor intrinsic '{name}' already")
     INTRINSICS[name] = TensorIntrin(name, means, does)
     return INTRINSICS[name]
+
+
+def _require_same_parameters(name: str, means: PrimScript, does: PrimScript) -> None:
+    """Require that the implementation accesses tiles of the sizes and types that the description has."""
+    for function in (means, does):
+        if not hasattr(function, "parameters"):
+            raise ScheduleError(f"tensor intrinsic '{name}': expected a @mirlo.prim_func, found {function!r}")
+        if function.is_template:
+            raise ScheduleError(
+                f"tensor intrinsic '{name}': expected sizes and types that are known, found {_listed(function)}"
+            )
+    if [_kind(each) for each in means.parameters] != [_kind(each) for each in does.parameters]:
+        raise ScheduleError(
+            f"tensor intrinsic '{name}': expected an implementation with the parameters of its description, "
+            f"{_listed(means)}, found {_listed(does)}"
+        )
+
+
+def _kind(parameter: ScriptParameter) -> tuple[bool, TensorType]:
+    return parameter.is_output, TensorType(tuple(parameter.shape), parameter.dtype)
+
+
+def _listed(function: PrimScript) -> str:
+    words = {False: "Buffer", True: "Out"}
+    shown = [f"{p.name}: {words[p.is_output]}[{p.shape}, {p.dtype}]" for p in function.parameters]
+    return f"{function.name}({', '.join(shown)})"
 
 
 def find_tensor_intrin(name: str) -> TensorIntrin:
@@ -167,7 +257,7 @@ def _definition(function: object) -> tuple[object, object]:
     return getattr(getattr(function, "source", None), "file", None), getattr(function, "name", None)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class BufferTile:
     """The part of a buffer that stands for a parameter of an intrinsic."""
 
@@ -177,6 +267,9 @@ class BufferTile:
     dims: list[int]
     """The dims of the buffer that the parameter has."""
     shape: tuple[Dim, ...]
+
+    def __str__(self) -> str:
+        return f"{self.buffer.name}[{', '.join(map(str, self.start))}]"
 
     def check_packed(self, memory: Placed, name: str) -> None:
         """Require that the elements of a packed buffer are where strides lead."""
@@ -197,42 +290,6 @@ class BufferTile:
         tiled = [dim for dim in self.buffer.order if dim in self.buffer.tiles]
         outer = list(self.buffer.order)
         return [len(outer) + tiled.index(dim) if dim in tiled else outer.index(dim) for dim in self.dims]
-
-
-@dataclass(frozen=True, eq=False)
-class BoundIntrin:
-    """An intrinsic that replaces a loop."""
-
-    intrinsic: TensorIntrin
-    arguments: dict[int, BufferTile]
-
-    @property
-    def name(self) -> str:
-        return self.intrinsic.name
-
-    def emit(self, loop: Loop, values: LoopValues, placed: PlacedBuffers) -> None:
-        """Emit the operations of the implementation on the buffers of the schedule."""
-        given, strides = {}, {}
-        for position, tile in self.arguments.items():
-            memory = placed[tile.buffer]
-            if not all(isinstance(size, int) for size in memory.shape):
-                raise ScheduleError(
-                    f"tensorize: '{tile.buffer.name}' is {' x '.join(map(str, memory.shape))} elements: '{self.name}' "
-                    "takes tiles of buffers of fixed sizes; copy them (cache_read) in a loop outside"
-                )
-            tile.check_packed(memory, self.name)
-            origin: list[ir.Value] = [values.emit(index) for index in memory.at(tile.start)]
-            argument = given[position] = _Argument(memory.value, origin, tile.places())
-            strides[self.intrinsic.does.parameters[position].name] = argument.strides
-        module = ir.Module.create(ir.Location.unknown())
-        with ir.InsertionPoint(module.body), ir.Location.unknown():
-            does = self.intrinsic.does.build({}, f"{self.name}_does", strides)
-            module.body.append(does.operation)
-        entry = does.operation.regions[0].blocks[0]
-        arguments: dict[ir.Value, _Argument] = {
-            argument: given[i] for i, argument in enumerate(entry.arguments) if i in given
-        }
-        _clone_block(self.name, entry, arguments, {})
 
 
 @dataclass(frozen=True)
@@ -314,12 +371,37 @@ def _outer(index: IndexExpr, names: dict[str, str]) -> set[str]:
 def _renamed(parts: tuple[IndexExpr, IndexExpr] | None, names: dict[str, str]) -> IndexExpr:
     assert parts is not None
     inside = parts[1] - parts[1].constant
-    result: IndexExpr = inside.replace({ours: loop_index(theirs) for ours, theirs in names.items()})
+    result: IndexExpr = inside.replace(_indices(names))
     return result
 
 
+def _indices(names: dict[str, str]) -> dict[str, IndexExpr]:
+    return {ours: loop_index(theirs) for ours, theirs in names.items()}
+
+
+def _require_plain(name: str, leaf: BlockLeaf, meant: BufferAccess, access: BufferAccess) -> None:
+    """Require that all elements of a tile are in memory, with the type that the intrinsic reads."""
+    buffer = access.buffer
+    if access.inlined is not None:
+        raise ScheduleError(
+            f"tensorize: '{leaf.name}' computes elements of '{buffer.name}', which is inlined: '{name}' reads them "
+            "from memory"
+        )
+    if access.outside is not None:
+        raise ScheduleError(
+            f"tensorize: '{leaf.name}' reads '{buffer.name}' beyond its edges, where '{name}' would read other memory; "
+            "pad it in a block of its own"
+        )
+    if buffer.element != meant.buffer.element:
+        raise ScheduleError(
+            f"tensorize: '{buffer.name}' is {buffer.element}, expected the {meant.buffer.element} of '{name}'"
+        )
+
+
 def _require_same_body(name: str, pattern: BlockLeaf, leaf: BlockLeaf) -> None:
-    if pattern.view is None or leaf.view is None or _body(pattern.view) != _body(leaf.view):
+    if leaf.view is None:
+        raise ScheduleError(f"tensorize: '{leaf.name}' is a copy: '{name}' is for blocks of the function")
+    if pattern.view is None or _body(pattern.view) != _body(leaf.view):
         raise ScheduleError(f"tensorize: '{leaf.name}' does not compute what '{name}' means")
 
 
