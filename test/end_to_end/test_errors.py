@@ -157,6 +157,10 @@ did you mean 'relax.name'?""",
         "run good.mirlo --threads 2",
         "good.mirlo is compiled already: --threads is for 'mirlo compile'",
     ),
+    "words for what is compiled": (
+        "run good.mirlo --schedule kernel=words.json",
+        "good.mirlo is compiled already: --schedule is for 'mirlo compile'",
+    ),
     "output over the model": (
         "compile good.onnx -o good.onnx",
         "the compiled model would replace the model 'good.onnx': name another file with -o",

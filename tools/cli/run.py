@@ -74,6 +74,12 @@ def _refuse_compilation(arguments: Arguments) -> None:
         "--pipeline": arguments.pipeline,
         "--save-ir": arguments.save_ir,
         "--cost": None if arguments.cost == "priority" else arguments.cost,
+        "--strategy": arguments.strategies,
+        "--schedule": arguments.schedules,
+        "--specialize": arguments.specialize,
+        "--precision": arguments.precision,
+        "--activations": arguments.activations,
+        "--kv-cache-dtype": arguments.kv_cache_dtype,
     }
     for flag, value in flags.items():
         if value is not None:

@@ -426,7 +426,7 @@ def _require_no_rule(leaf: BlockLeaf, what: str) -> None:
 
 
 WORDS = (
-    "split", "fuse", "reorder", "parallel", "vectorize", "unroll", "unswitch", "bind", "compute_at",
+    "split", "fuse", "reorder", "tile", "parallel", "vectorize", "unroll", "unswitch", "bind", "compute_at",
     "reverse_compute_at", "compute_inline", "cache_read", "cache_write", "set_scope", "pack", "storage_align",
     "decompose_reduction", "accumulate", "rfactor", "tensorize", "apply_rule",
 )  # fmt: skip

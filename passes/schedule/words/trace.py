@@ -70,7 +70,7 @@ class Trace:
             data = json.loads(Path(path).read_text())
         except OSError as error:
             raise ScheduleError(f"cannot read '{path}': {error.strerror or error}") from None
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ScheduleError(f"'{path}' is not a saved schedule: {error}") from None
         return Trace.from_json(data, str(path))
 

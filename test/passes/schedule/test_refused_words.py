@@ -61,7 +61,7 @@ tensor_intrin("test.copy_8", means, does)
 
 
 def _call(s: Schedule, rng: random.Random) -> tuple[str, list[Any]]:
-    """Return a primitive, or `tile`, and arguments that are often wrong."""
+    """Return a primitive and arguments that are often wrong."""
     blocks, buffers = s.blocks(), s.buffers()
     block = rng.choice(blocks)
     own = s.loops(block) or ["none"]
@@ -71,7 +71,7 @@ def _call(s: Schedule, rng: random.Random) -> tuple[str, list[Any]]:
         return [rng.choice(names) for _ in range(rng.randint(1, 3))]
 
     size = rng.choice([1, 2, 3, 4, 8])
-    word = rng.choice([*WORDS, "tile"])
+    word = rng.choice(WORDS)
     scope = rng.choice(["", "local", "shared"])
     arguments: dict[str, list[Any]] = {
         "split": [rng.choice(loops), rng.choice([(None, size), (size, 2), (None, None)])],

@@ -338,6 +338,7 @@ def test_memory_that_a_cpu_does_not_have_names_the_function():
     ("text", "message"),
     [
         ("{", "is not a saved schedule"),
+        ("[" * 100_000, "is not a saved schedule"),
         ('{"version": 9}', "version 1"),
         ('{"version": 1, "words": [["jump"]]}', "no primitive 'jump'"),
     ],
@@ -346,6 +347,12 @@ def test_a_damaged_file_is_an_error(tmp_path: Path, text: str, message: str):
     (tmp_path / "s.json").write_text(text)
     with pytest.raises(ScheduleError, match=message):
         Schedule.of(product, *TYPES).replay(tmp_path / "s.json")
+
+
+def test_a_file_written_by_hand_may_tile():
+    s = Schedule.of(product, *TYPES)
+    s.replay(Trace.from_json({"version": 1, "words": [["tile", ["matmul_i", "matmul_j"], [4, 8]]]}))
+    assert s.loops("matmul") == ["matmul_i_0", "matmul_j_0", "matmul_i_1", "matmul_j_1", "matmul_k"]
 
 
 def test_words_with_wrong_arguments_in_a_file_are_an_error():
