@@ -244,14 +244,15 @@ def _replay(function: ir.OpView | ir.Operation, given: GivenSchedule) -> Words:
 
     attributes = function.operation.attributes
     if GIVEN not in attributes:
-        words = Words(function).replay(given)
-        words.claim_rest()
+        words = Words(function)
+        try:
+            words.replay(given).claim_rest()
+        finally:
+            words.is_closed = True  # the function that it was given to may keep it
         inlined = words.inlined if words.applied else []
         if inlined:
             inline_for_rules(function, inlined)
         attributes[GIVEN] = ir.StringAttr.get(json.dumps({**words.trace.as_json(), INLINED: inlined}))
-        if not inlined:
-            return words
     found = json.loads(ir.StringAttr(attributes[GIVEN]).value)
     trace = Trace.from_json(found)
     left = [said for said in trace if said.word != INLINE or said.arguments[0] not in found[INLINED]]

@@ -45,6 +45,7 @@ def primitive(method: Callable[P, R]) -> Callable[P, R]:
                     raise ScheduleError(f"{word}: expected {kind[0]} for '{name}', found {each!r}")
             bound.arguments[name] = plain(value)
         schedule = bound.arguments["self"]
+        schedule.require_open()
         count = len(schedule.trace.words)
         try:
             return method(*bound.args, **bound.kwargs)

@@ -9,7 +9,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.view import PrimView
 from mirlo.passes.schedule.buffers import TARGET
 from mirlo.passes.schedule.words.show import show
-from mirlo.passes.schedule.words.tree import Root, around, build
+from mirlo.passes.schedule.words.tree import Root, ScheduleError, around, build
 
 
 class LoopQueries:
@@ -17,6 +17,8 @@ class LoopQueries:
 
     def __init__(self, function: ir.OpView | ir.Operation | PrimView) -> None:
         self._function = function
+        self.is_closed = False
+        """Whether a compilation may have erased the function: nothing reads it any more."""
 
     def __str__(self) -> str:
         return show(self._root)
@@ -27,6 +29,14 @@ class LoopQueries:
         attributes = self._view.op.attributes
         return ir.StringAttr(attributes[TARGET]).value if TARGET in attributes else ""
 
+    def require_open(self) -> None:
+        """Require that the function of the schedule is there."""
+        if self.is_closed:
+            raise ScheduleError(
+                "the loops of this schedule are emitted, or it was for the call of a function; its trace can be "
+                "replayed on another schedule"
+            )
+
     @cached_property
     def _view(self) -> PrimView:
         return self._function if isinstance(self._function, PrimView) else PrimView(self._function)
@@ -34,6 +44,7 @@ class LoopQueries:
     @cached_property
     def _root(self) -> Root:
         # Built for the first word that needs it: rules also schedule functions whose loops have dynamic sizes.
+        self.require_open()
         root = build(self._view)
         root.target = self.target
         return root

@@ -353,8 +353,11 @@ class Schedule(LoopQueries):
             raise ScheduleError("emit: the compilation emits the loops of a schedule that it is given; leave it out")
         if self.applied:
             raise ScheduleError("apply_rule: the rules of a target run in a compilation; give it as `schedules`")
+        self.require_open()
         words = [str(said) for said in self.trace]
-        result = emit(self._root, {"rule": "schedule", "words": "; ".join(words), **(facts or {})}, choices)
+        with self._view.op.location:
+            result = emit(self._root, {"rule": "schedule", "words": "; ".join(words), **(facts or {})}, choices)
+        self.is_closed = True
         if facts is not None:
             result.attributes[APPLIED] = ir.StringAttr.get(json.dumps(self.trace.as_json()))
         return result
