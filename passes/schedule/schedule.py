@@ -193,8 +193,7 @@ class SchedulePrims(Pass):
         if rule is None:
             reasons = "\n".join(f"  {attempt}" for attempt in attempts)
             raise PassError(f"no schedule rule takes prim function '@{name}':\n{reasons}", location)
-        if rule.is_foreign:
-            check_emitted(rule, [kernel.view.op.operation])
+        _check_made(rule, scheduled)
         session.notes.append(ScheduleRecord(name, rule, tuple(attempts), _words_of(rule, scheduled)))
         if self.explain:
             declined = "".join(f"\n  {attempt}" for attempt in attempts)
@@ -204,6 +203,16 @@ class SchedulePrims(Pass):
 
     def _files(self) -> dict[str, str]:
         return dict(entry.split("=", 1) for entry in self.given.split(";") if "=" in entry)
+
+
+def _check_made(rule: Rule, made: object) -> None:
+    """Require that a rule made a function, and verify that of a user: it replaces the one that the rule was given."""
+    if not isinstance(made, (ir.OpView, ir.Operation)):
+        raise RuleError(
+            f"rule '{rule}' at {rule.place} returned {made!r}: return the scheduled function, as Schedule.emit() does"
+        )
+    if rule.is_foreign:
+        check_emitted(rule, [made.operation])
 
 
 def adopt_choices(function: ir.OpView, target: str, session: Session) -> bool:
@@ -277,6 +286,7 @@ def _schedule_as_given(
         result = run_rule(rule, Kernel(PrimView(function), parts), context)
         if isinstance(result, Decline):
             raise ScheduleError(f"rule '{rule.name}' declines: {result}")
+        _check_made(rule, result)
         if wanted and len(parts_of(result)) != len(wanted):
             raise ScheduleError(f"apply_rule: the rules of target '{context.target}' schedule whole functions only")
         if wanted:

@@ -276,3 +276,37 @@ def test_a_rule_of_words_has_choices_of_its_own() -> None:
             assert str(record.words.words[0]) == f"s.apply_rule('tiles', size={size})"
     finally:
         SCHEDULE._rules[ANY, "llvm"].remove(rules)
+
+
+def scheduled_by(rule: Any) -> tuple[str, ScheduleRecord]:
+    """Return a function that a rule of a user schedules by itself, and how."""
+    rule.__module__ = "plugin"
+    rules = SCHEDULE.add(ANY, "llvm", rule, 1000)
+    session = Session()
+    try:
+        with make_context(), ir.Location.unknown():
+            module = ir.Module.create()
+            module.body.append(twice.specialize([TensorType.of((8, 8), "f32")], None, "twice", {})[0].operation)
+            Pipeline("builtin.module(schedule)").run(module, session)
+            (record,) = (note for note in session.notes if isinstance(note, ScheduleRecord))
+            return str(module), record
+    finally:
+        SCHEDULE._rules[ANY, "llvm"].remove(rules)
+
+
+def test_a_rule_of_words_schedules_functions_that_have_no_words() -> None:
+    def tiles(kernel: Any, context: Any) -> Any:
+        s = Schedule(kernel.view.op)
+        s.tile(s.loops("twice"), (4, 4))
+        return s.emit()
+
+    code, record = scheduled_by(tiles)
+    assert "s.split('twice_i', [None, 4])" in code and record.rule.name == "tiles"
+
+
+def test_a_rule_that_does_not_return_the_function_is_an_error() -> None:
+    def forgets(kernel: Any, context: Any) -> Any:
+        return Schedule(kernel.view.op)
+
+    with pytest.raises(mirlo.MirloError, match="'forgets .* returned <.*: return the scheduled function, as Sch"):
+        scheduled_by(forgets)
