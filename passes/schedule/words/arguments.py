@@ -8,13 +8,18 @@ from functools import wraps
 from operator import index
 from typing import ParamSpec, TypeVar
 
+from mirlo.dialects.core.errors import describe_raised
 from mirlo.passes.schedule.words.tree import ScheduleError
+from mirlo.runtime.errors import MirloError
 
 P = ParamSpec("P")
 R = TypeVar("R")
+S = TypeVar("S")
 
 NAMES = "a list of names"
 INTEGERS = "a list of integers"
+PRIMITIVES: list[str] = []
+"""The names of the primitives, which a trace may contain."""
 
 
 def primitive(method: Callable[P, R]) -> Callable[P, R]:
@@ -28,6 +33,7 @@ def primitive(method: Callable[P, R]) -> Callable[P, R]:
     shown = [each for name, each in signature.parameters.items() if name != "self"]
     usage = f"{word}{signature.replace(parameters=[each.replace(annotation=each.empty) for each in shown])}"
     usage = usage.partition(" ->")[0]
+    PRIMITIVES.append(word)
 
     @wraps(method)
     def checked(*arguments: P.args, **named: P.kwargs) -> R:
@@ -56,6 +62,26 @@ def primitive(method: Callable[P, R]) -> Callable[P, R]:
             raise ScheduleError(f"{word}: {error}") from error
 
     return checked
+
+
+def call_given(function: Callable[[S], object], schedule: S) -> None:
+    """Call a function of the user that arranges the loops of a schedule."""
+    name = getattr(function, "__name__", repr(function))
+    try:
+        signature = inspect.signature(function)
+    except ValueError:  # some functions of C have none
+        signature = None
+    try:
+        if signature is not None:
+            signature.bind(schedule)
+    except TypeError as error:
+        raise ScheduleError(f"expected a function of one argument, a Schedule, found '{name}': {error}") from None
+    try:
+        function(schedule)
+    except (MirloError, MemoryError):
+        raise
+    except Exception as error:
+        raise ScheduleError(f"'{name}' raised {describe_raised(error)}") from error
 
 
 def plain(value: object) -> object:

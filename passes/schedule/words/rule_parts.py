@@ -12,6 +12,7 @@ from mirlo.passes.fuse.inline import inline_block, is_identity
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.buffers import BufferFunction
 from mirlo.passes.schedule.choices import ChoiceError
+from mirlo.passes.schedule.words.trace import PrimitiveCallRecord, Trace
 from mirlo.passes.schedule.words.tree import (
     SERIAL,
     BlockLeaf,
@@ -186,3 +187,21 @@ def _forget_name(view: PrimView, value: ir.Value) -> None:
     values = [*view.arguments, *(result for op in view.entry.operations for result in op.operation.results)]
     kept = [name for name, other in zip(attribute, values, strict=False) if other != value]
     view.op.attributes[NAMES] = ir.ArrayAttr.get(kept)
+
+
+def require_room_for_rule(trace: Trace, applied: Sequence[PrimitiveCallRecord], for_blocks: bool) -> None:
+    """Require that the words before a rule leave it what it schedules."""
+    others = [said.word for said in trace if said.word != "compute_inline"]
+    if applied and (not for_blocks or len(applied[0].arguments) < 2):
+        raise ScheduleError(f"apply_rule: a rule schedules the whole function, after '{others[-1]}'")
+    if others and not for_blocks:
+        raise ScheduleError(
+            f"apply_rule: a rule schedules the whole function, after '{others[-1]}'; name the blocks that it "
+            f"schedules, apply_rule(rule, [...]), and arrange the loops of the others"
+        )
+    first = next((i for i, said in enumerate(trace) if said.word != "compute_inline"), len(trace.words))
+    late = [said for said in trace.words[first:] if said.word == "compute_inline"]
+    if late:
+        raise ScheduleError(
+            f"apply_rule: inline '{late[0].arguments[0]}' before '{others[0]}': rules see the inlined blocks"
+        )

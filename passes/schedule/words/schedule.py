@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 from mirlo.dialects.bindings import func, ir
-from mirlo.dialects.core.errors import describe_raised
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.view import PrimView, is_tensor_form
 from mirlo.passes.schedule.buffers import ScheduleFacts
 from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.passes.schedule.words import blocks, layout, loops
-from mirlo.passes.schedule.words.arguments import plain, primitive
+from mirlo.passes.schedule.words.arguments import PRIMITIVES, call_given, plain, primitive
 from mirlo.passes.schedule.words.kernels import limits_of, require_axis, require_scope
 from mirlo.passes.schedule.words.queries import LoopQueries
 from mirlo.passes.schedule.words.registers import accumulate
 from mirlo.passes.schedule.words.rfactor import rfactor
-from mirlo.passes.schedule.words.rule_parts import ANY_RULE, ScheduleParts, claim, unclaimed
+from mirlo.passes.schedule.words.rule_parts import ANY_RULE, ScheduleParts, claim, require_room_for_rule, unclaimed
 from mirlo.passes.schedule.words.tensorize import PrimScript, find_tensor_intrin
 from mirlo.passes.schedule.words.trace import APPLIED, PrimitiveCallRecord, Trace
 from mirlo.passes.schedule.words.tree import (
@@ -34,7 +32,6 @@ from mirlo.passes.schedule.words.tree import (
     ScheduleError,
     leaves_of,
 )
-from mirlo.runtime.errors import MirloError
 from mirlo.runtime.nearest import nearest
 
 Made = TypeVar("Made")
@@ -279,7 +276,7 @@ class Schedule(LoopQueries):
         before or after this. `compute_inline` comes before any rule. `mirlo explain MODEL --kernel NAME` prints the
         rules of each kernel.
         """
-        self._require_room_for_rule(bool(blocks))
+        require_room_for_rule(self.trace, self.applied, bool(blocks))
         if blocks:
             claim(self._root, rule, list(blocks))
         values = {name: plain(value) for name, value in choices.items()}
@@ -295,23 +292,6 @@ class Schedule(LoopQueries):
             claim(self._root, ANY_RULE, names)
             self.applied.append(PrimitiveCallRecord("apply_rule", (ANY_RULE, tuple(names))))
 
-    def _require_room_for_rule(self, for_blocks: bool) -> None:
-        """Require that the words before a rule leave it what it schedules."""
-        others = [said.word for said in self.trace if said.word != "compute_inline"]
-        if self.applied and (not for_blocks or len(self.applied[0].arguments) < 2):
-            raise ScheduleError(f"apply_rule: a rule schedules the whole function, after '{others[-1]}'")
-        if others and not for_blocks:
-            raise ScheduleError(
-                f"apply_rule: a rule schedules the whole function, after '{others[-1]}'; name the blocks that it "
-                f"schedules, apply_rule(rule, [...]), and arrange the loops of the others"
-            )
-        first = next((i for i, said in enumerate(self.trace) if said.word != "compute_inline"), len(self.trace.words))
-        late = [said for said in self.trace.words[first:] if said.word == "compute_inline"]
-        if late:
-            raise ScheduleError(
-                f"apply_rule: inline '{late[0].arguments[0]}' before '{others[0]}': rules see the inlined blocks"
-            )
-
     def save(self, path: str | Path) -> None:
         """Write the recorded primitives to a file."""
         self.trace.save(path)
@@ -321,15 +301,20 @@ class Schedule(LoopQueries):
         if isinstance(given, Schedule):
             given = given.trace
         if callable(given):
-            return self._applied_by(given)
+            self._is_given = True
+            try:
+                call_given(given, self)
+            finally:
+                self._is_given = False
+            return self
         if not isinstance(given, (Trace, str, Path)):
             raise ScheduleError(
                 f"expected a Schedule, its trace, a file of one, or a function that takes a Schedule, found {given!r}"
             )
         trace = given if isinstance(given, Trace) else Trace.load(given)
         for said in trace:
-            if said.word not in WORDS:
-                raise ScheduleError(f"there is no primitive '{said.word}'{nearest(said.word, WORDS)}")
+            if said.word not in PRIMITIVES:
+                raise ScheduleError(f"there is no primitive '{said.word}'{nearest(said.word, PRIMITIVES)}")
             getattr(self, said.word)(*said.arguments, **said.named)
         return self
 
@@ -368,29 +353,6 @@ class Schedule(LoopQueries):
 
     # Internals
 
-    def _applied_by(self, function: Callable[[Schedule], object]) -> Schedule:
-        """Let a function of the user arrange the loops; return the schedule."""
-        name = getattr(function, "__name__", repr(function))
-        try:
-            signature = inspect.signature(function)
-        except ValueError:  # some functions of C have none
-            signature = None
-        try:
-            if signature is not None:
-                signature.bind(self)
-        except TypeError as error:
-            raise ScheduleError(f"expected a function of one argument, a Schedule, found '{name}': {error}") from None
-        self._is_given = True
-        try:
-            function(self)
-        except (MirloError, MemoryError):
-            raise
-        except Exception as error:
-            raise ScheduleError(f"'{name}' raised {describe_raised(error)}") from error
-        finally:
-            self._is_given = False
-        return self
-
     def _record(
         self, word: str, arguments: tuple[object, ...], made: Made, named: Mapping[str, object] | None = None
     ) -> Made:
@@ -426,11 +388,3 @@ def _require_no_rule(leaf: BlockLeaf, what: str) -> None:
             f"{what}, which rule '{leaf.rule}' schedules: it has arguments instead" if is_loop else
             f"{what} is scheduled by rule '{leaf.rule}', which has arguments instead"
         )  # fmt: skip
-
-
-WORDS = (
-    "split", "fuse", "reorder", "tile", "parallel", "vectorize", "unroll", "unswitch", "bind", "compute_at",
-    "reverse_compute_at", "compute_inline", "cache_read", "cache_write", "set_scope", "pack", "storage_align",
-    "decompose_reduction", "accumulate", "rfactor", "tensorize", "apply_rule",
-)  # fmt: skip
-"""The primitives that a trace may contain."""

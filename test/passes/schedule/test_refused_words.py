@@ -11,7 +11,7 @@ import pytest
 import mirlo
 from mirlo import R, Schedule, T
 from mirlo.extend import ScheduleError, TensorType, tensor_intrin
-from mirlo.passes.schedule.words.schedule import WORDS
+from mirlo.passes.schedule.words.arguments import PRIMITIVES
 
 M, N, K = 6, 8, 4
 TYPES = (TensorType.of((M, K), "f32"), TensorType.of((K, N), "f32"))
@@ -71,7 +71,7 @@ def _call(s: Schedule, rng: random.Random) -> tuple[str, list[Any]]:
         return [rng.choice(names) for _ in range(rng.randint(1, 3))]
 
     size = rng.choice([1, 2, 3, 4, 8])
-    word = rng.choice(WORDS)
+    word = rng.choice(PRIMITIVES)
     scope = rng.choice(["", "local", "shared"])
     arguments: dict[str, list[Any]] = {
         "split": [rng.choice(loops), rng.choice([(None, size), (size, 2), (None, None)])],

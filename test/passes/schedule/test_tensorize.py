@@ -17,7 +17,7 @@ from mirlo import R, Schedule, T
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context, register_dialect
 from mirlo.extend import ScheduleError, TensorType, define_intrinsic, intrinsic, tensor_intrin
-from mirlo.passes.schedule.words.schedule import WORDS
+from mirlo.passes.schedule.words.arguments import PRIMITIVES
 from mirlo.runtime.loaders import define_symbol
 
 ROOT = Path(__file__).parents[3]
@@ -198,7 +198,7 @@ def test_words_in_messages_exist() -> None:
     assert {"tensorize", "pack", "cache_read", "decompose_reduction"} <= named
     missing = sorted(word for word in named if not callable(getattr(Schedule, word, None)))
     assert not missing
-    assert all(inspect.isfunction(getattr(Schedule, word)) for word in WORDS)
+    assert all(inspect.isfunction(getattr(Schedule, word)) for word in PRIMITIVES)
 
 
 def test_the_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
