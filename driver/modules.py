@@ -7,6 +7,7 @@ import os
 
 from mirlo.dialects.bindings import ir
 from mirlo.driver.bytecode import parse_file
+from mirlo.driver.type_sizes import require_type_sizes
 from mirlo.passes.files import FileError, listed_params, open_params, save_params
 from mirlo.passes.session import Session
 
@@ -20,6 +21,7 @@ def read_module(path: str | os.PathLike[str], session: Session) -> ir.Module:
     A script (.py) is parsed, never executed.
     """
     module = _read_script(path) if is_script(path) else parse_file(os.fspath(path))
+    require_type_sizes(module)
     load_params(module, os.path.dirname(os.path.abspath(path)), session)
     return module
 

@@ -19,6 +19,7 @@ from mirlo.driver.given import check_used, node_watch
 from mirlo.driver.modules import load_params, read_module, script_text, write_script
 from mirlo.driver.save_code import write_bytes
 from mirlo.driver.source import Chunk, SourceFile, read_source
+from mirlo.driver.type_sizes import TypeSizeError, require_type_sizes
 from mirlo.passes.files import FileError, list_params, write_ir
 from mirlo.passes.instrumentation import Instrument, PrintIR, SaveIR
 from mirlo.passes.node_keys import MODEL_NODES, NODE, nodes_of
@@ -191,6 +192,9 @@ class OptRun:
         except ir.MLIRError as error:
             diagnostics.add_error(error)
             return False
+        except TypeSizeError as error:
+            diagnostics.report("error", error.problem, error.location)
+            return False
         except PassFailed as failure:
             self._report_failure(failure, diagnostics)
             return False
@@ -202,7 +206,7 @@ class OptRun:
         if not self.arguments.split_input_file and path != "-":
             # Parsed by its name, a file gives locations with the name, and bytecode is mapped, not read.
             return read_module(path, session)
-        module = parse_bytes(chunk.padded, chunk.source.name)
+        module = require_type_sizes(parse_bytes(chunk.padded, chunk.source.name))
         load_params(module, os.path.dirname(os.path.abspath(path)), session)
         return module
 

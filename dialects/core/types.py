@@ -137,10 +137,16 @@ def _require_sizes(shape: Sequence[Dim]) -> None:
 
 def _require_elements(shape: Sequence[Dim]) -> None:
     """Check that the size of a tensor in bytes can be computed for all values of its symbols."""
-    known = [dim for dim in shape if isinstance(dim, int)]
-    if prod(known) >= LARGEST_TENSOR:
+    known = prod(dim for dim in shape if isinstance(dim, int))
+    if known >= LARGEST_TENSOR:
         listed = ", ".join(map(str, shape))
-        raise OpError(f"a tensor of shape [{listed}] is beyond any memory: it has {prod(known)} elements or more")
+        raise OpError(f"a tensor of shape [{listed}] is beyond any memory: it has {known} elements or more")
+
+
+def require_memory(shape: Sequence[Dim]) -> None:
+    """Raise an error if no memory holds a tensor of this shape."""
+    _require_sizes(shape)
+    _require_elements(shape)
 
 
 def dim_attributes(shape: tuple[Dim, ...]) -> ir.ArrayAttr:
@@ -172,8 +178,7 @@ def dims_of(mlir_type: ir.Type) -> tuple[Dim, ...]:
 
 def ranked_tensor(shape: Sequence[Dim], element: ir.Type) -> ir.Type:
     """Return a `tensor<...>` of this MLIR element type; symbolic dims are in its encoding."""
-    _require_sizes(shape)
-    _require_elements(shape)
+    require_memory(shape)
     sizes = [dim if isinstance(dim, int) else ir.ShapedType.get_dynamic_size() for dim in shape]
     if all(isinstance(dim, int) for dim in shape):
         return ir.RankedTensorType.get(sizes, element)
