@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeGuard
@@ -125,12 +126,12 @@ def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:
     """Return the content of a regular file of limited size."""
     try:
         with open_regular(path) as file:
-            content = file.read(most + 1)
+            size = os.fstat(file.fileno()).st_size  # `read` allocates what it is asked for, however small the file
+            if size > most:
+                raise ModelFolderError(f"{path}: the file has more than {most >> 20} MiB")
+            return file.read(size)
     except OSError as error:
         raise ModelFolderError(f"{path}: {error.strerror or error}") from None
-    if len(content) > most:
-        raise ModelFolderError(f"{path}: the file has more than {most >> 20} MiB")
-    return content
 
 
 def read_json(path: Path) -> JsonObject:

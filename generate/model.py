@@ -77,7 +77,7 @@ class LanguageModel:
         stops = (stop,) if isinstance(stop, str) else tuple(stop)
         options = with_options(self.config.search, search)
         grammar = self._grammar(dict(zip(FORMS, (json_schema, regex, lark), strict=True)))
-        drafting = None if draft is None else draft._decoder
+        drafting = None if draft is None else draft._decoder.with_adapter(None)
         if drafting is not None and drafting.vocabulary != self._decoder.vocabulary:
             sizes = f"{drafting.vocabulary} and {self._decoder.vocabulary}"
             raise GenerationError(f"draft: the models have different tokens: {sizes} of them")

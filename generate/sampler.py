@@ -38,15 +38,18 @@ class Sampler:
 
     def choose(self, logits: np.ndarray, tokens: Sequence[int], prompt: int) -> int:
         """Return the token that follows `tokens`, of which the first `prompt` are given; the logits are not changed."""
-        options = self._options
+        options, given = self._options, logits
         if not self._is_plain or len(tokens) < options.min_length:
             logits = self.penalized(logits.copy(), tokens, prompt)
-        if options.is_greedy:
-            chosen = int(np.argmax(logits))
-            if not np.isfinite(logits[chosen]):
-                raise GenerationError(f"the model's logits are not finite: the largest is {logits[chosen]}")
-            return chosen
-        return self._drawn(logits)
+        top = int(np.argmax(logits))
+        if not np.isfinite(logits[top]):
+            if logits is not given and np.isfinite(given.max()):
+                raise GenerationError(
+                    "no token may follow: min_length, no_repeat_ngram_size, penalties and the form of the answer leave "
+                    "none; loosen one of them"
+                )
+            raise GenerationError(f"the model's logits are not finite: the largest is {logits[top]}")
+        return top if options.is_greedy else self._drawn(logits, logits[top])
 
     def penalized(self, logits: np.ndarray, tokens: Sequence[int], prompt: int) -> np.ndarray:
         """Return logits after penalties, in place."""
@@ -71,12 +74,9 @@ class Sampler:
             logits[~self._guide.allowed(tokens[prompt:])] = HIDDEN
         return logits
 
-    def _drawn(self, logits: np.ndarray) -> int:
-        """Draw from the softmax of the logits, restricted to the most probable tokens."""
+    def _drawn(self, logits: np.ndarray, top: np.float32) -> int:
+        """Draw from the softmax of the logits, the largest of which is `top`, restricted to the most probable ones."""
         options = self._options
-        top = logits.max()
-        if not np.isfinite(top):
-            raise GenerationError(f"the model's logits are not finite: the largest is {top}")
         places = _largest(logits, options.top_k) if 0 < options.top_k < len(logits) else None
         values = logits if places is None else logits[places]
         weights = np.exp((values - top) / np.float32(max(options.temperature, LEAST_TEMPERATURE)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,13 @@ def test_adapters_change_tokens(models: dict[str, LanguageModel]) -> None:
     model, prompt = models["optional"], prompt_of(9)
     made = [model.generator(adapter=name, **search(16)).generate(prompt) for name in (None, *ADAPTERS)]
     assert len({tuple(tokens) for tokens in made}) == 4
+
+
+def test_models_with_adapters_guess_without_one(models: dict[str, LanguageModel]) -> None:
+    model, prompt = models["optional"], prompt_of(9)
+    for name in (None, "a"):
+        generator = model.generator(adapter=name, draft=model, draft_tokens=3, **search(16))
+        assert generator.generate(prompt) == expected_of(model, prompt, 16, name)
 
 
 def test_generators_have_adapters_of_their_own(models: dict[str, LanguageModel]) -> None:
@@ -231,6 +239,15 @@ def test_command(tmp_path: Path, files: dict[str, Path]) -> None:
             assert main(["generate", str(folder), *prompt, *flags]) == 0
         found.append(out.getvalue())
     assert found[0] == f"{terminal_lines(expected)}\n" and json.loads(found[1])["text"] == expected
+
+
+def test_a_small_file_takes_little_memory(tmp_path: Path) -> None:
+    path = write_safetensors(tmp_path / "x.safetensors", {"first.lora_A": np.ones((3, 2), np.float32)})
+    tracemalloc.start()
+    read_adapter(path)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 1 << 20
 
 
 def test_no_adapter(tmp_path: Path) -> None:

@@ -114,6 +114,14 @@ def test_penalties(search: dict[str, Any], length: int) -> None:
         np.testing.assert_array_equal(logits, kept)
 
 
+@pytest.mark.parametrize("search", ({}, {"do_sample": True, "top_k": 2}))
+def test_options_that_leave_no_token(search: dict[str, Any]) -> None:
+    """The error names the options, not the model."""
+    sampler = Sampler(SearchOptions(min_length=9, no_repeat_ngram_size=1, **search), [1])
+    with pytest.raises(GenerationError, match="no token may follow: min_length, no_repeat_ngram_size, .*; loosen one"):
+        sampler.choose(np.zeros(3, np.float32), [0, 2], 1)
+
+
 def test_temperature_zero_is_greedy() -> None:
     logits = np.random.default_rng(0).standard_normal(100).astype(np.float32)
     sampler = Sampler(SearchOptions(do_sample=True, temperature=0), [])
