@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mirlo.generate.errors import GenerationError
-from mirlo.generate.sampler import Sampler
+from mirlo.generate.sampler import NO_TOKEN, Sampler
 from mirlo.generate.search import SearchOptions
 from mirlo.generate.sequences import Sequences
 
 NEVER = -1e9
-"""Score of the copies of a prompt, of which only the first is continued."""
+"""Score of copies, of which only the first is continued: of the prompt, or where fewer tokens may follow than beams."""
 
 
 @dataclass
@@ -64,25 +64,26 @@ def search_beams(
         totals = scores[:, None] + _logarithms(sequences, penalties, len(prompt))
         # Twice as many as there are beams, so that enough remain if half of them end.
         order = np.argsort(-totals, axis=None, kind="stable")[: 2 * beams]
-        best = [divmod(int(element), totals.shape[1]) for element in order]
+        best = [divmod(int(element), totals.shape[1]) for element in order if np.isfinite(totals.flat[element])]
         for parent, token in best[:beams]:
-            if token in ends:
+            if token in ends and totals[parent, token] > NEVER / 2:
                 ended.add(float(totals[parent, token]), [*sequences.tokens[parent], token], len(prompt))
         chosen = [(parent, token) for parent, token in best if token not in ends][:beams]
-        if len(chosen) < beams:
+        if not chosen:
             break
+        scores = np.array([*(totals[which] for which in chosen), *[NEVER] * (beams - len(chosen))])
+        chosen += chosen[:1] * (beams - len(chosen))
         length = len(sequences.tokens[0]) + 1 - len(prompt)
         sequences.select([parent for parent, _ in chosen])
         for row, (_, token) in zip(sequences.tokens, chosen, strict=True):
             row.append(token)
-        scores = np.array([totals[which] for which in chosen])
         if ended.is_final(float(totals.max()), length, options.early_stopping):
             break
     else:
         for total, row in zip(scores, sequences.tokens, strict=True):
             ended.add(float(total), row, len(prompt))
     if not ended.found:
-        raise GenerationError("the model's logits leave too few tokens for all beams: use fewer beams")
+        raise GenerationError(NO_TOKEN)
     return ended.found[0][1]
 
 

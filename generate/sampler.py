@@ -10,6 +10,10 @@ from mirlo.generate.errors import GenerationError
 from mirlo.generate.guidance import Guide
 from mirlo.generate.search import SearchOptions
 
+NO_TOKEN = (
+    "no token may follow: min_length, no_repeat_ngram_size, penalties and the form of the answer leave none; "
+    "loosen one of them"
+)
 HIDDEN = np.float32(-np.inf)
 LEAST_TEMPERATURE = 1e-6
 """Temperatures below are the same as this one, of which f32 can still divide by."""
@@ -44,10 +48,7 @@ class Sampler:
         top = int(np.argmax(logits))
         if not np.isfinite(logits[top]):
             if logits is not given and np.isfinite(given.max()):
-                raise GenerationError(
-                    "no token may follow: min_length, no_repeat_ngram_size, penalties and the form of the answer leave "
-                    "none; loosen one of them"
-                )
+                raise GenerationError(NO_TOKEN)
             raise GenerationError(f"the model's logits are not finite: the largest is {logits[top]}")
         return top if options.is_greedy else self._drawn(logits, logits[top])
 

@@ -71,10 +71,18 @@ def test_rewound_and_batched(model: LanguageModel) -> None:
     assert batch == [first, model.generator(**search).generate("the fox")]
 
 
-def test_beams(model: LanguageModel) -> None:
-    generator = model.generator(regex="(ab|ba|cd)(e|f)", num_beams=3, max_new_tokens=8)
+@pytest.mark.parametrize("regex", ("(ab|ba|cd)(e|f)", "ab", "[a-c]{3}"))
+@pytest.mark.parametrize("beams", (3, 8))
+def test_beams(model: LanguageModel, regex: str, beams: int) -> None:
+    """Where the form leaves fewer tokens than there are beams, too."""
+    generator = model.generator(regex=regex, num_beams=beams, max_new_tokens=8)
     generator.generate("x")
-    assert re.fullmatch("(ab|ba|cd)(e|f)", generator.text)
+    assert re.fullmatch(regex, generator.text)
+
+
+def test_beams_that_no_token_may_follow(model: LanguageModel) -> None:
+    with pytest.raises(GenerationError, match="no token may follow"):
+        model.generator(regex="ab", num_beams=3, min_length=20, max_new_tokens=30).generate("x")
 
 
 @pytest.mark.parametrize(
