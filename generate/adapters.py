@@ -104,7 +104,7 @@ class Adapters:
 
     def inputs(self, adapter: str | None) -> dict[str, np.ndarray]:
         """Return the inputs of an adapter."""
-        if adapter in self._inputs:
+        if (adapter is None or isinstance(adapter, str)) and adapter in self._inputs:
             return self._inputs[adapter]
         known = ", ".join(map(repr, self.names))
         if adapter is None and self._inputs:

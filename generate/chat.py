@@ -44,6 +44,8 @@ class ChatTemplate:
 
     def render(self, messages: Sequence[Message], is_answered: bool = False, **given: object) -> str:
         """Return the text of a conversation, up to where the model's answer begins unless it `is_answered`."""
+        if not isinstance(messages, Sequence):
+            raise GenerationError(f"expected a list of messages, found {messages!r:.80}")
         for message in messages:
             if not isinstance(message, Mapping) or not {"role", "content"} <= set(message):
                 raise GenerationError(f"a message is a dict with 'role' and 'content', found {message!r:.80}")

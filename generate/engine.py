@@ -11,7 +11,8 @@ import numpy as np
 from mirlo.generate.decoder import CompiledDecoder, PaddedTokens, pad
 from mirlo.generate.errors import GenerationError
 from mirlo.generate.guidance import Grammar
-from mirlo.generate.prompt import Prompt, encode_prompt, require_length, require_texts
+from mirlo.generate.json_file import is_count
+from mirlo.generate.prompt import Prompt, encode_prompt, require_length, require_texts, stop_texts
 from mirlo.generate.request import Request
 from mirlo.generate.search import SearchOptions, with_options
 from mirlo.generate.sequences import FIRST_CAPACITY
@@ -39,7 +40,7 @@ class ServingEngine:
         slots: int,
         grammar: Callable[[Mapping[str, object]], Grammar | None],
     ) -> None:
-        if not isinstance(slots, int) or not 1 <= slots <= MAX_SLOTS:
+        if not is_count(slots, 1, MAX_SLOTS):
             raise GenerationError(f"slots: expected 1 to {MAX_SLOTS}, found {slots!r:.40}")
         self.counts = EngineCounts()
         self._decoder, self._search, self._texts, self._grammar = decoder, search, texts, grammar
@@ -81,7 +82,7 @@ class ServingEngine:
         for name, other in (("num_beams", 1), ("lookup", 0)):
             if getattr(options, name) != other:
                 raise GenerationError(f"{name}: an engine computes one token of a sequence in a step: use a generator")
-        stops = (stop,) if isinstance(stop, str) else tuple(stop)
+        stops = stop_texts(stop)
         if stops:
             require_texts(self._texts)
         tokens = encode_prompt(self._texts, self._decoder.vocabulary, prompt, is_start=True)

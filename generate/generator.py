@@ -14,12 +14,16 @@ from mirlo.generate.decoder import CompiledDecoder
 from mirlo.generate.draft import DraftModel
 from mirlo.generate.errors import GenerationError
 from mirlo.generate.guidance import Grammar, Guide
+from mirlo.generate.json_file import is_count
 from mirlo.generate.lookup import guess
 from mirlo.generate.prompt import UNLIMITED, Prompt, encode_prompt, require_length, require_texts, room_for
 from mirlo.generate.sampler import Sampler
 from mirlo.generate.search import SearchOptions, with_options
 from mirlo.generate.sequences import Sequences
 from mirlo.generate.text import AnswerText, TokenTexts
+
+MAX_BATCH = 4096
+"""Sequences of a generator; each has caches for its first tokens from the beginning."""
 
 
 @dataclass
@@ -72,8 +76,8 @@ class Generator:
         grammar: Grammar | None = None,
         draft: CompiledDecoder | None = None,
     ) -> None:
-        if batch < 1:
-            raise GenerationError(f"batch: expected 1 or more, found {batch}")
+        if not is_count(batch, 1, MAX_BATCH):
+            raise GenerationError(f"batch: expected 1 to {MAX_BATCH} sequences, found {batch!r:.40}")
         if stop and (batch > 1 or options.num_beams > 1):
             raise GenerationError("stop: strings that end a sequence need batch=1, and no beams")
         if options.num_beams > 1 and batch > 1:

@@ -6,6 +6,7 @@ import json
 import math
 import os
 from collections.abc import Iterator
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeGuard
 
@@ -21,7 +22,12 @@ MAX_BYTES = 64 << 20
 
 def is_unsigned(value: object, bits: int) -> TypeGuard[int]:
     """Return whether a value is an integer from 0 on of so many bits."""
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << bits
+    return is_count(value, 0, (1 << bits) - 1)
+
+
+def is_count(value: object, least: int, most: int) -> TypeGuard[int]:
+    """Return whether a value is an integer in a range, of Python or numpy; a bool is none."""
+    return isinstance(value, Integral) and not isinstance(value, bool) and least <= int(value) <= most
 
 
 def is_number(value: object) -> TypeGuard[int | float]:

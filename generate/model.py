@@ -17,8 +17,10 @@ from mirlo.generate.engine import ServingEngine
 from mirlo.generate.errors import GenerationError, ModelFolderError
 from mirlo.generate.generator import Generator
 from mirlo.generate.guidance import FORMS, Grammar
+from mirlo.generate.json_file import is_count
 from mirlo.generate.paged import DEFAULT_ROWS, PagedDecoder
 from mirlo.generate.prefixes import DEFAULT_BYTES, PrefixCache
+from mirlo.generate.prompt import stop_texts
 from mirlo.generate.search import with_options
 from mirlo.generate.tokenizer import FILE, FolderTokenizer
 from mirlo.runtime.executable import Executable
@@ -74,15 +76,16 @@ class LanguageModel:
         answer has: what follows a prompt. `draft` is a smaller model with the same tokens that guesses what follows:
         the chosen tokens stay the same, and right guesses save steps. `adapter` is the name of one that was loaded.
         """
-        stops = (stop,) if isinstance(stop, str) else tuple(stop)
         options = with_options(self.config.search, search)
         grammar = self._grammar(dict(zip(FORMS, (json_schema, regex, lark), strict=True)))
+        if draft is not None and not isinstance(draft, LanguageModel):
+            raise GenerationError(f"draft: expected a language model, as `load` returns it, found {draft!r:.60}")
         drafting = None if draft is None else draft._decoder.with_adapter(None)
         if drafting is not None and drafting.vocabulary != self._decoder.vocabulary:
             sizes = f"{drafting.vocabulary} and {self._decoder.vocabulary}"
             raise GenerationError(f"draft: the models have different tokens: {sizes} of them")
         decoder = self._decoder.with_adapter(adapter)
-        return Generator(decoder, options, self.tokenizer, batch, stops, grammar, drafting)
+        return Generator(decoder, options, self.tokenizer, batch, stop_texts(stop), grammar, drafting)
 
     def engine(self, slots: int = 8, **search: object) -> ServingEngine:
         """Return an engine that runs up to `slots` requests at a time: continuous batching.
@@ -172,7 +175,7 @@ def _decoder_of(
 ) -> CompiledDecoder:
     """Return what calls the model: with its caches in pages if its attention reads such."""
     for name, value, least, what in (("prefix_bytes", prefix_bytes, 0, "bytes"), ("pages", pages, 1, "pages")):
-        if value is not None and (not isinstance(value, int) or value < least):
+        if value is not None and not is_count(value, least, 1 << 62):
             raise GenerationError(f"{name}: expected a number of {what}, found {value!r:.40}")
     if executable.artifact.pages:
         return PagedDecoder(config, executable, adapters, prefix_bytes, pages)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 
 from mirlo.generate.config import ModelConfig
@@ -21,11 +22,22 @@ def require_texts(texts: TokenTexts | None) -> TokenTexts:
     return texts
 
 
+def stop_texts(stop: Sequence[str] | str) -> tuple[str, ...]:
+    """Return the texts that end a sequence, after a check."""
+    texts = (stop,) if isinstance(stop, str) else stop
+    if not isinstance(texts, Sequence) or not all(isinstance(text, str) for text in texts):
+        raise GenerationError(f"stop: expected a text or a list of texts, found {stop!r:.60}")
+    return tuple(texts)
+
+
 def encode_prompt(texts: TokenTexts | None, vocabulary: int, prompt: Prompt, is_start: bool) -> list[int]:
     """Return the tokens of a text, or tokens after a check; at the start of a sequence with those that mark it."""
     if isinstance(prompt, str):
         return require_texts(texts).encode(prompt, special=is_start)
-    result = [int(token) for token in prompt]
+    try:
+        result = [operator.index(token) for token in prompt]
+    except TypeError:
+        raise GenerationError(f"a prompt is a text or a list of tokens, integers; found {prompt!r:.60}") from None
     wrong = next((token for token in result if not 0 <= token < vocabulary), None)
     if wrong is not None:
         raise GenerationError(f"a token must be from 0 to {vocabulary - 1}, found {wrong}")

@@ -10,6 +10,7 @@ import numpy as np
 from mirlo.generate.caches import BatchCaches
 from mirlo.generate.decoder import CompiledDecoder, PaddedTokens, pad
 from mirlo.generate.errors import GenerationError
+from mirlo.generate.json_file import is_count
 
 FIRST_CAPACITY = 256
 """Rows of new caches: more are added when they are used up."""
@@ -125,8 +126,8 @@ class Sequences:
     def rewind(self, length: int) -> None:
         """Forget all tokens of each sequence but the first `length`."""
         shortest = min(map(len, self.tokens))
-        if not 0 <= length <= shortest:
-            raise GenerationError(f"cannot go back to {length} tokens: there are {shortest}")
+        if not is_count(length, 0, shortest):
+            raise GenerationError(f"cannot go back to {length!r:.40} tokens: there are {shortest}")
         for i, tokens in enumerate(self.tokens):
             del tokens[length:]
             self._agreed[i] = min(self._agreed[i], length)

@@ -275,6 +275,7 @@ def test_requests_of_other_threads(models: dict[str, LanguageModel]) -> None:
         (lambda e: e.add([VOCABULARY]), f"a token must be from 0 to {VOCABULARY - 1}"),
         (lambda e: e.add("text"), "has no tokenizer.json"),
         (lambda e: e.add([1], stop="x"), "has no tokenizer.json"),
+        (lambda e: e.add([1], stop=[3]), r"stop: expected a text or a list of texts, found \[3\]"),
         (lambda e: e.add([1], num_beams=2), "num_beams: an engine computes one token"),
         (lambda e: e.add([1], lookup=2), "lookup: an engine computes one token"),
         (lambda e: e.add([1], top_q=2), "no option of a search is named 'top_q'"),
@@ -287,7 +288,7 @@ def test_wrong_requests(models: dict[str, LanguageModel], call: Any, message: st
         call(models["f32"].engine())
 
 
-@pytest.mark.parametrize("slots", (0, -1, 1 << 20, 1.5))
+@pytest.mark.parametrize("slots", (0, -1, 1 << 20, 1.5, True))
 def test_wrong_slots(models: dict[str, LanguageModel], slots: Any) -> None:
     with pytest.raises(GenerationError, match="slots: expected 1 to"):
         models["f32"].engine(slots=slots)

@@ -244,7 +244,15 @@ def test_context_is_the_limit(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     (
-        (lambda m: m.generator(batch=0), "batch: expected 1 or more, found 0"),
+        (lambda m: m.generator(batch=0), "batch: expected 1 to 4096 sequences, found 0"),
+        (lambda m: m.generator(batch=10**9), "batch: expected 1 to 4096 sequences, found 1000000000"),
+        (lambda m: m.generator(batch="2"), "batch: expected 1 to 4096 sequences, found '2'"),
+        (lambda m: m.generator(draft="folder"), "draft: expected a language model, .*, found 'folder'"),
+        (lambda m: m.generator(adapter=["a"]), r"adapter: there is none named \['a'\]"),
+        (lambda m: m.generator(stop=[3]), r"stop: expected a text or a list of texts, found \[3\]"),
+        (lambda m: m.generator().rewind("0"), "cannot go back to '0' tokens: there are 0"),
+        (lambda m: m.generator().append(["a"]), r"a prompt is a text or a list of tokens, integers; found \['a'\]"),
+        (lambda m: m.generator().append([0.5]), r"list of tokens, integers; found \[0.5\]"),
         (lambda m: m.generator(top_q=1), "no option of a search is named 'top_q'; there are: do_sample"),
         (lambda m: m.generator().next(), "there are no tokens yet: append a prompt first"),
         (lambda m: m.generator().append([]), "a prompt has no tokens"),
