@@ -114,4 +114,6 @@ def _explain(step: Leaf, error: Exception) -> PassFailed:
     if type(error).__module__.split(".")[0] == "mirlo":
         # Mirlo's own exceptions contain messages for the user.
         return PassFailed(step.name, str(error))
+    if isinstance(error, MemoryError):
+        return PassFailed(step.name, f"not enough memory for this module: {error}")
     return PassFailed(step.name, describe_raised(error), internal=True)

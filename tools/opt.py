@@ -59,6 +59,8 @@ def _main(argv: Sequence[str] | None) -> int:
     except KeyboardInterrupt:
         print("mirlo-opt: interrupted", file=sys.stderr)
         return 130
+    except MemoryError as error:
+        return _fail(f"not enough memory for this module: {error}")
     except Exception as error:
         if arguments.debug:
             traceback.print_exc()

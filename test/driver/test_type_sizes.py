@@ -1,4 +1,4 @@
-"""Types of IR that no memory holds are an error of the file, whatever the command."""
+"""Types and constants of IR that memory does not hold are an error of the file, whatever the command."""
 
 from __future__ import annotations
 
@@ -35,3 +35,17 @@ def test_commands(path: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert EXPECTED in capsys.readouterr().err
     assert opt.main([path, "--pipeline=llvm"]) == 1
     assert "internal" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("flag", ("--fold-constant", "--emit-script"))
+def test_constants_without_memory(tmp_path: Path, flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    kind = f"tensor<{1 << 50}xf32>"
+    (tmp_path / "m.mlir").write_text(f"""func.func @main() -> {kind} {{
+  %x = "relax.constant"() {{value = dense<1.0> : {kind}}} : () -> {kind}
+  %y = "relax.relu"(%x) : ({kind}) -> {kind}
+  return %y : {kind}
+}}
+""")
+    assert opt.main([str(tmp_path / "m.mlir"), flag]) == 1
+    error = capsys.readouterr().err
+    assert "not enough memory for this module: Unable to allocate" in error and "bug" not in error
