@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence, Set
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.value import integer_of
+from mirlo.targets.gpu.bound_loops import Axis
 from mirlo.targets.gpu.launches import own_accesses
 
-Axis = tuple[str, int]
-"""`block` or `thread`, and the number of the dim."""
 AxisOf = Callable[[ir.Operation], Axis | None]
 Position = Axis | int | ir.Value
 Elements = dict[ir.Value, tuple[bool, set[object]]]

@@ -9,7 +9,8 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.value import integer_of
 from mirlo.passes.registry import PassError
 from mirlo.passes.schedule.loops import when
-from mirlo.targets.gpu.exchanges import LOOPS, Axis, AxisOf, Elements, element_of, inside, is_exchanged, merge_elements
+from mirlo.targets.gpu.bound_loops import Axis
+from mirlo.targets.gpu.exchanges import LOOPS, AxisOf, Elements, element_of, inside, is_exchanged, merge_elements
 from mirlo.targets.gpu.launches import accesses, own_accesses
 from mirlo.targets.gpu.schedule.launch import barrier
 

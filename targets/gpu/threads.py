@@ -20,8 +20,18 @@ from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.schedule.buffers import SCHEDULE
 from mirlo.passes.schedule.loops import PARALLEL, for_loop, when
 from mirlo.passes.targets import ThreadLimits, thread_limits
-from mirlo.targets.gpu.exchanges import (
+from mirlo.targets.gpu.bound_loops import (
+    AXES,
     Axis,
+    LaunchExtents,
+    axis_of,
+    bound_loops,
+    extent_of,
+    find_axis,
+    loops_around,
+    thread_extent,
+)
+from mirlo.targets.gpu.exchanges import (
     exchange_between_blocks,
     exchange_in_main_memory,
     why_no_exchange_between_blocks,
@@ -35,8 +45,6 @@ from mirlo.targets.gpu.synchronization import UniformStatements
 if TYPE_CHECKING:
     from mirlo.passes.session import Session
 
-AXES = {f"{kind}Idx.{dim}": (kind, i) for kind in ("block", "thread") for i, dim in enumerate("xyz")}
-"""Hardware axes, as `T.thread_binding` names them."""
 REDUCE = "tir.reduce_threads"
 
 
@@ -63,7 +71,7 @@ class MapThreads(Pass):
     def run(self, op: ir.OpView, session: Session) -> None:
         limits = (thread_limits(self.target) if self.target else None) or ThreadLimits()
         for function in list(op.regions[0].blocks[0].operations):
-            if is_prim_func(function) and not is_tensor_form(function) and _bound_loops(function):
+            if is_prim_func(function) and not is_tensor_form(function) and bound_loops(function):
                 _erase_empty(function)
                 last = list(function.operation.regions[0].blocks[0].operations)[-1].operation
                 for each in find_launches(function.operation):
@@ -73,23 +81,10 @@ class MapThreads(Pass):
                         _Mapping(each, function.operation, self, limits).run()
 
 
-def _axis(op: ir.Operation) -> Axis | None:
-    """Return the axis of a bound loop."""
-    return AXES[op.opview.thread] if op.name == "tir.for" and op.opview.kind == "bound" else None
-
-
-def _axis_of(loop: ir.Operation) -> Axis:
-    return AXES[loop.opview.thread]
-
-
-def _bound_loops(op: ir.Operation | ir.OpView) -> list[ir.Operation]:
-    return [loop for loop in find(op, "tir.for") if loop.opview.kind == "bound"]
-
-
 def _erase_empty(function: ir.OpView) -> None:
     """Erase bound loops without iterations."""
-    for loop in reversed(_bound_loops(function)):
-        extent = _extent(loop)
+    for loop in reversed(bound_loops(function)):
+        extent = extent_of(loop)
         if isinstance(extent, int) and extent <= 0 and not len(loop.results):
             erase_op(loop)
 
@@ -100,21 +95,17 @@ class _Mapping:
     def __init__(self, launch: Launch, function: ir.Operation, options: MapThreads, limits: ThreadLimits):
         self.operations = operations = launch.operations
         self.function = symbol_name(function)
-        self.target = options.target
         self.is_checked = SCHEDULE in function.attributes
         self.shuffles = options.shuffles
         self.max_grid = limits.max_grid
-        self.loops = [loop for op in operations for loop in _bound_loops(op)]
-        self.grid: list[int | ir.Value] = [1, 1, 1]
-        self.threads = [1, 1, 1]
+        self.loops = [loop for op in operations for loop in bound_loops(op)]
+        extents = LaunchExtents.of(self.loops, f"'@{self.function}'")
+        extents.require_limits(limits, options.target)
+        self.grid, self.threads = extents.grid, extents.threads
         self.widths: dict[int, int] = {}
         """The blocks in a row of the grid, for each axis that may have more iterations than a grid has blocks."""
         self.rows: dict[int, int] = {}
         """The axis that is the number of the row, for each of these; blocks compute several rows without one."""
-        for loop in self.loops:
-            self._note(loop)
-        if self.loops:
-            self._require_limits(limits)
         arrays = [alloca for op in operations for alloca in find(op, ALLOCA)]
         self.shared = [alloca for alloca in arrays if alloca.results[0].type.memory_space is not None]
         buffer = launch.exchanged()
@@ -122,63 +113,6 @@ class _Mapping:
         """Whether threads of a block wait for one another after each loop over threads."""
         if buffer is not None and self.grid != [1, 1, 1]:
             raise PassError(why_no_exchange_between_loops(buffer, self.function), self.loops[-1].location)
-
-    def _note(self, loop: ir.Operation) -> None:
-        name = loop.opview.thread
-        if name not in AXES:
-            raise PassError(f"there is no hardware axis '{name}': there are {', '.join(AXES)}", loop.location)
-        if any(other.opview.thread == name for other in _around(loop)):
-            text = (
-                f"this loop and one around it are both bound to '{name}': bind it to another axis, or leave it serial"
-            )
-            raise PassError(f"'@{self.function}': {text}", loop.location)
-        kind, dim = AXES[name]
-        if kind == "thread":
-            self.threads[dim] = max(self.threads[dim], self._thread_extent(loop))
-            return
-        extent = _extent(loop)
-        if (before := self.grid[dim]) not in (1, extent):
-            extents = " and ".join(str(each) if isinstance(each, int) else "a dynamic one" for each in (before, extent))
-            raise PassError(
-                f"'@{self.function}': one launch runs loops over '{name}' with the extents {extents}: give them one "
-                "extent and test the index, or give each memory of threads of its own, for a launch of its own",
-                loop.location,
-            )
-        self.grid[dim] = extent
-
-    def _require_limits(self, limits: ThreadLimits) -> None:
-        """Require that a block of the target has as many threads as loops are bound to."""
-        where = f"of target '{self.target}'" if self.target else "of GPUs"
-        listed = ", ".join(f"{n} on 'threadIdx.{dim}'" for n, dim in zip(self.threads, "xyz", strict=True) if n > 1)
-        for extent, most, dim in zip(self.threads, limits.max_block, "xyz", strict=True):
-            if extent > most:
-                raise PassError(
-                    f"'@{self.function}': a loop bound to 'threadIdx.{dim}' has {extent} iterations, and blocks "
-                    f"{where} have at most {most} threads along this axis: split it, and bind fewer",
-                    self._longest(dim).location,
-                )
-        if prod(self.threads) > limits.max_threads:
-            raise PassError(
-                f"'@{self.function}': loops are bound to {prod(self.threads)} threads of a block ({listed}), and "
-                f"blocks {where} have at most {limits.max_threads}: split them, and bind fewer iterations",
-                next(loop for loop in self.loops if _axis_of(loop)[0] == "thread").location,
-            )
-
-    def _longest(self, dim: str) -> ir.Operation:
-        loops = [loop for loop in self.loops if loop.opview.thread == f"threadIdx.{dim}"]
-        return max(loops, key=self._thread_extent)
-
-    @staticmethod
-    def _thread_extent(loop: ir.Operation) -> int:
-        extent = _extent(loop)
-        if not isinstance(extent, int):
-            name = loop.opview.thread
-            text = (
-                f"a loop bound to '{name}' has a dynamic extent, and a block of threads has a fixed size: split it, "
-                "bind an inner loop of fixed extent, and test the index"
-            )
-            raise PassError(text, loop.location)
-        return extent
 
     def run(self) -> None:
         if not self.loops:
@@ -213,22 +147,22 @@ class _Mapping:
         }
         shared = written - private
         may_exchange = blocks and not self.is_checked
-        exchanged = exchange_between_blocks(operations, _axis, shared, blocks) if may_exchange else None
+        exchanged = exchange_between_blocks(operations, find_axis, shared, blocks) if may_exchange else None
         if exchanged is not None:
             buffer, user = exchanged
             raise PassError(why_no_exchange_between_blocks(buffer, self.function), user.location)
-        uniform = UniformStatements(_axis, self._is_full, self._is_first, shared, threads, self.is_checked)
+        uniform = UniformStatements(find_axis, self._is_full, self._is_first, shared, threads, self.is_checked)
         uniform.visit(operations, threads | blocks, end, reached=True)
-        outermost = [loop for loop in self.loops if _axis_of(loop)[0] == "thread" and self._is_outermost(loop)]
-        self.waits |= uniform.synchronizes or exchange_in_main_memory(outermost, _axis, shared, threads)
+        outermost = [loop for loop in self.loops if axis_of(loop)[0] == "thread" and self._is_outermost(loop)]
+        self.waits |= uniform.synchronizes or exchange_in_main_memory(outermost, find_axis, shared, threads)
 
     def _is_outermost(self, loop: ir.Operation) -> bool:
         """Return whether all threads of a block reach a loop together: it is in no loop over several threads."""
-        axes = [_axis_of(other) for other in _around(loop)]
+        axes = [axis_of(other) for other in loops_around(loop)]
         return all(kind == "block" or self.threads[dim] == 1 for kind, dim in axes)
 
     def _is_full(self, loop: ir.Operation) -> bool:
-        return _extent(loop) == self.threads[_axis_of(loop)[1]]
+        return extent_of(loop) == self.threads[axis_of(loop)[1]]
 
     def _is_first(self, axis: Axis) -> ir.Value:
         kind, dim = axis
@@ -242,7 +176,7 @@ class _Mapping:
 
         An index has fewer values than such a grid has blocks.
         """
-        used = {_axis_of(loop)[1] for loop in self.loops if _axis_of(loop)[0] == "block"}
+        used = {axis_of(loop)[1] for loop in self.loops if axis_of(loop)[0] == "block"}
         free = [dim for dim in range(3) if dim not in used]
         extents = list(map(_before_loops, self.grid))
         blocks = list(extents)
@@ -289,14 +223,14 @@ class _Mapping:
         erase_op(loop)
 
     def _map_thread(self, loop: ir.Operation, thread: Value, threads: int) -> None:
-        extent = self._thread_extent(loop)
+        extent = thread_extent(loop)
         if extent < threads and find(loop, REDUCE):
             raise PassError("not all threads of a block reach a reduction over threads", loop.location)
         when(thread.below(extent) if extent < threads else None, lambda: _move_body(loop, thread))
 
     def _map_block(self, loop: ir.Operation, block: Value, dim: int, waits: bool) -> None:
         """Replace a loop over blocks; where it may have too many iterations, those are in rows as wide as the grid."""
-        extent = _extent(loop)
+        extent = extent_of(loop)
         if dim not in self.widths:
             when(block.below(extent) if extent != self.grid[dim] else None, lambda: _move_body(loop, block))
             return
@@ -395,26 +329,6 @@ def _share_views(buffer: ir.Value, space: ir.Attribute) -> None:
         kind = result.type
         result.set_type(ir.MemRefType.get(kind.shape, kind.element_type, kind.layout, space))
         _share_views(result, space)
-
-
-def _around(loop: ir.Operation) -> list[ir.Operation]:
-    """Return the bound loops that a loop is nested in."""
-    found: list[ir.Operation] = []
-    parent = loop.parent
-    while parent is not None:
-        op = parent.operation
-        if op.name == "tir.for" and op.opview.kind == "bound":
-            found.append(op)
-        parent = op.parent
-    return found
-
-
-def _extent(loop: ir.Operation) -> int | ir.Value:
-    low, high = list(loop.operands)[:2]
-    if integer_of(low) != 0:
-        raise PassError("a loop bound to a hardware axis starts at 0", loop.location)
-    number = integer_of(high)
-    return high if number is None else number
 
 
 def parallel_nest(function: ir.Operation) -> tuple[list[ir.Operation], list[int]] | None:

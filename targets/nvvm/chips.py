@@ -47,7 +47,6 @@ class Chip:
     """Figures of its largest device."""
     converted: frozenset[str] = frozenset()
     """Those of them that the assembler emulates with other formats, at the cost of registers."""
-    has_tma: bool = False
     has_warpgroups: bool = False
     """Whether it has warpgroup products (`wgmma`), which no later chip has."""
     has_tensor_memory: bool = False
@@ -86,17 +85,17 @@ CHIPS: dict[str, Chip] = {
         Chip("sm_86", 80, 99 * 1024, 84, _AMPERE, _A40),
         Chip("sm_89", 84, 99 * 1024, 142, _ADA, _L40S),
         Chip(
-            "sm_90a", 84, 227 * 1024, 132, _ADA, _H200, frozenset({"f8"}), has_tma=True, has_warpgroups=True,
+            "sm_90a", 84, 227 * 1024, 132, _ADA, _H200, frozenset({"f8"}), has_warpgroups=True,
             kernels=PeakShare(0.7, 0.35), library=PeakShare(0.8, 0.6),
         ),
         # Products use `mma.sync`, which this chip supports for compatibility.
         Chip(
-            "sm_100", 86, 227 * 1024, 148, _ADA, _B200, frozenset({"f8"}), has_tma=True,
+            "sm_100", 86, 227 * 1024, 148, _ADA, _B200, frozenset({"f8"}),
             kernels=PeakShare(0.25, 0.12), library=PeakShare(0.8, 0.6),
         ),
         # The same chip, with code that runs on no other.
         Chip(
-            "sm_100a", 86, 227 * 1024, 148, _ADA, _B200, frozenset({"f8"}), has_tma=True, has_tensor_memory=True,
+            "sm_100a", 86, 227 * 1024, 148, _ADA, _B200, frozenset({"f8"}), has_tensor_memory=True,
             kernels=PeakShare(0.5, 0.12), library=PeakShare(0.8, 0.6),
         ),
         Chip("sm_120", 87, 99 * 1024, 188, _ADA, _RTX_PRO_6000),
