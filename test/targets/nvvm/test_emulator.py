@@ -154,6 +154,11 @@ def test_comparisons_with_nan() -> None:
     for name, wanted in table.items():
         found = apply(f"setp.{name}.f32 %p1, $1, $2; selp.b32 $0, 1, 0, %p1;", a, b)
         assert found.tolist() == wanted, name
+    x, y = np.array([1, 3, 2, np.nan], np.float16), np.array([2, 3, 5, 5], np.float16)
+    for name, pairs in {"lt": [1, 1], "ge": [2, 0], "geu": [2, 2]}.items():
+        text = f"setp.{name}.f16x2 %p1|%p2, $1, $2; selp.b32 %r50, 1, 0, %p1; selp.b32 %r51, 2, 0, %p2;"
+        found = apply(text + "or.b32 $0, %r50, %r51;", x.view(np.uint32), y.view(np.uint32))
+        assert found.tolist() == pairs, name
 
 
 CONVERSIONS = {
@@ -187,6 +192,15 @@ def test_pairs() -> None:
     np.testing.assert_array_equal(found, np.array([[-2.25, 1.5], [3, -np.inf]], np.float16))
     bytes_ = apply("cvt.rn.satfinite.e4m3x2.f32 $0, $1, $2;", a, b, result=np.uint16).view(ml_dtypes.float8_e4m3fn)
     assert bytes_.astype(np.float32).tolist() == [-2.25, 1.5, 3, -448]
+    x, y = np.array([65535, 40000], np.uint16).view(np.uint32), np.array([2, 30000], np.uint16).view(np.uint32)
+    for name, wanted in {"min.s16x2": [65535, 40000], "min.u16x2": [2, 30000], "add.s16x2": [1, 4464]}.items():
+        assert apply(f"{name} $0, $1, $2;", x, y).view(np.uint16).tolist() == wanted, name
+
+
+def test_largest_of_three() -> None:
+    a, b = np.array([1, np.nan, 3], np.float32), np.array([2, 5, -1], np.float32)
+    found = apply("max.NaN.f32 $0, $1, $2, 0f40200000;", a, b, result=np.float32, target="sm_100")
+    np.testing.assert_array_equal(found, np.array([2.5, np.nan, 3], np.float32))
 
 
 SHUFFLES = {
@@ -274,6 +288,20 @@ def test_what_is_wrong_is_told(name: str) -> None:
 
 def test_what_a_chip_lacks() -> None:
     assert "try_wait needs sm_90" in broken(WAIT, SHARED, target="sm_80")
+
+
+def test_unwritten_values_that_are_not_used() -> None:
+    """LLVM loads from local memory and selects values that it uses only where they were written."""
+    text = """mul.wide.u32 %d1, %r90, 8; add.u64 %d2, %d1, %d90;
+.local .align 4 .b8 l[4]; mov.u32 %r1, l; setp.ge.u32 %p1, %r90, 32; @%p1 bra READ;
+st.local.u32 [%r1], %r90;
+READ: ld.local.u32 %r2, [%r1]; selp.b32 %r3, %r2, %r9, %p1; selp.b32 %r4, 7, %r2, %p1;
+st.global.v2.u32 [%d2], {%r3, %r4};
+"""
+    found = np.zeros(128, np.uint32)
+    run_kernel(kernel(text, 1), "k", 1, 64, [found])
+    assert found[0::2].tolist() == [0xFFFFFFFF] * 64
+    assert found[1::2].tolist() == [*range(32), *[7] * 32]
 
 
 def test_copies_are_waited_for() -> None:

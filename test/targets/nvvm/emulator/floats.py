@@ -106,8 +106,12 @@ def _mixed(p: Preparation, i: Instruction) -> Step:
 
 def _binary(p: Preparation, i: Instruction) -> Step:
     function = _finished(i, _narrowly(BINARY[i.name], i.kind))
-    a, b = (p.read(operand, i.kind) for operand in i.operands[1:])
+    a, b, *third = (p.read(operand, i.kind) for operand in i.operands[1:])
     write = p.write(i.operands[0])
+    if third:
+        if p.version < (10, 0) or i.name not in ("min", "max") or i.kind != "f32":
+            raise PtxError(f"'{i.opcode}' of three operands is not known, or needs sm_100")
+        return lambda group: write(group, function(function(a(group), b(group)), third[0](group)))
     return lambda group: write(group, function(a(group), b(group)))
 
 

@@ -11,7 +11,7 @@ from emulator.flow import CARRY
 from emulator.group import Group
 from emulator.prepare import Builder, Preparation, Step
 from emulator.text import Imm, Instruction
-from emulator.types import BITS, TYPES, Array, is_signed
+from emulator.types import BITS, PACKED, TYPES, Array, is_signed
 
 Function = Callable[..., Array]
 
@@ -113,6 +113,8 @@ def _unary(p: Preparation, i: Instruction) -> Step:
 def _binary(p: Preparation, i: Instruction) -> Step:
     if i.has("sat") and i.kind != "s32":
         raise PtxError(".sat is for .s32 only")
+    if i.kind in PACKED and (p.version < (9, 0) or i.name not in ("add", "min", "max")):
+        raise PtxError(f"'{i.opcode}' is not known, or needs sm_90")
     function, write = BINARY[i.name], p.write(i.operands[0])
     a, b = (p.read(operand, i.kind) for operand in i.operands[1:])
     if i.has("sat"):

@@ -54,7 +54,7 @@ class Batch:
         shared = kernel.shared_size + asked
         self.same = _same(grid, block, asked, shared, cluster)
         self.shared = Windows(self.count, shared, "shared", 1024)
-        self.local = Windows(self.count * size, kernel.local_size, "local", 16)
+        self.local = Windows(self.count * size, kernel.local_size, "local", 16, undefined=True)
         self.alive = np.ones(self.count * size, np.bool_)
         self.warps_per_block = -(-size // WARP)
         tids = np.arange(self.count * size)

@@ -120,16 +120,21 @@ UNWRITTEN, WRITTEN, UNDER_WAY, BY_COPY = 0, 1, 2, 3
 """What is known of a byte of shared or local memory; `UNDER_WAY`: an asynchronous copy has not been waited for;
 `BY_COPY`: the matrix units may read it, which what threads write must be fenced for.
 """
+UNDEFINED = 0xFF
+"""The byte of values that were never written: NaN in all formats, no address.
+
+LLVM loads from memory of a thread, and selects, before it tests whether the value is used.
+"""
 _ONES = {size: int.from_bytes(b"\1" * size, "little") for size in (1, 2, 4, 8)}
 
 
 class Windows:
     """Memory that each block, or each thread, has of its own: as many windows of the same size.
 
-    Bytes that were never written are known, as nobody may read them.
+    Bytes that were never written are known, as nobody may read them, except in windows of `undefined` bytes.
     """
 
-    def __init__(self, count: int, size: int, name: str, alignment: int = 128) -> None:
+    def __init__(self, count: int, size: int, name: str, alignment: int = 128, undefined: bool = False) -> None:
         self.size = size
         self.name = name
         self.stride = -(-max(size, 1) // alignment) * alignment
@@ -139,6 +144,9 @@ class Windows:
             self._data[size_] = self._data[1].view(BITS[size_])
             if size_ < 16:
                 self._known[size_] = self._known[1].view(BITS[size_])
+        if undefined:
+            self._data[1].fill(UNDEFINED)
+            self._known[1].fill(WRITTEN)
 
     @property
     def bytes(self) -> Array:

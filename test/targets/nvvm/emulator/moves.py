@@ -10,9 +10,11 @@ import numpy as np
 from emulator.convert import convert_builder
 from emulator.errors import PtxError
 from emulator.group import Group
-from emulator.prepare import Builder, Preparation, Step
-from emulator.text import Instruction, Pair, Vector
-from emulator.types import BITS, FLOATS, TYPES, Array
+from emulator.memory import UNDEFINED
+from emulator.prepare import Builder, Preparation, Read, Step
+from emulator.special import SPECIAL
+from emulator.text import Instruction, Operand, Pair, Reg, Vector
+from emulator.types import BITS, FLOATS, PACKED, TYPES, Array
 
 WINDOWS = {"shared": 0x7100 << 32, "local": 0x7200 << 32}
 """Where generic addresses of a block's and of a thread's own memory begin: no other memory is there."""
@@ -38,8 +40,8 @@ def _comparison(name: str, is_float: bool) -> Callable[[Array, Array], Array]:
 
 
 def _setp(p: Preparation, i: Instruction) -> Step:
-    if i.has("ftz") or i.kind.endswith("x2"):
-        raise PtxError("setp with .ftz and of pairs is not known")
+    if i.has("ftz"):
+        raise PtxError("setp with .ftz is not known")
     compare = _comparison(i.modifiers[0], i.kind in FLOATS)
     join = _JOIN.get(i.modifiers[1]) if len(i.modifiers) > 2 else None
     a, b = (p.read(operand, i.kind) for operand in i.operands[1:3])
@@ -47,10 +49,12 @@ def _setp(p: Preparation, i: Instruction) -> Step:
     target = i.operands[0]
     yes = p.write(target.first if isinstance(target, Pair) else target)
     no = p.write(target.second) if isinstance(target, Pair) else None
+    is_packed = i.kind in PACKED
 
     def step(group: Group) -> None:
         found = compare(a(group), b(group))
-        other = ~found
+        # Of packed values the second predicate is that of the upper ones.
+        found, other = (found[:, 0], found[:, 1]) if is_packed else (found, ~found)
         if join is not None and third is not None:
             c = third(group)
             found, other = join(found, c), join(other, c)
@@ -58,16 +62,26 @@ def _setp(p: Preparation, i: Instruction) -> Step:
         if no is not None:
             no(group, other)
 
-    if join is None and no is None:
+    if join is None and no is None and not is_packed:
         return lambda group: yes(group, compare(a(group), b(group)))
     return step
 
 
 def _selp(p: Preparation, i: Instruction) -> Step:
     kind = f"b{8 * TYPES[i.kind].itemsize}"
-    a, b, chosen = p.read(i.operands[1], i.kind), p.read(i.operands[2], i.kind), p.read(i.operands[3], "pred")
+    a, b = (_read_or_undefined(p, operand, i.kind) for operand in i.operands[1:3])
+    chosen = p.read(i.operands[3], "pred")
     write, dtype = p.write(i.operands[0]), TYPES[kind]
     return lambda group: write(group, np.where(chosen(group), a(group).view(dtype), b(group).view(dtype)))
+
+
+def _read_or_undefined(p: Preparation, operand: Operand, kind: str) -> Read:
+    """Read an operand that may never have been written: LLVM selects before it tests whether the value is used."""
+    read = p.read(operand, kind)
+    if not isinstance(operand, Reg) or operand.name in SPECIAL:
+        return read
+    number, undefined = p.number(operand.name), np.full(TYPES[kind].itemsize, UNDEFINED, np.uint8).view(TYPES[kind])
+    return lambda group: undefined if group.regs[number] is None else read(group)
 
 
 def _slct(p: Preparation, i: Instruction) -> Step:

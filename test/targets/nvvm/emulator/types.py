@@ -23,12 +23,12 @@ TYPES: dict[str, Any] = {
     "f64": np.dtype(np.float64), "tf32": np.dtype(np.float32),
     "e4m3": np.dtype(ml_dtypes.float8_e4m3fn), "e5m2": np.dtype(ml_dtypes.float8_e5m2),
     "f16x2": np.dtype(np.float16), "bf16x2": np.dtype(ml_dtypes.bfloat16),
-    "f32x2": np.dtype(np.float32),
+    "f32x2": np.dtype(np.float32), "s16x2": np.dtype(np.int16), "u16x2": np.dtype(np.uint16),
 }  # fmt: skip
 """By the name that PTX has for a type; of the packed ones that of their parts."""
 
-PACKED = ("f16x2", "bf16x2", "f32x2")
-FLOATS = ("f16", "bf16", "f32", "f64", *PACKED)
+FLOATS = ("f16", "bf16", "f32", "f64", "f16x2", "bf16x2", "f32x2")
+PACKED = ("f16x2", "bf16x2", "f32x2", "s16x2", "u16x2")
 
 
 def storage(kind: str) -> Any:
