@@ -212,7 +212,8 @@ class PrimFunc:
     def _buffer_form(self, bindings: Bindings, name: str, strides: Mapping[str, Sequence[int]]) -> ir.OpView:
         inputs = [self.type_of(p, bindings) for p in self.inputs]
         outputs = [self.type_of(p, bindings) for p in self.outputs]
-        function = LoopFunction(name, inputs, outputs, self.source.location(self.tree))
+        names = [p.name for p in (*self.inputs, *self.outputs)]
+        function = LoopFunction(name, inputs, outputs, self.source.location(self.tree), names)
         form = BufferForm(self.source, {}, self.captured)
 
         def body(loops: LoopBuilder, *buffers: Buffer) -> None:

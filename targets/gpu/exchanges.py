@@ -181,5 +181,7 @@ def why_no_exchange_between_blocks(buffer: ir.Value, function: str) -> str:
 
 
 def _described(buffer: ir.Value) -> str:
+    if isinstance(buffer.location, ir.NameLoc):
+        return f"'{buffer.location.name_str}'"
     what = f"parameter {buffer.arg_number}" if isinstance(buffer, ir.BlockArgument) else "scratch memory"
     return f"{what} of type {buffer.type}"

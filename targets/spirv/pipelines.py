@@ -70,12 +70,13 @@ class Pipelines:
         for *_, size in places:
             if size > self._largest:
                 raise DeviceError(
-                    f"'{step['kernel']}' works on {size} bytes at once, '{self.device.name}' can bind {self._largest}"
+                    f"'{_shown(step['kernel'])}' works on {size} bytes at once, "
+                    f"'{self.device.name}' can bind {self._largest}"
                 )
         most = list(self.device.limits.maxComputeWorkGroupCount)
         if any(size > limit for size, limit in zip(step["grid"], most, strict=True)):
             raise DeviceError(
-                f"'{step['kernel']}' has {' x '.join(map(str, step['grid']))} blocks of threads; "
+                f"'{_shown(step['kernel'])}' has {' x '.join(map(str, step['grid']))} blocks of threads; "
                 f"'{self.device.name}' has at most {' x '.join(map(str, most))}"
             )
         kernel = self._kernel(step["kernel"], len(places), step["block"])
@@ -95,14 +96,14 @@ class Pipelines:
             size > most for size, most in zip(block, limits.maxComputeWorkGroupSize, strict=True)
         ):
             raise DeviceError(
-                f"'{name}' has blocks of {threads} threads; '{self.device.name}' has at most "
+                f"'{_shown(name)}' has blocks of {threads} threads; '{self.device.name}' has at most "
                 f"{limits.maxComputeWorkGroupInvocations}"
             )
         entry = self.artifact.metadata["kernels"][name]
         if entry.get("shared", 0) > limits.maxComputeSharedMemorySize:
             raise DeviceError(
-                f"blocks of threads of '{name}' share {entry['shared']} bytes; '{self.device.name}' has at most "
-                f"{limits.maxComputeSharedMemorySize}"
+                f"blocks of threads of '{_shown(name)}' share {entry['shared']} bytes; "
+                f"'{self.device.name}' has at most {limits.maxComputeSharedMemorySize}"
             )
         at, size = entry["code"]
         code = self.artifact.code[at : at + size]
@@ -165,3 +166,8 @@ class Pipelines:
         flags = vk.VK_QUERY_RESULT_64_BIT | vk.VK_QUERY_RESULT_WAIT_BIT
         vk.vkGetQueryPoolResults(self.device.handle, self._queries, 0, count, 8 * count, data, 8, flags)
         ctypes.memmove(address, bytes(vk.ffi.buffer(data)), 8 * count)
+
+
+def _shown(name: str) -> str:
+    """Return a kernel's name in its module without that of the module."""
+    return name.rpartition("::")[2]

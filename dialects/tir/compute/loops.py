@@ -290,9 +290,19 @@ def _scalar(value: ExprLike) -> Expr:
 
 
 class LoopFunction:
-    """A prim function in buffer form under construction: parameters are inputs, outputs, then scratch memory."""
+    """A prim function in buffer form under construction: parameters are inputs, outputs, then scratch memory.
 
-    def __init__(self, name: str, inputs: Sequence[TensorType], outputs: Sequence[TensorType], loc: ir.Location):
+    The locations of parameters carry their names if they are given.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        inputs: Sequence[TensorType],
+        outputs: Sequence[TensorType],
+        loc: ir.Location,
+        names: Sequence[str] = (),
+    ):
         self.loc = loc
         self._stack_bytes = 0
         self._workspace_bytes: Dim = 0
@@ -300,7 +310,7 @@ class LoopFunction:
         types = [_memref(t.shape, t.dtype) for t in (*inputs, *outputs)]
         with loc:
             self.function = func.FuncOp(name, ir.FunctionType.get(types, []), visibility="private", ip=False)
-            self.entry = self.function.add_entry_block()
+            self.entry = self.function.add_entry_block([ir.Location.name(one, loc) for one in names] or None)
         arguments = zip(self.entry.arguments, (*inputs, *outputs), strict=True)
         self.buffers = [Buffer(value, t.shape, t.dtype) for value, t in arguments]
         self.overwritten: list[Buffer] = []

@@ -164,6 +164,6 @@ def test_blocks_of_one_launch_do_not_depend_on_one_another(target: str) -> None:
     with pytest.raises(mirlo.MirloError) as caught:
         mirlo.compile(dependent_model, target, cache=False)
     assert (
-        "'@dependent': one launch runs loops that use the same memory of threads, and one of them uses parameter 1 of "
-        "type memref<64xf32> that another one writes: blocks of threads do not wait for one another; write one loop"
+        "'@dependent': one launch runs loops that use the same memory of threads, and one of them uses 'y' that "
+        "another one writes: blocks of threads do not wait for one another; write one loop"
     ) in str(caught.value)

@@ -74,12 +74,12 @@ REFUSED = {
                 tile[0] = x[i]
                 y[i + 4] = tile[0]
 """,
-    "'@kernel': blocks of threads use elements of parameter 1 .* that other blocks write in the same launch": """
+    "'@kernel': blocks of threads use elements of 'y' that other blocks write in the same launch": """
             for i in T.serial(3):
                 for b in T.thread_binding(8, "blockIdx.x"):
                     y[i * 8 + b + 8] = x[b] + y[i * 8 + 7 - b]
 """,
-    "'@kernel': blocks of threads use elements of parameter 1 of type memref<2048xf32> that other blocks": """
+    "'@kernel': blocks of threads use elements of 'y' that other blocks": """
             for b in T.thread_binding(4, "blockIdx.x"):
                 y[b] = x[b]
                 for c in T.thread_binding(8, "blockIdx.y"):
