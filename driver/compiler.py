@@ -170,7 +170,7 @@ class Compiler:
                 [
                     _row_passes(request.last_rows, recorded),
                     _cache_passes(request.kv_cache_dtype, recorded),
-                    _precision_passes(request.precision, recorded),
+                    precision_passes(request.precision, recorded),
                 ],
             )
         )
@@ -244,7 +244,7 @@ def _require_in_place(target: Target, options: CompileOptions) -> None:
         raise ValueError(f"ring_caches: target '{target.name}' does not update caches in place: use target 'llvm'")
 
 
-def _precision_passes(dtype: str | None, recorded: str | None) -> str:
+def precision_passes(dtype: str | None, recorded: str | None) -> str:
     """Return the passes that come first: they must see what they recognize, attention say, before casts are in it."""
     if dtype is None:
         return ""

@@ -294,8 +294,17 @@ def _add_explain(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--save-words", metavar="FILE", help="with --kernel: write the words that schedule it, as JSON")
     parser.add_argument("--threads", metavar="N", type=positive, help="threads that a run would use (default: 1)")
     parser.add_argument("--json", action="store_true", help="print JSON")
+    _add_precision(parser)
     add_shapes(parser)
     add_rules(parser)
+
+
+def _add_precision(group: argparse._ActionsContainer) -> None:
+    group.add_argument(
+        "--precision",
+        choices=("bf16", "f16"),
+        help="store weights as such numbers and compute products from them, summed in f32 (default: as they are)",
+    )
 
 
 def _add_new(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -340,11 +349,7 @@ def _add_compilation(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="add a build for these sizes of symbolic dims, which calls of such shapes run; once for each build",
     )
-    group.add_argument(
-        "--precision",
-        choices=("bf16", "f16"),
-        help="store weights as such numbers and compute products from them, summed in f32 (default: as they are)",
-    )
+    _add_precision(group)
     group.add_argument(
         "--activations",
         choices=("exact", "i8", "i8x2", "bf16"),

@@ -28,8 +28,9 @@ def execute(arguments: Arguments) -> None:
 def _explain_rules(arguments: Arguments) -> None:
     from mirlo.tools.explain.rules import chain_json, chain_lines, rule_chains
 
-    if arguments.node or arguments.kernel or arguments.shape or arguments.dim or arguments.save_words:
-        raise CommandError("--node, --kernel, --save-words, --shape and --dim are for models")
+    of_models = (arguments.node, arguments.kernel, arguments.shape, arguments.dim, arguments.save_words)
+    if any(of_models) or arguments.precision:
+        raise CommandError("--node, --kernel, --save-words, --precision, --shape and --dim are for models")
     from mirlo.dialects.context import load_installed_dialects
     from mirlo.passes.byoc.target_list import Targets
 
@@ -60,6 +61,7 @@ def _explain_model(arguments: Arguments) -> None:
         strategies=arguments.strategies,
         schedules=arguments.schedules,
         kernel=arguments.kernel,
+        precision=arguments.precision,
     )
     shown = only_node(explanation, arguments.node) if arguments.node else explanation
     shown = only_kernel(shown, arguments.kernel) if arguments.kernel else shown

@@ -12,6 +12,7 @@ from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.driver.bind_strategies import bind_strategies
 from mirlo.driver.build import build
+from mirlo.driver.compiler import precision_passes
 from mirlo.driver.given import check_used, give, node_watch
 from mirlo.driver.models import open_model, require_sizes
 from mirlo.driver.strategies import Measured, StrategyRecord
@@ -98,11 +99,12 @@ def explain_model(
     schedules: Mapping[str, GivenSchedule] | None = None,
     tune: bool = True,
     kernel: str | None = None,
+    precision: str | None = None,
 ) -> Explanation:
     """Compile a model up to its kernels and collect why each step came out as it did.
 
-    Rules, strategies, schedules and `tune`, the database of measured choices, are given as to `mirlo.compile`. With
-    `kernel` the IR and the code of this kernel are kept at each stage.
+    Rules, strategies, schedules, `precision` and `tune`, the database of measured choices, are given as to
+    `mirlo.compile`. With `kernel` the IR and the code of this kernel are kept at each stage.
     """
     from mirlo.passes.byoc.target_list import Targets
     from mirlo.passes.targets import CompileOptions
@@ -118,6 +120,7 @@ def explain_model(
     options = CompileOptions(host.name, threads, target_options=targets.host.options)
     session.options["strategies"] = bind_strategies(strategies, options, session, build)
     pipeline = Pipeline(opened.pipeline or targets.pipeline(threads))
+    pipeline.prepend(precision_passes(precision, opened.pipeline))
     watch = _Watch()
     followed = FollowedKernel(kernel) if kernel is not None else None
     with module.context, ir.Location.unknown():
