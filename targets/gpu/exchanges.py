@@ -18,6 +18,7 @@ _LINEAR = ("arith.addi", "arith.subi", "arith.muli", "arith.index_cast")
 
 
 def merge_elements(elements: Elements, others: Elements) -> None:
+    """Add the accesses of others to the first ones."""
     for buffer, (is_written, positions) in others.items():
         before = elements.get(buffer, (False, set()))
         elements[buffer] = (before[0] or is_written, before[1] | positions)
@@ -125,6 +126,7 @@ def exchange_in_main_memory(
 
 
 def inside(op: ir.Operation) -> list[ir.Operation]:
+    """Return an operation and all in it, in order."""
     found: list[ir.Operation] = []
 
     def visit(inner: ir.Operation) -> ir.WalkResult:

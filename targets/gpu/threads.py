@@ -55,12 +55,12 @@ class MapThreads(Pass):
 
     Each outermost loop of a prim function is a launch; those that use the same memory of threads are one. Loops of
     one axis have one extent; those over threads may have smaller ones. After each loop over threads, unless it is
-    `nowait`, all threads of a block synchronize if they exchange values through memory; between loops that are in one
-    over threads, if these exchange elements. Blocks that do are an error. A statement that no loop over
-    threads is around is executed by one of them, if it writes memory that they share. Values are reduced over threads
-    by shuffles where the target has warps of which the threads are whole parts, else through shared memory. Where a
-    loop over blocks may have more iterations than a grid has blocks along its axis, it takes another axis too, or each
-    block computes several.
+    `nowait`, all threads of a block synchronize if they exchange values through memory; between loops that another
+    loop over threads contains, if these exchange elements. It is an error if blocks exchange elements. A statement
+    that no loop over threads contains is executed by one of them, if it writes memory that they share. Values are
+    reduced over threads by shuffles where the target has warps of which the threads are whole parts, else through
+    shared memory. Where a loop over blocks may have more iterations than a grid has blocks along its axis, it takes
+    another axis too, or each block computes several.
     """
 
     name = "map-threads"

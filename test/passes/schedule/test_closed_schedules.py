@@ -68,3 +68,15 @@ def test_loops_are_emitted_once_outside_of_a_compilation() -> None:
     for use in USES.values():
         with pytest.raises(ScheduleError, match="the loops of this schedule are emitted"):
             use(s)
+
+
+def test_a_given_function_is_called_once_by_all_passes() -> None:
+    calls: list[str] = []
+
+    def words(s: Schedule) -> None:
+        calls.append(s.target)
+        s.vectorize(s.split("twice_i", (None, 8))[1])
+        s.compute_inline(s.cache_read("twice", "x"))
+
+    mirlo.compile(model, schedules={"twice": words}, cache=False)
+    assert calls == ["llvm"]

@@ -387,43 +387,6 @@ def test_scratch_memory_that_vectors_use_is_private_to_threads():
     assert any(part.count("memref.alloca") == 2 for part in regions), regions
 
 
-@mirlo.prim_func
-def twice(a: T.Buffer[(21, 5), T.f32], b: T.Out[(5, 21), T.f32]):
-    for j, i in T.grid(5, 21):
-        with T.block("twice"):
-            vj, vi = T.axes("SS", j, i)
-            b[vj, vi] = a[vi, vj] * 2.0
-
-
-@mirlo.script
-def twice_model(a: R.Tensor[(21, 5), R.f32]):
-    return R.call_tir(twice, a)
-
-
-@pytest.mark.parametrize("target", ["spirv", "nvvm"])
-def test_threads_of_a_gpu_have_no_masks_and_gathers(target: str):
-    """A vectorized loop that needs them is a loop there."""
-
-    def words(s: Schedule) -> None:
-        s.bind("twice_i", "blockIdx.x")
-        s.vectorize(s.split("twice_j", (None, 8))[1])
-
-    compiled = mirlo.compile(twice_model, target, schedules={"twice": words}, cache=False)
-    assert compiled is not None
-
-
-def test_a_given_function_is_called_once_by_all_passes():
-    calls = []
-
-    def words(s):
-        calls.append(s.target)
-        s.vectorize(s.split("clip_j", (None, 8))[1])
-        s.compute_inline(s.cache_read("clip", "summed"))
-
-    mirlo.compile(model, schedules={"product": words}, cache=False)
-    assert calls == ["llvm"]
-
-
 @pytest.mark.parametrize("target", ["llvm", "c"])
 def test_the_pass_schedule_names_what_is_wrong_with_words(target):
     def words(s):
