@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Union
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.types import dim_attributes
 from mirlo.dialects.tir.extents import add_extents
 from mirlo.dialects.tir.view import PrimView, is_tensor_form, prim_functions
@@ -115,8 +116,8 @@ def _reject_unused(unused: Collection[str], functions: Collection[str]) -> None:
 
 def _require_no_words(function: ir.OpView, given: Collection[str]) -> None:
     """Reject words for a function that was made as loops, which is no schedule's to arrange."""
-    name, attributes = PrimView(function).name, function.operation.attributes
-    if name in given and SCHEDULED not in attributes:
+    name = symbol_name(function)
+    if name in given and SCHEDULED not in function.operation.attributes:
         raise PassError(
             f"a schedule is given for '@{name}', which is not made of blocks, which words are about: it is loops over "
             "buffers, in the order in which its rule or script wrote them",
