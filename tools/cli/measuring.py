@@ -6,7 +6,7 @@ import argparse
 from argparse import ArgumentParser, _ArgumentGroup, _SubParsersAction
 from collections.abc import Callable
 
-from mirlo.tools.cli.values import AddCommand, add_dims, add_shape, add_target
+from mirlo.tools.cli.values import AddCommand, AppendNamed, add_dims, add_shape, add_target
 
 MAX_GAP_MS = 60_000.0
 """The longest gap between calls."""
@@ -58,7 +58,7 @@ def add_bench(
         "--seconds", metavar="S", type=float, default=10.0, help="of runs, for each model and threads (default: 10)"
     )
     parser.add_argument(
-        "--python", metavar="NAME=PATH", type=interpreter_of, action="append", default=[],
+        "--python", metavar="NAME=PATH", type=interpreter_of, action=AppendNamed, default=[],
         help="the Python in whose environment an engine is installed",
     )  # fmt: skip
     add_target(parser)

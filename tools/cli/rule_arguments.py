@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from argparse import ArgumentParser, _ArgumentGroup
 
+from mirlo.tools.cli.values import AppendNamed
+
 
 def add_rules(parser: _ArgumentGroup | ArgumentParser) -> None:
     """Add `--strategy` and `--schedule`."""
@@ -12,7 +14,7 @@ def add_rules(parser: _ArgumentGroup | ArgumentParser) -> None:
         "--strategy",
         metavar="OP=NAME",
         type=_strategy,
-        action="append",
+        action=AppendNamed,
         default=[],
         help="the rule that is wanted for an operator, such as relax.conv=im2col; 'measure' takes the fastest of all",
     )
@@ -21,7 +23,7 @@ def add_rules(parser: _ArgumentGroup | ArgumentParser) -> None:
         "--schedule",
         metavar="KERNEL=FILE",
         type=_schedule,
-        action="append",
+        action=AppendNamed,
         default=[],
         help="the words that schedule a kernel, as 'explain --save-words' writes them",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from argparse import ArgumentParser, _ArgumentGroup, _SubParsersAction
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from mirlo.runtime.names import CACHE_DTYPES
 
@@ -19,7 +19,7 @@ def add_input(parser: ArgumentParser) -> None:
         "--input",
         metavar="NAME=FILE.npy",
         type=_assignment,
-        action="append",
+        action=AppendNamed,
         default=[],
         help="an array for an input; inputs without one get random numbers (integers: 0 and 1)",
     )
@@ -65,6 +65,24 @@ def add_cost(parser: _ArgumentGroup | ArgumentParser) -> None:
     )
 
 
+class AppendNamed(argparse.Action):
+    """Append a value with its name; it is an error to give a name twice, of which one would not count."""
+
+    def __call__(
+        self,
+        parser: ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[object] | None,
+        option_string: str | None = None,
+    ) -> None:
+        """Append a pair."""
+        assert isinstance(values, tuple)
+        before = getattr(namespace, self.dest)
+        if any(name == values[0] for name, _ in before):
+            raise argparse.ArgumentError(self, f"'{values[0]}' is given twice")
+        setattr(namespace, self.dest, [*before, values])
+
+
 def add_shapes(parser: _ArgumentGroup | ArgumentParser) -> None:
     """Parse `--shape`, and `--dim` with it."""
     add_shape(parser)
@@ -76,14 +94,14 @@ def add_shape(parser: _ArgumentGroup | ArgumentParser) -> None:
         "--shape",
         metavar="NAME=1x3x224x224",
         type=_shape,
-        action="append",
+        action=AppendNamed,
         default=[],
         help="the shape of an input that leaves dims open; a name stands for a dim that stays open",
     )
 
 
 def add_dims(parser: _ArgumentGroup | ArgumentParser, purpose: str) -> None:
-    parser.add_argument("--dim", metavar="NAME=N", type=_size_of_dim, action="append", default=[], help=purpose)
+    parser.add_argument("--dim", metavar="NAME=N", type=_size_of_dim, action=AppendNamed, default=[], help=purpose)
 
 
 def _size_of_dim(text: str) -> tuple[str, int]:
@@ -125,6 +143,8 @@ def sizes(text: str) -> dict[str, int]:
         name, _, size = part.partition("=")
         if not name.strip() or not size.strip().isdecimal():
             raise argparse.ArgumentTypeError(f"expected DIM=N,..., found '{text}'")
+        if name.strip() in result:
+            raise argparse.ArgumentTypeError(f"'{name.strip()}' is given twice in '{text}'")
         result[name.strip()] = int(size)
     return result
 
