@@ -6,7 +6,7 @@ import difflib
 import importlib
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
@@ -282,25 +282,23 @@ def code_form(target: Target, name: str) -> CodeForm:
 
 def takes_dynamic_dims(name: str) -> bool:
     """Return whether a target supports dynamic dims: as it declares, or else as its parents do."""
-    for member in chain(name)[:-1]:
-        if is_partial(member):
-            continue
-        declared = find_target(member).symbolic_dims
-        if declared is not None:
-            return declared
-    return False
+    answers = (member.symbolic_dims for member in _members(name))
+    return next((answer for answer in answers if answer is not None), False)
 
 
 def thread_limits(name: str) -> ThreadLimits | None:
     """Return the limits of the threads that run a target's kernels; None if they run as functions of a CPU."""
-    members = (find_target(member) for member in chain(name)[:-1] if not is_partial(member))
-    return next((member.threads for member in members if member.threads is not None), None)
+    return next((member.threads for member in _members(name) if member.threads is not None), None)
 
 
 def has_vectors(name: str) -> bool:
     """Return whether kernels of a target may have operations on vectors."""
-    members = (find_target(member) for member in chain(name)[:-1] if not is_partial(member))
-    return all(member.has_vectors for member in members)
+    return all(member.has_vectors for member in _members(name))
+
+
+def _members(name: str) -> Iterator[Target]:
+    """Yield a target and its parents."""
+    return (find_target(member) for member in chain(name)[:-1] if not is_partial(member))
 
 
 def is_partial(name: str) -> bool:
