@@ -131,7 +131,7 @@ _ONES = {size: int.from_bytes(b"\1" * size, "little") for size in (1, 2, 4, 8)}
 class Windows:
     """Memory that each block, or each thread, has of its own: as many windows of the same size.
 
-    Bytes that were never written are known, as nobody may read them, except in windows of `undefined` bytes.
+    Bytes that were never written are known, as it is an error to read them, except in windows of `undefined` bytes.
     """
 
     def __init__(self, count: int, size: int, name: str, alignment: int = 128, undefined: bool = False) -> None:
