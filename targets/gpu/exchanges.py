@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.value import integer_of
-from mirlo.targets.gpu.bound_loops import Axis
+from mirlo.targets.gpu.bound_loops import Axis, axis_of, find_axis, loops_around
 from mirlo.targets.gpu.launches import own_accesses
 
-AxisOf = Callable[[ir.Operation], Axis | None]
 Position = Axis | int | ir.Value
 Elements = dict[ir.Value, tuple[bool, set[object]]]
 """The buffers that are accessed, whether they are written, and the positions of the elements (`element_of`)."""
@@ -37,24 +36,24 @@ def is_exchanged(first: Elements, second: Elements, threads: Set[Axis], has_own:
     return False
 
 
-def element_of(op: ir.Operation, buffer: ir.Value, axis_of: AxisOf) -> object:
+def element_of(op: ir.Operation, buffer: ir.Value) -> object:
     """Return the position of the element that an operation accesses, equal for equal computations of axes."""
-    positions = _positions(op, buffer, axis_of)
-    return op if positions is None else tuple(_computation(value, axis_of) for value in positions)
+    positions = _positions(op, buffer)
+    return op if positions is None else tuple(_computation(value) for value in positions)
 
 
-def _computation(value: Position, axis_of: AxisOf) -> object:
+def _computation(value: Position) -> object:
     """Return how a position is computed: sums and products of axes, numbers, and loops from one number to another."""
     if not isinstance(value, ir.Value):
         return value
-    position = _position(value, axis_of)
+    position = _position(value)
     if not isinstance(position, ir.Value):
         return position
     owner = value.owner.owner.operation if isinstance(value.owner, ir.Block) else value.owner
     is_loop = isinstance(value.owner, ir.Block) and owner.name in LOOPS and value == value.owner.arguments[0]
     if not is_loop and owner.name not in _LINEAR:
         return value
-    return (owner.name, *(_computation(operand, axis_of) for operand in list(owner.operands)[:3]))
+    return (owner.name, *(_computation(operand) for operand in list(owner.operands)[:3]))
 
 
 def _names(position: object) -> set[object]:
@@ -65,58 +64,46 @@ def _names(position: object) -> set[object]:
 
 
 def exchange_between_blocks(
-    operations: Sequence[ir.Operation], axis_of: AxisOf, written: Set[ir.Value], blocks: Set[Axis]
+    operations: Sequence[ir.Operation], written: Set[ir.Value], blocks: Set[Axis]
 ) -> tuple[ir.Value, ir.Operation] | None:
     """Return a buffer in main memory of which blocks may use what others write, and where; None if there is none.
 
     There is none where each block executes all uses in one iteration of its loops, or has elements of its own.
     """
     users: dict[ir.Value, list[tuple[ir.Operation, bool]]] = {}
-    for op in (inner for outer in operations for inner in inside(outer)):
-        for buffer, is_written in own_accesses(op).items():
-            if buffer in written and buffer.type.memory_space is None:
-                users.setdefault(buffer, []).append((op, is_written))
+    for op, buffer, is_written in accesses_of(operations, written):
+        if buffer.type.memory_space is None:
+            users.setdefault(buffer, []).append((op, is_written))
     for buffer, uses in users.items():
-        loops = {_loop_over_blocks(op, axis_of, blocks) for op, _ in uses}
+        loops = {_loop_over_blocks(op, blocks) for op, _ in uses}
         loop = next(iter(loops))
-        if len(loops) == 1 and loop is not None and not _is_repeated(loop, axis_of):
+        if len(loops) == 1 and loop is not None and not _is_repeated(loop):
             continue
-        positions = {element_of(op, buffer, axis_of) for op, _ in uses}
+        positions = {element_of(op, buffer) for op, _ in uses}
         is_own = len(positions) == 1 and blocks <= _names(next(iter(positions)))
         if not is_own and not all(is_written for _, is_written in uses):
             return buffer, uses[-1][0]
     return None
 
 
-def _loop_over_blocks(op: ir.Operation, axis_of: AxisOf, blocks: Set[Axis]) -> ir.Operation | None:
+def _loop_over_blocks(op: ir.Operation, blocks: Set[Axis]) -> ir.Operation | None:
     """Return the innermost loop over blocks around an operation; None if not all of these axes are around it."""
-    innermost: ir.Operation | None = None
-    around: set[Axis] = set()
-    parent = op.parent
-    while parent is not None and parent.name != "gpu.launch":
-        axis = axis_of(parent.operation)
-        if axis is not None and axis[0] == "block":
-            innermost = innermost or parent.operation
-            around.add(axis)
-        parent = parent.operation.parent
-    return innermost if blocks <= around else None
+    loops = [loop for loop in loops_around(op) if axis_of(loop)[0] == "block"]
+    return loops[0] if loops and blocks <= set(map(axis_of, loops)) else None
 
 
-def exchange_in_main_memory(
-    loops: Sequence[ir.Operation], axis_of: AxisOf, shared: Set[ir.Value], threads: Set[Axis]
-) -> bool:
+def exchange_in_main_memory(loops: Sequence[ir.Operation], shared: Set[ir.Value], threads: Set[Axis]) -> bool:
     """Return whether a thread may use an element in main memory that another thread writes in another one of the loops.
 
     It does not if each thread has elements of its own: their positions are the same in all loops, and name all axes.
     """
     users: dict[ir.Value, list[tuple[ir.Operation, tuple[Position, ...] | None, bool]]] = {}
     for loop in loops:
-        for op in inside(loop):
-            for buffer, is_written in own_accesses(op).items():
-                if buffer in shared and buffer.type.memory_space is None:
-                    users.setdefault(buffer, []).append((loop, _positions(op, buffer, axis_of), is_written))
+        for op, buffer, is_written in accesses_of([loop], shared):
+            if buffer.type.memory_space is None:
+                users.setdefault(buffer, []).append((loop, _positions(op, buffer), is_written))
     for uses in users.values():
-        repeated = len({loop for loop, _, _ in uses}) > 1 or any(_is_repeated(loop, axis_of) for loop, _, _ in uses)
+        repeated = len({loop for loop, _, _ in uses}) > 1 or any(_is_repeated(loop) for loop, _, _ in uses)
         if not repeated or not any(is_written for _, _, is_written in uses):
             continue
         first = uses[0][1]
@@ -125,40 +112,46 @@ def exchange_in_main_memory(
     return False
 
 
-def inside(op: ir.Operation) -> list[ir.Operation]:
-    """Return an operation and all in it, in order."""
+def accesses_of(
+    operations: Iterable[ir.Operation], buffers: Set[ir.Value]
+) -> Iterator[tuple[ir.Operation, ir.Value, bool]]:
+    """Yield the operations in these ones that access some of the buffers, each with whether it writes it."""
     found: list[ir.Operation] = []
 
     def visit(inner: ir.Operation) -> ir.WalkResult:
         found.append(inner)
         return ir.WalkResult.ADVANCE
 
-    op.walk(visit, ir.WalkOrder.PRE_ORDER)
-    return found
+    for outer in operations:
+        outer.walk(visit, ir.WalkOrder.PRE_ORDER)
+    for op in found:
+        for buffer, is_written in own_accesses(op).items():
+            if buffer in buffers:
+                yield op, buffer, is_written
 
 
-def _positions(op: ir.Operation, buffer: ir.Value, axis_of: AxisOf) -> tuple[Position, ...] | None:
+def _positions(op: ir.Operation, buffer: ir.Value) -> tuple[Position, ...] | None:
     """Return the indices with which an operation accesses a buffer; None if it accesses more than one element."""
     if op.name not in ("memref.load", "memref.store"):
         return None
     at = 0 if op.name == "memref.load" else 1
     if op.operands[at] != buffer:
         return None
-    return tuple(_position(value, axis_of) for value in list(op.operands)[at + 1 :])
+    return tuple(_position(value) for value in list(op.operands)[at + 1 :])
 
 
-def _position(value: ir.Value, axis_of: AxisOf) -> Position:
+def _position(value: ir.Value) -> Position:
     if isinstance(value.owner, ir.Block):
-        return axis_of(value.owner.owner.operation) or value
+        return find_axis(value.owner.owner.operation) or value
     number = integer_of(value)
     return value if number is None else number
 
 
-def _is_repeated(loop: ir.Operation, axis_of: AxisOf) -> bool:
+def _is_repeated(loop: ir.Operation) -> bool:
     """Return whether a loop that is bound to no axis is around."""
     parent = loop.parent
     while parent is not None and parent.name != "gpu.launch":
-        if parent.name in LOOPS and axis_of(parent.operation) is None:
+        if parent.name in LOOPS and find_axis(parent.operation) is None:
             return True
         parent = parent.operation.parent
     return False

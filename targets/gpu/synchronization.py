@@ -9,9 +9,9 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.value import integer_of
 from mirlo.passes.registry import PassError
 from mirlo.passes.schedule.loops import when
-from mirlo.targets.gpu.bound_loops import Axis
-from mirlo.targets.gpu.exchanges import LOOPS, AxisOf, Elements, element_of, inside, is_exchanged, merge_elements
-from mirlo.targets.gpu.launches import accesses, own_accesses
+from mirlo.targets.gpu.bound_loops import Axis, find_axis
+from mirlo.targets.gpu.exchanges import LOOPS, Elements, accesses_of, element_of, is_exchanged, merge_elements
+from mirlo.targets.gpu.launches import accesses
 from mirlo.targets.gpu.schedule.launch import barrier
 
 
@@ -23,8 +23,6 @@ class UniformStatements:
     All threads execute what computes values, or writes memory of their own.
     """
 
-    axis_of: AxisOf
-    """The axis of a bound loop; None for other operations."""
     is_full: Callable[[ir.Operation], bool]
     """Whether all threads, or blocks, of its axis execute a bound loop."""
     is_first: Callable[[Axis], ir.Value]
@@ -58,7 +56,7 @@ class UniformStatements:
             if shared:
                 due.synchronize(op, is_exchanged(due.in_loops, elements, threads, has_own=False), is_needed=False)
                 self._visit_statement(op, used, shared, axes, due)
-        is_repeated = end.block.owner.name in LOOPS and self.axis_of(end.block.owner.operation) is None
+        is_repeated = end.block.owner.name in LOOPS and find_axis(end.block.owner.operation) is None
         return due.finish(end, is_repeated)
 
     def _visit_statement(
@@ -85,10 +83,8 @@ class UniformStatements:
     def _elements(self, op: ir.Operation) -> Elements:
         """Return the elements that an operation accesses of what the launch writes."""
         found: Elements = {}
-        for inner in inside(op):
-            for buffer, is_written in own_accesses(inner).items():
-                if buffer in self.written:
-                    merge_elements(found, {buffer: (is_written, {element_of(inner, buffer, self.axis_of)})})
+        for inner, buffer, is_written in accesses_of([op], self.written):
+            merge_elements(found, {buffer: (is_written, {element_of(inner, buffer)})})
         return found
 
     def _has_loops(self, op: ir.Operation, axes: Set[Axis]) -> bool:
@@ -97,7 +93,7 @@ class UniformStatements:
 
         def look(inner: ir.Operation) -> ir.WalkResult:
             nonlocal found
-            axis = self.axis_of(inner)
+            axis = find_axis(inner)
             found = found or axis in axes or (axis is not None and axis[0] == "thread" and axis not in self.threads)
             return ir.WalkResult.INTERRUPT if found else ir.WalkResult.ADVANCE
 
@@ -109,7 +105,7 @@ class UniformStatements:
 
         In a loop over threads, conditions and extents may differ between threads.
         """
-        axis = self.axis_of(op)
+        axis = find_axis(op)
         is_outermost = axis is not None and axis[0] == "thread" and self.threads <= axes
         if axis is not None:
             axes = axes - {axis}

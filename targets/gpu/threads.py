@@ -27,7 +27,6 @@ from mirlo.targets.gpu.bound_loops import (
     axis_of,
     bound_loops,
     extent_of,
-    find_axis,
     loops_around,
     thread_extent,
 )
@@ -147,14 +146,14 @@ class _Mapping:
         }
         shared = written - private
         may_exchange = blocks and not self.is_checked
-        exchanged = exchange_between_blocks(operations, find_axis, shared, blocks) if may_exchange else None
+        exchanged = exchange_between_blocks(operations, shared, blocks) if may_exchange else None
         if exchanged is not None:
             buffer, user = exchanged
             raise PassError(why_no_exchange_between_blocks(buffer, self.function), user.location)
-        uniform = UniformStatements(find_axis, self._is_full, self._is_first, shared, threads, self.is_checked)
+        uniform = UniformStatements(self._is_full, self._is_first, shared, threads, self.is_checked)
         uniform.visit(operations, threads | blocks, end, reached=True)
         outermost = [loop for loop in self.loops if axis_of(loop)[0] == "thread" and self._is_outermost(loop)]
-        self.waits |= uniform.synchronizes or exchange_in_main_memory(outermost, find_axis, shared, threads)
+        self.waits |= uniform.synchronizes or exchange_in_main_memory(outermost, shared, threads)
 
     def _is_outermost(self, loop: ir.Operation) -> bool:
         """Return whether all threads of a block reach a loop together: it is in no loop over several threads."""
