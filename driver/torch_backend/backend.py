@@ -10,16 +10,14 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from mirlo.driver.torch_backend.graph import compile_graph
 from mirlo.driver.torch_backend.options import BackendOptions
-from mirlo.runtime.errors import MirloError
+from mirlo.driver.torch_backend.stages import RunGraph, StagedGraph
 
 if TYPE_CHECKING:
     import torch
 
 GraphFunction = Callable[..., object]
 """A graph that is called with its inputs, as PyTorch passes them."""
-RunGraph = Callable[[Sequence["torch.Tensor | torch.SymInt"]], object]
 
 
 def mirlo_backend(
@@ -76,7 +74,7 @@ class _Inference:
         if self._run is None or not (self._settings.frozen or self._is_current(inputs)):
             self._frozen = {index: inputs[index] for index in self._frozen}
             self._versions = [(tensor._version, tensor.data_ptr()) for tensor in self._frozen.values()]
-            self._run = self._compiled()
+            self._run = StagedGraph(self._functional, self._fake_inputs, self._frozen, self._settings)
         return self._run(inputs)
 
     def _is_current(self, inputs: Sequence[torch.Tensor | torch.SymInt]) -> bool:
@@ -86,16 +84,6 @@ class _Inference:
             if given is not tensor or given._version != version or given.data_ptr() != address:
                 return False
         return True
-
-    def _compiled(self) -> RunGraph:
-        """Return the function that runs the graph: compiled, or as it is where it cannot be compiled."""
-        try:
-            return compile_graph(self._functional, self._fake_inputs, self._frozen, self._settings.compile_arguments())
-        except MirloError as problem:
-            if self._settings.strict:
-                raise
-            warnings.warn(f"mirlo: a graph runs eagerly: {problem}", stacklevel=2)
-            return lambda inputs: self._functional(*inputs)
 
 
 def _frozen_inputs(

@@ -1,4 +1,4 @@
-"""A functional graph of ATen operators, compiled."""
+"""A functional graph of ATen operators, or a stage of one, compiled."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from mirlo.driver.compile import compile
 from mirlo.frontends.foreign import CompiledModel, ExampleInputs, FrontendError
-from mirlo.frontends.torch.program import convert_exported, export
+from mirlo.frontends.torch.program import convert_directly, export
 from mirlo.frontends.torch.signature import require_no_writes
 from mirlo.frontends.torch.tensors import to_complex, to_input, to_tensor
 from mirlo.runtime.errors import MirloError
@@ -61,7 +61,7 @@ def _compile_graph(
             program = _Program(graph, fake_inputs, frozen)
             exported = export(program.module.eval(), program.example())
             require_no_writes(exported, "which is left to PyTorch")
-            converted = convert_exported(exported)
+            converted = convert_directly(exported)
         except MirloError:
             raise
         except Exception as error:
@@ -110,7 +110,7 @@ class _Program:
         tensors, rows = [], []
         for index in self.positions:
             fake = self.fake_inputs[index]
-            tensors.append(torch.zeros([_hint(dim) for dim in fake.shape], dtype=fake.dtype))
+            tensors.append(torch.zeros([_example_size(dim) for dim in fake.shape], dtype=fake.dtype))
             dims = [axis for axis, dim in enumerate(fake.shape) if not isinstance(dim, int)]
             rows.append(dict.fromkeys(dims, torch.export.Dim.DYNAMIC) or None)
         return ExampleInputs(tuple(tensors), {}, tuple(rows))
@@ -118,14 +118,7 @@ class _Program:
     def finish(self, tensors: list[torch.Tensor]) -> list[object]:
         """Return the graph's results: tensors of the executable, sizes among them, and constants."""
         rest = iter(tensors)
-        result = []
-        for kind, value in self._results:
-            if kind == "constant":
-                result.append(value)
-            else:
-                tensor = next(rest)
-                result.append(_RESULTS[kind](tensor))
-        return result
+        return [value if kind == "constant" else _RESULTS[kind](next(rest), value) for kind, value in self._results]
 
     def _replace_by_weight(self, node: torch.fx.Node, index: int, tensor: torch.Tensor) -> None:
         name = f"weight_{index}"
@@ -168,20 +161,58 @@ class _Program:
                 continue
             example = value.meta.get("val")
             is_complex = isinstance(example, torch.Tensor) and example.dtype.is_complex
-            rows.append(("complex" if is_complex else "tensor" if isinstance(example, torch.Tensor) else "size", None))
+            if not isinstance(example, torch.Tensor):
+                rows.append(("size", None))
+            elif is_complex:
+                rows.append(("complex", None))
+            else:
+                order = memory_order(example)
+                rows.append(("tensor", order))
+                if order is not None:
+                    with self.module.graph.inserting_before(output):
+                        value = self.module.graph.call_function(torch.ops.aten.permute.default, (value, list(order)))
             kept.append(value)
         output.args = (tuple(kept),)
         return rows
 
 
-_RESULTS: dict[str, Callable[[torch.Tensor], object]] = {
-    "tensor": lambda tensor: tensor, "complex": to_complex, "size": lambda tensor: tensor.item(),
+def memory_order(example: torch.Tensor) -> tuple[int, ...] | None:
+    """Return the dims by their strides, the largest first, if that is how a dense tensor has its elements in memory.
+
+    None if it is contiguous, or not dense: a result has no gaps, and repeats no element.
+    """
+    sizes, strides = [_hint(size) for size in example.shape], [_hint(stride) for stride in example.stride()]
+    order = tuple(sorted(range(len(sizes)), key=lambda axis: (-strides[axis], -sizes[axis], axis)))
+    count = 1
+    for axis in reversed(order):
+        if sizes[axis] != 1 and strides[axis] != count:
+            return None
+        count *= sizes[axis]
+    moved = [axis for axis in order if sizes[axis] != 1]
+    return None if moved == sorted(moved) else order
+
+
+def _of_order(tensor: torch.Tensor, order: object) -> torch.Tensor:
+    """Return a tensor whose dims the graph has permuted to an order as it was before."""
+    if order is None:
+        return tensor
+    assert isinstance(order, tuple), order
+    return tensor.permute([order.index(axis) for axis in range(len(order))])
+
+
+_RESULTS: dict[str, Callable[[torch.Tensor, object], object]] = {
+    "tensor": _of_order, "complex": lambda tensor, _: to_complex(tensor), "size": lambda tensor, _: tensor.item(),
 }  # fmt: skip
 """By kind of a result, what makes it of the executable's."""
 
 
 def _hint(dim: torch.SymInt | int) -> int:
-    """Return a size for a dim: 0 and 1 would be taken for sizes of their own."""
+    """Return the size or stride that a graph was captured for; 2 for one that data determine."""
     if isinstance(dim, int):
         return dim
-    return max(int(dim.node.hint), 2) if dim.node.hint is not None else 2
+    return int(dim.node.hint) if dim.node.hint is not None else 2
+
+
+def _example_size(dim: torch.SymInt | int) -> int:
+    """Return a size for a dim: 0 and 1 would be taken for sizes of their own."""
+    return dim if isinstance(dim, int) else max(_hint(dim), 2)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mirlo.frontends.torch.errors import UnsupportedAten
 from mirlo.frontends.torch.graph import target_name
-from mirlo.frontends.torch.locations import source_line
+from mirlo.frontends.torch.locations import origin_of, source_line
 from mirlo.frontends.torch.registry import has_converter, load_converters, reason_of
 
 if TYPE_CHECKING:
@@ -78,12 +78,15 @@ def _require_converters(program: torch.export.ExportedProgram, without: set[torc
     """Raise an error for the first operator of these that computes tensors; sizes need no converter."""
     import torch
 
-    for node in program.graph.nodes:
-        value = node.meta.get("val")
-        if node.target in without and node.users and isinstance(value, (torch.Tensor, list, tuple)):
-            name, line = target_name(node.target), source_line(node)
-            at = f"; {line}" if line else ""
-            raise UnsupportedAten(name, f"program: operator '{name}' (node '{node.name}'): {reason_of(name)}{at}")
+    nodes = [
+        node for node in program.graph.nodes
+        if node.target in without and node.users and isinstance(node.meta.get("val"), (torch.Tensor, list, tuple))
+    ]  # fmt: skip
+    for node in nodes[:1]:
+        name, line = target_name(node.target), source_line(node)
+        at = f"; {line}" if line else ""
+        text = f"program: operator '{name}' (node '{node.name}'): {reason_of(name)}{at}"
+        raise UnsupportedAten(name, text, [origin_of(each) for each in nodes])
 
 
 def _table(missing: set[torch._ops.OpOverload]) -> dict[torch._ops.OpOverload, Callable[..., object]]:

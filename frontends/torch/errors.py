@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mirlo.frontends.foreign import FrontendError
 
 
@@ -12,6 +14,8 @@ class TorchImportError(FrontendError):
 class UnsupportedAten(TorchImportError):
     """An operator that has no converter, or not in this form; the text names it and the user's line."""
 
-    def __init__(self, operator: str, text: str) -> None:
+    def __init__(self, operator: str, text: str, origins: Sequence[str] = ()) -> None:
         super().__init__(text)
         self.operator = operator
+        self.origins = tuple(origins)
+        """Names of the nodes of the exported module's graph that call the operator, if that module is a graph."""

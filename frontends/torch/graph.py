@@ -11,8 +11,8 @@ from mirlo.dialects.core.op import OpError
 from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.tensor import Tensor, known
 from mirlo.frontends.torch.complex_tensor import ComplexTensor, component, has_complex, is_complex
-from mirlo.frontends.torch.errors import TorchImportError, UnsupportedAten
-from mirlo.frontends.torch.locations import location_of, source_line
+from mirlo.frontends.torch.errors import UnsupportedAten
+from mirlo.frontends.torch.locations import location_of, origin_of, source_line
 from mirlo.frontends.torch.operation import AtenOperation, GraphImporter
 from mirlo.frontends.torch.registry import CONVERTERS, Converter, find_converter
 from mirlo.frontends.torch.sizes import SizeReader
@@ -81,7 +81,8 @@ class GraphImport(GraphImporter):
                 require_arguments(convert, op, args, kwargs)
                 result = convert(op, *args, **kwargs)
                 return self._as_declared(op, declared, result)
-        except TorchImportError:
+        except UnsupportedAten as problem:  # of a node in a graph that this one holds
+            problem.origins = (origin_of(node),)
             raise
         except (UnsupportedOperation, OpError, UndecidedDim) as problem:
             types = ", ".join(str(getattr(values.get(each), "type", values.get(each))) for each in operands)
@@ -90,6 +91,7 @@ class GraphImport(GraphImporter):
             raise UnsupportedAten(
                 name,
                 f"{self.name}: operator '{name}' (node '{node.name}'): {problem} [operands: {types or 'none'}]{at}",
+                [origin_of(node)],
             ) from None
 
     def _size(self, node: torch.fx.Node) -> Dim | None:

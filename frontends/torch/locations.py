@@ -27,4 +27,13 @@ def source_line(node: torch.fx.Node) -> str | None:
     trace = node.meta.get("stack_trace")
     if not trace:
         return None
-    return ": ".join(line.strip() for line in str(trace).strip().splitlines()[-2:])
+    lines: list[str] = [line.strip() for line in str(trace).strip().splitlines()]
+    return ": ".join([line for line in lines if line.strip("^~ ")][-2:])
+
+
+def origin_of(node: torch.fx.Node) -> str:
+    """Return the name of the node that this one comes from, in the graph of the module that was exported."""
+    sources, name = node.meta.get("from_node"), str(node.name)
+    while sources:
+        sources, name = sources[-1].from_node, str(sources[-1].name)
+    return name

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from mirlo.frontends.foreign import CompiledModel, ConvertedModel, ExampleInputs, ImportedModule, require_package
 from mirlo.frontends.torch.compiled import CompiledModule
 from mirlo.frontends.torch.decompose import decomposed
+from mirlo.frontends.torch.draws import is_random
 from mirlo.frontends.torch.errors import TorchImportError, UnsupportedAten
 from mirlo.frontends.torch.frozen import FrozenWeights
 from mirlo.frontends.torch.importer import import_exported
@@ -50,12 +51,16 @@ def convert_program(model: object, example: ExampleInputs) -> ConvertedModel:
     )
 
 
+def convert_directly(program: torch.export.ExportedProgram) -> ConvertedModel:
+    """Convert an exported program, or raise `UnsupportedAten` where an operator has no converter."""
+    prepared = decomposed(program)
+    return ConvertedModel(ImportedModule(*import_exported(prepared)), _wrapper(prepared))
+
+
 def convert_exported(program: torch.export.ExportedProgram) -> ConvertedModel:
     """Convert an exported program, through ONNX where an operator has no converter."""
     try:
-        prepared = decomposed(program)
-        wrap = _wrapper(prepared)
-        return ConvertedModel(ImportedModule(*import_exported(prepared)), wrap)
+        return convert_directly(program)
     except UnsupportedAten as problem:
         reason = problem
     _require_inference(program)
@@ -103,8 +108,17 @@ def export(module: torch.nn.Module, example: ExampleInputs) -> torch.export.Expo
 
 
 def _require_inference(program: torch.export.ExportedProgram) -> None:
-    """Raise an error for an operator that computes as in training: the exporter would make it one of inference."""
+    """Raise an error for an operator that computes as in training: the exporter would make it one of inference.
+
+    Random numbers of ONNX are not those of PyTorch's generators.
+    """
     for node in program.graph.nodes:
+        if is_random(node):
+            line = source_line(node)
+            raise TorchImportError(
+                f"operator '{node.target}' draws random numbers, which a compiled model cannot draw from PyTorch's "
+                f"generator: make them an argument, or use torch.compile{f'; {line}' if line else ''}"
+            )
         schema = getattr(node.target, "_schema", None)
         for index, argument in enumerate(schema.arguments if schema is not None else ()):
             if argument.name not in ("train", "training", "use_input_stats"):

@@ -88,6 +88,15 @@ def multinomial(node: Node) -> Converted:
     return node.emit("cast", node.emit("minimum", passed, most), dtype=wanted)
 
 
+@converter("Bernoulli")
+def bernoulli(node: Node) -> Converted:
+    """Draw ones with the probabilities that the input holds; the function body of the specification draws the zeros."""
+    x = node.type(0)
+    wanted = onnx_dtype(node.attr.int("dtype"), "attribute 'dtype'").dtype if "dtype" in node.attr else x.dtype
+    drawn = node.emit("random_uniform", seed(node), shape=x.shape, dtype="f64")
+    return node.emit("cast", drawn < node.emit("cast", node[0], dtype="f64"), dtype=wanted)
+
+
 @converter("Dropout", since=12)
 def dropout(node: Node) -> Converted:
     """Convert Dropout: identity in inference; in training, zero random elements and scale the others."""

@@ -1,0 +1,208 @@
+"""Division of a graph into stages: those that are compiled, and those that PyTorch runs.
+
+Stages alternate. A node's stage is the first of its kind in which its operands are known, so there are as few as the
+graph allows, and no cycles. Nodes that draw random numbers, or have effects, stay in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mirlo.frontends.torch.draws import is_random
+from mirlo.frontends.torch.graph import target_name
+
+if TYPE_CHECKING:
+    import torch
+
+MIN_OPERATORS = 2
+"""Operators that compute, of a stage beside other compiled ones: a single one gains nothing over PyTorch's kernel."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A part of a graph, as a graph of its own."""
+
+    module: torch.fx.GraphModule
+    inputs: tuple[torch.fx.Node, ...]
+    """The nodes of the whole graph whose values it takes."""
+    outputs: tuple[torch.fx.Node, ...]
+    """The nodes of the whole graph whose values it returns."""
+    origins: Mapping[str, torch.fx.Node]
+    """The nodes of the whole graph by the names of the stage's."""
+    is_compiled: bool
+
+    @property
+    def key(self) -> tuple[tuple[torch.fx.Node, ...], ...]:
+        """Return what is equal for stages that compute the same."""
+        return tuple(self.origins.values()), self.outputs
+
+
+def partition(graph: torch.fx.Graph, root: torch.nn.Module, eager: Collection[torch.fx.Node]) -> list[Stage]:
+    """Return the stages of a graph, in order, of which those of the nodes in `eager` are PyTorch's."""
+    results = set(_output(graph).all_input_nodes)
+    members: dict[int, list[torch.fx.Node]] = {}
+    for node, level in _levels(graph, eager).items():
+        if node in results or not is_size(node):
+            members.setdefault(level, []).append(node)
+    stages = [(level, _extended(members[level])) for level in sorted(members)]
+    used_by = [{each for node in nodes for each in node.all_input_nodes} - set(nodes) for _, nodes in stages]
+    is_only = sum(level % 2 == 0 for level, _ in stages) == 1
+    made = []
+    for position, (level, nodes) in enumerate(stages):
+        wanted = results.union(*used_by[position + 1 :])
+        outputs = [node for node in members[level] if node in wanted]
+        is_compiled = level % 2 == 0 and (is_only or _computes(nodes) >= MIN_OPERATORS)
+        if outputs or any(node.is_impure() for node in nodes):
+            made.append(_stage(root, nodes, outputs, is_compiled))
+    return made
+
+
+def base_of(node: torch.fx.Node) -> torch.fx.Node | None:
+    """Return the operand whose memory an operator's results have; None if they have memory of their own."""
+    if target_name(node.target) == "_operator.getitem":
+        return base_of(node.all_input_nodes[0])
+    schema = getattr(node.target, "_schema", None)
+    if schema is None or schema.is_mutable:
+        return None
+    for argument, given in zip(schema.arguments, node.args, strict=False):
+        if argument.alias_info is not None:
+            return next((each for each in node.all_input_nodes if each is given), None)
+    return None
+
+
+def is_size(node: torch.fx.Node) -> bool:
+    """Return whether a node computes a size, or a number, from sizes: what needs it computes it again."""
+    import torch
+
+    if node.op == "get_attr":
+        return True
+    name = target_name(node.target) if node.op == "call_function" else ""
+    if not isinstance(node.meta.get("val"), (torch.SymInt, torch.SymFloat, torch.SymBool, int, float, bool)):
+        return False
+    if name.startswith(("aten.sym_size", "aten.sym_numel", "aten.sym_stride")):
+        return True
+    return name.startswith(("_operator.", "torch.sym_", "math.")) and all(
+        each.op == "placeholder" or is_size(each) for each in node.all_input_nodes
+    )
+
+
+def _levels(graph: torch.fx.Graph, eager: Collection[torch.fx.Node]) -> dict[torch.fx.Node, int]:
+    """Return the stage of each node: even ones are compiled, odd ones are PyTorch's."""
+    levels: dict[torch.fx.Node, int] = {}
+    last = -1
+    for node in graph.nodes:
+        if node.op in ("placeholder", "output", "get_attr"):
+            continue
+        first = max((levels[each] for each in node.all_input_nodes if each in levels), default=-1)
+        if target_name(node.target) == "_operator.getitem" and node.all_input_nodes[0] in levels:
+            levels[node] = levels[node.all_input_nodes[0]]
+            continue
+        if node not in eager:
+            levels[node] = first + first % 2
+            continue
+        if is_random(node) or node.is_impure():
+            first = last = max(first, last) | 1
+        levels[node] = first | 1
+    return levels
+
+
+def _extended(nodes: Sequence[torch.fx.Node]) -> list[torch.fx.Node]:
+    """Return the nodes of a stage, after the computations of sizes that they use."""
+    result: dict[torch.fx.Node, None] = {}
+
+    def add(node: torch.fx.Node) -> None:
+        for each in node.all_input_nodes:
+            if each not in result and is_size(each):
+                add(each)
+        result[node] = None
+
+    for node in nodes:
+        add(node)
+    return list(result)
+
+
+def _computes(nodes: Iterable[torch.fx.Node]) -> int:
+    """Return how many of these nodes are operators that compute tensors."""
+    return sum(
+        not is_size(node) and base_of(node) is None and target_name(node.target) != "_operator.getitem"
+        for node in nodes
+    )
+
+
+def _stage(
+    root: torch.nn.Module, nodes: Sequence[torch.fx.Node], outputs: Sequence[torch.fx.Node], is_compiled: bool
+) -> Stage:
+    import torch
+
+    graph = torch.fx.Graph()
+    inside = set(nodes)
+    inputs = list(dict.fromkeys(each for node in nodes for each in node.all_input_nodes if each not in inside))
+    copies: dict[torch.fx.Node, torch.fx.Node] = {}
+    for node in inputs:
+        copies[node] = graph.placeholder(node.name)
+        copies[node].meta = dict(node.meta)
+    for node in nodes:
+        copies[node] = graph.node_copy(node, copies.__getitem__)
+        copies[node].meta.pop("from_node", None)
+    graph.output(tuple(copies[node] for node in outputs))
+    origins = {copies[node].name: node for node in nodes}
+    return Stage(torch.fx.GraphModule(root, graph), tuple(inputs), tuple(outputs), origins, is_compiled)
+
+
+def _output(graph: torch.fx.Graph) -> torch.fx.Node:
+    return next(node for node in reversed(graph.nodes) if node.op == "output")
+
+
+def views_of_results(graph: torch.fx.Graph) -> list[torch.fx.Node]:
+    """Let results that share memory be views that are computed last, from one tensor; return the nodes that do.
+
+    Views that the graph computes with stay where they are.
+    """
+    output = _output(graph)
+    results = list(dict.fromkeys(output.all_input_nodes))
+    roots: dict[torch.fx.Node, list[torch.fx.Node]] = {}
+    for node in results:
+        roots.setdefault(_root(node), []).append(node)
+    copies: dict[torch.fx.Node, torch.fx.Node] = {}
+    for root, group in roots.items():
+        if len(group) > 1:
+            for node in group:
+                _copy_views(node, root, copies, graph, output)
+    output.args = _mapped(output.args, lambda node: copies.get(node, node))
+    return list(copies.values())
+
+
+def _root(node: torch.fx.Node) -> torch.fx.Node:
+    base = base_of(node)
+    return node if base is None else _root(base)
+
+
+def _copy_views(
+    node: torch.fx.Node, root: torch.fx.Node, copies: dict[torch.fx.Node, torch.fx.Node], graph: torch.fx.Graph,
+    output: torch.fx.Node,
+) -> torch.fx.Node:  # fmt: skip
+    """Return a copy, before the output, of a view and of those between it and its root."""
+    if node is root:
+        return node
+    if node not in copies:
+        operands = {each: _copy_views(each, root, copies, graph, output) for each in _viewed(node)}
+        with graph.inserting_before(output):
+            copies[node] = graph.node_copy(node, lambda each: operands.get(each, each))
+    return copies[node]
+
+
+def _viewed(node: torch.fx.Node) -> list[torch.fx.Node]:
+    """Return the operand that a view is of: for an element of several views, the operator that makes them."""
+    if target_name(node.target) == "_operator.getitem":
+        return [node.all_input_nodes[0]]
+    base = base_of(node)
+    return [] if base is None else [base]
+
+
+def _mapped(value: object, function: Callable[[torch.fx.Node], torch.fx.Node]) -> tuple[object, ...]:
+    import torch
+
+    mapped: tuple[object, ...] = torch.fx.node.map_arg(value, function)
+    return mapped

@@ -1,0 +1,170 @@
+"""Graphs of which a part is left to PyTorch: random numbers, what has no converter, results that share memory."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs PyTorch: make test-doors")
+
+import mirlo  # noqa: E402
+from mirlo.driver.torch_backend import graph as graphs  # noqa: E402
+
+F = torch.nn.functional
+OPTIONS = {"cache": False}
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.fixture
+def built(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Return the stages that the test compiles."""
+    made: list[Any] = []
+    compile_graph = graphs._compile_graph
+    monkeypatch.setattr(graphs, "_compile_graph", lambda *given: made.append(compile_graph(*given)) or made[-1])
+    return made
+
+
+def compiled(function: Callable[..., Any], strict: bool = True, **options: Any) -> Any:
+    return torch.compile(function, backend="mirlo", options={**OPTIONS, "strict": strict}, **options)
+
+
+RANDOM: dict[str, Callable[[Any], Any]] = {
+    "rand_like": lambda x: torch.rand_like(x) + x,
+    "rand": lambda x: torch.rand(x.shape[0], 3).exp() * 2,
+    "randn": lambda x: x + torch.randn(x.shape) * 2,
+    "randint": lambda x: x * torch.randint(0, 9, x.shape) + 1,
+    "randperm": lambda x: x[torch.randperm(x.shape[0])] * 2,
+    "bernoulli": lambda x: torch.bernoulli(x.sigmoid() * 0.5) * x,
+    "bernoulli p": lambda x: x.bernoulli(0.9) + x,
+    "multinomial": lambda x: torch.multinomial(x.softmax(-1), 2) + 1,
+    "normal": lambda x: torch.normal(x, x.abs()) + 1,
+    "dropout": lambda x: F.dropout(x * 2, 0.3) + 1,
+    "dropout2d": lambda x: F.dropout2d(x[None] * 2, 0.3) + 1,
+    "alpha_dropout": lambda x: F.alpha_dropout(x, 0.3, True) + 1,
+    "rrelu": lambda x: F.rrelu(x, training=True) * 2,
+    "exponential": lambda x: x + torch.empty_like(x).exponential_(),
+    "gumbel": lambda x: F.gumbel_softmax(x, hard=True) * 2,
+    "attention": lambda x: F.scaled_dot_product_attention(x[None, None], x[None, None], x[None, None], dropout_p=0.2),
+    "two draws": lambda x: (torch.rand_like(x) @ torch.randn(6, 4)).tanh() @ torch.rand(4, 2) + torch.rand(2),
+    "draws in steps": lambda x: (torch.bernoulli((x + torch.rand(6)).sigmoid()) * 2 + torch.rand(6)).exp() + 1,
+}
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_random_numbers_are_those_of_the_generator(name: str) -> None:
+    function, x = RANDOM[name], torch.linspace(-1, 1, 30).reshape(5, 6)
+    run = compiled(function)
+    with torch.no_grad():
+        for seed in (3, 4):
+            torch.manual_seed(seed)
+            found, after = run(x), torch.rand(2)
+            torch.manual_seed(seed)
+            torch.testing.assert_close(found, function(x), rtol=1e-4, atol=1e-5)
+            torch.testing.assert_close(after, torch.rand(2))
+
+
+class Draws(torch.nn.Module):  # type: ignore[misc]
+    """Draws random numbers in `forward`."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Any) -> Any:
+        return self.function(x)
+
+
+@pytest.mark.parametrize("name", ["rand_like", "bernoulli", "dropout", "randn"])
+def test_a_compiled_module_does_not_draw(name: str) -> None:
+    with pytest.raises(mirlo.MirloError, match="random numbers.*make them an argument, or use torch.compile.*line"):
+        mirlo.compile(Draws(RANDOM[name]).eval(), args=(torch.ones(5, 6),), cache=False)
+
+
+def _with_eigenvalues(x: Any) -> Any:
+    y = (x @ x.T).relu() + 1
+    values = torch.linalg.eigvals(y).real
+    return (values.exp() + y.sum(0)).log(), y
+
+
+def test_the_rest_of_a_graph_is_compiled(built: list[Any]) -> None:
+    x = torch.rand(4, 4)
+    message = r"mirlo: 1 of \d+ operators run eagerly.*linalg_eig.*eigvals"
+    with torch.no_grad(), pytest.warns(UserWarning, match=message) as found:
+        run = compiled(_with_eigenvalues, strict=False)
+        torch.testing.assert_close(run(x), _with_eigenvalues(x), rtol=1e-3, atol=1e-4)
+    assert len([each for each in found if "mirlo" in str(each.message)]) == 1
+    assert len(built) == 2
+
+
+def test_refusals_of_a_form_are_left_out_each(built: list[Any]) -> None:
+    def function(x: Any, n: Any) -> Any:
+        y = F.gelu(x @ x.T)
+        first = F.avg_pool1d(n[None] * 2 + 1, 2)[0]
+        second = torch.special.bessel_j0(y) * 2 + 1
+        return (second + first.sum()).exp(), torch.linalg.eigvalsh(y @ y.T) + 1
+
+    x, n = torch.rand(4, 4), torch.arange(8)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.testing.assert_close(
+            compiled(function, strict=False, dynamic=True)(x, n), function(x, n), rtol=1e-3, atol=1e-4
+        )
+    assert built
+
+
+VIEWS: dict[str, Callable[[Any], Any]] = {
+    "view": lambda x: (lambda y: (y, y.view(-1)))(x * 2 + 1),
+    "transposed": lambda x: (lambda y: (y.t(), y[1:, ::2]))(x * 2 + 1),
+    "chunks": lambda x: (x * 2 + 1).chunk(2, 1),
+    "unbound": lambda x: (x * 2 + 1).unbind(0),
+    "expanded": lambda x: (lambda y: (y, y.expand(3, 4, 6)[1:], y[0] + 1))(x * 2 + 1),
+    "computed with": lambda x: (lambda y: (y.t(), y.t() @ y + 1, y))(x * 2 + 1),
+    "of the argument": lambda x: (x.t(), x[1:], x + 1),
+    "twice": lambda x: (lambda y: (y, y))(x + 1),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_results_share_memory_as_those_of_pytorch(name: str) -> None:
+    function, x = VIEWS[name], torch.rand(4, 6)
+    with torch.no_grad():
+        given = x.clone(), x.clone()
+        found, expected = compiled(function)(given[0]), function(given[1])
+        torch.testing.assert_close(found, expected)
+        for results in (found, expected):
+            for index, each in enumerate(results):
+                each.view(-1)[:1].fill_(float(index + 5)) if each.is_contiguous() else each[..., 0].fill_(index + 5.0)
+        torch.testing.assert_close(found, expected)
+        torch.testing.assert_close(*given)
+
+
+LAYOUTS: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
+    "convolution": (lambda x, w: F.conv2d(x, w).relu(), (2, 3, 8, 9)),
+    "pooling": (lambda x, w: F.max_pool2d(x, 2) * 2, (2, 3, 8, 9)),
+    "sum": (lambda x, w: x + 1, (2, 3, 8, 9)),
+    "transposed": (lambda x, w: (x + 1).transpose(1, 3), (2, 3, 8, 9)),
+    "permuted": (lambda x, w: (x.softmax(1)).permute(3, 0, 2, 1), (2, 3, 8, 9)),
+    "one channel": (lambda x, w: F.conv2d(x, w[:, :1]) * 2, (2, 1, 8, 9)),
+}
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_results_have_the_strides_of_pytorch(name: str, dynamic: bool) -> None:
+    function, shape = LAYOUTS[name]
+    weight = torch.rand(4, 3, 3, 3)
+    for layout in (torch.channels_last, torch.contiguous_format):
+        x = torch.rand(shape).to(memory_format=layout)
+        with torch.no_grad():
+            found, expected = compiled(function, dynamic=dynamic)(x, weight), function(x, weight)
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+        assert found.stride() == expected.stride()
