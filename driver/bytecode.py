@@ -13,6 +13,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.passes.files import BYTECODE_PREFIX, FileError
 from mirlo.passes.locations import find_source_position
 from mirlo.runtime import system
+from mirlo.runtime.files import open_regular
 
 _SECONDS = 120
 """Processor time after which reading is given up: damaged sizes can make the reader run for ever."""
@@ -22,7 +23,7 @@ _GOOD, _BAD = b"M", b"E"
 
 def parse_file(path: str) -> ir.Module:
     """Parse a file of text or bytecode, in the current context."""
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         is_bytecode = file.read(len(BYTECODE_PREFIX)) == BYTECODE_PREFIX
     if not is_bytecode or not system.can_fork():
         return ir.Module.parseFile(path)

@@ -10,6 +10,7 @@ from mirlo.driver.bytecode import parse_file
 from mirlo.driver.type_sizes import require_type_sizes
 from mirlo.passes.files import FileError, listed_params, open_params, save_params
 from mirlo.passes.session import Session
+from mirlo.runtime.files import read_regular
 
 PARAM_READERS = {".onnx": "mirlo.frontends.onnx.params"}
 """Modules that register a reader for parameter files of a kind; imported when one is listed, because they are large."""
@@ -43,8 +44,7 @@ def _read_script(path: str | os.PathLike[str]) -> ir.Module:
     from mirlo.frontends.script.module import parse_script
 
     try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
+        text = read_regular(path).decode("utf-8")
     except OSError as error:
         raise FileError(f"cannot read '{os.fspath(path)}': {error.strerror or error}") from None
     except UnicodeDecodeError as error:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from mirlo.passes.files import BYTECODE_PREFIX, FileError
+from mirlo.runtime.files import read_regular
 from mirlo.runtime.names import shell_word
 
 SPLIT_MARKER = re.compile(r"^// -----[ \t]*\r?$", re.MULTILINE)
@@ -83,7 +84,6 @@ def read_source(path: str) -> SourceFile:
     if path == "-":
         return SourceFile("<stdin>", sys.stdin.buffer.read())
     try:
-        with open(path, "rb") as file:
-            return SourceFile(path, file.read())
+        return SourceFile(path, read_regular(path))
     except OSError as error:
         raise FileError(f"cannot read '{path}': {error.strerror or error}") from None

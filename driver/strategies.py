@@ -22,6 +22,7 @@ from mirlo.passes.pass_failed import PassFailed
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.rules import Rule
 from mirlo.passes.session import Session
+from mirlo.runtime.files import read_regular
 
 if TYPE_CHECKING:
     from mirlo.runtime.executable import Executable
@@ -63,8 +64,8 @@ class Measured:
         if self.cache is None or not Path(self.cache).exists():
             return
         try:
-            self.known = json.loads(Path(self.cache).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+            self.known = json.loads(read_regular(self.cache))
+        except (OSError, ValueError, RecursionError) as error:
             raise FileError(f"cannot read measured strategies from '{self.cache}': {error}") from error
 
     def chooser(

@@ -21,7 +21,8 @@ from pathlib import Path
 
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.files import open_regular, read_regular
-from mirlo.runtime.system import effective_user, positional_read, user_cache
+from mirlo.runtime.private_folders import make_private, unsafe_folder, unsafe_mode
+from mirlo.runtime.system import positional_read, user_cache
 
 DEFAULT_LIMIT = 4 << 30
 OBJECTS, MODELS, MANIFESTS = "objects", "models", "manifests"
@@ -91,7 +92,7 @@ class Cache:
     @cached_property
     def _is_safe(self) -> bool:
         """Return whether only this user can put files in the folder; this process runs code from them."""
-        self.problem = _unsafe(self.folder)
+        self.problem = unsafe_folder(self.folder)
         return self.problem is None
 
     def has(self, kind: str, key: str) -> bool:
@@ -113,10 +114,11 @@ class Cache:
     def find(self, kind: str, key: str) -> Path | None:
         """Return the file of an entry after checking its content."""
         for entry in self._candidates(kind, key):
-            if entry.is_whole():
-                self._used(entry)
-                return entry.path
-            self._damaged(entry)
+            with contextlib.suppress(OSError):
+                if digest_of_file(entry.path) == entry.digest:
+                    self._used(entry)
+                    return entry.path
+                self._damaged(entry)
         self.counts.misses += 1
         return None
 
@@ -223,12 +225,15 @@ class Cache:
         if not self._is_safe:
             return []
         folder = self.folder / kind / key[:2]
-        result = _scan_folder(folder, kind, f"{key}-")
-        for path in (folder.parent, folder, *(entry.path for entry in result)) if result else ():
-            problem = _unsafe_mode(path)
-            if problem is not None:
-                self.problem = f"{problem}; what it holds is not used"
-                return []
+        result = []
+        for entry in _scan_folder(folder, kind, f"{key}-"):
+            # Other processes evict entries at any time.
+            with contextlib.suppress(FileNotFoundError):
+                problem = next(filter(None, map(unsafe_mode, (folder.parent, folder, entry.path))), None)
+                if problem is not None:
+                    self.problem = f"{problem}; what it holds is not used"
+                    return []
+                result.append(entry)
         return result
 
     def _scan(self, folder: Path, kind: str) -> Iterator[CacheEntry]:
@@ -254,45 +259,6 @@ class Cache:
             with contextlib.suppress(OSError):
                 if path.stat().st_mtime < oldest:
                     path.unlink()
-
-
-def _unsafe(folder: Path) -> str | None:
-    """Return why other users may put files in a folder and what to do about it; None if they cannot."""
-    try:
-        problem = _unsafe_mode(folder)
-    except FileNotFoundError:
-        return None  # it is created when it is needed
-    except OSError as error:
-        return f"{folder}: {error.strerror or error}"
-    return problem and f"{problem}: 'chmod 700' it if it is yours, or name another folder"
-
-
-def _unsafe_mode(path: Path) -> str | None:
-    """Return what is wrong with the owner or the mode of a file or folder whose content is trusted."""
-    user = effective_user()
-    if user is None:
-        return None  # on Windows, user folders inherit private permissions
-    status = path.stat() if path.is_dir() else path.lstat()
-    if status.st_uid not in (user, 0):
-        return f"{path} belongs to user {status.st_uid}, not to user {user}"
-    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return f"{path} can be written by others (mode {stat.S_IMODE(status.st_mode):o})"
-    if not (stat.S_ISDIR(status.st_mode) or stat.S_ISREG(status.st_mode)):
-        return f"{path} is neither a file nor a folder"
-    return None
-
-
-def make_private(folder: Path) -> None:
-    """Create a folder and its missing parents for this user alone, whatever the umask is."""
-    missing = [folder]
-    while not missing[-1].parent.exists():
-        missing.append(missing[-1].parent)
-    for each in reversed(missing):
-        try:
-            each.mkdir(mode=0o700)
-        except FileExistsError:
-            continue
-        each.chmod(0o700)
 
 
 def default_folder() -> Path:

@@ -32,6 +32,11 @@ def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
         raise
 
 
+def require_regular(path: str | os.PathLike[str]) -> None:
+    """Raise OSError unless a path leads to a regular file, for functions that open it by themselves."""
+    open_regular(path).close()
+
+
 def read_regular(path: str | os.PathLike[str]) -> bytes:
     """Return the content of a regular file; OSError for anything else."""
     with open_regular(path) as file:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.files import require_regular
 from mirlo.runtime.names import terminal
 
 if TYPE_CHECKING:
@@ -196,6 +197,7 @@ def _load(source: str | os.PathLike[str]) -> onnx.ModelProto:
     import onnx
     from google.protobuf.message import DecodeError
 
+    require_regular(source)
     try:
         return onnx.load(os.fspath(source))
     except (DecodeError, onnx.checker.ValidationError, ValueError) as error:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.errors import OpError
 from mirlo.dialects.core.types import TensorType
 
 if TYPE_CHECKING:
     import numpy as np
 
+_ALIGNMENT_BYTES = 4
+"""Bytes before the elements of a resource, which say on which addresses they were."""
 _NUMBER = re.compile(r"0x[0-9A-Fa-f]+|[-+\w.]+")
 
 
@@ -19,6 +23,9 @@ def read_dense(attribute: ir.Attribute, kind: TensorType) -> np.ndarray:
     import numpy as np
 
     target = kind.dtype.to_numpy()
+    resource = resource_bytes(attribute, math.prod(kind.static_shape) * target.itemsize)
+    if resource is not None:
+        return np.frombuffer(resource, target).reshape(kind.static_shape)
     try:
         array = np.array(attribute)
     except (TypeError, ValueError, BufferError):
@@ -26,6 +33,28 @@ def read_dense(attribute: ir.Attribute, kind: TensorType) -> np.ndarray:
     if array.dtype == object:
         array = _from_text(attribute, kind)
     return array.reshape(kind.static_shape).astype(target, copy=False)
+
+
+def resource_bytes(attribute: ir.Attribute, expected: int) -> bytes | None:
+    """Return the bytes of an attribute that names a resource of its file; None for one that holds its elements.
+
+    Raise `OpError` if the file has other than the `expected` number of bytes.
+    """
+    try:
+        ir.DenseResourceElementsAttr(attribute)
+    except (TypeError, ValueError):
+        return None
+    # The bindings do not read resources: they are taken from the text of a module that has this one only.
+    holder = ir.Module.create(ir.Location.unknown(attribute.context))
+    holder.operation.attributes["value"] = attribute
+    text = holder.operation.get_asm().rstrip()
+    name = str(attribute).partition("> :")[0] + ">"
+    if not text.endswith("#-}"):
+        raise OpError(f"the constant {name:.80} is not in the file: write the file with its resources")
+    content = bytes.fromhex(text[text.rindex(': "0x') + 5 : text.rindex('"')])[_ALIGNMENT_BYTES:]
+    if len(content) != expected:
+        raise OpError(f"the constant {name:.80} has {len(content)} bytes in the file, expected {expected} for its type")
+    return content
 
 
 def dense_attribute(array: np.ndarray, kind: TensorType) -> ir.Attribute:
@@ -43,6 +72,8 @@ def _from_text(attribute: ir.Attribute, kind: TensorType) -> np.ndarray:
     import numpy as np
 
     target = kind.dtype.to_numpy()
+    if not isinstance(attribute, ir.DenseElementsAttr):
+        raise OpError(f"its elements are '{str(attribute):.60}', expected dense<...> or dense_resource<...>")
     if attribute.is_splat:
         number = attribute.get_splat_value().value
         made: np.ndarray = np.broadcast_to(np.array(number).astype(target), kind.static_shape).copy()

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.files import read_regular
 
 VERSION = 1
 
@@ -42,13 +43,13 @@ class PlacementStore:
         if not self.path.exists():
             return {}
         try:
-            data = json.loads(self.path.read_text(encoding="utf-8"))
+            data = json.loads(read_regular(self.path))
             entries: dict[str, dict[str, object]] = data["entries"] if data["version"] == VERSION else {}
             if not all(isinstance(entry, dict) for entry in entries.values()):
                 raise TypeError("its entries are not objects")
         except OSError as error:
             raise PlacementStoreError(f"cannot read '{self.path}': {error.strerror or error}") from error
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise PlacementStoreError(
                 f"'{self.path}' holds no measurements of placements: {error}; delete it"
             ) from error

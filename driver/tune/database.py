@@ -6,12 +6,16 @@ import hashlib
 import json
 import os
 import secrets
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TypedDict
 
+from mirlo.runtime.cache import default_folder
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.files import read_regular
+from mirlo.runtime.private_folders import unsafe_folder
 
 VERSION = 1
 
@@ -75,13 +79,13 @@ class Database:
         if not self.path.exists():
             return {}
         try:
-            data = json.loads(self.path.read_text(encoding="utf-8"))
+            data = json.loads(read_regular(self.path))
             if data["version"] != VERSION:
                 raise DatabaseError(f"'{self.path}' is of version {data['version']}; this Mirlo reads {VERSION}")
             return {key: _entry(entry) for key, entry in data["entries"].items()}
         except OSError as error:
             raise DatabaseError(f"cannot read '{self.path}': {error.strerror or error}") from error
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise DatabaseError(f"'{self.path}' is not a database of 'mirlo tune': {error}; delete it") from error
 
 
@@ -102,8 +106,6 @@ def _entry(found: _StoredEntry) -> TuningEntry:
 
 def default_database() -> Path:
     """Return the database that compilations read by default."""
-    from mirlo.runtime.cache import default_folder
-
     return default_folder() / "tuning.json"
 
 
@@ -113,5 +115,11 @@ def open_database(tune: Database | bool | float | str | os.PathLike[str]) -> Dat
         return tune
     if isinstance(tune, (bool, int, float)):
         path = default_database()
-        return Database(path) if tune and path.exists() else None
+        if not tune or not path.exists():
+            return None
+        problem = unsafe_folder(path.parent)
+        if problem is not None:
+            warnings.warn(f"what was tuned is not used: {problem}", stacklevel=2)
+            return None
+        return Database(path)
     return Database(tune)

@@ -22,6 +22,7 @@ from mirlo.passes.byoc.generator_errors import Crash
 from mirlo.passes.byoc.guard import guarded
 from mirlo.passes.lower.calls import find
 from mirlo.passes.registry import Pass, PassError, option, register_pass
+from mirlo.runtime.files import read_regular
 from mirlo.runtime.nearest import nearest
 from mirlo.targets.gpu.outline import ON_DEVICE
 from mirlo.targets.host.llvm_ir import llvmlite
@@ -73,7 +74,7 @@ def open_library(name: str) -> DeviceLibrary:
 
 @cache
 def _read(path: Path, changed: int, size: int) -> DeviceLibrary:
-    content = path.read_bytes()
+    content = read_regular(path)
     if content.startswith(_BITCODE):
         return DeviceLibrary(path, False, _functions_of_bitcode(path, content), content)
     text = _COMMENT.sub("", content[: 1 << 20].decode("ascii", "replace"))

@@ -37,6 +37,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "runtime.errors",
         "runtime.dtypes",
         "runtime.external",
+        "runtime.files",
         "runtime.names",
         "runtime.nearest",
         "runtime.system",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -13,10 +14,19 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import mirlo
+from mirlo.driver.models import open_model
+from mirlo.driver.place.store import PlacementStore
+from mirlo.driver.source import read_source
+from mirlo.driver.strategies import Measured
+from mirlo.driver.tune.database import Database
+from mirlo.passes.schedule.words.trace import Trace
 from mirlo.runtime import cache as caches
 from mirlo.runtime.cache import MODELS, OBJECTS, Cache, default_folder
-from mirlo.runtime.errors import ArtifactError
+from mirlo.runtime.errors import ArtifactError, MirloError
 from mirlo.runtime.files import open_regular
+from mirlo.targets.nvvm.libraries import open_library
+from mirlo.tools.cli.files import read_array
+from mirlo.tools.quantize import Quantization, quantize_file
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no pipes with names and no limits")
 
@@ -50,6 +60,7 @@ def test_a_limit_of_file_sizes_keeps_the_cache_small_and_nothing_else(model: Pat
         "print(mirlo.compile(sys.argv[1])(numpy.zeros((4, 64), 'f4')).shape)",
         model,
         XDG_CACHE_HOME=str(tmp_path),
+        PYTHONDONTWRITEBYTECODE="1",  # it would be cut off as well
     )
     assert done.returncode == 0 and done.stdout == "(4, 64)\n", done.stderr
     assert "nothing was kept in the cache" in done.stderr and "File too large" in done.stderr
@@ -112,6 +123,38 @@ def test_only_files_are_opened(tmp_path: Path) -> None:
         open_regular(tmp_path)
     with pytest.raises(OSError, match="it is a device, expected a regular file"):
         open_regular("/dev/zero")
+
+
+READERS = {
+    "--input": lambda path: read_array(str(path), "x"),
+    "mirlo-opt": lambda path: read_source(str(path)),
+    "--schedule": Trace.load,
+    "Measured": Measured,
+    "a tuning database": Database,
+    "measured placements": lambda path: PlacementStore(path).find("key"),
+    "mirlo quantize": lambda path: quantize_file(path, path.with_suffix(".made"), Quantization()),
+    "a library of target nvvm": lambda path: open_library(str(path)),
+    "scripts": lambda path: open_model(path),
+}
+"""What reads files that users name."""
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_pipes_and_devices_are_refused(reader: str, tmp_path: Path) -> None:
+    """A pipe without a writer would block, and a device may never end."""
+    path = tmp_path / "pipe.py"
+    os.mkfifo(path)
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    signal.alarm(20)
+    try:
+        with pytest.raises((MirloError, OSError), match="it is a pipe, expected a regular file"):
+            READERS[reader](path)
+        path.unlink()
+        path.symlink_to("/dev/zero")
+        with pytest.raises((MirloError, OSError), match="it is a device, expected a regular file"):
+            READERS[reader](path)
+    finally:
+        signal.alarm(0)
 
 
 def test_children_of_forks_load_models_while_the_parent_does(model: Path, tmp_path: Path) -> None:

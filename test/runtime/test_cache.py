@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 from commands import python
 
-from mirlo.runtime.cache import MODELS, OBJECTS, Cache, CacheEntry, digest_of, digest_of_file
+import mirlo.runtime.cache as runtime_cache
+from mirlo.runtime.cache import MODELS, OBJECTS, Cache, CacheEntry, default_folder, digest_of, digest_of_file
+from mirlo.runtime.private_folders import unsafe_folder
 
 KEY = "ab" * 20
 
@@ -237,6 +241,81 @@ def test_a_folder_of_another_user_is_told_once_and_nothing_is_stored(tmp_path) -
     assert cache.get(OBJECTS, KEY) is None and "belongs to user 4242" in (cache.problem or "")
     cache.put(OBJECTS, "cd" * 20, b"other")
     assert not list(tmp_path.rglob("cdcd*"))
+
+
+@pytest.mark.parametrize("step", ["unsafe_mode", "read_regular", "digest_of_file"])
+def test_entries_that_vanish_are_missing(tmp_path, step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process may evict an entry between any two steps of a lookup."""
+    real = getattr(runtime_cache, step)
+
+    def evict(path: Path) -> object:
+        if path.is_file():
+            path.unlink()
+        return real(path)
+
+    for lookup in (Cache.get, Cache.find):
+        cache = Cache(tmp_path)
+        cache.put(OBJECTS, KEY, b"code")
+        with monkeypatch.context() as patch:
+            patch.setattr(runtime_cache, step, evict)
+            found = lookup(cache, OBJECTS, KEY)
+        assert found is None or (lookup, step) in ((Cache.get, "digest_of_file"), (Cache.find, "read_regular"))
+        assert (cache.counts.hits, cache.counts.misses) == ((0, 1) if found is None else (1, 0))
+        assert not cache.counts.damaged and cache.problem is None
+
+
+@pytest.fixture
+def shared(tmp_path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder for temporary files of all users, beside which this user has no other."""
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    folder.chmod(0o1777)
+    for variable in ("TMPDIR", "TEMP", "TMP"):
+        monkeypatch.setenv(variable, str(folder))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    return folder
+
+
+def _is_used(folder: Path) -> bool:
+    Cache(folder).put(OBJECTS, KEY, b"code")
+    return Cache(folder).get(OBJECTS, KEY) == b"code"
+
+
+@posix
+@pytest.mark.skipif(sys.platform == "darwin", reason="its folder of caches is not named by a variable")
+def test_a_folder_for_temporary_files(shared: Path) -> None:
+    """The fall-back is not used if another user made its parent, or linked it to some place."""
+    folder = default_folder()
+    assert shared in folder.parents and folder.parent.parent == shared
+    assert _is_used(folder) and unsafe_folder(folder) is None
+    if os.geteuid() != 0:
+        pytest.skip("only root can give files away")
+    os.chown(folder.parent, 4242, 4242)
+    assert f"{folder.parent}, through which" in (unsafe_folder(folder) or "") and not _is_used(folder)
+    shutil.rmtree(folder.parent)
+    (shared.parent / "own").mkdir()
+    folder.parent.symlink_to(shared.parent / "own")
+    assert _is_used(folder)
+    os.chown(folder.parent, 4242, 4242, follow_symlinks=False)
+    assert "belongs to user 4242" in (unsafe_folder(folder) or "") and not _is_used(folder)
+
+
+@posix
+def test_ways_that_others_can_change(tmp_path) -> None:
+    way = tmp_path / "a"
+    folder = way / "b" / "mirlo"
+    assert _is_used(folder)
+    for mode, is_used in ((0o777, False), (0o1777, True), (0o775, True), (0o755, True)):
+        way.chmod(mode)
+        assert _is_used(folder) == is_used, oct(mode)
+    way.chmod(0o777)
+    for link, target in (("near", "a/b"), ("far", str(way / "b")), ("chain", "near"), ("up", "a/../a/b/../b")):
+        (tmp_path / link).symlink_to(target)
+        assert f"others can replace what is in {way}" in (unsafe_folder(tmp_path / link / "mirlo") or ""), link
+    (tmp_path / "round").symlink_to("round")
+    assert "symbolic links" in (unsafe_folder(tmp_path / "round" / "mirlo") or "")
 
 
 @posix

@@ -102,13 +102,15 @@ def _machine(problems: list[str]) -> Iterator[str]:
 
 def _cache() -> Iterator[str]:
     from mirlo.runtime.cache import Cache, default_folder
+    from mirlo.runtime.private_folders import unsafe_folder
 
     folder = default_folder()
     cache = Cache(folder)
     used = sum(entry.bytes for entry in cache.entries())
     yield f"{folder}: {bytes_text(used)} of at most {bytes_text(cache.max_bytes())}"
-    if cache.problem is not None:
-        yield f"not used: {cache.problem}"
+    problem = unsafe_folder(folder)
+    if problem is not None:
+        yield f"not used: {problem}"
 
 
 def _targets(problems: list[str]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mirlo.runtime.files import open_regular
 from mirlo.runtime.names import file_name
 from mirlo.tools.cli.errors import CommandError
 
@@ -39,16 +40,14 @@ def is_compiled(path: str) -> bool:
 
 def read_array(path: str, name: str) -> np.ndarray:
     """Read the array in a `.npy` file, for the input of this name."""
-    from tokenize import TokenError
-
     import numpy as np
 
     try:
-        with open(path, "rb") as file:
+        with open_regular(path) as file:
             return np.lib.format.read_array(file, allow_pickle=False)
     except OSError as error:
         raise CommandError(f"input '{name}': cannot read '{path}': {error.strerror or error}") from error
-    except (ValueError, TypeError, EOFError, SyntaxError, TokenError, OverflowError, MemoryError) as error:
+    except Exception as error:  # numpy parses the header as Python, which raises many kinds
         raise CommandError(
             f"input '{name}': '{path}' is not an array that numpy.save wrote, or it is damaged: {error}"
         ) from error

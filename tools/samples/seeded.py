@@ -15,8 +15,9 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mirlo.runtime.cache import default_folder, make_private
+from mirlo.runtime.cache import default_folder
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.private_folders import make_private
 
 if TYPE_CHECKING:
     import onnx

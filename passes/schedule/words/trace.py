@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mirlo.passes.schedule.words.tree import ScheduleError
+from mirlo.runtime.files import read_regular
 
 VERSION = 1
 APPLIED = "tir.words"
@@ -67,7 +68,7 @@ class Trace:
     @staticmethod
     def load(path: str | Path) -> Trace:
         try:
-            data = json.loads(Path(path).read_text())
+            data = json.loads(read_regular(path))
         except OSError as error:
             raise ScheduleError(f"cannot read '{path}': {error.strerror or error}") from None
         except (ValueError, RecursionError) as error:

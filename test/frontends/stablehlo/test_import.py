@@ -95,6 +95,54 @@ def test_errors(message: str) -> None:
         import_stablehlo(ERRORS[message], "model.mlir")
 
 
+RESOURCES = """func.func @main() -> (tensor<2x2xTYPE>) {
+  %0 = stablehlo.constant dense_resource<"a > \\22b"> : tensor<2x2xTYPE>
+  return %0 : tensor<2x2xTYPE>
+}
+{-# dialect_resources: { builtin: { "a > \\22b": "0x40000000BYTES" } } #-}"""
+
+
+@pytest.mark.parametrize(
+    ("kind", "array"),
+    [
+        ("f32", np.array([[1.5, -0.0], [np.inf, 3e-40]], np.float32)),
+        ("i1", np.array([[True, False], [False, True]])),
+        ("ui8", np.array([[1, 255], [0, 7]], np.uint8)),
+        ("i64", np.array([[-1, 2**62], [0, 7]])),
+        ("complex<f32>", np.array([[1 - 2j, 3j], [0, 7]], np.complex64)),
+    ],
+    ids=str,
+)
+def test_constants_in_resources(kind: str, array: np.ndarray, tmp_path: Path) -> None:
+    path = tmp_path / "model.mlir"
+    path.write_text(RESOURCES.replace("TYPE", kind).replace("BYTES", array.tobytes().hex()))
+    (found,) = mirlo.compile(path, cache=False).run({}).values()
+    assert found.tobytes() == array.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "message"),
+    [
+        ("f32", "00000000", "has 4 bytes in the file, expected 16"),
+        ("complex<f32>", "00000000", "has 4 bytes in the file, expected 32"),
+        ("bf16", None, "is not in the file"),
+    ],
+)
+def test_resources_that_do_not_fit(kind: str, content: str | None, message: str) -> None:
+    text = RESOURCES.replace("TYPE", kind)
+    text = text.partition("{-#")[0] if content is None else text.replace("BYTES", content)
+    with pytest.raises(StablehloImportError, match=f"stablehlo.constant' at .*{message}"):
+        import_stablehlo(text, "model.mlir")
+
+
+@pytest.mark.parametrize("kind", ["f32", "complex<f32>"])
+def test_sparse_constants(kind: str) -> None:
+    value = "(1.0, 2.0)" if "complex" in kind else "1.0"
+    body = f"%0 = stablehlo.constant sparse<[[0, 1]], {value}> : tensor<2x2x{kind}>\nreturn %0 : tensor<2x2x{kind}>"
+    with pytest.raises(StablehloImportError, match=r"expected dense<\.\.\.> or dense_resource"):
+        import_stablehlo(_main(body, "", f"tensor<2x2x{kind}>"))
+
+
 def test_calls_have_a_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each function calls the next one ten times: copied at each call, they are ten million operations."""
     monkeypatch.setattr("mirlo.frontends.stablehlo.body.MAX_OPERATIONS", 5_000)
