@@ -18,7 +18,7 @@ def quick_gelu(x: T.Buffer[S, T.f32], y: T.Out[S, T.f32]):
 
 @legalize("relax.gelu", target="llvm")
 def gelu_by_sigmoid(op, b):
-    return b.call_prim_func(quick_gelu, op.x) if op.x.type.element_type.width == 32 else decline("only f32")
+    return b.call_prim_func(quick_gelu, op.x) if op.x.dtype == "f32" else decline("only f32")
 
 
 @mirlo.script

@@ -54,7 +54,7 @@ def region(function, texts, constants):
     pointers |= {value: f"params[{constants.index(value.constant)}]" for value in function.constants}
     sizes, held, lines = {}, [], []
     for number, value in enumerate(function.inputs):
-        for axis, dim in enumerate(value.type.shape):
+        for axis, dim in enumerate(value.shape):
             sizes.setdefault(str(dim), f"tensors[{number}]->shape[{axis}]")
     for node in function.nodes:
         text = texts[node.prim.name]
@@ -62,7 +62,7 @@ def region(function, texts, constants):
         for value in node.outputs:
             if value not in pointers:
                 pointers[value] = f"t{len(held)}"
-                count = " * ".join(str(d) if isinstance(d, int) else sizes[str(d)] for d in value.type.shape)
+                count = " * ".join(str(d) if isinstance(d, int) else sizes[str(d)] for d in value.shape)
                 lines.append(f"void *t{len(held)} = malloc({count} * {value.type.dtype.bytes});")
                 held.append(pointers[value])
         arguments = [pointers[value] for value in (*node.inputs, *node.outputs)]

@@ -71,6 +71,14 @@ class RuleChoice:
         return f"one of {', '.join(map(str, self.allowed))}"
 
 
+def decline_undecided(undecided: UndecidedDim) -> Decline:
+    """Return the decline of a rule that has to know the value of a dynamic dim."""
+    return decline(
+        f"its choices need sizes that are known at run time only: {undecided}; `isinstance(dim, int)` tells whether a "
+        "dim is a number, and `dims=` of compile sets a symbol"
+    )
+
+
 RuleFunction = Callable[..., object]
 Registered = TypeVar("Registered", bound=RuleFunction)
 
@@ -293,7 +301,7 @@ def _outcome(rule: Rule, arguments: tuple[object, ...], empty: bool) -> object:
     except (RuleError, MemoryError):
         raise
     except UndecidedDim as undecided:
-        return decline(f"its choices need sizes that are known at run time only: {undecided}")
+        return decline_undecided(undecided)
     except Exception as error:
         if getattr(error, "location", None) is not None:
             raise  # an error about a location in the user's model, raised on purpose
@@ -311,7 +319,7 @@ def deciding(function: Callable[P, T]) -> Callable[P, T | Decline]:
         try:
             return function(*arguments, **named)
         except UndecidedDim as undecided:
-            return decline(f"its choices need sizes that are known at run time only: {undecided}")
+            return decline_undecided(undecided)
 
     return wrapped
 

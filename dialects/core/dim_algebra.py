@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Union
+from typing import TYPE_CHECKING, Union
 
 from mirlo.dialects.core import dim_text as text
 from mirlo.dialects.core.dim_halves import Halves, Pair, balanced, folded, pairs_of
@@ -49,6 +49,22 @@ class SymbolicDim:
 
     def __hash__(self) -> int:
         return hash(self.terms)
+
+    def __bool__(self) -> bool:
+        """Return True for a dim that is never 0; raise `UndecidedDim` for one that may be."""
+        if self is not UNKNOWN and (is_nonnegative(self - 1) or is_nonnegative(-1 - self)):
+            return True
+        raise UndecidedDim(f"whether {self} is 0 depends on the sizes at run time")
+
+    def __index__(self) -> int:
+        """Raise `UndecidedDim`: `range(dim)`, numpy and operations of MLIR need a number."""
+        return self._undecided()
+
+    def _undecided(self, *other: object) -> int:
+        raise UndecidedDim(f"the size {self} is known at run time only")
+
+    if not TYPE_CHECKING:  # type checkers refuse these
+        __truediv__ = __rtruediv__ = __and__ = __rand__ = __rshift__ = __lshift__ = _undecided
 
     def __add__(self, other: Dim) -> Dim:
         return _combine(self, other, 1) if _is_dim(other) else NotImplemented
@@ -107,6 +123,12 @@ class SymbolicDim:
 
     def __rfloordiv__(self, other: int) -> Dim:
         return apply("floordiv", other, self)
+
+    def __divmod__(self, other: Dim) -> tuple[Dim, Dim]:
+        return (self // other, self % other) if _is_dim(other) else NotImplemented
+
+    def __rdivmod__(self, other: int) -> tuple[Dim, Dim]:
+        return other // self, other % self
 
     def __mod__(self, other: Dim) -> Dim:
         return apply("mod", self, other) if _is_dim(other) else NotImplemented
@@ -292,7 +314,8 @@ def _simplify_floordiv(left: Dim, right: Dim) -> Dim | None:
     if 2 * rest.terms[0][1] > right:  # of a quotient and its remainder, the one with smaller coefficients
         multiple = _make({atoms: 1 for atoms, _ in rest.terms if atoms})
         return whole + multiple - apply("floordiv", multiple * right - rest + (right - 1), right)
-    return whole + (_nested_floordiv(rest, right) or _atom("floordiv", rest, right))
+    nested = _nested_floordiv(rest, right)
+    return whole + (_atom("floordiv", rest, right) if nested is None else nested)
 
 
 def _nested_floordiv(left: SymbolicDim, right: int) -> Dim | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DType:
-    """An element type of a tensor."""
+    """An element type of a tensor. It equals its name: `x.dtype == "f32"`; an unknown name is an error."""
 
     name: str
     mlir: str
@@ -61,6 +62,16 @@ class DType:
 
         other: np.dtype = np.dtype(getattr(ml_dtypes, self.numpy))
         return other
+
+    def __eq__(self, other: object) -> bool:
+        return self is (dtype(other) if isinstance(other, str) else other)
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __reduce__(self) -> tuple[Callable[[str], DType], tuple[str]]:
+        """Keep element types singletons in copies and pickles."""
+        return dtype, (self.name,)
 
     def __str__(self) -> str:
         return self.name

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.dims import Dim, UndecidedDim
+from mirlo.dialects.core.dims import Dim, UndecidedDim, estimate_dim
 
 Variable = int | str
 """A loop, by its number or by its name. It takes the values from 0 to its extent."""
@@ -86,10 +86,10 @@ class IndexExpr:
         terms = dict(self.terms)
         for term, coefficient in other.terms.items():
             terms[term] = terms.get(term, 0) + coefficient
-        return IndexExpr({t: c for t, c in terms.items() if c}, self.constant + other.constant)
+        return IndexExpr({t: c for t, c in terms.items() if c != 0}, self.constant + other.constant)
 
     def __mul__(self, factor: Dim) -> IndexExpr:
-        return IndexExpr({t: c * factor for t, c in self.terms.items() if c * factor}, self.constant * factor)
+        return IndexExpr({t: c * factor for t, c in self.terms.items() if c * factor != 0}, self.constant * factor)
 
     def __sub__(self, other: IndexExpr | Dim) -> IndexExpr:
         return self + other * -1
@@ -97,7 +97,7 @@ class IndexExpr:
     def __str__(self) -> str:
         terms, constant = self.terms_with_remainders()
         parts = [_print_term(atom, count) for atom, count in terms]
-        if constant or not parts:
+        if constant != 0 or not parts:
             parts.append(str(constant))
         return " + ".join(parts)
 
@@ -121,6 +121,15 @@ class IndexExpr:
         if any(variable in division.inner.variables() for division in self.divisions):
             return None
         return self.terms.get(variable, 0)
+
+    def moves_along(self, variable: Variable) -> bool:
+        """Return whether the expression has a constant step along a loop, and one that is not 0."""
+        return self.coefficient(variable) not in (None, 0)
+
+    def estimated_step(self, variable: Variable) -> int:
+        """Return an estimate of the length of the step along a loop; that of 0 where it is not constant."""
+        step = self.coefficient(variable)
+        return abs(estimate_dim(0 if step is None else step))
 
     def stride(self, loop: NumberedLoop) -> Any:
         """Return the step of an expression without divisions along a loop."""
@@ -156,7 +165,7 @@ class IndexExpr:
             constant = constant + value.constant * coefficient
             for atom, count in value.terms.items():
                 terms[atom] = terms.get(atom, 0) + count * coefficient
-        return IndexExpr({atom: count for atom, count in terms.items() if count}, constant)
+        return IndexExpr({atom: count for atom, count in terms.items() if count != 0}, constant)
 
     def terms_with_remainders(self) -> tuple[list[tuple[Atom | Remainder, Dim]], Dim]:
         """Return terms, in the order of their text, and constant of the same sum, written with remainders."""
@@ -167,7 +176,7 @@ class IndexExpr:
             if not isinstance(divisor, int) or not isinstance(factor, int) or not factor or factor % divisor:
                 continue
             times = -factor // divisor
-            if any(not terms.get(term, 0) for term in inner.terms):
+            if any(terms.get(term, 0) == 0 for term in inner.terms):
                 continue
             for term, coefficient in inner.terms.items():
                 terms[term] = terms[term] - coefficient * times
@@ -175,7 +184,7 @@ class IndexExpr:
             constant = constant - inner.constant * times
             remainder = Remainder(inner, divisor)
             terms[remainder] = terms.get(remainder, 0) + times
-        return sorted(((t, c) for t, c in terms.items() if c), key=lambda term: str(term[0])), constant
+        return sorted(((t, c) for t, c in terms.items() if c != 0), key=lambda term: str(term[0])), constant
 
     def range(self, extents: Extents) -> tuple[Any, Any]:
         """Return bounds of all values, tight for affine expressions; raise `UndecidedDim` if sizes decide them."""
@@ -260,7 +269,7 @@ def floor_divide(value: IndexExpr, divisor: Dim, extents: Extents | None = None)
     quotient = IndexExpr(
         {t: c // divisor for t, c in value.terms.items() if c % divisor == 0}, value.constant // divisor
     )
-    rest = IndexExpr({t: c for t, c in value.terms.items() if c % divisor}, value.constant % divisor)
+    rest = IndexExpr({t: c for t, c in value.terms.items() if c % divisor != 0}, value.constant % divisor)
     within = _quotient_of_range(rest, divisor, extents)
     if within is not None:
         return quotient + within

@@ -17,6 +17,22 @@ from mirlo.dialects.core.errors import OpError
 DIMS_ATTRIBUTE = "relax.dims"
 
 
+def _element_of(mlir_type: ir.Type) -> DType:
+    """Return the element type of a tensor, a vector or a buffer; raise `OpError` where Mirlo has no such type."""
+    element = mlir_type.element_type if isinstance(mlir_type, ir.ShapedType) else mlir_type
+    known = dtype_of_mlir(element)
+    if known is None:
+        raise OpError(f"{mlir_type} has elements of a type that Mirlo does not know: {element}")
+    return known
+
+
+def _shape_of_value(value: ir.Value) -> tuple[Dim, ...]:
+    """Return the dims of a tensor, a vector or a buffer: numbers, and symbolic ones."""
+    if not isinstance(value.type, ir.ShapedType) or not value.type.has_rank:
+        raise OpError(f"a value of type {value.type} has no shape")
+    return dims_of(value.type)
+
+
 @dataclass(frozen=True)
 class TensorType:
     """Shape and element type of a tensor. Dims are integers or symbolic expressions."""
@@ -167,13 +183,29 @@ def dims_attribute(shape: tuple[Dim, ...]) -> ir.Attribute:
     return ir.DynamicAttr.get(DIMS_ATTRIBUTE, [dim_attributes(shape)])
 
 
+_BARE_SHAPE = vars(ir.ShapedType)["shape"].fget
+"""Reads the shape as MLIR has it, with -2**63 for a dynamic dim."""
+
+
 def dims_of(mlir_type: ir.Type) -> tuple[Dim, ...]:
-    """Return the dims of a ranked tensor (symbols come from its encoding) or of a buffer."""
-    if isinstance(mlir_type, ir.RankedTensorType) and not mlir_type.has_static_shape:
-        sizes: list[Dim] = [D.UNKNOWN if mlir_type.is_dynamic_dim(i) else s for i, s in enumerate(mlir_type.shape)]
-        encoding = _dims_encoding(mlir_type.encoding)
-        return tuple(sizes) if encoding is None else _encoded_dims(mlir_type, encoding, sizes)
-    return tuple(mlir_type.shape)
+    """Return the dims of a ranked tensor (symbols come from its encoding), a vector or a buffer."""
+    bare: list[int] = _BARE_SHAPE(mlir_type)
+    if mlir_type.has_static_shape:
+        return tuple(bare)
+    sizes: list[Dim] = [D.UNKNOWN if mlir_type.is_dynamic_dim(i) else size for i, size in enumerate(bare)]
+    encoding = _dims_encoding(mlir_type.encoding) if isinstance(mlir_type, ir.RankedTensorType) else None
+    return tuple(sizes) if encoding is None else _encoded_dims(mlir_type, encoding, sizes)
+
+
+# The bindings give a dynamic dim as -2**63, with which arithmetic goes on: -2**63 % 8 is 0. Tensors have symbolic dims
+# instead, and values the shape and the element type that an array of numpy has.
+for _class, _shape, _dtype in (
+    (ir.RankedTensorType, dims_of, _element_of),
+    (ir.Value, _shape_of_value, lambda value: _element_of(value.type)),
+):
+    setattr(_class, "shape", property(_shape))  # noqa: B010 (declared in `stubs/ir.pyi`)
+    setattr(_class, "dtype", property(_dtype))  # noqa: B010
+setattr(ir.RankedTensorType, "get_dim_size", lambda kind, dim: dims_of(kind)[dim])  # noqa: B010
 
 
 def ranked_tensor(shape: Sequence[Dim], element: ir.Type) -> ir.Type:

@@ -11,6 +11,9 @@ from typing import Any, ClassVar, Final, TypeAlias, overload
 
 from typing_extensions import Buffer, CapsuleType, Self
 
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.dtypes import DType
+
 class Context:
     def __init__(
         self, load_on_create_dialects: Sequence[str] | None = None, thread_pool: ThreadPool | None = None
@@ -585,6 +588,11 @@ class Value:
     def get_name(self, state: AsmState) -> str: ...
     @property
     def type(self) -> Type: ...
+    # Added by `dialects/core/types.py`.
+    @property
+    def shape(self) -> tuple[Dim, ...]: ...
+    @property
+    def dtype(self) -> DType: ...
     def set_type(self, type: Type) -> None: ...
     def replace_all_uses_with(self, arg: Value, /) -> None: ...
     @overload
@@ -2083,6 +2091,12 @@ class RankedTensorType(ShapedType):
     ) -> RankedTensorType: ...
     @property
     def encoding(self) -> Attribute | None: ...
+    # Added by `dialects/core/types.py`: dynamic dims are symbolic.
+    @property
+    def shape(self) -> tuple[Dim, ...]: ...  # type: ignore[override]
+    @property
+    def dtype(self) -> DType: ...
+    def get_dim_size(self, dim: int) -> Dim: ...  # type: ignore[override]
 
 class UnrankedTensorType(ShapedType):
     def __init__(self, cast_from_type: Type) -> None: ...

@@ -20,7 +20,7 @@ from mirlo.extend import Artifact, CodeGenerator, ExternalFunctions, Target, dec
 
 # %%
 def whole_rows(match):
-    rows = match.op("matmul").rhs.type.shape[0]
+    rows = match.op("matmul").rhs.shape[0]
     return True if rows % 8 == 0 else decline("the unit sums eight products at a time", rows=rows)
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from itertools import chain
 
 from mirlo.dialects.bindings import ir, stablehlo
+from mirlo.dialects.core.dtypes import dtype_of_mlir
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.tensor import Tensor
@@ -26,9 +27,8 @@ def component_type(type_: ir.Type) -> TensorType | None:
     """Return the type of the real part of a complex tensor; None for another type."""
     if not isinstance(type_, ir.RankedTensorType) or not isinstance(type_.element_type, ir.ComplexType):
         return None
-    return TensorType.from_mlir(
-        ir.RankedTensorType.get(type_.shape, type_.element_type.element_type, type_.encoding)
-    )  # fmt: skip
+    element = dtype_of_mlir(type_.element_type.element_type)
+    return None if element is None else TensorType(type_.shape, element)
 
 
 def part_types(type_: ir.Type) -> tuple[TensorType, ...]:

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import UndecidedDim
 from mirlo.passes.byoc.graph import BlockGraph, BlockNode, BlockValue
 from mirlo.passes.byoc.records import join_alternatives
-from mirlo.passes.rules import Decline
+from mirlo.passes.rules import Decline, decline_undecided
 from mirlo.runtime.errors import MirloError
 
 MAX_STEPS = 100_000
@@ -75,6 +76,8 @@ class Predicate:
             answer = self.function(*arguments)
         except MirloError:
             raise
+        except UndecidedDim as undecided:
+            return decline_undecided(undecided)
         except Exception as error:
             raise PatternError(f"{self._where()} raised {type(error).__name__}: {error}") from error
         if answer is True:

@@ -230,7 +230,7 @@ def _sizes(
     letters = dict(zip(_letters(axes), _letters(own), strict=False))
     for letter, factor in multiples.items():
         size = block.domain[_axis(letters[letter])]
-        if size % factor:
+        if size % factor != 0:
             return decline(f"axis {letter} must be a multiple of {factor}", size=size)
     for letter, wanted in extents.items():
         size = block.domain[_axis(letters[letter])]

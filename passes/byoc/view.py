@@ -3,7 +3,7 @@
     for function in module.functions:
         for step in function.steps:              # what patterns matched (Composite), or single operators (Node)
             for node in step.nodes:
-                node.op, node["x"], node["strides"], node.output.type.shape
+                node.op, node["x"], node["strides"], node.output.shape
 
 After legalization nodes call prim functions: `node.prim` has their buffers, blocks and loops (`prim_view.py`).
 
@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.types import TensorType
 
 if TYPE_CHECKING:
@@ -38,6 +40,15 @@ class ExternalValue:
     """A constant's name: that of the parameter, or one made from its content, stable across edits."""
     users: list[ExternalNode] = field(default_factory=list)
     _load: Callable[[], np.ndarray] | None = field(default=None, repr=False)
+
+    @property
+    def shape(self) -> tuple[Dim, ...]:
+        """Return the dims: numbers, and symbolic ones."""
+        return self.type.shape
+
+    @property
+    def dtype(self) -> DType:
+        return self.type.dtype
 
     @property
     def array(self) -> np.ndarray | None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.budget import FOLDED_BYTES, FOLDINGS
+from mirlo.dialects.core.dims import UndecidedDim
 from mirlo.dialects.core.op import class_of
 from mirlo.dialects.core.surgery import blocks, erase_dead, replace_op
 from mirlo.dialects.core.traits import Trait
@@ -137,7 +138,7 @@ class _Folder:
         try:
             with np.errstate(all="ignore"):
                 result = meaning(*(layout.pick(field, op, given) for field in layout.fields), **view.attribute_values())
-        except TypeError:  # numpy has no such operator for this element type
+        except (TypeError, UndecidedDim):  # numpy has no such operator for this element type, or for symbolic dims
             return []
         if result is None:
             return []

@@ -19,7 +19,7 @@ TILE = 8
 def whole_tiles(match):
     """Check a match: return True, or why it is not wanted."""
     matmul = match.op("matmul")
-    dims = [*matmul.lhs.type.shape, *matmul.rhs.type.shape]
+    dims = [*matmul.lhs.shape, *matmul.rhs.shape]
     if matmul.transpose_lhs or matmul.transpose_rhs or len(dims) != 4:
         return decline("the unit multiplies matrices as they are", rank=len(dims))
     if any(dim % TILE for dim in dims):
@@ -88,6 +88,8 @@ register_external_loader("@NAME@", load)
 
 _TEST = '''"""The code generator `@NAME@`: what it takes, and what it computes."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -120,6 +122,12 @@ def test_values(rows, regions, tmp_path):
 
 def test_options():
     runs_as_numpy(MODEL.format(rows=8), reference, target="@NAME@{half},llvm", rtol=0.01, atol=0.01)
+
+
+def test_dynamic_rows():
+    text = re.sub(r"tensor<3x(\\d+)xf32>", r'tensor<?x\\1xf32, #relax.dims<["n", \\1]>>', MODEL.format(rows=3))
+    arrays = (np.ones((n, k), np.float32) for n, k in ((3, 8), (8, 16)))
+    runs_as_numpy(text, reference, *arrays, target="@NAME@,llvm")
 
 
 def test_stages():

@@ -14,7 +14,7 @@ TILE = 8
 @legalize("relax.matmul", target="@NAME@")
 def matmul(op, b):
     """Products of matrices in whole tiles."""
-    dims = [*op.lhs.type.shape, *op.rhs.type.shape]
+    dims = [*op.lhs.shape, *op.rhs.shape]
     if len(dims) != 4 or any(dim % TILE for dim in dims) or op.transpose_lhs or op.transpose_rhs:
         return decline("the unit multiplies matrices in whole tiles", tile=TILE, dims=dims)
 
@@ -50,6 +50,8 @@ use_target(TARGET)
 
 _TEST = '''"""The target `@NAME@`: what runs where, and what it computes."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -69,6 +71,12 @@ func.func @main(%x: tensor<{rows}x8xf32> {{relax.name = "x"}}, %w: tensor<8x16xf
 @pytest.mark.parametrize("rows", [8, 3])
 def test_values(rows):
     runs_as_numpy(MODEL.format(rows=rows), lambda x, w: np.maximum(x @ w, 0), target="@NAME@")
+
+
+def test_dynamic_rows():
+    text = re.sub(r"tensor<3x(\\d+)xf32>", r'tensor<?x\\1xf32, #relax.dims<["n", \\1]>>', MODEL.format(rows=3))
+    arrays = (np.ones((n, k), np.float32) for n, k in ((3, 8), (8, 16)))
+    runs_as_numpy(text, lambda x, w: np.maximum(x @ w, 0), *arrays, target="@NAME@")
 
 
 def test_stages():

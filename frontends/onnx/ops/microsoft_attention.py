@@ -315,7 +315,8 @@ def _by_head(node: Node) -> RelaxValue:
     if node.attr.float("scale", 1.0) != 1:
         raise NodeError("attribute 'scale' must be 1")
     if x.rank == 3 and not rotated and not heads:
-        heads = int(quotient(x.shape[2], 2 * node.type(2).shape[1]) or 0)  # type: ignore[arg-type]
+        size = quotient(x.shape[2], 2 * node.type(2).shape[1])
+        heads = size if isinstance(size, int) else 0
     return node[0] if x.rank == 4 else split_heads(node, node[0], heads, "num_heads")
 
 

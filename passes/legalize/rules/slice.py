@@ -113,7 +113,7 @@ def concat(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
             values = []
             for tensor, start in zip(tensors, starts, strict=True):
                 at: list[ExprLike] = list(axes)
-                at[axis] = axes[axis] - start if start else axes[axis]
+                at[axis] = axes[axis] - start if start != 0 else axes[axis]
                 values.append(tensor.at(*at, outside=0 if len(tensors) > 1 else None))
             return _choose(axes[axis], starts, values)
 

@@ -253,13 +253,13 @@ def _ordered(space: Space, start: int) -> Space:
     """Order the loops of a row by stride, the smallest innermost."""
     axes = range(start, len(space.extents))
     sizes = [
-        (D.estimate_dim(D.product(o.shape)), [abs(D.estimate_dim(p.flat(o).coefficient(a) or 0)) for a in axes])
+        (D.estimate_dim(D.product(o.shape)), [p.flat(o).estimated_step(a) for a in axes])
         for p in space.instances for o in (*p.needed_inputs, *p.block.outputs) if o.map is not None
     ]  # fmt: skip
     outputs = [
-        [abs(D.estimate_dim(p.flat(o).coefficient(a) or 0)) for a in axes]
+        [p.flat(o).estimated_step(a) for a in axes]
         for p in space.instances for o in p.block.outputs
-        if all(p.flat(o).coefficient(a) for a in axes)
+        if all(p.flat(o).moves_along(a) for a in axes)
     ]  # fmt: skip
     steps = outputs[0] if outputs else max(sizes)[1] if sizes else [0] * len(axes)
     order = sorted(range(len(axes)), key=lambda i: -steps[i])

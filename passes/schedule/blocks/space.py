@@ -293,7 +293,7 @@ class Space:
     def order_by_stride(self, where: IndexExpr, stop: int | None = None) -> Space:
         """Order the loops (before `stop`) by the strides of a position, the smallest innermost."""
         count = len(self.extents)
-        steps = [abs(D.estimate_dim(where.coefficient(axis) or 0)) for axis in range(count)]
+        steps = [where.estimated_step(axis) for axis in range(count)]
         last = count if stop is None else stop
         return self.order([*sorted(range(last), key=lambda axis: -steps[axis]), *range(last, count)])
 

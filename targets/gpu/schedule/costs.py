@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from mirlo.dialects.core.dims import static_dim
+from mirlo.dialects.core.dims import estimate_dim, static_dim
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.rules import Decline
 from mirlo.targets.gpu.schedule.roles import Roles
@@ -76,7 +76,9 @@ def tiled_seconds(
 def combining_seconds(divided: SplitK, units: int) -> float:
     """Return the time to write the parts and to add them."""
     kind = divided.unfinished.type
-    return LAUNCH + 2 * math.prod(kind.shape) * element_bytes(kind.element_type) / (units * UNIT_BYTES)
+    return LAUNCH + 2 * math.prod(map(estimate_dim, kind.shape)) * element_bytes(kind.element_type) / (
+        units * UNIT_BYTES
+    )
 
 
 Planner = Callable[[Roles], TilePlan | Decline]

@@ -145,7 +145,7 @@ class EpilogueEmitter:
         """Apply the epilogue to one accumulator and store it, if the row and column exist."""
         roles = self.roles
         tests = [
-            at.below(side.extent) if side.extent % size else None
+            at.below(side.extent) if side.extent % size != 0 else None
             for at, side, size in ((row, roles.rows, self.height), (column, roles.columns, self.width))
         ]
         when(all_of(*tests), partial(self._store, row, column, total))

@@ -70,7 +70,7 @@ def launch_points(extents: Sequence[Dim], body: Callable[[list[Value]], None]) -
 
     def thread(ids: Ids) -> None:
         number = ids.block * threads + ids.thread
-        when(number.below(total) if total % threads else None, lambda: body(split(number, extents)))
+        when(number.below(total) if total % threads != 0 else None, lambda: body(split(number, extents)))
 
     launch(D.ceildiv(total, threads), threads, thread)
 

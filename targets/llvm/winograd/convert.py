@@ -170,7 +170,7 @@ def find_strategies(conv: ir.OpView, machine: Machine, largest: int = max(INPUT)
         return decline("the numbers are not f32")
     lanes = machine.lanes(4)
     channels, out_channels = weight.static_shape[2:]
-    if channels % lanes or out_channels % lanes:
+    if channels % lanes != 0 or out_channels % lanes != 0:
         return decline("the channels fill no whole vectors", channels=channels, out_channels=out_channels)
     if 0 in out.shape:
         return decline("there are no results")

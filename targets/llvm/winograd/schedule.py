@@ -50,7 +50,7 @@ def winograd_input(kernel: Kernel, context: ScheduleContext) -> Decline | ir.OpV
     pads = [-_constant(expr) for expr in list(x.map.results)[1:3]]
     tiling = Tiling(alpha - 2, batch, x.shape[1:3], (pads[0], pads[1]), _out(alpha - 2, high, wide), channels, 1)
     lanes = group.machine.lanes(4)
-    if channels % lanes:
+    if channels % lanes != 0:
         return decline("the channels fill no whole vectors", channels=channels)
     if not computes(block, input_function(tiling, ir.Location.unknown()), alpha):
         return decline("the block is not Winograd's transform")
@@ -70,7 +70,7 @@ def winograd_output(kernel: Kernel, context: ScheduleContext) -> Decline | ir.Op
     batch, *out, channels = block.outputs[0].shape
     tiling = Tiling(alpha - 2, batch, (1, 1), (0, 0), (out[0], out[1]), 1, channels)
     lanes = group.machine.lanes(4)
-    if channels % lanes:
+    if channels % lanes != 0:
         return decline("the channels fill no whole vectors", channels=channels)
     if not computes(block, output_function(tiling, ir.Location.unknown()), tiling.m):
         return decline("the block is not Winograd's transform")

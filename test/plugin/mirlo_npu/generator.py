@@ -11,11 +11,11 @@ TYPES = (("f32", "f32"), ("i8", "i32"))
 def takes_conv(match):
     """Whether the unit convolves this: images of f32, or of i8 to i32."""
     conv = match.op("conv")
-    types = tuple(str(value.type.element_type) for value in (conv.x, conv.output))
-    if types not in TYPES or conv.weight.type.element_type != conv.x.type.element_type:
+    types = tuple(value.dtype.name for value in (conv.x, conv.output))
+    if types not in TYPES or conv.weight.dtype != conv.x.dtype:
         return decline("the unit convolves f32, or i8 to i32", found=types)
-    if len(conv.x.type.shape) != 4:
-        return decline("the unit convolves images", rank=len(conv.x.type.shape))
+    if len(conv.x.shape) != 4:
+        return decline("the unit convolves images", rank=len(conv.x.shape))
     if conv.groups != 1 or set(conv.dilations) > {1}:
         return decline("the unit has no groups and no dilations", groups=conv.groups, dilations=conv.dilations)
     return True

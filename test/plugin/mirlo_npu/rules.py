@@ -13,8 +13,8 @@ F32, I8 = 0, 1
 
 def refusal(a, b):
     """Why the unit does not multiply these, or None."""
-    shapes = [tuple(value.type.shape) for value in (a, b)]
-    if str(a.type.element_type) != "f32" or any(len(shape) != 2 for shape in shapes):
+    shapes = [a.shape, b.shape]
+    if a.dtype != "f32" or any(len(shape) != 2 for shape in shapes):
         return decline("the unit multiplies matrices of f32", a=a.type, b=b.type)
     if any(dim % TILE for shape in shapes for dim in shape):
         return decline("the unit works on whole tiles", tile=TILE, shapes=shapes)

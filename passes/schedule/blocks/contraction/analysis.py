@@ -306,7 +306,7 @@ def _radices(extent: int, divs: set[int]) -> list[int]:
             return [-(-extent // divisor), divisor]
     parts, weight = [], 1
     for divisor in sorted(d for d in divs if 1 < d < extent):
-        if extent % divisor or divisor % weight:
+        if extent % divisor != 0 or divisor % weight != 0:
             continue
         parts.append(divisor // weight)
         weight = divisor

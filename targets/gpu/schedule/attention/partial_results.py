@@ -100,7 +100,7 @@ class PartialResults:
 
     def _few(self, batch: ir.Value, row: ir.Value, column: ir.Value) -> list[ir.Value]:
         """Combine a static number of parts."""
-        lines = [self.line(index(part), batch, row) for part in range(int(self.count))]  # type: ignore[arg-type]
+        lines = [self.line(index(part), batch, row) for part in range(int(self.count))]
         peaks = [memref.LoadOp(self.peaks, [line]).result for line in lines]
         peak = hidden(self.kind)
         for value in peaks:

@@ -144,7 +144,7 @@ class TiledKernel(AttentionKernel):
                 key = first_key + (self.across + j * tile.across)
                 at = {**loops, found.key_loop: clamp_index(key, found.keys, tile.width)}
                 score = self.work.score(sums[i * tile.keys + j], at)
-                if found.keys % tile.width:
+                if found.keys % tile.width != 0:
                     score = create("arith.select", score.type, key.below(found.keys), score, hidden(score.type))
                 line.append(score)
             lines.append(line)
@@ -172,7 +172,7 @@ class TiledKernel(AttentionKernel):
             read, loops = source(line)
             at = first + depth
             value = self.work.factor(read, {**loops, self.found.size_loop: clamp_index(at, size, DEPTH)})
-            if size % DEPTH:
+            if size % DEPTH != 0:
                 value = create("arith.select", value.type, at.below(size), value, emit_constant(0.0, value.type))
             memref.StoreOp(value, self.stage, [depth * lines + line + start])
 
@@ -276,7 +276,7 @@ class TiledKernel(AttentionKernel):
             own = self.across + c * tile.across
             column = self.first_column + own
             condition = all_of(
-                own.below(tile.columns) if tile.columns % tile.across else None,
-                column.below(found.value_size) if found.value_size % tile.columns else None,
+                own.below(tile.columns) if tile.columns % tile.across != 0 else None,
+                column.below(found.value_size) if found.value_size % tile.columns != 0 else None,
             )
             when(condition, partial(self.store, line, i, column, total, sums[c]))

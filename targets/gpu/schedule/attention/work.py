@@ -165,7 +165,7 @@ class Work:
             other = compare("ne", low[loop], high[loop])
             crosses = other if crosses is None else create("arith.ori", other.type, crosses, other)
         for loop in rows:
-            rises = (limit.coefficient(loop) or 0) > 0
+            rises = limit.moves_along(loop) and limit.coefficient(loop) > 0
             end: Value = index(self.found.extents[loop] - 1 if rises == highest else 0)
             if loop == rows[-1]:
                 # Rows that cross to the next iteration of an outer loop may have any index in the inner one.

@@ -114,7 +114,7 @@ def pours_out(
     axes = contraction.axes
     if not all(isinstance(axis.extent, int) for axis in axes) or count_of(contraction.reduce) > SHORT_K:
         return False
-    if any(not axis.reduce and rows.form.stride(axis) and columns.form.stride(axis) for axis in axes):
+    if any(not axis.reduce and rows.form.stride(axis) != 0 != columns.form.stride(axis) for axis in axes):
         return False
     results = count_of(contraction.spatial) * element_bytes(contraction.product.accumulate_type)
     return results > machine.l2_bytes // 2

@@ -207,7 +207,7 @@ class Cursor:
         return Cursor(self.code, self.form, base, self.offset)
 
     def shift(self, amount: Dim) -> Cursor:
-        return Cursor(self.code, self.form, self.base, self.offset + amount) if amount else self
+        return Cursor(self.code, self.form, self.base, self.offset + amount) if amount != 0 else self
 
     def position(self, extra: Dim = 0) -> ir.Value:
         """Emit the position, `extra` elements further."""

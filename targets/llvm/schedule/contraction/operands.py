@@ -120,7 +120,7 @@ def plan_operand(
 
 def _window(index: IndexExpr, size: int, axes: Sequence[LoopAxis]) -> WindowIndex | None:
     """Match an index as a window: one spatial and one reduction axis, both with positive steps."""
-    moving = sorted((axis for axis in axes if index.stride(axis)), key=lambda axis: axis.reduce)
+    moving = sorted((axis for axis in axes if index.stride(axis) != 0), key=lambda axis: axis.reduce)
     if [axis.reduce for axis in moving] != [False, True] or any(index.stride(axis) < 0 for axis in moving):
         return None
     position, tap = moving

@@ -95,7 +95,7 @@ def _row_and_column_operands(
     """
     operands = [(contraction.product.lhs, contraction.lhs), (contraction.product.rhs, contraction.rhs)]
     forms = [row_major(access.dims, access.shape) for _, access in operands]
-    if any(not forms[0].stride(axis) and not forms[1].stride(axis) for axis in spatial):
+    if any(all(form.stride(axis) == 0 for form in forms) for axis in spatial):
         return decline("an axis of the output indexes neither operand")
     left, right = (form.stride(lane_axis) != 0 for form in forms)
     walked = [sum(form.stride(axis) != 0 for axis in spatial) for form in forms]
@@ -107,7 +107,8 @@ def _row_and_column_operands(
     # skip products that are out of bounds; along this one tiles at edges skip them (depthwise), or the operand is
     # padded.
     walks, stays = (row_major(access.dims, access.shape) for access in (row_access, column_access))
-    moving = [axis for axis in spatial if axis is not lane_axis and walks.stride(axis) and not stays.stride(axis)]
+    walked_axes = (axis for axis in spatial if axis is not lane_axis and stays.stride(axis) == 0)
+    moving = [axis for axis in walked_axes if walks.stride(axis) != 0]
     inner = moving[-1] if moving else None
     guarded = {axis.id for axis in moving[:-1]}
     edge = inner.id if inner is not None and left and allow_edge else None
@@ -204,7 +205,7 @@ class _Planner:
         reduce, packing = self._fuse_reduce(chosen.order, pack, grouped)
         overlap = not is_dot and not (problem.shared_columns and problem.shared_rows)
         rest = [axis for axis in axes.others if axis is not row_axis and axis not in axes.panels] + axes.panels
-        row_loops = [axis for axis in rest if not columns.form.stride(axis)]
+        row_loops = [axis for axis in rest if columns.form.stride(axis) == 0]
         unrolled = self._unrolled(reduce) if overlap else []
         is_stored = columns.access.value in self.constants
         is_plain = not is_dot and grouped is None and (packing is None or is_stored)
@@ -213,7 +214,7 @@ class _Planner:
         loops = choose_order(self.machine.chosen, free, own_rows, row_axis, tile_rows)
         return RegisterTilePlan(
             self.contraction, self.machine, rows, columns, lane_axis, row_axis,
-            column_loops=[axis for axis in rest if columns.form.stride(axis)], order=chosen.order,
+            column_loops=[axis for axis in rest if columns.form.stride(axis) != 0], order=chosen.order,
             row_loops=row_loops, reduce=reduce, packing=packing, tile_rows=tile_rows, tile_vectors=tile_vectors,
             lanes=problem.lanes, unrolled=unrolled, dot=is_dot,
             writes=self.writes, reads=self.reads, indices=self.indices,
@@ -232,7 +233,7 @@ class _Planner:
             others,
             shared=[axis for axis in others if self.columns.form.stride(axis) == 0],
             # An axis that only the columns depend on counts panels: with a single row there is nothing else to divide.
-            moving=[axis for axis in others if self.rows.form.stride(axis)],
+            moving=[axis for axis in others if self.rows.form.stride(axis) != 0],
             panels=[axis for axis in others if ragged is not None and axis.id == ragged.outer],
         )
 

@@ -83,7 +83,7 @@ def plan_groups(found: AttentionBlocks, form: Format, chip: Chip) -> GroupAttent
         return decline("sizes are known at run time only, which tensor maps must be made for")
     if max(found.size, found.value_size) > LARGEST:
         return decline("heads are too large for registers", size=max(found.size, found.value_size))
-    if found.value_size % COLUMNS:
+    if found.value_size % COLUMNS != 0:
         return decline("eight does not divide the size of values", value_size=found.value_size)
     factors = map_operands(found, form)
     if isinstance(factors, Decline):

@@ -124,7 +124,7 @@ class Jobs:
     def row(self, job: Job, own: Value) -> Row:
         """Return the row with this number in the tile of a job."""
         row = job.first_row + own
-        exists = row.below(self.rows) if self.rows % self.tile.height else None
+        exists = row.below(self.rows) if self.rows % self.tile.height != 0 else None
         number = job.before + clamp_index(row, self.rows, self.tile.height)
         return Row(number, {**job.loops, **self.work.row(number)}, exists)
 

@@ -78,7 +78,7 @@ def mapped_read(
     pitch = uniform_pitch(found, read, down)
     if pitch is None:
         return decline("rows of a factor are not the same distance apart", shape=read.operand.shape)
-    moving = [loop for loop in range(len(found.extents)) if loop not in (across, *down) and flat.coefficient(loop)]
+    moving = [loop for loop in range(len(found.extents)) if loop not in (across, *down) and flat.moves_along(loop)]
     outside = tuple(
         _merged([OuterDim((loop,), (static_dim(found.extents[loop]),), flat.coefficient(loop)) for loop in moving])
     )

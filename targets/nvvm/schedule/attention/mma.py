@@ -160,7 +160,7 @@ class MmaKernel(AttentionKernel):
             column = column * vector
             loops, exists = source(line)
             at = first + column
-            if extent % width:
+            if extent % width != 0:
                 exists = all_of(exists, at.below(extent))
                 at = create("arith.minui", at.type, at, index(extent - vector))
             place = self.work.position(read, {**loops, loop: at})
@@ -269,5 +269,5 @@ class MmaKernel(AttentionKernel):
             for c in range(2):
                 weighted = element_at(sums[line // 2 * count + j], line % 2, c)
                 column = self.first_column + (self.lane.member * 2 + (j * COLUMNS + c))
-                inside = column.below(found.value_size) if found.value_size % tile.columns else None
+                inside = column.below(found.value_size) if found.value_size % tile.columns != 0 else None
                 when(inside, partial(self.store, kept, line, column, total, weighted))
