@@ -13,6 +13,7 @@ from mirlo.dialects.core.dims import UNKNOWN, symbols_of
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.view import PRIM_FUNC
 from mirlo.driver.bytecode import read_in_child
+from mirlo.driver.entry import select_entry
 from mirlo.driver.modules import read_module
 from mirlo.frontends.foreign import ImportedModule
 from mirlo.frontends.stablehlo.detect import is_stablehlo
@@ -105,6 +106,7 @@ def _checked(model: OpenedModel) -> OpenedModel:
             raise ModelError("\n".join(["the module is not consistent:", *problems, str(failure)])) from failure
         finally:
             handler.detach()
+        select_entry(model.module)
     return model
 
 

@@ -36,14 +36,14 @@ class InlineCalls(Pass):
 
 def inline_calls(module: ir.Operation) -> None:
     """Inline all calls between functions of the graph."""
-    functions = {name: function for name, function in functions_of(module).items() if _is_graph(function)}
-    called = {name: [callee_of(op) for op in _calls(function, functions)] for name, function in functions.items()}
+    functions = {name: function for name, function in functions_of(module).items() if is_graph(function)}
+    called = {name: [callee_of(op) for op in calls_in(function, functions)] for name, function in functions.items()}
     if not any(called.values()):
         return
     done: set[str] = set()
     for name in functions:
         _inline_into(name, functions, (), done)
-    left = {callee_of(op) for function in functions_of(module).values() for op in _calls(function, functions)}
+    left = {callee_of(op) for function in functions_of(module).values() for op in calls_in(function, functions)}
     symbols = ir.SymbolTable(module)
     for name in {callee for callees in called.values() for callee in callees if callee is not None}:
         if name not in left and _is_private(functions[name]):
@@ -54,7 +54,7 @@ def _inline_into(name: str, functions: dict[str, ir.Operation], callers: tuple[s
     """Inline all calls in a function, those of its callees first."""
     if name in done:
         return
-    for call in _calls(functions[name], functions):
+    for call in calls_in(functions[name], functions):
         callee = callee_of(call) or ""
         if callee in (*callers, name):
             way = " → ".join(f"@{each}" for each in (*callers, name, callee))
@@ -66,13 +66,14 @@ def _inline_into(name: str, functions: dict[str, ir.Operation], callers: tuple[s
     done.add(name)
 
 
-def _calls(function: ir.Operation, functions: dict[str, ir.Operation]) -> list[ir.Operation]:
+def calls_in(function: ir.Operation, functions: dict[str, ir.Operation]) -> list[ir.Operation]:
     """Return the calls of functions of the graph in a function."""
     operations = [op.operation for block in blocks(function) for op in block.operations]
     return [op for op in operations if op.name == CALL and callee_of(op) in functions]
 
 
-def _is_graph(function: ir.Operation) -> bool:
+def is_graph(function: ir.Operation) -> bool:
+    """Return whether a function is part of a model's graph: not a prim function, composite or region."""
     marked = any(name in function.attributes for name in (COMPOSITE, TARGET, EXTERNAL))
     return not marked and not is_prim_func(function) and bool(len(function.regions[0].blocks))
 
