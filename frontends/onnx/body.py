@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, symbol
 from mirlo.dialects.core.errors import DimsDiffer, OpMistake, describe_raised
 from mirlo.dialects.core.op import OpError
@@ -20,7 +19,7 @@ from mirlo.frontends.onnx.declared import declared_shapes
 from mirlo.frontends.onnx.equations import Solved, assume_equal, solve
 from mirlo.frontends.onnx.errors import ConverterError, NodeError, OnnxImportError
 from mirlo.frontends.onnx.expansion import Expansion, TooManyIterations
-from mirlo.frontends.onnx.fold import fold
+from mirlo.frontends.onnx.fold import fold, partial_of
 from mirlo.frontends.onnx.fractions import fold_fractions, fractions_of
 from mirlo.frontends.onnx.graph import FunctionDef, GraphDef, NodeDef, TensorDef
 from mirlo.frontends.onnx.inputs import identifier
@@ -151,8 +150,8 @@ class Body(ValueMaker):
         elements = node.value(index).partial
         return bind(node, values, what) if elements is None else bind_unknown(node, values, what, known_sizes(elements))
 
-    def is_bound_to_data(self, *dims: Dim) -> bool:
-        return any(D.symbols_of(dim) & self.bound for dim in dims)
+    def is_solvable(self, left: Dim, right: Dim) -> bool:
+        return solve(left, right, self.solvable, self.of_data) is not None
 
     def broadcast_size(self, base: str, dims: Collection[Dim]) -> Dim:
         step, scope = self._steps[-1]
@@ -299,6 +298,7 @@ class Body(ValueMaker):
         values = [_as_value(name, result) for name, result in zip(outputs, results, strict=False)]
         if values and isinstance(values[0], TensorValue):
             values[0].fractions = fractions_of(node, values[0])
+            values[0].partial = values[0].partial or partial_of(node)
         return values
 
     def _expand(

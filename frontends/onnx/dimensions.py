@@ -26,9 +26,13 @@ def divide(left: Dim, right: Dim) -> Dim:
     exact = quotient(left, right)
     if exact is not None:
         return exact
-    if not (D.is_nonnegative(left) and D.is_nonnegative(right)):
+    if not D.is_nonnegative(right):
         raise Undecided
-    return D.apply("floordiv", left, right)
+    if D.is_nonnegative(left):
+        return D.apply("floordiv", left, right)
+    if isinstance(right, int) and D.is_nonnegative(left + (right - 1)):  # less than one divisor below zero
+        return D.maximum(D.apply("floordiv", left, right), 0)
+    raise Undecided
 
 
 def remainder(left: Dim, right: Dim) -> Dim:

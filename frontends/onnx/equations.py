@@ -10,6 +10,7 @@ equal, with the same check.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from math import gcd
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -76,6 +77,13 @@ def multiple_of(dim: Dim, number: int) -> Dim:
     """Return a dim that must be a multiple of a number in a form that shows it."""
     name = "".join(part if part.isalnum() or part in "._" else "_" for part in str(dim))
     return D.symbol(f"{'_' * name[0].isdigit()}{name}_per_{number}{MULTIPLE}") * number
+
+
+def divisible(dim: Dim, number: int) -> tuple[Dim, Dim]:
+    """Return two dims that are equal if this number divides the dim: `3*n` is a multiple of 6 if `n` is one of 2."""
+    common = gcd(*(factor for _, factor in D.terms_of(dim)))
+    part = dim // max(common, 1)
+    return part, multiple_of(part, number // gcd(number, common))
 
 
 def assume_equal(

@@ -11,12 +11,13 @@ from collections.abc import Callable
 import numpy as np
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DTYPES, DType
 from mirlo.frontends.onnx.dimensions import Undecided
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.node_traits import NodeTrait
 from mirlo.frontends.onnx.registry import CONVERTERS, FOLDERS
-from mirlo.frontends.onnx.values import TensorValue, constant, symbolic
+from mirlo.frontends.onnx.values import FoldedDims, TensorValue, constant, symbolic
 
 FOLD_ELEMENTS = 1024
 """Most elements of a folded value."""
@@ -33,15 +34,23 @@ def fold(node: Node, compute: Callable[[], ir.Value]) -> list[TensorValue] | Non
     except (Undecided, TypeError, ValueError, IndexError, ArithmeticError):
         # Not foldable, or invalid: the converter makes the operation, or reports the error.
         return None
-    arrays = results if isinstance(results, list) else [results]
+    dtype = results.dtype if isinstance(results, FoldedDims) else _dtype_of(node)
+    arrays = results if isinstance(results, list) else [results.array if isinstance(results, FoldedDims) else results]
     if node.unread() is not None or sum(array.size for array in arrays) > FOLD_ELEMENTS:
         return None
     if len(arrays) > 1 and any(array.dtype == object for array in arrays):
         return None
     return [
-        symbolic(name, array, _dtype_of(node), compute) if array.dtype == object else constant(name, array)
+        symbolic(name, array, dtype, compute) if array.dtype == object else constant(name, array)
         for name, array in zip(node.outputs, arrays, strict=False)
     ]
+
+
+def partial_of(node: Node) -> tuple[Dim | None, ...] | None:
+    """Return which elements of a list are known if it has the numbers of the node's first input, as after a Cast."""
+    value = node.inputs[0] if node.inputs else None
+    has_values = NodeTrait.SAME_VALUES in CONVERTERS.traits(node.domain, node.operator)
+    return value.partial if has_values and isinstance(value, TensorValue) else None
 
 
 def known_elements(node: Node, index: int) -> np.ndarray:

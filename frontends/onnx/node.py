@@ -82,8 +82,8 @@ class NodeImporter(Protocol):
     def broadcast_size(self, base: str, dims: Collection[Dim]) -> Dim:
         """Return what these dims broadcast to if only the call tells whether they are 1: a required dim or a symbol."""
 
-    def is_bound_to_data(self, *dims: Dim) -> bool:
-        """Return whether a solvable data-dependent size is part of one of these dims."""
+    def is_solvable(self, left: Dim, right: Dim) -> bool:
+        """Return whether a symbol can be solved for if these dims must be equal."""
 
     def choose(self, condition: TensorValue, then_graph: GraphDef, else_graph: GraphDef) -> list[AnyValue]:
         """Import two graphs as the branches of an scf.if; return its results."""
@@ -335,6 +335,9 @@ def broadcast_dim(node: Node, left: Dim, right: Dim) -> Dim:
             return one * other
         if other == D.maximum(one, 0):  # a dim of an array is not negative
             return one
+    for one, other in ((left, right), (right, left)):
+        if _is_equal_unless_empty(one, other):
+            return one
     largest = D.maximum(left, right)
     result = largest * D.minimum(1, left) * D.minimum(1, right)
     if result in (left, right):
@@ -342,12 +345,21 @@ def broadcast_dim(node: Node, left: Dim, right: Dim) -> Dim:
     return node.builder.broadcast_size(next(filter(None, node.outputs), ""), (left, right))
 
 
+def _is_equal_unless_empty(one: Dim, other: Dim) -> bool:
+    """Return whether a dim is 0 where some symbol is, and equal to the other dim where none is."""
+    names = D.symbols_of(one)
+    if not names or D.symbols_of(other) != names:
+        return False
+    positive = {name: D.symbol(name) + 1 for name in names}
+    return D.substitute(one, positive) == D.substitute(other, positive) and all(
+        D.substitute(one, {name: 0}) == 0 for name in names
+    )
+
+
 def expanded_operands(node: Node, operands: Sequence[Any], error: BroadcastDiffers) -> tuple[Any, ...] | None:
     """Return the operands with broadcast axes expanded; None if they cannot be."""
     sides = (error.left, error.right)
     if any(side is D.UNKNOWN for side in sides) or all(isinstance(side, int) for side in sides):
-        return None
-    if node.builder.is_bound_to_data(*sides):
         return None
     size = broadcast_dim(node, *sides) if error.target is None else error.target
     made = [_expanded(node, operand, error, size) for operand in operands]

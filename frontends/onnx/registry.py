@@ -14,12 +14,12 @@ from mirlo.dialects.relax.base import RelaxOp
 from mirlo.frontends.onnx.declared_names import DeclaredNames
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.node_traits import NodeTrait
-from mirlo.frontends.onnx.values import Converted
+from mirlo.frontends.onnx.values import Converted, FoldedDims
 
 Converter = Callable[[Node], Converted]
 """Takes a `Node` and returns its output value, a tuple of values, or NotImplemented to expand the operator's
 function body."""
-Folder = Callable[[Node], np.ndarray | list[np.ndarray]]
+Folder = Callable[[Node], np.ndarray | list[np.ndarray] | FoldedDims]
 """Takes a `Node` of known inputs and returns the elements of its outputs."""
 F = TypeVar("F", Converter, Folder)
 C = TypeVar("C", bound=Converter)

@@ -6,19 +6,20 @@ from collections.abc import Sequence
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.errors import DimsDiffer
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.dimensions import quotient
-from mirlo.frontends.onnx.equations import multiple_of
+from mirlo.frontends.onnx.equations import divisible
 from mirlo.frontends.onnx.errors import NodeError
 
 
 class Undivided(NodeError):
     """A shape whose divisibility is known only at run time, with -1 for the rest."""
 
-    def __init__(self, text: str, shape: Sequence[Dim]) -> None:
+    def __init__(self, text: str, shape: Sequence[Dim], equation: tuple[Dim, Dim] | None = None) -> None:
         super().__init__(text)
         self.shape = tuple(shape)
+        self.equation = equation
+        """Two dims that are equal if the shape divides the elements."""
 
 
 def reshaped(x: TensorType, wanted: Sequence[Dim], allow_zero: bool) -> tuple[Dim, ...]:
@@ -44,7 +45,7 @@ def reshaped(x: TensorType, wanted: Sequence[Dim], allow_zero: bool) -> tuple[Di
                 raise Undivided(text, shape)
             if total is None or not isinstance(number, int) or number < 1:
                 raise NodeError(text)
-            raise DimsDiffer(text, total, multiple_of(total, number))
+            raise Undivided(text, shape, divisible(total, number))
         shape[unknown[0]] = rest
     return tuple(shape)
 

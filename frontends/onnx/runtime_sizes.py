@@ -17,7 +17,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.dynamic import BindDims
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.node import Node, broadcast_dim, type_of
 from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.values import TensorValue, as_dim
 
@@ -198,11 +198,10 @@ def expand_dims(node: Node, x: TensorType, wanted: RelaxValue) -> tuple[Dim, ...
     own = [*[1] * (rank - x.rank), *x.shape]
     tail = own[rank - count :]
     given = shape_vector(node, tail)
-    fits = wanted.equals(given) | wanted.equals(1)
-    free = node.constant(np.array([dim == 1 for dim in tail]))
-    checked = unless(node, fits | free, wanted)
+    fits = wanted.equals(given) | wanted.equals(1) | given.equals(1)
+    checked = unless(node, fits, wanted)
     bound = bind(node, checked, f"input 'shape' does not broadcast with the input {x}")
-    return (*own[: rank - count], *(new if old == 1 else old for old, new in zip(tail, bound, strict=True)))
+    return (*own[: rank - count], *(broadcast_dim(node, old, new) for old, new in zip(tail, bound, strict=True)))
 
 
 def dynamic_slice(node: Node) -> RelaxValue:
@@ -231,7 +230,7 @@ def dynamic_slice(node: Node) -> RelaxValue:
 
 
 def _known_ranges(node: Node, x: TensorType) -> dict[int, tuple[Dim, Dim]]:
-    """Return begin and length of the axes that a Slice cuts at dims, within the tensor whatever the sizes are."""
+    """Return begin and length of the axes that a Slice cuts at dims."""
     starts, ends = (_elements(node.value(i)) for i in (1, 2))
     axes = _elements(node.value(3)) if node.has(3) else list(range(len(starts)))
     steps = _elements(node.value(4)) if node.has(4) else [1] * len(starts)
@@ -244,18 +243,16 @@ def _known_ranges(node: Node, x: TensorType) -> dict[int, tuple[Dim, Dim]]:
             continue
         size = x.shape[axis % x.rank]
         begin, stop = (_position(bound, size) for bound in (start, end))
-        if begin is not None and stop is not None and D.is_certain(lambda a=begin, b=stop: a <= b):  # type: ignore[misc]
-            ranges[axis % x.rank] = begin, stop - begin
+        if begin is not None and stop is not None:
+            ranges[axis % x.rank] = begin, D.maximum(stop - begin, 0)
     return ranges
 
 
 def _position(bound: Dim, size: Dim) -> Dim | None:
-    """Return the position in an axis of this size that a bound of a slice is; None if that depends on the sizes."""
-    if D.is_certain(lambda: bound >= size):
-        return size
+    """Return the position in an axis of this size that a bound of a slice is; None if its sign is not known."""
     if D.is_certain(lambda: bound >= 0):
-        return bound if D.is_certain(lambda: bound <= size) else None
-    return size + bound if D.is_certain(lambda: bound < 0) and D.is_certain(lambda: size + bound >= 0) else None
+        return D.minimum(bound, size)
+    return D.maximum(size + bound, 0) if D.is_certain(lambda: bound < 0) else None
 
 
 def _elements(value: TensorValue) -> list[Dim | None]:

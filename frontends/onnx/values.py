@@ -152,6 +152,14 @@ DECLINED: Converted = NotImplemented
 """What a converter returns that leaves the node to the next one, or to the function body of its operator."""
 
 
+@dataclass(frozen=True)
+class FoldedDims:
+    """What a folder returns for dims of another element type than that of its operands."""
+
+    array: np.ndarray
+    dtype: DType
+
+
 def constant(name: str, array: np.ndarray) -> TensorValue:
     """Return a value with these elements."""
     return TensorValue(name, TensorType(array.shape, dtype_of_array(array)), known=array)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.errors import DimsDiffer
 from mirlo.frontends.onnx.dimensions import quotient
-from mirlo.frontends.onnx.equations import multiple_of
+from mirlo.frontends.onnx.equations import divisible
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
@@ -69,7 +69,7 @@ def split_heads(node: Node, x: RelaxValue, heads: int, attribute: str) -> RelaxV
     size: Dim | None = quotient(hidden, heads)
     if size is None:
         text = f"attribute '{attribute}' is {heads}, which does not divide {hidden}, the last dim of {type_of(x)}"
-        raise DimsDiffer(text, hidden, multiple_of(hidden, heads)) if heads > 0 else NodeError(text)
+        raise DimsDiffer(text, *divisible(hidden, heads)) if heads > 0 else NodeError(text)
     return node.emit("permute", node.emit("reshape", x, shape=(batch, length, heads, size)), axes=(0, 2, 1, 3))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.dims import Dim, SymbolicDim
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DType
 from mirlo.frontends.onnx import dimensions
 from mirlo.frontends.onnx.dimensions import Undecided
@@ -17,6 +17,7 @@ from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.folding_numbers import reduce_elements
 from mirlo.frontends.onnx.ops.shape import slice_arguments
 from mirlo.frontends.onnx.registry import FOLDERS, folder
+from mirlo.frontends.onnx.values import FoldedDims
 
 
 def _truncated(left: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -183,34 +184,28 @@ def tile(node: Node) -> np.ndarray:
 
 
 @folder("Cast")
-def cast(node: Node) -> np.ndarray:
+def cast(node: Node) -> np.ndarray | FoldedDims:
     return _cast(node, onnx_dtype(node.attr.int("to"), "attribute 'to'").dtype)
 
 
 @folder("CastLike")
-def cast_like(node: Node) -> np.ndarray:
+def cast_like(node: Node) -> np.ndarray | FoldedDims:
     node.ignore(1)
     return _cast(node, node.type(1).dtype)
 
 
-def _cast(node: Node, wanted: DType) -> np.ndarray:
+def _cast(node: Node, wanted: DType) -> np.ndarray | FoldedDims:
     data = known_elements(node, 0)
     node.attr.ignore("saturate", "round_mode")  # they concern low-precision types, which are not folded here
     if data.dtype == object:
-        is_length = wanted.name == "i32" and data.size == 1 and _is_dim(data.reshape(-1)[0])
-        if wanted is not node.type(0).dtype and not is_length:
+        if wanted.name not in ("i64", "i32"):
             raise Undecided
-        return data
+        return FoldedDims(data, wanted)
     if not (wanted.is_integer or wanted.is_bool or wanted.name in ("f64", "f32", "f16", "bf16")):
         raise Undecided
     if data.dtype.kind == "f" and not wanted.is_float and not np.isfinite(data).all():
         raise Undecided
     return data.astype(wanted.to_numpy())
-
-
-def _is_dim(element: object) -> bool:
-    """Return whether an element is a dim of an input, which fits 32 bits where its number of elements does."""
-    return isinstance(element, SymbolicDim) and element.is_symbol
 
 
 @folder("Where")

@@ -6,7 +6,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.errors import DimsDiffer
 from mirlo.frontends.onnx.dtypes import onnx_dtype
-from mirlo.frontends.onnx.equations import multiple_of
+from mirlo.frontends.onnx.equations import divisible
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
@@ -106,7 +106,7 @@ def _groups(node: Node) -> tuple[int, Dim]:
         text = f"attribute 'num_groups' is {groups}, which does not divide the channels of {x}"
         if x.rank < 2 or groups < 1:
             raise NodeError(text)
-        raise DimsDiffer(text, x.shape[1], multiple_of(x.shape[1], groups))
+        raise DimsDiffer(text, *divisible(x.shape[1], groups))
     return groups, x.shape[1]
 
 

@@ -11,6 +11,8 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.errors import DimsDiffer
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.core.values import OPERAND_RUNS
+from mirlo.dialects.relax.dynamic import RequireDims
+from mirlo.dialects.relax.infer import shape_text
 from mirlo.frontends.onnx.declared import (
     axes_set,
     candidate_axes,
@@ -22,7 +24,7 @@ from mirlo.frontends.onnx.declared import (
     required_all,
 )
 from mirlo.frontends.onnx.dimensions import quotient
-from mirlo.frontends.onnx.equations import multiple_of
+from mirlo.frontends.onnx.equations import divisible
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.fold import FOLD_ELEMENTS
 from mirlo.frontends.onnx.node import Node, broadcast_dim, is_exact, type_of
@@ -71,6 +73,8 @@ def reshape(node: Node) -> Converted:
     try:
         dims = reshaped(x, node.dims(1), node.attr.bool("allowzero", 0))
     except Undivided as error:
+        if error.equation is not None and node.builder.is_solvable(*error.equation):
+            raise DimsDiffer(str(error), *error.equation) from None
         dims = infer_remaining_dim(node, x, error.shape)
     return node.emit("reshape", node[0], shape=dims)
 
@@ -166,16 +170,22 @@ def expand(node: Node) -> RelaxValue:
     rank = max(x.rank, len(wanted))
     padded = [*[1] * (rank - len(wanted)), *wanted]
     own = [*[1] * (rank - x.rank), *x.shape]
-    shape = [_expanded_dim(node, old, new) for old, new in zip(own, padded, strict=True)]
+    shape = [broadcast_dim(node, old, new) for old, new in zip(own, padded, strict=True)]
+    _require_broadcast(node, padded, shape)
     return node.emit("expand", node[0], shape=tuple(shape))
 
 
-def _expanded_dim(node: Node, old: Dim, new: Dim) -> Dim:
-    if not node.builder.is_bound_to_data(old, new):
-        return broadcast_dim(node, old, new)
-    if old not in (1, new) and new != 1:
-        raise DimsDiffer(f"a dim of {old} does not broadcast to {new}", old, new)
-    return old if new == 1 else new
+def _require_broadcast(node: Node, wanted: Sequence[Dim], shape: Sequence[Dim]) -> None:
+    """Check in the call that each wanted dim is 1 or the result's, which the input's dim may have decided."""
+    # It is never larger than the result's: between 1 and that, this product is positive.
+    excess = [(dim - new) * (new - 1) for new, dim in zip(wanted, shape, strict=True)]
+    excess = [dim for dim in excess if dim != 0]
+    if excess:
+        what = (
+            f"node '{node.outputs[0]}' ({node.operator}): input 'shape', {shape_text(wanted)}, does not broadcast with "
+            f"the input {node.type(0)}"
+        )
+        RequireDims.build(dims=tuple(excess), bounds=(0,) * len(excess), what=what, result_types=[])
 
 
 @converter("Tile", since=6, traits=[NodeTrait.MOVES])
@@ -259,7 +269,7 @@ def _equal_splits(size: Dim, count: int, may_differ: bool) -> list[Dim]:
         return [part] * count
     if not isinstance(size, int) or not may_differ:
         text = f"a dim of {size} cannot be split into {count} equal parts"
-        raise DimsDiffer(text, size, multiple_of(size, count))
+        raise DimsDiffer(text, *divisible(size, count))
     chunk = -(-size // count)
     rest = size - chunk * (count - 1)
     if rest < 0:
@@ -373,7 +383,7 @@ def space_to_depth(node: Node) -> Converted:
     for size in x.shape[2:]:
         if quotient(size, block) is None:
             text = f"attribute 'blocksize' is {block}, which does not fit the input {x}"
-            raise DimsDiffer(text, size, multiple_of(size, block))
+            raise DimsDiffer(text, *divisible(size, block))
     batch, channels, height, width = x.shape
     blocks = node.emit("reshape", node[0], shape=(batch, channels, height // block, block, width // block, block))
     depth = node.emit("permute", blocks, axes=(0, 1, 3, 5, 2, 4))

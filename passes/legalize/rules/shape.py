@@ -78,11 +78,19 @@ def stretch(dim: Dim, target: Dim, any_size: bool = False) -> Dim:
 
     With `any_size` also for a dim of 0, which is then no less than the target.
     """
-    if dim == target:
+    if dim == target or is_truncated(dim, target):
         return 1
     if dim == 1 or (not any_size and D.is_nonnegative(1 - dim)):
         return 0
     return D.minimum(1, D.maximum(dim - 1, 1 - dim))
+
+
+def is_truncated(dim: Dim, target: Dim) -> bool:
+    """Return whether a dim is `min(target, n)` of a number above 1: where it is 1, so is the target."""
+    terms = D.terms_of(dim)
+    parts = D.atom_parts(terms[0][0][0]) if len(terms) == 1 and len(terms[0][0]) == 1 else None
+    numbers = [] if parts is None else [part for part in parts[1:] if isinstance(part, int) and part > 1]
+    return any(dim == D.minimum(target, number) for number in numbers)
 
 
 @legalize("relax.tile")

@@ -182,3 +182,89 @@ def test_a_slice_and_what_is_as_long_have_one_size() -> None:
     model = model_of(nodes, {"x": ["b", "n", 32]}, constants)
     assert mirlo.compile(model).outputs[0].shape == ("b", "n - 1", 4, 8)
     assert_like_onnxruntime(model, [{"x": (2, size, 32)} for size in (2, 3, 9)])
+
+
+def test_sizes_of_data_broadcast() -> None:
+    """A dim that the values of an input determine may be 1 as well, or that of the other operand."""
+    rng = random.Random(5)
+    for operator in ("Add", "MatMul", "Expand", "Where"):
+        nodes = [helper.make_node("Reshape", ["w", "shape"], ["r"])]
+        inputs: dict[str, list[Any]] = {"x": ["a", "b"], "w": [12]}
+        shapes = [(12, 1), (1, 12), (3, 4), (4, 3), (6, 2)]
+        if operator == "MatMul":
+            inputs["x"], shapes = ["a", "b", 2], [(1, 2, 6), (3, 2, 2), (2, 2, 3)]
+        if operator == "Expand":
+            nodes.append(helper.make_node("Shape", ["r"], ["sizes"]))
+        if operator == "Where":
+            nodes.append(helper.make_node("Cast", ["r"], ["c"], to=TensorProto.BOOL))
+        operands = {"Expand": ["x", "sizes"], "Where": ["c", "x", "x"]}.get(operator, ["x", "r"])
+        model = model_of([*nodes, helper.make_node(operator, operands, ["out"])], inputs)
+        rank = len(shapes[0])
+        model.graph.input.append(helper.make_tensor_value_info("shape", TensorProto.INT64, [rank]))
+        cases = []
+        for shape in shapes:
+            for _ in range(4):
+                sizes = {"a": rng.choice((1, shape[0])), "b": rng.choice((1, shape[1], 5))}
+                cases.append({"x": [sizes.get(str(dim), dim) for dim in inputs["x"]], "w": [12], "shape": shape})
+        assert_like_onnxruntime_at(model, cases)
+
+
+def assert_like_onnxruntime_at(model: onnx.ModelProto, cases: list[dict[str, Any]]) -> None:
+    """Check values, and that the same sizes are errors, where the elements of `shape` are given."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    oracle, compiled = onnxruntime.InferenceSession(model.SerializeToString(), options), mirlo.compile(model)
+    numbers, taken = np.random.default_rng(1), 0
+    for case in cases:
+        given = {name: numbers.standard_normal(shape).astype(np.float32) for name, shape in case.items()}
+        given["shape"] = np.array(case["shape"])
+        try:
+            (expected,) = oracle.run(None, given)
+        except Exception:
+            with pytest.raises(mirlo.MirloError, match="does not broadcast"):
+                compiled.run(given)
+            continue
+        taken += 1
+        np.testing.assert_allclose(compiled.run(given)["out"], expected, rtol=1e-5, atol=1e-6, err_msg=str(case))
+    assert taken >= len(cases) // 3
+
+
+def test_two_numbers_of_elements_found() -> None:
+    """What one NonZero selects may be a single row beside that of another: experts of a mixture, each with its rows."""
+    make = helper.make_node
+    nodes = [
+        node
+        for name in "cd"
+        for node in (
+            make("NonZero", [name], [f"{name}_found"]),
+            make("Squeeze", [f"{name}_found", "axis"], [f"{name}_rows"]),
+            make("Gather", ["x", f"{name}_rows"], [f"{name}_taken"]),
+        )
+    ]
+    nodes.append(make("Mul", ["c_taken", "d_taken"], ["out"]))
+    model = model_of(nodes, {"x": ["n", 4], "c": ["n"], "d": ["n"]}, {"axis": [0]})
+    oracle, compiled = onnxruntime.InferenceSession(model.SerializeToString()), mirlo.compile(model)
+    x = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
+    for one, other in (([0, 0, 1], [1, 1, 1]), ([1, 1, 0], [0, 1, 1]), ([1, 1, 1], [0, 1, 0]), ([0] * 3, [0, 0, 1])):
+        given = {"x": x, "c": np.float32(one), "d": np.float32(other)}
+        np.testing.assert_allclose(compiled.run(given)["out"], oracle.run(None, given)[0], rtol=1e-6)
+
+
+def test_sizes_that_are_truncated_quotients() -> None:
+    """As exporters write the size of a strided convolution: 1 + (h - 1) / 2, which ONNX rounds towards zero."""
+    make = helper.make_node
+    nodes = [
+        make("Conv", ["x", "k"], ["y"], strides=[2, 2], pads=[1, 1, 1, 1]), make("Reshape", ["y", "flat"], ["rows"]),
+        make("Shape", ["x"], ["h"], start=2, end=3), make("Shape", ["x"], ["w"], start=3, end=4),
+        *(node for name in "hw" for node in (
+            make("Sub", [name, "one"], [f"{name}1"]), make("Div", [f"{name}1", "two"], [f"{name}2"]),
+            make("Add", [f"{name}2", "one"], [f"{name}3"]),
+        )),
+        make("Mul", ["h3", "w3"], ["all"]), make("Concat", ["one", "all"], ["sizes"], axis=0),
+        make("Expand", ["eight", "sizes"], ["strides"]), make("Mul", ["rows", "strides"], ["out"]),
+    ]  # fmt: skip
+    kernel = np.random.default_rng(0).standard_normal((4, 3, 3, 3)).astype(np.float32)
+    constants = {"k": kernel, "flat": [0, 4, -1], "one": [1], "two": [2], "eight": np.float32([[8]])}
+    model = model_of(nodes, {"x": [1, 3, "h", "w"]}, constants)
+    assert mirlo.compile(model).outputs[0].shape == (1, 4, "floordiv(h + 1, 2)*floordiv(w + 1, 2)")
+    assert_like_onnxruntime(model, [{"x": (1, 3, h, w)} for h, w in ((1, 1), (1, 7), (8, 5), (2, 2))])
