@@ -7,9 +7,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mirlo.driver.compile import compile as compile
+    from mirlo.driver.inference.binding import IOBinding as IOBinding
+    from mirlo.driver.inference.devices import OrtDevice as OrtDevice
+    from mirlo.driver.inference.modules import as_onnxruntime as as_onnxruntime
+    from mirlo.driver.inference.nodes import ModelMetadata as ModelMetadata
+    from mirlo.driver.inference.nodes import NodeArg as NodeArg
     from mirlo.driver.inference.options import ExecutionMode as ExecutionMode
     from mirlo.driver.inference.options import GraphOptimizationLevel as GraphOptimizationLevel
+    from mirlo.driver.inference.options import RunOptions as RunOptions
     from mirlo.driver.inference.options import SessionOptions as SessionOptions
+    from mirlo.driver.inference.process import disable_telemetry_events as disable_telemetry_events
+    from mirlo.driver.inference.process import set_default_logger_severity as set_default_logger_severity
+    from mirlo.driver.inference.process import set_seed as set_seed
+    from mirlo.driver.inference.providers import get_available_providers as get_available_providers
+    from mirlo.driver.inference.providers import get_device as get_device
     from mirlo.driver.inference.session import InferenceSession as InferenceSession
     from mirlo.driver.inference.values import OrtValue as OrtValue
     from mirlo.frontends.onnx.custom import onnx_operator as onnx_operator
@@ -34,22 +45,33 @@ _LAZY = {
     "Executable": "mirlo.runtime.executable",
     "ExecutionMode": "mirlo.driver.inference.options",
     "GraphOptimizationLevel": "mirlo.driver.inference.options",
+    "IOBinding": "mirlo.driver.inference.binding",
     "InferenceSession": "mirlo.driver.inference.session",
     "MirloError": "mirlo.runtime.errors",
+    "ModelMetadata": "mirlo.driver.inference.nodes",
+    "NodeArg": "mirlo.driver.inference.nodes",
+    "OrtDevice": "mirlo.driver.inference.devices",
     "OrtValue": "mirlo.driver.inference.values",
     "Pipeline": "mirlo.passes.pipeline",
     "R": "mirlo.frontends.script.language",
+    "RunOptions": "mirlo.driver.inference.options",
     "Schedule": "mirlo.passes.schedule.words.schedule",
     "SessionOptions": "mirlo.driver.inference.options",
     "T": "mirlo.frontends.script.language",
+    "as_onnxruntime": "mirlo.driver.inference.modules",
     "compile": "mirlo.driver.compile",
+    "disable_telemetry_events": "mirlo.driver.inference.process",
+    "get_available_providers": "mirlo.driver.inference.providers",
+    "get_device": "mirlo.driver.inference.providers",
     "legalize": "mirlo.passes.rules",
     "load": "mirlo.runtime.load",
     "onnx_operator": "mirlo.frontends.onnx.custom",
     "parse_script": "mirlo.frontends.script.module",
     "prim_func": "mirlo.frontends.script.parse_prim",
-    "script_of": "mirlo.frontends.script.printer",
     "script": "mirlo.frontends.script.module",
+    "script_of": "mirlo.frontends.script.printer",
+    "set_default_logger_severity": "mirlo.driver.inference.process",
+    "set_seed": "mirlo.driver.inference.process",
 }
 """The modules of the package's names, imported on first use, since most commands need few of them."""
 

@@ -138,9 +138,15 @@ class Target:
     """Whether `emit` makes LLVM IR with the option `form="llvm-ir"`, which libraries are linked of."""
     makes_source: bool = False
     """Whether `emit` makes the source of a whole model in C with the option `form="source"`."""
+    has_device: Callable[[], bool] | None = None
+    """Returns whether this machine has the device that runs its code; None is for the machine's own processor."""
     figures: Figures | Callable[[str], Figures] | None = None
     """The speed of its code, for placement by estimated cost, or a function of the options in braces that returns
     it. A code generator declares its own."""
+
+    def runs_here(self) -> bool:
+        """Return whether this machine has what runs the target's code."""
+        return self.has_device is None or self.has_device()
 
 
 _REGISTERED: dict[str, tuple[Target, str]] = {}

@@ -31,7 +31,7 @@ from mirlo.runtime.on_device import DeviceCall, run_on_device
 from mirlo.runtime.outputs import OutputArrays
 from mirlo.runtime.page_pool import PagePool, find_tables
 from mirlo.runtime.params import ParameterStore
-from mirlo.runtime.profile import Profile, make_profile, tick_length
+from mirlo.runtime.profile import Profile, TimedRun, make_profile, tick_length
 from mirlo.runtime.sizes import Allocations, RecordWords, Sizes
 from mirlo.runtime.state import CacheState, new_state
 from mirlo.runtime.update import CallParts, UpdatingCall, can_prepare
@@ -197,6 +197,14 @@ class Executable(KernelCodeOwner):
             clock.append(time.perf_counter())
         seconds_per_tick = tick_length((clock[0], int(stamps[0, -1])), (clock[-1], int(stamps[-1, -1])))
         return make_profile(self.artifact.kernels, stamps[1:], seconds_per_tick)
+
+    def run_timed(self, inputs: Mapping[str, np.ndarray]) -> TimedRun:
+        """Run the model like `run`, and return the results with the time stamps of the kernels."""
+        kernels, values = self.artifact.kernels, bind(self.inputs, (), inputs)
+        stamps = np.zeros(len(kernels) + 1, np.uint64) if kernels else None
+        start = time.perf_counter()
+        results = dict(zip(self._results.names, self._execute(values, None, stamps), strict=True))
+        return TimedRun(results, kernels, stamps, start, time.perf_counter())
 
     def device_microseconds(self, *arrays: np.ndarray, repeats: int = 10, **named: np.ndarray) -> float | None:
         """Return the time of a repeated call by the device's clock, without copies of its arrays to and from it.

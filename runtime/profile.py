@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 
@@ -36,6 +37,21 @@ class KindRow:
     calls: int
     microseconds: float
     share: float
+
+
+@dataclass(frozen=True)
+class TimedRun:
+    """The results of one call, and when its kernels ran."""
+
+    results: dict[str, Any]
+    kernels: tuple[KernelInfo, ...]
+    stamps: np.ndarray | None
+    """Ticks before each kernel and after the last one; None for a model without kernels."""
+    start: float
+    end: float
+    """Seconds of `time.perf_counter` before and after the call."""
+    seconds_per_tick: float | None = None
+    """None for ticks of the CPU's counter, whose rate is measured: `tick_length`."""
 
 
 class Profile:

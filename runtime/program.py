@@ -27,7 +27,7 @@ from mirlo.runtime.kernel_code import KernelCodeOwner
 from mirlo.runtime.kinds import MAP, Kind, parse_kind
 from mirlo.runtime.memory_use import MemoryUse
 from mirlo.runtime.params import ParameterStore
-from mirlo.runtime.profile import Profile, make_profile
+from mirlo.runtime.profile import Profile, TimedRun, make_profile
 from mirlo.runtime.program_file import write_program
 from mirlo.runtime.values import ProgramValue, converter_of, type_error
 
@@ -108,12 +108,22 @@ class Program(KernelCodeOwner):
         if repeats < 1:
             raise InputError(f"repeats: expected 1 or more, found {repeats}")
         bound = self._bind(values, named or ({} if values else self.random_inputs()))
-        steps = self.compiled.body.steps
-        stamps = np.zeros((repeats + 1, len(steps) + 1), np.uint64)
+        kernels = self._steps_as_kernels()
+        stamps = np.zeros((repeats + 1, len(kernels) + 1), np.uint64)
         for row in stamps:
             self._execute(bound, row)
-        kernels = tuple(KernelInfo(_label(step), step.source, step.kind, 0, 0) for step in steps)
         return make_profile(kernels, stamps[1:], 1e-9)
+
+    def run_timed(self, inputs: Mapping[str, object]) -> TimedRun:
+        """Run the program like `run`, and return the results with the time stamps of its steps."""
+        kernels = self._steps_as_kernels()
+        stamps = np.zeros(len(kernels) + 1, np.uint64)
+        values = self._bind((), inputs)
+        start = time.perf_counter()
+        results = self._execute(values, stamps)
+        end = time.perf_counter()
+        named = {port.name: result for port, result in zip(self.outputs, results, strict=True)}
+        return TimedRun(named, kernels, stamps, start, end, 1e-9)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the program with its weights to a `.mirlo` file, which `mirlo.load` reads without compiling."""
@@ -128,6 +138,9 @@ class Program(KernelCodeOwner):
         inputs, outputs = ", ".join(map(str, self.inputs)), ", ".join(map(str, self.outputs))
         parts = f"{len(self._parts)} part{'s' if len(self._parts) != 1 else ''}"
         return f"<Program of {parts} for {self.compiled.target}: ({inputs}) -> ({outputs})>"
+
+    def _steps_as_kernels(self) -> tuple[KernelInfo, ...]:
+        return tuple(KernelInfo(_label(step), step.source, step.kind, 0, 0) for step in self.compiled.body.steps)
 
     def _bind(self, positional: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
         names = self._names

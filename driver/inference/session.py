@@ -3,109 +3,322 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import threading
+import time
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import Any, TypeGuard
 
-from mirlo.driver.inference.options import SessionOptionError, SessionOptions, target_of
-from mirlo.driver.inference.values import IOBinding, NodeArg, kind_type, tensor_type
+import numpy as np
+
+from mirlo.driver.inference.binding import IOBinding
+from mirlo.driver.inference.errors import (
+    BindingError,
+    Fail,
+    InvalidArgument,
+    InvalidProtobuf,
+    MissingInputs,
+    NoSuchFile,
+    call_error,
+    open_error,
+)
+from mirlo.driver.inference.nodes import ModelDescription, ModelMetadata, NodeArg, declaration_of
+from mirlo.driver.inference.options import OptionTypeError, RunOptions, SessionOptionError, SessionOptions
+from mirlo.driver.inference.profiling import SessionProfile
+from mirlo.driver.inference.providers import Providers, choose_providers
+from mirlo.driver.inference.values import OrtValue
 from mirlo.runtime.artifact import MODEL_FILE, TensorSpec
 from mirlo.runtime.container import has_magic
-from mirlo.runtime.errors import InputError
+from mirlo.runtime.dtypes import numpy_dtype
+from mirlo.runtime.errors import InputError, MirloError
+from mirlo.runtime.executable import Executable
 from mirlo.runtime.nearest import nearest
+from mirlo.runtime.program import Program
 
-if TYPE_CHECKING:
-    import numpy as np
-
-    from mirlo.runtime.compiled_program import Port
+_WITHOUT_EFFECT = ("enable_fallback", "read_config_from_model", "disabled_optimizers")
+"""Keyword arguments of ONNX Runtime's sessions that have no meaning here."""
+_ORT_FORMAT = b"ORTM"
+"""Bytes 4 to 8 of a file in ONNX Runtime's own format."""
 
 
 class InferenceSession:
     """A compiled model with the interface of `onnxruntime.InferenceSession`.
 
-    `path_or_bytes` is an ONNX model, its bytes, or a `.mirlo` file. Options of ONNX Runtime that do not apply are
-    errors. Keyword arguments are those of `mirlo.compile`. `executable` is the compiled model.
+    `path_or_bytes` is an ONNX model, its bytes, or a `.mirlo` file. Keyword arguments are those of `mirlo.compile`.
+    `executable` is the compiled model. What configures ONNX Runtime alone is accepted, and logged at debug level.
     """
 
     def __init__(
         self,
         path_or_bytes: object,
         sess_options: SessionOptions | None = None,
-        providers: Sequence[str | tuple[str, Mapping[str, object]]] | None = None,
+        providers: Providers = None,
         provider_options: Sequence[Mapping[str, object]] | None = None,
         **options: Any,
     ) -> None:
         if sess_options is not None and not isinstance(sess_options, SessionOptions):
-            raise SessionOptionError(
+            raise OptionTypeError(
                 f"sess_options: expected mirlo.SessionOptions(), found {type(sess_options).__module__}."
                 f"{type(sess_options).__name__}"
             )
-        if any(provider_options or ()):
-            raise SessionOptionError("provider_options: these configure ONNX Runtime's providers; none apply")
-        settings = sess_options or SessionOptions()
-        target, self._providers = target_of(providers)
+        self._model = path_or_bytes
+        self._settings = sess_options or SessionOptions()
         self.executable: Any
-        if _is_compiled(path_or_bytes):
-            if options or settings.free_dims:
-                raise SessionOptionError(f"'{path_or_bytes}' is compiled already: options of compilation do not apply")
-            from mirlo.runtime.load import load
-
-            self.executable = load(path_or_bytes)
-        else:
-            from mirlo.driver.compile import compile
-
-            given = {"threads": settings.threads, "opt_level": settings.opt_level, **options}
-            given["dims"] = {**settings.free_dims, **(options.get("dims") or {})} or None
-            self.executable = compile(path_or_bytes, given.pop("target", target), **given)
-        self._outputs = [spec.name for spec in self.executable.outputs]
+        self._profile: SessionProfile | None = None
+        self._profile_start = 0
+        self._options = {name: value for name, value in options.items() if name not in _WITHOUT_EFFECT}
+        self._open(self._settings.providers if providers is None else providers, provider_options)
 
     def run(
-        self, output_names: Sequence[str] | None, input_feed: Mapping[str, np.ndarray], run_options: object = None
-    ) -> list[object]:
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any],
+        run_options: RunOptions | None = None,
+    ) -> list[Any]:
         """Run the model on arrays by input name; return the named outputs in order, or all of them for None."""
-        if run_options is not None:
-            raise SessionOptionError("run_options: expected None, found options, which configure ONNX Runtime")
-        wanted = self._outputs if not output_names else [self._output(name) for name in output_names]
-        results = self.executable.run(input_feed)
+        wanted = self._wanted(output_names)
+        results = self._execute(input_feed, run_options)
         return [results[name] for name in wanted]
 
-    def get_inputs(self) -> list[NodeArg]:
-        """Return the name, shape and type of each input."""
-        return [_node_arg(spec) for spec in self.executable.inputs]
+    def run_with_ort_values(
+        self,
+        output_names: Sequence[str] | None,
+        input_dict_ort_values: Mapping[str, OrtValue],
+        run_options: RunOptions | None = None,
+    ) -> list[OrtValue]:
+        """Run the model on values by input name; return the named outputs as values."""
+        feed = {name: value.numpy() for name, value in input_dict_ort_values.items()}
+        return [OrtValue(result) for result in self.run(output_names, feed, run_options)]
 
-    def get_outputs(self) -> list[NodeArg]:
-        """Return the name, shape and type of each output."""
-        return [_node_arg(spec) for spec in self.executable.outputs]
+    def run_async(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any],
+        callback: Callable[[list[Any], object, str], object],
+        user_data: object = None,
+        run_options: RunOptions | None = None,
+    ) -> None:
+        """Run the model on another thread, which calls `callback` with the results, `user_data` and an error's text."""
+        self._require_all(input_feed)
 
-    def get_providers(self) -> list[str]:
-        """Return the names of the providers that the session was opened with."""
-        return list(self._providers)
+        def call() -> None:
+            try:
+                results, problem = self.run(output_names, input_feed, run_options), ""
+            except Exception as error:  # the callback is the only one to tell
+                results, problem = [], str(error) or type(error).__name__
+            callback(results, user_data, problem)
+
+        threading.Thread(target=call, name="mirlo run_async").start()
 
     def io_binding(self) -> IOBinding:
         """Return an empty binding, for `run_with_iobinding`."""
-        return IOBinding([spec.name for spec in self.executable.inputs], self._outputs)
+        return IOBinding(self)
 
-    def run_with_iobinding(self, iobinding: IOBinding, run_options: object = None) -> None:
+    def run_with_iobinding(self, iobinding: IOBinding, run_options: RunOptions | None = None) -> None:
         """Run the model on the arrays of a binding, and write to its outputs."""
-        if run_options is not None:
-            raise SessionOptionError("run_options: expected None, found options, which configure ONNX Runtime")
         if not iobinding.outputs:
-            raise InputError("the binding has no outputs: call bind_output for each that you want")
+            raise BindingError("the binding has no outputs: call bind_output for each that you want")
         given = {name: array for name, array in iobinding.outputs.items() if array is not None}
-        results = self.executable.run(iobinding.inputs, out=given) if given else self.executable.run(iobinding.inputs)
-        iobinding.results = {name: results[name] for name in iobinding.outputs}
+        try:
+            results = self._run_bound(iobinding.inputs, given, run_options)
+        except InputError as problem:
+            raise BindingError(f"Error in execution: {problem}") from problem
+        iobinding.results = {name: given.get(name, results[name]) for name in iobinding.outputs}
 
-    def _output(self, name: str) -> str:
-        if name not in self._outputs:
-            hint = nearest(name, self._outputs)
-            raise InputError(f"no output is named '{name}'; outputs: {', '.join(self._outputs)}{hint}")
-        return name
+    def get_inputs(self) -> list[NodeArg]:
+        """Return the name, shape and type of each input."""
+        return list(self._description.inputs)
+
+    def get_outputs(self) -> list[NodeArg]:
+        """Return the name, shape and type of each output."""
+        return list(self._description.outputs)
+
+    def get_overridable_initializers(self) -> list[NodeArg]:
+        """Return the inputs with a default value; the argument `shapes` of `mirlo.compile` makes them inputs."""
+        return self._description.defaults
+
+    def get_modelmeta(self) -> ModelMetadata:
+        """Return what the model's file says of it; a `.mirlo` file says nothing."""
+        return self._description.metadata
+
+    def get_session_options(self) -> SessionOptions:
+        """Return the options that the session was opened with."""
+        return self._settings
+
+    def get_providers(self) -> list[str]:
+        """Return the names of the session's providers."""
+        return list(self._providers)
+
+    def get_provider_options(self) -> dict[str, dict[str, str]]:
+        """Return the options of each of the session's providers."""
+        return {name: dict(options) for name, options in self._providers.items()}
+
+    def set_providers(
+        self, providers: Providers = None, provider_options: Sequence[Mapping[str, object]] | None = None
+    ) -> None:
+        """Open the model again with other providers."""
+        self._open(providers, provider_options)
+
+    def disable_fallback(self) -> None:
+        """Do nothing: a session never goes on with other providers by itself."""
+
+    def enable_fallback(self) -> None:
+        """Do nothing: a session never goes on with other providers by itself."""
+
+    def end_profiling(self) -> str:
+        """Write the profile and return the name of its file; "" if profiling is not enabled, or has ended."""
+        profile, self._profile = self._profile, None
+        return "" if profile is None else profile.write()
+
+    def get_profiling_start_time_ns(self) -> int:
+        """Return the nanoseconds of `time.perf_counter_ns` when profiling began, 0 if it did not."""
+        return self._profile_start
+
+    def _open(self, providers: Providers, provider_options: Sequence[Mapping[str, object]] | None) -> None:
+        start = time.perf_counter()
+        chosen = choose_providers(providers, provider_options)
+        self._providers = chosen.options
+        try:
+            self.executable, declared = _opened(self._model, chosen.target, self._settings, self._options)
+        except MirloError as problem:
+            raise open_error(problem) from problem
+        self._description = ModelDescription(declared, self.executable.inputs, self.executable.outputs)
+        self._outputs = [argument.name for argument in self._description.outputs]
+        if self._settings.enable_profiling:
+            self._start_profile(time.perf_counter() - start)
+
+    def _start_profile(self, seconds: float) -> None:
+        profile = SessionProfile(self._settings.profile_file_prefix, next(iter(self._providers)))
+        profile.add_opening(seconds)
+        self._profile, self._profile_start = profile, profile.start_ns
+        weakref.finalize(self, profile.write)  # also at exit, as in ONNX Runtime
+
+    def _execute(self, feed: Mapping[str, Any], run_options: RunOptions | None) -> dict[str, Any]:
+        """Return the outputs by name; values that are no arrays are converted where the model does not take them."""
+        if run_options is not None:
+            _require_running(run_options)
+        try:
+            return self._call(feed)
+        except InputError as problem:
+            self._require_all(feed)
+            converted = self._converted(feed)
+            if converted is None:
+                raise call_error(problem) from problem
+        except MirloError as problem:
+            raise call_error(problem) from problem
+        try:
+            return self._call(converted)
+        except MirloError as problem:
+            raise call_error(problem) from problem
+
+    def _run_bound(
+        self, feed: Mapping[str, Any], given: Mapping[str, np.ndarray], run_options: RunOptions | None
+    ) -> Mapping[str, Any]:
+        """Return the outputs by name, those that have an array written to it."""
+        if given and isinstance(self.executable, Executable) and self._profile is None:
+            _require_running(run_options)
+            return self.executable.run(feed, out=given)
+        results = self._execute(feed, run_options)
+        for name, array in given.items():
+            _write(name, array, results[name])
+        return results
+
+    def _call(self, feed: Mapping[str, Any]) -> dict[str, Any]:
+        profile = self._profile
+        if profile is None:
+            results: dict[str, Any] = self.executable.run(feed)
+            return results
+        if not isinstance(self.executable, (Executable, Program)):
+            raise Fail(f"a model of type {type(self.executable).__name__} has no profile: clear enable_profiling")
+        run = self.executable.run_timed(feed)
+        profile.add_run(run)
+        return run.results
+
+    def _converted(self, feed: Mapping[str, Any]) -> dict[str, Any] | None:
+        """Return the feed with arrays for values of ONNX Runtime, lists and numbers; None if it has none of these."""
+        specs = {spec.name: spec for spec in self.executable.inputs}
+        result = {name: _as_fed(specs.get(name), value) for name, value in feed.items()}
+        return None if all(result[name] is value for name, value in feed.items()) else result
+
+    def _require_all(self, feed: Mapping[str, Any]) -> None:
+        if not isinstance(feed, Mapping):
+            return
+        missing = [
+            argument.name for argument in self._description.inputs
+            if argument.name not in feed and not argument.type.startswith("optional")
+        ]  # fmt: skip
+        if missing:
+            raise MissingInputs(f"Required inputs ({missing}) are missing from input feed ({list(feed)}).")
+
+    def _wanted(self, output_names: Sequence[str] | None) -> list[str]:
+        if not output_names:
+            return self._outputs
+        if isinstance(output_names, str):
+            raise OptionTypeError(f"output_names: expected a list of names, found the text {output_names!r}")
+        for name in output_names:
+            if name not in self._outputs:
+                hint = nearest(name, self._outputs)
+                raise InvalidArgument(f"no output is named '{name}'; outputs: {', '.join(self._outputs)}{hint}")
+        return list(output_names)
 
 
-def _node_arg(spec: TensorSpec | Port) -> NodeArg:
-    if isinstance(spec, TensorSpec):
-        return NodeArg(spec.name, list(spec.shape), tensor_type(spec.dtype))
-    return NodeArg(spec.name, list(spec.kind.shape or ()), kind_type(spec.kind))
+def _opened(model: object, target: str, settings: SessionOptions, options: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Return a compiled model, and what the model's file declares."""
+    if isinstance(model, (str, os.PathLike)) and not os.path.exists(model):
+        raise NoSuchFile(f"Load model from {os.fspath(model)} failed: File doesn't exist")
+    if _is_compiled(model):
+        if options or settings.free_dims:
+            raise SessionOptionError(f"'{model}' is compiled already: options of compilation do not apply")
+        from mirlo.runtime.load import load
+
+        return load(model), None
+    _refuse_ort_format(model)
+    from mirlo.driver.compile import compile
+
+    given = {"threads": settings.threads, "opt_level": settings.opt_level, **options}
+    given["dims"] = {**settings.free_dims, **(options.get("dims") or {})} or None
+    executable = compile(model, given.pop("target", target), **given)
+    if settings.optimized_model_filepath:
+        executable.save(settings.optimized_model_filepath)
+    return executable, declaration_of(model)
+
+
+def _refuse_ort_format(model: object) -> None:
+    head = b""
+    if isinstance(model, (str, os.PathLike)) and os.path.isfile(model):
+        with open(model, "rb") as file:
+            head = file.read(8)
+    elif isinstance(model, (bytes, bytearray, memoryview)):
+        head = bytes(model[:8])
+    if head[4:8] == _ORT_FORMAT:
+        name = os.fspath(model) if isinstance(model, (str, os.PathLike)) else "the model"
+        raise InvalidProtobuf(f"{name}: it is in ONNX Runtime's own format: open the ONNX model that it was made of")
+
+
+def _require_running(run_options: RunOptions | None) -> None:
+    if run_options is None:
+        return
+    if not isinstance(run_options, RunOptions):
+        raise OptionTypeError(f"run_options: expected mirlo.RunOptions(), found {run_options!r}")
+    if run_options.terminate:
+        raise Fail("Exiting due to terminate flag being set to true.")
+
+
+def _as_fed(spec: object, value: Any) -> Any:
+    """Return the array of a value of ONNX Runtime, of a list or of a number, for an input that is a tensor."""
+    if isinstance(value, OrtValue):
+        return value.numpy()
+    if isinstance(spec, TensorSpec) and isinstance(value, (list, tuple)):
+        return np.asarray(value, numpy_dtype(spec.dtype))
+    return value
+
+
+def _write(name: str, array: np.ndarray, result: object) -> None:
+    """Write an output to the array that is bound to it."""
+    if not isinstance(result, np.ndarray) or (array.shape, array.dtype) != (result.shape, result.dtype):
+        raise BindingError(f"output '{name}': the bound array is {array.dtype}{list(array.shape)}, the result is not")
+    array[...] = result
 
 
 def _is_compiled(source: object) -> TypeGuard[str | os.PathLike[str]]:

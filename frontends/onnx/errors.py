@@ -13,6 +13,14 @@ class OnnxImportError(MirloError, ValueError):
     """A model that cannot be imported; the message names the file, node, tensor or input and what to do."""
 
 
+class DamagedModelError(OnnxImportError):
+    """A file or bytes that are no ONNX model, or that are truncated or damaged."""
+
+
+class UnsupportedOperatorError(OnnxImportError):
+    """A model with nodes whose operators have no converter."""
+
+
 class NodeError(OnnxImportError):
     """A problem with one node, before the node's name and inputs are added."""
 

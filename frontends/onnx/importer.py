@@ -15,7 +15,7 @@ from mirlo.frontends.onnx import model as models
 from mirlo.frontends.onnx.body import Body, Observer, Skipped
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.equations import MAX_EQUATIONS, Solved, with_solutions
-from mirlo.frontends.onnx.errors import OnnxImportError, plural, unsupported_report
+from mirlo.frontends.onnx.errors import OnnxImportError, UnsupportedOperatorError, plural, unsupported_report
 from mirlo.frontends.onnx.expansion import require_expandable
 from mirlo.frontends.onnx.graph import STRING_CODE, ValueDef
 from mirlo.frontends.onnx.inputs import Shapes, graph_inputs, input_types
@@ -81,7 +81,7 @@ def _supported(model: models.Source) -> LoadedModel:
         require_expandable(loaded)
     missing = unsupported_nodes(loaded)
     if missing:
-        raise OnnxImportError(unsupported_report(loaded.name, missing, CONVERTERS.operators()))
+        raise UnsupportedOperatorError(unsupported_report(loaded.name, missing, CONVERTERS.operators()))
     return loaded
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from mirlo.frontends.onnx.errors import OnnxImportError
+from mirlo.frontends.onnx.errors import DamagedModelError, OnnxImportError
 from mirlo.frontends.onnx.graph import ModelDef
 from mirlo.frontends.onnx.old import modernized
 from mirlo.frontends.onnx.reading import read_model
@@ -97,16 +97,16 @@ def _parse(buffer: memoryview, what: str, path: Path | None) -> LoadedModel:
     from google.protobuf.message import DecodeError
 
     if not len(buffer):
-        raise OnnxImportError(f"{what}: the file is empty" if path else f"{what}: no bytes")
+        raise DamagedModelError(f"{what}: the file is empty" if path else f"{what}: no bytes")
     for signature, explanation in _SIGNATURES.items():
         if bytes(buffer[: len(signature)]) == signature:
-            raise OnnxImportError(f"{what}: not an ONNX model but {explanation}")
+            raise DamagedModelError(f"{what}: not an ONNX model but {explanation}")
     slimmed = slim(buffer, what)
     proto = onnx.ModelProto()
     try:
         proto.ParseFromString(slimmed.message)
     except DecodeError as error:
-        raise OnnxImportError(f"{what}: not an ONNX model, or a damaged one: {error}") from None
+        raise DamagedModelError(f"{what}: not an ONNX model, or a damaged one: {error}") from None
     if _version(proto) < OLDEST_OPSET:
         # The version converter needs the data too; models of that age are small.
         proto.ParseFromString(bytes(buffer))
@@ -123,9 +123,9 @@ def _graph_name(name: str | bytes) -> str:
 def _read(proto: onnx.ModelProto, data: Mapping[bytes, memoryview], what: str) -> ModelDef:
     """Return the graph of a model, converted to the oldest supported opset if it is older."""
     if not proto.HasField("graph"):
-        raise OnnxImportError(f"{what}: not an ONNX model: it has no graph")
+        raise DamagedModelError(f"{what}: not an ONNX model: it has no graph")
     if not proto.opset_import:
-        raise OnnxImportError(f"{what}: not an ONNX model, or a truncated one: it imports no operator set")
+        raise DamagedModelError(f"{what}: not an ONNX model, or a truncated one: it imports no operator set")
     version = _version(proto)
     if version < OLDEST_OPSET:
         return read_model(modernized(proto, OLDEST_OPSET, what), data, what)

@@ -15,7 +15,7 @@ import numpy as np
 
 from mirlo.frontends.onnx import graph as G
 from mirlo.frontends.onnx.dtypes import FIELDS
-from mirlo.frontends.onnx.errors import OnnxImportError
+from mirlo.frontends.onnx.errors import DamagedModelError, OnnxImportError
 from mirlo.frontends.onnx.graph import (
     AttributeDef,
     AttributeValue,
@@ -155,7 +155,7 @@ class _Reader:
     def _enter(self, what: str) -> None:
         self._depth += 1
         if self._depth > DEPTH:
-            raise OnnxImportError(f"{self.what}: not an ONNX model: {what} are nested more than {DEPTH} deep")
+            raise DamagedModelError(f"{self.what}: not an ONNX model: {what} are nested more than {DEPTH} deep")
 
     def nodes(self, protos: Iterable[onnx.NodeProto]) -> tuple[NodeDef, ...]:
         return checked([self.node(proto, index) for index, proto in enumerate(protos)], self.versions)

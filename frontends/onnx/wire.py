@@ -9,9 +9,10 @@ library.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from mirlo.frontends.onnx.errors import OnnxImportError
+from mirlo.frontends.onnx.errors import DamagedModelError
 
 LARGE = 1024
 """Smallest data, in bytes, that stays in the file."""
@@ -52,6 +53,27 @@ def slim(buffer: memoryview, what: str) -> SlimModel:
     return SlimModel(b"".join(pieces), scanner.data)
 
 
+@dataclass(frozen=True)
+class WireField:
+    """A field of a message: its number, and its integer or bytes."""
+
+    number: int
+    value: int
+    payload: memoryview
+
+
+def wire_fields(buffer: memoryview, what: str) -> Iterator[WireField]:
+    """Yield the fields of one message that are integers or bytes; `what` names the message in errors."""
+    scanner = _Scanner(buffer, what)
+    at, end = 0, len(buffer)
+    while at < end:
+        number, wire, begin, at = scanner.field(at, end, "message")
+        if wire == _VARINT:
+            yield WireField(number, scanner.varint(begin, end, "message")[0], buffer[:0])
+        elif wire == _BYTES:
+            yield WireField(number, 0, buffer[begin:at])
+
+
 class _Scanner:
     def __init__(self, buffer: memoryview, what: str) -> None:
         self.buffer = buffer
@@ -63,7 +85,7 @@ class _Scanner:
     def message(self, kind: str, start: int, end: int, depth: int) -> list[bytes | memoryview]:
         """Return the bytes of one message, with its large tensors cut out."""
         if depth > DEPTH:
-            raise OnnxImportError(f"{self.what}: not an ONNX model: messages are nested more than {DEPTH} deep")
+            raise DamagedModelError(f"{self.what}: not an ONNX model: messages are nested more than {DEPTH} deep")
         nested = _NESTED[kind]
         pieces: list[bytes | memoryview] = []
         kept = start
@@ -112,11 +134,11 @@ class _Scanner:
         elif wire in (_FIXED64, _FIXED32):
             size = 8 if wire == _FIXED64 else 4
         else:
-            raise OnnxImportError(
+            raise DamagedModelError(
                 f"{self.what}: not an ONNX model: byte {at} is not a field of a {kind} (wire type {wire})"
             )
         if number == 0:
-            raise OnnxImportError(
+            raise DamagedModelError(
                 f"{self.what}: not an ONNX model: byte {at} is not a field of a {kind} (field number 0)"
             )
         if payload + size > end:
@@ -132,17 +154,17 @@ class _Scanner:
                 return value, position + 1
             shift += 7
         if at + 10 <= end:
-            raise OnnxImportError(
+            raise DamagedModelError(
                 f"{self.what}: not an ONNX model: byte {at} starts a number of more than 10 bytes in a {kind}"
             )
         raise self.cut_off(at, "a number", end - at, kind)
 
-    def cut_off(self, at: int, wanted: str, left: int, kind: str) -> OnnxImportError:
+    def cut_off(self, at: int, wanted: str, left: int, kind: str) -> DamagedModelError:
         if at == 0 or len(self.buffer) < 16:
-            return OnnxImportError(
+            return DamagedModelError(
                 f"{self.what}: not an ONNX model ({len(self.buffer)} bytes that are no protobuf message)"
             )
-        return OnnxImportError(
+        return DamagedModelError(
             f"{self.what}: the model is truncated or damaged: in a {kind}, byte {at} starts {wanted} of which only "
             f"{left} are there (the file has {len(self.buffer)} bytes); download or export it again"
         )

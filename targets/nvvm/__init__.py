@@ -74,6 +74,12 @@ def _figures(options: str) -> Figures:
     return figures_of(chosen.chip.name, MIRLO_KERNELS, chosen.tf32)
 
 
+def _has_device() -> bool:
+    from mirlo.targets.nvvm.device import capability
+
+    return capability() is not None
+
+
 TARGET = Target(
     name="nvvm",
     help="NVIDIA GPUs, through PTX; nvvm{chip=sm_90a tf32=true}: the chip, and f32 on its matrix units",
@@ -99,6 +105,7 @@ TARGET = Target(
     aliases=("cuda", "nvidia", "ptx", "nvptx"),
     figures=_figures,
     fingerprint=_fingerprint,
+    has_device=_has_device,
     takes_options=True,
     space=_space,
 )

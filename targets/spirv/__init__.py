@@ -32,6 +32,16 @@ def _code(module: ir.Module, options: CompileOptions) -> Sequence[KernelText]:
     return kernel_code(module, options)
 
 
+def _has_device() -> bool:
+    from mirlo.targets.spirv.vulkan import DeviceError, device
+
+    try:
+        device()
+    except DeviceError:
+        return False
+    return True
+
+
 TARGET = Target(
     name="spirv",
     help="GPUs with Vulkan, and its software devices, through SPIR-V",
@@ -48,4 +58,5 @@ TARGET = Target(
     symbolic_dims=True,
     aliases=("vulkan", "vk", "opencl", "webgpu"),
     fingerprint=lambda options: "vulkan",
+    has_device=_has_device,
 )

@@ -1,0 +1,133 @@
+"""What a session tells of its model: inputs and outputs as the file declares them, and the file's metadata."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from mirlo.driver.inference.values import element_text, kind_type, tensor_type
+from mirlo.frontends.onnx.errors import OnnxImportError
+from mirlo.frontends.onnx.header import DeclaredModel, DeclaredPort, declared_model
+from mirlo.runtime import system
+from mirlo.runtime.artifact import TensorSpec
+from mirlo.runtime.compiled_program import Port
+
+_FIRST_WITH_DEFAULTS = 4
+"""The first version of ONNX's format in which an initializer with the name of an input is a default value."""
+
+
+@dataclass(frozen=True)
+class NodeArg:
+    """An input or output of a model: its name, its dims, and its type (`tensor(float)`).
+
+    A dynamic dim is the name that the model gives it, or None if it gives none.
+    """
+
+    name: str
+    shape: list[int | str | None]
+    type: str
+
+
+@dataclass(frozen=True)
+class ModelMetadata:
+    """What the file says of its model."""
+
+    producer_name: str = ""
+    graph_name: str = ""
+    domain: str = ""
+    description: str = ""
+    graph_description: str = ""
+    version: int = 0
+    custom_metadata_map: dict[str, str] = field(default_factory=dict)
+
+
+class ModelDescription:
+    """The inputs, outputs and metadata of a session's model."""
+
+    def __init__(
+        self, declared: DeclaredModel | None, inputs: Sequence[TensorSpec | Port], outputs: Sequence[TensorSpec | Port]
+    ) -> None:
+        self._declared = declared
+        """What the model's file declares; None for a compiled model."""
+        found_inputs, found_outputs = ({}, {}) if declared is None else (declared.inputs, declared.outputs)
+        names = _declared_names(found_inputs, inputs)
+        self.inputs = [_node_arg(spec, found_inputs.get(spec.name), names) for spec in inputs]
+        self.outputs = [_node_arg(spec, found_outputs.get(spec.name), names) for spec in outputs]
+
+    @property
+    def metadata(self) -> ModelMetadata:
+        """Return the metadata; that of a compiled model is empty."""
+        found = self._declared
+        if found is None:
+            return ModelMetadata()
+        return ModelMetadata(
+            found.texts.get("producer_name", ""), found.texts.get("graph_name", ""), found.texts.get("domain", ""),
+            found.texts.get("description", ""), found.texts.get("graph_description", ""), found.model_version,
+            dict(found.properties),
+        )  # fmt: skip
+
+    @property
+    def defaults(self) -> list[NodeArg]:
+        """Return the declared inputs that have a default value, which sessions use."""
+        found = self._declared
+        if found is None or found.ir_version < _FIRST_WITH_DEFAULTS:
+            return []
+        known = {argument.name for argument in self.inputs}
+        return [
+            NodeArg(name, list(value.shape or ()), element_text(value.element)) for name, value in found.inputs.items()
+            if name not in known
+        ]  # fmt: skip
+
+
+def declaration_of(model: object) -> DeclaredModel | None:
+    """Return what a model declares, from its path, bytes or message; None if it is not an ONNX model."""
+    if isinstance(model, (str, os.PathLike)):
+        with open(model, "rb") as file:
+            buffer = memoryview(system.map_file(file, file.seek(0, 2)))
+    elif isinstance(model, (bytes, bytearray, memoryview)):
+        buffer = memoryview(model).cast("B")
+    elif hasattr(model, "SerializeToString"):
+        buffer = memoryview(model.SerializeToString())
+    else:
+        return None
+    try:
+        return declared_model(buffer, str(model) if isinstance(model, (str, os.PathLike)) else "the model")
+    except OnnxImportError:
+        return None  # a file of IR
+
+
+_DimNames = Mapping[str, str | None]
+"""The name that the model gives a dim, None for none, by the name that the compiled model has for it."""
+
+
+def _declared_names(declared: Mapping[str, DeclaredPort], inputs: Sequence[TensorSpec | Port]) -> _DimNames:
+    names: dict[str, str | None] = {}
+    for spec in inputs:
+        found = declared.get(spec.name)
+        shape = _shape_of(spec)
+        if found is None or found.shape is None or len(found.shape) != len(shape):
+            continue
+        for dim, text in zip(shape, found.shape, strict=True):
+            if isinstance(dim, str) and not isinstance(text, int):
+                names.setdefault(dim, text)
+    return names
+
+
+def _node_arg(spec: TensorSpec | Port, found: DeclaredPort | None, names: _DimNames) -> NodeArg:
+    shape = _shape_of(spec)
+    kind = tensor_type(spec.dtype) if isinstance(spec, TensorSpec) else kind_type(spec.kind)
+    if found is not None and found.shape is not None and len(found.shape) == len(shape):
+        return NodeArg(spec.name, [_dim(*pair) for pair in zip(shape, found.shape, strict=True)], kind)
+    if found is None and not names:
+        return NodeArg(spec.name, list(shape), kind)
+    return NodeArg(spec.name, [dim if isinstance(dim, int) else names.get(dim) for dim in shape], kind)
+
+
+def _dim(compiled: int | str, declared: int | str | None) -> int | str | None:
+    """Return the size of a dim if it is known, else what the model calls it."""
+    return compiled if isinstance(compiled, int) else declared
+
+
+def _shape_of(spec: TensorSpec | Port) -> tuple[int | str, ...]:
+    return spec.shape if isinstance(spec, TensorSpec) else spec.kind.shape or ()
