@@ -9,7 +9,7 @@ JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
 MODELS := .cache/models
 CHIP ?= sm_90a
 
-.PHONY: run test checks test-doors lint typecheck lit pytest coverage docs package bench test-gpu test-emulated test-arm test-cross combinations nightly stages samples bench-gpu kit format clean
+.PHONY: run test checks test-doors lint typecheck lit pytest coverage docs package bench test-gpu test-emulated test-arm test-avx2 test-sse42 test-qemu test-cross combinations nightly stages samples bench-gpu kit format clean
 
 run: $(VENV)/ready
 	@$(BIN)/mirlo run --sample $(MODEL) --profile
@@ -79,7 +79,7 @@ test-emulated: $(VENV)/ready
 	$(BIN)/python test/targets/nvvm/emulated_matrix.py --chip sm_90a
 
 # What takes longer than a change may wait for.
-nightly: combinations stages samples test-cross test-arm
+nightly: combinations stages samples test-avx2 test-sse42 test-qemu test-cross test-arm
 
 # All of what `make test` takes a sample of: ONNX's suite, all element types of operators on the GPU targets, all cases
 # of tests that are marked `sample`.
@@ -102,6 +102,21 @@ stages: $(VENV)/ready
 test-arm: $(VENV)/ready
 	$(BIN)/python test/support/emulated_aarch64.py
 	MIRLO_ARM_MODELS=1 $(BIN)/pytest -q -rs test/targets/llvm/library -k aarch64
+
+# The tests with Mirlo's view of the processor restricted to AVX2, and to SSE4.2: code for more is compiled, not executed.
+test-avx2: $(VENV)/ready
+	$(BIN)/pytest -q -n $(JOBS) --dist loadfile --host-cpu x86-64-v3
+
+test-sse42: $(VENV)/ready
+	$(BIN)/pytest -q -n $(JOBS) --dist loadfile --host-cpu x86-64-v2
+
+# Sums of integers on an emulated processor (qemu-user-static) without VNNI, for which ONNX Runtime looks itself, and on one
+# with all that the emulator has, which may be more than this machine has.
+test-qemu: $(VENV)/ready
+	for cpu in Haswell max; do \
+		qemu-x86_64-static -cpu $$cpu $(BIN)/python -m pytest -q test/end_to_end/test_quantized.py \
+			test/frontends/onnx/test_onnx_microsoft.py test/targets/c/test_source.py -k "quantized or integers" || exit 1; \
+	done
 
 # Programs for RISC-V and WebAssembly, under emulation; libraries for Windows and macOS, linked.
 test-cross: $(VENV)/ready

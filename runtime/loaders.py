@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 from mirlo.runtime import archive, interrupts, threads
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.errors import ArtifactError, MirloError, NotForThisMachine
+from mirlo.runtime.host_cpu import host_cpu
 from mirlo.runtime.llvm_engine import make_engine
 from mirlo.runtime.locks import UNCUT
 from mirlo.runtime.object_symbols import BadObject, symbols_of
-from mirlo.runtime.system import scalable_vector_bits
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -93,8 +93,7 @@ def _load(artifact: Artifact) -> LoadedCode:
 
 def llvm_host() -> dict[str, list[str] | str]:
     """Return the metadata of code compiled for this machine with all its features, which the `llvm` loader checks."""
-    llvm = _llvm()
-    return {"triple": llvm.get_process_triple(), "features": sorted(_host_features())}
+    return {"triple": _llvm().get_process_triple(), "features": sorted(host_cpu().features)}
 
 
 def define_symbol(name: str, address: int) -> None:
@@ -183,10 +182,10 @@ def _check_machine(artifact: Artifact, llvm: ModuleType) -> None:
             "the model does not say for which machine it was compiled: expected metadata 'triple', text, and "
             f"'features', a list of texts (see loaders.llvm_host); found {triple!r} and {features!r}"
         )
-    host = llvm.get_process_triple()
-    if _platform(triple) != _platform(host):
-        raise NotForThisMachine(f"the model was compiled for {triple}, this machine is {host}: compile it again for it")
-    lacking = [feature for feature in features if feature not in _host_features()]
+    own = llvm.get_process_triple()
+    if _platform(triple) != _platform(own):
+        raise NotForThisMachine(f"the model was compiled for {triple}, this machine is {own}: compile it again for it")
+    lacking = [feature for feature in features if feature not in host_cpu().features]
     if lacking:
         names = ", ".join(lacking)
         raise NotForThisMachine(
@@ -238,14 +237,6 @@ def _llvm() -> ModuleType:
         llvm.initialize_native_asmprinter()
     binding: ModuleType = llvm
     return binding
-
-
-@cache
-def _host_features() -> frozenset[str]:
-    """Return the features of this processor by LLVM's names, and `sve256` for scalable vectors of 256 bits."""
-    features = {name for name, present in _llvm().get_host_cpu_features().items() if present}
-    bits = scalable_vector_bits()
-    return frozenset(features | {f"sve{bits}"} if bits else features)
 
 
 register_loader("llvm", load_llvm)

@@ -23,10 +23,19 @@ sys.path += sorted(str(folder) for folder in SHARED if folder.name != "Inputs")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--whole", action="store_true", help="all of what tests take a sample of, as `make nightly` does")
+    parser.addoption("--host-cpu", help="the processor that Mirlo sees instead of this one: x86-64-v3, for example")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "sample(every): run one in so many of a test's cases; with --whole, all of them")
+    cpu = config.getoption("--host-cpu")
+    if cpu:
+        from masked_host import mask
+
+        try:
+            mask(cpu, ROOT / ".cache" / "tests" / f"host-{cpu}")
+        except ValueError as error:
+            raise pytest.UsageError(str(error)) from None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -6,7 +6,7 @@ import platform
 from dataclasses import dataclass
 from functools import cache
 
-from mirlo.runtime.system import scalable_vector_bits
+from mirlo.runtime.host_cpu import host_cpu
 from mirlo.targets.llvm.cpus import ARM, BASE, RISCV, SVE, USED, WASM, X86, arch_of
 
 
@@ -91,20 +91,10 @@ class Processor:
 
 
 @cache
-def host_features() -> dict[str, bool]:
-    """Return the features of this host's processor by their LLVM names."""
-    import llvmlite.binding as llvm
-
-    return dict(llvm.get_host_cpu_features())
-
-
-@cache
 def host_processor() -> Processor:
     """Return the processor that the compiler runs on."""
     import llvmlite.binding as llvm
 
-    used = USED[arch_of(platform.machine())]
-    features = sorted(name for name, present in host_features().items() if present and name in used)
-    if scalable_vector_bits() == SVE["sve512"]:
-        features.append("sve512")
-    return Processor(llvm.get_process_triple(), llvm.get_host_cpu_name(), tuple(features))
+    # Scalable vectors of 256 bits do not pay.
+    used = USED[arch_of(platform.machine())] - {"sve256"}
+    return Processor(llvm.get_process_triple(), host_cpu().name, tuple(sorted(host_cpu().features & used)))

@@ -7,7 +7,6 @@ otherwise be measured in place of the machine.
 from __future__ import annotations
 
 import ctypes
-import platform
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -16,7 +15,7 @@ import numpy as np
 from mirlo.runtime import threads as pool
 from mirlo.runtime.loaders import compile_llvm
 from mirlo.targets.llvm.options import host_machine
-from mirlo.targets.llvm.processor import host_features
+from mirlo.targets.llvm.processor import host_processor
 
 TRIPS = 60_000
 """Iterations of a chunk of multiply-adds, some 80 us."""
@@ -69,7 +68,7 @@ out:
 
 def _multiply_add(i: int, lanes: int) -> str:
     kind = f"<{lanes} x float>"
-    if platform.machine().lower() in ("x86_64", "amd64") and not host_features().get("fma"):
+    if not host_processor().has_fma:
         return f"  %p{i} = fmul {kind} %v, %v\n  %r{i} = fadd {kind} %p{i}, %a{i}"
     return f"  %r{i} = call {kind} @llvm.fma.v{lanes}f32({kind} %v, {kind} %v, {kind} %a{i})"
 
@@ -116,9 +115,8 @@ def _runner(text: str, arguments: np.ndarray, chunks: int, threads: int) -> Call
         text += f"declare void @{pool.SYMBOL}(ptr, ptr, i32, i32)\n"
     else:
         call = "\n".join(f"  call void @chunk(ptr %arguments, i32 {i}, i32 {chunks})" for i in range(chunks))
-    features = ",".join(f"{'+' if has else '-'}{name}" for name, has in sorted(host_features().items()))
     text += f"define void @run(ptr %arguments) {{\n{call}\n  ret void\n}}\n"
-    text += f'attributes #0 = {{ "target-features"="{features}" }}\n'
+    text += f'attributes #0 = {{ "target-features"="{host_processor().llvm_features}" }}\n'
     engine = compile_llvm(text)
     function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(engine.get_function_address("run"))
     address = arguments.ctypes.data

@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from mirlo.runtime.host_cpu import host_cpu
 from mirlo.runtime.system import available_cores
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError
@@ -87,12 +88,10 @@ def _machine(problems: list[str]) -> Iterator[str]:
     cores = available_cores()
     yield f"{platform.system()} {platform.machine()}, {cores} cores for this process"
     try:
-        import llvmlite.binding as llvm
-
-        features = llvm.get_host_cpu_features()
+        found = host_cpu()
         known = ("avx2", "fma", "avx512f", "avx512vnni", "avxvnni", "avx512bf16", "amx-int8", "neon", "dotprod", "i8mm")
-        listed = ", ".join(name for name in known if features.get(name)) or "none that matter here"
-        yield f"CPU: {llvm.get_host_cpu_name()}; {listed}"
+        listed = ", ".join(name for name in known if name in found.features) or "none that matter here"
+        yield f"CPU: {found.name}; {listed}"
     except (ImportError, RuntimeError) as error:
         problems.append(f"LLVM does not load: {error}")
         yield f"CPU: unknown, LLVM does not load: {error}"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import pytest
 from onnx import TensorProto
 from onnx_models import make_model, node
+from oracle import exact_session
 
 import mirlo
 from mirlo.frontends.onnx.errors import OnnxImportError
@@ -42,7 +42,7 @@ def make(
 
 
 def check(model: Any, feeds: dict[str, np.ndarray], tolerance: float = 1e-5) -> None:
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = exact_session(model)
     wanted = session.run(None, feeds)
     found = mirlo.compile(model, cache=False, jobs=1)(*feeds.values())
     for left, right in zip(found if isinstance(found, (tuple, list)) else [found], wanted, strict=True):
@@ -223,7 +223,7 @@ def test_packed_keys_and_values(count: int) -> None:
     parts = {name: floats(2, length, heads * size) for name in "qkv"}
     apart = [part.reshape(2, length, heads, size) for part in parts.values()]
     model = make("MultiHeadAttention", parts, {}, "q k v", "y", num_heads=heads)
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = exact_session(model)
     (wanted,) = session.run(None, parts)
     feeds = {"q": parts["q"], "p": np.stack(apart[1:], 3)} if count == 2 else {"p": np.stack(apart, 3)}
     shapes = {"q": ["b", "s", heads * size], "p": ["b", "s", heads, count, size]}

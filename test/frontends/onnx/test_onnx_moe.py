@@ -6,10 +6,10 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-import onnxruntime
 import oracle
 import pytest
 from onnx_models import F32, make_model, node
+from oracle import exact_session
 
 import mirlo
 from mirlo.frontends.onnx.errors import OnnxImportError
@@ -27,7 +27,7 @@ def make(operator: str, x: Any, constants: dict[str, np.ndarray], names: str, **
 
 
 def check(model: Any, tolerance: float, *calls: tuple[np.ndarray, np.ndarray]) -> None:
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = exact_session(model)
     agree(model, [session.run(None, dict(zip(("x", "r"), call, strict=True)))[0] for call in calls], tolerance, *calls)
 
 

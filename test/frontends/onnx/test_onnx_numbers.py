@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import oracle
 import pytest
 from onnx import helper, numpy_helper
 from onnx_models import BOOL, F32, I64, make_model, node
+from oracle import exact_session
 
 import mirlo
 
@@ -19,7 +19,7 @@ IMAGE = (1, 4, 6, 7)
 
 def compare(model: Any, *arrays: np.ndarray, tolerance: float = 1e-4) -> None:
     names = [value.name for value in model.graph.input]
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = exact_session(model)
     wanted = session.run(None, dict(zip(names, arrays, strict=True)))
     results = mirlo.compile(model)(*arrays)
     for found, expected in zip(results if isinstance(results, (tuple, list)) else (results,), wanted, strict=True):

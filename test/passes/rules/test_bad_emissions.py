@@ -57,7 +57,7 @@ BAD = {
     "no dialect": (raw("nosuch.add"), "nosuch.add"),
     "no operation of llvm": (raw("llvm.intr.nosuch"), "'llvm.intr.nosuch'"),
     "no intrinsic": (called("llvm.nosuch.f32"), 'could not find LLVM intrinsic: "llvm.nosuch.f32"'),
-    "no intrinsic of x86": (called("llvm.x86.avx512.nosuch"), "could not find LLVM intrinsic"),
+    "no intrinsic of x86": (called("llvm.x86.sse2.nosuch"), "could not find LLVM intrinsic"),
     "wrong types": (invalid, "'arith.addi' op operand #0 must be signless"),
     "no predicate": (lambda op, b: b.compare("olt", op.nums[0], 0.0), "compare 'olt' of floats: expected one of eq, "),
     "no such call": (lambda op, b: b.call("expp", op.nums[0]), "no intrinsic 'tir.expp'; did you mean 'exp'?"),

@@ -10,13 +10,13 @@ from typing import Any
 import emulated_aarch64
 import numpy as np
 import onnx
-import onnxruntime
 import pytest
 from c_compiler import needs_c_compiler
 from libraries import Program, calls_rows, check_row_sums, make_source_program
 from onnx import TensorProto
 from onnx.helper import make_graph, make_node, make_tensor_value_info
 from onnx_models import F32, make_model, node
+from oracle import exact_session
 from reduced_models import reduced
 
 import mirlo
@@ -113,7 +113,7 @@ MODELS: dict[str, tuple[Any, dict[str, np.ndarray]]] = {
 
 def _check(program: Program, model: Any, inputs: dict[str, np.ndarray], calls: int = 3) -> None:
     """Require that a program computes what ONNX Runtime does."""
-    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = exact_session(model)
     for found, wanted in zip(program.run(inputs, 1, calls), session.run(None, inputs), strict=True):
         assert (found.dtype, found.shape) == (wanted.dtype, wanted.shape)
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
