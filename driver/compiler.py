@@ -9,6 +9,7 @@ from pathlib import Path
 
 from mirlo.dialects.bindings import ir
 from mirlo.driver.clone import clone_module
+from mirlo.driver.fat import require_one_build
 from mirlo.driver.given import check_used, give, node_watch
 from mirlo.driver.models import OpenedModel, open_model, require_sizes
 from mirlo.driver.programs.detect import needs_program
@@ -44,6 +45,7 @@ class Compiler:
         self.request = request
         self.compile_request = compile_request
         self.targets = Targets.parse(request.target)
+        require_one_build(self.targets)
         self.target, self.options = _host_of(request, self.targets)
         self.model: OpenedModel
         self.kernel_names: set[str] = set()

@@ -10,6 +10,7 @@ from mirlo.driver.request import CompileFunction, CompileRequest
 from mirlo.passes.targets import TargetError, declared_target
 
 if TYPE_CHECKING:
+    from mirlo.passes.byoc.target_list import Targets
     from mirlo.runtime.fat import FatExecutable, UnloadedFat
 
 MOST_BUILDS = 16
@@ -35,6 +36,17 @@ def alternatives(target: str | None) -> list[str]:
         raise TargetError(f"option {key}: expected up to {MOST_BUILDS} values with '|' between them, found '{values}'")
     others = [parts[: several[0]], parts[several[0] + 1 :]]
     return [f"{name}{{{' '.join([*others[0], f'{key}={value}', *others[1]])}}}" for value in listed]
+
+
+def require_one_build(targets: Targets) -> None:
+    """Raise `TargetError` where options list alternatives: what is made of these targets has one build."""
+    host = targets.host
+    if host is None or "|" not in host.options or not declared_target(host.name).chooses_at_load:
+        return
+    raise TargetError(
+        f"'{host}' lists alternatives with '|', of which compiled models (.mirlo) have a build each; here there is "
+        "one: name one value"
+    )
 
 
 def compile_fat(

@@ -13,6 +13,7 @@ from mirlo.dialects.tir.view import is_prim_func
 from mirlo.driver.bind_strategies import bind_strategies
 from mirlo.driver.build import build
 from mirlo.driver.compiler import precision_passes
+from mirlo.driver.fat import require_one_build
 from mirlo.driver.given import check_used, give, node_watch
 from mirlo.driver.models import open_model, require_sizes
 from mirlo.driver.strategies import Measured, StrategyRecord
@@ -110,6 +111,7 @@ def explain_model(
     from mirlo.passes.targets import CompileOptions
 
     targets = Targets.parse(target).or_host()
+    require_one_build(targets)
     host = targets.host_target
     assert targets.host is not None
     opened = open_model(model, shapes)

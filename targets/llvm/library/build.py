@@ -47,7 +47,7 @@ def write_library(
         link_shared(find_toolchain(processor.triple), objects, library, description.symbol)
         for each in objects:
             each.unlink()
-        written = objects = [library]
+        written, objects = [library], [library]
     if description.weights_bytes and not description.embedded:
         written.append(folder / description.weights_file)
         write_weights_file(written[-1], description)

@@ -12,9 +12,11 @@ from mirlo.passes.registry import PassError
 from mirlo.runtime.artifact import Artifact, TensorSpec
 from mirlo.runtime.dtypes import ELEMENT_TYPES
 from mirlo.runtime.external import ExternalArtifact
+from mirlo.runtime.fat import LOADER as FAT
 from mirlo.runtime.names import c_comment, c_identifier
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.sizes import Sizes
+from mirlo.runtime.specialized import LOADER as SPECIALIZED
 
 ALIGNMENT = 64
 """Bytes whose multiples weights are on: a cache line, and the largest vector."""
@@ -103,6 +105,9 @@ def describe(
 
     For "auto" at most `embed_bytes` are embedded.
     """
+    if artifact.loader in (FAT, SPECIALIZED):
+        several = "processors" if artifact.loader == FAT else "sizes"
+        raise LibraryError(f"the model has builds for several {several}, and a library has one: compile it for one")
     if artifact.loader not in ("llvm", "source"):
         raise LibraryError(
             f"a library is made of models for target 'llvm', found one for '{artifact.target}' (loader "

@@ -105,7 +105,15 @@ path = "lib.rs"
     listed = ", ".join(f'"{each}"' for each in objects)
     build = _BUILD.replace("OBJECTS", listed).replace("NAME", name)
     signature = "\n".join(f"//! {c_comment(line)}" for line in description.signature())
-    lib = _RUST.replace("SIGNATURE", signature).replace("NAME", name)
+    artifact = description.artifact
+    is_beside = description.weights_bytes and not description.embedded
+    lib = (
+        _RUST.replace("SIGNATURE", signature)
+        .replace("WEIGHTS_FILE_OF_MODEL", f'Some("{description.weights_file}")' if is_beside else "None")
+        .replace("INPUT_COUNT", str(len(artifact.inputs)))
+        .replace("OUTPUT_COUNT", str(len(artifact.outputs)))
+        .replace("NAME", name)
+    )
     return {"rust/Cargo.toml": cargo, "rust/build.rs": build, "rust/lib.rs": lib}
 
 
@@ -148,7 +156,8 @@ _RUST = """//! The model `NAME`, compiled by Mirlo.
 SIGNATURE
 #![allow(non_camel_case_types)]
 
-use std::ffi::{c_char, c_int, c_void, CStr};
+use std::ffi::{c_char, c_int, c_void, CStr, CString};
+use std::path::Path;
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -173,13 +182,28 @@ struct Code {
     _private: [u8; 0],
 }
 unsafe impl Sync for Code {}
+#[repr(C)]
+struct Options {
+    size: usize,
+    threads: i32,
+    function_count: i32,
+    weights_path: *const c_char,
+    weights: *const c_void,
+    others: [*const c_void; 5],
+}
+
+/// The file of the weights; None for a model that holds them.
+pub const WEIGHTS_FILE: Option<&str> = WEIGHTS_FILE_OF_MODEL;
+/// How many tensors the model takes, and how many it gives.
+pub const INPUTS: usize = INPUT_COUNT;
+pub const OUTPUTS: usize = OUTPUT_COUNT;
 
 extern "C" {
     #[link_name = "mirlo_model_NAME"]
     static CODE: Code;
     fn mirlo_create(
         code: *const Code,
-        options: *const c_void,
+        options: *const Options,
         model: *mut *mut c_void,
         error: *mut c_char,
         bytes: usize,
@@ -200,11 +224,33 @@ pub struct Model {
 unsafe impl Send for Model {}
 
 impl Model {
+    /// Open the model, whose weights are embedded.
     pub fn new() -> Result<Model, String> {
+        match WEIGHTS_FILE {
+            Some(name) => Err(format!("the weights are in the file {name}: open the model with Model::with_weights")),
+            None => Model::open(None),
+        }
+    }
+
+    /// Open the model with the file of its weights, `WEIGHTS_FILE` where the crate was made.
+    pub fn with_weights(path: impl AsRef<Path>) -> Result<Model, String> {
+        let text = path.as_ref().to_str().ok_or("the path of the weights is not UTF-8")?;
+        Model::open(Some(CString::new(text).map_err(|_| "the path of the weights holds a zero byte")?))
+    }
+
+    fn open(weights: Option<CString>) -> Result<Model, String> {
+        let options = Options {
+            size: std::mem::size_of::<Options>(),
+            threads: 0,
+            function_count: 0,
+            weights_path: weights.as_ref().map_or(std::ptr::null(), |path| path.as_ptr()),
+            weights: std::ptr::null(),
+            others: [std::ptr::null(); 5],
+        };
         let mut made = Model { model: std::ptr::null_mut(), context: std::ptr::null_mut() };
         let mut text = [0 as c_char; 256];
         unsafe {
-            if mirlo_create(&CODE, std::ptr::null(), &mut made.model, text.as_mut_ptr(), text.len()) != 0 {
+            if mirlo_create(&CODE, &options, &mut made.model, text.as_mut_ptr(), text.len()) != 0 {
                 return Err(CStr::from_ptr(text.as_ptr()).to_string_lossy().into_owned());
             }
             if mirlo_context_create(made.model, &mut made.context) != 0 {
@@ -217,8 +263,9 @@ impl Model {
     /// Fill in the outputs for these inputs, but for their data.
     ///
     /// # Safety
-    /// There is a tensor for each input and output, whose pointers are valid.
+    /// The pointers of the tensors are valid.
     pub unsafe fn shapes(&mut self, inputs: &[DLTensor], outputs: &mut [DLTensor]) -> Result<(), String> {
+        require_counts(inputs, outputs)?;
         let status = mirlo_shapes(self.context, inputs.as_ptr(), outputs.as_mut_ptr());
         self.check(status)
     }
@@ -226,8 +273,9 @@ impl Model {
     /// Run the model.
     ///
     /// # Safety
-    /// There is a tensor for each input and output, whose pointers are valid.
+    /// The pointers of the tensors are valid.
     pub unsafe fn run(&mut self, inputs: &[DLTensor], outputs: &mut [DLTensor]) -> Result<(), String> {
+        require_counts(inputs, outputs)?;
         let status = mirlo_run(self.context, inputs.as_ptr(), outputs.as_mut_ptr());
         self.check(status)
     }
@@ -238,6 +286,19 @@ impl Model {
         }
         Err(unsafe { CStr::from_ptr(mirlo_message(self.context)) }.to_string_lossy().into_owned())
     }
+}
+
+fn require_counts(inputs: &[DLTensor], outputs: &[DLTensor]) -> Result<(), String> {
+    if inputs.len() == INPUTS && outputs.len() == OUTPUTS {
+        return Ok(());
+    }
+    Err(format!(
+        "expected {} inputs and {} outputs, found {} and {}",
+        INPUTS,
+        OUTPUTS,
+        inputs.len(),
+        outputs.len()
+    ))
 }
 
 impl Drop for Model {

@@ -355,8 +355,8 @@ static int require_all(DLTensor **tensors, int64_t count) {
 
 static mirlo_packed_fn find_function(const mirlo_options *options, const char *name) {
   int32_t i;
-  for (i = 0; i < options->function_count; ++i) {
-    if (!strcmp(options->functions[i].name, name)) return options->functions[i].function;
+  for (i = 0; options->functions && i < options->function_count; ++i) {
+    if (options->functions[i].name && !strcmp(options->functions[i].name, name)) return options->functions[i].function;
   }
   return !strcmp(name, "mirlo.require") ? require_all : !strcmp(name, "mirlo.random_seed") ? random_seed : NULL;
 }
@@ -372,8 +372,8 @@ static int check_weights(const mirlo_code *code, const unsigned char *file, size
 static int map_weights(mirlo_model *model, const char *path, char *error, size_t bytes) {
 #if MIRLO_POSIX
   struct stat found;
-  int file = open(path, O_RDONLY | O_CLOEXEC);
-  if (file < 0 || fstat(file, &found) || found.st_size <= 0) {
+  int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe would block */
+  if (file < 0 || fstat(file, &found) || !S_ISREG(found.st_mode) || found.st_size <= 0) {
     if (file >= 0) close(file);
     return describe(error, bytes, MIRLO_FILE, "cannot read the weights '%s'", path);
   }
@@ -435,7 +435,8 @@ int mirlo_create(const mirlo_code *code, const mirlo_options *options, mirlo_mod
   mirlo_model *model;
   int32_t i;
   int status;
-  *made = NULL;
+  if (made) *made = NULL;
+  if (!code || !made) return describe(error, error_bytes, MIRLO_INPUT, "%s is NULL", code ? "model" : "code");
   memset(&given, 0, sizeof given);
   if (options) memcpy(&given, options, options->size < sizeof given ? options->size : sizeof given);
   given.size = sizeof given;
@@ -495,8 +496,12 @@ int mirlo_open(const char *library, const char *name, const mirlo_options *optio
 #endif
   void *found;
   mirlo_options given;
-  const char *slash = strrchr(library, '/');
-  *made = NULL;
+  const char *slash;
+  if (made) *made = NULL;
+  if (!library || !name || !made) {
+    return describe(error, error_bytes, MIRLO_INPUT, "%s is NULL", !library ? "library" : !name ? "name" : "model");
+  }
+  slash = strrchr(library, '/');
   memset(&given, 0, sizeof given);
   if (options) memcpy(&given, options, options->size < sizeof given ? options->size : sizeof given);
   if (!options) given.size = sizeof given;
@@ -531,8 +536,8 @@ int mirlo_open(const char *library, const char *name, const mirlo_options *optio
   return mirlo_create((const mirlo_code *)found, &given, made, error, error_bytes);
 #else
   (void)name, (void)options;
-  *made = NULL;
-  return describe(error, error_bytes, MIRLO_FILE, "cannot open '%s' on this system: link the model", library);
+  if (made) *made = NULL;
+  return describe(error, error_bytes, MIRLO_FILE, "cannot open '%s' on this system: link the model", library ? library : "NULL");
 #endif
 }
 
@@ -551,15 +556,19 @@ void mirlo_close(mirlo_model *model) {
   give(&options, model);
 }
 
-const mirlo_code *mirlo_code_of(const mirlo_model *model) { return model->code; }
+const mirlo_code *mirlo_code_of(const mirlo_model *model) { return model ? model->code : NULL; }
 
 /* Contexts */
 
 int mirlo_context_create(const mirlo_model *model, mirlo_context **made) {
-  const mirlo_code *code = model->code;
-  size_t tensors = (size_t)(code->inputs + code->outputs) + 1;
-  mirlo_context *c = (mirlo_context *)take(&model->options, sizeof *c);
-  *made = NULL;
+  const mirlo_code *code;
+  size_t tensors;
+  mirlo_context *c;
+  if (made) *made = NULL;
+  if (!model || !made) return MIRLO_INPUT;
+  code = model->code;
+  tensors = (size_t)(code->inputs + code->outputs) + 1;
+  c = (mirlo_context *)take(&model->options, sizeof *c);
   if (!c) return MIRLO_MEMORY;
   memset(c, 0, sizeof *c);
   c->model = model;
@@ -594,7 +603,7 @@ void mirlo_context_destroy(mirlo_context *c) {
   give(options, c);
 }
 
-const char *mirlo_message(const mirlo_context *c) { return c->message; }
+const char *mirlo_message(const mirlo_context *c) { return c ? c->message : "the context is NULL"; }
 
 static int64_t size_of_dim(const mirlo_context *c, int64_t dim) { return dim >= 0 ? dim : c->record[-dim]; }
 
@@ -608,6 +617,7 @@ static int check_tensor(mirlo_context *c, const mirlo_value *value, const DLTens
          value->dtype.bits, tensor->dtype.code, tensor->dtype.bits);
   }
   if (tensor->ndim != value->ndim) FAIL(c, MIRLO_INPUT, "'%s': expected %d dims, found %d", value->name, value->ndim, tensor->ndim);
+  if (tensor->ndim && !tensor->shape) FAIL(c, MIRLO_INPUT, "'%s': the shape is NULL", value->name);
   for (i = 0; i < tensor->ndim; ++i) {
     if (tensor->shape[i] < 0) FAIL(c, MIRLO_INPUT, "'%s': a dim is negative", value->name);
   }
@@ -656,9 +666,15 @@ static int check_record(mirlo_context *c) {
 }
 
 /* Check the inputs and compute all sizes that they determine. */
-static int measure(mirlo_context *c, const DLTensor *inputs) {
+static int measure(mirlo_context *c, const DLTensor *inputs, const DLTensor *outputs) {
   const mirlo_code *code = c->model->code;
   int32_t i, d;
+  if (code->inputs && !inputs) FAIL(c, MIRLO_INPUT, "the inputs are NULL");
+  if (code->outputs && !outputs) FAIL(c, MIRLO_INPUT, "the outputs are NULL");
+  for (i = 0; i < code->outputs; ++i) {
+    const mirlo_value *value = &code->values[code->inputs + i];
+    if (value->ndim && !outputs[i].shape) FAIL(c, MIRLO_INPUT, "'%s': the shape is NULL", value->name);
+  }
   memset(c->record, 0, (size_t)code->words * sizeof(int64_t));
   for (d = FIRST_WORD; d < code->arena_word; ++d) c->record[d] = -1;
   c->failed = 0;
@@ -682,9 +698,12 @@ static int measure(mirlo_context *c, const DLTensor *inputs) {
 }
 
 int mirlo_shapes(mirlo_context *c, const DLTensor *inputs, DLTensor *outputs) {
-  const mirlo_code *code = c->model->code;
-  int status = measure(c, inputs);
+  const mirlo_code *code;
+  int status;
   int32_t i, d;
+  if (!c) return MIRLO_INPUT;
+  code = c->model->code;
+  status = measure(c, inputs, outputs);
   if (status) return status;
   for (i = 0; i < code->outputs; ++i) {
     const mirlo_value *value = &code->values[code->inputs + i];
@@ -776,9 +795,12 @@ static int prepare_memory(mirlo_context *c) {
 }
 
 int mirlo_run(mirlo_context *c, const DLTensor *inputs, DLTensor *outputs) {
-  const mirlo_code *code = c->model->code;
-  int status = measure(c, inputs);
+  const mirlo_code *code;
+  int status;
   int32_t i, d;
+  if (!c) return MIRLO_INPUT;
+  code = c->model->code;
+  status = measure(c, inputs, outputs);
   if (status == MIRLO_OK) status = prepare_outputs(c, outputs);
   if (status == MIRLO_OK) status = prepare_memory(c);
   if (status) return status;

@@ -89,7 +89,10 @@ class Model {
     if (status != MIRLO_OK) throw Error(status, text);
     model_.reset(made, mirlo_close);
   }
-  const mirlo_code &code() const { return *mirlo_code_of(model_.get()); }
+  const mirlo_code &code() const {
+    if (!model_) throw Error(MIRLO_INPUT, "the model was moved");
+    return *mirlo_code_of(model_.get());
+  }
 
  private:
   friend class Context;
@@ -102,12 +105,12 @@ class Context {
   explicit Context(const Model &model) : model_(model.model_) {
     mirlo_context *made = nullptr;
     int status = mirlo_context_create(model_.get(), &made);
-    if (status != MIRLO_OK) throw Error(status, "there is no memory for a context");
+    if (status != MIRLO_OK) throw Error(status, status == MIRLO_INPUT ? "the model was moved" : "there is no memory for a context");
     context_.reset(made);
   }
   // Run the model. The results own their memory, but for those whose sizes depend on data: they last until the next call.
   std::vector<Tensor> run(const std::vector<Tensor> &inputs) {
-    const mirlo_code &code = *mirlo_code_of(model_.get());
+    const mirlo_code &code = this->code();
     if (inputs.size() != static_cast<size_t>(code.inputs)) throw Error(MIRLO_INPUT, "another number of inputs");
     std::vector<DLTensor> given, made;
     for (const Tensor &input : inputs) given.push_back(input.view());
@@ -130,7 +133,7 @@ class Context {
   }
   // Run the model on outputs of the caller, which may have the memory of the inputs that they update in place.
   void run(const std::vector<Tensor> &inputs, const std::vector<Tensor> &outputs) {
-    const mirlo_code &code = *mirlo_code_of(model_.get());
+    const mirlo_code &code = this->code();
     if (inputs.size() != static_cast<size_t>(code.inputs)) throw Error(MIRLO_INPUT, "another number of inputs");
     if (outputs.size() != static_cast<size_t>(code.outputs)) throw Error(MIRLO_INPUT, "another number of outputs");
     std::vector<DLTensor> given, made;
@@ -143,6 +146,10 @@ class Context {
   struct Destroy {
     void operator()(mirlo_context *context) const { mirlo_context_destroy(context); }
   };
+  const mirlo_code &code() const {
+    if (!context_) throw Error(MIRLO_INPUT, "the context was moved");
+    return *mirlo_code_of(model_.get());
+  }
   void check(int status) const {
     if (status != MIRLO_OK) throw Error(status, mirlo_message(context_.get()));
   }

@@ -19,7 +19,16 @@ fn main() -> Result<(), String> {
     let (mut x_shape, mut y_shape, mut z_shape) = ([3, 40], [3, 24], [3, 40]);
     let inputs = [tensor(&mut x, &mut x_shape)];
     let mut outputs = [tensor(&mut y, &mut y_shape), tensor(&mut z, &mut z_shape)];
-    let mut model = Model::new()?;
+    let folder = std::env::args().nth(1).ok_or("name the folder of the model")?;
+    let mut model = match mirlo_model::WEIGHTS_FILE {
+        None => Model::new()?,
+        Some(name) => {
+            assert!(Model::new().err().unwrap().contains("Model::with_weights"));
+            assert!(Model::with_weights("none").err().unwrap().contains("cannot read the weights"));
+            Model::with_weights(std::path::Path::new(&folder).join(name))?
+        }
+    };
+    assert!(unsafe { model.run(&inputs, &mut outputs[..1]) }.unwrap_err().contains("2 outputs, found 1 and 1"));
     unsafe { model.run(&inputs, &mut outputs)? };
     for value in &y {
         println!("{}", value.to_bits());

@@ -37,6 +37,7 @@ from mirlo.targets.llvm.library.sources import RUN_TIME, model_header, run_time_
 from mirlo.targets.llvm.pipeline import compile_pipeline
 from mirlo.targets.llvm.processor import host_processor
 from mirlo.tools.cli import main
+from mirlo.tools.explain.model import explain_model
 
 pytestmark = needs_c_compiler
 
@@ -192,6 +193,33 @@ def test_parts_in_c(weights: str, tmp_path: Path) -> None:
     program = make_program(make(), tmp_path, compiler(), "c,llvm", shared=True, weights=weights)
     assert program.artifact.externals
     require_same(program, make(), inputs, target="c,llvm")
+
+
+SEVERAL = "llvm{cpu=x86-64-v2|x86-64-v3}"
+
+
+@pytest.mark.skipif(host_processor().arch != X86, reason="builds for kinds of x86")
+@pytest.mark.parametrize("target", [SEVERAL, f"c,{SEVERAL}"])
+@pytest.mark.parametrize("call", ["library", "code", "explain"])
+def test_a_library_has_one_build(call: str, target: str) -> None:
+    calls = {
+        "library": lambda: compile_code(dynamic_model(), target, form="llvm-ir", cache=False),
+        "code": lambda: kernel_listings(CompileRequest(dynamic_model(), target), "asm"),
+        "explain": lambda: explain_model(dynamic_model(), target),
+    }
+    with pytest.raises(TargetError, match="lists alternatives with .* name one value"):
+        calls[call]()
+
+
+@pytest.mark.skipif(host_processor().arch != X86, reason="builds for kinds of x86")
+def test_a_model_of_several_builds_is_not_linked(tmp_path: Path) -> None:
+    for file, several, options in (
+        ("fat.mirlo", "processors", {"target": SEVERAL}),
+        ("sizes.mirlo", "sizes", {"specialize": [{"n": 1}]}),
+    ):
+        mirlo.compile(dynamic_model(), cache=False, jobs=1, **options).save(tmp_path / file)
+        with pytest.raises(LibraryError, match=f"builds for several {several}.*compile it for one"):
+            link_model(*load(tmp_path / file), tmp_path / "libmodel.so", "model")
 
 
 def test_models_without_a_library_say_why(tmp_path: Path) -> None:

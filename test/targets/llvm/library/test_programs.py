@@ -228,13 +228,50 @@ def test_programs_for_other_systems(
             np.testing.assert_allclose(found, wanted, rtol=3e-6, atol=1e-6)
 
 
+def _expected() -> list[int]:
+    """Return the bits of what the programs below compute."""
+    x = (np.arange(3 * 40, dtype=np.float32) / np.float32(100)).reshape(3, 40)
+    found: list[int] = mirlo.compile(dynamic_model(), cache=False, jobs=1)(x)[0].view(np.uint32).ravel().tolist()
+    return found
+
+
 @pytest.mark.skipif(shutil.which("cargo") is None, reason="there is no cargo")
-@pytest.mark.parametrize("shared", [False, True])
-def test_crate_of_rust(shared: bool, tmp_path: Path) -> None:
-    make_program(dynamic_model(), tmp_path / "model", compiler(), threads=2, shared=shared)
+@pytest.mark.parametrize(
+    ("shared", "weights"), [(False, "embed"), (True, "embed"), (False, "beside"), (True, "beside")]
+)
+def test_crate_of_rust(shared: bool, weights: str, tmp_path: Path) -> None:
+    make_program(dynamic_model(), tmp_path / "model", compiler(), threads=2, shared=shared, weights=weights)
     shutil.copytree(Path(__file__).parents[3] / "support" / "rust_program", tmp_path / "main")
     environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path / "model")}
-    bits = _run("cargo", "run", "--offline", "--quiet", cwd=tmp_path / "main", env=environment).split()
-    x = (np.arange(3 * 40, dtype=np.float32) / np.float32(100)).reshape(3, 40)
-    expected = mirlo.compile(dynamic_model(), cache=False, jobs=1)(x)[0]
-    assert list(map(int, bits)) == expected.view(np.uint32).ravel().tolist()
+    command = ["cargo", "run", "--offline", "--quiet", "--", str(tmp_path / "model")]
+    bits = _run(*command, cwd=tmp_path / "main", env=environment).split()
+    assert list(map(int, bits)) == _expected()
+
+
+BUILDS = {
+    "cmake": "cmake -S . -B build -DCMAKE_BUILD_TYPE=Release && cmake --build build && cp build/main main",
+    "pkg-config": "cc -std=gnu11 main.c model/mirlo.c $(pkg-config --cflags --libs model/model.pc) -o main",
+}
+CMAKE = """cmake_minimum_required(VERSION 3.13)
+project(main C)
+add_subdirectory(model)
+add_executable(main main.c)
+target_link_libraries(main mirlo_model)
+"""
+
+
+@pytest.mark.parametrize(
+    ("shared", "weights"), [(False, "embed"), (True, "embed"), (False, "beside"), (True, "beside")]
+)
+@pytest.mark.parametrize("tool", BUILDS)
+def test_build_files(tool: str, shared: bool, weights: str, tmp_path: Path) -> None:
+    """Build a program as the files beside a model say; the weights are no object of it."""
+    if shutil.which(tool) is None or shutil.which("cc") is None:
+        pytest.skip(f"there is no {tool}, or no cc")
+    make_program(dynamic_model(), tmp_path / "model", compiler(), threads=2, shared=shared, weights=weights)
+    shutil.copy(Path(__file__).parents[3] / "support" / "linked_model.c", tmp_path / "main.c")
+    (tmp_path / "CMakeLists.txt").write_text(CMAKE)
+    _run("sh", "-ec", BUILDS[tool], cwd=tmp_path)
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path / "model")}
+    path = [str(tmp_path / "model" / "model.weights")] if weights == "beside" else []
+    assert list(map(int, _run(str(tmp_path / "main"), *path, env=environment).split())) == _expected()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import shutil
 import subprocess
@@ -10,9 +11,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from c_compiler import needs_c_compiler
-from libraries import make_program
-from library_models import MODELS, compiler
+from c_compiler import needs_c_compiler, sanitizer_flags
+from libraries import make_program, make_source_program
+from library_models import MODELS, compiler, dynamic_model
 
 from mirlo.targets.llvm.library.sources import RUN_TIME_FOLDER
 
@@ -54,6 +55,32 @@ def test_nothing_exits_or_prints(tmp_path: Path) -> None:
     assert _undefined(made / "mirlo.o") <= RUN_TIME_CALLS, _undefined(made / "mirlo.o") - RUN_TIME_CALLS
     for path in tmp_path.glob("*/model*.o"):
         assert _undefined(path) <= {"memcpy", "memset", "memmove", "fmaf", "fma", "fmod", "fmodf"}
+
+
+@pytest.mark.parametrize("target", ["llvm", "c"])
+def test_null_arguments_have_a_status(target: str, tmp_path: Path) -> None:
+    if target == "c":
+        make_source_program(dynamic_model(), tmp_path, compiler())
+    else:
+        make_program(dynamic_model(), tmp_path, compiler())
+    source = Path(__file__).parents[3] / "support" / "null_arguments.c"
+    objects = sorted(map(str, tmp_path.glob("*.o")))
+    objects += [] if target == "c" else [str(tmp_path / "mirlo.c")]
+    command = [compiler(), "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-DMODEL=mirlo_model_model", f"-I{tmp_path}"]
+    flags = sanitizer_flags(compiler(), "address,undefined", tmp_path / "probe")
+    linked = [str(source), *objects, "-o", str(tmp_path / "main"), "-lm", "-ldl", "-lpthread"]
+    for each in ([*command, *flags, *linked], [str(tmp_path / "main")]):
+        done = subprocess.run(each, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes with names")
+def test_weights_are_a_regular_file(tmp_path: Path) -> None:
+    program = make_program(dynamic_model(), tmp_path, compiler(), weights="beside")
+    os.mkfifo(tmp_path / "pipe")
+    for path in ("pipe", "."):
+        done = program.start(1, 1, str(tmp_path / path))
+        assert "status 4" in done.stderr and "cannot read the weights" in done.stderr
 
 
 HEADERS = Path("/usr/include/wine/wine")
