@@ -1,0 +1,343 @@
+"""Proofs that index expressions are not negative, from bounds of their variables and from facts.
+
+An index of a kernel is an `IndexExpr` over numbered variables: loops, lanes of vectors, and values of which only
+bounds are known, such as `min(i, n - 9)` or a value that was loaded. A goal `expression >= 0` is reduced by eliminating
+its variables, the last one first, each by a bound that depends on earlier ones only. What is left is a dim, which the
+algebra of dims decides. A fact is an expression that is not negative where a guard or a loop says so; it serves as one
+more bound of its variables.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim, Monomial, SymbolicDim
+from mirlo.dialects.core.index_expr import Atom, FloorDiv, IndexExpr, loop_index
+
+Facts = tuple[IndexExpr, ...]
+"""Expressions that are not negative."""
+MAX_STEPS = 300
+"""The most eliminations of a proof: the search is exponential, and proofs that exist need a tenth of that."""
+MAX_KERNEL_STEPS = 20_000
+"""The most eliminations for all accesses of a kernel, some seconds."""
+MAX_REFINEMENTS = 24
+"""The most facts that are derived from one."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A value that a variable may have, and what holds then."""
+
+    value: IndexExpr
+    facts: Facts = ()
+
+
+@dataclass
+class Variable:
+    """What is known of a variable: each lower and each upper bound holds, and one of the cases, if there are any."""
+
+    lows: tuple[IndexExpr, ...] = ()
+    highs: tuple[IndexExpr, ...] = ()
+    """Upper bounds, which it may reach."""
+    cases: tuple[Case, ...] = ()
+    low: int | None = None
+    high: int | None = None
+    from_data: bool = False
+    """Whether it depends on elements of a buffer."""
+
+
+class Prover:
+    """The variables of one kernel, and proofs about them."""
+
+    def __init__(self) -> None:
+        self.variables: list[Variable] = []
+        self._steps = 0
+        self.budget = MAX_KERNEL_STEPS
+        """The eliminations that are left for this kernel."""
+        self._quotients: dict[FloorDiv, tuple[int | None, int | None]] = {}
+
+    def variable(
+        self,
+        lows: Iterable[IndexExpr] = (),
+        highs: Iterable[IndexExpr] = (),
+        cases: Sequence[Case] = (),
+        from_data: bool = False,
+    ) -> IndexExpr:
+        """Return the expression of a new variable with these bounds, of variables that exist."""
+        known = Variable(tuple(lows), tuple(highs), tuple(cases), from_data=from_data)
+        least = [bound for bound in (self.interval(low)[0] for low in known.lows) if bound is not None]
+        most = [bound for bound in (self.interval(high)[1] for high in known.highs) if bound is not None]
+        if known.cases:
+            of_cases = [self.interval(case.value) for case in known.cases]
+            least += _all_known([low for low, _ in of_cases], min)
+            most += _all_known([high for _, high in of_cases], max)
+        known.low, known.high = max(least, default=None), min(most, default=None)
+        self.variables.append(known)
+        return loop_index(len(self.variables) - 1)
+
+    def known(self, expression: IndexExpr) -> Variable | None:
+        """Return the variable that an expression consists of, or None."""
+        if len(expression.terms) != 1 or expression.constant != 0:
+            return None
+        ((atom, factor),) = expression.terms.items()
+        return self.variables[atom] if isinstance(atom, int) and factor == 1 else None
+
+    def only_case(self, expression: IndexExpr, fact: IndexExpr) -> IndexExpr:
+        """Return an expression, or the value of its only case where a fact about it holds."""
+        known = self.known(expression)
+        if known is None or not known.cases:
+            return expression
+        (atom,) = expression.terms
+        factor = fact.terms.get(atom, 0)
+        rest = fact - expression * factor
+        possible = [case for case in known.cases if not self._is_negative(rest + case.value * factor)]
+        return (
+            self.only_case(possible[0].value, rest + possible[0].value * factor) if len(possible) == 1 else expression
+        )
+
+    def is_from_data(self, expression: IndexExpr) -> bool:
+        """Return whether an expression depends on elements of a buffer."""
+        return any(self.variables[each].from_data for each in expression.variables())
+
+    def interval(self, expression: IndexExpr) -> tuple[int | None, int | None]:
+        """Return the least and the greatest value as integers, None where they are not known as such."""
+        low, high = _interval_of_dim(expression.constant)
+        for atom, factor in expression.terms.items():
+            if low is None and high is None:
+                return None, None
+            part = self._interval_of_atom(atom)
+            low, high = _add_interval(low, high, part, factor)
+        return low, high
+
+    def _interval_of_atom(self, atom: Atom) -> tuple[int | None, int | None]:
+        if isinstance(atom, int):
+            variable = self.variables[atom]
+            return variable.low, variable.high
+        assert isinstance(atom, FloorDiv), "the variables of kernels are numbered"
+        known = self._quotients.get(atom)
+        if known is None:
+            known = self._interval_of_quotient(atom)
+            self._quotients[atom] = known
+        return known
+
+    def _interval_of_quotient(self, atom: FloorDiv) -> tuple[int | None, int | None]:
+        low, high = self.interval(atom.inner)
+        if low is None and self.is_nonnegative(atom.inner):
+            low = 0
+        if not isinstance(atom.divisor, int):
+            return (0 if low is not None and low >= 0 else None), None
+        return (None if low is None else low // atom.divisor), (None if high is None else high // atom.divisor)
+
+    # ---------------------------------------------------------------------------------------------------------- proofs
+
+    def is_nonnegative(self, goal: IndexExpr, facts: Facts = ()) -> bool:
+        """Return whether an expression is proven not to be negative where the facts hold."""
+        low, _ = self.interval(goal)
+        if low is not None and low >= 0:
+            return True
+        outer, self._steps = self._steps, min(MAX_STEPS, self.budget)
+        given = self._steps
+        result = self._prove(goal, facts)
+        self.budget -= given - max(self._steps, 0)
+        self._steps = outer
+        return result
+
+    def _prove(self, goal: IndexExpr, facts: Facts) -> bool:
+        low, high = self.interval(goal)
+        if low is not None and low >= 0:
+            return True
+        goal = _rounded(goal)
+        self._steps -= 1
+        if self._steps < 0 or (high is not None and high < 0 and not facts):
+            return False
+        if not goal.terms:
+            return _is_nonnegative_dim(goal.constant, tuple(f.constant for f in facts if not f.terms))
+        atom = max(goal.terms, key=_order)
+        factor = goal.terms[atom]
+        positive = _is_nonnegative(factor)
+        if not positive and not _is_nonnegative(-factor):
+            return False
+        rest = IndexExpr({t: c for t, c in goal.terms.items() if t != atom}, goal.constant)
+        if any(self._prove(simpler, facts) for simpler in self._eliminate(rest, atom, factor, positive)):
+            return True
+        return self._prove_by_fact(goal, atom, positive, facts) or self._prove_by_cases(rest, atom, factor, facts)
+
+    def _eliminate(self, rest: IndexExpr, atom: Atom, factor: Dim, positive: bool) -> Iterable[IndexExpr]:
+        """Yield lower bounds, or multiples of these, of `rest + factor * atom` without the atom."""
+        if isinstance(atom, int):
+            known = self.variables[atom]
+            for bound in known.lows if positive else known.highs:
+                yield rest + bound * factor
+            constant = known.low if positive else known.high
+        else:
+            assert isinstance(atom, FloorDiv), "the variables of kernels are numbered"
+            constant = self._interval_of_atom(atom)[0 if positive else 1]
+            if _is_nonnegative(atom.divisor - 1):
+                dividend = atom.inner - (atom.divisor - 1) if positive else atom.inner
+                yield rest * atom.divisor + dividend * factor
+        if constant is not None:
+            yield rest + factor * constant
+
+    def _prove_by_fact(self, goal: IndexExpr, atom: Atom, positive: bool, facts: Facts) -> bool:
+        """Eliminate an atom by a fact in which it has the same sign; each fact serves once."""
+        factor = goal.terms[atom]
+        for position, fact in enumerate(facts):
+            other = fact.terms.get(atom)
+            if other is None or not _is_nonnegative(other if positive else -other):
+                continue
+            simpler = goal * (other if positive else -other) - fact * (factor if positive else -factor)
+            if self._prove(simpler, facts[:position] + facts[position + 1 :]):
+                return True
+        return False
+
+    def _prove_by_cases(self, rest: IndexExpr, atom: Atom, factor: Dim, facts: Facts) -> bool:
+        cases = self.variables[atom].cases if isinstance(atom, int) else ()
+        return bool(cases) and all(
+            self._prove(rest + case.value * factor, self.refine(case.facts, facts)) for case in cases
+        )
+
+    # ----------------------------------------------------------------------------------------------------------- facts
+
+    def refine(self, facts: Iterable[IndexExpr], known: Facts = ()) -> Facts:
+        """Return known facts and new ones, with what follows from these for the cases of their variables."""
+        result = list(known)
+        waiting = list(facts)
+        for _ in range(MAX_REFINEMENTS):
+            if not waiting:
+                break
+            fact = _rounded(waiting.pop())
+            if fact in result:
+                continue
+            low, _ = self.interval(fact)
+            if low is not None and low >= 0:
+                continue
+            result.append(fact)
+            for atom, factor in fact.terms.items():
+                if isinstance(atom, int):
+                    waiting += self._consequences(fact, atom, factor)
+        return tuple(result)
+
+    def _consequences(self, fact: IndexExpr, atom: int, factor: Dim) -> list[IndexExpr]:
+        """Return what follows from a fact for one of its variables: weaker facts, and those of the only case left."""
+        known = self.variables[atom]
+        rest = IndexExpr({t: c for t, c in fact.terms.items() if t != atom}, fact.constant)
+        found: list[IndexExpr] = []
+        if known.cases:
+            possible = [case for case in known.cases if not self._is_negative(rest + case.value * factor)]
+            if len(possible) == 1:
+                value = loop_index(atom)
+                found += [*possible[0].facts, possible[0].value - value, value - possible[0].value]
+                found += [rest + possible[0].value * factor]
+        if _is_nonnegative(factor):
+            found += [rest + high * factor for high in known.highs]
+        elif _is_nonnegative(-factor):
+            found += [rest + low * factor for low in known.lows]
+        return found
+
+    def _is_negative(self, expression: IndexExpr) -> bool:
+        _, high = self.interval(expression)
+        return high is not None and high < 0
+
+
+def _rounded(expression: IndexExpr) -> IndexExpr:
+    """Return an expression that is not negative exactly if this one is, divided by what its coefficients share."""
+    constant, rest = _split_constant(expression.constant)
+    shared = rest
+    for factor in expression.terms.values():
+        shared = math.gcd(shared, *(part for _, part in D.terms_of(factor)))
+        if shared == 1:
+            return expression
+    if shared <= 1:
+        return expression
+    terms = {atom: _divided(factor, shared) for atom, factor in expression.terms.items()}
+    return IndexExpr(terms, _divided(expression.constant - constant, shared) + constant // shared)
+
+
+def _split_constant(dim: Dim) -> tuple[int, int]:
+    """Return the constant of a dim, and what the coefficients of its other terms share."""
+    if isinstance(dim, int):
+        return dim, 0
+    terms = dict(dim.terms)
+    constant = terms.pop((), 0)
+    return constant, math.gcd(*terms.values())
+
+
+def _divided(dim: Dim, shared: int) -> Dim:
+    return D.apply("floordiv", dim, shared)
+
+
+def _order(atom: Atom) -> float:
+    """Return when an atom is eliminated: the later it was defined, the earlier; a quotient before its dividend."""
+    if isinstance(atom, int):
+        return atom
+    assert isinstance(atom, FloorDiv), "the variables of kernels are numbered"
+    return max(map(_order, atom.inner.terms), default=0) + 0.5
+
+
+def _all_known(bounds: list[int | None], choose: object) -> list[int]:
+    """Return the least or the greatest of some bounds if all are known."""
+    known = [bound for bound in bounds if bound is not None]
+    assert callable(choose)
+    return [choose(known)] if known and len(known) == len(bounds) else []
+
+
+def _interval_of_dim(dim: Dim) -> tuple[int | None, int | None]:
+    if isinstance(dim, int):
+        return dim, dim
+    # A symbol may be 0, and has no upper bound.
+    constant = dict(dim.terms).get((), 0)
+    if D.is_nonnegative(dim - constant):
+        return constant, None
+    return None, (constant if D.is_nonnegative(constant - dim) else None)
+
+
+def _add_interval(
+    low: int | None, high: int | None, part: tuple[int | None, int | None], factor: Dim
+) -> tuple[int | None, int | None]:
+    """Return the interval of a sum with a multiple of a part."""
+    first, last = part
+    if isinstance(factor, int):
+        if factor < 0:
+            first, last = last, first
+        low = None if low is None or first is None else low + first * factor
+        return low, (None if high is None or last is None else high + last * factor)
+    if first == 0 == last:
+        return low, high
+    is_positive = first is not None and first >= 0
+    if is_positive and D.is_nonnegative(factor):
+        return low, None
+    return None, (high if is_positive and D.is_nonnegative(-factor) else None)
+
+
+def _is_nonnegative(dim: Dim) -> bool:
+    return dim >= 0 if isinstance(dim, int) else D.is_nonnegative(dim)
+
+
+def _is_nonnegative_dim(goal: Dim, facts: tuple[Dim, ...], depth: int = 3) -> bool:
+    """Return whether a dim is not negative if these are not: it is a sum of multiples of them and such a dim."""
+    if _is_nonnegative(goal):
+        return True
+    if not depth or isinstance(goal, int):
+        return False
+    for fact in facts:
+        for atoms, factor in fact.terms if isinstance(fact, SymbolicDim) else ():
+            for quotient, multiple in _multiples(goal, atoms, factor):
+                if _is_nonnegative_dim(goal * multiple - fact * quotient, facts, depth - 1):
+                    return True
+    return False
+
+
+def _multiples(goal: SymbolicDim, atoms: Monomial, factor: int) -> Iterable[tuple[Dim, int]]:
+    """Yield by what a fact and a goal are multiplied so that a term of the fact cancels out one of the goal."""
+    for goal_atoms, goal_factor in goal.terms:
+        rest = list(goal_atoms)
+        if not atoms or goal_factor * factor <= 0 or any(atom not in rest for atom in atoms):
+            continue
+        for atom in atoms:
+            rest.remove(atom)
+        quotient = D.product([D.parse(atom) for atom in rest]) * abs(goal_factor)
+        if _is_nonnegative(quotient):
+            yield quotient, abs(factor)

@@ -1,0 +1,567 @@
+"""The values of a kernel that indices are computed from, read as index expressions, and conditions read as facts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.index_expr import FloorDiv, IndexExpr, floor_divide, loop_index, number
+from mirlo.dialects.tir.affine import read_affine
+from mirlo.passes.bounds.prover import Case, Facts, Prover
+
+INDEX_BITS = 64
+SAFE = 1 << 62
+"""Bound of the sums of sizes: callers keep products of sizes below 2^60 (`tir.extents`), so that these are exact."""
+SLT, SLE, SGT, SGE = 2, 3, 4, 5
+ULT, ULE, UGT, UGE = 6, 7, 8, 9
+EQ, NE = 0, 1
+_NEGATED = {EQ: NE, NE: EQ, SLT: SGE, SGE: SLT, SGT: SLE, SLE: SGT, ULT: UGE, UGE: ULT, UGT: ULE, ULE: UGT}
+_SWAPPED = {SGT: SLT, SGE: SLE, UGT: ULT, UGE: ULE}
+"""Predicates written with `<` by swapping the operands."""
+
+
+class ValueReader:
+    """The index expressions of the values of one kernel, read when they are needed."""
+
+    def __init__(self, prover: Prover, parameters: Mapping[int, Dim]) -> None:
+        self.prover = prover
+        self.parameters = parameters
+        """Dims that parameters of the kernel hold, by position."""
+        self._read: dict[ir.Value, IndexExpr] = {}
+        self._facts: dict[tuple[ir.Value, bool], Facts] = {}
+        self._lanes: dict[tuple[int, int], IndexExpr] = {}
+        self.tables: dict[int, Sequence[int]] = {}
+        """The elements, by lane, of variables that stand for one-dimensional vectors of constants."""
+
+    def read(self, value: ir.Value) -> IndexExpr:
+        """Return the expression of a scalar, or of any lane of a vector."""
+        known = self._read.get(value)
+        if known is None:
+            known = self._read_new(value)
+            self._read[value] = known
+        return known
+
+    def _read_new(self, value: ir.Value) -> IndexExpr:
+        owner = value.owner
+        if isinstance(owner, ir.Block):
+            return self._read_argument(ir.BlockArgument(value), owner)
+        op = owner.operation
+        reader = _READERS.get(op.name)
+        if op.name == "scf.if":
+            result: IndexExpr | None = self.branch(op, ir.OpResult(value).result_number)
+        else:
+            result = reader(self, op) if reader is not None else None
+        if result is None:
+            return self._unknown(op, value.type)
+        return result if op.name in _EXACT else self._within_width(result, value.type)
+
+    def lane(self, size: int, from_end: int = 0) -> IndexExpr:
+        """Return the number of a lane along a dim of vectors; all vectors of a size share it."""
+        if size == 1:
+            return number(0)
+        known = self._lanes.get((size, from_end))
+        if known is None:
+            known = self.prover.variable([number(0)], [number(size - 1)])
+            self._lanes[size, from_end] = known
+            self._add_table(known, range(size))
+        return known
+
+    def _add_table(self, variable: IndexExpr, elements: Sequence[int]) -> None:
+        (name,) = variable.terms
+        self.tables[name] = elements
+
+    def in_lane(self, expression: IndexExpr, lane: int) -> IndexExpr:
+        """Return an expression of vectors in one of their lanes, where their constants have one value."""
+
+        def value(name: int) -> IndexExpr:
+            table = self.tables.get(name)
+            return loop_index(name) if table is None else number(table[lane])
+
+        return expression.substitute(value)
+
+    # ------------------------------------------------------------------------------------------------------- arguments
+
+    def _read_argument(self, argument: ir.BlockArgument, block: ir.Block) -> IndexExpr:
+        op = block.owner.operation
+        position = argument.arg_number
+        if op.name == "func.func" and position in self.parameters:
+            return number(self.parameters[position])
+        if op.name == "scf.for" and position == 0:
+            return self._read_loop(op)
+        if op.name == "scf.for":
+            return self._carried(op.operands[2 + position], argument.type)
+        return self.prover.variable(from_data=op.name != "func.func")
+
+    def _read_loop(self, op: ir.Operation) -> IndexExpr:
+        lower, upper, step = (self.read(op.operands[i]) for i in range(3))
+        upper = self.prover.only_case(upper, upper - lower - 1)
+        if not step.is_constant or not isinstance(step.constant, int) or step.constant < 1:
+            return self.prover.variable([lower], [upper - 1])
+        if step.constant == 1:
+            if lower.is_constant and lower.constant == 0:
+                return self.prover.variable([lower], [upper - 1])
+            return self.prover.variable([number(0)], [upper - lower - 1]) + lower
+        last = quotient(upper - lower - 1, step.constant)
+        return self.prover.variable([number(0)], [last]) * step.constant + lower
+
+    def _carried(self, initial: ir.Value, kind: ir.Type) -> IndexExpr:
+        """Return a value that iterations pass on; of data, unless it is an index."""
+        return self.prover.variable(from_data=not isinstance(kind, ir.IndexType))
+
+    # ---------------------------------------------------------------------------------------------------------- widths
+
+    def _unknown(self, op: ir.Operation, kind: ir.Type) -> IndexExpr:
+        """Return a value of which its type is known only."""
+        bits, _ = width_of(kind)
+        if bits >= INDEX_BITS:
+            return self.prover.variable(from_data=True)
+        if bits == 1:
+            return self.prover.variable([number(0)], [number(1)], from_data=True)
+        half = 1 << (bits - 1)
+        return self.prover.variable([number(-half)], [number(half - 1)], from_data=True)
+
+    def _within_width(self, value: IndexExpr, kind: ir.Type) -> IndexExpr:
+        """Return the result of arithmetic, or an unknown value where it may have overflowed.
+
+        Indices, loops and sizes do not overflow 64 bits. Data may: `x + n` is exact only if `x` is known to be small.
+        """
+        bits, is_index = width_of(kind)
+        of_data = self.prover.is_from_data(value)
+        if not of_data and (is_index or bits >= INDEX_BITS):
+            return value
+        low, high = self.prover.interval(value)
+        half = min(1 << (bits - 1), SAFE)
+        if bits >= INDEX_BITS and self._is_limited(value):
+            return value
+        if low is not None and high is not None and -half <= low and high < half:
+            return value
+        return self._narrow(bits, of_data)
+
+    def _narrow(self, bits: int, of_data: bool) -> IndexExpr:
+        if bits >= INDEX_BITS:
+            return self.prover.variable(from_data=of_data)
+        half = 1 << (bits - 1)
+        return self.prover.variable([number(-half)], [number(half - 1)], from_data=of_data)
+
+    def _is_limited(self, value: IndexExpr) -> bool:
+        """Return whether each variable that depends on data lies between sums of sizes and numbers."""
+        return all(self._is_variable_limited(name) for name in value.variables())
+
+    def _is_variable_limited(self, name: int) -> bool:
+        known = self.prover.variables[name]
+        if not known.from_data:
+            return True
+        is_low = known.low is not None and known.low > -SAFE
+        is_low = is_low or any(self._is_limited(low) for low in known.lows)
+        is_high = known.high is not None and known.high < SAFE
+        is_high = is_high or any(self._is_limited(high) for high in known.highs)
+        if is_low and is_high:
+            return True
+        return bool(known.cases) and all(self._is_limited(case.value) for case in known.cases)
+
+    # ------------------------------------------------------------------------------------------------------ arithmetic
+
+    def operands(self, op: ir.Operation) -> tuple[IndexExpr, IndexExpr]:
+        """Return the two operands of an operation."""
+        return self.read(op.operands[0]), self.read(op.operands[1])
+
+    def add(self, op: ir.Operation) -> IndexExpr:
+        left, right = self.operands(op)
+        return left + right
+
+    def subtract(self, op: ir.Operation) -> IndexExpr:
+        left, right = self.operands(op)
+        return left - right
+
+    def multiply(self, op: ir.Operation) -> IndexExpr:
+        left, right = self.operands(op)
+        return self._product(left, right)
+
+    def _product(self, left: IndexExpr, right: IndexExpr) -> IndexExpr:
+        if right.is_constant:
+            return _multiple(left, right.constant)
+        if left.is_constant:
+            return _multiple(right, left.constant)
+        for one, other in ((left, right), (right, left)):
+            known = self.prover.known(one)
+            if known is not None and known.cases and all(case.value.is_constant for case in known.cases):
+                cases = [Case(other * case.value.constant, case.facts) for case in known.cases]
+                return self.prover.variable(cases=cases, from_data=self._of_data(left, right))
+        lows = [self._least_product(left, right)]
+        return self.prover.variable([low for low in lows if low is not None], from_data=self._of_data(left, right))
+
+    def _least_product(self, left: IndexExpr, right: IndexExpr) -> IndexExpr | None:
+        lows = (self.prover.interval(left)[0], self.prover.interval(right)[0])
+        return number(0) if all(low is not None and low >= 0 for low in lows) else None
+
+    def _of_data(self, *values: IndexExpr) -> bool:
+        return any(map(self.prover.is_from_data, values))
+
+    def divide(self, op: ir.Operation) -> IndexExpr | None:
+        """Return a quotient that is rounded down, or the same for operands that are not negative."""
+        left, right = self.operands(op)
+        if not right.is_constant or not _is_positive(right.constant):
+            return self._quotient_by_variable(left, right)
+        if op.name != "arith.floordivsi" and not self.prover.is_nonnegative(left):
+            return self.prover.variable(from_data=self._of_data(left))
+        return quotient(left, right.constant)
+
+    def _quotient_by_variable(self, left: IndexExpr, right: IndexExpr) -> IndexExpr:
+        """Return a quotient by a value that is no constant: no larger than the dividend if neither is negative."""
+        of_data = self._of_data(left, right)
+        if self.prover.is_nonnegative(left) and self.prover.is_nonnegative(right - 1):
+            return self.prover.variable([number(0)], [left], from_data=of_data)
+        return self.prover.variable(from_data=of_data)
+
+    def ceil_divide(self, op: ir.Operation) -> IndexExpr | None:
+        left, right = self.operands(op)
+        if not right.is_constant or not _is_positive(right.constant):
+            return None
+        return quotient(left + (right.constant - 1), right.constant)
+
+    def remainder(self, op: ir.Operation) -> IndexExpr | None:
+        left, right = self.operands(op)
+        if not self.prover.is_nonnegative(left):
+            return self._signed_remainder(left, right) if op.name == "arith.remsi" else None
+        if right.is_constant and _is_positive(right.constant):
+            return left - _multiple(quotient(left, right.constant), right.constant)
+        if self.prover.is_nonnegative(right - 1):
+            return self.prover.variable([number(0)], [right - 1, left], from_data=self._of_data(left, right))
+        return None
+
+    def _signed_remainder(self, left: IndexExpr, right: IndexExpr) -> IndexExpr | None:
+        if not self.prover.is_nonnegative(right - 1):
+            return None
+        return self.prover.variable([number(1) - right], [right - 1], from_data=self._of_data(left, right))
+
+    def shift_left(self, op: ir.Operation) -> IndexExpr | None:
+        left, right = self.operands(op)
+        return left * (1 << right.constant) if _is_count(right) else None
+
+    def shift_right(self, op: ir.Operation) -> IndexExpr | None:
+        left, right = self.operands(op)
+        if not _is_count(right) or (op.name == "arith.shrui" and not self.prover.is_nonnegative(left)):
+            return None
+        return quotient(left, 1 << right.constant)
+
+    def bits_of(self, op: ir.Operation) -> IndexExpr | None:
+        """Return `x & mask` for a mask that is not negative."""
+        for mask in self.operands(op):
+            if mask.is_constant and isinstance(mask.constant, int) and mask.constant >= 0:
+                return self.prover.variable([number(0)], [mask], from_data=self._of_data(*self.operands(op)))
+        return None
+
+    def minimum(self, op: ir.Operation) -> IndexExpr | None:
+        left, right = self.operands(op)
+        if op.name == "arith.minui":
+            return self._unsigned_minimum(left, right)
+        return self._smaller(left, right)
+
+    def _smaller(self, left: IndexExpr, right: IndexExpr) -> IndexExpr:
+        difference = left - right
+        if self.prover.is_nonnegative(difference):
+            return right
+        if self.prover.is_nonnegative(difference * -1):
+            return left
+        cases = (Case(left, (difference * -1,)), Case(right, (difference,)))
+        return self.prover.variable(highs=(left, right), cases=cases, from_data=self._of_data(left, right))
+
+    def _unsigned_minimum(self, left: IndexExpr, right: IndexExpr) -> IndexExpr | None:
+        positive = [value for value in (left, right) if self.prover.is_nonnegative(value)]
+        if len(positive) == 2:
+            return self._smaller(left, right)
+        if positive:
+            return self.prover.variable([number(0)], positive, from_data=self._of_data(left, right))
+        return None
+
+    def maximum(self, op: ir.Operation) -> IndexExpr | None:
+        left, right = self.operands(op)
+        if op.name == "arith.maxui" and not all(map(self.prover.is_nonnegative, (left, right))):
+            return None
+        difference = left - right
+        if self.prover.is_nonnegative(difference):
+            return left
+        if self.prover.is_nonnegative(difference * -1):
+            return right
+        cases = (Case(left, (difference,)), Case(right, (difference * -1,)))
+        return self.prover.variable(lows=(left, right), cases=cases, from_data=self._of_data(left, right))
+
+    def select(self, op: ir.Operation) -> IndexExpr | None:
+        if width_of(op.results[0].type)[0] == 1:
+            return None
+        condition = op.operands[0]
+        yes, no = self.read(op.operands[1]), self.read(op.operands[2])
+        return self._choice(condition, yes, no)
+
+    def _choice(self, condition: ir.Value, yes: IndexExpr, no: IndexExpr) -> IndexExpr:
+        if yes == no:
+            return yes
+        cases = (Case(yes, self.facts(condition, True)), Case(no, self.facts(condition, False)))
+        from_data = self._of_data(yes, no) or not self._is_of_sizes(condition)
+        return self.prover.variable(cases=cases, from_data=from_data)
+
+    def _is_of_sizes(self, condition: ir.Value) -> bool:
+        """Return whether a condition depends on loops and sizes only."""
+        owner = condition.owner
+        if isinstance(owner, ir.Block):
+            return False
+        op = owner.operation
+        if op.name == "arith.cmpi":
+            return width_of(op.operands[0].type)[0] > 1 and not self._of_data(*self.operands(op))
+        if op.name in ("arith.andi", "arith.ori", "arith.xori"):
+            return all(map(self._is_of_sizes, op.operands))
+        return bool(op.name == "arith.constant")
+
+    def branch(self, op: ir.Operation, position: int) -> IndexExpr:
+        """Return a result of `scf.if`."""
+        yes, no = (list(region.blocks[0].operations)[-1].operation.operands[position] for region in op.regions)
+        return self._choice(op.operands[0], self.read(yes), self.read(no))
+
+    # ----------------------------------------------------------------------------------------- constants, conversions
+
+    def constant(self, op: ir.Operation) -> IndexExpr | None:
+        value = op.attributes["value"]
+        if isinstance(value, ir.IntegerAttr):
+            return number(value.value)
+        if isinstance(value, ir.BoolAttr):
+            return number(int(value.value))
+        if not isinstance(value, ir.DenseIntElementsAttr):
+            return None
+        if value.is_splat:
+            splat = value.get_splat_value()
+            return number(int(splat.value) if isinstance(splat, (ir.IntegerAttr, ir.BoolAttr)) else 0)
+        elements = [_signed(each, op.results[0].type) for each in value]
+        if elements == list(range(len(elements))) and len(op.results[0].type.shape) == 1:
+            return self.lane(len(elements))
+        table = self.prover.variable([number(min(elements))], [number(max(elements))])
+        if len(op.results[0].type.shape) == 1:
+            self._add_table(table, elements)
+        return table
+
+    def cast(self, op: ir.Operation) -> IndexExpr | None:
+        """Return the value of a cast that keeps it: sign-extended, or not negative."""
+        value = self.read(op.operands[0])
+        bits, _ = width_of(op.operands[0].type)
+        if bits == 1:
+            return self.prover.variable([number(0)], [number(1)], from_data=True) if op.name != "arith.extsi" else None
+        if op.name in ("arith.extui", "arith.index_castui") and not self.prover.is_nonnegative(value):
+            if bits >= INDEX_BITS:
+                return None
+            return self.prover.variable([number(0)], [number((1 << bits) - 1)], from_data=self._of_data(value))
+        return value
+
+    def apply(self, op: ir.Operation) -> IndexExpr | None:
+        """Return the value of `affine.apply`."""
+        map_ = ir.AffineMapAttr(op.attributes["map"]).value
+        if map_.n_symbols:
+            return None
+        return read_affine(map_.results[0], [self.read(value) for value in op.operands])
+
+    def broadcast(self, op: ir.Operation) -> IndexExpr:
+        return self.read(op.operands[0])
+
+    def step(self, op: ir.Operation) -> IndexExpr:
+        return self.lane(op.results[0].type.shape[0])
+
+    def extract(self, op: ir.Operation) -> IndexExpr:
+        """Return one lane of a vector, which need not be that of other vectors."""
+        value = self.read(op.operands[0])
+        lanes = {next(iter(each.terms)): each for each in self._lanes.values()}
+        used = [name for name in value.variables() if name in lanes]
+        if not used:
+            return value
+        if any(name >= min(used) and name not in lanes for name in value.variables()):
+            return self._range_of(value)
+        fresh = {
+            name: self.prover.variable(self.prover.variables[name].lows, self.prover.variables[name].highs)
+            for name in used
+        }
+        return value.substitute(lambda name: fresh.get(name, loop_index(name)))
+
+    def _range_of(self, value: IndexExpr) -> IndexExpr:
+        low, high = self.prover.interval(value)
+        lows, highs = ([] if bound is None else [number(bound)] for bound in (low, high))
+        return self.prover.variable(lows, highs, from_data=self._of_data(value))
+
+    # ------------------------------------------------------------------------------------------------------ conditions
+
+    def facts(self, condition: ir.Value, holds: bool) -> Facts:
+        """Return expressions that are not negative where a condition holds, or where it does not."""
+        key = (condition, holds)
+        known = self._facts.get(key)
+        if known is None:
+            known = tuple(self._facts_of(condition, holds))
+            self._facts[key] = known
+        return known
+
+    def _facts_of(self, condition: ir.Value, holds: bool) -> Sequence[IndexExpr]:
+        owner = condition.owner
+        if isinstance(owner, ir.Block):
+            return ()
+        op = owner.operation
+        if op.name == ("arith.andi" if holds else "arith.ori"):
+            return [*self.facts(op.operands[0], holds), *self.facts(op.operands[1], holds)]
+        if op.name == "arith.cmpi":
+            return self._comparison(op, holds)
+        if op.name == "arith.constant":
+            return self._constant_condition(op, holds)
+        if op.name == "arith.xori":
+            other = op.operands[1].owner
+            if isinstance(other, ir.Operation | ir.OpView) and other.operation.name == "arith.constant":
+                return self.facts(op.operands[0], holds != bool(_bool_of(other.operation)))
+            return ()
+        if op.name == "vector.broadcast":
+            return self.facts(op.operands[0], holds)
+        if op.name in ("vector.create_mask", "vector.constant_mask") and holds:
+            return self._mask(op)
+        return ()
+
+    def _constant_condition(self, op: ir.Operation, holds: bool) -> Sequence[IndexExpr]:
+        value = _bool_of(op)
+        if value is not None:
+            return () if value == holds else [number(-1)]
+        shape = op.results[0].type.shape
+        if len(shape) != 1:
+            return ()
+        left = [
+            lane for lane, each in enumerate(ir.DenseIntElementsAttr(op.attributes["value"])) if bool(each) == holds
+        ]
+        lane = self.lane(shape[0])
+        return [lane - left[0], number(left[-1]) - lane]
+
+    def _mask(self, op: ir.Operation) -> list[IndexExpr]:
+        """Return the facts of the lanes that a mask leaves."""
+        shape = op.results[0].type.shape
+        if op.name == "vector.create_mask":
+            sizes = [self.read(value) for value in op.operands]
+        else:
+            sizes = [number(size) for size in ir.DenseI64ArrayAttr(op.attributes["mask_dim_sizes"])]
+        return [
+            size - self.lane(extent, len(shape) - 1 - axis) - 1
+            for axis, (size, extent) in enumerate(zip(sizes, shape, strict=True))
+        ]
+
+    def _comparison(self, op: ir.Operation, holds: bool) -> Sequence[IndexExpr]:
+        if width_of(op.operands[0].type)[0] == 1:
+            return ()
+        predicate = ir.IntegerAttr(op.attributes["predicate"]).value
+        if not holds:
+            predicate = _NEGATED[predicate]
+        left, right = self.operands(op)
+        if predicate in _SWAPPED:
+            predicate, left, right = _SWAPPED[predicate], right, left
+        if predicate == NE:
+            return self._unequal(left, right)
+        if predicate == EQ:
+            return [left - right, right - left]
+        if predicate in (ULT, ULE):
+            if not self.prover.is_nonnegative(right):
+                return ()
+            # As unsigned values, negative ones are the largest.
+            return [left, right - left - (predicate == ULT)]
+        return [right - left - (predicate == SLT)]
+
+    def _unequal(self, left: IndexExpr, right: IndexExpr) -> Sequence[IndexExpr]:
+        for difference in (left - right, right - left):
+            if self.prover.is_nonnegative(difference):
+                return [difference - 1]
+        return ()
+
+
+def quotient(value: IndexExpr, divisor: Dim) -> IndexExpr:
+    """Return `value floordiv divisor`.
+
+    A sum of a dim and variables is not split, so that its quotient is seen not to be negative where the sum is not.
+    """
+    if value.is_constant:
+        return number(value.constant // divisor)
+    if isinstance(value.constant, int):
+        return floor_divide(value, divisor)
+    return IndexExpr({FloorDiv(value, divisor): 1})
+
+
+def width_of(kind: ir.Type) -> tuple[int, bool]:
+    """Return the bits of a scalar or of an element, and whether it is an index."""
+    element = kind.element_type if isinstance(kind, ir.VectorType) else kind
+    if isinstance(element, ir.IndexType):
+        return INDEX_BITS, True
+    return (element.width if isinstance(element, ir.IntegerType) else INDEX_BITS), False
+
+
+def _multiple(value: IndexExpr, factor: Dim) -> IndexExpr:
+    return value * factor
+
+
+def _signed(value: int, kind: ir.Type) -> int:
+    """Return an element of a constant as a signed integer."""
+    bits, _ = width_of(kind)
+    return value - (1 << bits) if value >= 1 << (bits - 1) and bits > 1 else value
+
+
+def _is_positive(dim: Dim) -> bool:
+    return dim > 0 if isinstance(dim, int) else D.is_nonnegative(dim - 1)
+
+
+def _is_count(value: IndexExpr) -> bool:
+    return value.is_constant and isinstance(value.constant, int) and 0 <= value.constant < INDEX_BITS
+
+
+def _bool_of(op: ir.Operation) -> bool | None:
+    """Return the value of a constant condition, if all lanes have one."""
+    value = op.attributes["value"]
+    if isinstance(value, ir.BoolAttr):
+        return bool(value.value)
+    if isinstance(value, ir.IntegerAttr):
+        return bool(value.value)
+    if isinstance(value, ir.DenseElementsAttr) and value.is_splat:
+        splat = value.get_splat_value()
+        return bool(splat.value) if isinstance(splat, (ir.BoolAttr, ir.IntegerAttr)) else None
+    return None
+
+
+_READERS: dict[str, Callable[[ValueReader, ir.Operation], IndexExpr | None]] = {
+    "arith.constant": ValueReader.constant,
+    "arith.addi": ValueReader.add,
+    "arith.subi": ValueReader.subtract,
+    "arith.muli": ValueReader.multiply,
+    "arith.divui": ValueReader.divide,
+    "arith.divsi": ValueReader.divide,
+    "arith.floordivsi": ValueReader.divide,
+    "arith.ceildivsi": ValueReader.ceil_divide,
+    "arith.remui": ValueReader.remainder,
+    "arith.remsi": ValueReader.remainder,
+    "arith.shli": ValueReader.shift_left,
+    "arith.shrui": ValueReader.shift_right,
+    "arith.shrsi": ValueReader.shift_right,
+    "arith.andi": ValueReader.bits_of,
+    "arith.minsi": ValueReader.minimum,
+    "arith.minui": ValueReader.minimum,
+    "arith.maxsi": ValueReader.maximum,
+    "arith.maxui": ValueReader.maximum,
+    "arith.select": ValueReader.select,
+    "arith.index_cast": ValueReader.cast,
+    "arith.index_castui": ValueReader.cast,
+    "arith.extsi": ValueReader.cast,
+    "arith.extui": ValueReader.cast,
+    "arith.trunci": ValueReader.cast,
+    "affine.apply": ValueReader.apply,
+    "vector.broadcast": ValueReader.broadcast,
+    "vector.step": ValueReader.step,
+    "vector.extract": ValueReader.extract,
+}
+"""How the results of upstream operations depend on their operands; results of others are unknown."""
+_EXACT = frozenset(
+    [
+        "vector.broadcast",
+        "arith.constant",
+        "arith.minsi",
+        "arith.maxsi",
+        "arith.minui",
+        "arith.maxui",
+        "arith.select",
+        "scf.if",
+    ]
+)
+"""Operations whose result cannot overflow."""

@@ -1,0 +1,96 @@
+"""The memory of a kernel: its parameters, its scratch buffers, and views of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.index_expr import IndexExpr, number
+from mirlo.dialects.tir.buffers import UNBOUNDED, element_bytes
+from mirlo.passes.bounds.values import ValueReader
+
+RESHAPES = ("memref.collapse_shape", "memref.expand_shape", "memref.cast")
+"""Operations whose result is the memory of their operand."""
+
+
+@dataclass(frozen=True)
+class View:
+    """The memory behind a buffer value: `bytes` from its first element on, or None and why that is not known."""
+
+    shape: tuple[int, ...]
+    """The sizes of its dims; `UNBOUNDED` for a dynamic size."""
+    bytes: IndexExpr | None
+    element_bytes: int
+    why: str = ""
+    starts: tuple[tuple[IndexExpr, str], ...] = ()
+    """Expressions that must not be negative for the view to lie in its buffer, and what they are."""
+
+    @property
+    def is_static(self) -> bool:
+        return UNBOUNDED not in self.shape and all(size >= 0 for size in self.shape)
+
+
+class ViewReader:
+    """The views of one kernel."""
+
+    def __init__(self, values: ValueReader, sizes: Mapping[int, Dim]) -> None:
+        self.values = values
+        self.sizes = sizes
+        """The numbers of elements of parameters that have dynamic sizes, by position."""
+        self._read: dict[ir.Value, View] = {}
+
+    def read(self, value: ir.Value) -> View:
+        """Return the memory of a buffer value."""
+        known = self._read.get(value)
+        if known is None:
+            known = self._read_new(value)
+            self._read[value] = known
+        return known
+
+    def _read_new(self, value: ir.Value) -> View:
+        kind = ir.MemRefType(value.type)
+        shape, size = tuple(kind.shape), element_bytes(kind.element_type)
+        owner = value.owner
+        if isinstance(owner, ir.Block):
+            return self._parameter(ir.BlockArgument(value), owner, shape, size)
+        op = owner.operation
+        static = _static_bytes(shape, size)
+        if op.name in ("memref.alloca", "memref.alloc", "memref.get_global"):
+            return View(shape, static, size, "" if static is not None else "its size is a value of the kernel")
+        if op.name in RESHAPES:
+            source = self.read(op.operands[0])
+            return View(shape, source.bytes, size, source.why, source.starts)
+        if op.name == "memref.view" and len(op.operands) == 2:
+            return self._part(op, shape, size, static)
+        return View(shape, None, size, f"the view '{op.name}' is not known")
+
+    def _parameter(self, argument: ir.BlockArgument, block: ir.Block, shape: tuple[int, ...], size: int) -> View:
+        static = _static_bytes(shape, size)
+        if static is not None:
+            return View(shape, static, size)
+        elements = self.sizes.get(argument.arg_number) if block.owner.operation.name == "func.func" else None
+        if elements is None:
+            return View(shape, None, size, f"no call tells the size of parameter {argument.arg_number}")
+        return View(shape, number(elements * size), size)
+
+    def _part(self, op: ir.Operation, shape: tuple[int, ...], size: int, static: IndexExpr | None) -> View:
+        """Return a part of a buffer of bytes."""
+        source, start = self.read(op.operands[0]), self.values.read(op.operands[1])
+        if source.bytes is None:
+            return View(shape, None, size, source.why)
+        rest = source.bytes - start
+        starts = [*source.starts, (start, "the start of the view")]
+        if static is not None:
+            starts.append((rest - static, "the end of the view"))
+        return View(shape, rest if static is None else static, size, starts=tuple(starts))
+
+
+def _static_bytes(shape: tuple[int, ...], size: int) -> IndexExpr | None:
+    total = size
+    for dim in shape:
+        if dim < 0 or dim == UNBOUNDED:
+            return None
+        total *= dim
+    return number(total)

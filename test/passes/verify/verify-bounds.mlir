@@ -1,0 +1,114 @@
+// RUN: mirlo-opt %s --verify-bounds=strict | FileCheck %s
+
+// Accesses that are proven: nothing is reported, and nothing changes.
+
+// CHECK: func.func private @loops
+func.func private @loops(%x: memref<4x8xf32>, %y: memref<4x8xf32>) attributes {tir.prim_func} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %c8 = arith.constant 8 : index
+  scf.for %i = %c0 to %c4 step %c1 {
+    scf.for %j = %c0 to %c8 step %c4 {
+      %v = vector.load %x[%i, %j] : memref<4x8xf32>, vector<4xf32>
+      vector.store %v, %y[%i, %j] : memref<4x8xf32>, vector<4xf32>
+    }
+  }
+  return
+}
+
+// The last tile begins early enough, under a guard; the others are whole.
+func.func private @tiles(%x: memref<100xf32>, %y: memref<100xf32>) attributes {tir.prim_func} {
+  %c0 = arith.constant 0 : index
+  %c16 = arith.constant 16 : index
+  %c84 = arith.constant 84 : index
+  %c100 = arith.constant 100 : index
+  scf.for %i = %c0 to %c100 step %c16 {
+    %start = arith.minsi %i, %c84 : index
+    %v = vector.load %x[%start] : memref<100xf32>, vector<16xf32>
+    vector.store %v, %y[%start] : memref<100xf32>, vector<16xf32>
+    %whole = arith.cmpi sle, %i, %c84 : index
+    scf.if %whole {
+      %w = vector.load %x[%i] : memref<100xf32>, vector<16xf32>
+      vector.store %w, %y[%i] : memref<100xf32>, vector<16xf32>
+    }
+  }
+  return
+}
+
+// A tail under a mask.
+func.func private @mask(%x: memref<20xf32>, %y: memref<20xf32>) attributes {tir.prim_func} {
+  %c0 = arith.constant 0 : index
+  %c16 = arith.constant 16 : index
+  %c20 = arith.constant 20 : index
+  %zero = arith.constant dense<0.0> : vector<16xf32>
+  scf.for %i = %c0 to %c20 step %c16 {
+    %left = arith.subi %c20, %i : index
+    %mask = vector.create_mask %left : vector<16xi1>
+    %v = vector.maskedload %x[%i], %mask, %zero : memref<20xf32>, vector<16xi1>, vector<16xf32> into vector<16xf32>
+    vector.maskedstore %y[%i], %mask, %v : memref<20xf32>, vector<16xi1>, vector<16xf32>
+  }
+  return
+}
+
+// An index from data that is wrapped and clamped.
+func.func private @data(%x: memref<10xf32>, %at: memref<4xi64>, %y: memref<4xf32>) attributes {tir.prim_func} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %c9 = arith.constant 9 : index
+  %c10 = arith.constant 10 : index
+  scf.for %i = %c0 to %c4 step %c1 {
+    %n = memref.load %at[%i] : memref<4xi64>
+    %k = arith.index_cast %n : i64 to index
+    %negative = arith.cmpi slt, %k, %c0 : index
+    %from_end = arith.addi %k, %c10 : index
+    %wrapped = arith.select %negative, %from_end, %k : index
+    %above = arith.maxsi %wrapped, %c0 : index
+    %clamped = arith.minsi %above, %c9 : index
+    %v = memref.load %x[%clamped] : memref<10xf32>
+    memref.store %v, %y[%i] : memref<4xf32>
+  }
+  return
+}
+
+// An unsigned comparison guards both ends; so does a mask of a gather.
+func.func private @guards(%x: memref<10xf32>, %at: memref<4xi32>, %y: memref<4xf32>) attributes {tir.prim_func} {
+  %c0 = arith.constant 0 : index
+  %c10 = arith.constant 10 : index
+  %zero = arith.constant dense<0.0> : vector<4xf32>
+  %all = arith.constant dense<true> : vector<4xi1>
+  %tens = arith.constant dense<10> : vector<4xi32>
+  %n = vector.load %at[%c0] : memref<4xi32>, vector<4xi32>
+  %inside = arith.cmpi ult, %n, %tens : vector<4xi32>
+  %v = vector.gather %x[%c0] [%n], %inside, %zero : memref<10xf32>, vector<4xi32>, vector<4xi1>, vector<4xf32> into vector<4xf32>
+  vector.store %v, %y[%c0] : memref<4xf32>, vector<4xf32>
+  %first = memref.load %at[%c0] : memref<4xi32>
+  %k = arith.index_cast %first : i32 to index
+  %fits = arith.cmpi ult, %k, %c10 : index
+  scf.if %fits {
+    %w = memref.load %x[%k] : memref<10xf32>
+    memref.store %w, %y[%c0] : memref<4xf32>
+  }
+  return
+}
+
+// The sizes of unbounded buffers are those of the call.
+func.func private @dynamic(%x: memref<281474976710656xf32>, %y: memref<281474976710656xf32>, %n: index, %m: index) attributes {tir.prim_func, tir.symbols = ["n", "m"]} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  scf.for %i = %c0 to %n step %c1 {
+    %row = arith.muli %i, %m : index
+    scf.for %j = %c0 to %m step %c1 {
+      %k = arith.addi %row, %j : index
+      %v = memref.load %x[%k] : memref<281474976710656xf32>
+      memref.store %v, %y[%k] : memref<281474976710656xf32>
+    }
+  }
+  return
+}
+
+func.func @main(%x: tensor<?x?xf32, #relax.dims<["n", "m"]>>) -> tensor<?x?xf32, #relax.dims<["n", "m"]>> {
+  %0 = "relax.call_tir"(%x) {callee = @dynamic, operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0>} : (tensor<?x?xf32, #relax.dims<["n", "m"]>>) -> tensor<?x?xf32, #relax.dims<["n", "m"]>>
+  return %0 : tensor<?x?xf32, #relax.dims<["n", "m"]>>
+}
