@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from mirlo.passes.targets import CompileOptions
 
-SIMPLIFY = ("simplify", "fold-constant", "convert-layout", "simplify", "fold-constant")
+SIMPLIFY = ("require-dims", "simplify", "fold-constant", "convert-layout", "simplify", "fold-constant")
 """The passes that every graph begins with."""
 FUSE = ("annotate-kinds", "fuse-ops", "fuse-tir", "canonicalize", "cse")
 """The passes from legalized operators to the prim functions that are scheduled."""

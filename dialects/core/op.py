@@ -28,6 +28,7 @@ from typing import Any, ClassVar, Protocol
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.attributes import REQUIRED, Attribute
+from mirlo.dialects.core.conditions import Condition, collect_conditions
 from mirlo.dialects.core.dim_algebra import UndecidedDim
 from mirlo.dialects.core.errors import OpError, OpMistake, describe_raised
 from mirlo.dialects.core.traits import AxisAttributes, OnnxName, Precision, Trait
@@ -184,6 +185,14 @@ class DialectOp(ir.OpView):
     def attribute_values(self) -> dict[str, Any]:
         """Return all declared attributes with their Python values, including defaults."""
         return {name: getattr(self, name) for name in self._attributes}
+
+    def size_conditions(self) -> list[Condition]:
+        """Return what `infer` requires of sizes that only run time knows."""
+        with collect_conditions() as found:
+            if self.infers:
+                given = [getattr(self, field.name) for field in self._operand_layout.fields]
+                _infer(type(self), given, self.attribute_values())
+        return list(dict.fromkeys(found))
 
     def operand_types(self) -> list[OperandType]:
         """Return the `TensorType` of each declared operand: None for an absent one, a list for a variadic one."""

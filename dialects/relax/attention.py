@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mirlo.dialects.core.attributes import Bool, Dims, Float
+from mirlo.dialects.core.conditions import require_at_most, require_multiple
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import OpError, operand, optional
 from mirlo.dialects.core.traits import Precision, Trait
@@ -78,8 +79,8 @@ class Attention(AttentionBase, name="attention"):
         if at_end and not causal:
             raise OpError("at_end applies to a causal attention only: set causal, or leave at_end out")
         shared = key.shape[1]
-        if isinstance(heads, int) and isinstance(shared, int) and (shared == 0 or heads % shared):
-            raise OpError(f"the {heads} heads of the query must be a multiple of the {shared} heads of key and value")
+        text = f"the {heads} heads of the query must be a multiple of the {shared} heads of key and value"
+        require_multiple(heads, shared, text)
         if mask is not None:
             require_kind(mask, ("float", "bool"), "mask")
             if mask.dtype.is_float:
@@ -257,8 +258,7 @@ class CacheWrite(RelaxOp, name="cache_write"):
             for axis, dim in ((0, batch), (1, heads), (3, size)):
                 require_equal_dims(dim, dims[axis], f"dim {axis} of new {new} and of {name}")
         rows, before = shape[2], cache.shape[2]
-        if isinstance(rows, int) and isinstance(before, int) and rows < before:
-            raise OpError(f"the result must have the {before} rows of the cache or more, got {rows}")
+        require_at_most(before, rows, f"the result must have the {before} rows of the cache or more, got {rows}")
         return cache.with_shape(shape)
 
 
@@ -286,7 +286,7 @@ class RotaryEmbedding(RelaxOp, name="rotary_embedding"):
             raise OpError(f"cos and sin must have rank 1 or more, got {cos}")
         half = cos.shape[-1]
         batch, _, length, size = x.shape
-        if isinstance(half, int) and isinstance(size, int) and 2 * half > size:
-            raise OpError(f"cos and sin of {half} angles rotate {2 * half} elements, but heads have {size}")
+        text = f"cos and sin of {half} angles rotate {2 * half} elements, but heads have {size}"
+        require_at_most(2 * half, size, text)
         require_broadcast_to(cos.shape, (batch, 1, length, half), "cos")
         return x

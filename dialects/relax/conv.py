@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from mirlo.dialects.core.attributes import ElementType, Int, Ints, Str
+from mirlo.dialects.core.conditions import require_at_most, require_multiple
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.op import OpError, operand, optional
@@ -148,8 +149,7 @@ class ConvTranspose(RelaxOp, name="conv_transpose"):
         for i, axis in enumerate(spatial_axes(data_layout, x.rank)):
             extent = window_extent(weight.shape[2 + i], dilations[i])
             size = (x.shape[axis] - 1) * strides[i] + extent + extra[i] - sum(pads[i])
-            if isinstance(size, int) and size < 1:
-                raise OpError(f"padding {list(padding)} crops spatial dim {i} of the result to {size}")
+            require_at_most(1, size, f"padding {list(padding)} crops spatial dim {i} of the result to {size}")
             spatial.append(size)
         return x.with_shape(data_shape(data_layout, x.shape[0], out_channels, spatial))
 
@@ -174,8 +174,7 @@ def _require_weight_rank(x: TensorType, weight: TensorType) -> None:
 def _require_groups(groups: int, channels: Dim, what: str) -> None:
     if groups < 1:
         raise OpError(f"groups must be at least 1, got {groups}")
-    if isinstance(channels, int) and channels % groups:
-        raise OpError(f"the {channels} {what} must divide into {groups} groups")
+    require_multiple(channels, groups, f"the {channels} {what} must divide into {groups} groups")
 
 
 def _require_bias(bias: TensorType | None, out_channels: Dim, element: DType) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mirlo.dialects.core.attributes import Bool, Dims, ElementType
+from mirlo.dialects.core.conditions import require_at_most
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.op import OpError
@@ -68,8 +69,7 @@ class DftMatrix(RelaxOp, name="dft_matrix"):
             raise OpError(f"shape must be [elements, 1 or 2, results, 1 or 2], got {shape_text(shape)}")
         if len(length) != 1:
             raise OpError(f"length must be one dim, got {shape_text(length)}")
-        if isinstance(length[0], int) and length[0] < 1:
-            raise OpError(f"length must be at least 1, got {length[0]}")
+        require_at_most(1, length[0], f"length must be at least 1, got {length[0]}")
         if not dtype.is_float:
             raise OpError(f"dtype must be a float type, got {dtype}")
         return TensorType(shape, dtype)

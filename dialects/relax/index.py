@@ -5,9 +5,13 @@ A negative index counts from the end.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from mirlo.dialects.core.attributes import Int, Str
+from mirlo.dialects.core.conditions import require_at_most, require_elements, require_equal
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import OpError, operand
 from mirlo.dialects.core.traits import Precision, Trait
 from mirlo.dialects.core.types import TensorType
@@ -40,7 +44,9 @@ class Gather(RelaxOp, name="gather"):
     def infer(x: TensorType, indices: TensorType, *, axis: int) -> TensorType:
         require_kind(indices, INTEGER, "indices")
         axis = normalize_axis(axis, x.rank)
-        return x.with_shape((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
+        shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
+        _require_indexed(x, (axis,), indices, shape)
+        return x.with_shape(shape)
 
 
 class GatherElements(RelaxOp, name="gather_elements"):
@@ -57,6 +63,7 @@ class GatherElements(RelaxOp, name="gather_elements"):
     @staticmethod
     def infer(x: TensorType, indices: TensorType, *, axis: int) -> TensorType:
         _require_element_indices(x, indices, axis)
+        _require_indexed(x, (axis % x.rank,), indices, indices.shape)
         return x.with_shape(indices.shape)
 
 
@@ -75,7 +82,9 @@ class GatherNd(RelaxOp, name="gather_nd"):
         depth = _point_size(x, indices, batch_dims)
         for i in range(batch_dims):
             require_equal_dims(x.shape[i], indices.shape[i], f"batch dim {i} of {x} and indices {indices}")
-        return x.with_shape((*indices.shape[:-1], *x.shape[batch_dims + depth :]))
+        shape = (*indices.shape[:-1], *x.shape[batch_dims + depth :])
+        _require_indexed(x, range(batch_dims, batch_dims + depth), indices, shape)
+        return x.with_shape(shape)
 
 
 class ScatterElements(RelaxOp, name="scatter_elements"):
@@ -128,8 +137,10 @@ class OneHot(RelaxOp, name="one_hot"):
     @staticmethod
     def infer(indices: TensorType, values: TensorType, *, depth: int, axis: int) -> TensorType:
         require_kind(indices, ("int", "uint", "float"), "indices")
-        if values.rank != 1 or (isinstance(values.shape[0], int) and values.shape[0] != 2):
-            raise OpError(f"values must be [off, on], a vector of 2, got {values}")
+        text = f"values must be [off, on], a vector of 2, got {values}"
+        if values.rank != 1:
+            raise OpError(text)
+        require_equal(values.shape[0], 2, text)
         if depth < 0:
             raise OpError(f"depth must not be negative, got {depth}")
         axis = normalize_axis(axis, indices.rank + 1)
@@ -142,8 +153,14 @@ def _require_element_indices(x: TensorType, indices: TensorType, axis: int) -> N
     if indices.rank != x.rank:
         raise OpError(f"indices must have the rank of the operand {x}, got {indices}")
     for i, (size, count) in enumerate(zip(x.shape, indices.shape, strict=True)):
-        if i != axis and isinstance(size, int) and isinstance(count, int) and count > size:
-            raise OpError(f"dim {i} of indices {indices} must not exceed that of the operand {x}")
+        if i != axis:
+            require_at_most(count, size, f"dim {i} of indices {indices} must not exceed that of the operand {x}")
+
+
+def _require_indexed(x: TensorType, axes: Iterable[int], indices: TensorType, shape: tuple[Dim, ...]) -> None:
+    """Require that the axes that are indexed are not empty, if the result of this shape has elements."""
+    for axis in axes:
+        require_elements(x.shape[axis], shape, f"axis {axis} of the operand {x}, which {indices} indexes, is empty")
 
 
 def _point_size(x: TensorType, indices: TensorType, batch_dims: int) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.conditions import require_at_most
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import OpError
 from mirlo.dialects.core.types import TensorType
@@ -87,9 +88,9 @@ def window_count(
     extent = window_extent(kernel, dilation)
     padded = size + sum(pads)
     past = stride - 1 if ceil_mode else 0
-    if isinstance(padded, int) and isinstance(extent, int) and padded + past < extent:
-        around = f" (window {kernel}, dilation {dilation})" if dilation != 1 else ""
-        raise OpError(f"a window of {extent}{around} does not fit a dim of {size} padded to {padded}")
+    around = f" (window {kernel}, dilation {dilation})" if dilation != 1 else ""
+    text = f"a window of {extent}{around} does not fit a dim of {size} padded to {padded}"
+    require_at_most(extent, padded + past, text)
     if ceil_mode and isinstance(extent, int):
         return D.ceildiv(size + pads[0] + min(0, pads[1] - extent + stride), stride)
     return (padded - extent) // stride + 1

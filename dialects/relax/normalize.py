@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mirlo.dialects.core.attributes import Float, Int
+from mirlo.dialects.core.conditions import require_multiple
 from mirlo.dialects.core.op import OpError, operand, optional
 from mirlo.dialects.core.traits import Trait
 from mirlo.dialects.core.types import TensorType
@@ -134,8 +135,7 @@ class GroupNorm(RelaxOp, name="group_norm"):
         if groups < 1:
             raise OpError(f"groups must be at least 1, got {groups}")
         channels = x.shape[1]
-        if isinstance(channels, int) and channels % groups:
-            raise OpError(f"the {channels} channels must divide into {groups} groups")
+        require_multiple(channels, groups, f"the {channels} channels must divide into {groups} groups")
         return x
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mirlo.dialects.core.attributes import Dims, Int, Ints, Str
+from mirlo.dialects.core.conditions import require_equal, require_multiple
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import OpError, operand
 from mirlo.dialects.core.traits import Precision, Trait
@@ -105,8 +106,8 @@ class Squeeze(RelaxOp, name="squeeze"):
     def infer(x: TensorType, *, axes: tuple[int, ...]) -> TensorType:
         squeezed = set(normalize_axes(axes, x.rank))
         for axis in squeezed:
-            if isinstance(x.shape[axis], int) and x.shape[axis] != 1:
-                raise OpError(f"axis {axis} of {x} is {x.shape[axis]}: only a dim of 1 can be squeezed")
+            text = f"axis {axis} of {x} is {x.shape[axis]}: only a dim of 1 can be squeezed"
+            require_equal(x.shape[axis], 1, text)
         return x.with_shape([dim for i, dim in enumerate(x.shape) if i not in squeezed])
 
 
@@ -157,8 +158,7 @@ class DepthToSpace(RelaxOp, name="depth_to_space"):
     @staticmethod
     def infer(x: TensorType, *, block: int, mode: str) -> TensorType:
         batch, channels, height, width = _images(x, block)
-        if isinstance(channels, int) and channels % block**2:
-            raise OpError(f"the {channels} channels of {x} must be a multiple of {block}^2")
+        require_multiple(channels, block**2, f"the {channels} channels of {x} must be a multiple of {block}^2")
         return x.with_shape((batch, channels // block**2, height * block, width * block))
 
 
@@ -174,8 +174,8 @@ class SpaceToDepth(RelaxOp, name="space_to_depth"):
     @staticmethod
     def infer(x: TensorType, *, block: int) -> TensorType:
         batch, channels, height, width = _images(x, block)
-        if any(isinstance(size, int) and size % block for size in (height, width)):
-            raise OpError(f"height and width of {x} must be multiples of {block}")
+        for size in (height, width):
+            require_multiple(size, block, f"height and width of {x} must be multiples of {block}")
         return x.with_shape((batch, channels * block**2, height // block, width // block))
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.attributes import Dims, Float, Int, Ints, Str
+from mirlo.dialects.core.conditions import require_at_most
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import OpError, operand, operands, results
 from mirlo.dialects.core.traits import AxisAttributes, Precision, Trait
@@ -128,19 +129,18 @@ class Pad(RelaxOp, name="pad"):
         shape = []
         for i, (dim, begin, end) in enumerate(zip(x.shape, pads[: x.rank], pads[x.rank :], strict=True)):
             size = dim + begin + end
-            if isinstance(size, int) and size < 0:
-                raise OpError(f"pads {begin} and {end} crop axis {i} of {x} to a negative size")
-            if isinstance(dim, int) and mode != "constant" and max(begin, end) > 0:
+            require_at_most(0, size, f"pads {begin} and {end} crop axis {i} of {x} to a negative size")
+            if mode != "constant" and max(begin, end) > 0:
                 _require_source(x, i, dim, max(begin, end), mode)
             shape.append(size)
         return x.with_shape(shape)
 
 
-def _require_source(x: TensorType, axis: int, size: int, amount: int, mode: str) -> None:
-    if size == 0:
-        raise OpError(f"axis {axis} of {x} is empty: mode '{mode}' has nothing to pad it with")
-    if mode == "reflect" and amount >= size:
-        raise OpError(f"mode 'reflect' can pad axis {axis} of {x} by at most {size - 1}, got {amount}")
+def _require_source(x: TensorType, axis: int, size: Dim, amount: int, mode: str) -> None:
+    require_at_most(1, size, f"axis {axis} of {x} is empty: mode '{mode}' has nothing to pad it with")
+    if mode == "reflect":
+        text = f"mode 'reflect' can pad axis {axis} of {x} by at most {size - 1}, got {amount}"
+        require_at_most(amount + 1, size, text)
 
 
 class Concat(RelaxOp, name="concat"):

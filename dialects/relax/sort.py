@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from mirlo.dialects.core.attributes import Bool, Int
-from mirlo.dialects.core.op import OpError, operand, result
+from mirlo.dialects.core.conditions import require_at_most
+from mirlo.dialects.core.op import operand, result
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.infer import ANY, NUMBER, normalize_axis, require_kind, require_rank
@@ -24,8 +25,9 @@ class Topk(RelaxOp, name="topk"):
     def infer(x: TensorType, *, k: int, axis: int, largest: bool, sorted: bool) -> tuple[TensorType, TensorType]:
         axis = _require_axis(x, axis)
         size = x.shape[axis]
-        if k < 0 or (isinstance(size, int) and k > size):
-            raise OpError(f"k must be 0 to {size}, the size of axis {axis} of {x}, got {k}")
+        text = f"k must be 0 to {size}, the size of axis {axis} of {x}, got {k}"
+        require_at_most(0, k, text)
+        require_at_most(k, size, text)
         values = x.with_shape((*x.shape[:axis], k, *x.shape[axis + 1 :]))
         return values, values.with_dtype("i64")
 

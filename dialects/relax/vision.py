@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import operator
-from functools import partial
-
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.attributes import Bool, Dims, Float, Int, Ints, Str
+from mirlo.dialects.core.conditions import require_at_most, require_equal, require_multiple
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import OpError, operand, optional, result
 from mirlo.dialects.core.types import TensorType
@@ -56,8 +54,10 @@ class Col2im(RelaxOp, name="col2im"):
         require_kind(x, NUMBER, "operand")
         require_rank(x, 3, "operand")
         count = len(image)
-        if not count or any(D.is_certain(partial(operator.lt, size, 1)) for size in image):
+        if not count:
             raise OpError(f"image must be sizes, got {shape_text(image)}")
+        for size in image:
+            require_at_most(1, size, f"image must be sizes of 1 or more, got {shape_text(image)}")
         strides, dilations = per_dim(strides, count, 1, 1, "strides"), per_dim(dilations, count, 1, 1, "dilations")
         pads = padding_pairs(padding, count)
         if sizes is not None:
@@ -67,14 +67,15 @@ class Col2im(RelaxOp, name="col2im"):
             if window or channels < 1:
                 raise OpError("with sizes, window must be left out, and channels be given")
             return x.with_shape((x.shape[0], channels, *image))
-        if len(window) != count or any(D.is_certain(partial(operator.lt, size, 1)) for size in window) or channels:
+        if len(window) != count or channels:
             raise OpError(f"window must be the sizes of {count} dims, channels be left out, got {shape_text(window)}")
+        for size in window:
+            require_at_most(1, size, f"window must be sizes of 1 or more, got {shape_text(window)}")
         windows = [window_count(image[i], window[i], strides[i], dilations[i], pads[i]) for i in range(count)]
-        if all(isinstance(size, int) for size in (*image, *window)):
-            require_equal_dims(x.shape[2], D.product(windows), f"the last dim of {x} and the windows of such an image")
+        last, text = D.product(windows), f"the last dim of {x} and the windows of such an image must agree"
+        require_equal(x.shape[2], last, f"{text}, got {x.shape[2]} and {last}")
         rows, elements = x.shape[1], D.product(window)
-        if isinstance(rows, int) and isinstance(elements, int) and rows % elements:
-            raise OpError(f"dim 1 of {x} must be a multiple of the {elements} elements of a window")
+        require_multiple(rows, elements, f"dim 1 of {x} must be a multiple of the {elements} elements of a window")
         return x.with_shape((x.shape[0], rows // elements, *image))
 
 
@@ -168,10 +169,9 @@ class DeformConv(RelaxOp, name="deform_conv"):
             raise OpError(f"groups and offset_groups must be at least 1, got {groups} and {offset_groups}")
         channels, elements = x.shape[1], D.product(window)
         require_equal_dims(channels, weight.shape[1] * groups, f"the channels of {x} and those of {weight}")
-        if isinstance(channels, int) and (channels % offset_groups or channels % groups):
-            raise OpError(
-                f"the channels of {x} must be a multiple of groups {groups} and offset_groups {offset_groups}"
-            )
+        text = f"the channels of {x} must be a multiple of groups {groups} and offset_groups {offset_groups}"
+        for parts in (groups, offset_groups):
+            require_multiple(channels, parts, text)
         wanted = [(offset, elements * offset_groups * count, "offset"), (mask, elements * offset_groups, "mask")]
         for found, numbers, what in wanted:
             if found is None:

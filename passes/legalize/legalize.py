@@ -12,6 +12,7 @@ from mirlo.dialects.context import EXTRA_DIALECTS, graph_operations
 from mirlo.dialects.core.installed import import_modules
 from mirlo.dialects.core.traits import Trait
 from mirlo.dialects.tir.own_intrinsics import OWN
+from mirlo.passes.graph.require_dims import require_dims
 from mirlo.passes.legalize.conversion import Conversion, LegalizationRecord
 from mirlo.passes.legalize.strategies import STRATEGIES, chooser
 from mirlo.passes.node_keys import NODE, check_nodes
@@ -71,6 +72,7 @@ class Legalize(Pass):
         targets = chain(rules_target(self.target, op))
         custom = session.options.get(CUSTOM_RULES) or {}
         known = operator_names()
+        require_dims(op)
         _check_names(known, targets, custom, self.skip)
         check_nodes(custom, "legalize", op, session)
         check_rule_targets(LEGALIZE)

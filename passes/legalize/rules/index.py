@@ -14,7 +14,7 @@ from mirlo.dialects.tir.compute import INDEX, Expr, TensorExpr, all_of, clamp, m
 from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.dialects.tir.compute.loops import Buffer, LoopBuilder
 from mirlo.passes.legalize.helpers import fixed, shape_of
-from mirlo.passes.rules import Decline, decline, legalize
+from mirlo.passes.rules import legalize
 
 if TYPE_CHECKING:
     from mirlo.passes.legalize.builder import LegalizeBuilder
@@ -33,11 +33,9 @@ def safe(index: Expr, size: int) -> Expr:
 
 
 @legalize("relax.gather")
-def gather(op: ir.OpView, b: LegalizeBuilder) -> Decline | ir.Value:
+def gather(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     shape, output = shape_of(op.x), shape_of(op.output)
     axis = op.axis % len(shape)
-    if 0 in shape and 0 not in output:
-        return decline("an empty tensor has nothing to gather", shape=shape)
 
     def body(p: PrimBuilder, x: TensorExpr, indices: TensorExpr) -> TensorExpr:
         def element(*axes: Expr) -> Expr:
@@ -50,11 +48,9 @@ def gather(op: ir.OpView, b: LegalizeBuilder) -> Decline | ir.Value:
 
 
 @legalize("relax.gather_elements")
-def gather_elements(op: ir.OpView, b: LegalizeBuilder) -> Decline | ir.Value:
+def gather_elements(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     shape, output = shape_of(op.x), shape_of(op.output)
     axis = op.axis % len(shape)
-    if 0 in shape and 0 not in output:
-        return decline("an empty tensor has nothing to gather", shape=shape)
 
     def body(p: PrimBuilder, x: TensorExpr, indices: TensorExpr) -> TensorExpr:
         def element(*axes: Expr) -> Expr:
@@ -66,10 +62,8 @@ def gather_elements(op: ir.OpView, b: LegalizeBuilder) -> Decline | ir.Value:
 
 
 @legalize("relax.gather_nd")
-def gather_nd(op: ir.OpView, b: LegalizeBuilder) -> Decline | ir.Value:
+def gather_nd(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     shape, output = shape_of(op.x), shape_of(op.output)
-    if 0 in shape and 0 not in output:
-        return decline("an empty tensor has nothing to gather", shape=shape)
     batch = op.batch_dims
 
     def body(p: PrimBuilder, x: TensorExpr, indices: TensorExpr) -> TensorExpr:

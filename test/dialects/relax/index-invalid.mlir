@@ -8,6 +8,14 @@ func.func @gather_1(%x: tensor<4x5xf32>, %indices: tensor<3xf32>) {
 
 // -----
 
+func.func @nothing_to_gather(%x: tensor<0x2xf32>, %i: tensor<3xi64>) {
+  // expected-error@+1 {{'relax.gather' op axis 0 of the operand f32[0, 2], which i64[3] indexes, is empty}}
+  %0 = "relax.gather"(%x, %i) : (tensor<0x2xf32>, tensor<3xi64>) -> tensor<3x2xf32>
+  return
+}
+
+// -----
+
 func.func @gather_2(%x: tensor<4x5xf32>, %indices: tensor<3xi64>) {
   // expected-error@+1 {{'relax.gather' op axis 2 is outside a tensor of rank 2: expected -2 to 1}}
   %0 = "relax.gather"(%x, %indices) {axis = 2 : i64} : (tensor<4x5xf32>, tensor<3xi64>) -> tensor<4x5xf32>

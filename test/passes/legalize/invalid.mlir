@@ -16,17 +16,6 @@ func.func @nothing_to_interpolate(%x: tensor<0x2xf32>) -> tensor<2x2xf32> {
 // -----
 
 // CHECK:      1 operator(s) cannot be legalized for target 'llvm':
-// CHECK-NEXT:   relax.gather, {{.*}}:8
-// CHECK-NEXT:     gather [default]: an empty tensor has nothing to gather (shape=(0, 2))
-// PARTIAL: relax.gather
-func.func @nothing_to_gather(%x: tensor<0x2xf32>, %i: tensor<3xi64>) -> tensor<3x2xf32> {
-  %0 = "relax.gather"(%x, %i) : (tensor<0x2xf32>, tensor<3xi64>) -> tensor<3x2xf32>
-  return %0 : tensor<3x2xf32>
-}
-
-// -----
-
-// CHECK:      1 operator(s) cannot be legalized for target 'llvm':
 // CHECK-NEXT:   relax.relu, {{.*}}:8
 // CHECK-NEXT:     each_element [default]: needs dims that are numbers or have a name: declare the shape (type=f32[?])
 // PARTIAL: relax.relu

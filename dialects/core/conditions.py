@@ -1,0 +1,100 @@
+"""Conditions on sizes that an operator's `infer` states once, for all sizes.
+
+    require_at_most(count, size, f"dim {i} of indices {indices} must not exceed that of the operand {x}")
+
+A condition between numbers is checked where it is stated. One that depends on run-time sizes is collected: the pass
+`require-dims` has the call check it, with the same text. Equal dims are no such condition: `DimsDiffer` is raised for
+those that are not known to be equal, and the import decides what they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim, UndecidedDim
+from mirlo.dialects.core.errors import OpError
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A condition on run-time sizes: low <= high."""
+
+    low: Dim
+    high: Dim
+    text: str
+    """What an error says where the condition does not hold."""
+
+
+_COLLECTED: ContextVar[list[Condition] | None] = ContextVar("_COLLECTED", default=None)
+"""The conditions of the inference that runs, where they are collected."""
+
+
+@contextmanager
+def collect_conditions() -> Iterator[list[Condition]]:
+    """Collect the conditions that are stated inside and that run-time sizes decide."""
+    found: list[Condition] = []
+    token = _COLLECTED.set(found)
+    try:
+        yield found
+    finally:
+        _COLLECTED.reset(token)
+
+
+def require_at_most(low: Dim, high: Dim, text: str) -> None:
+    """Require low <= high: raise an error of this text, or have the call check what run-time sizes decide."""
+    if low is D.UNKNOWN or high is D.UNKNOWN:
+        return
+    try:
+        holds = low <= high
+    except UndecidedDim:
+        found = _COLLECTED.get()
+        if found is not None:
+            found.append(Condition(low, high, text))
+        return
+    if not holds:
+        raise OpError(text)
+
+
+def require_equal(left: Dim, right: Dim, text: str) -> None:
+    """Require that two dims are equal where the result does not depend on it.
+
+    `require_equal_dims` is for dims of which one becomes a dim of the result.
+    """
+    require_at_most(left, right, text)
+    require_at_most(right, left, text)
+
+
+def require_multiple(dim: Dim, factor: Dim, text: str) -> None:
+    """Require that a dim is a multiple of another one; everything but 0 is no multiple of 0."""
+    if factor == 0:
+        raise OpError(text)
+    if dim is D.UNKNOWN or factor is D.UNKNOWN:
+        return
+    divisor = factor if isinstance(factor, int) else D.maximum(factor, 1)
+    require_at_most(dim % divisor, 0, text)
+    if not isinstance(factor, int):
+        require_at_most(D.minimum(dim, 1), factor, text)
+
+
+def require_between(dim: Dim, others: tuple[Dim, Dim], text: str) -> None:
+    """Require that a dim is one of two."""
+    require_at_most(D.product([_differ(dim, other) for other in others]), 0, text)
+
+
+def require_elements(size: Dim, count: tuple[Dim, ...], text: str) -> None:
+    """Require that an axis of this size is not empty, unless a result of this shape has no elements."""
+    any_element: Dim = 1
+    for dim in count:
+        any_element = D.UNKNOWN if dim is D.UNKNOWN else D.minimum(any_element, dim)
+        if any_element is D.UNKNOWN:
+            return
+    require_at_most(any_element, size, text)
+
+
+def _differ(left: Dim, right: Dim) -> Dim:
+    """Return 0 for equal dims, else 1."""
+    return D.minimum(1, D.maximum(left - right, right - left))

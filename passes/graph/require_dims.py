@@ -1,0 +1,80 @@
+"""The pass `require-dims`: has the call check what operators require of run-time sizes.
+
+The conditions are those that `infer` of each operator states (`dialects/core/conditions.py`), also of a plug-in's
+operator. Those that numbers decide are errors of the verifier; each other one becomes a `relax.require_dims` in front
+of its operator.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.context import graph_operations
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.types import dims_of
+from mirlo.dialects.relax.dynamic import RequireDims
+from mirlo.dialects.tir.view import is_prim_func
+from mirlo.passes.locations import names_of
+from mirlo.passes.registry import Pass, register_pass
+
+if TYPE_CHECKING:
+    from mirlo.passes.session import Session
+
+Limit = tuple[Dim, Dim]
+"""Two dims of which the first must not be larger than the second."""
+
+
+@register_pass
+@dataclass(frozen=True)
+class RequireDimsPass(Pass):
+    """Have the call check what operators require of sizes that only run time knows.
+
+    A condition that an operation before it checks is not checked again.
+    """
+
+    name = "require-dims"
+    contained = True
+    trusted = True
+
+    def run(self, op: ir.OpView, session: Session) -> None:
+        require_dims(op)
+
+
+def require_dims(op: ir.OpView) -> None:
+    """Put a `relax.require_dims` before each operator of a module's functions that needs one."""
+    operators = graph_operations()
+    for block in op.operation.regions[0].blocks:
+        for function in block.operations:
+            if function.operation.name == "func.func" and not is_prim_func(function):
+                for body in function.operation.regions[0].blocks:
+                    _visit(body, operators.keys(), frozenset())
+
+
+def _visit(block: ir.Block, operators: frozenset[str], outside: frozenset[Limit]) -> None:
+    """Check the conditions of a block's operators, and of those in regions; `outside` is checked around it."""
+    checked = set(outside)
+    for op in list(block.operations):
+        if op.operation.name == RequireDims.OPERATION_NAME:
+            checked.update(op.limits)
+        elif op.operation.name in operators:
+            _require(op, checked)
+        for region in op.operation.regions:
+            for nested in region.blocks:
+                _visit(nested, operators, frozenset(checked))
+
+
+def _require(op: ir.OpView, checked: set[Limit]) -> None:
+    if all(
+        isinstance(dim, int) for value in (*op.operation.operands, *op.operation.results) for dim in dims_of(value.type)
+    ):
+        return
+    for condition in op.size_conditions():
+        if (condition.low, condition.high) not in checked:
+            names = ", ".join(names_of(op.operation.location)) or op.operation.name
+            required = RequireDims.build(
+                dims=(condition.low,), bounds=(condition.high,), what=f"{names}: {condition.text}", result_types=[],
+                loc=op.operation.location, ip=ir.InsertionPoint(op),
+            )  # fmt: skip
+            checked.update(required.limits)
