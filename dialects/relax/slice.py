@@ -131,16 +131,9 @@ class Pad(RelaxOp, name="pad"):
             size = dim + begin + end
             require_at_most(0, size, f"pads {begin} and {end} crop axis {i} of {x} to a negative size")
             if mode != "constant" and max(begin, end) > 0:
-                _require_source(x, i, dim, max(begin, end), mode)
+                require_at_most(1, dim, f"axis {i} of {x} is empty: mode '{mode}' has nothing to pad it with")
             shape.append(size)
         return x.with_shape(shape)
-
-
-def _require_source(x: TensorType, axis: int, size: Dim, amount: int, mode: str) -> None:
-    require_at_most(1, size, f"axis {axis} of {x} is empty: mode '{mode}' has nothing to pad it with")
-    if mode == "reflect":
-        text = f"mode 'reflect' can pad axis {axis} of {x} by at most {size - 1}, got {amount}"
-        require_at_most(amount + 1, size, text)
 
 
 class Concat(RelaxOp, name="concat"):

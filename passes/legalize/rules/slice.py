@@ -68,7 +68,7 @@ def pad(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
                 return x.at(*at, outside=value)
             rows = zip(at, shape, begins, ends, strict=True)
             return x.at(
-                *(inside(i, n, op.mode, isinstance(n, int)) if max(low, high) > 0 else i for i, n, low, high in rows),
+                *(inside(i, n, op.mode, max(low, high)) if max(low, high) > 0 else i for i, n, low, high in rows),
                 outside=None if all(isinstance(n, int) for n in shape) else 0,
             )
 
@@ -77,18 +77,18 @@ def pad(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     return b.call_prim(body, op.x)
 
 
-def inside(index: Expr, size: Dim, mode: str, is_near: bool = False) -> Expr:
+def inside(index: Expr, size: Dim, mode: str, most: int | None = None) -> Expr:
     """Return the position that padding repeats for one that may be outside.
 
-    `is_near` is for positions that are less than `size` outside: their reflection needs no remainder. For others,
-    where sizes or amounts are dynamic, the reflection is repeated. The result is inside of an axis that is not
-    empty, whatever the index is.
+    `most` is how far a position may be outside, if that is known: if it is less than the size, the reflection needs no
+    remainder. Otherwise it is repeated, as in numpy. The result is inside of an axis that is not empty, whatever the
+    index is.
     """
     if mode == "edge":
         return clamp(index, 0, constant(size, INDEX) - 1)
     if mode == "wrap":
         return index % _clamp_to_one(size)
-    if is_near and isinstance(size, int):
+    if most is not None and isinstance(size, int) and most < size:
         last = constant(size - 1, INDEX)
         return last - abs_(last - abs_(index))
     period = _clamp_to_one((size - 1) * 2)
