@@ -7,6 +7,7 @@ of its operator.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -44,15 +45,15 @@ class RequireDimsPass(Pass):
 
 def require_dims(op: ir.OpView) -> None:
     """Put a `relax.require_dims` before each operator of a module's functions that needs one."""
-    operators = graph_operations()
+    operators = graph_operations().keys()
     for block in op.operation.regions[0].blocks:
         for function in block.operations:
             if function.operation.name == "func.func" and not is_prim_func(function):
                 for body in function.operation.regions[0].blocks:
-                    _visit(body, operators.keys(), frozenset())
+                    _visit(body, operators, frozenset())
 
 
-def _visit(block: ir.Block, operators: frozenset[str], outside: frozenset[Limit]) -> None:
+def _visit(block: ir.Block, operators: Collection[str], outside: frozenset[Limit]) -> None:
     """Check the conditions of a block's operators, and of those in regions; `outside` is checked around it."""
     checked = set(outside)
     for op in list(block.operations):
