@@ -86,6 +86,8 @@ class GraphInterpreter(GraphCalls):
     def statement(self, node: ast.stmt) -> None:
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
             self.names.update(self.unpack(node.targets[0], self.value(node.value)))
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
+            self.names[node.target.id] = self._declared(self.value(node.value), node.annotation)
         elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             loaded = ast.copy_location(ast.Name(node.target.id, ast.Load()), node.target)
             self.names[node.target.id] = self.value(ast.copy_location(ast.BinOp(loaded, node.op, node.value), node))
@@ -95,6 +97,14 @@ class GraphInterpreter(GraphCalls):
             self._if(node)
         elif not isinstance(node, ast.Pass) and not is_docstring(node):
             raise self.error(node, f"statement '{describe(node)}' has no meaning in a graph")
+
+    def _declared(self, value: object, note: ast.expr) -> object:
+        """Return a tensor, which must be of the type that is declared for its name."""
+        declared = self.annotation(note)[0]
+        if not isinstance(value, GraphTensor) or value.type != declared:
+            found = value.type if isinstance(value, GraphTensor) else kind_of(value)
+            raise self.error(note, f"declared {declared}, but the value is {found}")
+        return value
 
     def _for(self, node: ast.For) -> None:
         """Repeat the body for numbers or the elements of a tuple."""

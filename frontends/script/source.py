@@ -11,6 +11,7 @@ from types import FrameType
 
 from mirlo.dialects.bindings import ir
 from mirlo.frontends.script.errors import ScriptError
+from mirlo.frontends.script.tvm_spelling import translate
 
 Located = ast.expr | ast.stmt | ast.arg | ast.keyword
 """A node of a syntax tree that has a place in the text."""
@@ -67,7 +68,7 @@ def parse_text(text: str, file: str = "<script>") -> tuple[ast.Module, ScriptSou
 
 def _parse(text: str, source: ScriptSource) -> ast.Module:
     try:
-        return ast.parse(text)
+        return translate(ast.parse(text))
     except SyntaxError as error:
         line = error.lineno or 1
         shown = source.lines[line - 1] if line <= len(source.lines) else ""

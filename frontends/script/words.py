@@ -22,7 +22,7 @@ class Word:
         return f"{self.language}.{self.name}"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if self.name in ("Buffer", "Out"):
+        if self.name in ("Buffer", "Out", "Tensor"):
             return self  # an annotation as TVM writes it, which Python evaluates
         raise ScriptError(
             f"{self} has a meaning only inside a script: is the function decorated with @mirlo.prim_func or "

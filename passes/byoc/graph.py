@@ -11,6 +11,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.surgery import captured
 from mirlo.dialects.core.types import TensorType
 from mirlo.passes.graph.dce import is_pure_relax
@@ -41,6 +43,15 @@ class BlockValue:
     def type(self) -> TensorType | None:
         """Return the tensor type, or None for a value that is not a tensor of a known element type."""
         return TensorType.from_mlir(self.mlir.type)
+
+    @property
+    def shape(self) -> tuple[Dim, ...]:
+        """Return the dims of a tensor: numbers, and symbolic ones."""
+        return self.mlir.shape
+
+    @property
+    def dtype(self) -> DType:
+        return self.mlir.dtype
 
     @property
     def is_input(self) -> bool:

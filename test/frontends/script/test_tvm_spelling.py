@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -71,3 +72,65 @@ def test_an_attribute_that_is_missing() -> None:
 
     with pytest.raises(mirlo.MirloError, match=r"'peak' needs its attribute 'eps': .*attributes=\{'eps': \.\.\.\}"):
         mirlo.compile(model, legalize={"relax.relu": lambda op, b: b.call_prim_func(peak, op.x)}, cache=False)
+
+
+PASTED = """
+from tvm.script import ir as I
+from tvm.script import relax as R
+from tvm.script import tir as T
+
+@I.ir_module
+class Module:
+    @T.prim_func
+    def mm(A: T.Buffer((4, 8), "float32"), B: T.Buffer((8, 4), "float32"), C: T.Buffer((4, 4), "float32"),
+           D: T.Buffer((4, 4), "float32")):
+        T.func_attr({"tir.noalias": True})
+        for i, j, k in T.grid(4, 4, 8):
+            with T.block("C"):
+                vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                T.reads(A[vi, vk], B[vk, vj])
+                T.writes(C[vi, vj])
+                with T.init():
+                    C[vi, vj] = T.float32(0)
+                C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+        for i, j in T.grid(4, 4):
+            with T.block("D"):
+                vi = T.axis.spatial(4, i)
+                vj = T.axis.spatial(4, j)
+                D[vi, vj] = T.copysign(T.hypot(C[vi, vj], T.float32(1.0)), T.rint(C[vi, vj]))
+
+    @R.function
+    def half(x: R.Tensor((4, 4), dtype="float32")) -> R.Tensor((4, 4), dtype="float32"):
+        with R.dataflow():
+            lv: R.Tensor((4, 4), dtype="float32") = R.multiply(x, R.const(0.5, "float32"))
+            gv = R.rint(lv)
+            R.output(gv)
+        return gv
+
+    @R.function
+    def main(x: R.Tensor((4, 8), "float32"), w: R.Tensor((8, 4), "float32")):
+        cls = Module
+        with R.dataflow():
+            lv = R.call_tir(cls.mm, (x, w), out_sinfo=[R.Tensor((4, 4), "float32"), R.Tensor((4, 4), "float32")])
+            lv1: R.Tensor((4, 4), dtype="float32") = cls.half(lv[0])
+            gv = R.add(lv1, lv[1])
+            R.output(gv)
+        return gv
+"""
+
+
+def test_a_module_of_tvm(tmp_path: Path) -> None:
+    """Helpers, dataflow blocks, several outputs of `call_tir`, axes one by one."""
+    (tmp_path / "model.py").write_text(PASTED)
+    exe = mirlo.compile(tmp_path / "model.py", cache=False)
+    x, w = (np.random.default_rng(0).standard_normal(shape, np.float32) for shape in ((4, 8), (8, 4)))
+    c = x @ w
+    expected = np.rint(c * np.float32(0.5)) + np.copysign(np.hypot(c, 1), np.rint(c))
+    np.testing.assert_allclose(exe(x, w), expected, rtol=1e-5)
+
+
+def test_a_declared_type_is_checked(tmp_path: Path) -> None:
+    wrong = PASTED.replace('lv: R.Tensor((4, 4), dtype="float32")', 'lv: R.Tensor((4, 5), dtype="float32")')
+    (tmp_path / "model.py").write_text(wrong)
+    with pytest.raises(mirlo.MirloError, match=r"model.py:29:17: .*declared f32\[4, 5\], but the value is f32\[4, 4\]"):
+        mirlo.compile(tmp_path / "model.py", cache=False)
