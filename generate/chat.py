@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+import threading
+from collections.abc import Mapping, Sequence, Set
+from importlib.util import find_spec
+from numbers import Integral, Real
 from pathlib import Path
 
 from mirlo.generate.errors import GenerationError, ModelFolderError
 from mirlo.generate.json_file import JsonObject, read_bytes, read_json
+from mirlo.generate.rendering import TemplateProcess
 from mirlo.generate.tokenizer import INSTALL
 
 CONFIG, TEMPLATE = "tokenizer_config.json", "chat_template.jinja"
@@ -21,26 +24,18 @@ Message = Mapping[str, object]
 class ChatTemplate:
     """The template of a model's folder.
 
-    Templates are programs: they run in jinja2's sandbox, which keeps them from everything but their arguments.
+    Templates are programs. They run in jinja2's sandbox, which keeps them from everything but their arguments, and in a
+    process of their own, whose time and memory are limited.
     """
 
     def __init__(self, path: Path, text: str, special: Mapping[str, str]) -> None:
-        self.path, self._special = path, dict(special)
-        try:
-            from jinja2 import TemplateError
-            from jinja2.sandbox import ImmutableSandboxedEnvironment
-        except ImportError:
-            raise GenerationError(f"{path}: chat templates need the package 'jinja2': {INSTALL}") from None
-        environment = ImmutableSandboxedEnvironment(
-            trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
-        )
-        environment.filters["tojson"] = _to_json
-        environment.globals |= {"raise_exception": _raise_exception, "strftime_now": _now}
-        self._error = TemplateError
-        try:
-            self._template = environment.from_string(text)
-        except (TemplateError, RecursionError) as error:
-            raise ModelFolderError(f"{path}: the chat template cannot be read: {error}") from None
+        self.path, self._text, self._special = path, text, dict(special)
+        if find_spec("jinja2") is None:
+            raise GenerationError(f"{path}: chat templates need the package 'jinja2': {INSTALL}")
+        self._lock = threading.Lock()
+        self._process: TemplateProcess | None = None
+        with self._lock:
+            self._running()
 
     def render(self, messages: Sequence[Message], is_answered: bool = False, **given: object) -> str:
         """Return the text of a conversation, up to where the model's answer begins unless it `is_answered`."""
@@ -51,11 +46,25 @@ class ChatTemplate:
                 raise GenerationError(f"a message is a dict with 'role' and 'content', found {message!r:.80}")
         names = {"messages": list(messages), "add_generation_prompt": not is_answered, **self._special, **given}
         try:
-            return str(self._template.render(**names))
-        except GenerationError as error:
-            raise GenerationError(f"{self.path}: the chat template refuses the messages: {error}") from None
-        except Exception as error:  # a template may do anything to its arguments
-            raise ModelFolderError(f"{self.path}: the chat template fails: {error}") from None
+            line = json.dumps(names, default=_plain)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise GenerationError(f"messages and arguments of templates hold what JSON does: {error}") from None
+        with self._lock:
+            answer = self._running().ask(line)
+        if "refused" in answer:
+            raise GenerationError(f"{self.path}: the chat template refuses the messages: {answer['refused']}")
+        if "text" not in answer:
+            raise ModelFolderError(f"{self.path}: the chat template fails: {answer['failed']}")
+        return answer["text"]
+
+    def _running(self) -> TemplateProcess:
+        """Return the process of the template; start one where there is none, or only that of a parent."""
+        if self._process is None or not self._process.is_usable():
+            self._process = TemplateProcess()
+            answer = self._process.open(self._text)
+            if "text" not in answer:
+                raise ModelFolderError(f"{self.path}: the chat template cannot be read: {answer['failed']}")
+        return self._process
 
 
 def read_template(folder: Path) -> ChatTemplate | None:
@@ -83,13 +92,12 @@ def _token_text(given: JsonObject, name: str) -> str:
     return given.object(name).text("content") if isinstance(given.value(name), dict) else given.text(name)
 
 
-def _to_json(value: object, indent: int | None = None, **_: object) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=indent)
-
-
-def _raise_exception(message: str) -> None:
-    raise GenerationError(str(message))
-
-
-def _now(form: str) -> str:
-    return datetime.now().strftime(form)
+def _plain(value: object) -> object:
+    """Return what JSON can hold in the place of another mapping, sequence or number."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, (Sequence, Set)) and not isinstance(value, (bytes, bytearray)):
+        return list(value)
+    if isinstance(value, (Integral, Real)):
+        return int(value) if isinstance(value, Integral) else float(value)
+    raise TypeError(f"found a {type(value).__name__}")

@@ -10,6 +10,7 @@ import contextlib
 import mmap
 import os
 import sys
+import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -75,7 +76,7 @@ def run_forked(
 
                 faulthandler.disable()  # it may write elsewhere
             if cpu_seconds is not None:
-                _limit_processor(cpu_seconds)
+                limit_processor(cpu_seconds)
             with open(writing, "wb") as pipe:
                 pipe.write(work())
             for stream in (sys.stdout, sys.stderr):
@@ -88,14 +89,6 @@ def run_forked(
         content = pipe.read()
     _, status = os.waitpid(child, 0)
     return ForkResult(content, os.waitstatus_to_exitcode(status))
-
-
-def _limit_processor(seconds: int) -> None:
-    if sys.platform != "win32":
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
 
 
 def process_context() -> Any:
@@ -157,6 +150,17 @@ def limit_memory(nbytes: int) -> None:
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (nbytes, nbytes))
+
+
+def limit_processor(seconds: int) -> None:
+    """Have the system end this process after so many more seconds of processor time, if it has such limits."""
+    if sys.platform != "win32":
+        import resource
+
+        hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+        most = int(time.process_time()) + 1 + seconds
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        resource.setrlimit(resource.RLIMIT_CPU, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 
 
 def peak_memory() -> int:

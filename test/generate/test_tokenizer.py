@@ -6,8 +6,10 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import pytest
 from folders import example
 
@@ -15,6 +17,7 @@ from mirlo import generate
 from mirlo.generate import GenerationError, LanguageModel, ModelFolderError
 from mirlo.generate.chat import read_template
 from mirlo.generate.tokenizer import FolderTokenizer
+from mirlo.runtime.system import can_fork, run_forked
 
 pytest.importorskip("tokenizers")
 pytest.importorskip("jinja2")
@@ -103,6 +106,57 @@ def test_hostile_templates(tmp_path: Path, template: str) -> None:
     assert found is not None
     with pytest.raises(ModelFolderError, match="tokenizer_config.json: the chat template fails"):
         found.render([{"role": "user", "content": "x"}])
+
+
+UNBOUNDED = {
+    "a power that is folded": "{{ 2 ** 100000 }}",
+    "a power that is endless": "{{ 10 ** (10 ** 10) }}",
+    "a text that is folded": "{{ 'x' * 10 ** 11 }}",
+    "nested conditions": "{% if x %}" * 5000 + "{% endif %}" * 5000,
+    "nested loops": "{% for i in x %}" * 30 + "{% endfor %}" * 30,
+    "nested sets": "{% set x %}" * 2000 + "{% endset %}" * 2000,
+    "nested parentheses": "{{ " + "(" * 20000 + "1" + ")" * 20000 + " }}",
+    "a power of arguments": "{% set n = messages | length + 9 %}{{ n ** (n ** n) }}",
+    "a long text": "{{ '%9999999999d' | format(1) }}",
+    "a longer text": "{{ 'x' | center(messages | length * 10 ** 11) }}",
+    "a text that doubles": "{% set n = namespace(x='x') %}{% for i in range(60) %}{% set n.x=n.x ~ n.x %}{% endfor %}",
+    "a list that doubles": "{% set n = namespace(x=[1]) %}{% for i in range(60) %}{% set n.x=n.x + n.x %}{% endfor %}",
+    "loops": "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
+    "macros": "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+    "a long answer": "{% for i in range(99999) %}{{ 'x' * 1000 }}{% endfor %}",
+}
+"""Templates that take more time or memory than there is, or that Python's compiler does not take."""
+
+
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("kind", UNBOUNDED)
+def test_templates_are_bounded(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mirlo.generate.rendering.SECONDS", 2)
+    with pytest.raises(ModelFolderError, match=r"tokenizer_config\.json: the chat template (fails|cannot be read): \w"):
+        found = read_template(with_template(tmp_path, UNBOUNDED[kind]))
+        assert found is not None
+        for _ in range(2):  # the second call has another process
+            found.render([{"role": "user", "content": "x"}])
+
+
+def test_templates_after_failures_and_in_forks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A template goes on after one that did not end, and in forks, which share no process with their parent."""
+    monkeypatch.setattr("mirlo.generate.rendering.SECONDS", 2)
+    slow = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
+    template = f"{{% if messages[0].content == 'slow' %}}{slow}{{% endif %}}{{{{ messages[0].content }}}}"
+    found = read_template(with_template(tmp_path, template))
+    assert found is not None
+    with pytest.raises(ModelFolderError, match="takes longer than 2 s"):
+        found.render([{"role": "user", "content": "slow"}])
+    texts = ["quick", 'a\n"\u2028\ud800\U0001f600', "x" * 100_000]
+    for text in texts:
+        assert found.render(({"role": "user", "content": text},)) == text
+    if can_fork():
+        done = run_forked(lambda: found.render([{"role": "user", "content": "fork"}]).encode())
+        assert done.content == b"fork"
+    assert found.render([MappingProxyType({"role": "user", "content": np.int64(3)})]) == "3"
+    with pytest.raises(GenerationError, match="hold what JSON does: found a object"):
+        found.render([{"role": "user", "content": object()}])
 
 
 @pytest.mark.parametrize(
