@@ -97,7 +97,9 @@ def _from_end(position: int) -> int:
 
 
 def _position(size: Dim, position: int) -> Dim:
-    """Return a position clamped to a symbolic dim."""
+    """Return a position clamped to a symbolic dim, which is not negative whatever its form."""
+    if position == 0:
+        return 0
     if position < 0:
         return 0 if position <= -_MAX_BOUND else D.maximum(size + position, 0)
     return size if position >= _MAX_BOUND else D.minimum(size, position)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from mirlo.dialects.core.op import OpError
 from mirlo.frontends.onnx import functions, loops, regions, schema
 from mirlo.frontends.onnx.attributes import Attributes
 from mirlo.frontends.onnx.broadcasts import Broadcasts
+from mirlo.frontends.onnx.choices import Choices, RanksDiffer
 from mirlo.frontends.onnx.converting import NotSupported, converted
 from mirlo.frontends.onnx.declared import declared_shapes
 from mirlo.frontends.onnx.equations import Solved, assume_equal, solve
@@ -105,6 +107,8 @@ class Body(ValueMaker):
         self.rings: Mapping[str, int] = {}
         """The inputs that are rings of rows, with the tokens of their windows."""
         self.broadcasts = Broadcasts()
+        self.choices: Choices | None = None
+        """The branches of Ifs that are imported alone; None if none may be."""
         self._symbols = 0
         """Number of symbols made for data-dependent sizes."""
 
@@ -151,7 +155,11 @@ class Body(ValueMaker):
         return bind(node, values, what) if elements is None else bind_unknown(node, values, what, known_sizes(elements))
 
     def is_solvable(self, left: Dim, right: Dim) -> bool:
-        return solve(left, right, self.solvable, self.of_data) is not None
+        return self._solution(left, right) is not None
+
+    def _solution(self, left: Dim, right: Dim) -> Solved | None:
+        """Return what follows for a symbol if two dims must be equal; a branch requires nothing of the inputs."""
+        return solve(left, right, () if self.is_in_branch else self.solvable, self.of_data)
 
     def broadcast_size(self, base: str, dims: Collection[Dim]) -> Dim:
         step, scope = self._steps[-1]
@@ -162,6 +170,18 @@ class Body(ValueMaker):
         scope = outer.within(f"{outer.prefix}{step.name}/{label}")
         scope.values.update(zip((value.name for value in graph.inputs), given, strict=False))
         return self.graph(graph, scope)
+
+    def chosen_branch(self) -> bool | None:
+        return (self.choices or {}).get(self._place(*self._steps[-1]))
+
+    def refuse_ranks(self, text: str) -> None:
+        if self.choices is not None:
+            place = self._place(*self._steps[-1])
+            raise RanksDiffer(place, f"{self.model.name}: node '{place}' (If): {text}")
+
+    @staticmethod
+    def _place(step: NodeDef, scope: Scope) -> str:
+        return f"{scope.prefix}{step.name}"
 
     def choose(self, condition: TensorValue, then_graph: GraphDef, else_graph: GraphDef) -> list[AnyValue]:
         return regions.choose(self, condition, then_graph, else_graph)
@@ -202,12 +222,31 @@ class Body(ValueMaker):
             order = steps(nodes, scope.values, scope.outer_names(), wanted, self.model.name, scope.prefix)
             if graph is not None:
                 self._orders[graph] = order
-        for step in order:
+        for i, step in enumerate(order):
+            if self.choices and self.choices.get(self._place(step, scope), True) is None:
+                return self._forked(order[i:], wanted, scope)
             self._step(step, scope)
         found = [scope.find(name) for name in wanted]
         if any(value is None for value in found):
             raise Skipped
         return [value for value in found if value is not None]
+
+    def _forked(self, rest: Sequence[NodeDef], wanted: Sequence[str], scope: Scope) -> list[AnyValue]:
+        """Import the rest of a graph, which begins with an If, once for each branch."""
+        condition = scope.find(rest[0].inputs[0])
+        if not isinstance(condition, TensorValue):
+            raise Skipped
+
+        def end(flag: bool) -> list[AnyValue]:
+            inner = scope.within(f"{scope.prefix}{rest[0].name}:{'then' if flag else 'else'}/")
+            inner.declared = scope.declared
+            self.choices = {**(self.choices or {}), self._place(rest[0], inner): flag}
+            return self._nodes(rest, wanted, inner)
+
+        self._steps.append((rest[0], scope))
+        values = regions.fork(self, condition, [partial(end, True), partial(end, False)])
+        self._steps.pop()
+        return values
 
     def _step(self, step: NodeDef, scope: Scope) -> None:
         names = step.outputs
@@ -233,7 +272,7 @@ class Body(ValueMaker):
                 error = self._invalid(step, scope, inputs, error)
             self.problems.append(self._problem(step, scope, inputs, error))
             values = self.observer.failed(step, scope, str(error))
-        except (Solved, MemoryError):
+        except (Solved, RanksDiffer, MemoryError):
             raise
         except Exception as error:
             self.problems.append(self._problem(step, scope, inputs, self._invalid(step, scope, inputs, error)))
@@ -254,7 +293,7 @@ class Body(ValueMaker):
             try:
                 return self._convert(step, inputs, scope)
             except DimsDiffer as error:
-                if solutions := solve(error.left, error.right, self.solvable, self.of_data):
+                if solutions := self._solution(error.left, error.right):
                     raise solutions from None
                 if (agreed := assume_equal(error.left, error.right, inputs, self.ssa)) is None:
                     raise

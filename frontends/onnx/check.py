@@ -11,10 +11,11 @@ from mirlo.dialects.core.errors import OpError
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx import model as models
 from mirlo.frontends.onnx.body import Observer
+from mirlo.frontends.onnx.choices import Choices
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.errors import OnnxImportError, by_domain, domain_name, what_is_supported
 from mirlo.frontends.onnx.graph import ModelDef, NodeDef
-from mirlo.frontends.onnx.importer import build_main, new_module
+from mirlo.frontends.onnx.importer import build_main, find_choices, new_module
 from mirlo.frontends.onnx.inputs import Shapes
 from mirlo.frontends.onnx.registry import CONVERTERS, load_converters
 from mirlo.frontends.onnx.scope import Scope
@@ -74,6 +75,14 @@ def check_model(model: models.Source, *, shapes: Shapes | None = None) -> ModelC
     """Import as much of a model as possible; nodes after a failing one are checked too."""
     load_converters()
     loaded = models.load(model)
+    check = _checked(loaded, shapes, None)
+    if not check.is_clean and (choices := find_choices(loaded, shapes)):
+        check = _checked(loaded, shapes, choices)
+    return check
+
+
+def _checked(loaded: models.LoadedModel, shapes: Shapes | None, choices: Choices | None) -> ModelCheck:
+    """Import as much of a model as possible, with these branches of Ifs that differ in rank."""
     watch = _Watch(_declared_types(loaded.content))
     known = by_domain(CONVERTERS.operators())
     watch.unsupported = {
@@ -83,7 +92,7 @@ def check_model(model: models.Source, *, shapes: Shapes | None = None) -> ModelC
     module, params, problem = new_module(loaded), ParameterStore(), None
     with module.context, ir.Location.file(loaded.name, 0, 0), ir.InsertionPoint(module.body):
         try:
-            build_main(loaded, shapes, params, watch)
+            build_main(loaded, shapes, params, watch, choices=choices)
         except OnnxImportError as error:
             # The problems of nodes are reported with them.
             problem = None if watch.failed_nodes() else str(error)

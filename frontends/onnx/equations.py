@@ -95,6 +95,8 @@ def assume_equal(
     """
     if left is D.UNKNOWN or right is D.UNKNOWN or isinstance(left - right, int):
         return None
+    if any(name.endswith(MULTIPLE) for dim in (left, right) for name in D.symbols_of(dim)):
+        return None
     for old, new in ((left, right), (right, left)):
         affected = [
             isinstance(value, TensorValue) and value.known is None and old in value.type.shape for value in inputs

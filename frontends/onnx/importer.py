@@ -13,6 +13,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.base import is_object, object_type
 from mirlo.frontends.onnx import model as models
 from mirlo.frontends.onnx.body import Body, Observer, Skipped
+from mirlo.frontends.onnx.choices import BranchSearch, Choices
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.equations import MAX_EQUATIONS, Solved, with_solutions
 from mirlo.frontends.onnx.errors import OnnxImportError, UnsupportedOperatorError, plural, unsupported_report
@@ -49,15 +50,45 @@ def import_model(
     file. Raises `OnnxImportError`, which lists everything that is wrong.
     """
     loaded = _supported(model)
+
+    def attempt(choices: Choices) -> tuple[ir.Module, ParameterStore]:
+        return _solved(loaded, shapes, context, observer, rings, choices)
+
+    (module, store), _ = BranchSearch().run(attempt, {})
+    store.files.update(loaded.weights.files)
+    return module, store
+
+
+def find_choices(loaded: LoadedModel, shapes: Shapes | None) -> Choices | None:
+    """Return the branches of Ifs of different ranks with which a model can be imported; None if it cannot."""
+
+    def attempt(choices: Choices) -> None:
+        _solved(loaded, shapes, None, None, False, choices)
+
+    try:
+        return BranchSearch().run(attempt, {})[1]
+    except OnnxImportError:
+        return None
+
+
+def _solved(
+    loaded: LoadedModel,
+    shapes: Shapes | None,
+    context: ir.Context | None,
+    observer: Observer | None,
+    rings: bool,
+    choices: Choices,
+) -> tuple[ir.Module, ParameterStore]:
+    """Import a model, again with each dim that operators require to equal another."""
     solutions: dict[str, Dim] = {}
     of_data: set[str] = set()
     while True:
         module, store = new_module(loaded, context), ParameterStore()
         try:
             with module.context, ir.Location.file(loaded.name, 0, 0), ir.InsertionPoint(module.body):
-                undecided = build_main(loaded, shapes, store, observer, solutions, rings)
+                undecided = build_main(loaded, shapes, store, observer, solutions, rings, choices)
             if not undecided:
-                break
+                return module, store
             found = {name: D.substitute(dim, solutions) for name, dim in undecided.items()}
             solutions = {name: D.substitute(dim, found) for name, dim in solutions.items()} | found
             of_data.update(found)
@@ -69,8 +100,6 @@ def import_model(
             else:  # symbols of data-dependent sizes may be named differently now, and are solved again
                 solutions = {name: dim for name, dim in solutions.items() if name not in of_data}
                 of_data.clear()
-    store.files.update(loaded.weights.files)
-    return module, store
 
 
 def _supported(model: models.Source) -> LoadedModel:
@@ -98,11 +127,13 @@ def build_main(
     observer: Observer | None = None,
     solutions: Mapping[str, Dim] | None = None,
     rings: bool = False,
+    choices: Choices | None = None,
 ) -> dict[str, Dim]:
     """Build `@main` at the insertion point; `observer` receives the outcome of each node.
 
     `solutions` replace symbols of the inputs and of data-dependent sizes; with them, `Solved` is raised for further
-    ones. Return the symbols for broadcast dims with their values.
+    ones. `choices` are those of branches that differ in rank; without them, such branches are an error. Return the
+    symbols for broadcast dims with their values.
     """
     types = _types_of_inputs(model, shapes, solutions)
     as_declared = not shapes or types == _types_of_inputs(model, dict.fromkeys(shapes), solutions)
@@ -114,7 +145,7 @@ def build_main(
     block = function.add_entry_block()
     with ir.InsertionPoint(block):
         body = Body(model, store, trusts_declared=as_declared, observer=observer)
-        body.rings = windows
+        body.rings, body.choices = windows, choices
         dims = [dim for t in types.values() if isinstance(t, TensorType) for dim in t.shape]
         body.taken = set().union(*map(D.symbols_of, dims))
         if solutions is not None and len(solutions) < MAX_EQUATIONS:

@@ -85,6 +85,9 @@ class NodeImporter(Protocol):
     def is_solvable(self, left: Dim, right: Dim) -> bool:
         """Return whether a symbol can be solved for if these dims must be equal."""
 
+    def chosen_branch(self) -> bool | None:
+        """Return which branch of this If is the only one that the rest of the model accepts; None for either."""
+
     def choose(self, condition: TensorValue, then_graph: GraphDef, else_graph: GraphDef) -> list[AnyValue]:
         """Import two graphs as the branches of an scf.if; return its results."""
 
@@ -114,6 +117,9 @@ class RegionImporter(NodeImporter, Protocol):
 
     def bound_symbol(self, base: str) -> str:
         """Return a unique symbol that is bound to a run-time value."""
+
+    def refuse_ranks(self, text: str) -> None:
+        """Raise `RanksDiffer` for this node if the import can be tried with each branch alone."""
 
     def inside(self, op: ir.OpView | ir.Operation, block: ir.Block) -> AbstractContextManager[None]:
         """Insert at the end of a block of an operation's region."""

@@ -5,7 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from mirlo.dialects.bindings import ir, scf, tensor
 from mirlo.frontends.onnx.errors import NodeError
@@ -16,16 +17,34 @@ from mirlo.frontends.onnx.node import RegionImporter
 from mirlo.frontends.onnx.values import AnyValue, TensorValue
 from mirlo.runtime.kinds import Kind
 
+Branch = Callable[[], list[AnyValue]]
+"""Imports a branch at the insertion point; returns its results."""
+JoinKinds = Callable[[RegionImporter, Sequence[AnyValue], Sequence[AnyValue]], list[Kind]]
+"""Returns the kinds of results that two branches make."""
+
 
 def choose(body: RegionImporter, condition: TensorValue, then_graph: GraphDef, else_graph: GraphDef) -> list[AnyValue]:
+    """Return the results of an scf.if of two graphs."""
+    branches = [partial(body.branch, graph) for graph in (then_graph, else_graph)]
+    return conditional(body, condition, branches, _kinds_of_branches)
+
+
+def fork(body: RegionImporter, condition: TensorValue, branches: Sequence[Branch]) -> list[AnyValue]:
+    """Return the results of an scf.if whose branches are the rest of a graph; what differs in rank is an object."""
+    return conditional(body, condition, branches, _kinds_of_ends)
+
+
+def conditional(
+    body: RegionImporter, condition: TensorValue, branches: Sequence[Branch], join_kinds: JoinKinds
+) -> list[AnyValue]:
+    """Return the results of an scf.if; each branch inserts operations and returns its results."""
     flag = tensor.ExtractOp(scalar_of(body, condition, "cond"), []).result
     # Result types are known when both branches are imported, and an operation cannot gain results: the branches are
     # built in a temporary operation and moved.
     draft = scf.IfOp(flag, has_else=True)
     blocks = [region.blocks[0] for region in draft.operation.regions]
-    graphs = (then_graph, else_graph)
-    results = [_branch_of(body, block, draft, graph) for block, graph in zip(blocks, graphs, strict=True)]
-    kinds = _kinds_of_branches(*results)
+    results = [_branch_of(body, block, draft, branch) for block, branch in zip(blocks, branches, strict=True)]
+    kinds = join_kinds(body, *results)
     for block, values in zip(blocks, results, strict=True):
         with body.inside(draft, block):
             scf.YieldOp([of_kind(body, value, kind) for value, kind in zip(values, kinds, strict=True)])
@@ -38,16 +57,27 @@ def choose(body: RegionImporter, condition: TensorValue, then_graph: GraphDef, e
     return [value_of(body, *each) for each in zip(op.results, kinds, names, strict=True)]
 
 
-def _branch_of(body: RegionImporter, block: ir.Block, op: ir.OpView, graph: GraphDef) -> list[AnyValue]:
+def _branch_of(body: RegionImporter, block: ir.Block, op: ir.OpView, branch: Branch) -> list[AnyValue]:
     with body.inside(op, block):
-        values = body.branch(graph)
+        values = branch()
         for value in values:
             if isinstance(value, TensorValue):
                 body.ssa(value)
     return values
 
 
-def _kinds_of_branches(one: Sequence[AnyValue], other: Sequence[AnyValue]) -> list[Kind]:
+def _kinds_of_ends(body: RegionImporter, one: Sequence[AnyValue], other: Sequence[AnyValue]) -> list[Kind]:
+    """Return the kinds of what the rest of a graph makes in either branch."""
+    kinds = []
+    for a, b in zip(one, other, strict=True):
+        kind = without_dims(a.kind, b.kind) or join(a.kind, b.kind)
+        if kind is None:
+            raise NodeError(f"'{a.name}' is {a.kind} after one branch and {b.kind} after the other")
+        kinds.append(kind)
+    return kinds
+
+
+def _kinds_of_branches(body: RegionImporter, one: Sequence[AnyValue], other: Sequence[AnyValue]) -> list[Kind]:
     """Return the kinds of an If's results, whichever branch makes them."""
     if len(one) != len(other):
         raise NodeError(
@@ -59,6 +89,9 @@ def _kinds_of_branches(one: Sequence[AnyValue], other: Sequence[AnyValue]) -> li
         kind = without_dims(a.kind, b.kind) if is_tensor else join(a.kind, b.kind)
         if kind is None:
             both = " and ".join("(" + ", ".join(map(str, side)) + ")" for side in (one, other))
-            raise NodeError(f"the branches give different types: {both}")
+            text = f"the branches give different types: {both}"
+            if is_tensor and a.kind.name == b.kind.name:
+                body.refuse_ranks(text)
+            raise NodeError(text)
         kinds.append(kind)
     return kinds

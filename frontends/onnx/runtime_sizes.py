@@ -250,6 +250,8 @@ def _known_ranges(node: Node, x: TensorType) -> dict[int, tuple[Dim, Dim]]:
 
 def _position(bound: Dim, size: Dim) -> Dim | None:
     """Return the position in an axis of this size that a bound of a slice is; None if its sign is not known."""
+    if bound == 0:
+        return 0
     if D.is_certain(lambda: bound >= 0):
         return D.minimum(bound, size)
     return D.maximum(size + bound, 0) if D.is_certain(lambda: bound < 0) else None

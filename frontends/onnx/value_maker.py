@@ -110,6 +110,11 @@ class ValueMaker:
             self._regions.pop()
 
     @property
+    def is_in_branch(self) -> bool:
+        """Whether operations are inserted where a call may not come to."""
+        return any(op.name == "scf.if" for op in self._regions)
+
+    @property
     def depth(self) -> int:
         """Return the number of open regions."""
         return len(self._regions)

@@ -60,6 +60,8 @@ class PlannedFunction:
     """Memory of outputs with data-dependent sizes, by number."""
     loops: int = 0
     """The number of loops around the insertion point."""
+    regions: int = 0
+    """The number of regions around the insertion point, which a call may not enter."""
 
     def build(self, arena: Dim) -> None:
         """Replace the function over tensors by one over buffers."""
@@ -186,9 +188,11 @@ class PlannedFunction:
         """Enter a region: buffers created and sizes computed here are not visible outside."""
         self.buffers, outside = self.buffers.new_child(), self.late_sizes
         self.late_sizes = outside.nested()
+        self.regions += 1
         try:
             yield
         finally:
+            self.regions -= 1
             self.buffers, self.late_sizes = self.buffers.parents, outside
 
     def _emit(self, step: TimelineStep) -> None:
@@ -245,10 +249,10 @@ class PlannedFunction:
     def _check_view(self, op: ir.Operation) -> None:
         """Check a view at run time if a data-dependent size decides whether the numbers of elements match.
 
-        Sizes known before the call are checked there.
+        Sizes known before the call are checked there, unless the call may not come to this view.
         """
         before, after = (D.product(dims_of(value.type)) for value in (op.operands[0], op.results[0]))
-        if before == after or (self.symbols.is_early(before) and self.symbols.is_early(after)):
+        if before == after or (not self.regions and self.symbols.is_early(before) and self.symbols.is_early(after)):
             return
         number = index(self.symbols.text_number(view_text(op, before, after)))
         old, new = self.size(before), self.size(after)

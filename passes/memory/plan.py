@@ -148,8 +148,11 @@ class _MemoryPlanner:
         return tuple(placements)
 
     def _check_views(self, symbols: FunctionSymbols) -> None:
-        """Require that views have the elements of their operands; checked at run time if unknown."""
-        for op in self.timeline.operations():
+        """Require that views have the elements of their operands.
+
+        Views in regions and of data-dependent sizes are checked where they are.
+        """
+        for op in (step.op for step in self.timeline.body.steps):
             if op.name not in VIEWS:
                 continue
             before, after = (product(dims_of(value.type)) for value in (op.operands[0], op.results[0]))

@@ -13,7 +13,7 @@ from mirlo.frontends.onnx.graph import GraphDef
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.relax_value import RelaxValue
-from mirlo.frontends.onnx.runtime_sizes import bind, scalar
+from mirlo.frontends.onnx.runtime_sizes import WRONG, bind, scalar
 from mirlo.frontends.onnx.values import (
     AnyValue,
     Converted,
@@ -37,7 +37,19 @@ def if_(node: Node) -> Converted:
     then_branch, else_branch = node.attr.graph("then_branch"), node.attr.graph("else_branch")
     if node.value(0).is_constant:
         return node.builder.branch(then_branch if node.scalar(0) else else_branch)
-    return node.builder.choose(node.value(0), then_branch, else_branch)
+    flag = node.builder.chosen_branch()
+    if flag is None:
+        return node.builder.choose(node.value(0), then_branch, else_branch)
+    return _only_branch(node, then_branch if flag else else_branch, flag)
+
+
+def _only_branch(node: Node, graph: GraphDef, flag: bool) -> Converted:
+    """Import the branch that the rest of the model accepts; the call checks that the condition picks it."""
+    condition = node[0] if flag else ~node[0]
+    result = node.emit("where", condition, node.constant(np.int64(0)), node.constant(np.int64(WRONG)))
+    what = "the condition picks the branch whose result has a rank with which the rest of the model is not valid"
+    bind(node, node.emit("reshape", result, shape=(1,)), what, [0])
+    return node.builder.branch(graph)
 
 
 @converter("Loop")

@@ -235,10 +235,10 @@ def test_function_that_calls_itself(context: Any) -> None:
 def test_branches_of_different_types(context: Any) -> None:
     then = helper.make_graph([node("Relu", "x", "t")], "t", [], [helper.make_tensor_value_info("t", F32, None)])
     other = helper.make_graph(
-        [node("ReduceSum", "x", "e", keepdims=0)], "e", [], [helper.make_tensor_value_info("e", F32, None)]
+        [node("Cast", "x", "e", to=BOOL)], "e", [], [helper.make_tensor_value_info("e", BOOL, None)]
     )
     model = make_model([node("If", "c", "y", then_branch=then, else_branch=other)], {**X, "c": (BOOL, [])}, ["y"])
-    assert "the branches give different types: (f32[2, 3]) and (f32[])" in message(context, model)
+    assert "the branches give different types: (f32[2, 3]) and (bool[2, 3])" in message(context, model)
 
 
 def test_many_problems_are_counted(context: Any) -> None:

@@ -1,0 +1,60 @@
+"""Branches of an If whose results differ in rank: the nodes that follow decide which of them can be meant.
+
+Types of relax have a rank, and so an If has results of one rank. Where the branches differ, the import is tried with
+each of them alone. If the rest of the model accepts one only, that one is imported, and the call checks the
+condition. If it accepts both, the rest of the graph becomes part of both branches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+from mirlo.frontends.onnx.errors import OnnxImportError
+
+T = TypeVar("T")
+
+Choices = Mapping[str, "bool | None"]
+"""Paths of If nodes to the branch that is imported; None for both."""
+
+MAX_IMPORTS = 64
+"""Most imports of a model to decide on branches: a decision takes two."""
+
+
+class RanksDiffer(Exception):
+    """Raised for an If whose branches differ in rank, and on which nothing is decided."""
+
+    def __init__(self, place: str, text: str) -> None:
+        super().__init__(text)
+        self.place = place
+
+
+class BranchSearch:
+    """The search for choices with which a model can be imported."""
+
+    def __init__(self) -> None:
+        self._imports = 0
+
+    def run(self, attempt: Callable[[Choices], T], choices: Choices) -> tuple[T, Choices]:
+        """Return the result of an attempt that succeeds, and its choices; raise what the last one raised."""
+        self._imports += 1
+        try:
+            return attempt(choices), choices
+        except RanksDiffer as error:
+            found, text = error, str(error)
+        if self._imports > MAX_IMPORTS:
+            raise OnnxImportError(f"{text}; there are too many such nodes to try each branch of each")
+        made: list[tuple[T, Choices]] = []
+        problems = []
+        for flag in (True, False):
+            try:
+                made.append(self.run(attempt, {**choices, found.place: flag}))
+            except OnnxImportError as problem:
+                problems.append(problem)
+        if len(made) == 2:
+            return self.run(attempt, {**choices, found.place: None})
+        if made:
+            return made[0]
+        raise OnnxImportError(
+            f"{text}. With the results of 'then_branch': {problems[0]}. With those of 'else_branch': {problems[1]}"
+        )
