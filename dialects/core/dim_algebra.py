@@ -396,17 +396,22 @@ _SIMPLIFY: dict[str, Callable[[Dim, Dim], Dim | None]] = {
 }
 
 
-def is_nonnegative(dim: Dim) -> bool:
-    """Return whether a dim is non-negative for all values of its symbols."""
+_MAX_BOUNDS = 3
+"""The most quotients that are replaced by their bounds, one after another: the search is exponential."""
+
+
+def is_nonnegative(dim: Dim, bounds: int = _MAX_BOUNDS) -> bool:
+    """Return whether a dim is non-negative for all values of its symbols.
+
+    At most so many quotients are replaced by their bounds: fewer for a search that asks many such questions.
+    """
     if isinstance(dim, int):
         return dim >= 0
-    return dim is not UNKNOWN and _is_nonnegative(dim, _MAX_BOUNDS)
+    return dim is not UNKNOWN and _is_nonnegative(dim, bounds)
 
 
 LARGEST = 2**63 - 1
 """The largest size: sizes have 64 bits."""
-_MAX_BOUNDS = 3
-"""The most quotients that are replaced by their bounds, one after another: the search is exponential."""
 _MAX_QUOTIENTS = 6
 """The most quotients of a dim whose bounds are searched though it can be written with fewer: more take seconds."""
 

@@ -41,6 +41,12 @@ class BindDims(RelaxOp, name="bind_dims"):
         if self.bounds and len(self.bounds) != count:
             raise OpError(f"bounds must have an entry for each of {count} symbols, got {len(self.bounds)}")
 
+    @property
+    def limits(self) -> list[tuple[Dim, Dim]]:
+        """Return the pairs of dims of which the first must not be larger than the second."""
+        pairs = zip(map(D.symbol, self.symbols), self.bounds, strict=bool(self.bounds))
+        return [(symbol, bound) for symbol, bound in pairs if bound is not D.UNKNOWN]
+
 
 class RequireDims(RelaxOp, name="require_dims"):
     """End the call with an error that contains `what` unless 0 <= dims[i] <= bounds[i] ("?" for no bound).

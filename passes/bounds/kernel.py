@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mirlo.dialects.bindings import ir
@@ -32,6 +32,10 @@ class UnprovenAccess:
         return f"{self.access}: {self.why}" + (f" ({facts})" if facts else "")
 
 
+GoalKey = tuple[object, ...]
+"""A goal without its constant."""
+
+
 @dataclass
 class Scope:
     """What holds in a block besides what holds around it: conditions of branches, and loops that have iterations."""
@@ -40,6 +44,22 @@ class Scope:
     conditions: list[tuple[ir.Value, bool]] = field(default_factory=list)
     expressions: list[IndexExpr] = field(default_factory=list)
     facts: Facts | None = None
+    of_masks: dict[ir.Value, Facts] = field(default_factory=dict)
+    """The facts of the lanes that a mask leaves."""
+    least: dict[GoalKey, int] = field(default_factory=dict)
+    """The least constant with which a goal is proven: it holds with larger ones too."""
+
+
+@dataclass(frozen=True)
+class Obligation:
+    """An access whose range must be proven: the expressions that must not be negative."""
+
+    access: Access
+    view: View
+    first: tuple[IndexExpr, ...]
+    """The smallest index in each dim."""
+    last: tuple[IndexExpr, ...]
+    goals: tuple[IndexExpr, ...]
 
 
 class KernelBounds:
@@ -54,27 +74,27 @@ class KernelBounds:
         self.views = ViewReader(self.values, sizes)
         self.accesses = 0
         self.unproven: list[UnprovenAccess] = []
-        # Dims of tensors are not negative: the caller checks those that could be.
+        # The caller checks the dims of tensors that could be negative.
         self._root = Scope(None, expressions=[number(dim) for dim in dict.fromkeys(dims)])
-        self._proven: dict[tuple[int, IndexExpr], bool] = {}
 
     def verify(self) -> None:
         """Find all accesses, and try to prove each."""
         self._visit(self.function.regions[0].blocks[0], self._root)
 
     def _visit(self, block: ir.Block, scope: Scope) -> None:
+        obligations: list[Obligation] = []
         for member in block.operations:
             op = member.operation
             name = op.name
             find = ACCESSES.get(name)
             if find is not None:
-                for access in find(op):
-                    self.accesses += 1
-                    self._verify(access, scope)
+                obligations += self._obligations(find(op))
             elif len(op.regions):
                 self._visit_regions(op, scope)
             elif name.startswith("memref.") and name not in HARMLESS:
-                self._verify_other(op, scope)
+                self._verify_other(op)
+        if obligations:
+            self._settle(obligations, scope)
 
     def _visit_regions(self, op: ir.Operation, scope: Scope) -> None:
         if op.name == "scf.for" and self._is_empty(op):
@@ -109,7 +129,7 @@ class KernelBounds:
 
     # --------------------------------------------------------------------------------------------------------- accesses
 
-    def _verify_other(self, op: ir.Operation, scope: Scope) -> None:
+    def _verify_other(self, op: ir.Operation) -> None:
         """Verify an operation on whole buffers: a copy between buffers of one static size."""
         buffers = [value for value in op.operands if isinstance(value.type, ir.MemRefType)]
         if not buffers:
@@ -120,53 +140,87 @@ class KernelBounds:
             return
         self._fail(op, buffers[0], f"'{op.name}' is not known", (), False)
 
-    def _verify(self, access: Access, scope: Scope) -> None:
-        view = self.views.read(access.buffer)
-        if view.bytes is None:
-            self._fail(access.op, access.buffer, view.why, (), False)
-            return
-        indices = [self.values.read(value) for value in access.indices]
-        if access.offsets is not None:
-            indices[-1] = indices[-1] + self.values.read(access.offsets)
-        last = [number(lanes - 1) for lanes in access.lanes]
-        first = indices
-        if access.mask is not None and access.offsets is None:
-            lane = self.values.lane(access.lanes[-1])
-            first = [*indices[:-1], indices[-1] + lane]
-            last = last[:-1] + [number(0)]
-        ends = list(first)
-        for position, extra in enumerate(last):
-            at = len(ends) - len(last) + position
-            ends[at] = ends[at] + extra.constant
-        self._verify_range(access, view, first, ends, scope)
+    def _obligations(self, accesses: Sequence[Access]) -> Iterator[Obligation]:
+        """Yield what must be proven of accesses, other than what is seen at once."""
+        for access in accesses:
+            self.accesses += 1
+            view = self.views.read(access.buffer)
+            if view.bytes is None or not (view.is_static or len(view.shape) == 1):
+                why = view.why or "its dims have no static sizes"
+                self._fail(access.op, access.buffer, why, (), False)
+                continue
+            first, last = self._ends(access)
+            goals = [goal for goal, _ in view.starts]
+            if view.is_static:
+                goals += first
+                goals += [number(size - 1) - index for size, index in zip(view.shape, last, strict=True)]
+            else:
+                goals += [first[0], view.bytes - (last[0] + 1) * view.element_bytes]
+            open_goals = tuple(goal for goal in goals if not self.prover.is_certain(goal))
+            if open_goals:
+                yield Obligation(access, view, first, last, open_goals)
 
-    def _verify_range(
-        self, access: Access, view: View, first: Sequence[IndexExpr], last: Sequence[IndexExpr], scope: Scope
-    ) -> None:
-        goals = [goal for goal, _ in view.starts]
-        if view.is_static:
-            goals += [index for index in first]
-            goals += [number(size - 1) - index for size, index in zip(view.shape, last, strict=True)]
-        else:
-            assert view.bytes is not None, "buffers of unknown size are reported before"
-            goals += [first[0], view.bytes - (last[0] + 1) * view.element_bytes]
-        if all(self._holds(goal, access, scope) for goal in goals):
-            return
-        if view.is_static and len(view.shape) > 1:
-            position, end = (_linear(view.shape, index) for index in (first, last))
-            total = _linear(view.shape, [number(size - 1) for size in view.shape])
-            if self._holds(position, access, scope) and self._holds(total - end, access, scope):
+    def _ends(self, access: Access) -> tuple[tuple[IndexExpr, ...], tuple[IndexExpr, ...]]:
+        """Return the first and the last index of an access, of any lane if it has a mask or offsets."""
+        first = [self.values.read(value) for value in access.indices]
+        if access.offsets is not None:
+            first[-1] = first[-1] + self.values.read(access.offsets)
+            return tuple(first), tuple(first)
+        lengths = list(access.lanes)
+        if access.mask is not None:
+            first[-1] = first[-1] + self.values.lane(lengths[-1])
+            lengths[-1] = 1
+        outer = len(first) - len(lengths)
+        last = first[:outer] + [index + (length - 1) for index, length in zip(first[outer:], lengths, strict=True)]
+        return tuple(first), tuple(last)
+
+    def _settle(self, obligations: Sequence[Obligation], scope: Scope) -> None:
+        """Prove the obligations of a block, of those that differ in a constant the hardest first."""
+        hardest: dict[GoalKey, tuple[int, IndexExpr, Access]] = {}
+        for each in obligations:
+            for goal in each.goals:
+                key, constant = _key_of(goal, each.access)
+                if key not in hardest or constant < hardest[key][0]:
+                    hardest[key] = constant, goal, each.access
+        for _, goal, access in hardest.values():
+            self._holds(goal, access, scope)
+        for each in obligations:
+            if not all(self._holds(goal, each.access, scope) for goal in each.goals):
+                self._retry_as_position(each, scope)
+
+    def _retry_as_position(self, each: Obligation, scope: Scope) -> None:
+        """Prove the position in memory where single indices cannot be proven."""
+        shape = each.view.shape
+        if each.view.is_static and len(shape) > 1:
+            position, end = _linear(shape, each.first), _linear(shape, each.last)
+            total = _linear(shape, [number(size - 1) for size in shape])
+            goals = [goal for goal, _ in each.view.starts] + [position, total - end]
+            if all(self._holds(goal, each.access, scope) for goal in goals):
                 return
-        self._fail_range(access, view, first, last, scope)
+        self._fail_range(each, scope)
 
     def _holds(self, goal: IndexExpr, access: Access, scope: Scope) -> bool:
-        low, _ = self.prover.interval(goal)
-        if low is not None and low >= 0:
+        if self.prover.is_certain(goal):
             return True
+        key, constant = _key_of(goal, access)
+        proven = scope.least.get(key)
+        if proven is not None and constant >= proven:
+            return True
+        facts = self._facts_of_access(access, scope)
+        if not self.prover.is_nonnegative(goal, facts) and not self._holds_by_lane(goal, facts):
+            return False
+        scope.least[key] = constant
+        return True
+
+    def _facts_of_access(self, access: Access, scope: Scope) -> Facts:
         facts = self._facts(scope)
-        if access.mask is not None:
-            facts = self.prover.refine(self.values.facts(access.mask, True), facts)
-        return self.prover.is_nonnegative(goal, facts) or self._holds_by_lane(goal, facts)
+        if access.mask is None:
+            return facts
+        known = scope.of_masks.get(access.mask)
+        if known is None:
+            known = self.prover.refine(self.values.facts(access.mask, True), facts)
+            scope.of_masks[access.mask] = known
+        return known
 
     def _holds_by_lane(self, goal: IndexExpr, facts: Facts) -> bool:
         """Return whether a goal is proven for each lane of vectors of constants that a mask leaves."""
@@ -182,9 +236,8 @@ class KernelBounds:
 
     # --------------------------------------------------------------------------------------------------------- failures
 
-    def _fail_range(
-        self, access: Access, view: View, first: Sequence[IndexExpr], last: Sequence[IndexExpr], scope: Scope
-    ) -> None:
+    def _fail_range(self, each: Obligation, scope: Scope) -> None:
+        access, view, first, last = each.access, each.view, each.first, each.last
         from_data = any(map(self.prover.is_from_data, first))
         why = (
             "its index depends on data that is not clamped" if from_data else "its index is not proven to be in bounds"
@@ -220,6 +273,16 @@ class KernelBounds:
         else:
             name = f"the result of '{owner.operation.name}'"
         self.unproven.append(UnprovenAccess(f"'{op.name}' to {name}", why, facts, from_data, op.location))
+
+
+def _key_of(goal: IndexExpr, access: Access) -> tuple[GoalKey, int]:
+    """Return a goal without the constant, and the constant."""
+    constant, rest = goal.constant, 0
+    if not isinstance(constant, int):
+        rest = constant
+        constant = dict(constant.terms).get((), 0)
+        rest = rest - constant
+    return (frozenset(goal.terms.items()), rest, access.mask), constant
 
 
 def _linear(shape: Sequence[int], indices: Sequence[IndexExpr]) -> IndexExpr:

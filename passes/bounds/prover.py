@@ -21,8 +21,10 @@ Facts = tuple[IndexExpr, ...]
 """Expressions that are not negative."""
 MAX_STEPS = 300
 """The most eliminations of a proof: the search is exponential, and proofs that exist need a tenth of that."""
-MAX_KERNEL_STEPS = 20_000
-"""The most eliminations for all accesses of a kernel, some seconds."""
+MAX_BOUNDS = 2
+"""The most quotients of a dim that are replaced by their bounds."""
+MAX_KERNEL_STEPS = 4_000
+"""The most eliminations for all accesses of a kernel, a second."""
 MAX_REFINEMENTS = 24
 """The most facts that are derived from one."""
 
@@ -67,7 +69,9 @@ class Prover:
         from_data: bool = False,
     ) -> IndexExpr:
         """Return the expression of a new variable with these bounds, of variables that exist."""
-        known = Variable(tuple(lows), tuple(highs), tuple(cases), from_data=from_data)
+        # Those without variables first: a proof from them needs no search.
+        low_bounds, high_bounds = (tuple(sorted(bounds, key=lambda each: len(each.terms))) for bounds in (lows, highs))
+        known = Variable(low_bounds, high_bounds, tuple(cases), from_data=from_data)
         least = [bound for bound in (self.interval(low)[0] for low in known.lows) if bound is not None]
         most = [bound for bound in (self.interval(high)[1] for high in known.highs) if bound is not None]
         if known.cases:
@@ -149,12 +153,13 @@ class Prover:
         low, high = self.interval(goal)
         if low is not None and low >= 0:
             return True
-        goal = _rounded(goal)
         self._steps -= 1
         if self._steps < 0 or (high is not None and high < 0 and not facts):
             return False
         if not goal.terms:
-            return _is_nonnegative_dim(goal.constant, tuple(f.constant for f in facts if not f.terms))
+            dims = tuple(fact.constant for fact in facts if not fact.terms)
+            return _is_nonnegative_dim(goal.constant, dims) or _is_nonnegative_dim(_rounded(goal).constant, dims)
+        goal = _rounded(goal)
         atom = max(goal.terms, key=_order)
         factor = goal.terms[atom]
         positive = _is_nonnegative(factor)
@@ -198,6 +203,11 @@ class Prover:
         return bool(cases) and all(
             self._prove(rest + case.value * factor, self.refine(case.facts, facts)) for case in cases
         )
+
+    def is_certain(self, goal: IndexExpr) -> bool:
+        """Return whether an expression is seen not to be negative, without a search."""
+        low, _ = self.interval(goal)
+        return low is not None and low >= 0
 
     # ----------------------------------------------------------------------------------------------------------- facts
 
@@ -289,9 +299,9 @@ def _interval_of_dim(dim: Dim) -> tuple[int | None, int | None]:
         return dim, dim
     # A symbol may be 0, and has no upper bound.
     constant = dict(dim.terms).get((), 0)
-    if D.is_nonnegative(dim - constant):
+    if D.is_nonnegative(dim - constant, 1):
         return constant, None
-    return None, (constant if D.is_nonnegative(constant - dim) else None)
+    return None, (constant if D.is_nonnegative(constant - dim, 1) else None)
 
 
 def _add_interval(
@@ -307,18 +317,18 @@ def _add_interval(
     if first == 0 == last:
         return low, high
     is_positive = first is not None and first >= 0
-    if is_positive and D.is_nonnegative(factor):
+    if is_positive and D.is_nonnegative(factor, 0):
         return low, None
-    return None, (high if is_positive and D.is_nonnegative(-factor) else None)
+    return None, (high if is_positive and D.is_nonnegative(-factor, 0) else None)
 
 
-def _is_nonnegative(dim: Dim) -> bool:
-    return dim >= 0 if isinstance(dim, int) else D.is_nonnegative(dim)
+def _is_nonnegative(dim: Dim, bounds: int = 1) -> bool:
+    return dim >= 0 if isinstance(dim, int) else D.is_nonnegative(dim, bounds)
 
 
 def _is_nonnegative_dim(goal: Dim, facts: tuple[Dim, ...], depth: int = 3) -> bool:
     """Return whether a dim is not negative if these are not: it is a sum of multiples of them and such a dim."""
-    if _is_nonnegative(goal):
+    if _is_nonnegative(goal, MAX_BOUNDS):
         return True
     if not depth or isinstance(goal, int):
         return False

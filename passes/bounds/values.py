@@ -261,9 +261,9 @@ class ValueReader:
 
     def _smaller(self, left: IndexExpr, right: IndexExpr) -> IndexExpr:
         difference = left - right
-        if self.prover.is_nonnegative(difference):
+        if self.prover.is_certain(difference):
             return right
-        if self.prover.is_nonnegative(difference * -1):
+        if self.prover.is_certain(difference * -1):
             return left
         cases = (Case(left, (difference * -1,)), Case(right, (difference,)))
         return self.prover.variable(highs=(left, right), cases=cases, from_data=self._of_data(left, right))
@@ -281,9 +281,9 @@ class ValueReader:
         if op.name == "arith.maxui" and not all(map(self.prover.is_nonnegative, (left, right))):
             return None
         difference = left - right
-        if self.prover.is_nonnegative(difference):
+        if self.prover.is_certain(difference):
             return left
-        if self.prover.is_nonnegative(difference * -1):
+        if self.prover.is_certain(difference * -1):
             return right
         cases = (Case(left, (difference,)), Case(right, (difference * -1,)))
         return self.prover.variable(lows=(left, right), cases=cases, from_data=self._of_data(left, right))
@@ -299,6 +299,9 @@ class ValueReader:
         if yes == no:
             return yes
         cases = (Case(yes, self.facts(condition, True)), Case(no, self.facts(condition, False)))
+        for case, other in (cases, cases[::-1]):
+            if any(self.prover.is_certain(fact * -1 - 1) for fact in other.facts):
+                return case.value
         from_data = self._of_data(yes, no) or not self._is_of_sizes(condition)
         return self.prover.variable(cases=cases, from_data=from_data)
 
@@ -475,6 +478,8 @@ def quotient(value: IndexExpr, divisor: Dim) -> IndexExpr:
 
     A sum of a dim and variables is not split, so that its quotient is seen not to be negative where the sum is not.
     """
+    if divisor == 1:
+        return value
     if value.is_constant:
         return number(value.constant // divisor)
     if isinstance(value.constant, int):

@@ -1,0 +1,99 @@
+"""The calls of kernels: the sizes of their parameters, and what their callers have checked of these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax.dynamic import BindDims, RequireDims
+from mirlo.dialects.tir.view import is_prim_func
+from mirlo.passes.kernel_nodes import node_labels
+
+Shapes = tuple[tuple[Dim, ...] | None, ...]
+"""The shapes of operands and results; None for what is no tensor."""
+
+
+@dataclass(frozen=True)
+class KernelCall:
+    """A call of a kernel: its operands and results, and dims that are not negative where it runs."""
+
+    shapes: Shapes
+    facts: tuple[Dim, ...] = ()
+
+
+@dataclass
+class Calls:
+    """The calls of one kernel, and the nodes that they compute."""
+
+    nodes: list[str] = field(default_factory=list)
+    calls: dict[KernelCall, None] = field(default_factory=dict)
+
+    def parameter_sizes(self, workspace: Dim) -> Iterator[tuple[Mapping[int, Dim], Sequence[Dim]]]:
+        """Yield the numbers of elements of parameters, by position, with facts; once for each way it is called."""
+        seen: set[tuple[object, ...]] = set()
+        for call in self.calls or [KernelCall(())]:
+            sizes = {i: D.product(shape) for i, shape in enumerate(call.shapes) if shape is not None}
+            if call.shapes and workspace != 0:
+                sizes[len(call.shapes)] = workspace
+            key = (*sizes.items(), *call.facts)
+            if key not in seen:
+                seen.add(key)
+                dims = [dim for shape in call.shapes for dim in shape or () if not isinstance(dim, int)]
+                yield sizes, [*dict.fromkeys(dims), *call.facts]
+
+
+def find_calls(module: ir.Operation) -> dict[str, Calls]:
+    """Return the calls of prim functions in a module, by function."""
+    found: dict[str, Calls] = {}
+    for member in module.regions[0].blocks[0].operations:
+        function = member.operation
+        if function.name == "func.func" and not is_prim_func(function):
+            for region in function.regions:
+                for block in region.blocks:
+                    _visit(block, _facts_of_inputs(block), found)
+    return found
+
+
+def _visit(block: ir.Block, known: Sequence[Dim], found: dict[str, Calls]) -> None:
+    """Visit the operations of a block in order: what one has checked holds for those after it, and inside of them."""
+    facts = list(known)
+    for member in block.operations:
+        op = member.operation
+        if op.name == "relax.call_tir":
+            _add_call(op, facts, found)
+        elif op.name.startswith("relax."):
+            facts += _checked_by(op.opview)
+        for region in op.regions:
+            for inner in region.blocks:
+                _visit(inner, facts, found)
+
+
+def _facts_of_inputs(block: ir.Block) -> list[Dim]:
+    """Return what is checked of dims of inputs before anything is computed, wherever it is required."""
+    types = [TensorType.from_mlir(argument.type) for argument in block.arguments]
+    early = {name for kind in types if kind is not None for dim in kind.shape for name in D.symbols_of(dim)}
+    found = []
+    for member in block.operations:
+        if member.operation.name.startswith("relax."):
+            found += [fact for fact in _checked_by(member.operation.opview) if D.symbols_of(fact) <= early]
+    return found
+
+
+def _checked_by(op: ir.OpView) -> list[Dim]:
+    """Return dims that are not negative behind an operation, which ends the call otherwise."""
+    if not isinstance(op, (BindDims, RequireDims)):
+        return []
+    return [high - low for low, high in op.limits]
+
+
+def _add_call(op: ir.Operation, facts: Sequence[Dim], found: dict[str, Calls]) -> None:
+    calls = found.setdefault(op.opview.callee, Calls())
+    calls.nodes += node_labels(op.location)
+    types = [TensorType.from_mlir(value.type) for value in (*op.operands, *op.results)]
+    shapes = tuple(None if kind is None else kind.shape for kind in types)
+    symbols = {name for shape in shapes for dim in shape or () for name in D.symbols_of(dim)}
+    calls.calls[KernelCall(shapes, tuple(fact for fact in facts if D.symbols_of(fact) <= symbols))] = None
