@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from mirlo.driver.compile import compile
 from mirlo.frontends.foreign import CompiledModel, ExampleInputs, FrontendError
 from mirlo.frontends.torch.program import convert_directly, export
 from mirlo.frontends.torch.signature import require_no_writes
 from mirlo.frontends.torch.tensors import to_complex, to_input, to_tensor
-from mirlo.runtime.errors import MirloError
+from mirlo.runtime.errors import InputError, MirloError
 
 if TYPE_CHECKING:
     import torch
+
+
+LEAST_NUMBER = 2
+"""Numbers from here on are symbols of an export: it takes 0 and 1 for sizes of their own, and no negative ones."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +34,26 @@ class CompiledGraph:
     """The positions of the inputs that the executable takes, in its order."""
     finish: Callable[[list[torch.Tensor]], list[object]]
     """Takes the executable's results, and returns the graph's."""
+    numbers: tuple[int, ...]
+    """The positions of the inputs that are numbers, of which the executable takes arrays of that length."""
+    graph: torch.fx.GraphModule
 
-    def __call__(self, inputs: Sequence[torch.Tensor | torch.SymInt]) -> list[object]:
-        """Run the graph."""
-        results = self.executable(*[to_input(inputs[index]) for index in self.inputs])
+    def __call__(self, inputs: Sequence[torch.Tensor | torch.SymInt]) -> Sequence[object]:
+        """Run the graph: as it is for numbers that are no lengths that it was compiled for."""
+        if any(int(inputs[index]) < LEAST_NUMBER for index in self.numbers):
+            return self.run_eagerly(inputs)
+        try:
+            results = self.executable(*[_argument(inputs[index]) for index in self.inputs])
+        except InputError as problem:
+            result = self.run_eagerly(inputs)  # refuses what it does in the words of PyTorch
+            warnings.warn(f"mirlo: a call runs eagerly: {problem}", stacklevel=2)
+            return result
         return self.finish([to_tensor(array) for array in (results if isinstance(results, tuple) else (results,))])
+
+    def run_eagerly(self, inputs: Sequence[torch.Tensor | torch.SymInt]) -> Sequence[object]:
+        """Run the graph by PyTorch."""
+        results: Sequence[object] = self.graph(*inputs)
+        return results
 
 
 def compile_graph(
@@ -40,11 +61,12 @@ def compile_graph(
     fake_inputs: Sequence[torch.Tensor | torch.SymInt],
     frozen: Mapping[int, torch.Tensor],
     arguments: Mapping[str, Any],
+    checks: bool = True,
 ) -> CompiledGraph:
-    """Compile a graph, with the inputs `frozen` as constants."""
+    """Compile a graph, with the inputs `frozen` as constants; calls check data if wanted."""
     # In a thread of its own: PyTorch keeps the modes under which a graph runs by thread, and export must have none.
     with ThreadPoolExecutor(1) as thread:
-        return thread.submit(_compile_graph, graph, fake_inputs, frozen, arguments).result()
+        return thread.submit(_compile_graph, graph, fake_inputs, frozen, arguments, checks).result()
 
 
 def _compile_graph(
@@ -52,6 +74,7 @@ def _compile_graph(
     fake_inputs: Sequence[torch.Tensor | torch.SymInt],
     frozen: Mapping[int, torch.Tensor],
     arguments: Mapping[str, Any],
+    checks: bool = True,
 ) -> CompiledGraph:
     import torch
 
@@ -61,12 +84,13 @@ def _compile_graph(
             program = _Program(graph, fake_inputs, frozen)
             exported = export(program.module.eval(), program.example())
             require_no_writes(exported, "which is left to PyTorch")
-            converted = convert_directly(exported)
+            converted = convert_directly(exported, checks)
         except MirloError:
             raise
         except Exception as error:
             raise FrontendError(f"the graph cannot be exported: {error}") from error
-    return CompiledGraph(compile(converted.model, **arguments), program.positions, program.finish)
+    executable = compile(converted.model, **arguments)
+    return CompiledGraph(executable, program.positions, program.finish, tuple(program.numbers), graph)
 
 
 class _Program:
@@ -96,9 +120,11 @@ class _Program:
                     )
                 positions.append(index)
         self.positions = tuple(positions)
+        self.numbers: list[int] = []
         for index, (node, value) in enumerate(zip(self._nodes, fake_inputs, strict=True)):
             if index not in frozen and not isinstance(value, torch.Tensor):
-                self._replace_size(node, value)
+                self._replace_size(node, index, value)
+        self.positions = (*self.positions, *self.numbers)
         self._results = self._take_results()
         self.module.graph.lint()
         self.module.recompile()
@@ -107,9 +133,14 @@ class _Program:
         """Return tensors that the graph takes, with the sizes that it was captured for, and which dims are dynamic."""
         import torch
 
-        tensors, rows = [], []
+        tensors: list[torch.Tensor] = []
+        rows: list[dict[int, Any] | None] = []
         for index in self.positions:
             fake = self.fake_inputs[index]
+            if index in self.numbers:
+                tensors.append(torch.zeros((_hint(fake), 0)))
+                rows.append({0: torch.export.Dim.DYNAMIC})
+                continue
             tensors.append(torch.zeros([_example_size(dim) for dim in fake.shape], dtype=fake.dtype))
             dims = [axis for axis, dim in enumerate(fake.shape) if not isinstance(dim, int)]
             rows.append(dict.fromkeys(dims, torch.export.Dim.DYNAMIC) or None)
@@ -127,23 +158,34 @@ class _Program:
             node.replace_all_uses_with(self.module.graph.get_attr(name))
         self.module.graph.erase_node(node)
 
-    def _replace_size(self, node: torch.fx.Node, value: object) -> None:
-        """Replace an input that is a size by the size of a tensor's dim."""
+    def _replace_size(self, node: torch.fx.Node, index: int, value: object) -> None:
+        """Replace an input that is a number by the size of a tensor's dim: a number that is none gets a tensor."""
         import torch
 
         if not node.users:
             self.module.graph.erase_node(node)
             return
+        place = next(self._places_of(value), None)
+        if place is None:
+            if not isinstance(value, torch.SymInt) or _hint(value) < LEAST_NUMBER:
+                raise FrontendError(
+                    f"the graph takes the number '{node.name}': expected an integer from {LEAST_NUMBER} on"
+                )
+            self.numbers.append(index)
+            with self.module.graph.inserting_after(self._last_placeholder()):
+                place = self.module.graph.placeholder(f"number_{index}"), 0
+        with self.module.graph.inserting_after(self._last_placeholder()):
+            size = self.module.graph.call_function(torch.ops.aten.sym_size.int, place)
+        size.meta["val"] = value
+        node.replace_all_uses_with(size)
+        self.module.graph.erase_node(node)
+
+    def _places_of(self, value: object) -> Iterator[tuple[torch.fx.Node, int]]:
+        """Return the inputs and their dims that have a size."""
         for index in self.positions:
             for axis, dim in enumerate(self.fake_inputs[index].shape):
                 if not isinstance(dim, int) and str(dim) == str(value):
-                    with self.module.graph.inserting_after(self._last_placeholder()):
-                        size = self.module.graph.call_function(torch.ops.aten.sym_size.int, (self._nodes[index], axis))
-                    size.meta["val"] = value
-                    node.replace_all_uses_with(size)
-                    self.module.graph.erase_node(node)
-                    return
-        raise FrontendError(f"the graph takes the number '{node.name}', which is the size of no tensor")
+                    yield self._nodes[index], axis
 
     def _last_placeholder(self) -> torch.fx.Node:
         return [node for node in self.module.graph.nodes if node.op in ("placeholder", "get_attr")][-1]
@@ -174,6 +216,11 @@ class _Program:
             kept.append(value)
         output.args = (tuple(kept),)
         return rows
+
+
+def _argument(value: torch.Tensor | int) -> np.ndarray:
+    """Return an input as the executable takes it: a number is the length of an array without elements."""
+    return to_input(value) if hasattr(value, "dtype") else np.empty((int(value), 0), np.float32)
 
 
 def memory_order(example: torch.Tensor) -> tuple[int, ...] | None:

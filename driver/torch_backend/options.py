@@ -29,6 +29,8 @@ class BackendOptions:
     """Whether a graph that cannot be compiled is an error; otherwise it runs eagerly, with a warning."""
     frozen: bool = False
     """Whether weights never change: calls do not check them."""
+    checks: bool = True
+    """Whether calls check what PyTorch refuses of data: positions outside of an axis, integers divided by zero."""
 
     @staticmethod
     def parse(options: Mapping[str, Any] | None, mode: str | None) -> BackendOptions:

@@ -6,6 +6,7 @@ graph allows, and no cycles. Nodes that draw random numbers, or have effects, st
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -54,7 +55,7 @@ def partition(graph: torch.fx.Graph, root: torch.nn.Module, eager: Collection[to
         wanted = results.union(*used_by[position + 1 :])
         outputs = [node for node in members[level] if node in wanted]
         is_compiled = level % 2 == 0 and (is_only or _computes(nodes) >= MIN_OPERATORS)
-        if outputs or any(node.is_impure() for node in nodes):
+        if outputs or any(map(_has_effect, nodes)):
             made.append(_stage(root, nodes, outputs, is_compiled))
     return made
 
@@ -70,6 +71,40 @@ def base_of(node: torch.fx.Node) -> torch.fx.Node | None:
         if argument.alias_info is not None:
             return next((each for each in node.all_input_nodes if each is given), None)
     return None
+
+
+def operator_of(node: torch.fx.Node) -> torch.fx.Node:
+    """Return the operator that a node is, or is a result of."""
+    return node.all_input_nodes[0] if target_name(node.target) == "_operator.getitem" else node
+
+
+def without_tokens(graph: torch.fx.Graph) -> None:
+    """Let operators with effects be called as they are: stages keep their order, which tokens are for."""
+    for node in list(graph.nodes):
+        if node.op != "call_function" or target_name(node.target) != "higher_order.with_effects":
+            continue
+        token, target, *rest = node.args
+        with graph.inserting_before(node):
+            call = graph.call_function(target, tuple(rest), node.kwargs)
+        values = list(node.meta["val"])[1:]
+        call.meta = {**node.meta, "val": values[0] if len(values) == 1 else tuple(values) or None}
+        for user in list(node.users):
+            index = user.args[1]
+            if index and len(values) > 1:
+                with graph.inserting_before(user):
+                    part = graph.call_function(operator.getitem, (call, index - 1))
+                part.meta = dict(user.meta)
+                user.replace_all_uses_with(part)
+            else:
+                user.replace_all_uses_with(call if index else token)
+            graph.erase_node(user)
+        graph.erase_node(node)
+
+
+def _has_effect(node: torch.fx.Node) -> bool:
+    """Return whether a node does more than to compute its results; a check has none."""
+    returns = getattr(getattr(node.target, "_schema", None), "returns", None)
+    return node.is_impure() or (returns is not None and not returns)
 
 
 def is_size(node: torch.fx.Node) -> bool:
@@ -102,7 +137,7 @@ def _levels(graph: torch.fx.Graph, eager: Collection[torch.fx.Node]) -> dict[tor
         if node not in eager:
             levels[node] = first + first % 2
             continue
-        if is_random(node) or node.is_impure():
+        if is_random(node) or _has_effect(node):
             first = last = max(first, last) | 1
         levels[node] = first | 1
     return levels

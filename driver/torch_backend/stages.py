@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from mirlo.driver.torch_backend.graph import compile_graph
 from mirlo.driver.torch_backend.options import BackendOptions
-from mirlo.driver.torch_backend.partition import Stage, partition, views_of_results
+from mirlo.driver.torch_backend.partition import (
+    Stage,
+    is_size,
+    operator_of,
+    partition,
+    views_of_results,
+    without_tokens,
+)
 from mirlo.frontends.torch.draws import is_random
 from mirlo.frontends.torch.errors import UnsupportedAten
 from mirlo.runtime.errors import MirloError
@@ -39,6 +46,7 @@ class StagedGraph:
         self._frozen = {self._inputs[index]: tensor for index, tensor in frozen.items()}
         self._compiled: dict[object, RunGraph] = {}
         self._refused: dict[torch.fx.Node, str] = {}
+        without_tokens(self._root.graph)
         views = views_of_results(self._root.graph)
         random = [node for node in self._root.graph.nodes if is_random(node)]
         self._eager = {*views, *random}
@@ -72,13 +80,14 @@ class StagedGraph:
         frozen = {index: self._frozen[node] for index, node in enumerate(stage.inputs) if node in self._frozen}
         fakes = [self._fakes.get(node, node.meta.get("val")) for node in stage.inputs]
         try:
-            self._compiled[stage.key] = compile_graph(stage.module, fakes, frozen, self._settings.compile_arguments())
+            arguments = self._settings.compile_arguments()
+            self._compiled[stage.key] = compile_graph(stage.module, fakes, frozen, arguments, self._settings.checks)
         except MirloError as problem:
             if self._settings.strict:
                 raise
             origins = problem.origins if isinstance(problem, UnsupportedAten) else ()
-            nodes = [stage.origins[name] for name in origins if name in stage.origins]
-            if not nodes:
+            nodes = [operator_of(stage.origins[name]) for name in origins if name in stage.origins]
+            if not nodes or any(is_size(node) or node in self._eager for node in nodes):
                 nodes = list(stage.origins.values())
             self._refused.update(dict.fromkeys(nodes, str(problem)))
             return nodes

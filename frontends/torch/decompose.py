@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mirlo.frontends.torch.errors import UnsupportedAten
 from mirlo.frontends.torch.graph import target_name
 from mirlo.frontends.torch.locations import origin_of, source_line
-from mirlo.frontends.torch.registry import has_converter, load_converters, reason_of
+from mirlo.frontends.torch.registry import DECOMPOSITIONS, has_converter, load_converters, reason_of
 
 if TYPE_CHECKING:
     import torch
@@ -100,7 +100,9 @@ def _table(missing: set[torch._ops.OpOverload]) -> dict[torch._ops.OpOverload, C
     for target, function in decomposition_table.items():
         table.setdefault(target, function)
     for target in missing:
-        if target not in table and target._can_decompose():
+        if target_name(target) in DECOMPOSITIONS:
+            table[target] = DECOMPOSITIONS[target_name(target)]
+        elif target not in table and target._can_decompose():
             table[target] = target.decompose
     if not any(target in table for target in missing):
         return {}

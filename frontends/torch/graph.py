@@ -28,9 +28,10 @@ PLACEMENT = ("layout", "device", "pin_memory", "memory_format", "non_blocking")
 class GraphImport(GraphImporter):
     """The import of one exported program."""
 
-    def __init__(self, name: str, store: ParameterStore) -> None:
+    def __init__(self, name: str, store: ParameterStore, checks: bool) -> None:
         super().__init__(name, store)
         self.sizes = SizeReader()
+        self.checks = checks
 
     def graph(self, graph: torch.fx.GraphModule, operands: Sequence[object]) -> list[object]:
         """Import a graph that an operator holds, for these arguments; return its results."""
@@ -75,6 +76,8 @@ class GraphImport(GraphImporter):
                 return held[node.args[1]]
             args, kwargs = self._arguments(node, values)
             declared = node.meta.get("val")
+            if is_number(declared) and not hasattr(node.target, "_schema"):
+                name = f"number.{name.rpartition('.')[2]}"
             convert = find_converter(name, has_complex([args, list(kwargs.values()), declared]))
             with location_of(node):
                 op = AtenOperation(node, name, self)
@@ -191,6 +194,13 @@ class GraphImport(GraphImporter):
         if x.sizes is not None and len(x.sizes) == 1 and isinstance(type_.elements, int) and type_.elements == 1:
             return known(type_, x.sizes)
         return Tensor(type_, self.compact(x))
+
+
+def is_number(value: object) -> bool:
+    """Return whether a value of the trace is a float that is computed from sizes."""
+    import torch
+
+    return isinstance(value, torch.SymFloat)
 
 
 def require_arguments(convert: Converter, op: AtenOperation, args: list[object], kwargs: dict[str, object]) -> None:

@@ -31,8 +31,10 @@ INLINE_ELEMENTS = 16
 """Larger tensors of the module are kept in the parameter store."""
 
 
-def import_exported(program: torch.export.ExportedProgram, name: str = "program") -> tuple[ir.Module, ParameterStore]:
-    """Import an `ExportedProgram` that is `decomposed`.
+def import_exported(
+    program: torch.export.ExportedProgram, name: str = "program", checks: bool = True
+) -> tuple[ir.Module, ParameterStore]:
+    """Import an `ExportedProgram` that is `decomposed`; calls check, if wanted, what PyTorch refuses of data.
 
     Buffers that it writes are inputs behind the others; the new values of these, and of inputs that it writes, are
     further outputs.
@@ -44,7 +46,7 @@ def import_exported(program: torch.export.ExportedProgram, name: str = "program"
     with make_context(), ir.Location.file(name, 0, 0):
         module = ir.Module.create()
         with ir.InsertionPoint(module.body):
-            _build_main(program, name, store)
+            _build_main(program, name, store, checks)
     return module, store
 
 
@@ -68,10 +70,10 @@ def _results(
     return list(names), list(kept)
 
 
-def _build_main(program: torch.export.ExportedProgram, name: str, store: ParameterStore) -> None:
+def _build_main(program: torch.export.ExportedProgram, name: str, store: ParameterStore, checks: bool) -> None:
     from torch.export.graph_signature import ConstantArgument, InputKind
 
-    signature, body = program.graph_signature, GraphImport(name, store)
+    signature, body = program.graph_signature, GraphImport(name, store, checks)
     nodes = [node for node in program.graph.nodes if node.op == "placeholder"]
     specs = list(signature.input_specs)
     given = [

@@ -38,6 +38,8 @@ class GraphImporter(GraphBuilder, ABC):
     """The interface of an import that operations use."""
 
     sizes: SizeReader
+    checks: bool
+    """Whether calls check what PyTorch's kernels refuse of data."""
 
     @abstractmethod
     def graph(self, graph: torch.fx.GraphModule, operands: Sequence[object]) -> list[object]:
@@ -94,7 +96,7 @@ class AtenOperation(OperationView):
 
     def is_used(self, index: int) -> bool:
         """Return whether the program uses the result with this index."""
-        return any(user.op == "output" or user.args[1:] == (index,) for user in self.node.users)
+        return any(user.op == "output" or (user.args[1:] == (index,) and user.users) for user in self.node.users)
 
     # Operands
 

@@ -51,10 +51,13 @@ def convert_program(model: object, example: ExampleInputs) -> ConvertedModel:
     )
 
 
-def convert_directly(program: torch.export.ExportedProgram) -> ConvertedModel:
-    """Convert an exported program, or raise `UnsupportedAten` where an operator has no converter."""
+def convert_directly(program: torch.export.ExportedProgram, checks: bool = True) -> ConvertedModel:
+    """Convert an exported program, or raise `UnsupportedAten` where an operator has no converter.
+
+    Calls check, if wanted, what PyTorch refuses of data.
+    """
     prepared = decomposed(program)
-    return ConvertedModel(ImportedModule(*import_exported(prepared)), _wrapper(prepared))
+    return ConvertedModel(ImportedModule(*import_exported(prepared, checks=checks)), _wrapper(prepared))
 
 
 def convert_exported(program: torch.export.ExportedProgram) -> ConvertedModel:

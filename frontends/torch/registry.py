@@ -16,6 +16,8 @@ Arguments that the schema lists before `*` come by position, with their defaults
 CONVERTERS: dict[str, Converter] = {}
 COMPLEX: dict[str, Converter] = {}
 """Converters of operators that have complex tensors among arguments or results, which are `ComplexTensor`s."""
+DECOMPOSITIONS: dict[str, Callable[..., object]] = {}
+"""Functions of tensors of PyTorch that compute what an operator does, which PyTorch does not decompose itself."""
 REFUSED: dict[str, str] = {}
 """Why an operator is not supported, by its name without overload."""
 
@@ -31,6 +33,11 @@ def converter(*names: str) -> Callable[[F], F]:
 def complex_converter(*names: str) -> Callable[[F], F]:
     """Register a function that converts these operators where they have complex tensors."""
     return register_in(COMPLEX, names)
+
+
+def decomposition(*names: str) -> Callable[[F], F]:
+    """Register a function that computes these operators by others."""
+    return register_in(DECOMPOSITIONS, names)
 
 
 def has_converter(name: str) -> bool:

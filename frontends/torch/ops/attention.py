@@ -14,7 +14,7 @@ from mirlo.frontends.torch.registry import converter
 @converter("aten.scaled_dot_product_attention.default")
 def attention(
     op: AtenOperation, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None, dropout: float = 0.0,
-    is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False,
+    is_causal: bool = False, *, scale: float | Tensor | None = None, enable_gqa: bool = False,
 ) -> Tensor:  # fmt: skip
     """Convert attention on tensors of any number of outer dims; the last of them are the heads."""
     if dropout:
@@ -23,25 +23,62 @@ def attention(
     if rank < 2 or not all(each.rank == rank for each in (key, value)):
         raise UnsupportedOperation("has operands of different ranks")
     outer = D.product(query.shape[:-3])
+    query, factor = _scaled(op, query, scale)
+    key, value = op.with_dim(key, rank - 1, query.shape[-1]), op.with_dim(value, rank - 2, key.shape[-2])
+    if rank > 2:
+        value = op.with_dim(value, rank - 3, key.shape[-3])
     given = []
     for each in (query, key, value):
+        for axis, size in enumerate(query.shape[:-3] if enable_gqa else query.shape[:-2]):
+            each = op.with_dim(each, axis, size)
         leading = each.shape[:-2]
         if leading[:-1] != query.shape[:-3] or (not enable_gqa and leading != query.shape[:-2]):
-            leading = query.shape[:-2]
+            leading = (*query.shape[:-3], leading[-1] if enable_gqa else query.shape[-3])
             each = op.expanded(each, (*leading, *each.shape[-2:]))
         heads = leading[-1] if leading else 1
         given.append(op.reshaped(each, (outer, heads, *each.shape[-2:])))
     if mask is not None:
         mask = _mask(op, mask, query, key)
-    factor = 1 / math.sqrt(op.fixed(query.shape[-1], "a size of heads")) if scale is None else float(scale)
     result = op.emit("attention", *given, mask, scale=factor, causal=is_causal)
-    result = op.reshaped(result, op.shape)
+    result = op.reshaped(result, (*query.shape[:-1], value.shape[-1]))
     if mask is None or not mask.dtype.is_bool:
         return result
     # A query that attends to nothing gives zeros.
     some = op.emit("reduce_any", mask, axes=[3], keepdims=True)
     flags = op.reshaped(op.expanded(some, (*given[0].shape[:3], 1)), (*query.shape[:-1], 1))
-    return op.choose(flags, result, 0, op.dtype)
+    return op.choose(flags, result, 0, query.dtype)
+
+
+@converter("aten._scaled_dot_product_flash_attention_for_cpu.default")
+def attention_for_cpu(
+    op: AtenOperation, query: Tensor, key: Tensor, value: Tensor, dropout: float = 0.0, is_causal: bool = False,
+    *, attn_mask: Tensor | None = None, scale: float | Tensor | None = None,
+) -> list[Tensor | None]:  # fmt: skip
+    """Convert attention as PyTorch traces it for inference on CPUs; keys and values may have fewer heads."""
+    if op.is_used(1):
+        raise UnsupportedOperation("gives logarithms of sums, which only gradients need")
+    grouped = query.shape[-3] != key.shape[-3]
+    result = attention(
+        op, query, key, value, attn_mask, dropout, is_causal, scale=scale, enable_gqa=grouped
+    )  # fmt: skip
+    return [result, None]
+
+
+def _scaled(op: AtenOperation, query: Tensor, scale: float | Tensor | None) -> tuple[Tensor, float]:
+    """Return a query and the factor of its products; a factor that depends on sizes is multiplied with the query."""
+    size = query.shape[-1]
+    if isinstance(scale, Tensor):
+        factor = scale
+    elif scale is not None:
+        return query, float(scale)
+    elif isinstance(size, int):
+        return query, 1 / math.sqrt(size)
+    else:
+        factor = op.apply(
+            "divide", op.constant(1.0, op.operand(size, "f64").dtype), op.apply("sqrt", op.operand(size, "f64"))
+        )
+    wide = op.wide(query)
+    return op.cast(op.apply("multiply", wide, op.cast(factor, wide.dtype)), query.dtype), 1.0
 
 
 def _mask(op: AtenOperation, mask: Tensor, query: Tensor, key: Tensor) -> Tensor:

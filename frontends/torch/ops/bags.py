@@ -5,6 +5,7 @@ from __future__ import annotations
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.torch.bounds import require_positions
 from mirlo.frontends.torch.operation import AtenOperation
 from mirlo.frontends.torch.registry import converter
 
@@ -24,6 +25,7 @@ def embedding_bag(
     count = indices.shape[0]
     if count == 0 or bags == 0:
         return [op.expanded(op.constant(0, kind), op.result(0).shape), None, None, None]
+    require_positions(op, indices, table.shape[0])
     begins = op.sliced(op.cast(offsets, "i64"), 0, 0, bags)
     positions = op.positions(begins.type.with_shape((count, 1)), 0)
     begun = op.apply("less_equal", op.reshaped(begins, (1, bags)), positions)

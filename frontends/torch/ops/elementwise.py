@@ -8,6 +8,7 @@ from collections.abc import Callable
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.torch.bounds import require_divisors
 from mirlo.frontends.torch.operation import AtenOperation, Operand
 from mirlo.frontends.torch.registry import CONVERTERS, converter
 
@@ -80,6 +81,7 @@ def _remainder(name: str) -> Callable[..., Tensor]:
 
     def convert(op: AtenOperation, x: Operand, y: Operand) -> Tensor:
         given = [op.wide(op.operand(each, op.dtype)) for each in (x, y)]
+        require_divisors(op, given[1])
         return op.cast(op.apply(name, *given), op.dtype)
 
     return convert
@@ -220,7 +222,13 @@ def div_mode(op: AtenOperation, x: Operand, y: Operand, *, rounding_mode: str | 
     if op.dtype.is_float:
         wide = op.apply("divide", op.wide(left), op.wide(right))
         return op.cast(op.apply("trunc", wide), op.dtype)
+    require_divisors(op, right)
     return op.apply("divide", left, right)
+
+
+@converter("prims.fma.default")
+def fma(op: AtenOperation, x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+    return op.apply("add", op.apply("multiply", x, y), z)
 
 
 @converter("aten.floor_divide.default", "aten.floor_divide.Scalar")
@@ -228,6 +236,7 @@ def floor_divide(op: AtenOperation, x: Operand, y: Operand) -> Tensor:
     """Convert `floor_divide`: the remainder of floats is exact, and so is the quotient that it leaves."""
     left, right = op.operand(x, op.dtype), op.operand(y, op.dtype)
     if not op.dtype.is_float:
+        require_divisors(op, right)
         return op.apply("floor_divide", left, right)
     a, b = op.wide(left), op.wide(right)
     kind = a.dtype

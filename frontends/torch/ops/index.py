@@ -10,20 +10,24 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import UnsupportedOperation, broadcast_shape
 from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.torch.bounds import require_positions
 from mirlo.frontends.torch.operation import AtenOperation, Operand, axis_of
 from mirlo.frontends.torch.registry import converter
 
 
 @converter("aten.embedding.default")
 def embedding(op: AtenOperation, weight: Tensor, indices: Tensor, *_: object) -> Tensor:
+    require_positions(op, indices, weight.shape[0])
     return op.emit("gather", weight, indices, axis=0)
 
 
 @converter("aten.index_select.default", "aten.index_select_backward.default")
 def index_select(op: AtenOperation, x: Tensor, axis: int, indices: Tensor) -> Tensor:
     if not x.rank:
+        require_positions(op, indices, 1)
         return x
     flat = op.reshaped(indices, (indices.type.elements,))
+    require_positions(op, flat, x.shape[axis_of(axis, x.rank)])
     return op.emit("gather", x, flat, axis=axis_of(axis, x.rank))
 
 
@@ -35,6 +39,7 @@ def gather(op: AtenOperation, x: Tensor, axis: Any, indices: Any, **ignored: obj
             flat = op.reshaped(x, (x.type.elements,))
             return op.emit("gather", flat, op.reshaped(indices, (indices.type.elements,)), axis=0)
         axis = axis_of(axis, x.rank)
+        indices = op.apply("mod", indices, op.operand(x.shape[axis], indices.dtype))  # as PyTorch wraps them
         outer = broadcast_shape([_without(x, axis), _without(indices, axis)])
         x = op.expanded(x, (*outer[:axis], x.shape[axis], *outer[axis + 1 :]))
         indices = op.expanded(indices, (*outer[:axis], indices.shape[axis], *outer[axis + 1 :]))
@@ -42,8 +47,10 @@ def gather(op: AtenOperation, x: Tensor, axis: Any, indices: Any, **ignored: obj
         return op.expanded(op.constant(0, op.dtype), op.shape)
     if not x.rank or not indices.rank:
         x, indices = (each if each.rank else op.reshaped(each, (1,)) for each in (x, indices))
+        require_positions(op, indices, x.shape[0])
         return op.reshaped(op.emit("gather", x, indices, axis=0), op.shape)
     axis = axis_of(axis, x.rank)
+    require_positions(op, indices, x.shape[axis])
     for other in range(x.rank):
         if other != axis:
             x = op.sliced(x, other, 0, indices.shape[other])
@@ -56,6 +63,7 @@ def _without(x: Tensor, axis: int) -> tuple[Dim, ...]:
 
 @converter("aten.take.default")
 def take(op: AtenOperation, x: Tensor, indices: Tensor) -> Tensor:
+    require_positions(op, indices, x.type.elements, wraps=True)
     return op.emit("gather", op.reshaped(x, (x.type.elements,)), indices, axis=0)
 
 
@@ -68,7 +76,13 @@ def scatter(
     op: AtenOperation, x: Tensor, axis: int, indices: Tensor, source: Operand, *, reduce: str | None = None
 ) -> Tensor:
     kind = "add" if "scatter_add" in op.name else REDUCTIONS[reduce] if reduce else "none"
+    _require_along(op, x, axis, indices)
     return _scattered(op, x, axis, indices, source, kind)
+
+
+def _require_along(op: AtenOperation, x: Tensor, axis: int, indices: Tensor, wraps: bool = False) -> None:
+    """Require positions on an axis of x, which has one element if it has no dims."""
+    require_positions(op, indices, x.shape[axis_of(axis, x.rank)] if x.rank else 1, wraps)
 
 
 @converter("aten.scatter_reduce.two")
@@ -77,6 +91,7 @@ def scatter_reduce(
 ) -> Tensor:
     if 0 in indices.shape:
         return x
+    _require_along(op, x, axis, indices)
     kind, start = REDUCTIONS.get(reduce), x
     if not include_self:
         start = _scattered(op, x, axis, indices, _identity(op, reduce, x), "none")
@@ -154,6 +169,7 @@ def _along(op: AtenOperation, x: Tensor, axis: int, indices: Tensor, new: Tensor
     if not x.rank:
         x, new = op.reshaped(x, (1,)), op.reshaped(new, (1,))
     axis = axis_of(axis, x.rank)
+    _require_along(op, x, axis, indices, wraps="index_fill" in op.name)
     count = indices.type.elements
     if count == 0 or 0 in x.shape:
         return op.reshaped(x, op.shape)
@@ -188,6 +204,8 @@ def _positions(op: AtenOperation, x: Tensor, indices: Sequence[Tensor | None]) -
     positions: list[Tensor | None] = []
     for each in indices:
         if each is None or not (each.dtype.is_bool or each.dtype.name == "u8"):
+            if each is not None and "unsafe" not in op.name:
+                require_positions(op, each, x.shape[len(positions)], wraps=True)
             positions.append(None if each is None else op.cast(each, "i64"))
             continue
         flags = op.cast(each, "bool")

@@ -82,29 +82,19 @@ def avg_pool(
     pads = each_axis(padding, count)
     batched = op.wide(_batched(op, x, count))
     if divisor is not None:
-        count_include_pad = True
-        if ceil_mode:
-            batched, pads, ceil_mode = _with_whole_windows(op, batched, sizes, strides, pads), [0] * count, False
+        # Zeros behind the last window that is kept, as many as a window in part outside may have.
+        after = [pad + (step - 1 if ceil_mode else 0) for pad, step in zip(pads, strides, strict=True)]
+        batched = op.emit("pad", batched, pads=[0, 0, *pads, 0, 0, *after], mode="constant", value=0.0)
+        pads, ceil_mode = [0] * count, False
     result = op.emit(
             "avg_pool", batched, kernel=sizes, strides=strides, padding=pads * 2, ceil_mode=bool(ceil_mode),
             count_include_pad=bool(count_include_pad),
         )  # fmt: skip
     if divisor is not None:
+        for axis, size in enumerate(op.shape[-count:], 2):
+            result = op.sliced(result, axis, 0, size)
         result = op.apply("multiply", result, float(np.prod(sizes)) / divisor)
     return op.cast(op.reshaped(result, op.shape), op.dtype)
-
-
-def _with_whole_windows(
-    op: AtenOperation, x: Tensor, sizes: Sequence[int], strides: Sequence[int], pads: Sequence[int]
-) -> Tensor:
-    """Return x padded by zeros such that no window of the result ends behind it."""
-    count = len(sizes)
-    first = op.node.meta["val"].dim() - count
-    after = []
-    for axis, (size, step, pad) in enumerate(zip(sizes, strides, pads, strict=True)):
-        end = (op.fixed(op.shape[first + axis], "a size") - 1) * step + size
-        after.append(max(end - op.fixed(x.shape[2 + axis], "a size") - pad, pad))
-    return op.emit("pad", x, pads=[0, 0, *pads, 0, 0, *after], mode="constant", value=0.0)
 
 
 @converter(

@@ -124,6 +124,11 @@ def cat(op: AtenOperation, tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
     kept = [x for x in given if x.shape[axis] != 0]
     if not kept:
         return op.expanded(op.constant(0, op.dtype), op.shape)
+    for other in range(kept[0].rank):
+        if other != axis:
+            sizes = [x.shape[other] for x in kept]
+            wanted = next((size for size in sizes if isinstance(size, int)), sizes[0])
+            kept = [op.with_dim(x, other, wanted) for x in kept]
     return kept[0] if len(kept) == 1 else op.emit("concat", kept, axis=axis)
 
 
@@ -216,7 +221,7 @@ def padded(op: AtenOperation, x: Tensor, pads: Sequence[Dim], mode: str, value: 
     high: list[Dim] = [0] * rank
     for number in range(len(pads) // 2):
         low[rank - 1 - number], high[rank - 1 - number] = pads[2 * number], pads[2 * number + 1]
-    if not any(low) and not any(high):
+    if all(isinstance(size, int) and size == 0 for size in (*low, *high)):
         return x
     sizes = [size for size in (*low, *high) if isinstance(size, int)]
     constant = value.constant

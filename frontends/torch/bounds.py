@@ -1,0 +1,50 @@
+"""What PyTorch's kernels refuse of data, checked in the call: positions outside of an axis, division by zero.
+
+A check is one pass over the positions, or the divisors. Known values are checked when importing. An import without
+`checks` leaves out those in the call; a position outside of an axis then reads, or writes, nothing that is defined.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mirlo.dialects.core.dims import Dim
+from mirlo.frontends.builder import UnsupportedOperation
+from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.torch.operation import AtenOperation
+
+
+def require_positions(op: AtenOperation, indices: Tensor, size: Dim, wraps: bool = False) -> None:
+    """Require positions on an axis of a size; those that wrap may be negative and count from its end."""
+    what = f"{op.name}: positions outside of an axis of {size} elements; minus their number"
+    number = indices.constant
+    if number is not None and isinstance(size, int):
+        _require_known(not np.any((number < (-size if wraps else 0)) | (number >= size)), what)
+        return
+    at = op.cast(indices, "i64")
+    below = op.apply("less", at, size * -1 if wraps else 0)
+    _require_none(op, op.apply("logical_or", below, op.apply("greater_equal", at, size)), what)
+
+
+def require_divisors(op: AtenOperation, divisors: Tensor) -> None:
+    """Require that integers by which others are divided are not 0."""
+    if not divisors.dtype.is_integer:
+        return
+    what = f"{op.name}: integer division by zero; minus the number of zeros"
+    if divisors.array is not None:
+        _require_known(bool(np.all(divisors.array != 0)), what)
+    else:
+        _require_none(op, op.apply("equal", divisors, 0), what)
+
+
+def _require_known(holds: bool, what: str) -> None:
+    if not holds:
+        raise UnsupportedOperation(f"computes what PyTorch refuses: {what.partition(';')[0]}")
+
+
+def _require_none(op: AtenOperation, flags: Tensor, what: str) -> None:
+    """Require in the call that no flag is set, if the import makes checks."""
+    if not op.body.checks:
+        return
+    count = op.cast(flags, "i64") if not flags.rank else op.emit("reduce_sum", op.cast(flags, "i64"))
+    op.body.require_values(op.reshaped(op.apply("negative", count), (1,)), 1, what)

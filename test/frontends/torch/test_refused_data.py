@@ -1,0 +1,116 @@
+"""Data that PyTorch refuses: positions outside of an axis, integers divided by zero, singular matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="needs PyTorch: make test-doors")
+
+from module_cases import Calls  # noqa: E402
+
+import mirlo  # noqa: E402
+from mirlo.runtime.errors import InputError  # noqa: E402
+
+F = torch.nn.functional
+X = torch.arange(12.0).reshape(3, 4)
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+AXIS_0, AXIS_1 = 3, 4
+POSITIONS: dict[str, tuple[Callable[..., Any], int, bool]] = {
+    "embedding": (lambda x, i: F.embedding(i, x), AXIS_0, False),
+    "embedding_bag": (lambda x, i: F.embedding_bag(i[None], x), AXIS_0, False),
+    "index_select": (lambda x, i: x.index_select(1, i), AXIS_1, False),
+    "gather": (lambda x, i: x.gather(0, i[:, None].expand(2, 4)), AXIS_0, False),
+    "take": (lambda x, i: x.take(i), 12, True),
+    "index": (lambda x, i: x[:, i], AXIS_1, True),
+    "index of two": (lambda x, i: x[torch.tensor([0, 1]), i], AXIS_1, True),
+    "index_put": (lambda x, i: x.index_put((i,), torch.tensor(7.0)), AXIS_0, True),
+    "index_put accumulate": (lambda x, i: x.index_put((i * 0, i), torch.tensor(7.0), True), AXIS_1, True),
+    "index_add": (lambda x, i: x.index_add(0, i, x[:2]), AXIS_0, False),
+    "index_copy": (lambda x, i: x.index_copy(0, i, x[:2]), AXIS_0, False),
+    "index_fill": (lambda x, i: x.index_fill(1, i, 5.0), AXIS_1, True),
+    "index_reduce": (lambda x, i: x.index_reduce(0, i, x[1:], "amax"), AXIS_0, False),
+    "scatter": (lambda x, i: x.scatter(0, i[None], 5.0), AXIS_0, False),
+    "scatter_add": (lambda x, i: x.scatter_add(1, i[None], x), AXIS_1, False),
+    "scatter_reduce": (lambda x, i: x.scatter_reduce(1, i[None], x, "mean"), AXIS_1, False),
+    "nll_loss": (lambda x, i: F.nll_loss(x[:2], i), AXIS_1, False),
+    "cross_entropy": (lambda x, i: F.cross_entropy(x[1:], i), AXIS_1, False),
+}
+
+
+@pytest.mark.parametrize("name", POSITIONS)
+def test_positions_outside_of_an_axis(name: str) -> None:
+    function, size, wraps = POSITIONS[name]
+    inside = torch.tensor([0, -size if wraps else size - 1])
+    outside = [torch.tensor([0, size]), torch.tensor([-size - 1 if wraps else -1, 0]), torch.tensor([0, 1 << 40])]
+    module, run = Calls(function), torch.compile(function, backend="mirlo", options={"strict": True, "cache": False})
+    made = mirlo.compile(module.eval(), args=(X, inside), cache=False)
+    with torch.no_grad():
+        for call in (run, made.torch):
+            torch.testing.assert_close(call(X, inside), function(X, inside))
+            for given in outside:
+                _require_refusal(function, call, X, given)
+
+
+def _require_refusal(function: Callable[..., Any], call: Callable[..., Any], *given: Any) -> None:
+    """Require that a call is an error as PyTorch's is."""
+    with pytest.raises((IndexError, RuntimeError)) as expected:
+        function(*given)
+    with pytest.raises((InputError, expected.type)):
+        call(*given)
+
+
+DIVISIONS: dict[str, Callable[..., Any]] = {
+    "floor": lambda x, y: x // y,
+    "trunc": lambda x, y: torch.div(x, y, rounding_mode="trunc"),
+    "remainder": lambda x, y: x % y,
+    "fmod": lambda x, y: torch.fmod(x, y),
+    "of a number": lambda x, y: 7 // y,
+    "broadcast": lambda x, y: x[:, None] // y,
+}
+
+
+@pytest.mark.parametrize("kind", ["int64", "int32", "uint8"])
+@pytest.mark.parametrize("name", DIVISIONS)
+def test_integers_divided_by_zero(name: str, kind: str) -> None:
+    function, dtype = DIVISIONS[name], getattr(torch, kind)
+    x, y, zero = (torch.tensor(each, dtype=dtype) for each in ([7, 9, 8], [3, 2, 9], [3, 0, 9]))
+    run = torch.compile(function, backend="mirlo", options={"strict": True, "cache": False})
+    torch.testing.assert_close(run(x, y), function(x, y))
+    _require_refusal(function, run, x, zero)
+
+
+def test_floats_divided_by_zero_are_no_errors() -> None:
+    run = torch.compile(lambda x, y: x // y, backend="mirlo", options={"strict": True, "cache": False})
+    assert run(torch.ones(2), torch.zeros(2)).tolist() == [float("inf")] * 2
+
+
+@pytest.mark.parametrize("function", [torch.linalg.inv, lambda x: torch.linalg.solve(x, x), torch.linalg.cholesky])
+def test_matrices_without_a_solution(function: Callable[..., Any]) -> None:
+    run = torch.compile(function, backend="mirlo", options={"strict": True, "cache": False})
+    with torch.no_grad():
+        torch.testing.assert_close(run(torch.eye(3) * 2), function(torch.eye(3) * 2))
+        _require_refusal(function, run, torch.zeros(3, 3))
+
+
+def test_checks_can_be_left_out() -> None:
+    run = torch.compile(F.embedding, backend="mirlo", options={"checks": False, "cache": False})
+    torch.testing.assert_close(run(torch.tensor([1, 2]), X), X[1:])
+    run(torch.tensor([1, 99]), X)
+
+
+def test_positions_that_pytorch_wraps() -> None:
+    run = torch.compile(torch.take_along_dim, backend="mirlo", options={"strict": True, "cache": False})
+    for given in ([0, 3], [0, 4], [-1, 9]):
+        indices = torch.tensor([given])
+        torch.testing.assert_close(run(X, indices, 1), torch.take_along_dim(X, indices, 1))
