@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 
 from mirlo.dialects.bindings import func, ir
@@ -255,7 +256,7 @@ def _refuse_duplicates(names: list[str], what: str, model: str) -> None:
 
 
 def _check_output(value: AnyValue, declared: ValueDef, model: str) -> None:
-    """Check that the declared type of an output does not contradict the computed one."""
+    """Check that the declared element type of an output is the computed one; warn of a shape that is not."""
     tensor = declared.type
     if not tensor.case or (tensor.case == "tensor" and not tensor.code):
         return
@@ -272,10 +273,10 @@ def _check_output(value: AnyValue, declared: ValueDef, model: str) -> None:
     if element is value.type.dtype and (shape is None or _agrees(shape, value.type)):
         return
     dims = "" if shape is None else "[" + ", ".join("?" if dim is None else str(dim) for dim in shape) + "]"
-    raise OnnxImportError(
-        f"{what} is declared {element}{dims}, but the nodes that compute it make it {value.type}; "
-        "the model's shapes are inconsistent"
-    )
+    text = f"{what} is declared {element}{dims}, but the nodes that compute it make it {value.type}"
+    if element is not value.type.dtype:
+        raise OnnxImportError(f"{text}; the model's types are inconsistent")
+    warnings.warn(f"mirlo: {text}, which is what it will be", stacklevel=2)
 
 
 def _agrees(shape: tuple[int | None, ...], found: TensorType) -> bool:

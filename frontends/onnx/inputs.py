@@ -37,7 +37,7 @@ def input_types(inputs: Sequence[ValueDef], shapes: Shapes | None, model: str) -
     If the caller fixes a symbol of one input, it is fixed in the others too.
     """
     symbols = _Symbols()
-    texts = [dim for value in inputs for dim in value.type.dims or () if isinstance(dim, str)]
+    texts = [dim for value in inputs for dim in value.type.dims or () if isinstance(dim, str) and not is_unnamed(dim)]
     for text in sorted(texts, key=lambda text: not is_dim(text)):  # names that are kept precede generated ones
         symbols.of(text)
     objects = {value.name: _object_kind(value, symbols, model) for value in inputs if _is_object(value)}
@@ -75,7 +75,7 @@ def _is_object(value: ValueDef) -> bool:
 
 def _object_kind(value: ValueDef, symbols: _Symbols, model: str) -> Kind:
     def dim_of(name: str | None) -> Dim:
-        return symbols.of(name) if name else symbols.fresh(f"{value.name}_dim")
+        return symbols.fresh(f"{value.name}_dim") if name is None or is_unnamed(name) else symbols.of(name)
 
     return kind_of(value.type, f"{model}: input '{value.name}'", dim_of)
 
@@ -116,6 +116,15 @@ class _Symbols:
         return dim
 
 
+UNNAMED = frozenset({"none", "null", "unk", "unknown", "-1"})
+"""What exporters write for a dim that they know no name of, in lower case; equal texts are not equal dims."""
+
+
+def is_unnamed(text: str) -> bool:
+    """Return whether the text of a dim names none: `None`, `-1`, or no letters and digits at all, as `?`."""
+    return text.strip().lower() in UNNAMED or not any(map(str.isalnum, text))
+
+
 def is_dim(text: str) -> bool:
     """Return whether a text is a valid symbolic dim."""
     try:
@@ -149,7 +158,7 @@ def _declared(value: ValueDef, symbols: _Symbols, model: str) -> TensorType:
     for axis, dim in enumerate(value.type.dims):
         if isinstance(dim, int) and dim >= 0:
             shape.append(dim)
-        elif isinstance(dim, str):
+        elif isinstance(dim, str) and not is_unnamed(dim):
             shape.append(symbols.of(dim))
         else:
             shape.append(symbols.fresh(f"{value.name}_dim{axis}"))
@@ -165,8 +174,10 @@ def _with_shape(
             f"expected {declared[name].rank} dims"
         )
     result: list[Dim] = []
-    for dim in shape:
-        if isinstance(dim, str):
+    for axis, dim in enumerate(shape):
+        if isinstance(dim, str) and is_unnamed(dim):
+            result.append(symbols.fresh(f"{name}_dim{axis}"))
+        elif isinstance(dim, str):
             result.append(symbols.of(dim))
         elif isinstance(dim, int) and not isinstance(dim, bool) and dim >= 0:
             result.append(dim)

@@ -24,6 +24,7 @@ from mirlo.frontends.onnx.values import AnyValue, ObjectValue, TensorValue, cons
 from mirlo.runtime.kinds import Kind
 
 ATTEMPTS = 8
+CHANGES_TYPE = "a value that the loop carries changes its type in every iteration"
 
 
 def iteration_of_graph(body: RegionImporter, graph: GraphDef, carried: int) -> LoopIteration:
@@ -49,8 +50,10 @@ def repeat(
     """Make a loop of up to `limit` iterations while `going`, and the first result of an iteration, is true.
 
     With `room`, the maximum trip count, scan outputs are collected: the results are followed by tensors of that many
-    rows and the number of used rows.
+    rows and the number of used rows. If it is unknown, each iteration appends its rows to tensors that grow.
     """
+    if room is UNKNOWN:
+        return _appending(body, round_, limit, going, carried)
     most = None if limit is None else scalar_of(body, limit, "M")
     going = constant("", np.array(True)) if going is None else going
     kinds = _carried_kinds(body, round_, carried)
@@ -79,7 +82,59 @@ def repeat(
         count, _, *results = op.results
         values = [value_of(body, result, kind) for result, kind in zip(results, kinds, strict=False)]
         return values if room is None else [*values, *results[len(kinds) :], count]
-    raise NodeError("a value that the loop carries changes its type in every iteration")
+    raise NodeError(CHANGES_TYPE)
+
+
+def _appending(
+    body: RegionImporter,
+    round_: LoopIteration,
+    limit: TensorValue | None,
+    going: TensorValue | None,
+    carried: Sequence[AnyValue],
+) -> list[Any]:
+    """Make a loop that carries the rows of its scan outputs, to which each iteration appends."""
+    rows = _types_of_rows(body, round_, constant("", np.array(True)) if going is None else going, carried)
+
+    def make(
+        count: TensorValue, going: TensorValue, values: list[AnyValue]
+    ) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
+        condition, results, collected = round_.make(count, going, values[: len(carried)])
+        longer = [
+            _appended(body, old, new, row)
+            for old, new, row in zip(values[len(carried) :], collected, rows, strict=True)
+        ]
+        return condition, [*results, *longer], []
+
+    none = [TensorValue("", row.with_shape((0, *row.shape)), ir=_rows(0, row)) for row in rows]
+    growing = LoopIteration(make, carried=round_.carried[: len(carried)], graph=round_.graph)
+    return repeat(body, growing, limit, going, [*carried, *none])
+
+
+def _types_of_rows(
+    body: RegionImporter, round_: LoopIteration, going: TensorValue, carried: Sequence[AnyValue]
+) -> list[TensorType]:
+    """Return the types of the scan outputs of an iteration."""
+    kinds = [_carried_kind(value, _at(round_.carried, i)) for i, value in enumerate(carried)]
+    first = [body.ssa(constant("", np.array(0, np.int64))), scalar_of(body, going, "cond")]
+    for _ in range(ATTEMPTS + sum(len(kind.shape or ()) for kind in kinds)):
+        inits = [*first, *(of_kind(body, value, kind) for value, kind in zip(carried, kinds, strict=True))]
+        found, rows = _collected_types(body, round_, inits, kinds)
+        if found == kinds:
+            return rows
+        kinds = _checked(carried, kinds, found)
+    raise NodeError(CHANGES_TYPE)
+
+
+def _appended(body: RegionImporter, old: AnyValue, new: AnyValue, row: TensorType) -> AnyValue:
+    """Return the rows with one more."""
+    last = relax_op("expand_dims").make(body.ssa(_tensor(_conformed(body, new, tensor_kind(row)))), axes=[0])
+    result = relax_op("concat").make([body.ssa(_tensor(old)), last], axis=0)
+    return TensorValue("", type_of(result), ir=result)
+
+
+def _tensor(value: AnyValue) -> TensorValue:
+    assert isinstance(value, TensorValue)  # rows are
+    return value
 
 
 def _carried_kinds(body: RegionImporter, round_: LoopIteration, carried: Sequence[AnyValue]) -> list[Kind]:

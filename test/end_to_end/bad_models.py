@@ -53,9 +53,9 @@ def _model(nodes: list[onnx.NodeProto], x: onnx.ValueInfoProto, y: onnx.ValueInf
     return helper.make_model(helper.make_graph(nodes, "g", [x], [y], [weight]), opset_imports=opsets, ir_version=9)
 
 
-def _matmul(rows: int | str = 4, width: int = 8, out: int = 16) -> onnx.ModelProto:
+def _matmul(rows: int | str = 4, width: int = 8, kind: int = TensorProto.FLOAT) -> onnx.ModelProto:
     node = helper.make_node("MatMul", ["x", "w"], ["y"], name="fc")
-    return _model([node], _value("x", [rows, width]), _value("y", [rows, out]))
+    return _model([node], _value("x", [rows, width]), _value("y", [rows, 16], kind))
 
 
 def _relu_of(kind: int) -> onnx.ModelProto:
@@ -75,7 +75,7 @@ def _unknown_operators() -> onnx.ModelProto:
 _MODELS: dict[str, Callable[[], onnx.ModelProto]] = {
     "unknown": _unknown_operators,
     "shapes": lambda: _matmul(width=9),
-    "declared": lambda: _matmul(out=17),
+    "declared": lambda: _matmul(kind=TensorProto.DOUBLE),
     "complex": lambda: _relu_of(TensorProto.COMPLEX64),
     "open": lambda: _matmul(rows="batch"),
 }

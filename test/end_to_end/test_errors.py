@@ -61,8 +61,8 @@ Rewrite these nodes with supported operators, or give each operator a function b
     ),
     "output declared otherwise": (
         "compile declared.onnx",
-        "declared.onnx: output 'y' is declared f32[4, 17], but the nodes that compute it make it f32[4, 16]; "
-        "the model's shapes are inconsistent",
+        "declared.onnx: output 'y' is declared f64[4, 16], but the nodes that compute it make it f32[4, 16]; "
+        "the model's types are inconsistent",
     ),
     "missing external data": (
         "compile external.onnx",

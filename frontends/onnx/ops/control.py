@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.expansion import TooManyIterations
@@ -27,6 +28,8 @@ from mirlo.frontends.onnx.values import (
 
 MAX_UNROLLED_ITERATIONS = 1024
 """Most iterations to unroll; more would take too long to compile."""
+MAX_COLLECTED_ITERATIONS = 1 << 20
+"""Most iterations for which rows are reserved: exporters write the largest integer for a trip count without a bound."""
 MAX_UNROLLED_NODES = 8192
 """Most nodes of an unrolled loop over all iterations, including nested loops."""
 
@@ -117,11 +120,8 @@ def _compiled(
 ) -> list[Output]:
     if len(body.outputs) == 1 + len(carried):
         return list(node.builder.repeat(body, limit, going, carried))
-    if limit is None:
-        raise NodeError(
-            f"output '{body.outputs[1 + len(carried)].name}' of the body is collected in each iteration, but the "
-            "trip count has no upper bound: add input 'M'"
-        )
+    if limit is None or (limit.is_constant and node.scalar(0) > MAX_COLLECTED_ITERATIONS):
+        return list(node.builder.repeat(body, limit, going, carried, D.UNKNOWN))
     most = node.emit("maximum", scalar(node, 0), node.constant(np.int64(0)))
     (room,) = bind(node, node.emit("reshape", most, shape=(1,)), "the number of iterations")
     *made, used = node.builder.repeat(body, limit, going, carried, room)

@@ -201,9 +201,18 @@ def test_input_types(context: Any) -> None:
     assert "input 'x' has no shape, not even a rank" in message(context, model)
 
 
-def test_declared_output_disagrees(context: Any) -> None:
-    model = make_model([node("Relu", "x", "y")], X, ["y"], output_types={"y": (F32, [2, 4])})
-    assert "output 'y' is declared f32[2, 4], but the nodes that compute it make it f32[2, 3]" in message(
+@pytest.mark.parametrize("shape", [[2, 4], [2], [2, 3, 1]])
+def test_declared_shape_of_an_output_disagrees(context: Any, shape: list[int]) -> None:
+    """ONNX Runtime warns of it, and returns what the nodes compute."""
+    model = make_model([node("Relu", "x", "y")], X, ["y"], output_types={"y": (F32, shape)})
+    listed = ", ".join(map(str, shape))
+    with pytest.warns(UserWarning, match=rf"output 'y' is declared f32\[{listed}\], .* make it f32\[2, 3\], which"):
+        import_model(model, context=context)
+
+
+def test_declared_type_of_an_output_disagrees(context: Any) -> None:
+    model = make_model([node("Relu", "x", "y")], X, ["y"], output_types={"y": (BOOL, [2, 3])})
+    assert "output 'y' is declared bool[2, 3], but the nodes that compute it make it f32[2, 3]" in message(
         context, model
     )
 

@@ -32,6 +32,17 @@ def test_any_text_names_a_dim(name):
     assert "relax.relu" in str(module)
 
 
+@pytest.mark.parametrize("name", ["?", "-1", "None", "none", "unk", "UNKNOWN", "null", "", " ", "*"])
+def test_what_exporters_write_for_no_name_is_no_name(name):
+    """Two dims of one such text are two dims."""
+    model = model_of("MatMul", [name, 4])
+    model.graph.input.append(helper.make_tensor_value_info("z", TensorProto.FLOAT, [4, name]))
+    model.graph.node[0].input.append("z")
+    f = mirlo.compile(model)
+    x, z = np.ones((2, 4), np.float32), np.ones((4, 3), np.float32)
+    np.testing.assert_array_equal(f(x, z), x @ z)
+
+
 def test_a_dim_named_for_a_keyword_runs():
     executable = mirlo.compile(model_of("Relu", ["None", 2]), cache=False, jobs=1)
     assert executable.run({"x": -np.ones((3, 2), np.float32)})["y"].shape == (3, 2)
