@@ -57,7 +57,10 @@ def benchmark_model(name: str) -> Path:
     return Path(output_of(python("-m", "benchmarks.models", name, "--cache", MODELS)).strip())
 
 
-def require_tests(path: Path) -> None:
-    """Run the tests of a file in a process of their own, in which they may register what others must not see."""
-    done = python("-m", "pytest", "-q", "-p", "no:cacheprovider", path)
+def require_tests(path: Path, whole: bool = False) -> None:
+    """Run the tests of a file in a process of their own, in which they may register what others must not see.
+
+    With `whole` they run whole, not a sample of them.
+    """
+    done = python("-m", "pytest", "-q", "-p", "no:cacheprovider", *(["--whole"] if whole else []), path)
     assert done.returncode == 0, done.stdout + done.stderr
