@@ -337,6 +337,18 @@ def _is_nonnegative_dim(goal: Dim, facts: tuple[Dim, ...], depth: int = 3) -> bo
             for quotient, multiple in _multiples(goal, atoms, factor):
                 if _is_nonnegative_dim(goal * multiple - fact * quotient, facts, depth - 1):
                     return True
+    return _holds_in_cases(goal, facts, depth - 1)
+
+
+def _holds_in_cases(goal: SymbolicDim, facts: tuple[Dim, ...], depth: int) -> bool:
+    """Return whether a dim is not negative with either operand of one of its minima or maxima in its place."""
+    for atoms, factor in goal.terms:
+        parts = D.atom_parts(atoms[0]) if len(atoms) == 1 else None
+        if parts is None or parts[0] not in ("min", "max"):
+            continue
+        rest = goal - SymbolicDim(((atoms, factor),))
+        if all(_is_nonnegative_dim(rest + side * factor, facts, depth) for side in parts[1:]):
+            return True
     return False
 
 

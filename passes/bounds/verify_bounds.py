@@ -14,13 +14,17 @@ from mirlo.passes.bounds.calls import Calls, find_calls
 from mirlo.passes.bounds.kernel import KernelBounds, UnprovenAccess
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.session import Session
+from mirlo.runtime.nearest import nearest
+
+FAILURES = ("never", "data", "all")
+"""Which accesses that are not proven end the compilation."""
 
 
 @dataclass(frozen=True)
 class BoundsRecord:
     """The accesses of one kernel: how many there are, and those that are not proven to be within their buffers."""
 
-    kernel: str
+    function: str
     nodes: tuple[str, ...]
     accesses: int
     unproven: tuple[UnprovenAccess, ...] = ()
@@ -34,14 +38,20 @@ class VerifyBounds(Pass):
     For each load and store of a prim function in buffer form, the range of its indices follows from bounds of loops,
     guards, masks and clamps; the sizes of parameters are those of its calls, whose dims the caller checks. An access
     by a value that comes from data, which is neither clamped nor guarded, is an error. Others that are not proven are
-    recorded with the reason, and are errors too with `strict`.
+    recorded with the reason, and are errors too with `fail=all`.
     """
 
     name = "verify-bounds"
     contained = True
     trusted = True
-    strict: bool = option(False, "fail for every access that is not proven")
+    fail: str = option("data", "fail for accesses that are not proven: never, data (by values from data), all")
     remarks: bool = option(False, "report each access that is not proven as a remark")
+
+    def __post_init__(self) -> None:
+        if self.fail not in FAILURES:
+            raise ValueError(
+                f"expected one of {', '.join(FAILURES)}, found '{self.fail}'{nearest(self.fail, FAILURES)}"
+            )
 
     def run(self, op: ir.OpView, session: Session) -> None:
         calls = find_calls(op.operation)
@@ -56,8 +66,8 @@ class VerifyBounds(Pass):
 
     def _report(self, record: BoundsRecord, access: UnprovenAccess, session: Session) -> None:
         of_nodes = f" ({', '.join(record.nodes)})" if record.nodes else ""
-        text = f"kernel '@{record.kernel}'{of_nodes}: {access}"
-        if access.from_data or self.strict:
+        text = f"kernel '@{record.function}'{of_nodes}: {access}"
+        if self.fail == "all" or (self.fail == "data" and access.from_data):
             raise PassError(text, access.location)
         if self.remarks:
             session.remark(text, access.location)

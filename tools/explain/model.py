@@ -18,6 +18,7 @@ from mirlo.driver.given import check_used, give, node_watch
 from mirlo.driver.models import open_model, require_sizes
 from mirlo.driver.strategies import Measured, StrategyRecord
 from mirlo.driver.tune.database import open_database
+from mirlo.passes.bounds.verify_bounds import BoundsRecord
 from mirlo.passes.byoc.records import Placement
 from mirlo.passes.instrumentation import Instrument
 from mirlo.passes.kernel_nodes import kernel_calls, node_labels
@@ -63,11 +64,14 @@ class ExplainedKernel:
     intrinsics: list[IntrinsicChoice] = field(default_factory=list)
     tuned: dict[str, int] = field(default_factory=dict)
     """What measurements chose."""
+    bounds: BoundsRecord | None = None
 
-    def take(self, note: ScheduleRecord | ParallelRecord | TuningRecord) -> None:
+    def take(self, note: ScheduleRecord | ParallelRecord | TuningRecord | BoundsRecord) -> None:
         """Keep what became of it."""
         if isinstance(note, ScheduleRecord):
             self.schedule = note
+        elif isinstance(note, BoundsRecord):
+            self.bounds = note
         elif isinstance(note, ParallelRecord):
             self.parallel = note
         else:
@@ -201,7 +205,7 @@ def _assemble(
         if name in kernels:
             kernels[name].intrinsics = [choices[key] for key in used if key in choices]
     for note in notes:
-        if isinstance(note, (ScheduleRecord, ParallelRecord, TuningRecord)) and note.function in kernels:
+        if isinstance(note, (ScheduleRecord, ParallelRecord, TuningRecord, BoundsRecord)) and note.function in kernels:
             kernels[note.function].take(note)
         elif isinstance(note, LegalizationRecord):
             for name in note.names or (note.location,):

@@ -98,6 +98,9 @@ def _kernel(kernel: ExplainedKernel, with_words: bool) -> Iterator[str]:
     for choice in kernel.intrinsics:
         yield f"  tir.{choice.intrinsic} on {choice.type}: {_rule(choice.rule)}"
         yield from _declined(choice.attempts, "    ")
+    if kernel.bounds is not None and kernel.bounds.unproven:
+        yield f"  not proven to be in bounds: {len(kernel.bounds.unproven)} of {kernel.bounds.accesses} accesses"
+        yield from (f"    {access}" for access in kernel.bounds.unproven)
 
 
 def _shared_loops(least: Sequence[int]) -> str:
@@ -183,6 +186,9 @@ def _kernel_json(kernel: ExplainedKernel) -> dict[str, object]:
             }
             for choice in kernel.intrinsics
         ],
+        "bounds": None
+        if kernel.bounds is None
+        else {"accesses": kernel.bounds.accesses, "unproven": list(map(str, kernel.bounds.unproven))},
     }
 
 

@@ -1,4 +1,4 @@
-// RUN: mirlo-opt %s --verify-bounds=strict | FileCheck %s
+// RUN: mirlo-opt %s --verify-bounds=fail=all | FileCheck %s
 
 // Accesses that are proven: nothing is reported, and nothing changes.
 
