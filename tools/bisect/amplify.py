@@ -10,10 +10,11 @@ import numpy as np
 
 from mirlo.frontends.onnx.order import read_names
 from mirlo.tools.bisect.compare import ModelValue, Tolerance, difference, wrong_elements
-from mirlo.tools.bisect.nodes import DepartingNode
+from mirlo.tools.bisect.nodes import DepartingNode, unit_outputs
 from mirlo.tools.bisect.oracles import Oracle, OracleError
 from mirlo.tools.bisect.submodel import cut
 from mirlo.tools.bisect.trial import TrialOptions, try_submodel
+from mirlo.tools.bisect.units import DividedModel
 
 if TYPE_CHECKING:
     from mirlo.frontends.onnx.model import LoadedModel
@@ -35,7 +36,7 @@ class Amplified:
 
 
 def amplified(
-    model: LoadedModel,
+    divided: DividedModel,
     found: DepartingNode,
     values: Mapping[str, ModelValue],
     settings: TrialOptions,
@@ -43,8 +44,10 @@ def amplified(
 ) -> Amplified | None:
     """Return the origin of the rounding that explains a departure; None if rounding does not explain it.
 
-    It does if every element that departs also departs in the oracle's results for inputs that differ by rounding.
+    It does if every element that departs also departs in the oracle's results for inputs that differ by rounding. The
+    nodes before it are compiled without those code generators whose composite it ends.
     """
+    model = divided.model
     node = model.content.graph.nodes[found.node]
     before = found.part.nodes[:-1]
     if found.trial.failed or found.part.nodes[-1] != found.node or not before:
@@ -52,6 +55,9 @@ def amplified(
     made = [name for index in before for name in model.content.graph.nodes[index].outputs if name in values]
     inputs = [name for name in dict.fromkeys(read_names(node)) if name in made]
     outputs = [name for name in node.outputs if name in values]
+    others = set(unit_outputs(divided, found.unit, values)) - set(outputs)
+    if any(difference(found.trial.values.get(name), values[name], settings.tolerance) for name in others):
+        return None
     upstream = try_submodel(cut(model, before, inputs, values), values, settings)
     if upstream.departs is not None or not inputs:
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,9 +14,10 @@ from mirlo.tools.bisect.amplify import Amplified, amplified
 from mirlo.tools.bisect.bundle import replays, write_bundle
 from mirlo.tools.bisect.nodes import DepartingNode, Tell, first_departing_node, stretch
 from mirlo.tools.bisect.oracles import ORACLES, Oracle
-from mirlo.tools.bisect.passes import Culprit, failing_pass, first_departing_pass
+from mirlo.tools.bisect.passes import Culprit, departing_generator, failing_pass, first_departing_pass
 from mirlo.tools.bisect.submodel import cut, in_order, message_of
 from mirlo.tools.bisect.trial import Trial, TrialOptions, try_submodel
+from mirlo.tools.bisect.units import DividedModel, divide
 
 if TYPE_CHECKING:
     from mirlo.frontends.onnx.model import LoadedModel, Source
@@ -39,6 +40,8 @@ class Departure:
     how: str
     part: tuple[str, ...]
     """The nodes of the smallest submodel that departs."""
+    unit: tuple[str, ...]
+    """The nodes that one pattern takes with it, or the node alone."""
     culprit: Culprit
     bundle: Path
     replay: str
@@ -58,6 +61,14 @@ class Rounding:
     """The difference at that node."""
 
 
+@dataclass(frozen=True)
+class Found:
+    """A node that departs, and the values that its inputs are taken from."""
+
+    node: DepartingNode
+    values: Mapping[str, ModelValue]
+
+
 def bisect(
     model: Source,
     feeds: Mapping[str, np.ndarray],
@@ -73,21 +84,40 @@ def bisect(
     """
     ordered = in_order(_opened(model))
     values = _values(ordered, feeds, against, tell)
-    result = _find_departure(ordered, values, settings, ORACLES[against], tell)
+    divided = divide(ordered, values, settings)
+    result = _find_departure(divided, values, settings, ORACLES[against], tell)
     if result is None or isinstance(result, Rounding):
         return result
-    failed = result.trial.failed
-    culprit = (
-        failing_pass(result.trial, settings) if failed else first_departing_pass(result.part, values, settings, tell)
+    return _departure(
+        divided, result, _culprit(divided, result, settings, ORACLES[against], tell), settings, against, bundle
     )
-    return _departure(ordered, result, culprit, values, settings, against, bundle)
+
+
+def _culprit(divided: DividedModel, result: Found, settings: TrialOptions, oracle: Oracle, tell: Tell) -> Culprit:
+    """Return the code generator, or the pass of the host, that makes a submodel depart."""
+    found, values = result.node, result.values
+    inside = set(found.part.nodes)
+
+    def is_rounding(trial: Trial) -> bool:
+        return amplified(divided, replace(found, trial=trial), values, settings, oracle) is not None
+
+    patterns = [unit.pattern for unit in divided.units if unit.pattern and inside >= set(unit.nodes)]
+    generator = departing_generator(
+        found.part, list(dict.fromkeys(patterns)), found.trial, values, settings, tell, is_rounding
+    )
+    if generator is not None:
+        return generator
+    if found.trial.failed:
+        return failing_pass(found.trial, settings)
+    return first_departing_pass(found.part, values, settings, tell)
 
 
 def is_rounding(model: Source, feeds: Mapping[str, np.ndarray], *, against: str, settings: TrialOptions) -> bool:
     """Return whether a model departs from an oracle by nothing but rounding that its nodes amplify."""
     ordered = in_order(_opened(model))
     values = _values(ordered, feeds, against, _ignore)
-    return isinstance(_find_departure(ordered, values, settings, ORACLES[against], _ignore), Rounding)
+    divided = divide(ordered, values, settings)
+    return isinstance(_find_departure(divided, values, settings, ORACLES[against], _ignore), Rounding)
 
 
 def _ignore(text: str) -> None:
@@ -103,35 +133,51 @@ def _values(model: LoadedModel, feeds: Mapping[str, np.ndarray], against: str, t
 
 
 def _find_departure(
-    model: LoadedModel, values: Mapping[str, ModelValue], settings: TrialOptions, oracle: Oracle, tell: Tell
-) -> DepartingNode | Rounding | None:
-    graph = model.content.graph
-    whole = cut(model, range(len(graph.nodes)), [value.name for value in graph.outputs], values)
+    divided: DividedModel, values: Mapping[str, ModelValue], settings: TrialOptions, oracle: Oracle, tell: Tell
+) -> Found | Rounding | None:
+    graph = divided.model.content.graph
+    whole = cut(divided.model, range(len(graph.nodes)), [value.name for value in graph.outputs], values)
     trial = try_submodel(whole, values, settings)
     tell(f"the model: {trial.departs or 'as expected'}")
-    return None if trial.departs is None else _first_departure(model, values, settings, trial, oracle, tell)
+    return None if trial.departs is None else _first_departure(divided, values, settings, trial, oracle, tell)
 
 
 def _first_departure(
-    model: LoadedModel, values: Mapping[str, ModelValue], settings: TrialOptions, trial: Trial, oracle: Oracle,
+    divided: DividedModel, values: Mapping[str, ModelValue], settings: TrialOptions, trial: Trial, oracle: Oracle,
     tell: Tell,
-) -> DepartingNode | Rounding:  # fmt: skip
-    """Return the first node that departs for its own inputs, or that all of them only amplify rounding."""
-    nodes = model.content.graph.nodes
+) -> Found | Rounding:  # fmt: skip
+    """Return the first node that departs for its own inputs, or that all of them only amplify rounding.
+
+    Behind a node that amplifies rounding the oracle goes on from what that node computed.
+    """
+    nodes = divided.model.content.graph.nodes
     first: Amplified | None = None
-    start, last = 0, len(nodes) - 1
+    start, last = 0, len(divided.units) - 1
     while True:
-        result = first_departing_node(model, values, settings, trial, tell, start)
-        passed = amplified(model, result, values, settings, oracle)
+        result = first_departing_node(divided, values, settings, trial, tell, start)
+        passed = amplified(divided, result, values, settings, oracle)
         if passed is None:
-            return result
+            return Found(result, values)
         tell(f"'{nodes[result.node].name}' amplifies rounding")
         first = first or passed
-        start = result.node + 1
-        rest = stretch(model, start, last, values) if start <= last else None
-        trial = try_submodel(rest, values, settings) if rest is not None and rest.outputs else Trial(None)
+        start = result.unit + 1
+        if start > last:
+            return _rounding(divided.model, first)
+        values = _continued(divided, start, {**values, **result.trial.values}, oracle)
+        rest = stretch(divided, start, last, values)
+        trial = try_submodel(rest, values, settings) if rest.outputs else Trial(None)
         if trial.departs is None:
-            return _rounding(model, first)
+            return _rounding(divided.model, first)
+
+
+def _continued(
+    divided: DividedModel, start: int, values: Mapping[str, ModelValue], oracle: Oracle
+) -> dict[str, ModelValue]:
+    """Return the values of a model with those of the units from `start` on computed again by the oracle."""
+    later, graph = divided.nodes(start, len(divided.units) - 1), divided.model.content.graph
+    names = [name for index in later for name in graph.nodes[index].outputs if name in values]
+    rest = cut(divided.model, later, names, values)
+    return {**values, **oracle(rest.model, rest.feeds, names)}
 
 
 def _rounding(model: LoadedModel, found: Amplified) -> Rounding:
@@ -140,14 +186,14 @@ def _rounding(model: LoadedModel, found: Amplified) -> Rounding:
 
 
 def _departure(
-    model: LoadedModel,
-    found: DepartingNode,
+    divided: DividedModel,
+    result: Found,
     culprit: Culprit,
-    values: Mapping[str, ModelValue],
     settings: TrialOptions,
     against: str,
     bundle: Path,
 ) -> Departure:
+    model, found, values = divided.model, result.node, result.values
     node = model.content.graph.nodes[found.node]
     part = tuple(model.content.graph.nodes[index].name for index in found.part.nodes)
     facts = {
@@ -159,7 +205,8 @@ def _departure(
     }
     replay = write_bundle(bundle, found.part, values, culprit, settings, against, facts)
     return Departure(
-        node.name, node.operator, found.node, len(model.content.graph.nodes), found.trial.departs or "", part, culprit,
+        node.name, node.operator, found.node, len(model.content.graph.nodes), found.trial.departs or "", part,
+        tuple(model.content.graph.nodes[index].name for index in divided.units[found.unit].nodes), culprit,
         bundle, replay, replays(bundle, found.part, settings, ORACLES[against]),
     )  # fmt: skip
 

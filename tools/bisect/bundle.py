@@ -70,6 +70,7 @@ def write_bundle(
         "pass": culprit.name or UNDETERMINED,
         **({"why": culprit.reason} if culprit.name is None else {}),
         **({"rule": culprit.rule} if culprit.rule else {}),
+        **({"pattern": culprit.pattern} if culprit.pattern else {}),
         "fails": culprit.failed,
         "pipeline": culprit.pipeline,
         "rules": list(culprit.rules),

@@ -27,7 +27,8 @@ class Tolerance:
         try:
             epsilon = float(ml_dtypes.finfo(dtype).eps)  # type: ignore[no-untyped-call]
         except ValueError:
-            return 0.0, 0.0
+            is_quantized = dtype.kind in "iu" and dtype.itemsize <= 2
+            return 0.0, (self.atol or 0.0) if is_quantized else 0.0
         rtol = tolerance_of(epsilon) if self.rtol is None else self.rtol
         return rtol, (rtol if self.atol is None else self.atol)
 

@@ -10,6 +10,8 @@ import numpy as np
 from mirlo.dialects.context import graph_operations
 
 if TYPE_CHECKING:
+    import onnx
+
     from mirlo.dialects.core.op import DialectOp
 
 
@@ -24,6 +26,42 @@ def evaluated_operators() -> list[type]:
     from onnx.reference.op_run import OpRun
 
     return [_endless_loop(), *(_evaluated(cls, OpRun) for cls in declared_operators())]
+
+
+def later_operators(model: onnx.ModelProto) -> list[type]:
+    """Return implementations of a model's operators that the evaluator has for later opsets only, by name.
+
+    A later version of an operator takes what an earlier one takes: onnx 1.23 has `DequantizeLinear` from opset 19 on.
+    """
+    from onnx.defs import onnx_opset_version
+    from onnx.reference.ops._op_list import load_op
+
+    version = next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), None)
+    if version is None:
+        return []
+    result = []
+    for name in sorted(_operator_names(model.graph)):
+        for later in range(version, onnx_opset_version() + 1):
+            try:
+                found = load_op("", name, later)
+            except Exception:  # of many kinds: there is no such version, or it is a function
+                continue
+            if later > version and isinstance(found, type):
+                result.append(type(name, (found,), {"op_domain": ""}))
+            break
+    return result
+
+
+def _operator_names(graph: onnx.GraphProto) -> set[str]:
+    """Return the names of ONNX's own operators in a graph and its subgraphs."""
+    names = set()
+    for node in graph.node:
+        if node.domain in ("", "ai.onnx"):
+            names.add(node.op_type)
+        for attribute in node.attribute:
+            for inner in (attribute.g, *attribute.graphs):
+                names |= _operator_names(inner)
+    return names
 
 
 def _endless_loop() -> type:

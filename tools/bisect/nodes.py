@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from mirlo.tools.bisect.submodel import Submodel, ancestors, cut, live_after
 from mirlo.tools.bisect.trial import Trial, TrialOptions, try_submodel
+from mirlo.tools.bisect.units import DividedModel
 
 if TYPE_CHECKING:
-    from mirlo.frontends.onnx.model import LoadedModel
     from mirlo.tools.bisect.compare import ModelValue
 
 Tell = Callable[[str], None]
@@ -21,98 +21,119 @@ SHRINK_TRIALS = 40
 
 @dataclass(frozen=True)
 class DepartingNode:
-    """A node, and the submodel that shows that it departs."""
+    """A node, the last of its unit, and the submodel that shows that it departs."""
 
     node: int
+    unit: int
     part: Submodel
     trial: Trial
 
 
 def first_departing_node(
-    model: LoadedModel,
+    divided: DividedModel,
     values: Mapping[str, ModelValue],
     settings: TrialOptions,
     whole: Trial,
     tell: Tell,
     start: int = 0,
 ) -> DepartingNode:
-    """Return the first node from `start` on that departs, by binary search; the model must depart.
+    """Return the first node from the unit `start` on that departs, by binary search; the model must depart.
 
-    Invariant: all values that are live after node `low` are as expected, some after node `high` are not.
+    Invariant: all values that are live after unit `low` are as expected, some after unit `high` are not.
     """
-    low, high, trial = start - 1, len(model.content.graph.nodes) - 1, whole
-    part = stretch(model, start, high, values)
+    low, high, trial = start - 1, len(divided.units) - 1, whole
+    part = stretch(divided, start, high, values)
     while high - low > 1:
         middle = (low + high) // 2
-        tried_part = stretch(model, start, middle, values)
+        tried_part = stretch(divided, start, middle, values)
         tried = try_submodel(tried_part, values, settings)
-        tell(f"nodes {start} to {middle} of {len(model.content.graph.nodes)}: {tried.departs or 'as expected'}")
+        first, last = divided.units[start].nodes[0], divided.units[middle].nodes[-1]
+        count = len(divided.model.content.graph.nodes)
+        tell(f"nodes {first} to {last} of {count}: {tried.departs or 'as expected'}")
         if tried.departs is None:
             low = middle
         else:
             high, part, trial = middle, tried_part, tried
-    return _smallest(model, DepartingNode(high, part, trial), values, settings, start, tell)
+    return _smallest(divided, DepartingNode(divided.units[high].nodes[-1], high, part, trial), values, settings, tell)
 
 
-def stretch(model: LoadedModel, start: int, last: int, values: Mapping[str, ModelValue]) -> Submodel:
-    """Return the nodes in a range, and all of their values that later nodes or the model's outputs read."""
-    outputs = {name for node in model.content.graph.nodes[start : last + 1] for name in node.outputs}
-    return cut(model, range(start, last + 1), [name for name in live_after(model, last) if name in outputs], values)
+def stretch(divided: DividedModel, start: int, last: int, values: Mapping[str, ModelValue]) -> Submodel:
+    """Return the nodes in a range of units, and all of their values that later nodes or the model's outputs read."""
+    nodes, model = divided.nodes(start, last), divided.model
+    outputs = {name for index in nodes for name in model.content.graph.nodes[index].outputs}
+    live = [name for name in live_after(model, nodes[-1]) if name in outputs]
+    return cut(model, nodes, live, values)
 
 
 def _smallest(
-    model: LoadedModel,
-    found: DepartingNode,
-    values: Mapping[str, ModelValue],
-    settings: TrialOptions,
-    start: int,
-    tell: Tell,
+    divided: DividedModel, found: DepartingNode, values: Mapping[str, ModelValue], settings: TrialOptions, tell: Tell
 ) -> DepartingNode:
-    """Return the node alone if it departs, else with as few of the preceding nodes as needed."""
-    outputs = [name for name in model.content.graph.nodes[found.node].outputs if name in values]
-    before = [index for index in ancestors(model, found.node) if index >= start]
+    """Return the unit alone if it departs, else with as few of the preceding units as needed."""
+    outputs = unit_outputs(divided, found.unit, values)
+    before = _units_before(divided, found)
     count, budget = 1, SHRINK_TRIALS
     while budget:
-        nodes = before[-count:]
-        part, trial = _try(model, nodes, outputs, values, settings)
+        units = before[-count:]
+        part, trial = _try(divided, units, outputs, values, settings)
         budget -= 1
-        tell(f"{'the node alone' if count == 1 else f'the last {len(nodes)} nodes'}: {trial.departs or 'as expected'}")
+        tell(f"{'the node alone' if count == 1 else f'the last {len(units)} nodes'}: {trial.departs or 'as expected'}")
         if trial.departs is not None:
-            return _without(model, DepartingNode(found.node, part, trial), outputs, values, settings, budget, tell)
+            smaller = DepartingNode(found.node, found.unit, part, trial)
+            return _without(divided, smaller, units, outputs, values, settings, budget, tell)
         if count >= len(before):
             break
         count = min(2 * count, len(before))
     return found
 
 
+def unit_outputs(divided: DividedModel, unit: int, values: Mapping[str, ModelValue]) -> list[str]:
+    """Return the values of a unit that others read, or the model returns."""
+    graph = divided.model.content.graph
+    own = divided.units[unit].nodes
+    live = set(live_after(divided.model, own[-1]))
+    listed = [name for index in own for name in graph.nodes[index].outputs if name in values and name in live]
+    return listed or [name for name in graph.nodes[own[-1]].outputs if name in values]
+
+
+def _units_before(divided: DividedModel, found: DepartingNode) -> list[int]:
+    """Return the unit that departs, and those of the part that it depends on, in order."""
+    place = {index: i for i, unit in enumerate(divided.units) for index in unit.nodes}
+    inside = {place[index] for index in found.part.nodes}
+    needed = {place[index] for own in divided.units[found.unit].nodes for index in ancestors(divided.model, own)}
+    return sorted((needed & inside) | {found.unit})
+
+
 def _without(
-    model: LoadedModel,
+    divided: DividedModel,
     found: DepartingNode,
+    units: Sequence[int],
     outputs: Sequence[str],
     values: Mapping[str, ModelValue],
     settings: TrialOptions,
     budget: int,
     tell: Tell,
 ) -> DepartingNode:
-    """Remove nodes one by one, as long as the rest still departs."""
-    for node in found.part.nodes[:-1]:
-        if not budget:
-            break
+    """Remove units one by one, as long as the rest still departs."""
+    left = list(units)
+    for unit in units:
+        if unit == found.unit or not budget:
+            continue
         budget -= 1
-        rest = [other for other in found.part.nodes if other != node]
-        part, trial = _try(model, rest, outputs, values, settings)
-        tell(f"without '{model.content.graph.nodes[node].name}': {trial.departs or 'as expected'}")
+        rest = [other for other in left if other != unit]
+        part, trial = _try(divided, rest, outputs, values, settings)
+        name = divided.model.content.graph.nodes[divided.units[unit].nodes[-1]].name
+        tell(f"without '{name}': {trial.departs or 'as expected'}")
         if trial.departs is not None:
-            found = DepartingNode(found.node, part, trial)
+            left, found = rest, DepartingNode(found.node, found.unit, part, trial)
     return found
 
 
 def _try(
-    model: LoadedModel,
-    nodes: Sequence[int],
+    divided: DividedModel,
+    units: Sequence[int],
     outputs: Sequence[str],
     values: Mapping[str, ModelValue],
     settings: TrialOptions,
 ) -> tuple[Submodel, Trial]:
-    part = cut(model, nodes, outputs, values)
+    part = cut(divided.model, [index for unit in units for index in divided.units[unit].nodes], outputs, values)
     return part, try_submodel(part, values, settings)

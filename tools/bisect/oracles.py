@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from mirlo.runtime.errors import MirloError
 from mirlo.tools.bisect.compare import ModelValue
-from mirlo.tools.bisect.declared import evaluated_operators
+from mirlo.tools.bisect.declared import evaluated_operators, later_operators
 
 if TYPE_CHECKING:
-    import numpy as np
     import onnx
 
 
@@ -24,11 +25,25 @@ class OracleError(MirloError):
 
 
 def reference(model: onnx.ModelProto, feeds: Mapping[str, ModelValue], names: Sequence[str]) -> Values:
-    """Compute values with the reference evaluator of the `onnx` package: slow, in numpy, by the specification."""
+    """Compute values with the reference evaluator of the `onnx` package: slow, in numpy, by the specification.
+
+    Nodes that it has no implementation of are computed with ONNX Runtime, where that is installed.
+    """
+    try:
+        return _evaluate(model, feeds, names)
+    except OracleError as problem:
+        try:
+            return _by_node(model, feeds, names, (_evaluate, onnxruntime))
+        except OracleError as other:
+            raise problem from other
+
+
+def _evaluate(model: onnx.ModelProto, feeds: Mapping[str, ModelValue], names: Sequence[str]) -> Values:
     from onnx.reference import ReferenceEvaluator
 
+    operators = [*later_operators(model), *evaluated_operators()]
     try:
-        values = ReferenceEvaluator(model, new_ops=evaluated_operators()).run(None, dict(feeds), intermediate=True)
+        values = ReferenceEvaluator(model, new_ops=operators).run(None, dict(feeds), intermediate=True)
     except Exception as error:
         raise OracleError(
             f"onnx's reference evaluator cannot run the model: {_short(error)}; it knows the operators of plug-ins "
@@ -61,24 +76,46 @@ def onnxruntime(model: onnx.ModelProto, feeds: Mapping[str, ModelValue], names: 
 
 def either(model: onnx.ModelProto, feeds: Mapping[str, np.ndarray], names: Sequence[str]) -> Values:
     """Compute values node by node with ONNX Runtime, and with the reference evaluator where that fails."""
+    return _by_node(model, feeds, names, (onnxruntime, _evaluate))
+
+
+def _by_node(
+    model: onnx.ModelProto, feeds: Mapping[str, ModelValue], names: Sequence[str], oracles: Sequence[Oracle]
+) -> Values:
+    """Compute values node by node, each with the first of the oracles that can."""
     import onnx
     from onnx import helper, numpy_helper
 
-    values = {**{tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}, **feeds}
+    values: Values = {**{tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}, **feeds}
     for node in model.graph.node:
         made = [name for name in node.output if name]
-        given = {name: values[name] for name in node.input if name}
+        given = {name: np.asarray(values[name]) for name in (*node.input, *_captured(node)) if name in values}
         kinds = {name: helper.np_dtype_to_tensor_dtype(array.dtype) for name, array in given.items()}
         inputs = [helper.make_tensor_value_info(name, kinds[name], array.shape) for name, array in given.items()]
         alone = onnx.ModelProto()
         alone.CopyFrom(model)
         shown = [helper.make_empty_tensor_value_info(name) for name in made]
         alone.graph.CopyFrom(helper.make_graph([node], node.name or node.op_type, inputs, shown))
-        try:
-            values.update(onnxruntime(alone, given, made))
-        except OracleError:
-            values.update(reference(alone, given, made))
+        values.update(_first_answer(alone, given, made, oracles))
     return {name: values[name] for name in names}
+
+
+def _captured(node: onnx.NodeProto) -> list[str]:
+    """Return the names that the subgraphs of a node read."""
+    graphs = [graph for attribute in node.attribute for graph in (attribute.g, *attribute.graphs)]
+    return [name for graph in graphs for inner in graph.node for name in (*inner.input, *_captured(inner))]
+
+
+def _first_answer(
+    model: onnx.ModelProto, feeds: Mapping[str, ModelValue], names: Sequence[str], oracles: Sequence[Oracle]
+) -> Values:
+    problem: OracleError | None = None
+    for oracle in oracles:
+        try:
+            return oracle(model, feeds, names)
+        except OracleError as error:
+            problem = problem or error
+    raise problem or OracleError("there is no oracle")
 
 
 ORACLES: dict[str, Oracle] = {"reference": reference, "onnxruntime": onnxruntime}

@@ -7,7 +7,7 @@ already, one of its required passes is to blame: the one that applied a rule wit
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,10 @@ from mirlo.tools.bisect.trial import Trial, TrialOptions, try_submodel
 
 if TYPE_CHECKING:
     from mirlo.tools.bisect.compare import ModelValue
+
+
+CODEGEN = "codegen-external"
+"""The pass that runs the code generators."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +41,36 @@ class Culprit:
     """The rule of a required pass without which the result is as expected."""
     reason: str = ""
     """Why no pass is named."""
+    pattern: str = ""
+    """The pattern, as `target.pattern`, whose code generator departs; empty for the host's rules."""
     failed: bool = False
     """Whether compilation fails there, or the process dies: `name` may then also be another step, such as `emit`."""
+
+
+def departing_generator(
+    part: Submodel, patterns: Sequence[str], trial: Trial, expected: Mapping[str, ModelValue], settings: TrialOptions,
+    tell: Tell, is_rounding: Callable[[Trial], bool],
+) -> Culprit | None:  # fmt: skip
+    """Return the code generator without which a submodel is as expected, but for rounding; None if there is none.
+
+    `patterns` are those whose composites the submodel has.
+    """
+    targets = Targets.parse(settings.target)
+    if settings.pipeline is not None or targets.host is None:
+        return None
+    for generator in targets.generators:
+        others = [str(target) for target in (*targets.generators, targets.host) if target is not generator]
+        again = try_submodel(part, expected, replace(settings, target=",".join(others)))
+        tell(f"without target {generator}: {again.departs or 'as expected'}")
+        if again.departs is not None and not is_rounding(again):
+            continue
+        steps = pipeline_steps(settings)
+        own = [i for i, step in enumerate(steps) if _name(step) == CODEGEN and generator.name in step]
+        position = own[0] if own else next(i for i, step in enumerate(steps) if generator.name in step)
+        pattern = ", ".join(name for name in patterns if name.startswith(f"{generator.name}.")) or generator.name
+        text = _text(steps, range(len(steps)))
+        return Culprit(steps[position], position, text, trial.rules, pattern=pattern, failed=trial.failed)
+    return None
 
 
 def first_departing_pass(

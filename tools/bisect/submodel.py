@@ -28,13 +28,17 @@ class Submodel:
     feeds: dict[str, ModelValue]
     outputs: tuple[str, ...]
     nodes: tuple[int, ...]
-    """Indices of its nodes in the whole model."""
+    """Indices of its nodes in the whole model, without those that only widen what these read."""
 
 
 def cut(model: LoadedModel, nodes: Sequence[int], outputs: Sequence[str], values: Values) -> Submodel:
-    """Return the submodel of these nodes; what they read from others becomes an input of its value's shape."""
+    """Return the submodel of these nodes; what they read from others becomes an input of its value's shape.
+
+    Nodes that only widen what they read (`DequantizeLinear`, `Cast`), or read constants only, belong to their readers:
+    low precision operators are recognized with them, so that they are in each part that reads their results.
+    """
     graph = model.content.graph
-    chosen = tuple(graph.nodes[index] for index in nodes)
+    chosen = tuple(graph.nodes[index] for index in _with_widening(model, nodes, values))
     made = {name for node in chosen for name in node.outputs if name}
     needed = list(dict.fromkeys(name for node in chosen for name in read_names(node) if name not in made))
     initializers = {tensor.name: tensor for tensor in graph.initializers}
@@ -46,6 +50,31 @@ def cut(model: LoadedModel, nodes: Sequence[int], outputs: Sequence[str], values
     )  # fmt: skip
     message = message_of(replace(model, content=replace(model.content, graph=part)))
     return Submodel(message, {name: values[name] for name in given}, tuple(outputs), tuple(nodes))
+
+
+def _with_widening(model: LoadedModel, nodes: Sequence[int], values: Values) -> list[int]:
+    """Add the nodes before these that only widen a value of fewer bytes, or compute a constant."""
+    graph = model.content.graph
+    constants = {tensor.name for tensor in graph.initializers}
+    producer = {name: index for index, node in enumerate(graph.nodes) for name in node.outputs if name}
+    result, stack = set(nodes), list(nodes)
+    while stack:
+        for name in read_names(graph.nodes[stack.pop()]):
+            index = producer.get(name)
+            if index is None or index in result:
+                continue
+            read = [other for other in read_names(graph.nodes[index]) if other not in constants]
+            if not read or (len(read) == 1 and _is_widened(values.get(read[0]), values.get(name))):
+                result.add(index)
+                stack.append(index)
+    return sorted(result)
+
+
+def _is_widened(value: ModelValue, result: ModelValue) -> bool:
+    """Return whether a result has the elements of a value in more bytes."""
+    if not isinstance(value, np.ndarray) or not isinstance(result, np.ndarray) or value.dtype.kind in "OSU":
+        return False
+    return value.shape == result.shape and value.dtype.itemsize < result.dtype.itemsize
 
 
 def message_of(model: LoadedModel) -> onnx.ModelProto:

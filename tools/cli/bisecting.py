@@ -61,7 +61,9 @@ def execute(arguments: Arguments) -> None:
 def _print_departure(found: Departure, bundle: Path) -> None:
     print(f"first node that departs: '{found.node}' ({found.operator}), node {found.index + 1} of {found.nodes}")
     print(f"  {found.how}")
-    if len(found.part) > 1:
+    if len(found.unit) > 1:
+        print(f"  one pattern computes {', '.join(found.unit)}")
+    if len(found.part) > len(found.unit):
         print(f"  alone it does not: it takes {', '.join(found.part)}")
     for line in _culprit(found.culprit):
         print(line)
@@ -72,7 +74,10 @@ def _print_departure(found: Departure, bundle: Path) -> None:
 
 
 def _culprit(culprit: Culprit) -> list[str]:
-    if culprit.failed:
+    if culprit.pattern:
+        verb = "fails" if culprit.failed else "departs"
+        lines = [f"the code generator {verb}: {culprit.pattern}, in pass {culprit.name}"]
+    elif culprit.failed:
         lines = [f"it fails in {_step_text(culprit.name)}"]
     elif culprit.name is not None:
         lines = [f"first pass that departs: {culprit.name}"]
