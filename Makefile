@@ -9,7 +9,7 @@ JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
 MODELS := .cache/models
 CHIP ?= sm_90a
 
-.PHONY: run test checks test-doors lint typecheck lit pytest coverage docs package bench test-gpu test-emulated test-arm test-avx2 test-sse42 test-qemu test-cross combinations nightly stages samples bench-gpu kit format clean
+.PHONY: run test checks test-doors test-clients lint typecheck lit pytest coverage docs package bench test-gpu test-emulated test-arm test-avx2 test-sse42 test-qemu test-cross combinations nightly stages samples bench-gpu kit format clean
 
 run: $(VENV)/ready
 	@$(BIN)/mirlo run --sample $(MODEL) --profile
@@ -38,6 +38,13 @@ pytest: $(VENV)/ready
 test-doors: $(VENV)/ready
 	$(BIN)/pip install --quiet --editable '.[test,torch,sklearn,jax]' flax keras expecttest torchao lightgbm xgboost
 	$(BIN)/pytest -q -n $(JOBS) --dist loadfile test/frontends/torch test/frontends/sklearn test/frontends/jax
+
+# Unmodified programs of packages that use ONNX Runtime, and the models in their wheels; these three packages require what does not install here.
+test-clients: $(VENV)/ready
+	$(BIN)/pip install --quiet --editable '.[test,clients]' pretty_midi mir_eval resampy
+	$(BIN)/pip install --quiet --no-deps basic-pitch efficientword-net livekit-plugins-silero
+	$(BIN)/pytest -q -rs test/clients
+	$(BIN)/python -m benchmarks.clients
 
 # Which lines the tests execute: .cache/coverage/index.html.
 coverage: $(VENV)/ready

