@@ -17,6 +17,18 @@ def quotient(total: Dim, part: Dim) -> Dim | None:
     return D.apply("floordiv", total, part) if D.apply("mod", total, part) == 0 else None
 
 
+MULTIPLE = "_times"
+"""The end of the name of a symbol that stands for a quotient."""
+
+
+def divisor_of(dim: Dim) -> int | None:
+    """Return the number of which a dim must be a multiple, if it is that number of times a quotient's symbol."""
+    terms = D.terms_of(dim)
+    if len(terms) != 1 or len(terms[0][0]) != 1 or not terms[0][0][0].endswith(f"_per_{terms[0][1]}{MULTIPLE}"):
+        return None
+    return terms[0][1]
+
+
 def divide(left: Dim, right: Dim) -> Dim:
     """Return the integer quotient, rounded towards zero."""
     if right == 0:

@@ -16,6 +16,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.onnx.dimensions import MULTIPLE
 from mirlo.frontends.onnx.node import relax_op
 from mirlo.frontends.onnx.values import AnyValue, TensorValue
 from mirlo.runtime.kinds import Kind
@@ -68,9 +69,6 @@ def _preference(found: Solved) -> tuple[bool, bool, int]:
 
 def _quotient(dim: Dim, factor: int) -> Dim | None:
     return dim // factor if dim % factor == 0 else None
-
-
-MULTIPLE = "_times"
 
 
 def multiple_of(dim: Dim, number: int) -> Dim:

@@ -16,6 +16,7 @@ from mirlo.dialects.core.budget import require_table
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.dynamic import BindDims
+from mirlo.frontends.onnx.dimensions import divisor_of
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, broadcast_dim, type_of
 from mirlo.frontends.onnx.relax_value import RelaxValue
@@ -52,7 +53,14 @@ def bind(node: Node, values: RelaxValue, what: str, bounds: Sequence[Dim] | None
         return ()
     names, made = zip(*(node.builder.symbol_of_data(node.outputs[0]) for _ in range(count)), strict=True)
     text = f"node '{node.outputs[0]}' ({node.operator}): {what}"
-    solved = [dim != D.symbol(name) for name, dim in zip(names, made, strict=True)]
+    divisors = [divisor_of(dim) for dim in made]
+    if any(divisor is not None for divisor in divisors):
+        names, values = _bound_quotients(node, values, names, made, divisors)
+        numbers = " x ".join("1" if divisor is None else str(divisor) for divisor in divisors)
+        text += f", or its size is no multiple of {numbers}, which other nodes need"
+    solved = [
+        divisor is None and dim != D.symbol(name) for name, dim, divisor in zip(names, made, divisors, strict=True)
+    ]
     if any(solved):
         expected = shape_vector(node, [dim if is_solved else 0 for dim, is_solved in zip(made, solved, strict=True)])
         free = node.constant(np.array([not is_solved for is_solved in solved]))
@@ -64,9 +72,26 @@ def bind(node: Node, values: RelaxValue, what: str, bounds: Sequence[Dim] | None
         )
         needed = " x ".join(str(dim) if is_solved else "any" for dim, is_solved in zip(made, solved, strict=True))
         text += f", or its size is not {needed}, which other nodes need"
-    limits = bounds or [D.UNKNOWN] * count
+    limits = [
+        bound if divisor is None or bound is D.UNKNOWN else bound // divisor
+        for bound, divisor in zip(bounds or [D.UNKNOWN] * count, divisors, strict=True)
+    ]
     BindDims.build(values, symbols=names, bounds=limits, what=text, result_types=[])
     return made
+
+
+def _bound_quotients(
+    node: Node, values: RelaxValue, names: Sequence[str], made: Sequence[Dim], divisors: Sequence[int | None]
+) -> tuple[tuple[str, ...], RelaxValue]:
+    """Return what to bind instead of sizes that must be multiples: the symbols of their quotients."""
+    numbers = i64_constant(node, [divisor or 1 for divisor in divisors])
+    quotients = values // numbers
+    whole = (quotients * numbers).equals(values)
+    symbols = (
+        name if divisor is None else next(iter(D.symbols_of(dim)))
+        for name, dim, divisor in zip(names, made, divisors, strict=True)
+    )
+    return tuple(symbols), node.emit("where", whole, quotients, i64_constant(node, WRONG))
 
 
 def vector(node: Node, index: int) -> RelaxValue:

@@ -83,3 +83,21 @@ def test_rests_that_a_number_must_divide(sizes: tuple[int | str, ...], number: i
                 f(x)
         else:
             np.testing.assert_array_equal(f(x), oracle.run(None, {"x": x})[0])
+
+
+@pytest.mark.parametrize("result", ["y = Reshape(found, tail)", "a, b = Split<axis = 0>(found)  y = Add(a, b)"])
+def test_numbers_of_elements_that_must_be_even(result: str) -> None:
+    """What other nodes require of a size that depends on data is checked where it is known."""
+    model = parser.parse_model(f"""<ir_version: 9, opset_import: ["": 11]>
+      g (float[n, 3] x, float[n] e) => (float[p, q] y) {{
+        zero = Constant<value = float {{0}}>()  tail = Constant<value = int64[2] {{-1, 2}}>()  c = Greater(e, zero)
+        found = Compress<axis = 0>(x, c)  {result} }}""")
+    f, oracle = mirlo.compile(model), onnxruntime.InferenceSession(model.SerializeToString())
+    x = np.random.default_rng(0).standard_normal((6, 3)).astype(np.float32)
+    for flags in ([1, 1, 0, 0, 0, 0], [1, 1, 1, 1, 0, 1], [1, 0, 0, 0, 0, 0], [1, 1, 1, 0, 0, 1]):
+        given = {"x": x, "e": np.float32(flags)}
+        if sum(flags) % 2:
+            with pytest.raises(mirlo.MirloError, match="no multiple of 2, which other nodes need"):
+                f.run(given)
+        else:
+            np.testing.assert_array_equal(f.run(given)["y"], oracle.run(None, given)[0])
