@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mirlo.frontends.onnx.declared import required
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.graph import STRING_CODE
 from mirlo.frontends.onnx.node import Node, type_of
@@ -99,8 +100,6 @@ def feature_vectorizer(node: Node) -> Converted:
 @converter("OneHotEncoder", domain=DOMAIN)
 def one_hot_encoder(node: Node) -> Converted:
     zeros = node.attr.bool("zeros", 1)
-    if not zeros:
-        raise NodeError("attribute 'zeros' = 0, an error for a value of no category, is not supported")
     if node.is_string(0):
         keys = node.attr.strs("cats_strings")
         indices, count = indices_of_strings(node, keys), len(keys)
@@ -109,7 +108,10 @@ def one_hot_encoder(node: Node) -> Converted:
         count = len(numbers)
         indices = indices_of_values(node, node.emit("cast", node[0], dtype="i64"), numbers)
     inside = node.emit("expand_dims", indices, axes=[-1])
-    return node.emit("cast", inside.equals(node.constant(np.arange(count), "i64")), dtype="f32")
+    result = node.emit("cast", inside.equals(node.constant(np.arange(count), "i64")), dtype="f32")
+    if zeros:
+        return result
+    return required(node, indices >= 0, "a value is of no category", result, why="which is an error as 'zeros' is 0")
 
 
 @converter("CategoryMapper", domain=DOMAIN)

@@ -11,23 +11,45 @@ from mirlo.frontends.onnx.declared import required
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.ops.string import shape_of_strings
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, positions, scalar, unless
 from mirlo.frontends.onnx.values import Converted
+from mirlo.runtime.kinds import Kind
 
 
 @converter("TfIdfVectorizer", since=9)
 def tf_idf(node: Node) -> Converted:
-    x = node.type(0)
+    if node.is_string(0):
+        rows, pool = _numbered(node)
+        x = type_of(rows)
+    else:
+        x, pool = node.type(0), _pool_of_numbers(node)
+        rows = node[0]
     if x.rank not in (1, 2):
         raise NodeError(f"expected one sequence or a batch of them, got {x}")
+    rows = rows if x.rank == 2 else node.emit("reshape", rows, shape=(1, x.shape[0]))
+    counts = ngram_weights(node, rows, pool)
+    return counts if x.rank == 2 else node.emit("squeeze", counts, axes=[0])
+
+
+def _pool_of_numbers(node: Node) -> np.ndarray:
     pool = node.attr.ints("pool_int64s", None)
     if pool is None:
         raise NodeError("attribute 'pool_strings' is of no use for numbers: attribute 'pool_int64s' is missing")
-    rows = node[0] if x.rank == 2 else node.emit("reshape", node[0], shape=(1, x.shape[0]))
-    counts = ngram_weights(node, rows, np.array(pool, np.int64))
-    return counts if x.rank == 2 else node.emit("squeeze", counts, axes=[0])
+    return np.array(pool, np.int64)
+
+
+def _numbered(node: Node) -> tuple[RelaxValue, np.ndarray]:
+    """Return the strings and those of the n-grams as numbers: each word of the pool has one, all others have -1."""
+    pool = node.attr.strs("pool_strings", None)
+    if pool is None:
+        raise NodeError("attribute 'pool_int64s' is of no use for strings: attribute 'pool_strings' is missing")
+    words = {word: number for number, word in enumerate(dict.fromkeys(pool))}
+    kind = Kind("i64", shape_of_strings(node, 0))
+    (numbers,) = node.host("mirlo.string.lookup", node.object(0), results=[kind], keys=list(words), default=-1)
+    return node.ssa(numbers), np.array([words[word] for word in pool], np.int64)
 
 
 def ngram_weights(node: Node, rows: RelaxValue, pool: np.ndarray) -> RelaxValue:
