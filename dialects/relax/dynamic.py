@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.attributes import Bool, Dims, Float, Ints, Str, Strs
+from mirlo.dialects.core.conditions import require_at_most, require_elements
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import OpError, operand, optional
 from mirlo.dialects.core.traits import AxisAttributes, Precision, Trait
@@ -177,6 +178,8 @@ class SliceBounds(RelaxOp, name="slice_bounds"):
             raise OpError(f"operands must be vectors, all but the first of one size, got {', '.join(map(str, given))}")
         if any(t.dtype.name != "i64" for t in (shape, *given)):
             raise OpError("operands must be of i64")
+        text = f"starts {starts} must not be more than the axes, {shape.shape[0]}"
+        require_at_most(starts.shape[0], shape.shape[0], text)
         return TensorType.of((3, shape.shape[0]), "i64")
 
 
@@ -287,4 +290,6 @@ class ResizeAt(RelaxOp, name="resize_at"):
     ) -> TensorType:  # fmt: skip
         if len(shape) != x.rank or scales.shape != (x.rank,) or (roi is not None and roi.shape != (2 * x.rank,)):
             raise OpError(f"shape and scales must have {x.rank} elements for {x}, and roi twice as many")
+        for axis, dim in enumerate(x.shape):
+            require_elements(dim, shape, f"axis {axis} of the operand {x}, which is resized to {shape[axis]}, is empty")
         return x.with_shape(shape)

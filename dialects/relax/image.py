@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mirlo.dialects.core.attributes import Bool, Dims, Float, Floats, Str
+from mirlo.dialects.core.conditions import require_elements
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import OpError, operand
 from mirlo.dialects.core.traits import AxisAttributes, Precision
@@ -71,6 +72,8 @@ class Resize(RelaxOp, name="resize"):
             raise OpError(
                 f"roi must be {2 * x.rank} numbers when coordinates is '{CROP}', and empty otherwise, got {list(roi)}"
             )
+        for axis, dim in enumerate(x.shape):
+            require_elements(dim, shape, f"axis {axis} of the operand {x}, which is resized to {shape[axis]}, is empty")
         return x.with_shape(shape)
 
 
@@ -95,4 +98,7 @@ class GridSample(RelaxOp, name="grid_sample"):
             raise OpError(f"grid must have the rank of the operand {x}, got {grid}")
         require_equal_dims(x.shape[0], grid.shape[0], f"the batch dims of {x} and grid {grid}")
         require_equal_dims(grid.shape[-1], count, f"the last dim of grid {grid} and the number of spatial dims of {x}")
-        return x.with_shape((x.shape[0], x.shape[1], *grid.shape[1:-1]))
+        shape = (x.shape[0], x.shape[1], *grid.shape[1:-1])
+        for axis in range(2, x.rank):
+            require_elements(x.shape[axis], shape, f"axis {axis} of the operand {x}, which is sampled, is empty")
+        return x.with_shape(shape)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.attributes import Dims, Int, Ints, Str
-from mirlo.dialects.core.conditions import require_equal, require_multiple
+from mirlo.dialects.core.conditions import require_between, require_equal, require_multiple
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import OpError, operand
 from mirlo.dialects.core.traits import Precision, Trait
@@ -18,6 +19,7 @@ from mirlo.dialects.relax.infer import (
     require_broadcast_to,
     require_one_count,
     require_rank,
+    shape_text,
 )
 
 VIEW_TEXT = "relax.view_text"
@@ -72,6 +74,10 @@ class Expand(RelaxOp, name="expand"):
         pairs = list(zip(x.shape, shape[max(0, len(shape) - x.rank) :], strict=False))
         decided = [target if not isinstance(target, int) or not isinstance(dim, int) else dim for dim, target in pairs]
         require_broadcast_to(decided if len(decided) == x.rank else x.shape, shape, "operand")
+        text = f"a tensor of shape {shape_text(x.shape)} does not broadcast to {shape_text(shape)}"
+        for dim, target in zip(x.shape, shape[len(shape) - x.rank :], strict=True):
+            if dim not in (1, target) and dim is not D.UNKNOWN and target is not D.UNKNOWN:
+                require_between(dim, (1, target), text)
         return x.with_shape(shape)
 
 

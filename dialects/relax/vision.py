@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.attributes import Bool, Dims, Float, Int, Ints, Str
-from mirlo.dialects.core.conditions import require_at_most, require_equal, require_multiple
+from mirlo.dialects.core.conditions import require_at_most, require_elements, require_equal, require_multiple
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import OpError, operand, optional, result
 from mirlo.dialects.core.types import TensorType
@@ -120,7 +120,10 @@ class RoiAlign(RelaxOp, name="roi_align"):
         require_equal_dims(rois.shape[0], batch.shape[0], f"the regions of {rois} and batch {batch}")
         if height < 1 or width < 1 or samples < 0:
             raise OpError(f"height and width must be at least 1 and samples 0, got {height}, {width}, {samples}")
-        return x.with_shape((rois.shape[0], x.shape[1], height, width))
+        shape = (rois.shape[0], x.shape[1], height, width)
+        for axis in (0, 2, 3):
+            require_elements(x.shape[axis], shape, f"axis {axis} of the operand {x}, which has regions, is empty")
+        return x.with_shape(shape)
 
 
 class DeformConv(RelaxOp, name="deform_conv"):
@@ -181,7 +184,10 @@ class DeformConv(RelaxOp, name="deform_conv"):
         if bias is not None:
             require_rank(bias, 1, "bias")
             require_equal_dims(bias.shape[0], weight.shape[0], f"bias {bias} and the out channels of {weight}")
-        return x.with_shape((x.shape[0], weight.shape[0], *out))
+        shape = (x.shape[0], weight.shape[0], *out)
+        for axis in range(2, x.rank):
+            require_elements(x.shape[axis], shape, f"axis {axis} of the operand {x}, which is sampled, is empty")
+        return x.with_shape(shape)
 
 
 class NonMaxSuppression(RelaxOp, name="non_max_suppression"):

@@ -15,7 +15,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.shape import Reshape
-from mirlo.dialects.tir.compute import INDEX, Axis, Expr, TensorExpr, clamp, constant, exp, select, tanh
+from mirlo.dialects.tir.compute import INDEX, Axis, Expr, TensorExpr, constant, exp, select, tanh, within
 from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.passes.legalize.helpers import aligned, shape_of, tensor_type, wide, wide_dtype
 from mirlo.passes.rules import Decline, decline
@@ -77,7 +77,7 @@ def paged_row(
     `axes` are the sequence, the head, the row and the element, `place` the page of the sequence and its row.
     """
     n, h, t, d = axes
-    page = clamp(table.at(n, place[0]).cast(INDEX), 0, cache.shape[0] - 1)
+    page = within(table.at(n, place[0]), cache.shape[0])
     return select(t < lengths.at(n).cast(INDEX), cache.at(page, place[1], h, d), constant(0, cache.dtype))
 
 

@@ -126,8 +126,8 @@ class _MemoryPlanner:
             arena = arena + READABLE
         returned = [dim for value in body.terminator.operands for dim in dims_of(value.type)]
         known = (dim for dim in returned if not isinstance(dim, int) and str(dim) not in symbols.inputs)
-        self._check_views(symbols)
         required = Requirements(self.timeline, symbols, self._callee)
+        self._check_views(symbols)
         for interval in intervals:
             required.products.add_dim(interval.size, "the memory of a call", MAX_BYTES)
         shown = required.settle()

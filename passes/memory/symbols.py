@@ -203,7 +203,7 @@ class FunctionSymbols:
         if len(terms) != 1 or terms[0][1] <= 0:
             return D.UNKNOWN
         ((divisors, count),) = terms
-        for each in divisors:
+        for each in map(_above_one, divisors):
             if each not in others:
                 return D.UNKNOWN
             others.remove(each)
@@ -285,6 +285,14 @@ def load_word(record: ir.Value, slot: int) -> ir.Value:
 def store_word(value: ir.Value, record: ir.Value, slot: int) -> None:
     word = create("arith.index_cast", ir.IntegerType.get_signless(64), value)
     memref.StoreOp(word, record, [emit_constant(slot, ir.IndexType.get())])
+
+
+def _above_one(atom: str) -> str:
+    """Return what a divisor is if it is positive: `n` for `max(1, n)`, which is no less."""
+    parts = D.atom_parts(atom)
+    if parts is None or parts[0] != "max" or 1 not in parts[1:]:
+        return atom
+    return str(parts[2] if parts[1] == 1 else parts[1])
 
 
 def _linear_in(dim: Dim, name: str) -> int | None:

@@ -89,7 +89,7 @@ def test_dims_that_are_computed_from_others_are_checked():
     f = mirlo.compile(make_model(nodes, {"x": (F32, ("n",)), "z": (F32, ("m",)), "y": (F32, ("t",))}, ["s"]))
     x, z = np.ones(2, np.float32), np.ones(3, np.float32)
     np.testing.assert_array_equal(f(x, z, np.ones(5, np.float32)), np.full(5, 2, np.float32))
-    with pytest.raises(InputError, match="Add_1: a tensor of shape .* does not broadcast .* found 4"):
+    with pytest.raises(InputError, match="Add_1: a tensor of shape .* does not broadcast .* t = 4"):
         f(x, z, np.ones(4, np.float32))
 
 

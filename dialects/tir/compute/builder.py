@@ -14,14 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from operator import ge
 
 from mirlo.dialects.bindings import func, ir
-from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.dims import Dim, is_certain
 from mirlo.dialects.core.dtypes import DTYPES, DType, dtype
 from mirlo.dialects.core.types import TensorType, ranked_tensor
 from mirlo.dialects.tir.block import REDUCE, SPATIAL, Block
 from mirlo.dialects.tir.compute.emit import BodyEmitter, create
-from mirlo.dialects.tir.compute.expr import BOOL, INDEX, Axis, Expr, ExprLike, all_of, lift, maximum, minimum, select
+from mirlo.dialects.tir.compute.expr import BOOL, INDEX, Axis, Expr, ExprLike, lift, maximum, minimum, select
+from mirlo.dialects.tir.compute.positions import is_within, within
 from mirlo.dialects.tir.compute.storage import from_storage, number_attribute, to_storage
 from mirlo.dialects.tir.view import PRIM_FUNC
 
@@ -63,12 +66,19 @@ class TensorExpr:
 
     def _inside(self, indices: Sequence[Expr], outside: float | int) -> Expr:
         """Return the element if the indices are inside, tested per point: no affine map expresses it."""
-        tests = []
-        nearest = []
-        for index, dim in zip(indices, self.shape, strict=True):
-            tests += [index >= 0, index < dim]
-            nearest.append(maximum(minimum(index, lift(dim, INDEX) - 1), 0))
-        return select(all_of(tests), Expr("load", tuple(nearest), self.dtype, (self, None)), lift(outside, self.dtype))
+        inside = is_within(indices, self.shape)
+        return select(inside, self.nearest(indices, inside), lift(outside, self.dtype))
+
+    def nearest(self, indices: Sequence[Expr], inside: Expr) -> Expr:
+        """Return the element at indices that may be outside: some other element if they are.
+
+        `inside` is whether they are inside. If an axis may be empty, that element is the first one, so that no element
+        behind the memory of an empty tensor is read.
+        """
+        pairs = zip(indices, self.shape, strict=True)
+        if all(is_certain(partial(ge, dim, 1)) for dim in self.shape):
+            return self.at(*(within(index, dim) for index, dim in pairs))
+        return self.at(*(select(inside, index, 0) for index in indices))
 
 
 @dataclass(frozen=True)

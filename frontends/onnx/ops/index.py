@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.relax.infer import normalize_axis
 from mirlo.frontends.onnx.declared import declared_shape, equals, required, required_all
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
@@ -130,14 +132,21 @@ def _dynamic_top_k(node: Node) -> tuple[RelaxValue, ...]:
 @converter("Compress", traits=[NodeTrait.MOVES])
 def compress(node: Node) -> Converted:
     """Convert Compress: select elements where the condition holds."""
-    if node.value(1).is_constant:
-        indices = node.constant(np.flatnonzero(node.array(1).reshape(-1)).astype(np.int64))
+    x, axis = node[0], node.attr.int("axis", 0)
+    if "axis" not in node.attr:
+        x = node.emit("reshape", x, shape=(node.type(0).elements,))
+    condition, size = node.type(1), type_of(x).shape[normalize_axis(axis, type_of(x).rank)]
+    if condition.rank != 1:
+        raise NodeError(f"input 'condition' must have rank 1, got {condition}")
+    fits = D.is_certain(lambda: condition.shape[0] <= size)
+    if fits and node.value(1).is_constant:
+        indices = node.constant(np.flatnonzero(node.array(1)).astype(np.int64))
     else:
-        indices = node.emit("reshape", found := nonzero_of(node, node[1]), shape=(type_of(found).shape[1],))
-    if "axis" in node.attr:
-        return node.emit("gather", node[0], indices, axis=node.attr.int("axis"))
-    flat = node.emit("reshape", node[0], shape=(node.type(0).elements,))
-    return node.emit("gather", flat, indices, axis=0)
+        # What is longer than the axis selects nothing.
+        first = D.minimum(condition.shape[0], size)
+        flags = node[1] if fits else node.emit("slice_dims", node[1], begin=[0], shape=[first], strides=[1])
+        indices = node.emit("reshape", found := nonzero_of(node, flags), shape=(type_of(found).shape[1],))
+    return node.emit("gather", x, indices, axis=axis)
 
 
 @converter("NonZero")

@@ -110,7 +110,8 @@ def _reduce_along(node: Node) -> RelaxValue:
     outer = unless(node, named, node.emit("where", reduced, ones, sizes))
     bounds = [D.maximum(dim, 1) for dim in x.shape]
     kept = bind(node, outer, "input 'axes' must name axes of the input", bounds)
-    within = bind(node, node.emit("where", reduced, sizes, ones), "a size", bounds)
+    # A reduced axis of the result has 1 element, another one all: then 1 is left, or no axis that matters.
+    within = [dim // D.maximum(one, 1) for dim, one in zip(x.shape, kept, strict=True)]
     spread = node.emit("spread_axes", node[0], outer=kept, inner=within)
     shape = kept
     if not keepdims:

@@ -11,7 +11,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.matmul import Matmul
 from mirlo.dialects.relax.shape import Reshape
-from mirlo.dialects.tir.compute import Expr, ExprLike, TensorExpr, constant, rsqrt, select, tanh
+from mirlo.dialects.tir.compute import Expr, ExprLike, TensorExpr, constant, is_within, rsqrt, select, tanh
 from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.dialects.tir.compute.loops import Buffer, LoopBuilder
 from mirlo.passes.legalize.attention import paged_row
@@ -128,7 +128,7 @@ def cache_write(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
         for n, h in loops.nest((batch, heads), parallel=True):
             for s in loops.range(length):
                 row = loops.let(positions[n, s])
-                with loops.if_((row >= 0) & (row < rows)):
+                with loops.if_(is_within([row], [rows])):
                     for d in loops.range(size):
                         output[n, h, row, d] = new[n, h, s, d]
 

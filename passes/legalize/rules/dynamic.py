@@ -5,7 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.tir.compute import INDEX, Expr, TensorExpr, clamp, constant, maximum, minimum, select
+from mirlo.dialects.tir.compute import (
+    INDEX,
+    Expr,
+    TensorExpr,
+    clamp,
+    constant,
+    is_within,
+    maximum,
+    minimum,
+    select,
+)
 from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.dialects.tir.compute.loops import Buffer, LoopBuilder
 from mirlo.passes.legalize.helpers import dims_vector, fixed, shape_of
@@ -78,8 +88,8 @@ def slice_bounds(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
             axis = loops.let(select(named < 0, named + rank, named).cast(INDEX))
             # Steps beyond any size are clamped: sums with them overflow.
             step = loops.let(constant(1, "i64") if steps is None else clamp(steps[i], -_LONGEST_STEP, _LONGEST_STEP))
-            size = loops.let(shape[axis])
-            with loops.if_((axis >= 0) & (axis < rank) & step.differs(0)):
+            with loops.if_(is_within([axis], [rank]) & step.differs(0)):
+                size = loops.let(shape[axis])
                 forwards = step > 0
                 first, last = starts[i], ends[i]
                 start = select(first < 0, maximum(first, -size) + size, first)
@@ -135,13 +145,8 @@ def pad_at(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
             at = [axis - begins[i].cast(INDEX) for i, axis in enumerate(axes)]
             if op.mode != "constant":
                 return x.at(*(inside(i, size, op.mode) for i, size in zip(at, x.shape, strict=True)), outside=0)
-            nearest, is_inside = [], None
-            for index, size in zip(at, x.shape, strict=True):
-                test = (index >= 0) & (index < size)
-                is_inside = test if is_inside is None else is_inside & test
-                nearest.append(maximum(minimum(index, constant(size, INDEX) - 1), 0))
-            beyond = constant(0, x.dtype) if value is None else value.at()
-            return x.at() if is_inside is None else select(is_inside, x.at(*nearest), beyond)
+            beyond, is_inside = constant(0, x.dtype) if value is None else value.at(), is_within(at, x.shape)
+            return select(is_inside, x.nearest(at, is_inside), beyond)
 
         return p.compute(shape, element, name="pad")
 

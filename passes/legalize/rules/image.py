@@ -19,12 +19,13 @@ from mirlo.dialects.tir.compute import (
     ExprLike,
     TensorExpr,
     abs_,
-    clamp,
     constant,
     floor,
     lift,
     roundeven,
     select,
+    within,
+    wrapped,
 )
 from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.dialects.tir.compute.numpy_functions import as_scalar_function
@@ -180,7 +181,7 @@ def _read(x: TensorExpr, n: Expr, c: Expr, indices: Sequence[Expr], op: ir.OpVie
     sizes = x.shape[2:]
     if op.padding_mode == "reflection":
         indices = [_reflected(i, size, op.align_corners) for i, size in zip(indices, sizes, strict=True)]
-    near = [clamp(i, 0, size - 1) for i, size in zip(indices, sizes, strict=True)]
+    near = [within(i, size) for i, size in zip(indices, sizes, strict=True)]
     value = wide(x.at(n, c, *near))
     if op.padding_mode != "zeros":
         return value
@@ -196,7 +197,7 @@ def _reflected(index: Expr, size: Dim, align_corners: bool) -> Expr:
         return constant(0, INDEX)
     if align_corners:
         period = 2 * (size - 1)
-        position = index % period
+        position = wrapped(index, period)
         return select(position < size, position, period - position)
-    position = index % (2 * size)
+    position = wrapped(index, 2 * size)
     return select(position < size, position, (2 * size - 1) - position)

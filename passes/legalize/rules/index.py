@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.tir.compute import INDEX, Expr, TensorExpr, all_of, clamp, maximum, minimum, select
+from mirlo.dialects.tir.compute import Expr, TensorExpr, from_end, is_within, maximum, minimum, select, within
 from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.dialects.tir.compute.loops import Buffer, LoopBuilder
 from mirlo.passes.legalize.helpers import fixed, shape_of
@@ -18,18 +17,6 @@ from mirlo.passes.rules import legalize
 
 if TYPE_CHECKING:
     from mirlo.passes.legalize.builder import LegalizeBuilder
-
-
-def from_end(index: Expr, size: Dim) -> Expr:
-    """Resolve a negative index into a dim of this size; the result may still be outside."""
-    unsigned = index.dtype.is_unsigned
-    position = index.cast(INDEX)
-    return position if unsigned else select(position < 0, position + size, position)
-
-
-def safe(index: Expr, size: int) -> Expr:
-    """Return `from_end`, clamped to the dim."""
-    return clamp(from_end(index, size), 0, size - 1)
 
 
 @legalize("relax.gather")
@@ -40,7 +27,7 @@ def gather(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     def body(p: PrimBuilder, x: TensorExpr, indices: TensorExpr) -> TensorExpr:
         def element(*axes: Expr) -> Expr:
             index = indices.at(*axes[axis : axis + indices.rank])
-            return x.at(*axes[:axis], safe(index, shape[axis]), *axes[axis + indices.rank :])
+            return x.at(*axes[:axis], within(from_end(index, shape[axis]), shape[axis]), *axes[axis + indices.rank :])
 
         return p.compute(output, element, name="gather")
 
@@ -54,7 +41,7 @@ def gather_elements(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
 
     def body(p: PrimBuilder, x: TensorExpr, indices: TensorExpr) -> TensorExpr:
         def element(*axes: Expr) -> Expr:
-            return x.at(*axes[:axis], safe(indices.at(*axes), shape[axis]), *axes[axis + 1 :])
+            return x.at(*axes[:axis], within(from_end(indices.at(*axes), shape[axis]), shape[axis]), *axes[axis + 1 :])
 
         return p.compute(output, element, name="gather_elements")
 
@@ -71,7 +58,8 @@ def gather_nd(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
         depth = fixed(indices.shape[-1])
 
         def element(*axes: Expr) -> Expr:
-            point = [safe(indices.at(*axes[:points], k), shape[batch + k]) for k in range(depth)]
+            given = [(indices.at(*axes[:points], k), shape[batch + k]) for k in range(depth)]
+            point = [within(from_end(index, size), size) for index, size in given]
             return x.at(*axes[:batch], *point, *axes[points:])
 
         return p.compute(output, element, name="gather_nd")
@@ -114,7 +102,7 @@ def scatter_elements(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
         loops.start_from(x, output)
         for at in loops.nest(indices.shape):
             position = loops.let(from_end(indices[at], shape[axis]))
-            with loops.if_((position >= 0) & (position < shape[axis])):
+            with loops.if_(is_within([position], [shape[axis]])):
                 to = [*at[:axis], position, *at[axis + 1 :]]
                 output[to] = combine(output[to], updates[at])
 
@@ -131,8 +119,7 @@ def scatter_nd(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
         points, depth = indices.shape[:-1], fixed(indices.shape[-1])
         for at in loops.nest(points):
             position = [loops.let(from_end(indices[[*at, k]], shape[k])) for k in range(depth)]
-            inside = [(i >= 0) & (i < size) for i, size in zip(position, shape, strict=False)]
-            with loops.if_(all_of(inside)):
+            with loops.if_(is_within(position, shape)):
                 for rest in loops.nest(shape[depth:]):
                     to = [*position, *rest]
                     output[to] = combine(output[to], updates[[*at, *rest]])

@@ -15,11 +15,13 @@ from mirlo.dialects.tir.compute import (
     ExprLike,
     TensorExpr,
     abs_,
-    clamp,
     constant,
+    lift,
     maximum,
     minimum,
     select,
+    within,
+    wrapped,
 )
 from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.dialects.tir.compute.loops import Buffer, LoopBuilder
@@ -85,19 +87,15 @@ def inside(index: Expr, size: Dim, mode: str, most: int | None = None) -> Expr:
     index is.
     """
     if mode == "edge":
-        return clamp(index, 0, constant(size, INDEX) - 1)
+        return within(index, size)
     if mode == "wrap":
-        return index % _clamp_to_one(size)
+        return wrapped(index, size)
     if most is not None and isinstance(size, int) and most < size:
         last = constant(size - 1, INDEX)
         return last - abs_(last - abs_(index))
-    period = _clamp_to_one((size - 1) * 2)
-    position = index % period
-    return minimum(position, period - position)
-
-
-def _clamp_to_one(size: Dim) -> Expr:
-    return constant(max(size, 1), INDEX) if isinstance(size, int) else maximum(constant(size, INDEX), 1)
+    period = (size - 1) * 2
+    position = wrapped(index, period)
+    return maximum(minimum(position, lift(period, INDEX) - position), 0)
 
 
 @legalize("relax.concat")

@@ -10,7 +10,17 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.relax.tree import NAN_BY_NODE
-from mirlo.dialects.tir.compute import INDEX, Expr, LoopBuilder, TensorExpr, Variable, clamp, constant, minimum, select
+from mirlo.dialects.tir.compute import (
+    INDEX,
+    Expr,
+    LoopBuilder,
+    TensorExpr,
+    Variable,
+    constant,
+    minimum,
+    select,
+    within,
+)
 from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.dialects.tir.compute.loops import Buffer
 from mirlo.passes.legalize.helpers import fixed, shape_of
@@ -32,12 +42,12 @@ def find_sorted(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
             step = 1 << max(count.bit_length() - 1, 0)
             while step and count:
                 reached = position + step
-                key = keys.at(clamp(reached, 0, count - 1))
+                key = keys.at(within(reached, count))
                 position = select((reached < count) & _not_larger(key, value), reached, position)
                 step //= 2
             if not count:
                 return constant(-1, "i64")
-            found = keys.at(clamp(position, 0, count - 1))
+            found = keys.at(within(position, count))
             is_there = (position >= 0) & _not_larger(found, value) & _not_larger(value, found)
             return select(is_there, position.cast("i64"), constant(-1, "i64"))
 
@@ -99,7 +109,7 @@ def bounded(index: Expr, size: D.Dim) -> Expr:
     if isinstance(size, int) and 0 < size < 1 << 31:
         unsigned = index.bitcast(f"u{index.dtype.bits}")
         return minimum(unsigned, constant(size - 1, unsigned.dtype)).bitcast(index.dtype).cast(INDEX)
-    return clamp(index.cast(INDEX), 0, D.maximum(size - 1, 0))
+    return within(index, size)
 
 
 @dataclass(frozen=True)

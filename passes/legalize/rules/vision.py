@@ -19,18 +19,19 @@ from mirlo.dialects.tir.compute import (
     TensorExpr,
     all_of,
     ceil,
-    clamp,
     constant,
     floor,
+    from_end,
+    is_within,
     lift,
     maximum,
     minimum,
     select,
+    within,
 )
 from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.dialects.tir.compute.loops import Buffer
 from mirlo.passes.legalize.helpers import fixed, shape_of, sum_of, tensor_type, wide, wide_dtype
-from mirlo.passes.legalize.rules.index import from_end
 from mirlo.passes.rules import Decline, decline, legalize
 
 if TYPE_CHECKING:
@@ -63,9 +64,9 @@ def col2im(op: ir.OpView, b: LegalizeBuilder) -> Decline | ir.Value:
             for i in range(count):
                 start = pixel[i] + begins[i] - at[i] * dilations[i]
                 window = start // strides[i]
-                inside += [window >= 0, window < windows[i], (start % strides[i]).equals(0)]
+                inside += [is_within([window], [windows[i]]), (start % strides[i]).equals(0)]
                 row = row * op.window[i] + at[i]
-                column = column * windows[i] + clamp(window, 0, windows[i] - 1)
+                column = column * windows[i] + within(window, windows[i])
             value = wide(x.at(n, row, column))
             return select(all_of(inside), value, constant(0, value.dtype))
 
@@ -105,8 +106,7 @@ def col2im_of_sizes(op: ir.OpView, b: LegalizeBuilder) -> Decline | ir.Value:
                 start = loops.let(other % windows[i]) * strides[i] - pads[i][0]
                 coordinates.insert(0, loops.let(start + loops.let(rest % window[i]) * dilations[i]))
                 rest, other = loops.let(rest // window[i]), loops.let(other // windows[i])
-            inside = [(p >= 0) & (p < size) for p, size in zip(coordinates, image, strict=True)]
-            with loops.if_(all_of([rest < channels, *inside])):
+            with loops.if_(is_within([rest, *coordinates], [channels, *image])):
                 to = [n, rest, *coordinates]
                 sums[to] = sums[to] + wide(x[n, row, column])
         for at in loops.nest(output.shape):
@@ -173,8 +173,8 @@ def _interpolated(x: TensorExpr, leading: list[ExprLike], places: list[Expr], si
         taps.append([(index, 1.0 - share), (index + 1, share)])
     terms = []
     for chosen in product(*taps):
-        inside = all_of([(i >= 0) & (i < size) for (i, _), size in zip(chosen, sizes, strict=True)])
-        at = [clamp(i, 0, size - 1) for (i, _), size in zip(chosen, sizes, strict=True)]
+        inside = is_within([i for i, _ in chosen], sizes)
+        at = [within(i, size) for (i, _), size in zip(chosen, sizes, strict=True)]
         value = wide(x.at(*leading, *at))
         for _, share in chosen:
             value = value * share
@@ -190,7 +190,7 @@ def roi_align(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
 
     def body(loops: LoopBuilder, x: Buffer, rois: Buffer, batch: Buffer, output: Buffer) -> None:
         for r in loops.range(regions):
-            image = loops.let(clamp(from_end(batch[r], images), 0, images - 1))
+            image = loops.let(within(from_end(batch[r], images), images))
             down = _Bins(op, loops, wide(rois[r, 1]), wide(rois[r, 3]), bins_down, height)
             across = _Bins(op, loops, wide(rois[r, 0]), wide(rois[r, 2]), bins_across, width)
             for c, i, j in loops.nest((channels, bins_down, bins_across)):
@@ -249,7 +249,7 @@ class _Bins:
         position = self.loops.let(first + (number.cast("i64").cast(kind) + 0.5) * self.step)
         inside = self.loops.let((position >= -1.0) & (position <= self.edge))
         position = self.loops.let(maximum(minimum(_bounded(position), self.edge - 1.0), 0.0))
-        low = self.loops.let(clamp(position.cast("i64").cast(INDEX), 0, last))
+        low = self.loops.let(within(position.cast("i64"), self.size))
         high = self.loops.let(minimum(low + 1, last))
         share = self.loops.let(position - low.cast("i64").cast(kind))
         return inside, [(low, 1.0 - share), (high, share)]

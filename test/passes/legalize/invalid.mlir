@@ -8,9 +8,9 @@
 // CHECK-NEXT:     resize [default]: an empty tensor has nothing to interpolate (shape=(0, 2))
 // CHECK-NEXT:     dynamic_resize [default]: an empty tensor has nothing to interpolate (shape=(0, 2))
 // PARTIAL: relax.resize
-func.func @nothing_to_interpolate(%x: tensor<0x2xf32>) -> tensor<2x2xf32> {
-  %0 = "relax.resize"(%x) {shape = [2, 2]} : (tensor<0x2xf32>) -> tensor<2x2xf32>
-  return %0 : tensor<2x2xf32>
+func.func @nothing_to_interpolate(%x: tensor<0x2xf32>) -> tensor<0x4xf32> {
+  %0 = "relax.resize"(%x) {shape = [0, 4]} : (tensor<0x2xf32>) -> tensor<0x4xf32>
+  return %0 : tensor<0x4xf32>
 }
 
 // -----
