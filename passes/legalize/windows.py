@@ -71,7 +71,7 @@ class SlidingWindows:
     @property
     def leaves(self) -> bool:
         """Return whether some window extends beyond an edge."""
-        return any(self.begins) or not D.is_certain(
+        return any(begin != 0 for begin in self.begins) or not D.is_certain(
             lambda: all(self._reach(i) <= size for i, size in enumerate(self.sizes))
         )
 

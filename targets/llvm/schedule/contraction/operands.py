@@ -111,7 +111,7 @@ def plan_operand(
             low = min(low, 0)
             shape[d], before[d], dims[d] = high - low + 1, -low, access.dims[d] + -low
     side.form = row_major(dims, shape)
-    if tuple(shape) != access.shape or any(before):
+    if tuple(shape) != access.shape or any(count != 0 for count in before):
         if not all(isinstance(size, int) for size in before):
             return decline("how far before its start an operand is read is known at run time only")
         side.padded_shape, side.padding = tuple(shape), tuple(before)

@@ -291,7 +291,8 @@ class _Planner:
     def _converts_rows(self, axes: _FreeAxes, chosen: _SumChoice, width: int) -> bool:
         """Return whether rows are converted once, before the tiles of this many columns read them."""
         grouped = chosen.grouped
-        is_reused = width < D.estimate_dim(self.lane_axis.extent) or any(map(self.columns.form.stride, axes.others))
+        strides = map(self.columns.form.stride, axes.others)
+        is_reused = width < D.estimate_dim(self.lane_axis.extent) or any(stride != 0 for stride in strides)
         if not (self._is_fixed and chosen.dot is None and chosen.problem.shared_rows and is_reused):
             return False
         if grouped is not None:
