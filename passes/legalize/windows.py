@@ -65,7 +65,7 @@ class SlidingWindows:
             index = o * self.strides[i] if self.strides[i] > 1 else o
             if self.kernel[i] != 1:
                 index = index + (k * self.dilations[i] if self.dilations[i] > 1 else k)
-            result.append(index - self.begins[i] if self.begins[i] else index)
+            result.append(index - self.begins[i])
         return result
 
     @property
