@@ -165,7 +165,7 @@ class _Mover:
     def outside(self, form: IndexExpr) -> IndexExpr:
         """Return the position in a tensor that is stored whole: it depends on the first row of the block."""
         step = 0 if self.row_axis is None else form.stride(self.row_axis)
-        return IndexExpr({**form.terms, BLOCK.id: step}, form.constant) if step else form
+        return IndexExpr({**form.terms, BLOCK.id: step}, form.constant) if step != 0 else form
 
 
 def _with_blocks(
