@@ -9,6 +9,7 @@ of `mirlo`, `--load-pass-plugin FILE` of `mirlo-opt`.
 
 from mirlo.dialects.context import make_context, register_dialect
 from mirlo.dialects.core.attributes import Bool, Dims, ElementType, Float, Floats, Int, Ints, Str, Strs, Symbol
+from mirlo.dialects.core.conditions import require_at_most, require_elements, require_equal, require_multiple
 from mirlo.dialects.core.op import DialectOp, OpError, operand, operands, optional, result, results
 from mirlo.dialects.core.traits import AxisAttributes, OnnxName, Precision, Trait
 from mirlo.dialects.core.types import TensorType
@@ -51,6 +52,7 @@ __all__ = [
     "elementwise_prim", "find_target", "intrinsic", "is_call_tir", "is_const", "is_op", "is_var", "legalize",
     "make_context", "matmul_bias_activation", "maybe", "operand", "operands", "option", "optional", "packed",
     "pattern_table", "register_dialect", "register_external_loader", "register_pass", "register_target", "repeat",
-    "result", "results", "rewrite", "rewriter", "same_shape_as", "schedule", "several", "tensor_intrin", "tuned_values",
-    "wildcard", "with_activation",
+    "require_at_most", "require_elements", "require_equal", "require_multiple", "result", "results",
+    "rewrite", "rewriter", "same_shape_as", "schedule", "several", "tensor_intrin", "tuned_values", "wildcard",
+    "with_activation",
 ]  # fmt: skip

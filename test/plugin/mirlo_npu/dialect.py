@@ -15,6 +15,7 @@ from mirlo.extend import (
     operand,
     optional,
     register_dialect,
+    require_at_most,
     result,
 )
 
@@ -45,6 +46,9 @@ class Conv(DialectOp, name="conv", dialect=DIALECT):
     def infer(x: TensorType, weight: TensorType, bias: TensorType | None, *, strides, padding, relu) -> TensorType:
         if x.rank != 4 or weight.rank != 4 or x.shape[3] != weight.shape[3]:
             raise OpError(f"cannot convolve {x} with {weight}")
+        for i in (0, 1):
+            size = x.shape[1 + i] + padding[i] + padding[2 + i]
+            require_at_most(weight.shape[1 + i], size, f"the kernel {weight} does not fit the image {x}")
         sizes = [
             (x.shape[1 + i] + padding[i] + padding[2 + i] - weight.shape[1 + i]) // strides[i] + 1 for i in range(2)
         ]

@@ -86,6 +86,19 @@ func.func @main(%x: tensor<6x4xf32>) -> tensor<1x6x4xf32> {
     assert "npu.tanh_shrink" in activations()
 
 
+def test_what_it_requires_of_dynamic_sizes_is_checked_in_the_call():
+    text = """
+func.func @main(%x: tensor<1x?x9x2xf32, #relax.dims<[1, "h", 9, 2]>>, %w: tensor<4x3x3x2xf32>)
+    -> tensor<1x?x7x4xf32, #relax.dims<[1, "h - 2", 7, 4]>> {
+  %0 = "npu.conv"(%x, %w) : (tensor<1x?x9x2xf32, #relax.dims<[1, "h", 9, 2]>>, tensor<4x3x3x2xf32>)
+    -> tensor<1x?x7x4xf32, #relax.dims<[1, "h - 2", 7, 4]>>
+  return %0 : tensor<1x?x7x4xf32, #relax.dims<[1, "h - 2", 7, 4]>>
+}"""
+    made = after_passes(text, "require-dims")
+    assert made.count("relax.require_dims") == 1 and 'bounds = ["h"], dims = [3]' in made
+    assert "npu.conv: the kernel f32[4, 3, 3, 2] does not fit the image f32[1, h, 9, 2]" in made
+
+
 def test_it_has_a_cost():
     with make_context(), ir.Location.unknown():
         module = ir.Module.parse(MODEL)
