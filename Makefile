@@ -85,6 +85,13 @@ test-emulated: $(VENV)/ready
 	$(BIN)/python test/targets/nvvm/emulated_models.py --chip sm_90a
 	$(BIN)/python test/targets/nvvm/emulated_matrix.py --chip sm_90a
 
+# 10,000 random graphs for each target in memory between pages that cannot be touched: an hour of one core for each. The
+# last one needs a Vulkan device; a software one will do (mesa-vulkan-drivers).
+guards: $(VENV)/ready
+	for target in llvm c spirv; do \
+		$(BIN)/mirlo fuzz guards --target $$target --count 10000 --processes $(JOBS) -o found || exit 1; \
+	done
+
 # What takes longer than a change may wait for.
 nightly: combinations stages samples test-avx2 test-sse42 test-qemu test-cross test-arm
 

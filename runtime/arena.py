@@ -57,6 +57,10 @@ class ArenaPool:
         finally:
             self.give_back(arena)
 
+    def empty(self, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
+        """Return a new array, for a result or for a tensor of a data-dependent size."""
+        return empty_aligned(dtype, shape)
+
     @property
     def idle(self) -> int:
         """Return the number of idle arenas."""

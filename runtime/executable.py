@@ -48,7 +48,10 @@ class Executable(KernelCodeOwner):
     Calls from several threads run concurrently, each with its own arena.
     """
 
-    def __init__(self, artifact: Artifact, store: ParameterStore, device: int | None = None) -> None:
+    def __init__(
+        self, artifact: Artifact, store: ParameterStore, device: int | None = None, arenas: ArenaPool | None = None
+    ) -> None:
+        """Load an artifact with its weights; `arenas` give the memory of calls, in place of a pool of this model's."""
         artifacts.check_params(artifact, store)
         self._sizes = Sizes(artifact)
         _check_signature(artifact, self._sizes)
@@ -57,7 +60,8 @@ class Executable(KernelCodeOwner):
         self._store = ParameterStore()
         for spec in artifact.params:
             self._store.add(spec.name, store.get(spec.name), store.source(spec.name))
-        self._results = OutputArrays(artifact, self._sizes)
+        self._arenas = arenas or ArenaPool(artifact.arena_bytes)
+        self._results = OutputArrays(artifact, self._sizes, self._arenas)
         self._windows = artifact.windows
         self._allocates = bool(self._results.late) or bool(artifact.metadata.get("allocates"))
         self._polls = bool(artifact.metadata.get(interrupts.POLLS))
@@ -69,7 +73,6 @@ class Executable(KernelCodeOwner):
         weakref.finalize(self, self._externals.release)
         self._functions = packed.resolve(artifact.packed, "the model", self._externals.functions)
         self._params = self._params_array()
-        self._arenas = ArenaPool(artifact.arena_bytes)
         self._code = load_code(artifact, device)
         self._names = [spec.name for spec in artifact.inputs]
         self._direct = DirectCall.of(
@@ -292,6 +295,11 @@ class Executable(KernelCodeOwner):
         if self._code.release is not None:
             self._code.release()
 
+    def fill_device(self, byte: int) -> None:
+        """Fill the memory that calls use on a device, so that tests see what is read before it is written."""
+        if self._code.fill is not None:
+            self._code.fill(byte)
+
     def __repr__(self) -> str:
         inputs, outputs = ", ".join(map(str, self.inputs)), ", ".join(map(str, self.outputs))
         return f"<Executable for {self.artifact.target}: ({inputs}) -> ({outputs}); {self.memory}>"
@@ -340,7 +348,7 @@ class Executable(KernelCodeOwner):
         if self._sizes.is_dynamic:
             nbytes = 0 if self._code.has_memory else self._sizes.arena_bytes(record)
         results = self._results.before_call(out, record, arrays)
-        late = Allocations(self._results.updated(out, arrays)) if self._allocates else None
+        late = Allocations(self._results.updated(out, arrays), self._arenas.empty) if self._allocates else None
         if late is not None:
             record[self._sizes.words - 1] = late.address
         addresses = [0 if array is None else address_of(array) for array in (*arrays, *results)]

@@ -49,6 +49,8 @@ class LoadedCode:
     timed: Callable[[int], float | None] | None = None
     """Returns the microseconds per call by the device's clock, for this many repetitions with the last call's
     tensors."""
+    fill: Callable[[int], None] | None = None
+    """Fills the memory of calls on the device with a byte."""
     release: Callable[[], None] | None = None
     """Frees memory that is cached on the device for later calls."""
 

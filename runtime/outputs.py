@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mirlo.runtime.arena import ArenaPool
 from mirlo.runtime.artifact import Artifact, describe
-from mirlo.runtime.container import empty_aligned
 from mirlo.runtime.device_array import DeviceArray
 from mirlo.runtime.dtypes import numpy_dtype
 from mirlo.runtime.errors import InputError, OutOfMemoryError
@@ -18,7 +18,8 @@ from mirlo.runtime.sizes import Allocations, RecordWords, Sizes
 class OutputArrays:
     """Makes and checks the arrays of the outputs of a model."""
 
-    def __init__(self, artifact: Artifact, sizes: Sizes) -> None:
+    def __init__(self, artifact: Artifact, sizes: Sizes, arenas: ArenaPool) -> None:
+        self._arenas = arenas
         self.specs = artifact.outputs
         self.names = [spec.name for spec in self.specs]
         late = set(artifact.late)
@@ -79,7 +80,7 @@ class OutputArrays:
                 raise InputError(f"output '{spec.name}': of these inputs it would be {describe(spec.dtype, shape)}")
             if given is None:
                 try:
-                    results.append(empty_aligned(dtype, shape))
+                    results.append(self._arenas.empty(dtype, shape))
                 except OutOfMemoryError as error:
                     raise OutOfMemoryError(f"there is no memory for output {spec}: {error}") from None
                 continue

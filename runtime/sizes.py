@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -73,14 +73,20 @@ class Sizes:
 class Allocations:
     """The memory that one call allocated.
 
-    `given` are arrays of the caller for outputs, used if they have the size that is asked for.
+    `given` are arrays of the caller for outputs, used if they have the size that is asked for; `empty` makes others.
     """
 
-    def __init__(self, given: Mapping[int, np.ndarray] | None = None) -> None:
+    def __init__(
+        self,
+        given: Mapping[int, np.ndarray] | None = None,
+        empty: Callable[[np.dtype, tuple[int, ...]], np.ndarray] = empty_aligned,
+    ) -> None:
+        self._empty = empty
         self.outputs: dict[int, np.ndarray] = {}
         self._given = given or {}
         self._kept: list[np.ndarray] = []
         self.failed = ""
+        self._raised: BaseException | None = None
         self.function = Allocator(self._allocate)
 
     @property
@@ -95,9 +101,12 @@ class Allocations:
         try:
             if size < 0:
                 raise OutOfMemoryError(f"a size of {size} bytes was computed")
-            memory = empty_aligned(np.dtype(np.uint8), (size or READABLE,))
+            memory = self._empty(np.dtype(np.uint8), (size or READABLE,))
         except OutOfMemoryError as error:
             self.failed = str(error)
+            return None
+        except BaseException as error:  # such as Ctrl-C: compiled code would go on with any address
+            self._raised = error
             return None
         self._kept.append(memory)
         if number >= 0:
@@ -110,6 +119,8 @@ class Allocations:
         return self.outputs[number][: count * dtype.itemsize].view(dtype).reshape(shape)
 
     def require(self) -> None:
+        if self._raised is not None:
+            raise self._raised
         if self.failed:
             raise OutOfMemoryError(f"there is no memory for a tensor of this call: {self.failed}; give smaller inputs")
 

@@ -239,6 +239,40 @@ def map_memory(nbytes: int) -> mmap.mmap:
     return memory
 
 
+class GuardedPages:
+    """Whole pages with room for some bytes, between two pages that cannot be read or written."""
+
+    def __init__(self, nbytes: int) -> None:
+        """Map pages for so many bytes; raise OSError where the system protects none."""
+        if sys.platform == "win32":
+            raise OSError("this system protects no pages")
+        inner = -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
+        try:
+            self._pages = mmap.mmap(-1, inner + 2 * mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        except OSError as error:
+            raise MemoryError(f"{nbytes} bytes: {error.strerror or error}") from None
+        for start in (0, inner + mmap.PAGESIZE):
+            self._protect(start, mmap.PAGESIZE, 0)
+
+    @property
+    def content(self) -> memoryview:
+        """Return the bytes between the two pages."""
+        return memoryview(self._pages)[mmap.PAGESIZE : -mmap.PAGESIZE]
+
+    def make_read_only(self) -> None:
+        """Let the bytes be read only from now on."""
+        if sys.platform != "win32":
+            self._protect(mmap.PAGESIZE, len(self._pages) - 2 * mmap.PAGESIZE, mmap.PROT_READ)
+
+    def _protect(self, start: int, nbytes: int, rights: int) -> None:
+        import ctypes
+
+        address = ctypes.addressof(ctypes.c_char.from_buffer(self._pages)) + start
+        if ctypes.CDLL(None, use_errno=True).mprotect(ctypes.c_void_p(address), ctypes.c_size_t(nbytes), rights):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+
+
 def positional_read() -> Callable[[int, int, int], bytes] | None:
     """Return a function of file, size and offset that threads may call at once; None where there is none."""
     if sys.platform != "win32":

@@ -18,7 +18,12 @@ def load(artifact: Artifact) -> LoadedCode:
 def load_on(artifact: Artifact, number: int) -> LoadedCode:
     """Make an artifact callable on the device with this number; discrete GPUs come first."""
     entry = WhenCalled(lambda: VulkanModel(device(number), artifact, run))
+
+    def fill(byte: int) -> None:
+        if entry.is_placed:
+            entry.model.fill(byte)
+
     return LoadedCode(
         entry, keep=entry, on=lambda other: load_on(artifact, other),
-        device_arena=artifact.metadata["program"]["arena"], has_memory=True,
+        device_arena=artifact.metadata["program"]["arena"], has_memory=True, fill=fill,
     )  # fmt: skip

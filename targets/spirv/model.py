@@ -106,6 +106,13 @@ class VulkanModel:
 
     # Memory
 
+    def fill(self, byte: int) -> None:
+        """Fill the memory of calls with a byte, where it is mapped."""
+        with self.device.lock:
+            for buffer in {id(each): each for each in (self.arena, self.staging, self.tensors)}.values():
+                if buffer.mapped is not None:
+                    ctypes.memset(buffer.mapped, byte, buffer.size)
+
     def _buffer(self, size: int, host: bool = False) -> DeviceBuffer:
         """Return memory that lives as long as the model."""
         result = self.device.buffer(size, host)

@@ -61,6 +61,9 @@ class Mode(NamedTuple):
 
 MODES: dict[str, Mode] = {
     "graphs": Mode("mirlo.tools.fuzz.differential", "random graphs to compute", "operators", None, True),
+    "guards": Mode(
+        "mirlo.tools.fuzz.guards", "random graphs between pages that cannot be touched", "operators", MEMORY, True
+    ),
     "files": Mode("mirlo.tools.fuzz.mutate", "broken model files to refuse"),
     "empty": Mode("mirlo.tools.fuzz.empty", "operators over empty axes to compute", "operators", None),
     "headers": Mode("mirlo.tools.fuzz.headers", "compiled models with hostile headers to refuse", "files"),
