@@ -223,7 +223,10 @@ class _Builder:
     def _copy(self, source: Range, target: Range) -> None:
         if source == target or (isinstance(target.size, int) and target.size == 0):
             return
-        words = [source.offset, source.size, target.offset, target.size]
+        size = target.size if _is_unbounded(source) else source.size
+        if _is_unbounded(source) and _is_unbounded(target):
+            raise PassError("a buffer is copied whose size neither its type nor that of the other one determines")
+        words = [source.offset, size, target.offset, target.size]
         self.commands.emit({"copy": (source.place, target.place), "row": max(self.row, 0)}, words)
 
     def _constant(self, name: str) -> Range:
@@ -373,6 +376,10 @@ class _Builder:
         source, target = (replace(env[v], size=size) for v in (load.operands[0], store.operands[1]))
         self._copy(source, target)
         return True
+
+
+def _is_unbounded(where: Range) -> bool:
+    return isinstance(where.size, int) and where.size == WHOLE_REMAINDER
 
 
 def _bytes(kind: ir.Type) -> int:

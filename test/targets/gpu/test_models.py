@@ -6,8 +6,10 @@ import threading
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from devices import ON_DEVICES
+from onnx_models import make_model, node
 
 import mirlo
 from mirlo import R
@@ -91,3 +93,16 @@ def test_bits_are_shifted_by_any_count(target: str) -> None:
     left, right = mirlo.compile(shifted, target=target)(x, n)
     np.testing.assert_array_equal(left, np.array([-16, 0, 0, 0, -128, -3], np.int8))
     np.testing.assert_array_equal(right, np.array([-4, 0, -1, 0, 0, -3], np.int8))
+
+
+@pytest.mark.parametrize("shape", [(3, 63), (0, -1), (-1,), (27, 7)])
+def test_views_of_inputs_are_copied(target: str, shape: tuple[int, ...]) -> None:
+    """An output may be a view of an input whose size only the call tells, or have a size that the model has."""
+    nodes = [node("Reshape", "x s", "y"), node("Identity", "x", "z")]
+    ints = onnx.TensorProto.INT64
+    model = make_model(nodes, {"x": (ints, ("a", "b", "c"))}, ["y", "z"], {"s": np.array(shape)})
+    x = np.arange(189).reshape(3, 9, 7)
+    y, z = mirlo.compile(model, target, cache=False, jobs=1)(x)
+    wanted = [size or x.shape[axis] for axis, size in enumerate(shape)]
+    np.testing.assert_array_equal(y, x.reshape(wanted))
+    np.testing.assert_array_equal(z, x)
