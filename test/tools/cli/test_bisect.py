@@ -301,3 +301,20 @@ def test_a_loop_without_a_condition_is_right(tmp_path: Path) -> None:
     save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9), tmp_path / "m.onnx")
     done = mirlo("bisect", "m.onnx", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "m.onnx: every output is as reference computes it\n"), done.stdout
+
+
+def test_an_opset_that_the_reference_evaluator_lacks(tmp_path: Path) -> None:
+    """The one of onnx 1.23 evaluates `DequantizeLinear` from opset 19 on."""
+    scale, zero = (
+        numpy_helper.from_array(np.array(0.1, np.float32), "s"),
+        numpy_helper.from_array(np.array(7, np.uint8), "z"),
+    )
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "s", "z"], ["q"], name="quantize"),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["y"], name="dequantize"),
+    ]
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(nodes, "g", [value("x", F32, [4, 5])], [value("y", F32, [4, 5])], [scale, zero])
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8), tmp_path / "m.onnx")
+    done = mirlo("bisect", "m.onnx", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "m.onnx: every output is as reference computes it\n"), done.stderr
