@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from mirlo.driver.torch_backend.options import BackendOptions
 from mirlo.driver.torch_backend.stages import RunGraph, StagedGraph
+from mirlo.frontends.torch.frozen import FrozenWeights
 
 if TYPE_CHECKING:
     import torch
@@ -67,23 +68,22 @@ class _Inference:
     ) -> None:
         self._functional, self._fake_inputs, self._settings = functional, fake_inputs, settings
         self._frozen = frozen
-        self._versions: list[tuple[int, int]] = []
+        self._weights: FrozenWeights | None = None
         self._run: RunGraph | None = None
 
     def __call__(self, *inputs: torch.Tensor | torch.SymInt) -> object:
         if self._run is None or not (self._settings.frozen or self._is_current(inputs)):
             self._frozen = {index: inputs[index] for index in self._frozen}
-            self._versions = [(tensor._version, tensor.data_ptr()) for tensor in self._frozen.values()]
+            self._weights = FrozenWeights.of({str(index): tensor for index, tensor in self._frozen.items()})
             self._run = StagedGraph(self._functional, self._fake_inputs, self._frozen, self._settings)
         return self._run(inputs)
 
     def _is_current(self, inputs: Sequence[torch.Tensor | torch.SymInt]) -> bool:
         """Return whether the weights are those that the graph was compiled with."""
-        for (index, tensor), (version, address) in zip(self._frozen.items(), self._versions, strict=True):
-            given = inputs[index]
-            if given is not tensor or given._version != version or given.data_ptr() != address:
-                return False
-        return True
+        assert self._weights is not None
+        if any(inputs[index] is not tensor for index, tensor in self._frozen.items()):
+            return False
+        return self._weights.changed() is None
 
 
 def _frozen_inputs(

@@ -64,7 +64,7 @@ def test_weights_are_constants(built: list[Any]) -> None:
     assert len(built[0].inputs) == 1
 
 
-@pytest.mark.parametrize("change", ["in place", "state dict", "data"])
+@pytest.mark.parametrize("change", ["in place", "state dict", "data", "through data", "a view of data"])
 def test_changed_weights_are_seen(change: str) -> None:
     net, x = _net(), torch.randn(4, 64)
     compiled = torch.compile(net, backend=BACKEND, options=STRICT)
@@ -74,6 +74,10 @@ def test_changed_weights_are_seen(change: str) -> None:
             net[0].weight.mul_(2)
         elif change == "state dict":
             net.load_state_dict({name: value * 2 for name, value in net.state_dict().items()})
+        elif change == "through data":
+            net[0].weight.data.mul_(2)
+        elif change == "a view of data":
+            net[0].weight.data[:, 3:40].clamp_(min=0.05)
         else:
             net[0].weight.data = net[0].weight.data * 2
         torch.testing.assert_close(compiled(x), net(x), rtol=1e-4, atol=1e-5)
