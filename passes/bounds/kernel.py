@@ -41,8 +41,8 @@ class Scope:
     """What holds in a block besides what holds around it: conditions of branches, and loops that have iterations."""
 
     parent: Scope | None
-    conditions: list[tuple[ir.Value, bool]] = field(default_factory=list)
-    expressions: list[IndexExpr] = field(default_factory=list)
+    block: ir.Block | None = None
+    facts_of_caller: Sequence[IndexExpr] = ()
     facts: Facts | None = None
     of_masks: dict[ir.Value, Facts] = field(default_factory=dict)
     """The facts of the lanes that a mask leaves."""
@@ -75,7 +75,7 @@ class KernelBounds:
         self.accesses = 0
         self.unproven: list[UnprovenAccess] = []
         # The caller checks the dims of tensors that could be negative.
-        self._root = Scope(None, expressions=[number(dim) for dim in dict.fromkeys(dims)])
+        self._root = Scope(None, facts_of_caller=[number(dim) for dim in dict.fromkeys(dims)])
 
     def verify(self) -> None:
         """Find all accesses, and try to prove each."""
@@ -99,19 +99,9 @@ class KernelBounds:
     def _visit_regions(self, op: ir.Operation, scope: Scope) -> None:
         if op.name == "scf.for" and self._is_empty(op):
             return
-        for position, region in enumerate(op.regions):
+        for region in op.regions:
             for block in region.blocks:
-                self._visit(block, self._scope_of(op, position, scope))
-
-    def _scope_of(self, op: ir.Operation, region: int, scope: Scope) -> Scope:
-        if op.name == "scf.if":
-            return Scope(scope, [(op.operands[0], region == 0)])
-        if op.name == "scf.for":
-            lower, upper = self.values.read(op.operands[0]), self.values.read(op.operands[1])
-            length = upper - lower - 1
-            # A loop without iterations has no accesses.
-            return scope if length.is_constant and isinstance(length.constant, int) else Scope(scope, [], [length])
-        return scope
+                self._visit(block, Scope(scope, block))
 
     def _is_empty(self, op: ir.Operation) -> bool:
         """Return whether a loop has no iteration, ever."""
@@ -121,9 +111,7 @@ class KernelBounds:
     def _facts(self, scope: Scope) -> Facts:
         if scope.facts is None:
             known = self._facts(scope.parent) if scope.parent is not None else ()
-            found = [*scope.expressions]
-            for condition, holds in scope.conditions:
-                found += self.values.facts(condition, holds)
+            found = scope.facts_of_caller if scope.block is None else self.values.facts_of_block(scope.block)
             scope.facts = self.prover.refine(found, known)
         return scope.facts
 

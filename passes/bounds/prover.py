@@ -204,6 +204,23 @@ class Prover:
             self._prove(rest + case.value * factor, self.refine(case.facts, facts)) for case in cases
         )
 
+    def tops(self, expression: IndexExpr) -> list[IndexExpr]:
+        """Return upper bounds that depend on sizes only, those found without a search."""
+        if not expression.terms:
+            return [expression]
+        atom = max(expression.terms, key=_order)
+        factor = expression.terms[atom]
+        if not isinstance(atom, int) or not isinstance(factor, int):
+            return []
+        known = self.variables[atom]
+        rest = expression - loop_index(atom) * factor
+        if known.cases and not (known.highs if factor > 0 else known.lows):
+            return [top for case in known.cases for top in self.tops(rest + case.value * factor)]
+        constant = known.high if factor > 0 else known.low
+        bounds = known.highs if factor > 0 else known.lows
+        found = [top for bound in bounds[:2] for top in self.tops(rest + bound * factor)]
+        return found if found or constant is None else self.tops(rest + constant * factor)
+
     def is_certain(self, goal: IndexExpr) -> bool:
         """Return whether an expression is seen not to be negative, without a search."""
         low, _ = self.interval(goal)

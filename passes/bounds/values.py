@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import FloorDiv, IndexExpr, floor_divide, loop_index, number
 from mirlo.dialects.tir.affine import read_affine
+from mirlo.passes.bounds.local_buffers import Merged, Reaching, reaching_value, stores_of
 from mirlo.passes.bounds.prover import Case, Facts, Prover
 
 INDEX_BITS = 64
@@ -22,6 +24,15 @@ _SWAPPED = {SGT: SLT, SGE: SLE, UGT: ULT, UGE: ULE}
 """Predicates written with `<` by swapping the operands."""
 
 
+@dataclass(frozen=True)
+class Content:
+    """Bounds of the elements of a buffer on the stack."""
+
+    lows: tuple[IndexExpr, ...] = ()
+    highs: tuple[IndexExpr, ...] = ()
+    from_data: bool = False
+
+
 class ValueReader:
     """The index expressions of the values of one kernel, read when they are needed."""
 
@@ -32,6 +43,7 @@ class ValueReader:
         self._read: dict[ir.Value, IndexExpr] = {}
         self._facts: dict[tuple[ir.Value, bool], Facts] = {}
         self._lanes: dict[tuple[int, int], IndexExpr] = {}
+        self._contents: dict[ir.Value, Content | None] = {}
         self.tables: dict[int, Sequence[int]] = {}
         """The elements, by lane, of variables that stand for one-dimensional vectors of constants."""
 
@@ -388,6 +400,85 @@ class ValueReader:
         lows, highs = ([] if bound is None else [number(bound)] for bound in (low, high))
         return self.prover.variable(lows, highs, from_data=self._of_data(value))
 
+    # --------------------------------------------------------------------------------------------- buffers on the stack
+
+    def load(self, op: ir.Operation) -> IndexExpr | None:
+        """Return an element of a buffer on the stack, within the bounds of all that is stored to it."""
+        buffer = op.operands[0]
+        owner = buffer.owner
+        if isinstance(owner, ir.Block) or owner.operation.name != "memref.alloca":
+            return None
+        if not isinstance(op.results[0].type, (ir.IndexType, ir.IntegerType)):
+            return None
+        if buffer not in self._contents:
+            self._contents[buffer] = self._find_content(buffer)
+        content = self._contents[buffer]
+        if content is None:
+            return None
+        reaching = None if ir.MemRefType(buffer.type).shape else reaching_value(op)
+        if reaching is not None:
+            return self._reached(reaching)
+        return self.prover.variable(content.lows, content.highs, (), content.from_data)
+
+    def _reached(self, value: Reaching) -> IndexExpr:
+        if isinstance(value, Merged):
+            return self._choice(value.condition, self._reached(value.yes), self._reached(value.no))
+        return self.read(value)
+
+    def _find_content(self, buffer: ir.Value) -> Content | None:
+        stores = stores_of(buffer)
+        if stores is None:
+            return None
+        # What is stored though nothing is known of what is loaded, and the sizes and numbers that bound it.
+        stored = [value for value, _ in self._assume(buffer, Content(), stores)]
+        least = [low for low, _ in map(self.prover.interval, stored) if low is not None]
+        lows = (number(min(least)),) if least else ()
+        tops = sorted({top for each in stored for top in self.prover.tops(each)}, key=_size)
+        for highs in [*((top,) for top in tops), ()]:
+            found = self._assume(buffer, Content(lows, highs), stores)
+            if all(
+                self.prover.is_nonnegative(goal, facts)
+                for value, facts in found
+                for goal in [value - low for low in lows] + [high - value for high in highs]
+            ):
+                return Content(lows, highs, self._of_data(*(value for value, _ in found)))
+        return None
+
+    def _assume(
+        self, buffer: ir.Value, content: Content, stores: Sequence[ir.Operation]
+    ) -> list[tuple[IndexExpr, Facts]]:
+        """Return the values that are stored to a buffer, and what holds there, if this were known of its elements."""
+        outside = self._read, self._facts
+        self._read, self._facts = dict(self._read), dict(self._facts)
+        self._contents[buffer] = content
+        try:
+            return [(self.read(store.operands[0]), self._facts_at(store)) for store in stores]
+        finally:
+            self._read, self._facts = outside
+            del self._contents[buffer]
+
+    def _facts_at(self, op: ir.Operation) -> Facts:
+        """Return what the branches and loops around an operation say."""
+        found: list[IndexExpr] = []
+        block = op.block
+        while block.owner.operation.name != "func.func":
+            found += self.facts_of_block(block)
+            block = block.owner.operation.block
+        return self.prover.refine(found)
+
+    def facts_of_block(self, block: ir.Block) -> Sequence[IndexExpr]:
+        """Return what holds in a block because it is executed: conditions, and that loops have iterations."""
+        op = block.owner.operation
+        if op.name == "scf.if":
+            return self.facts(op.operands[0], block == op.regions[0].blocks[0])
+        if op.name == "scf.for":
+            length = self.read(op.operands[1]) - self.read(op.operands[0]) - 1
+            return () if length.is_constant and isinstance(length.constant, int) else (length,)
+        if op.name == "scf.while" and block == op.regions[1].blocks[0]:
+            *_, condition = op.regions[0].blocks[0].operations
+            return self.facts(condition.operation.operands[0], True)
+        return ()
+
     # ------------------------------------------------------------------------------------------------------ conditions
 
     def facts(self, condition: ir.Value, holds: bool) -> Facts:
@@ -495,6 +586,11 @@ def width_of(kind: ir.Type) -> tuple[int, bool]:
     return (element.width if isinstance(element, ir.IntegerType) else INDEX_BITS), False
 
 
+def _size(bound: IndexExpr) -> tuple[int, str]:
+    """Return the order in which bounds are tried: the smallest number first, dims last."""
+    return (bound.constant, "") if isinstance(bound.constant, int) else (SAFE, str(bound))
+
+
 def _multiple(value: IndexExpr, factor: Dim) -> IndexExpr:
     return value * factor
 
@@ -553,6 +649,7 @@ _READERS: dict[str, Callable[[ValueReader, ir.Operation], IndexExpr | None]] = {
     "arith.trunci": ValueReader.cast,
     "affine.apply": ValueReader.apply,
     "vector.broadcast": ValueReader.broadcast,
+    "memref.load": ValueReader.load,
     "vector.step": ValueReader.step,
     "vector.extract": ValueReader.extract,
 }
@@ -567,6 +664,7 @@ _EXACT = frozenset(
         "arith.maxui",
         "arith.select",
         "scf.if",
+        "memref.load",
     ]
 )
 """Operations whose result cannot overflow."""

@@ -50,3 +50,47 @@ func.func @main(%x: tensor<?xf32, #relax.dims<["n"]>>) {
   "relax.call_tir"(%x) {callee = @empty, operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 0, 0, 0, 0>} : (tensor<?xf32, #relax.dims<["n"]>>) -> () loc("pick")
   return
 }
+
+// -----
+
+// What is on the stack may be read before it is stored.
+
+func.func private @not_filled(%x: memref<10xf32>, %y: memref<f32>) attributes {tir.prim_func} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c10 = arith.constant 10 : index
+  %at = memref.alloca() : memref<index>
+  scf.for %i = %c0 to %c10 step %c1 {
+    %k = memref.load %at[] : memref<index>
+    // expected-error@+1 {{kernel '@not_filled': 'memref.load' to parameter 0: its index depends on data that is not clamped}}
+    %v = memref.load %x[%k] : memref<10xf32>
+    memref.store %i, %at[] : memref<index>
+  }
+  return
+}
+
+// -----
+
+// How often a condition holds is not known: a counter is not proven.
+
+func.func private @counter(%x: memref<10xi8>, %y: memref<4xi64>) attributes {tir.prim_func} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c10 = arith.constant 10 : index
+  %zero = arith.constant 0 : i8
+  %count = memref.alloca() : memref<index>
+  memref.store %c0, %count[] : memref<index>
+  scf.for %i = %c0 to %c10 step %c1 {
+    %v = memref.load %x[%i] : memref<10xi8>
+    %set = arith.cmpi ne, %v, %zero : i8
+    scf.if %set {
+      %k = memref.load %count[] : memref<index>
+      %j = arith.index_cast %i : index to i64
+      // expected-remark@+1 {{'memref.store' to parameter 1: its index is not proven to be in bounds}}
+      memref.store %j, %y[%k] : memref<4xi64>
+      %next = arith.addi %k, %c1 : index
+      memref.store %next, %count[] : memref<index>
+    }
+  }
+  return
+}

@@ -112,3 +112,48 @@ func.func @main(%x: tensor<?x?xf32, #relax.dims<["n", "m"]>>) -> tensor<?x?xf32,
   %0 = "relax.call_tir"(%x) {callee = @dynamic, operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0>} : (tensor<?x?xf32, #relax.dims<["n", "m"]>>) -> tensor<?x?xf32, #relax.dims<["n", "m"]>>
   return %0 : tensor<?x?xf32, #relax.dims<["n", "m"]>>
 }
+
+// A position that is kept on the stack: within the bounds of all that is stored there, which is a loop's index.
+func.func private @position(%x: memref<10xf32>, %y: memref<f32>) attributes {tir.prim_func} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c10 = arith.constant 10 : index
+  %first = arith.constant 0 : i64
+  %at = memref.alloca() : memref<i64>
+  memref.store %first, %at[] : memref<i64>
+  scf.for %i = %c0 to %c10 step %c1 {
+    %n = memref.load %at[] : memref<i64>
+    %k = arith.index_cast %n : i64 to index
+    %best = memref.load %x[%k] : memref<10xf32>
+    %v = memref.load %x[%i] : memref<10xf32>
+    %better = arith.cmpf ogt, %v, %best : f32
+    scf.if %better {
+      %j = arith.index_cast %i : index to i64
+      memref.store %j, %at[] : memref<i64>
+    }
+  }
+  return
+}
+
+// A counter that starts again: what is loaded behind the branch is 0, or what was compared.
+func.func private @ring(%x: memref<4xf32>, %y: memref<10xf32>) attributes {tir.prim_func} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %c10 = arith.constant 10 : index
+  %at = memref.alloca() : memref<index>
+  memref.store %c4, %at[] : memref<index>
+  scf.for %i = %c0 to %c10 step %c1 {
+    %k = memref.load %at[] : memref<index>
+    %end = arith.cmpi sge, %k, %c4 : index
+    scf.if %end {
+      memref.store %c0, %at[] : memref<index>
+    }
+    %j = memref.load %at[] : memref<index>
+    %v = memref.load %x[%j] : memref<4xf32>
+    memref.store %v, %y[%i] : memref<10xf32>
+    %next = arith.addi %j, %c1 : index
+    memref.store %next, %at[] : memref<index>
+  }
+  return
+}
