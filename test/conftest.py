@@ -23,11 +23,17 @@ sys.path += sorted(str(folder) for folder in SHARED if folder.name != "Inputs")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--whole", action="store_true", help="all of what tests take a sample of, as `make nightly` does")
+    parser.addoption("--cpu-times", help="a file to which the processor time of each test is appended")
     parser.addoption("--host-cpu", help="the processor that Mirlo sees instead of this one: x86-64-v3, for example")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "sample(every): run one in so many of a test's cases; with --whole, all of them")
+    config.addinivalue_line("markers", "sample(every): run one case in so many, none for 0; with --whole, all")
+    times = config.getoption("--cpu-times")
+    if times:
+        from cpu_times import CpuTimes
+
+        config.pluginmanager.register(CpuTimes(Path(times)))
     cpu = config.getoption("--host-cpu")
     if cpu:
         from masked_host import mask
@@ -39,7 +45,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect the cases that are not in the sample of a test that is marked so: the same ones in every run."""
+    """Deselect the cases that are not in the sample of a test that is marked so: the same ones in every run.
+
+    A sample has every value of each parameter, if it is large enough; of `sample(0)` nothing is run.
+    """
     if config.getoption("--whole") or any("[" in argument for argument in config.args):
         return
     cases: dict[str, list[pytest.Item]] = {}
@@ -50,12 +59,28 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for marked in cases.values():
         marker = marked[0].get_closest_marker("sample")
         assert marker is not None
-        count = -(-len(marked) // marker.args[0])
-        # In the order of a checksum, so that a sample has all values of each parameter.
-        left.update(sorted(marked, key=lambda item: crc32(item.nodeid.encode()))[count:])
+        count = -(-len(marked) // marker.args[0]) if marker.args[0] else 0
+        left.update(set(marked) - set(_representatives(marked, count)))
     if left:
         config.hook.pytest_deselected(items=[item for item in items if item in left])
         items[:] = [item for item in items if item not in left]
+
+
+def _representatives(cases: list[pytest.Item], count: int) -> list[pytest.Item]:
+    """Return so many cases in the order of a checksum, those first that have values which no other one has."""
+    waiting = sorted(cases, key=lambda item: crc32(item.nodeid.encode()))
+    values = {item: set(getattr(getattr(item, "callspec", None), "indices", {}).items()) for item in cases}
+    chosen: list[pytest.Item] = []
+    seen: set[tuple[str, int]] = set()
+    while len(chosen) < count:
+        best = max(waiting, key=lambda item: len(values[item] - seen))
+        if values[best] <= seen:  # all values are there: once more
+            seen.clear()
+            best = max(waiting, key=lambda item: len(values[item]))
+        seen |= values[best]
+        waiting.remove(best)
+        chosen.append(best)
+    return chosen
 
 
 def pytest_collection_finish() -> None:

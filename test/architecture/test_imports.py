@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -54,18 +54,22 @@ FILES = sorted(path for folder in SHIPPED for path in (ROOT / folder).rglob("*.p
 TESTED = [*FILES, *sorted((ROOT / "test").rglob("*.py")), *sorted((ROOT / "examples").glob("*.py"))]
 
 
+@cache
 def _parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
-def _names(path: Path) -> Iterator[tuple[int, str]]:
+@cache
+def _names(path: Path) -> list[tuple[int, str]]:
     """Line and full name of each import, those inside functions included."""
+    found: list[tuple[int, str]] = []
     for node in ast.walk(_parsed(path)):
         if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
+            found += [(node.lineno, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno}: a relative import"
-            yield from ((node.lineno, f"{node.module}.{alias.name}") for alias in node.names)
+            found += [(node.lineno, f"{node.module}.{alias.name}") for alias in node.names]
+    return found
 
 
 @pytest.mark.parametrize("folder", SHIPPED)

@@ -14,6 +14,7 @@ from mirlo.dialects.core.types import TensorType
 VALUES = {"mixed": [1.5, -2.0, np.nan, np.inf], "splat": [1.0, 1.0, 1.0, 1.0], "many": list(range(200))}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("values", VALUES, ids=str)
 @pytest.mark.parametrize("name", [name for name in DTYPES if name != "index"])
 def test_round_trip(name: str, values: str) -> None:

@@ -41,6 +41,7 @@ def model(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize(("target", "form"), FORMS, ids=FORM_IDS)
 def test_each_kernel_is_a_file_with_its_nodes(target: str, form: CodeForm, model: Path, tmp_path: Path) -> None:
     folder = tmp_path / "code"
@@ -70,6 +71,7 @@ def test_the_llvm_ir_defines_the_kernel(model: Path) -> None:
         module.close()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("target", ["llvm", "nvvm", "spirv"])
 def test_an_executable_has_the_code_of_its_kernels(target: str) -> None:
     made = mirlo.compile(_model(), target)
@@ -107,6 +109,7 @@ def _loop() -> onnx.ModelProto:
     return make_model([loop], {"n": (I64, ()), "x": (F32, (4, 8))}, ["y"], output_types={"y": (F32, (4, 8))})
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("target", ["llvm", "nvvm", "spirv"])
 def test_kernels_in_the_body_of_a_loop(target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     listings = kernel_listings(CompileRequest(_loop(), target), find_target(target).forms[0].name)
@@ -137,6 +140,7 @@ STAGES = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("target", STAGES)
 def test_explain_prints_the_way_of_a_kernel(target: str, model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", str(model), "--target", target, "--kernel", "fused_matmul_relu"]) == 0
@@ -149,6 +153,7 @@ def test_explain_prints_the_way_of_a_kernel(target: str, model: Path, capsys: py
     assert "did you mean 'fused_matmul_relu'?" in capsys.readouterr().err
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("target", "form"), FORMS, ids=FORM_IDS)
 def test_mirlo_opt_goes_to_the_end(target: str, form: CodeForm, model: Path, tmp_path: Path) -> None:
     imported, out = tmp_path / "model.mlir", tmp_path / "out"

@@ -102,6 +102,7 @@ def test_other_options_are_another_question(tmp_path: Path, no_compiler, options
         _compile(path, tmp_path / "cache", **options)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.usefixtures("keep_all")
 @pytest.mark.parametrize("kind", [MODELS, MANIFESTS])
 @pytest.mark.parametrize("where", [0.0, 0.5, 0.999])

@@ -43,6 +43,7 @@ def _hostile(folder: Path, pipeline: str) -> Path:
     return path
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("pipeline", OUTSIDE)
 def test_compiling_refuses(tmp_path: Path, pipeline: str) -> None:
     path = _hostile(tmp_path, pipeline)

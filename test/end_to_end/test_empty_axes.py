@@ -35,7 +35,7 @@ def _nodes(zero: int, opset: int, dtype: type, is_dynamic: bool) -> list[SizedCa
     return (nodes[zero::6] or nodes) if is_dynamic else nodes  # kernels for any sizes take longer to compile
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize(
     "zero, opset, dtype, is_dynamic",
     [
@@ -72,6 +72,7 @@ def test_empty_axis_in_c(target: str, operator: str) -> None:
         np.testing.assert_array_equal(found, np.full((2, 4), np.iinfo(np.int32).min if operator == "ReduceMax" else 0))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("operator, gates", [("RNN", 1), ("GRU", 3), ("LSTM", 4)])
 @pytest.mark.parametrize("length", [0, "n"])
 def test_recurrent_layer_of_length_0(operator, gates, length):
@@ -109,7 +110,7 @@ WITH_ELEMENTS = ("Einsum", "GlobalAveragePool", "MaxPool")
 """Operators whose results have elements where their inputs have none."""
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("name", [name for name in sizes.DIMS if name not in WITH_ELEMENTS])
 def test_long_dims_of_empty_arrays_cost_nothing(name: str) -> None:
     """A loop over 2^40 rows without elements would have no end."""

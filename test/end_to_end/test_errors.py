@@ -213,6 +213,7 @@ PREFIXES = ("or it is damaged: ",)
 """Ends of messages after which numpy speaks."""
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("case", CASES)
 def test_message(case: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     command, message = CASES[case]

@@ -13,6 +13,7 @@ from mirlo.frontends.onnx.errors import OnnxImportError
 from mirlo.tools.fuzz.names import COMMANDS, FAILED, PAYLOADS, TEXT_FIELDS, UNSAFE, judge, judge_model, model_with
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("seed", range(4 * len(COMMANDS)))
 def test_random_places_and_commands(seed: int) -> None:
     verdict = judge(seed)

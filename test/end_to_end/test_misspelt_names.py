@@ -207,6 +207,7 @@ def misspelt(name: str) -> str:
     return name[:-1] if name[-1] == name[-2] else f"{name[:-2]}{name[-1]}{name[-2]}"
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("key", KEYS)
 def test_a_misspelt_name(key: str, setting: Setting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -104,6 +104,7 @@ def test_run_says_what_inputs_it_wants(inputs):
         mirlo.compile(model(), jobs=1).run(inputs)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("where", ["__dlpack__", "__dlpack_device__", "__array__", "__array_interface__", "property"])
 @pytest.mark.parametrize("error", RAISED, ids=lambda error: type(error).__name__)
 def test_methods_of_arrays_that_raise_are_named_with_the_input(error, where):
@@ -169,6 +170,7 @@ def paths(folder, suffix):
 COMMANDS = ["run", "compile", "info", "check", "import", "explain", "partition", "bench", "bisect", "tune"]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.skipif(sys.platform == "win32", reason="symbolic links need rights")
 @pytest.mark.parametrize("suffix", [".onnx", ".mlir", ".mlirbc", ".mirlo", ".py"])
 def test_commands_name_paths_that_cannot_be_followed(suffix, tmp_path, capsys):

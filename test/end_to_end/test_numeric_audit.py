@@ -38,7 +38,7 @@ NORMALIZATIONS: dict[str, tuple[int, tuple[int, ...], dict[str, Any], int, Meani
 }  # fmt: skip
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("mean, deviation", SAMPLES)
 @pytest.mark.parametrize("operator", NORMALIZATIONS)
 def test_normalizations(operator: str, mean: float, deviation: float) -> None:
@@ -97,7 +97,7 @@ FUNCTIONS: dict[str, tuple[Any, Callable[[np.ndarray], np.ndarray]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("mean", [0, 80, -80, 1e4, -1e4, 1e7, 1e30])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions_of_large_numbers(name: str, mean: float) -> None:

@@ -86,7 +86,7 @@ def _network(kind: str, image_shape: Sequence[int | str]) -> Any:
     return _model(nodes, [x], [y], constants)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("kind", list(KINDS))
 @pytest.mark.parametrize("image_shape", [(1, 3, 16, 16), ("n", 3, 16, 16), ("n", 3, "h", "w")])
 def test_quantize_and_dequantize(kind: str, image_shape: tuple[int | str, ...]) -> None:
@@ -94,7 +94,7 @@ def test_quantize_and_dequantize(kind: str, image_shape: tuple[int | str, ...]) 
     _check(_network(kind, image_shape), x, steps=1)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(("left", "right"), [("u8", "i8"), ("u8", "u8"), ("i8", "i8")])
 @pytest.mark.parametrize("zeros", [(0, 0), (7, 0), (7, 3), (0, 3)])
 @pytest.mark.parametrize("is_constant", [True, False])
@@ -124,6 +124,7 @@ def test_zero_point_of_run_time() -> None:
     _check(model, np.random.default_rng(8).standard_normal((9, 32)).astype(np.float32))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("zero_x", "zero_w"), [(0, 0), (131, 0), (131, 2)])
 @pytest.mark.parametrize("image_shape", [(1, 4, 9, 9), ("n", 4, "h", "w")])
 def test_conv_integer(zero_x: int, zero_w: int, image_shape: tuple[int | str, ...]) -> None:

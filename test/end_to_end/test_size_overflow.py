@@ -57,7 +57,7 @@ USUAL = {
 }  # fmt: skip
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("target", ["llvm", with_c("c"), with_c("c,llvm"), pytest.param("spirv", marks=needs_vulkan())])
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_size_of_data_overflows(operator, target):
@@ -71,6 +71,7 @@ def test_size_of_data_overflows(operator, target):
     assert function.run({**feeds, "s": USUAL[operator]})["y"].size
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("mode", ["reflect", "edge", "wrap"])
 @pytest.mark.parametrize("n", ["n", 3])
 @pytest.mark.parametrize("given", ["constant", "input"])
@@ -106,6 +107,7 @@ def test_product_that_is_never_in_memory():
         function.run({"x": np.ones(1, np.float32), "s": _sizes(2**32, 2**32)})
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("size", [2**22, 2**31, 2**32, 2**40])
 def test_sizes_of_inputs_overflow(size):
     """Dims may be any number in arrays without elements."""
@@ -150,6 +152,7 @@ def test_tensors_in_parts_for_others(target):
     assert function(np.ones((2, 1, 3), np.float32), np.ones((1, 4, 3), np.float32)) == 48
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("step", [2**63 - 1, 2**61, -(2**63) + 1, -(2**63), 2])
 def test_slices_with_extreme_steps(step):
     """A step beyond the size takes one element: the length of the slice must not overflow."""

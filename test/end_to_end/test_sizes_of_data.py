@@ -123,7 +123,7 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("name", CASES)
 def test_sizes(name: str) -> None:
     case = CASES[name]
@@ -150,6 +150,7 @@ WRONG = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_sizes_are_errors(name: str) -> None:
     case = CASES[name]

@@ -170,7 +170,7 @@ def wrong(change: Any) -> dict[str, np.ndarray]:
 A = lora_name(0, "q", "A")
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("change", "is_optional", "message"),
     (

@@ -105,7 +105,7 @@ HOSTILE: list[tuple[str, Any, str]] = [
 ]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(10)
 @pytest.mark.parametrize(("key", "value", "message"), HOSTILE)
 def test_hostile_configurations(genai: Path, key: str, value: Any, message: str) -> None:
     edited(genai, "genai_config.json", key, value)
@@ -178,6 +178,7 @@ PLAIN: list[tuple[Callable[[Path], Any], str]] = [
 ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("change", "message"), PLAIN)
 def test_hostile_plain_folders(plain: Path, change: Callable[[Path], Any], message: str) -> None:
     change(plain)

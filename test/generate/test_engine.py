@@ -48,7 +48,7 @@ def alone(model: LanguageModel, prompt: list[int], search: dict[str, Any]) -> li
     return found
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(6))
 def test_requests_are_as_alone(models: dict[str, LanguageModel], kind: str, seed: int) -> None:

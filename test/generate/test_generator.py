@@ -60,6 +60,7 @@ def test_chunked_is_whole(models: dict[str, LanguageModel], kind: str, chunk: in
     assert without_end(model, prompt, 10, chunk_size=chunk) == without_end(oracle, prompt, 10)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", ("f32", "u4", "plain", "paged"))
 def test_only_logits_that_are_needed_are_computed(models: dict[str, LanguageModel], kind: str) -> None:
     model, prompt = models[kind], prompt_of(30)
@@ -146,7 +147,7 @@ def test_right_guesses_cost_no_step(models: dict[str, LanguageModel]) -> None:
     assert generator.timing.tokens == 149 and generator.timing.steps < 120
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("kind", ("f32", "plain", "paged"))
 @pytest.mark.parametrize("search", ({}, {"do_sample": True, "temperature": 0.7, "top_k": 5, "seed": 3}, {"lookup": 2}))
 def test_drafts_change_nothing(models: dict[str, LanguageModel], kind: str, search: dict[str, Any]) -> None:
@@ -283,6 +284,7 @@ def test_logits_that_are_not_finite_are_an_error(models: dict[str, LanguageModel
             Sampler(options, [1]).choose(np.full(8, np.nan, np.float32), [1], 1)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("dtype", ("bf16", "f16", "i8"))
 def test_narrow_caches(tmp_path: Path, models: dict[str, LanguageModel], dtype: str) -> None:
     """Rows are rounded once, when they are written: chunks, forks and batches compute the same."""

@@ -180,6 +180,7 @@ def test_pages_that_others_have(models: dict[str, LanguageModel]) -> None:
     assert second.generate() == alone(models, second.tokens[:33], 8)  # type: ignore[arg-type]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("dtype", ("bf16", "f16", "i8"))
 def test_pages_in_less_memory(models: dict[str, LanguageModel], dtype: str) -> None:
     """Rows are rounded once, when they are written, as those of contiguous caches are."""
@@ -251,7 +252,7 @@ HOSTILE: list[tuple[str, Any, str]] = [
 ]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize(("key", "value", "message"), HOSTILE)
 def test_hostile_configurations(tmp_path: Path, key: str, value: Any, message: str) -> None:
     edited(write_genai(tmp_path, paged=True), "genai_config.json", key, value)
@@ -295,6 +296,7 @@ def _with_other_pages(graph: Any) -> None:
         value.type.tensor_type.shape.dim[0].dim_value = pages
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("change", "message"),
     (

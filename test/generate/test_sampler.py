@@ -55,7 +55,7 @@ SEARCHES: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("search", SEARCHES)
 def test_tokens_are_drawn_with_their_probabilities(search: dict[str, Any]) -> None:
     logits = np.random.default_rng(1).standard_normal(40).astype(np.float32) * 2

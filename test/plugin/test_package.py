@@ -35,6 +35,7 @@ def _python(folders: list[Path], *arguments: object, cwd: Path = ROOT) -> subpro
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env={**ENVIRONMENT, "PYTHONPATH": path})
 
 
+@pytest.mark.sample(0)
 def test_its_own_tests_pass(site: Path) -> None:
     done = _python([site], "pytest", "-q", "-c", PACKAGE / "pyproject.toml", "--rootdir", PACKAGE, PACKAGE / "tests")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -149,7 +149,7 @@ def test_sequences_are_as_with_rows_of_their_own(seed: int) -> None:
     assert run_at_random(PLAIN, seed, 160) < 0.75
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("form", FORMS, ids=str)
 def test_caches_of_any_form(form: Form) -> None:
     run_at_random(form, 0, 40)

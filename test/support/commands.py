@@ -33,7 +33,9 @@ def mirlo(*arguments: object, cwd: Path = ROOT) -> subprocess.CompletedProcess[s
     command = [*map(str, arguments)]
     with open(os.devnull) as nothing, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
         files = [file.fileno() for file in (nothing, out, errors)]
-        code = tool_client.run(_server(), "mirlo.tools.cli:command", command, str(cwd), ENVIRONMENT, files)
+        # Which test runs is set by pytest.
+        environment = ENVIRONMENT | {name: os.environ[name] for name in ("PYTEST_CURRENT_TEST",) if name in os.environ}
+        code = tool_client.run(_server(), "mirlo.tools.cli:command", command, str(cwd), environment, files)
         texts = []
         for file in (out, errors):
             file.seek(0)

@@ -1,4 +1,4 @@
-"""A host that seems to be an older processor: `pytest --host-cpu x86-64-v3`.
+"""A host that seems to be an older processor: `pytest --host-cpu=x86-64-v3`.
 
 Mirlo then compiles for that processor, in this process and in those that tests start, and refuses to load code for
 what the processor lacks. Libraries that tests compare with, such as ONNX Runtime, still use all of the real one.

@@ -71,6 +71,7 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions(name: str) -> None:
     function, *arrays = FUNCTIONS[name]
@@ -106,6 +107,7 @@ KEY = np.array([1, 2, 0xFFFFFFFE, 0xFFFFFFFF], np.uint32)
 SHAPES: list[tuple[int, ...]] = [(), (1,), (7,), (3, 5), (4, 3), (3, 4, 5)]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("algorithm", ["RNG_THREE_FRY", "RNG_PHILOX", "RNG_DEFAULT"])
 def test_random_bits_are_those_of_xla(algorithm: str) -> None:
     kind = getattr(lax.RandomAlgorithm, algorithm)
@@ -119,6 +121,7 @@ def test_random_bits_are_those_of_xla(algorithm: str) -> None:
     require_equal(mirlo.compile(jitted, args=(KEY,), cache=False, jobs=1).jax(KEY), jitted(KEY), 0)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("algorithm", "size"), [("THREE_FRY", 2), ("PHILOX", 2), ("PHILOX", 3)])
 def test_random_bits_of_64_bits(algorithm: str, size: int) -> None:
     state, bits = f"tensor<{size}xui64>", "tensor<3x5xui64>"
@@ -143,6 +146,7 @@ POOLS: dict[str, tuple[Any, ...]] = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", POOLS)
 def test_gradient_of_pooling(name: str) -> None:
     combine, start, window, strides, padding, x = POOLS[name]

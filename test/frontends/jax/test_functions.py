@@ -92,6 +92,7 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions(name: str) -> None:
     function, *arrays = FUNCTIONS[name]
@@ -129,6 +130,7 @@ DYNAMIC: dict[str, tuple[Callable[..., Any], tuple[str, ...], list[tuple[np.ndar
 }  # fmt: skip
 
 
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("name", DYNAMIC)
 def test_dynamic_shapes(name: str) -> None:
     function, shapes, calls = DYNAMIC[name]

@@ -293,6 +293,7 @@ def test_there_are_enough() -> None:
     assert len(CASES) >= 300
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("number", range(len(CASES)), ids=[name for name, _, _ in CASES])
 def test_calls(number: int) -> None:
     _, function, arrays = CASES[number]

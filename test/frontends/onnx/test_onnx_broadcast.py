@@ -68,7 +68,7 @@ def slices(rng: random.Random, of: str, name: str, rank: int) -> tuple[list[onnx
     return [helper.make_node("Slice", [of, *held], [name])], held
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("seed", range(24))
 def test_slices_of_one_tensor(seed: int) -> None:
     rng = random.Random(seed)
@@ -82,6 +82,7 @@ def test_slices_of_one_tensor(seed: int) -> None:
     assert_like_onnxruntime(model_of([*left, *right, join], {"x": dims}, {**more, **held}), cases)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("operator", ["Add", "Where", "Max", "MatMul", "Expand", "PRelu", "Equal"])
 def test_inputs_of_dims_that_are_named_differently(operator: str) -> None:
     inputs: dict[str, list[Any]] = {"x": ["a", "b"], "y": ["c", "d"]}
@@ -142,6 +143,7 @@ def test_attention_under_a_mask_of_another_name() -> None:
     assert_like_onnxruntime(model_of(nodes, inputs), cases)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", range(8))
 def test_equations_take_dims_for_equal(seed: int) -> None:
     """Einsum's labels, as MatMul's dims: where two names meet that sums run over, or that stay."""

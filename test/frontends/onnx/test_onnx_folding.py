@@ -65,6 +65,7 @@ def _model(operator: str, values: tuple[Any, ...], attributes: dict[str, Any]) -
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("operator", "values", "attributes"), CASES)
 def test_result_of_constants_is_a_number(operator: str, values: tuple[Any, ...], attributes: dict[str, Any]) -> None:
     model = _model(operator, values, attributes)

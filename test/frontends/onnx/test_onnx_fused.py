@@ -68,6 +68,7 @@ def test_bias_split_gelu(dtype: Any) -> None:
     np.testing.assert_allclose(found, left * gelu(right), rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("activation", [0, 1])
 @pytest.mark.parametrize("channels_last", [0, 1])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
@@ -87,6 +88,7 @@ def test_group_norm(activation: int, channels_last: int, dtype: Any) -> None:
     np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("skip_shape", [(2, 3, 5, 8), (2, 1, 1, 8), (2, 8)])
 @pytest.mark.parametrize("has_bias", [False, True])
 def test_skip_group_norm(skip_shape: tuple[int, ...], has_bias: bool) -> None:
@@ -146,6 +148,7 @@ BESIDE_RUNTIME: dict[str, tuple[Any, dict[str, np.ndarray], dict[str, Any]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", BESIDE_RUNTIME)
 def test_beside_onnx_runtime(name: str) -> None:
     made, arrays, constants = BESIDE_RUNTIME[name]

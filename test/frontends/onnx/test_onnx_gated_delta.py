@@ -91,7 +91,7 @@ def agree(model: Any, given: dict[str, np.ndarray], wanted: list[np.ndarray], to
         np.testing.assert_allclose(found[name].astype(np.float64), expected, rtol=tolerance, atol=bound, err_msg=name)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize(("rank", "each"), ((3, False), (4, False), (3, True), (4, True)))
 def test_rules(rule: str, rank: int, each: bool) -> None:

@@ -60,12 +60,13 @@ UNARY = (
 )
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("operator", UNARY)
 def test_unary(operator: str) -> None:
     differentiated(f"a = {operator}(x0) y = Mul(a, x0)", numbers(2, 3))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("operator", ["Add", "Sub", "Mul", "Div", "Pow", "Max", "Min"])
 def test_binary_with_broadcasting(operator: str) -> None:
     differentiated(f"y = {operator}(x0, x1)", numbers(2, 3), numbers(3, seed=1))
@@ -83,6 +84,7 @@ def test_products_and_shapes() -> None:
     )
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "attributes", ["", "strides = [2, 2], pads = [1, 0, 1, 1]", "dilations = [2, 1], strides = [2, 1]"]
 )

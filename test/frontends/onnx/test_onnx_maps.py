@@ -48,6 +48,7 @@ def expected(made: Any, **given: Any) -> Any:
     return onnxruntime.InferenceSession(made.SerializeToString(), options).run(None, given)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("dims", [[4, 3], ["n", 3], ["n", "c"], [3], ["c"]])
 @pytest.mark.parametrize("labels", LABELS)
 def test_zip_map(labels: list[Any], dims: list[Any], tmp_path: Path) -> None:

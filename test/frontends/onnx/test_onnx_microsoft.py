@@ -69,6 +69,7 @@ def integers(kind: str, *shape: int) -> np.ndarray:
 # Rotations
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("layout, sections", ((0, [2, 3, 3]), (1, [4, 2, 2]), (1, [3, 3, 2])))
 @pytest.mark.parametrize("rank", (3, 4))
 def test_multimodal_rotation(layout: int, sections: list[int], rank: int) -> None:
@@ -152,6 +153,7 @@ def test_embeddings_of_dynamic_length() -> None:
 RULES = {"linear": "", "gated": "d", "delta": "r", "gated_delta": "dr"}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("rule", RULES)
 def test_linear_attention(rule: str) -> None:
     length = 1 if rule == "delta" else 6
@@ -173,6 +175,7 @@ def test_windows_of_states_are_refused() -> None:
     assert "'state_window' must be 0" in refused(make("LinearAttention", feeds, {}, "q k v", "y s", **given))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("dilation, last, has_past", ((1, 0, True), (2, 0, False), (1, 1, True), (3, 1, False)))
 def test_causal_convolution(dilation: int, last: int, has_past: bool) -> None:
     channels, window, length = 6, 4, 7

@@ -103,6 +103,7 @@ def forest(kind: str, targets: int, trees: int = 4, seed: int = 0, positive: boo
     }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("aggregate", ["SUM", "AVERAGE", "MIN", "MAX"])
 def test_regressor(aggregate: str) -> None:
     trees = forest("target", 2, seed=3)
@@ -112,7 +113,7 @@ def test_regressor(aggregate: str) -> None:
     same("TreeEnsembleRegressor", X, n_targets=2, aggregate_function=aggregate, base_values=[0.5, -2.0], **trees)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("transform", TRANSFORMS)
 def test_classifier(transform: str) -> None:
     trees = forest("class", 3, seed=4, positive=transform == "PROBIT")
@@ -120,6 +121,7 @@ def test_classifier(transform: str) -> None:
     same("TreeEnsembleClassifier", X, outputs=WORDS, classlabels_strings=["a", "b", "c"], **trees)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("positive", [True, False])
 @pytest.mark.parametrize("transform", ["NONE", "LOGISTIC", "SOFTMAX"])
 def test_two_classes_of_one_score(transform: str, positive: bool) -> None:
@@ -150,6 +152,7 @@ def test_hostile_trees_are_refused() -> None:
     assert at >= 0
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("transform", TRANSFORMS)
 def test_linear(transform: str) -> None:
     rng = np.random.default_rng(1)
@@ -187,6 +190,7 @@ def test_vectors(kernel: str) -> None:
             same("SVMClassifier", X, outputs=LABELS, classlabels_ints=labels, **shared_given)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("classes", [2, 3, 4])
 def test_votes_that_tie(classes: int) -> None:
     """Compare labels where comparisons are exactly 0 and classes have as many votes: all values are exact."""
@@ -204,7 +208,7 @@ def test_votes_that_tie(classes: int) -> None:
         same("SVMClassifier", X, outputs=LABELS, classlabels_ints=list(range(classes)), **given)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("probable", [False, True])
 @pytest.mark.parametrize("classes", [2, 3, 5])
 def test_vectors_of_classes(classes: int, probable: bool) -> None:
@@ -231,6 +235,7 @@ def test_vectors_of_classes(classes: int, probable: bool) -> None:
         same("SVMClassifier", x, outputs=WORDS if text else LABELS, **given, **labels)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("classes", [1, 2, 3])
 def test_classes_without_vectors(classes: int) -> None:
     rng = np.random.default_rng(classes)

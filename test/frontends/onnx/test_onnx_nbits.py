@@ -93,7 +93,7 @@ GATHERED = [
 ]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("kind, bits, zeros", GATHERED)
 @pytest.mark.parametrize("block", (16, 32))
 def test_gathered_tables(kind: str, bits: int, zeros: bool, block: int) -> None:
@@ -147,7 +147,7 @@ def test_bitsandbytes_weights_stay_packed(kind: int) -> None:
         assert stored == [(64 * rows // 2 + 64 * (rows // block) * 4,)]  # whole pairs of panels, and f32 scales
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("kind, rows, block", [*product((0, 1), (64, 80), (16, 64))])
 def test_bitsandbytes(kind: int, rows: int, block: int) -> None:
     columns = 24
@@ -166,7 +166,7 @@ def test_bitsandbytes(kind: int, rows: int, block: int) -> None:
     )
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(16)
 @pytest.mark.parametrize("bits, block, level, zeros", [*product((2, 4, 8), (32, 128), (0, 4), (False, True))])
 def test_products(bits: int, block: int, level: int, zeros: bool) -> None:
     columns, rows = 40, 256

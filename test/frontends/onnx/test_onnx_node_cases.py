@@ -44,7 +44,7 @@ def _operators() -> list[str]:
     return sorted({operator for domain, operator in CONVERTERS.operators() if not domain})
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(24)
 @oracle.needs_onnx(1, 19)
 @pytest.mark.parametrize("operator", _operators())
 def test_case(operator: str) -> None:

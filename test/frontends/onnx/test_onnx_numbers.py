@@ -128,7 +128,7 @@ FORMS: dict[str, tuple[int, Any, dict[str, Any]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("name", FORMS)
 def test_form(name: str) -> None:
     if name == "reduce 18, nothing" and oracle.is_old():
@@ -203,7 +203,7 @@ CONTRIBUTED: dict[str, tuple[Any, dict[str, Any], bool]] = {
 }  # fmt: skip
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("name", CONTRIBUTED)
 def test_contributed(name: str) -> None:
     if name == "expand dims" and oracle.is_old():
@@ -251,7 +251,7 @@ def test_quantized_conv_pads_with_the_zero_point() -> None:
     compare(model, generator.integers(0, 255, IMAGE).astype(U8), tolerance=1)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 @pytest.mark.parametrize(("operator", "gates", "outputs"), [("LSTM", 4, "y h c"), ("GRU", 3, "y h"), ("RNN", 1, "y h")])
 def test_recurrent_layers(operator: str, gates: int, outputs: str, direction: str) -> None:
@@ -383,7 +383,7 @@ TRANSFORMER: dict[str, tuple[Any, dict[str, Any]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", TRANSFORMER)
 def test_transformer_layers(name: str) -> None:
     made, constants = TRANSFORMER[name]

@@ -44,6 +44,7 @@ def node(operator: str, inputs: str, outputs: str, **attributes: Any) -> onnx.No
 FAR = 2**62
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("start", "end", "step"),
     [
@@ -60,7 +61,7 @@ def test_slices_of_numbers(start: int, end: int, step: int) -> None:
         np.testing.assert_array_equal(compiled.run({"x": x})["y"], expected, err_msg=str(n))
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("auto_pad", ["SAME_UPPER", "SAME_LOWER"])
 @pytest.mark.parametrize(
     ("operator", "attributes"),
@@ -83,7 +84,7 @@ def test_windows_padded_for_the_same_size(operator: str, attributes: dict[str, A
         np.testing.assert_allclose(compiled.run({"x": x})["y"], expected, rtol=1e-5, atol=1e-6, err_msg=f"{h}, {w}")
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     "attributes",
     [
@@ -193,6 +194,7 @@ def test_boxes_of_any_number() -> None:
     assert compiled.run(empty)["selected"].shape == (0, 3)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("operator", ["Det", "GroupNormalization", "DeformConv", "CausalConvWithState"])
 def test_operators_of_open_dims(operator: str) -> None:
     """As the same model with its sizes fixed."""
@@ -226,6 +228,7 @@ def test_operators_of_open_dims(operator: str) -> None:
             np.testing.assert_allclose(found, expected[name], rtol=1e-4, atol=1e-5, err_msg=f"{name} of {sizes}")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     "attributes, parts",
     [({}, 1), ({}, 2), ({"onesided": 1}, 1), ({"inverse": 1}, 2), ({"inverse": 1, "onesided": 1}, 2)],

@@ -37,6 +37,7 @@ def compare(text: str, *sizes: tuple[int, int]) -> mirlo.Executable:
     return f
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("parts", list(permutations(("b", "open", "sixteen"))))
 def test_known_elements_stay(parts: tuple[str, ...]) -> None:
     found = compare(MODEL.format(parts=", ".join(parts), result=RESHAPE), (2, 6), (1, 2), (3, 10)).outputs[0].shape
@@ -44,6 +45,7 @@ def test_known_elements_stay(parts: tuple[str, ...]) -> None:
     assert found[parts.index("open")] not in ("b", 16)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("parts", ["b, open, rest", "rest, open, sixteen", "copied, open, sixteen"])
 def test_elements_that_are_no_sizes(parts: str) -> None:
     found = compare(MODEL.format(parts=parts, result=RESHAPE), (2, 6), (1, 4)).outputs[0].shape
@@ -77,6 +79,7 @@ SLICE = """
   }}"""
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("starts", "ends", "shape"),
     [

@@ -42,7 +42,7 @@ def scales(*numbers: float) -> dict[str, np.ndarray]:
     return {"scales": np.array([1, 1, *numbers], np.float32)}
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("coordinates", COORDINATES)
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 def test_scales(mode: str, coordinates: str) -> None:
@@ -50,6 +50,7 @@ def test_scales(mode: str, coordinates: str) -> None:
     same(scales(2, 1.5), [scales(0.6, 0.5), scales(1, 3)], **given)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("nearest", ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"])
 def test_nearest(nearest: str) -> None:
     same(scales(2, 1.5), [scales(0.8, 0.5)], mode="nearest", nearest_mode=nearest)
@@ -61,7 +62,7 @@ def test_antialiasing_and_edges() -> None:
     same(scales(0.8, 2), [], mode="cubic", exclude_outside=1, cubic_coeff_a=-0.5)
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(24)
 @pytest.mark.parametrize("is_open", [False, True], ids=["known", "open"])
 @pytest.mark.parametrize("excludes", [0, 1], ids=["all", "inside"])
 @pytest.mark.parametrize("coordinates", COORDINATES)
@@ -80,6 +81,7 @@ def test_antialiasing(mode: str, coordinates: str, excludes: int, is_open: bool)
         np.testing.assert_allclose(mirlo.compile(made).run(feeds)["y"], expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("mode", ["linear", "cubic"])
 @pytest.mark.parametrize("coordinates", COORDINATES)
 def test_known_scales_that_make_no_whole_size(mode: str, coordinates: str) -> None:

@@ -34,6 +34,7 @@ def array(*shape: int) -> np.ndarray:
     return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("axis", [0, 1, 2])
 @pytest.mark.parametrize("start", [0, 2])
 def test_growth_along_an_axis(axis: int, start: int) -> None:
@@ -230,7 +231,7 @@ def random_loop(seed: int) -> tuple[str, list[dict[str, Any]]]:
     return text, calls
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("seed", range(24))
 def test_random_loops(seed: int) -> None:
     text, calls = random_loop(seed)
@@ -329,6 +330,7 @@ def models_of_sequences() -> Sequence[onnx.ModelProto]:
     ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("rounds", [0, 1, 4])
 def test_growth_beside_a_sequence(rounds: int) -> None:
     """The loop is one of the program: its steps pass on arrays of any shape."""

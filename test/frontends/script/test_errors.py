@@ -19,6 +19,7 @@ _CASES = (Path(__file__).parent / "errors.txt").read_text().split("\n", 1)[1]
 CASES = [case.split("\n=>\n") for case in _CASES.split("\n----\n") if case.strip()]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("script", "message"), CASES, ids=[str(i) for i in range(len(CASES))])
 def test_message(script, message) -> None:
     with pytest.raises(ScriptError) as caught:

@@ -53,6 +53,7 @@ def f(x: T.Buffer[(4, 6), "f32"], y: T.Out[(4,), "f32"]):
 BLOCK_CHANGES = [("0.0", "1.0"), ("5 - vj", "vj"), ('"sum"', '"total"'), ("y[vi] +=", "y[vi] ="), ("* x", "+ x")]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("text", "old", "new"), [(LOOPS, *c) for c in CHANGES] + [(BLOCK, *c) for c in BLOCK_CHANGES])
 def test_change_is_seen(text, old, new) -> None:
     assert text.count(old) >= 1

@@ -82,6 +82,7 @@ def _check(model: Any, x: np.ndarray, required: tuple[str, ...]) -> None:
             np.testing.assert_array_equal(found, expected, err_msg=name)
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("case", CASES)
 def test_methods_are_those_of_the_estimator(case: str, dtype: Any) -> None:

@@ -49,7 +49,7 @@ def cases(table: dict[str, tuple[str, ...]]) -> list[tuple[str, str]]:
     return [(name, kind) for name, kinds in table.items() for kind in kinds]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize(("name", "kind"), cases(UNARY))
 def test_unary(name: str, kind: str) -> None:
     x = values(kind, 37)
@@ -60,7 +60,7 @@ def test_unary(name: str, kind: str) -> None:
     require_equal(text, x)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize(("name", "kind"), cases(BINARY))
 def test_binary(name: str, kind: str) -> None:
     x, y = values(kind, 37), values(kind, 37)
@@ -79,6 +79,7 @@ def test_binary(name: str, kind: str) -> None:
     require_equal(text, x, y)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("direction", "kind"), [*itertools.product(("EQ", "NE", "LT", "GE"), ("f32", "i32", "ui8", "i1"))]
 )
@@ -110,7 +111,7 @@ def test_total_order() -> None:
 CONVERSIONS = [(a, b) for a, b in itertools.product(KINDS, KINDS) if a != b]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(("source", "target"), CONVERSIONS)
 def test_convert(source: str, target: str) -> None:
     x = values(source, 37)
@@ -221,6 +222,7 @@ PROGRAMS: dict[str, str] = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs(name: str) -> None:
     text = f"func.func @main{PROGRAMS[name]}\n}}"
@@ -269,7 +271,7 @@ COMBINED = {"add": "%3 = stablehlo.add %a, %b : tensor<f32>", "maximum": "%3 = s
             "multiply": "%3 = stablehlo.multiply %a, %b : tensor<f32>"}  # fmt: skip
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("form", SCATTERS, ids=str)
 @pytest.mark.parametrize("combined", [*COMBINED, "replace"])
 def test_scatter(form: tuple, combined: str) -> None:
@@ -295,6 +297,7 @@ def test_scatter(form: tuple, combined: str) -> None:
     require_equal(text, values("f32", 5, 3), given_indices, values("f32", *updates), tolerance=1e-4)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("begin", [-4, 0, 2, 3, 99])
 def test_dynamic_slices(begin: int) -> None:
     text = """func.func @main(%x: tensor<6x5xf32>, %u: tensor<2x3xf32>, %i: tensor<i32>, %j: tensor<i32>)

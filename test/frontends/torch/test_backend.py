@@ -167,6 +167,7 @@ def test_unsupported_operators_run_eagerly_and_are_named() -> None:
             torch.compile(unsupported, backend=BACKEND, options=STRICT)(x)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", ["plan-memory", "schedule", "no pass"])
 def test_graphs_that_a_pass_refuses_run_eagerly(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if name == "no pass":
@@ -262,6 +263,7 @@ NAIVE = {
 """Of each mistake: a backend that makes it, and the test that finds it."""
 
 
+@pytest.mark.sample(7)
 @pytest.mark.parametrize("mistake", NAIVE)
 def test_naive_backends_fail(mistake: str, built: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     backend, test = NAIVE[mistake]
@@ -271,6 +273,7 @@ def test_naive_backends_fail(mistake: str, built: list[Any], monkeypatch: pytest
     assert not isinstance(found.value, (KeyboardInterrupt, NameError, ImportError)), found.value
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", ["float32", "bfloat16", "float16"])
 def test_arrays_of_all_types_and_strides(kind: str) -> None:
     compiled = torch.compile(_slices, backend=BACKEND, options=STRICT)

@@ -83,6 +83,7 @@ def _products(x: Any, z: Any) -> list[Any]:
     ]  # fmt: skip
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("function", [_lengths, _spectrograms, _arithmetic, _parts, _moves, _products],
                          ids=lambda function: function.__name__)  # fmt: skip
 def test_complex_functions(function: Any) -> None:

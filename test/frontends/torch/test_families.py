@@ -103,12 +103,14 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 }
 
 
+@pytest.mark.sample(9)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions(name: str) -> None:
     function, args = FUNCTIONS[name]
     require_close(compiled(Calls(function), *args).torch(*args), function(*args))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "layer",
     [
@@ -152,6 +154,7 @@ def test_branches_of_dynamic_sizes() -> None:
         require_close(made.torch(x), chosen(x))
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("mode", "words"),
     [

@@ -42,6 +42,7 @@ DYNAMIC_FUNCTIONS = {
 }
 
 
+@pytest.mark.sample(7)
 @pytest.mark.parametrize("name", DYNAMIC_FUNCTIONS)
 def test_one_program_serves_all_sizes(name: str) -> None:
     torch.manual_seed(0)
@@ -68,6 +69,7 @@ def _written(x: Any) -> Any:
     return y
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", DATA_FUNCTIONS)
 def test_data_and_writes(name: str) -> None:
     torch.manual_seed(0)
@@ -215,6 +217,7 @@ class Scans(torch.nn.Module):  # type: ignore[misc]
         return scan(lambda c, y: ((c @ weight + y).tanh(), (c + y).clone()), torch.zeros(8), x, dim=0)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("module, rows", [(Branches(), 4), (Loops(), 4), (Scans(), 5), (Scans(), 200)])
 def test_higher_order_operators(module: Any, rows: int) -> None:
     torch.manual_seed(0)
@@ -234,6 +237,7 @@ RECURRENT = [
 ]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("layer, words, length", RECURRENT)
 def test_recurrent_layers(layer: Any, words: dict[str, Any], length: int) -> None:
     torch.manual_seed(0)
@@ -340,6 +344,7 @@ def test_autocast_regions() -> None:
     torch.testing.assert_close(exe.torch(x), product(x), rtol=2e-2, atol=2e-2)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("operator", ["aten._grouped_mm", "transformers.grouped_mm_fallback"])
 @pytest.mark.parametrize("ends", [(2, 2, 5, 9), (0, 0, 0, 0), (9, 9, 9, 9), (1, 3, 4, 7)])
 def test_products_of_groups_of_rows(operator: str, ends: tuple[int, ...]) -> None:

@@ -22,6 +22,7 @@ def pytest_generate_tests(metafunc: Any) -> None:
     metafunc.parametrize("entry", found, ids=[aten.name_of(entry) for entry in found])
 
 
+@pytest.mark.sample(10)
 def test_samples_are_right_or_refused_by_name(entry: Any, whole: bool) -> None:
     for kind, outcome in aten.run(entry, TYPES, 1000 if whole else 3).items():
         assert not outcome.wrong, (kind, outcome.wrong)

@@ -59,6 +59,7 @@ RANDOM: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("name", RANDOM)
 def test_random_numbers_are_those_of_the_generator(name: str) -> None:
     function, x = RANDOM[name], torch.linspace(-1, 1, 30).reshape(5, 6)
@@ -157,6 +158,7 @@ LAYOUTS: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
 }
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_results_have_the_strides_of_pytorch(name: str, dynamic: bool) -> None:

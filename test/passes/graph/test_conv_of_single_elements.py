@@ -10,6 +10,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def compiled(seed: int, element: str) -> tuple[list[str], list[np.ndarray], list
     return graph.described, list(made) if isinstance(made, (tuple, list)) else [made], expected
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(36)
 @pytest.mark.parametrize("seed", range(FLOATS))
 def test_floats(seed: int) -> None:
     described, results, expected = compiled(seed, "f32")
@@ -36,7 +36,7 @@ def test_floats(seed: int) -> None:
         np.testing.assert_allclose(result, wanted, rtol=1e-4, atol=2e-4 * scale, err_msg="\n".join(described))
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("seed", range(INTEGERS))
 def test_integers(seed: int) -> None:
     described, results, expected = compiled(seed, "i32")

@@ -119,6 +119,7 @@ def cases() -> list[Case]:
 RUNNER = Runner(cases())
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("index", range(len(RUNNER.cases)), ids=[str(case) for case in RUNNER.cases])
 def test_activation(index: int) -> None:
     RUNNER.check(index)

@@ -170,6 +170,7 @@ def pool_cases() -> list[Case]:
 RUNNER = Runner(conv_cases() + transposed_cases() + pool_cases())
 
 
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("index", range(len(RUNNER.cases)), ids=[str(case) for case in RUNNER.cases])
 def test_windows(index: int) -> None:
     RUNNER.check(index)

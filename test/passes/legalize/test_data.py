@@ -254,6 +254,7 @@ def narrow_cases() -> list[Case]:
 RUNNER = Runner(shape_cases() + slice_cases() + index_cases() + create_cases() + cast_cases() + narrow_cases())
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("index", range(len(RUNNER.cases)), ids=[str(case) for case in RUNNER.cases])
 def test_data(index: int) -> None:
     RUNNER.check(index)

@@ -134,6 +134,7 @@ def int_cases() -> list[Case]:
 RUNNER = Runner(float_cases() + int_cases())
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("index", range(len(RUNNER.cases)), ids=[str(case) for case in RUNNER.cases])
 def test_elementwise(index: int) -> None:
     RUNNER.check(index)

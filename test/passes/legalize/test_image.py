@@ -88,6 +88,7 @@ def grid_cases() -> list[Case]:
 RUNNER = Runner(resize_cases() + grid_cases())
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("index", range(len(RUNNER.cases)), ids=[str(case) for case in RUNNER.cases])
 def test_image(index: int) -> None:
     if "round_prefer_ceil" in str(RUNNER.cases[index]) and oracle.is_old():

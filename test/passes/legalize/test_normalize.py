@@ -238,6 +238,7 @@ def quantize_cases() -> list[Case]:
 RUNNER = Runner(normalize_cases() + product_cases() + attention_cases() + quantize_cases())
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("index", range(len(RUNNER.cases)), ids=[str(case) for case in RUNNER.cases])
 def test_normalize(index: int) -> None:
     RUNNER.check(index)

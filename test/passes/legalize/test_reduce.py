@@ -150,6 +150,7 @@ def sort_cases() -> list[Case]:
 RUNNER = Runner(reduce_cases() + arg_cases() + running_cases() + sort_cases())
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("index", range(len(RUNNER.cases)), ids=[str(case) for case in RUNNER.cases])
 def test_reduce(index: int) -> None:
     RUNNER.check(index)

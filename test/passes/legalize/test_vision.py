@@ -159,6 +159,7 @@ CASES = [
 RUNNER = Runner(CASES)
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("index", range(len(CASES)), ids=[str(case) for case in CASES])
 def test_case(index: int) -> None:
     RUNNER.check(index)

@@ -58,6 +58,7 @@ def compiled(rows: int | str, path: Path, **options: Any) -> mirlo.Executable:
 X, W = np.ones((3, 8), np.float32), np.ones((8, 16), np.float32)
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS)
 def test_legalization(check: Callable[..., object], tmp_path: Path) -> None:
     taken = []
@@ -99,6 +100,7 @@ class TileUnit(CodeGenerator):
 use_target(Target("tile_unit", "a unit for whole tiles", codegen=TileUnit))
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("check", CHECKS.values(), ids=CHECKS)
 def test_pattern(check: Callable[..., object], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(TileUnit, "check", staticmethod(check), raising=False)

@@ -34,6 +34,7 @@ SAMPLED = ("resnet50",)
 """Models that every run of the tests compiles."""
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("target", ["llvm", "nvvm", "spirv"])
 @pytest.mark.parametrize("name", samples.names())
 def test_words_of_a_model_make_the_same_kernels(name: str, target: str, whole: bool) -> None:
@@ -151,6 +152,7 @@ ERRORS = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("message", ERRORS)
 def test_choices_that_cannot_be_followed(message: str, tmp_path: Path) -> None:
     path = save_model(tmp_path / "model.onnx", 29)

@@ -30,7 +30,7 @@ def check(name: str, words: Schedule | Callable[[Schedule], None], pipeline: str
             np.testing.assert_array_equal(one, other, err_msg=f"{shape}")
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("name", CASES)
 def test_random_words_do_not_change_results(name: str, seed: int, whole: bool) -> None:

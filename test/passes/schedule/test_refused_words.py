@@ -114,6 +114,7 @@ def _arrange(s: Schedule, rng: random.Random, words: int, with_rules: bool) -> i
     return refused
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", range(16))
 def test_refused_words_change_nothing(seed: int) -> None:
     s = Schedule.of(chain, *TYPES)
@@ -121,6 +122,7 @@ def test_refused_words_change_nothing(seed: int) -> None:
     assert _state(Schedule.of(chain, *TYPES).replay(s.trace)) == _state(s)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", range(8))
 def test_refused_words_change_no_results(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -56,6 +56,7 @@ def inlined_for_the_whole(s: Schedule) -> None:
     s.apply_rule("stages")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("words", [by_parts, joined, beside_loops, loops_alone, inlined_first, inlined_for_the_whole])
 def test_parts_have_rules_of_their_own(words: Callable[[Schedule], None]) -> None:
     assert_staged(words)

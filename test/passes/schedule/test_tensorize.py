@@ -137,6 +137,7 @@ def test_calls_with_addresses_and_strides(name: str, cached: bool) -> None:
 STRIDES = {"plain": N, "tiles": TILE, "columns": TILE, "large tiles": TILE}
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("packing", PACKINGS)
 @pytest.mark.parametrize("name", ["test.mma", "test.mma_loops"])
 def test_packed_operands(packing: str, name: str) -> None:
@@ -251,7 +252,7 @@ def largest(kind: str, start: float, count: int = 50) -> Any:
     return reduce
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("lanes", [1, 8, 10, 16])
 @pytest.mark.parametrize("outer", [False, True])
 @pytest.mark.parametrize(

@@ -121,6 +121,7 @@ def test_vectors_of_shared_memory() -> None:
     np.testing.assert_array_equal(found, a)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("scope", ["local", "shared"])
 @pytest.mark.parametrize("kind", ["unroll", "vectorize"])
 def test_one_thread_computes_an_unrolled_loop(scope: str, kind: str) -> None:
@@ -286,7 +287,7 @@ def test_what_threads_of_a_target_are_not(target: str, message: str) -> None:
     assert f"the schedule given for '@centered': {message.format(target)}" in str(caught.value)
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(24)
 @pytest.mark.parametrize("kind", ["f32", "f16", "i8", "i64"])
 @pytest.mark.parametrize("lanes", [2, 3, 4, 8, 12, 16, 20, 32])
 @pytest.mark.parametrize("target", ["nvvm", pytest.param("spirv", marks=needs_vulkan())])
@@ -342,6 +343,7 @@ def transpose_model(a: R.Tensor[(N, M), R.f32]):
     return R.call_tir(transpose, a)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("offset", [0, 1, 31])
 @pytest.mark.parametrize("target", ["nvvm", pytest.param("spirv", marks=needs_vulkan())])
 def test_tiles_in_shared_memory_have_padded_rows(target: str, offset: int) -> None:

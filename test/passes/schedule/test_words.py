@@ -114,6 +114,7 @@ def packed_and_tiled(s):
 WAYS = [split_and_reorder, fuse, decompose, producer_inside, consumer_inside, inlined, packed_and_tiled]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
 def test_a_word_changes_the_loops_and_not_the_result(way):
     run(way)

@@ -55,6 +55,7 @@ def test_operators_in_parts_compute_what_numpy_does(part: int) -> None:
     assert not wrong and matrix.count("ok") > 45
 
 
+@pytest.mark.sample(0)
 @needs_c_compiler
 def test_page_of_c_is_up_to_date() -> None:
     """The code has no warnings either."""
@@ -114,6 +115,7 @@ func.func @main(%q: tensor<2x4x5x8xf32>, %k: tensor<2x2x6x8xf32>, %v: tensor<2x2
 """  # noqa: E501
 
 
+@pytest.mark.sample(2)
 @needs_c_compiler
 @pytest.mark.parametrize("mask", ["f32", "i1"])
 @pytest.mark.parametrize("target", ["c", "onnx"])

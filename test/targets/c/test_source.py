@@ -119,7 +119,7 @@ def _check(program: Program, model: Any, inputs: dict[str, np.ndarray], calls: i
         np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("weights", ["embed", "beside"])
 @pytest.mark.parametrize("name", MODELS)
 def test_programs_compute_what_onnx_runtime_does(name: str, weights: str, tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_programs_for_aarch64_under_emulation(name: str, tmp_path: Path) -> None
     _check(program, make(), inputs)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", ["mobilenetv2", "resnet50", "bert_base", "gpt2", "vit_base"])
 def test_reduced_models(name: str, tmp_path: Path, whole: bool) -> None:
     if name not in ("mobilenetv2", "gpt2") and not whole:

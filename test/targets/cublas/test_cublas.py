@@ -155,6 +155,7 @@ def agrees(kinds: list[str], body: str, out: str, target: Any = TARGET, toleranc
     return step
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
 @pytest.mark.parametrize("order", ["bias first", "added first", "alone"])
 def test_a_residual_is_added(driver: Any, lt: FakeCublas, dtype: str, order: str) -> None:
@@ -173,6 +174,7 @@ def test_a_residual_is_added(driver: Any, lt: FakeCublas, dtype: str, order: str
     assert lt.products[0]["operation"][7] == (1 if order == "alone" else 4)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("left", "right", "flags", "shared"), [
     ("3x20x32", "3x32x48", "", (False, False)), ("2x32x20", "32x48", "transpose_lhs = true", (False, True)),
     ("20x32", "3x32x48", "", (True, False)), ("2x3x20x32", "2x3x48x32", "transpose_rhs = true", (False, False)),
@@ -187,6 +189,7 @@ def test_batches(driver: Any, lt: FakeCublas, left: str, right: str, flags: str,
     assert (step.shared_a, step.shared_b) == shared
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("dtype", "out", "target"), [
     ("f16", "f32", "cublas"), ("bf16", "f32", "cublas"), ("i8", "i32", "cublas"), ("f8E4M3FN", "f32", "cublas{f8}"),
 ])  # fmt: skip

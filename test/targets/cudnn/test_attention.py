@@ -63,7 +63,7 @@ CASES = {
 }
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("dtype", ["f16", "bf16"])
 def test_against_the_cpu(dnn: FakeCudnn, name: str, dtype: str) -> None:
@@ -132,6 +132,7 @@ DECLINED = {
 }
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", DECLINED)
 def test_what_is_not_taken(driver: Any, name: str) -> None:
     query, key, mask, flags, why = DECLINED[name]

@@ -25,7 +25,7 @@ def check(case: Case, target: str, dtype: str) -> set[str]:
     return {name.split("::")[-1] for name in executable.artifact.metadata["kernels"]}
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(12)
 @ON_DEVICES
 @pytest.mark.parametrize("name", CASES)
 def test_against_numpy(target: str, name: str) -> None:

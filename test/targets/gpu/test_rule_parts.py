@@ -81,6 +81,7 @@ def inlined_alone(s: Schedule) -> None:
     s.compute_inline("scale")
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(
     "words",
     [by_parts, beside_loops, shared_copy, the_last, the_first, in_the_middle, inlined, inlined_alone, lambda s: None],
@@ -172,7 +173,7 @@ def test_parts_that_cannot_be_scheduled(target: str, message: str) -> None:
 RULES = {"scale": "threads", "product": "stages", "total": "stages", "divide": "threads"}
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(16)
 @pytest.mark.parametrize("seed", range(16))
 @pytest.mark.parametrize("target", TARGETS)
 def test_rules_and_words_in_random_order(target: str, seed: int) -> None:

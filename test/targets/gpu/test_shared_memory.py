@@ -33,7 +33,7 @@ func.func @main(%x: tensor<{rows}x{size}x{kind}>, %y: tensor<{size}x{keys}x{kind
 """
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(24)
 @pytest.mark.parametrize("kind", ["f32", "f16", "f64"])
 @pytest.mark.parametrize("rows", [1, 3, 8, 20, 100])
 @pytest.mark.parametrize(("size", "keys"), [(16, 1000), (40, 32), (64, 300), (128, 2000), (300, 40)])

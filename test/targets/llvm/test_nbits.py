@@ -21,7 +21,7 @@ CASES = list(product((2, 4, 8), (16, 32, 64, 256), ("", "packed", "real"), ("exa
 )
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("bits, block, zeros, activations", CASES)
 def test_variants(bits: int, block: int, zeros: str, activations: str) -> None:
     number = CASES.index((bits, block, zeros, activations))
@@ -34,7 +34,7 @@ def test_variants(bits: int, block: int, zeros: str, activations: str) -> None:
         assert error(executable, weights, count) < bound
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("activations", BOUNDS)
 @pytest.mark.parametrize("zeros", ("", "packed"))
 def test_activations(activations: str, zeros: str) -> None:
@@ -44,7 +44,7 @@ def test_activations(activations: str, zeros: str) -> None:
         assert error(executable, weights, count) < BOUNDS[activations]
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("activations", BOUNDS)
 @pytest.mark.parametrize("bits, zeros", ((4, ""), (4, "packed"), (8, "")))
 def test_each_number_of_rows(activations: str, bits: int, zeros: str) -> None:
@@ -66,7 +66,7 @@ def test_each_number_of_rows(activations: str, bits: int, zeros: str) -> None:
         assert not is_quantized or (found == alone[:count]).all()
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("count", (0, 2, 5, 7, 8, 9))
 @pytest.mark.parametrize("level", (0, 4))
 def test_fixed_numbers_of_rows(count: int, level: int) -> None:
@@ -77,7 +77,7 @@ def test_fixed_numbers_of_rows(count: int, level: int) -> None:
     assert np.abs(executable(x) - wanted).max(initial=0) <= BOUNDS["i8" if level else "exact"] * 10
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("activations", BOUNDS)
 @pytest.mark.parametrize("columns, rows, block", ((50, 96, 32), (16, 64, 16), (34, 256, 128)))
 def test_weights_of_floats(activations: str, columns: int, rows: int, block: int) -> None:
@@ -90,7 +90,7 @@ def test_weights_of_floats(activations: str, columns: int, rows: int, block: int
         assert np.abs(executable(x) - wanted).max() < BOUNDS[activations] * np.abs(wanted).max()
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("activations", ("exact", "i8"))
 def test_weights_of_floats_on_presets(preset: str, activations: str) -> None:
@@ -105,7 +105,7 @@ def test_weights_of_floats_on_presets(preset: str, activations: str) -> None:
     assert np.abs(executable(x) - x @ real).max() < BOUNDS[activations] * np.abs(x @ real).max()
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(18)
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("bits, level", ((4, 4), (4, 0), (8, 4), (2, 4)))
 def test_presets(preset: str, bits: int, level: int) -> None:

@@ -31,7 +31,7 @@ def emulated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(UnloadedModel, "__call__", emulated_aarch64.call)
 
 
-@pytest.mark.sample(24)
+@pytest.mark.sample(72)
 @needs_emulator
 @pytest.mark.usefixtures("emulated")
 @pytest.mark.parametrize("cpu", CPUS)
@@ -92,6 +92,7 @@ def inner_loops(code: str) -> list[list[str]]:
 EXTENSIONS = {"sxtl", "uxtl", "sshll", "ushll", "sshll2", "ushll2", "smull", "smull2", "mul", "mla"}
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("cpu", "rows", "bits", "instruction", "products", "most"),
     (

@@ -113,6 +113,7 @@ def _runs_here(cpu: str) -> bool:
 LEVELS = [name for name in ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4") if _runs_here(name)]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("cpu", LEVELS)
 def test_code_of_each_level_computes_the_same(cpu: str) -> None:
     x = np.random.default_rng(1).standard_normal((7, 64)).astype(np.float32)
@@ -123,6 +124,7 @@ def test_code_of_each_level_computes_the_same(cpu: str) -> None:
         np.testing.assert_allclose(found, wanted, rtol=3e-6, atol=1e-6)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("options", "never"),
     [(V2, rb"\bymm|\bzmm|\bv[a-z]+ps|call\S*\s+fmaf"), (V3, rb"\bzmm"), ("cpu=neoverse-n1", rb"fmaf")],

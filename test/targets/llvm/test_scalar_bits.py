@@ -39,7 +39,7 @@ USES = {
 }
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("cpu", ["", "cpu=x86-64-v3", "cpu=x86-64-v4", "cpu=sapphirerapids"])
 @pytest.mark.parametrize("scalar", SCALARS)
 def test_masks(scalar: str, cpu: str) -> None:
@@ -59,7 +59,7 @@ OPERATORS: dict[str, tuple[Callable[[Any, Any], Any], dict[str, int]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("shapes", [((5,), ()), ((), (5,)), ((), ()), ((3, 7), (3, 1))], ids=str)
 @pytest.mark.parametrize("name", [*OPERATORS, "remainder"])
 def test_operators_on_scalars(name: str, shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:

@@ -66,6 +66,7 @@ def test_other_stores_stay() -> None:
     )
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("columns", [1, 16, 17, 33])
 @pytest.mark.parametrize("cpu", ["native", "x86-64-v3"])
 def test_quantized_products_end_where_their_result_does(columns: int, cpu: str) -> None:

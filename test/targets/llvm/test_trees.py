@@ -81,7 +81,7 @@ def _agree(model: onnx.ModelProto, missing: bool, compiled: mirlo.Executable) ->
         np.testing.assert_array_equal(compiled(x), session.run(None, {"x": x})[0])
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(12)
 @pytest.mark.parametrize(("trees", "depth", "modes", "missing"), CASES)
 def test_forests_are_as_onnxruntime_computes_them(
     trees: int, depth: int, modes: tuple[str, ...], missing: bool
@@ -92,7 +92,7 @@ def test_forests_are_as_onnxruntime_computes_them(
     assert compiled(np.zeros((0, FEATURES), np.float32)).shape == (0, 1)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("depth", [4, 6, 9])
 @pytest.mark.parametrize(("targets", "aggregate"), [(3, "SUM"), (1, "MIN"), (1, "MAX"), (2, "MAX"), (17, "AVERAGE")])
 def test_all_targets_and_aggregates(targets: int, aggregate: str, depth: int) -> None:
@@ -100,6 +100,7 @@ def test_all_targets_and_aggregates(targets: int, aggregate: str, depth: int) ->
     _agree(model, True, mirlo.compile(model))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("cpu", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
 @pytest.mark.parametrize("depth", [5, 9])
 def test_vectors_of_all_lengths(cpu: str, depth: int) -> None:

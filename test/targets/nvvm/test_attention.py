@@ -40,6 +40,7 @@ def test_on_the_matrix_units(name: str) -> None:
     assert '"attention on tensor cores"' in check(ON_UNITS[name], "f16")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("tile", [(1, 2, 32), (2, 1, 128), (8, 1, 16)])
 def test_tiles(tile: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     from mirlo.targets.nvvm.schedule import attention
@@ -48,6 +49,7 @@ def test_tiles(tile: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch) -> N
     check(ON_UNITS["causal"], "f16")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", TURNED_CASES)
 def test_tokens_before_heads(name: str) -> None:
     assert 'stages = "attention on tensor cores"' in check(TURNED_CASES[name], "f16")
@@ -67,7 +69,7 @@ FEW = {
 }
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("dtype", ["f32", "f16"])
 @pytest.mark.parametrize("name", FEW)
 def test_few_rows(name: str, dtype: str) -> None:
@@ -75,6 +77,7 @@ def test_few_rows(name: str, dtype: str) -> None:
     assert '"attention of few rows"' in schedule and ("parts = 1 " in schedule) == (name != "keys in parts")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", ["causal", "grouped, a mask of each head", "odd"])
 def test_by_sums_and_shuffles(name: str) -> None:
     assert '"attention"' in check(CASES[name], "f32")
@@ -86,7 +89,7 @@ def assembled(case: Case, dtype: str, chip: str) -> tuple[str, Assembled]:
     return ptx, run_ptxas(ptx, find_chip(chip))
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @needs_ptxas()
 @pytest.mark.parametrize("chip", ["sm_80", "sm_89"])
 @pytest.mark.parametrize(("size", "tokens"), [(64, 4096), (128, 4096), (128, 2048)])
@@ -113,7 +116,7 @@ def test_by_sums_without_spills() -> None:
     assert "shfl.sync.bfly" in ptx and kernel.spilled_bytes == 0 and kernel.registers <= 128
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("dtype", ["f32", "f16"])
 @pytest.mark.parametrize("name", OPEN_CASES)
 def test_lengths_of_run_time(name: str, dtype: str, driver: FakeDriver) -> None:

@@ -97,6 +97,7 @@ def test_what_is_missing_is_found(name: str, monkeypatch: pytest.MonkeyPatch) ->
             compiled(*inputs)
 
 
+@pytest.mark.sample(0)
 def test_page_of_nvvm_is_up_to_date() -> None:
     """One element type of every second operator is executed here, all of them by the command that writes the page."""
     _, _, tables = markdown(sampled("sm_80")).partition("\n## ")
@@ -104,6 +105,7 @@ def test_page_of_nvvm_is_up_to_date() -> None:
     assert tables == written, "run python test/targets/nvvm/emulated_matrix.py > docs/support-matrix-nvvm.md"
 
 
+@pytest.mark.sample(0)
 @pytest.mark.parametrize(("name", "chip"), [("mobilenetv2", "sm_80"), ("gpt2", "sm_90a")])
 def test_models_agree_with_onnx_runtime(name: str, chip: str) -> None:
     """The others take minutes, by the command of the file."""

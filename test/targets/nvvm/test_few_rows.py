@@ -46,6 +46,7 @@ def test_thin_products_in_parts() -> None:
     assert "in 4 parts" in check(3, 256, 512, "f64", False)
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize(
     ("size", "dtype"),

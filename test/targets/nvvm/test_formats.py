@@ -69,6 +69,7 @@ def run(left: str, right: str, kind: str, size: tuple[int, int, int], options: s
     return found, a, b
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("left", "right", "transposed"), [("i8", "i8", ""), ("ui8", "i8", "b"), ("i8", "ui8", "a"), ("ui8", "ui8", "ab")]
 )
@@ -85,6 +86,7 @@ def test_floats_of_eight_bits(kind: str) -> None:
         np.testing.assert_allclose(found, a.astype(np.float32) @ b.astype(np.float32), rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("transposed", ["", "a", "b", "ab"])
 def test_floats_are_rounded_where_asked_for(transposed: str) -> None:
     for size in SIZES:
@@ -115,7 +117,7 @@ def test_floats_keep_their_bits_where_nothing_is_asked_for(options: str) -> None
     np.testing.assert_allclose(found, a @ b, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @needs_ptxas()
 @pytest.mark.parametrize(
     ("left", "right", "kind", "chip", "options", "instruction"),

@@ -81,7 +81,7 @@ def across_threads(s: Schedule, rng: np.random.Generator) -> None:
     s.bind(row, "blockIdx.x")
 
 
-@pytest.mark.sample(12)
+@pytest.mark.sample(84)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize(("op", "kind"), COMBINERS)
 @pytest.mark.parametrize("target", TARGETS)
@@ -110,7 +110,7 @@ def wide(kind: np.dtype) -> np.dtype:
     return np.dtype(np.float64 if kind.kind in "fV" else kind)
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(40)
 @pytest.mark.parametrize("seed", range(40))
 @pytest.mark.parametrize("target", TARGETS)
 def test_random_schedules_with_threads(target: str, seed: int) -> None:

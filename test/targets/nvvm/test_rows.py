@@ -31,6 +31,7 @@ def expected(x: np.ndarray) -> np.ndarray:
     return e / e.sum(-1, keepdims=True)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("shape", "dtype"),
     [((3, 1024), "f32"), ((5, 1000), "f16"), ((37, 33), "f32"), ((130, 64), "bf16"), ((2, 9001), "f32")],
@@ -64,6 +65,7 @@ def test_accesses_are_whole(dtype: str) -> None:
     assert run_ptxas(ptx, find_chip("sm_80")).spilled_bytes == 0
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dtype", ["f32", "f16", "bf16"])
 @pytest.mark.parametrize("columns", [768, 1024, 4096])
 def test_accesses_of_normalizations_are_whole(dtype: str, columns: int) -> None:

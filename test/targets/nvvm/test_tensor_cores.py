@@ -34,7 +34,7 @@ def check(found: np.ndarray, wanted: np.ndarray) -> None:
     assert error <= (1e-3 if found.dtype == np.float16 else 8e-3)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
     "size", [(64, 64, 64), (32, 16, 32), (40, 24, 48), (50, 30, 37), (33, 72, 40), (200, 136, 64), (40, 64, 232)]
@@ -102,7 +102,7 @@ def test_images_are_copied_whole_pixels_at_a_time(strides: int, kernel: str) -> 
     assert "cp.async.cg.shared.global" in ptx and "ld.global" not in ptx
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.skipif(find_ptxas() is None, reason="no ptxas: pip install nvidia-cuda-nvcc, or install CUDA")
 @pytest.mark.parametrize("chip", ["sm_80", "sm_86", "sm_100", "sm_120"])
 @pytest.mark.parametrize("dtype", DTYPES)

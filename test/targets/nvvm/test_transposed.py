@@ -37,7 +37,7 @@ def example(shape: tuple[int, ...], dtype: str) -> np.ndarray:
     return np.random.default_rng(len(shape)).integers(-99, 99, shape).astype(KINDS[dtype])
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("edge", transposed.EDGES)
 @pytest.mark.parametrize(
     ("shape", "axes", "dtype"),

@@ -102,6 +102,7 @@ def test_attention_takes_what_was_found(values: dict[str, int], schedule: str) -
     assert schedule.format(stages=stages) in text
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("values", "schedule"),
     [

@@ -137,6 +137,7 @@ def test_convolutions_of_one_pixel() -> None:
     np.testing.assert_allclose(found.astype(np.float32), wanted, rtol=2e-3, atol=2e-2)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("tile", "strides"), [(-1, 1), (0, 2), (3, 1)])
 def test_convolutions_are_gathered(tile: int, strides: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipelined, "best_tile", lambda *_: warpgroup.TILES[tile])
@@ -190,7 +191,7 @@ def test_large_convolutions_are_gathered_without_spills(monkeypatch: pytest.Monk
     assert (made_of_it.spilled_bytes, made_of_it.warnings) == (0, ())
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @needs_ptxas()
 @pytest.mark.parametrize(
     ("kind", "result", "transposed", "options", "instruction"),

@@ -273,6 +273,7 @@ def test_a_trace_has_an_event_for_each_kernel(tmp_path: Path) -> None:
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
+@pytest.mark.sample(0)
 @pytest.mark.skipif(BROWSER is None, reason="there is no browser")
 def test_a_browser_displays_the_page(tmp_path: Path) -> None:
     assert BROWSER is not None

@@ -152,6 +152,7 @@ echo "========= RACECHECK SUMMARY: 1 hazard displayed"
     assert not (kit / "results.json").exists()
 
 
+@pytest.mark.sample(0)
 def test_weights_are_made_of_seeds(bare: Path, tmp_path: Path) -> None:
     from mirlo.benchmarks.gpu.build.folder import Folder
     from mirlo.benchmarks.gpu.build.models import add_model
@@ -178,6 +179,7 @@ def test_weights_are_made_of_seeds(bare: Path, tmp_path: Path) -> None:
     np.testing.assert_array_equal(found, data["o0"])
 
 
+@pytest.mark.sample(0)
 def test_models_by_pytorch(tmp_path: Path) -> None:
     """The nodes that PyTorch computes for comparison are the model."""
     torch = pytest.importorskip("torch")
@@ -274,6 +276,7 @@ with emulated():
 """
 
 
+@pytest.mark.sample(0)
 def test_everything_first_is_right_on_an_emulated_gpu(tmp_path: Path) -> None:
     """What is checked before everything else, executed from its PTX."""
     from mirlo.benchmarks.gpu.run import Options, run

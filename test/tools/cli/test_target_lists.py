@@ -53,6 +53,7 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "model.onnx"
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_commands_on_models(command: str, target: str, model: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -63,6 +64,7 @@ def test_commands_on_models(command: str, target: str, model: str, capsys: pytes
         assert found == 0, capsys.readouterr().err
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("target", [*TARGETS, "onnx"])
 def test_check_target(target: str, capsys: pytest.CaptureFixture[str]) -> None:
     """What a code generator does not take is computed by the usual host."""
@@ -89,6 +91,7 @@ def test_explain_names_the_pattern(model: str, capsys: pytest.CaptureFixture[str
     assert "taken by a code generator, as " in capsys.readouterr().out
 
 
+@pytest.mark.sample(0)
 def test_bisect_of_a_list(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A wrong rule of the host is found beside a code generator, and the command for replay is quoted."""
 

@@ -73,7 +73,7 @@ def _language_model(folder: Path) -> tuple[Path, dict[str, np.ndarray]]:
 
 @pytest.mark.parametrize("in_place", [False, True])
 @pytest.mark.parametrize("activations", [None, "i8"])
-@pytest.mark.sample(4)
+@pytest.mark.sample(0)
 def test_language_models(activations: str | None, in_place: bool, tmp_path: Path) -> None:
     path, inputs = _language_model(tmp_path / "llm")
     model = mirlo.compile(path, cache=False, jobs=1, activations=activations)
@@ -92,7 +92,7 @@ def test_quantized_models(tmp_path: Path) -> None:
     require_same(make_program(model, tmp_path, compiler(), threads=2), model, inputs, threads=2)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("cpu", ["x86-64-v3", "x86-64-v4"])
 @pytest.mark.parametrize("name", ["language model", "int8"])
 def test_small_models_for_each_level(name: str, cpu: str, tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ def _quantized() -> onnx.ModelProto:
     return make_model(nodes, {"x": (F32, ("n", 3, 12, 12))}, ["y"], constants)
 
 
-@pytest.mark.sample(14)
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
 @pytest.mark.parametrize("name", ["mobilenetv2", "resnet50", "bert_base", "gpt2", "vit_base", "language model", "int8"])
 def test_models_under_sanitizers(name: str, sanitizer: str, tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_weights_of_more_than_2_gib(weights: str, tmp_path: Path, whole: bool) -
     np.testing.assert_array_equal(found, np.array([0, 5.5, last, 0, 0, 5.5, 5.5, last]) + np.arange(8))
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("weights", ["embed", "beside"])
 @pytest.mark.parametrize("system", SYSTEMS)

@@ -15,7 +15,7 @@ from mirlo.passes.legalize.rules.attention import attention as decomposed_attent
 from mirlo.passes.pipeline import Pipeline
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", CASES)
 def test_against_numpy(name: str, threads: int) -> None:
@@ -39,7 +39,7 @@ HIDDEN = {
 }
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", HIDDEN)
 def test_what_is_hidden_is_not_computed(name: str, threads: int) -> None:
@@ -56,6 +56,7 @@ def test_what_is_hidden_is_not_computed(name: str, threads: int) -> None:
     np.testing.assert_allclose(executable(*arrays), case.expected(clean), rtol=2e-5, atol=2e-6)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("rows", [17, 30, 61, 257, 300])
 def test_blocks_at_the_same_time_have_memory_of_their_own(rows: int) -> None:
     """Whatever number of blocks and rows after them there is, threads share neither scores nor weights."""
@@ -91,7 +92,7 @@ def test_operands_that_are_slices_and_permutes() -> None:
     assert len(executable.artifact.kernels) == 1
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", OPEN_CASES)
 def test_lengths_of_run_time(name: str, threads: int) -> None:
@@ -113,6 +114,7 @@ CAPPED = {
 }
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", CAPPED)
 def test_capped_scores(name: str, threads: int) -> None:
@@ -136,7 +138,7 @@ WITH_SINKS = {
 }
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", WITH_SINKS)
 def test_sinks(name: str, threads: int) -> None:
@@ -169,7 +171,7 @@ SHARED_KEYS = {
 }
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", SHARED_KEYS)
 def test_one_query_of_heads_that_share_keys(name: str, threads: int) -> None:

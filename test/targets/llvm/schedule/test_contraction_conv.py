@@ -127,13 +127,14 @@ CASES = [
 ]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("nhwc", [True, False], ids=["nhwc", "nchw"])
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_convolutions(case: Conv, nhwc: bool) -> None:
     replace(case, nhwc=nhwc, epilogue="bias relu").check()
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("nhwc", [True, False], ids=["nhwc", "nchw"])
 @pytest.mark.parametrize("epilogue", ["", "bias", "residual", "bias residual relu"])
 def test_epilogues(epilogue: str, nhwc: bool) -> None:
@@ -141,7 +142,7 @@ def test_epilogues(epilogue: str, nhwc: bool) -> None:
     Conv(1, 12, (9, 10), 12, (3, 3), pad=1, groups=12, nhwc=nhwc, epilogue=epilogue).check()
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("machine", ["avx2", "neon", "sse"])
 @pytest.mark.parametrize("nhwc", [True, False], ids=["nhwc", "nchw"])
 def test_other_machines(machine: str, nhwc: bool) -> None:
@@ -149,6 +150,7 @@ def test_other_machines(machine: str, nhwc: bool) -> None:
         replace(case, nhwc=nhwc, epilogue="bias").check(machine)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", range(10))
 def test_random_convolutions(seed: int) -> None:
     generator = np.random.default_rng(seed)

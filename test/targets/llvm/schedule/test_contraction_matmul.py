@@ -74,6 +74,7 @@ def check(
     return kernel
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("a", "b"),
     [
@@ -86,7 +87,7 @@ def test_shapes(a: tuple[int, ...], b: tuple[int, ...]) -> None:
     check(a, b)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("transpose_a", [False, True])
 @pytest.mark.parametrize("transpose_b", [False, True])
 @pytest.mark.parametrize(("m", "n", "k"), [(21, 50, 37), (1, 40, 64), (64, 128, 96)])
@@ -97,6 +98,7 @@ def test_transposed(transpose_a: bool, transpose_b: bool, m: int, n: int, k: int
     check((3, *a), (3, *b), transpose_a, transpose_b)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("epilogue", ["bias", "relu", "bias relu", "bias residual", "residual relu", "bias tanh"])
 def test_epilogues(epilogue: str) -> None:
     check((29, 40), (40, 77), epilogue=epilogue)
@@ -109,6 +111,7 @@ def test_other_floats(element: str) -> None:
     check((19, 33), (45, 33), transpose_b=True, element=element, epilogue="bias")
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("machine", ["avx2", "neon", "sse"])
 @pytest.mark.parametrize("n", [3, 8, 31, 70])
 def test_other_machines(machine: str, n: int) -> None:
@@ -126,6 +129,7 @@ def test_integers(signed: str, kind: Any) -> None:
     assert kernel.rule == "contraction"
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", range(12))
 def test_random_shapes(seed: int) -> None:
     generator = np.random.default_rng(seed)
@@ -137,6 +141,7 @@ def test_random_shapes(seed: int) -> None:
     check(a, b, transpose_a, transpose_b, str(generator.choice(["", "bias", "residual relu"])), seed=seed)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("machine", [None, "avx2", "neon", "sse"])
 @pytest.mark.parametrize("seed", range(3))
 def test_few_rows_of_dot_products(machine: str | None, seed: int) -> None:
@@ -194,7 +199,7 @@ def test_index_and_gather_in_epilogue() -> None:
     assert kernel.rule == "contraction"
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("element", ["f32", "f64", "bf16"])
 @pytest.mark.parametrize(("m", "n", "k"), [(1, 100, 70), (3, 9, 33), (5, 5, 16), (1, 1, 100), (7, 1, 40), (15, 37, 5)])
 def test_dot_products(m: int, n: int, k: int, element: str) -> None:

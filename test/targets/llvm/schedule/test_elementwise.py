@@ -9,6 +9,7 @@ from scheduled import Kernel, compare, tensor
 from mirlo.dialects.tir.compute import call, constant, exp, maximum, minimum, select
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("size", [1, 2, 3, 8, 15, 17, 31, 64, 70, 130, 200])
 def test_every_length(size: int) -> None:
     kernel = compare(lambda p, x: p.compute((size,), lambda i: x[i] * 2.0 + 1.0), [tensor(size)], "elementwise")
@@ -33,6 +34,7 @@ BROADCASTS = [
 ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("left", "right"), BROADCASTS)
 def test_broadcast(left: tuple[int, ...], right: tuple[int, ...]) -> None:
     shape = np.broadcast_shapes(left, right)
@@ -66,6 +68,7 @@ def test_blocks_over_one_domain_share_registers() -> None:
     assert "tir.workspace" not in kernel.text and "alloca" not in kernel.text
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("dtype", ["f64", "f32", "f16", "bf16", "i64", "i32", "i16", "i8", "u8"])
 def test_dtypes(dtype: str) -> None:
     compare(
@@ -224,6 +227,7 @@ def test_machines() -> None:
         )
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("seed", range(12))
 def test_random(seed: int) -> None:
     generator = np.random.default_rng(seed)

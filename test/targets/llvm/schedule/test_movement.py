@@ -23,7 +23,7 @@ def test_transpose(rows: int, columns: int) -> None:
     assert "vector.shuffle" in kernel.text and "vector.gather" not in kernel.text
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("dtype", ["f32", "f64", "f16", "i8"])
 @pytest.mark.parametrize("machine", ["avx512", "avx2"])
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_blocks_meet_every_tile_once(shape: tuple[int, int], machine: str, dtype
     np.testing.assert_array_equal(found, x.T)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("dtype", ["f32", "f64", "bf16", "i8"])
 @pytest.mark.parametrize("machine", ["avx512", "avx2", "neon"])
 @pytest.mark.parametrize("shape", [(128, 12, 64), (197, 6, 40), (7, 300, 33), (61, 3, 784), (1, 9, 9000), (40, 41, 50)])
@@ -93,7 +93,7 @@ def test_random_orders(seed: int) -> None:
     np.testing.assert_array_equal(found, np.ascontiguousarray(x.transpose(order)))
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("order", list(itertools.permutations(range(4)))[1::2])
 def test_every_order_of_four_dims(order: tuple[int, ...]) -> None:
     shape = (2, 5, 18, 19)
@@ -109,6 +109,7 @@ def test_every_order_of_four_dims(order: tuple[int, ...]) -> None:
     assert ("vector.shuffle" in kernel.text) == (order[-1] != 3)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("dtype", ["f64", "i64", "f16", "bf16", "i8", "bool", "i16"])
 def test_dtypes(dtype: str) -> None:
     compare(lambda p, x: p.compute((37, 21), lambda i, j: x[j, i]), [tensor(21, 37, dtype=dtype)], "elementwise")
@@ -120,7 +121,7 @@ def test_layouts_of_images() -> None:
     compare(lambda p, x: p.compute((1, 3, 100), lambda n, c, s: x[n, s, c]), [tensor(1, 100, 3)], "elementwise")
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("channels", [2, 3, 4])
 @pytest.mark.parametrize("dtype", ["f32", "f64", "i8", "bf16"])
 @pytest.mark.parametrize("pixels", [7, 64, 101, 1000, 2403])
@@ -178,6 +179,7 @@ def test_machines(machine: str) -> None:
     compare(lambda p, x: p.compute((19, 21), lambda i, j: x[j, i]), [tensor(21, 19)], "elementwise", machine=machine)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("offset", [0, 4])
 @pytest.mark.parametrize("rows", [1600, 1616])
 def test_what_caches_do_not_hold_goes_past_them(rows: int, offset: int, monkeypatch: pytest.MonkeyPatch) -> None:

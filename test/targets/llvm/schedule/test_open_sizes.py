@@ -88,6 +88,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("name", CASES)
 def test_sizes(name: str) -> None:
     case = CASES[name]

@@ -71,7 +71,7 @@ ORDERS = [
 ]  # fmt: skip
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(10)
 @pytest.mark.parametrize(("order", "threads"), [*((order, 1) for order in ORDERS), (ORDERS[4], 2), (ORDERS[6], 2)])
 @pytest.mark.parametrize(
     "text", [PRODUCT.format(m=45, k=257, n=70), CONVOLUTION.format(s=31)], ids=["product", "convolution"]
@@ -82,6 +82,7 @@ def test_orders_compute_the_same(text: str, order: dict[str, int], threads: int)
     np.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-4)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("share", [0, 1, 2])
 @pytest.mark.parametrize("text", [PRODUCT.format(m=90, k=130, n=200), CONVOLUTION.format(s=20)], ids=["x", "conv"])
 def test_threads_share_what_is_chosen(text: str, share: int) -> None:

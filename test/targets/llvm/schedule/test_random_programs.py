@@ -12,7 +12,7 @@ import mirlo
 from mirlo import Schedule
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("seed", range(48))
 def test_agrees_with_scalar_loops(seed: int) -> None:
     program = Program(seed)
@@ -20,7 +20,7 @@ def test_agrees_with_scalar_loops(seed: int) -> None:
     check(program, seed, Kernel(program.build, program.inputs, options={"machine": machine} if machine else {}))
 
 
-@pytest.mark.sample(16)
+@pytest.mark.sample(80)
 @pytest.mark.parametrize("seed", range(400))
 def test_random_words_agree_with_scalar_loops(seed: int) -> None:
     program = Program(1000 + seed)

@@ -33,6 +33,7 @@ def layer_norm(p, x, scale, bias):
     )
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("size", [2, 5, 9, 16, 33, 63, 64, 70, 200])
 def test_softmax_of_every_length(size: int) -> None:
     compare(softmax, [tensor(3, size)], "rows")
@@ -88,6 +89,7 @@ REDUCTIONS = [
 ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(("kind", "dtype"), REDUCTIONS)
 def test_reductions(kind: str, dtype: str) -> None:
     compare(

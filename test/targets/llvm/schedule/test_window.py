@@ -34,7 +34,7 @@ def pool(kind, shape, kernel, stride, pad, channels_last=False, finish=None):
 POOLS = [(2, 2, 0), (3, 2, 1), (3, 1, 1), (3, 2, 0), (5, 3, 2), (1, 2, 0)]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(("kernel", "stride", "pad"), POOLS)
 @pytest.mark.parametrize("channels_last", [False, True])
 def test_max_pool(kernel: int, stride: int, pad: int, channels_last: bool) -> None:
@@ -68,6 +68,7 @@ def test_average_divides_by_what_is_inside() -> None:
     compare(build, [tensor(2, 20, 20)], "window")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("size", [4, 7, 16, 17, 33, 64, 70, 150])
 def test_over_the_first_dim(size: int) -> None:
     compare(
@@ -139,6 +140,7 @@ def softmax_over(axis):
     return build
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_softmax_over_outer_dims_runs_in_stages(axis: int) -> None:
     kernel = compare(softmax_over(axis), [tensor(2, 9, 5, 33)], "stages")
