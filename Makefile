@@ -9,7 +9,7 @@ JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
 MODELS := .cache/models
 CHIP ?= sm_90a
 
-.PHONY: run test checks test-doors test-clients lint typecheck lit pytest coverage docs package bench test-gpu test-emulated test-arm test-avx2 test-sse42 test-qemu test-cross combinations nightly stages samples bench-gpu kit format clean
+.PHONY: run test checks test-doors test-clients lint typecheck lit pytest coverage docs package bench test-gpu test-emulated test-arm test-avx2 test-sse42 test-qemu test-times mutation test-cross combinations nightly stages samples bench-gpu kit format clean
 
 run: $(VENV)/ready
 	@$(BIN)/mirlo run --sample $(MODEL) --profile
@@ -93,7 +93,7 @@ guards: $(VENV)/ready
 	done
 
 # What takes longer than a change may wait for.
-nightly: combinations stages samples test-avx2 test-sse42 test-qemu test-cross test-arm
+nightly: combinations stages samples test-times test-avx2 test-sse42 test-qemu test-cross test-arm
 
 # All of what `make test` takes a sample of: ONNX's suite, all element types of operators on the GPU targets, all cases
 # of tests that are marked `sample`.
@@ -117,12 +117,22 @@ test-arm: $(VENV)/ready
 	$(BIN)/python test/support/emulated_aarch64.py
 	MIRLO_ARM_MODELS=1 $(BIN)/pytest -q -rs test/targets/llvm/library -k aarch64
 
+# What the tests cost in processor time: the slowest 50, and an error for a file above its budget.
+test-times: $(VENV)/ready
+	rm -f .cache/test-times.jsonl
+	$(BIN)/pytest -q -n $(JOBS) --dist loadfile --cpu-times=.cache/test-times.jsonl
+	$(BIN)/python -m benchmarks.test_times .cache/test-times.jsonl
+
+# How many of 300 seeded single-point changes the tests notice: hours.
+mutation: $(VENV)/ready
+	$(BIN)/python -m benchmarks.mutation --map --run --report --jobs $(JOBS)
+
 # The tests with Mirlo's view of the processor restricted to AVX2, and to SSE4.2: code for more is compiled, not executed.
 test-avx2: $(VENV)/ready
-	$(BIN)/pytest -q -n $(JOBS) --dist loadfile --host-cpu x86-64-v3
+	$(BIN)/pytest -q -n $(JOBS) --dist loadfile --host-cpu=x86-64-v3
 
 test-sse42: $(VENV)/ready
-	$(BIN)/pytest -q -n $(JOBS) --dist loadfile --host-cpu x86-64-v2
+	$(BIN)/pytest -q -n $(JOBS) --dist loadfile --host-cpu=x86-64-v2
 
 # Sums of integers on an emulated processor (qemu-user-static) without VNNI, for which ONNX Runtime looks itself, and on one
 # with all that the emulator has, which may be more than this machine has.

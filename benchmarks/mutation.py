@@ -1,0 +1,248 @@
+"""How many seeded single-point changes of the compiler the tests notice.
+
+python -m benchmarks.mutation --map                    # run the tests once: which of them reach which change
+python -m benchmarks.mutation --run 40                 # the first 40 of 300 changes; all of them without a number
+python -m benchmarks.mutation --report                 # a table by folder
+
+Changes are made in a copy of the tracked files, in `.cache/mutation/mirlo`. A change is killed if a test that reaches
+it fails, or takes too long; tests that do not reach a change cannot notice it. Those that survive what `make test` runs
+are tried with all cases of the same tests, which `make nightly` runs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from mirlo.benchmarks.mutants import FOLDERS, Mutant, find_mutants, mutated, with_hits
+
+ROOT = Path(__file__).resolve().parents[1]
+WORK = ROOT / ".cache" / "mutation"
+SOURCE = WORK / "source"
+"""What `--map` copied: the code may change before `--run`."""
+TREE = WORK / "mirlo"
+"""The copy: a folder of this name is the package `mirlo` for what runs in it."""
+MUTANTS = 300
+MOST_TESTS = 40
+"""Tests that are tried with a change: those of other files first."""
+SECONDS = 240
+"""Wall time after which the tests of a change are ended; the change counts as killed."""
+HITS = '''"""Record which tests reach a change."""
+
+import os
+import pathlib
+
+FOLDER = pathlib.Path({folder!r})
+SEEN = set()
+
+
+def hit(number):
+    test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" (")[0]
+    if (number, test) not in SEEN:
+        SEEN.add((number, test))
+        with open(FOLDER / f"{{os.getpid()}}.txt", "a", encoding="utf-8") as file:
+            file.write(f"{{number}}\\t{{test}}\\n")
+'''
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a change."""
+
+    mutant: Mutant
+    reached_by: int
+    """Tests of `make test` that reach the changed statement."""
+    killed: str
+    """What noticed the change: `test`, `nightly`, or nothing."""
+    by: str
+    """The test that failed."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.mutation", description=(__doc__ or "").partition("\n")[0]
+    )
+    parser.add_argument("--seed", type=int, default=0, help="which changes are made")
+    parser.add_argument("--map", action="store_true", help="find the tests that reach each change")
+    parser.add_argument("--run", type=int, nargs="?", const=MUTANTS, help="try so many changes")
+    parser.add_argument("--report", action="store_true", help="print the table")
+    parser.add_argument("--jobs", type=int, default=2, help="processes of the tests")
+    given = parser.parse_args(arguments)
+    if given.map:
+        copy_source()
+    mutants = choose(find_mutants(SOURCE), MUTANTS, given.seed) if given.map or given.run else []
+    if given.map:
+        make_map(mutants, given.jobs)
+    if given.run:
+        tests = read_map()
+        for mutant in mutants[: given.run]:
+            if mutant not in {verdict.mutant for verdict in read_verdicts()}:
+                print(describe(judge(mutant, tests)), flush=True)
+    if given.report:
+        print("\n".join(report(read_verdicts())))
+    return 0
+
+
+def choose(found: Sequence[Mutant], count: int, seed: int) -> list[Mutant]:
+    """Return changes in a random order in which folders take turns, and kinds of changes within each."""
+    source = random.Random(seed)
+    groups: dict[tuple[str, str], list[Mutant]] = defaultdict(list)
+    for mutant in found:
+        groups[mutant.folder, mutant.kind].append(mutant)
+    for group in groups.values():
+        source.shuffle(group)
+    folders = {folder: [group for (own, _), group in sorted(groups.items()) if own == folder] for folder in FOLDERS}
+    for kinds in folders.values():
+        source.shuffle(kinds)
+    chosen: list[Mutant] = []
+    while len(chosen) < count and any(folders.values()):
+        for kinds in folders.values():
+            if kinds:
+                chosen.append(kinds[0].pop())
+                kinds.append(kinds.pop(0))
+                kinds[:] = [group for group in kinds if group]
+    return [Mutant(**{**asdict(mutant), "number": number}) for number, mutant in enumerate(chosen[:count])]
+
+
+def copy_source() -> None:
+    """Copy the tracked files."""
+    shutil.rmtree(SOURCE, ignore_errors=True)
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    for name in filter(None, listed.split("\0")):
+        (SOURCE / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, SOURCE / name, follow_symlinks=False)
+
+
+def make_tree() -> None:
+    """Make the copy in which tests run."""
+    shutil.rmtree(TREE, ignore_errors=True)
+    shutil.copytree(SOURCE, TREE, symlinks=True)
+
+
+def make_map(mutants: Sequence[Mutant], jobs: int) -> None:
+    """Run the tests with a record of who reaches the changes."""
+    make_tree()
+    hits = WORK / "hits"
+    shutil.rmtree(hits, ignore_errors=True)
+    hits.mkdir(parents=True)
+    (TREE / "mutation_hits.py").write_text(HITS.format(folder=str(hits)), encoding="utf-8")
+    for path in sorted({mutant.path for mutant in mutants}):
+        own = [mutant for mutant in mutants if mutant.path == path]
+        (TREE / path).write_text(with_hits((SOURCE / path).read_text(encoding="utf-8"), own), encoding="utf-8")
+    times = WORK / "times.jsonl"
+    times.unlink(missing_ok=True)
+    run_tests(["-n", str(jobs), "--dist", "loadfile", f"--cpu-times={times}"], None)
+    reached: dict[int, set[str]] = defaultdict(set)
+    for file in hits.iterdir():
+        for line in file.read_text(encoding="utf-8").splitlines():
+            number, _, test = line.partition("\t")
+            reached[int(number)].add(test)
+    found = {number: sorted(tests - {""}) for number, tests in sorted(reached.items())}
+    seconds = [json.loads(line) for line in times.read_text(encoding="utf-8").splitlines()]
+    total: Counter[str] = Counter()
+    for test, _, cpu in seconds:
+        total[test] += cpu
+    (WORK / "map.json").write_text(json.dumps({"reached": found, "seconds": total}), encoding="utf-8")
+
+
+def read_map() -> dict[int, list[str]]:
+    """Return the tests that reach each change, those first that are tried first."""
+    content = json.loads((WORK / "map.json").read_text(encoding="utf-8"))
+    seconds: dict[str, float] = content["seconds"]
+    return {int(number): in_turns(tests, seconds) for number, tests in content["reached"].items()}
+
+
+def in_turns(tests: Sequence[str], seconds: dict[str, float]) -> list[str]:
+    """Return tests by what they cost, with the files taking turns."""
+    files: dict[str, list[str]] = defaultdict(list)
+    for test in sorted(tests, key=lambda test: seconds.get(test, 1.0)):
+        files[test.partition("::")[0]].append(test)
+    ranked = [(turn, seconds.get(test, 1.0), test) for own in files.values() for turn, test in enumerate(own)]
+    return [test for _, _, test in sorted(ranked)]
+
+
+def judge(mutant: Mutant, reached: dict[int, list[str]]) -> Verdict:
+    """Make a change in the copy, and run the tests that reach it."""
+    make_tree()
+    original = (SOURCE / mutant.path).read_text(encoding="utf-8")
+    (TREE / mutant.path).write_text(mutated(original, mutant), encoding="utf-8")
+    tests = reached.get(mutant.number, [])
+    # What is computed when a module is imported is reached by the tests of its folder.
+    chosen = tests[:MOST_TESTS] or neighbours(mutant)
+    killed, by = "", run_tests(["-x", *chosen], SECONDS) if chosen else ""
+    if by:
+        killed = "test"
+    elif tests:
+        functions = list(dict.fromkeys(test.partition("[")[0] for test in tests))[:MOST_TESTS]
+        by = run_tests(["-x", "--whole", *functions], SECONDS)
+        killed = "nightly" if by else ""
+    verdict = Verdict(mutant, len(tests), killed, by)
+    with open(WORK / "verdicts.jsonl", "a", encoding="utf-8") as file:
+        file.write(json.dumps(asdict(verdict)) + "\n")
+    return verdict
+
+
+def neighbours(mutant: Mutant) -> list[str]:
+    """Return the files of tests in the folder that is named as the one of a change."""
+    folder = Path("test", *Path(mutant.path).parts[:-1])
+    while not (SOURCE / folder).is_dir():
+        folder = folder.parent
+    return sorted(str(path.relative_to(SOURCE)) for path in (SOURCE / folder).glob("test_*.py"))
+
+
+def run_tests(arguments: Sequence[str], seconds: int | None) -> str:
+    """Run tests in the copy; return which failed first, `timeout`, `import`, or nothing."""
+    environment = {**os.environ, "PYTHONPATH": str(WORK)}
+    command = [sys.executable, "-m", "pytest", "-q", "--tb=no", "-rfE", "-p", "no:cacheprovider", *arguments]
+    with subprocess.Popen(
+        command, cwd=TREE, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as running:
+        try:
+            output, _ = running.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            running.kill()
+            return "timeout"
+    (WORK / "output.txt").write_text(output, encoding="utf-8")
+    failed = [line.split(" - ")[0] for line in output.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+    if failed:
+        return failed[0].partition(" ")[2]
+    return "" if running.returncode in (0, 5) else "import"
+
+
+def read_verdicts() -> list[Verdict]:
+    """Return what `--run` has found."""
+    path = WORK / "verdicts.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return [Verdict(**{**fields, "mutant": Mutant(**fields["mutant"])}) for fields in map(json.loads, lines)]
+
+
+def describe(verdict: Verdict) -> str:
+    """Return a line about a change."""
+    mutant, what = verdict.mutant, f"killed by {verdict.by}" if verdict.killed else "SURVIVED"
+    return f"{mutant.path}:{mutant.line}: {mutant.kind}: {mutant.before!r} -> {mutant.after!r}: {what}"
+
+
+def report(verdicts: Sequence[Verdict]) -> Iterator[str]:
+    """Yield the table of a page: by folder, then what survived."""
+    yield "| folder | changes | killed by `make test` | by `make nightly` only | survived | reached by no test |"
+    yield "| --- | ---: | ---: | ---: | ---: | ---: |"
+    for folder in (*FOLDERS, "all"):
+        own = [verdict for verdict in verdicts if folder in (verdict.mutant.folder, "all")]
+        count = Counter(verdict.killed for verdict in own)
+        unreached = sum(not verdict.killed and not verdict.reached_by for verdict in own)
+        yield f"| {folder} | {len(own)} | {count['test']} | {count['nightly']} | {count['']} | {unreached} |"
+    yield from ("", *(describe(verdict) for verdict in verdicts if verdict.killed != "test"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,62 @@
+"""What the tests cost: a table of the slowest, and an error for each file above the budget.
+
+pytest -q -n 2 --dist loadfile --cpu-times=FILE && python -m benchmarks.test_times FILE
+
+A file of tests is what one process runs: the slowest bounds how well the tests can be divided.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+BUDGET = 25.0
+"""Most seconds of processor time for a file in `make test`: 8 minutes on two cores are 960 for everything."""
+SHOWN = 50
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.test_times", description=(__doc__ or "").partition("\n")[0]
+    )
+    parser.add_argument("file", type=Path, help="what --cpu-times wrote")
+    given = parser.parse_args(arguments)
+    tests, files = read(given.file)
+    print("\n".join(table(tests, files)))
+    over = [f"{name}: {seconds:.0f} s" for name, seconds in files.most_common() if seconds > BUDGET]
+    if over:
+        print(
+            f"\nmore than {BUDGET:.0f} s of processor time in a file of `make test`: {', '.join(over)}. Share what its "
+            "tests compile, or mark the long ones `@pytest.mark.sample(N)`: `make nightly` runs all cases",
+            file=sys.stderr,
+        )
+    return 1 if over else 0
+
+
+def read(path: Path) -> tuple[Counter[str], Counter[str]]:
+    """Return the seconds of test functions and of files."""
+    tests: Counter[str] = Counter()
+    files: Counter[str] = Counter()
+    for line in path.read_text(encoding="utf-8").splitlines():
+        name, _, seconds = json.loads(line)
+        tests[name.partition("[")[0]] += seconds
+        files[name.partition("::")[0]] += seconds
+    return tests, files
+
+
+def table(tests: Counter[str], files: Counter[str]) -> Iterator[str]:
+    """Yield the slowest test functions as a table, and the sum."""
+    yield f"{sum(files.values()):.0f} s of processor time in {len(tests)} test functions of {len(files)} files"
+    yield ""
+    yield "| seconds | test |"
+    yield "| ---: | --- |"
+    yield from (f"| {seconds:.1f} | `{name}` |" for name, seconds in tests.most_common(SHOWN))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
