@@ -11,7 +11,7 @@ from mirlo.dialects.core.traits import AxisAttributes, Precision, Trait
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.image import COORDINATES, NEAREST
-from mirlo.dialects.relax.infer import same_dtype
+from mirlo.dialects.relax.infer import require_equal_dims, same_dtype
 
 
 class BindDims(RelaxOp, name="bind_dims"):
@@ -174,8 +174,11 @@ class SliceBounds(RelaxOp, name="slice_bounds"):
         shape: TensorType, starts: TensorType, ends: TensorType, axes: TensorType | None, steps: TensorType | None
     ) -> TensorType:
         given = [t for t in (starts, ends, axes, steps) if t is not None]
-        if shape.rank != 1 or any(t.rank != 1 or t.shape != starts.shape for t in given):
-            raise OpError(f"operands must be vectors, all but the first of one size, got {', '.join(map(str, given))}")
+        listed = ", ".join(map(str, given))
+        if shape.rank != 1 or any(t.rank != 1 for t in given):
+            raise OpError(f"operands must be vectors, got {listed}")
+        for each in given[1:]:
+            require_equal_dims(starts.shape[0], each.shape[0], f"the sizes of starts, ends, axes and steps ({listed})")
         if any(t.dtype.name != "i64" for t in (shape, *given)):
             raise OpError("operands must be of i64")
         text = f"starts {starts} must not be more than the axes, {shape.shape[0]}"

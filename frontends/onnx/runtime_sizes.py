@@ -15,7 +15,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.budget import require_table
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
-from mirlo.dialects.relax.dynamic import BindDims
+from mirlo.dialects.relax.dynamic import BindDims, RequireDims
 from mirlo.frontends.onnx.dimensions import divisor_of
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, broadcast_dim, type_of
@@ -243,6 +243,11 @@ def dynamic_slice(node: Node) -> RelaxValue:
     starts, ends = vector(node, 1), vector(node, 2)
     axes = vector(node, 3) if node.has(3) else None
     steps = vector(node, 4) if node.has(4) else None
+    if axes is None and not all(type_of(each).is_static for each in (starts, ends)):
+        count = type_of(starts).shape[0]
+        starts = _per_axis(node, starts, count, x.rank, 0)
+        ends = _per_axis(node, ends, count, x.rank, FAR)
+        steps = None if steps is None else _per_axis(node, steps, count, x.rank, 1)
     bounds = node.emit("slice_bounds", shape_vector(node, x.shape), starts, ends, axes, steps)
     lengths = node.emit("reshape", node.emit("gather", bounds, i64_constant(node, 1), axis=0), shape=(x.rank,))
     shape = [ranges[axis][1] if axis in ranges else dim for axis, dim in enumerate(x.shape)]
@@ -252,6 +257,22 @@ def dynamic_slice(node: Node) -> RelaxValue:
     for axis, dim in zip(unknown, bound, strict=True):
         shape[axis] = dim
     return node.emit("slice_at", node[0], bounds, shape=tuple(shape))
+
+
+FAR = 2**63 - 1
+"""The end of a slice that takes all."""
+
+
+def _per_axis(node: Node, values: RelaxValue, count: Dim, rank: int, rest: int) -> RelaxValue:
+    """Return a number per axis from those of the first axes, of which only the call knows how many there are."""
+    (own,) = type_of(values).shape
+    what = (
+        f"node '{node.outputs[0]}' ({node.operator}): starts, ends and steps must be of one length, at most {rank}, "
+        f"got {count} and {own} elements"
+    )
+    RequireDims.build(dims=(own, own - count), bounds=(rank, 0), what=what, result_types=[])
+    longer = node.emit("concat", [values, i64_constant(node, [rest] * rank)], axis=0)
+    return node.emit("slice_dims", longer, begin=[0], shape=(rank,), strides=[1])
 
 
 def _known_ranges(node: Node, x: TensorType) -> dict[int, tuple[Dim, Dim]]:

@@ -28,6 +28,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "runtime.errors",
         "runtime.dtypes",
         "runtime.kinds",
+        "runtime.host_cpu",
         "runtime.names",
         "runtime.system",
     ),

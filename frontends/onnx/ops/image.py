@@ -67,15 +67,15 @@ def _simple_resize(node: Node, scales: Sequence[float]) -> RelaxValue:
         raise NodeError(
             f"scales that grow one dim and shrink another are not supported before opset 11: {list(scales)}"
         )
-    return node.emit(
-        "resize",
-        node[0],
-        shape=target.shape,
-        scales=target.scales,
-        mode=mode,
-        coordinates="asymmetric",
-        nearest=nearest,
-    )
+    options = {"mode": mode, "coordinates": "asymmetric", "nearest": nearest}
+    return node.emit("resize", node[0], shape=target.shape, scales=target.scales, **options)
+
+
+def resized(node: Node, scales: Sequence[float], mode: str, coordinates: str) -> RelaxValue:
+    """Return the first input scaled; without interpolation, positions are rounded down."""
+    target = _scaled(node, scales)
+    options = {"mode": MODES[mode], "coordinates": coordinates, "nearest": "floor"}
+    return node.emit("resize", node[0], shape=target.shape, scales=target.scales, **options)
 
 
 removed("Upsample", since=10)

@@ -30,20 +30,23 @@ def fused_conv(node: Node) -> Converted:
     result = node.emit("conv", node[0], node[1], node.optional(2), **attributes)
     if node.has(3):
         result = result + node[3]
-    return _activated(node, result)
+    return activated(node, result)
 
 
 @converter("FusedGemm", domain=DOMAIN)
 def fused_gemm(node: Node) -> Converted:
-    return _activated(node, gemm(node))
+    return activated(node, gemm(node))
 
 
-def _activated(node: Node, value: RelaxValue) -> RelaxValue:
+def activated(node: Node, value: RelaxValue) -> RelaxValue:
+    """Return the value after the activation that a fused node names."""
     activation = node.attr.str("activation", "")
     params = node.attr.floats("activation_params", [])
     if activation == "LeakyRelu":
         alpha = params[0] if params else node.attr.float("activation_alpha", 0.01)
         return node.emit("leaky_relu", value, alpha=alpha)
+    if activation == "HardSigmoid" and len(params) == 2:
+        return node.emit("hard_sigmoid", value, alpha=params[0], beta=params[1])
     if activation == "Clip" and len(params) == 2:
         return node.emit("clip", value, min=params[0], max=params[1])
     plain = {"": None, "Relu": "relu", "Sigmoid": "sigmoid", "Tanh": "tanh"}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
+import torch
 from onnx import TensorProto, helper, numpy_helper
 
 import mirlo
@@ -73,3 +75,33 @@ def test_spectra_of_a_signal_without_a_dim_for_its_parts(dims: list[Any], onesid
     x = np.random.default_rng(0).standard_normal((2, 32)).astype(np.float32)
     expected = onnxruntime.InferenceSession(whole.SerializeToString()).run(None, {"x": x[..., None]})[0]
     np.testing.assert_allclose(mirlo.compile(flat).run({"x": x})["out"], expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("mode", ["sum", "max"])
+def test_bags_of_embeddings_of_any_number(mode: str, tmp_path: Path) -> None:
+    """PyTorch writes a loop that collects a sequence, slices by run-time lists, and a cast of what it joins."""
+    bag = torch.nn.EmbeddingBag(20, 4, mode=mode).eval()
+    given = torch.randint(0, 20, (9,)), torch.tensor([0, 2, 5])
+    dims = {"input": {0: torch.export.Dim("n")}, "offsets": {0: torch.export.Dim("bags")}}
+    torch.onnx.export(bag, given, dynamo=True, dynamic_shapes=dims, verbose=False).save(tmp_path / "bag.onnx")
+    f, oracle = mirlo.compile(tmp_path / "bag.onnx"), onnxruntime.InferenceSession(tmp_path / "bag.onnx")
+    names = [value.name for value in oracle.get_inputs()]
+    for indices, begins in ((given[0], given[1]), (torch.randint(0, 20, (5,)), torch.tensor([0]))):
+        feed = dict(zip(names, (indices.numpy(), begins.numpy()), strict=True))
+        (found,) = f.run(feed).values()
+        np.testing.assert_allclose(found, oracle.run(None, feed)[0], rtol=1e-5)
+
+
+def test_slices_of_as_many_axes_as_the_call_gives() -> None:
+    """Without axes the first ones are sliced, of which a list of run-time length says how many."""
+    model = model_of([helper.make_node("Slice", ["x", "starts", "ends"], ["out"])], {"x": ["n", 4]}, {})
+    for name, dim in (("starts", "k"), ("ends", "m")):
+        model.graph.input.append(helper.make_tensor_value_info(name, TensorProto.INT64, [dim]))
+    f, oracle = mirlo.compile(model), onnxruntime.InferenceSession(model.SerializeToString())
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    for starts, ends in (([1], [3]), ([0, 1], [2, 9]), ([-2], [9]), ([], [])):
+        given = {"x": x, "starts": np.array(starts, np.int64), "ends": np.array(ends, np.int64)}
+        np.testing.assert_array_equal(f.run(given)["out"], oracle.run(None, given)[0])
+    for starts, ends in (([1], [2, 2]), ([1, 1, 1], [2, 2, 2])):
+        with pytest.raises(mirlo.MirloError, match="must be of one length, at most 2"):
+            f.run({"x": x, "starts": np.array(starts), "ends": np.array(ends)})
