@@ -32,6 +32,8 @@ def read_dense(attribute: ir.Attribute, kind: TensorType) -> np.ndarray:
         array = np.array(None)
     if array.dtype == object:
         array = _from_text(attribute, kind)
+    if getattr(attribute, "is_splat", False):  # the bindings give f16 all elements, others one
+        array = np.broadcast_to(array.reshape(-1)[:1].reshape(()), kind.static_shape)
     return array.reshape(kind.static_shape).astype(target, copy=False)
 
 

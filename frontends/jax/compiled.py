@@ -31,9 +31,10 @@ class FunctionSignature:
     kept: tuple[int, ...]
     """The arrays that the program uses: it has no inputs for the others."""
     dtypes: tuple[np.dtype, ...]
-    """The element type of each array: Python numbers of a call become arrays of it."""
-    complex_outputs: tuple[bool, ...]
-    """Which results are complex: the program holds their real and imaginary parts in a last dim of 2."""
+    """The element type of each array, of a key of random numbers too: Python numbers of a call become arrays of it."""
+    results: tuple[np.dtype, ...]
+    """The element type of each result: the program holds the parts of complex ones in a last dim of 2, and keys as
+    their words."""
 
     @staticmethod
     def of(exported: export.Exported) -> FunctionSignature:
@@ -43,7 +44,7 @@ class FunctionSignature:
         return FunctionSignature(
             exported.in_tree, exported.out_tree, inputs, outputs, tuple(exported.module_kept_var_idx),
             tuple(aval.dtype for aval in exported.in_avals),
-            tuple(np.dtype(aval.dtype).kind == "c" for aval in exported.out_avals),
+            tuple(aval.dtype for aval in exported.out_avals),
         )  # fmt: skip
 
     def kept_names(self) -> tuple[str, ...]:
@@ -57,24 +58,49 @@ class FunctionSignature:
         leaves, tree = jax.tree_util.tree_flatten((args, kwargs))
         if tree != self.in_tree:
             raise FrontendError(f"the function was exported for arguments {self.in_tree}, found {tree}")
-        return [
-            _without_complex(
-                np.asarray(leaves[i], self.dtypes[i] if isinstance(leaves[i], (bool, int, float, complex)) else None),
-                self.inputs[i],
-                self.dtypes[i],
-            )
-            for i in self.kept
-        ]
+        return [_array(leaves[i], self.inputs[i], self.dtypes[i]) for i in self.kept]
 
     def result(self, arrays: list[np.ndarray]) -> object:
         """Return the function's result from the arrays of the program."""
         import jax
 
-        outputs = [
-            _with_complex(array) if complex_ else array
-            for array, complex_ in zip(arrays, self.complex_outputs, strict=True)
-        ]
-        return jax.tree_util.tree_unflatten(self.out_tree, [jax.numpy.asarray(array) for array in outputs])
+        outputs = [_value(array, dtype) for array, dtype in zip(arrays, self.results, strict=True)]
+        return jax.tree_util.tree_unflatten(self.out_tree, outputs)
+
+
+def is_key(dtype: object) -> bool:
+    """Return whether an element type is that of JAX's typed keys."""
+    import jax
+
+    return bool(jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key))
+
+
+def _array(leaf: object, name: str, dtype: np.dtype) -> np.ndarray:
+    """Return an argument as the program takes it, converted as `jax.jit` does: 64 bits are 32, unless JAX has them."""
+    import jax
+
+    if is_key(dtype):
+        if getattr(leaf, "dtype", None) != dtype:
+            raise FrontendError(f"input '{name}': expected keys of {dtype}, found {getattr(leaf, 'dtype', type(leaf))}")
+        words: np.ndarray = np.asarray(jax.random.key_data(leaf))
+        return words
+    if isinstance(leaf, (bool, int, float, complex)):
+        return _without_complex(np.asarray(leaf, dtype), name, dtype)
+    array = np.asarray(leaf)
+    narrow = jax.dtypes.canonicalize_dtype(array.dtype)
+    return _without_complex(array if array.dtype == narrow else array.astype(narrow), name, dtype)
+
+
+def _value(array: np.ndarray, dtype: np.dtype) -> jax.Array:
+    """Return a result of the program as JAX's array of an element type."""
+    import jax
+
+    if is_key(dtype):
+        key_type: Any = dtype
+        keys: jax.Array = jax.random.wrap_key_data(jax.numpy.asarray(array), impl=key_type._impl.name)
+        return keys
+    whole = _with_complex(array) if np.dtype(dtype).kind == "c" else array
+    return jax.numpy.asarray(whole)
 
 
 def _without_complex(array: np.ndarray, name: str, dtype: np.dtype) -> np.ndarray:

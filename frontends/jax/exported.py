@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.foreign import ConvertedModel, ExampleInputs, FrontendError, ImportedModule
-from mirlo.frontends.jax.compiled import CompiledFunction, FunctionSignature
+from mirlo.frontends.jax.compiled import CompiledFunction, FunctionSignature, is_key
 from mirlo.frontends.stablehlo.importer import Interface, import_stablehlo
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def convert_exported(model: object, example: ExampleInputs) -> ConvertedModel:
     _require_plain(exported)
     signature = FunctionSignature.of(exported)
     interface = Interface(
-        signature.kept_names(), signature.outputs, [_dims(exported.in_avals[i].shape) for i in signature.kept]
+        signature.kept_names(), signature.outputs, [_dims(_words_of(exported.in_avals[i])) for i in signature.kept]
     )
     name = f"function '{exported.fun_name}'"
     module, store = import_stablehlo(_content(exported), name, interface)
@@ -93,6 +93,14 @@ def _require_plain(model: export.Exported) -> None:
         raise JaxImportError(f"the function is exported for {listed}: export it for one, platforms=['cpu']")
     if model.ordered_effects or model.unordered_effects:
         raise JaxImportError("the function has side effects, such as jax.debug.print: remove them")
+
+
+def _words_of(argument: jax.core.ShapedArray) -> tuple[object, ...]:
+    """Return the shape of an argument as the program takes it: each key is a row of words."""
+    import jax
+
+    words: Sequence[object] = jax.eval_shape(jax.random.key_data, argument).shape if is_key(argument.dtype) else ()
+    return (*argument.shape, *words[len(argument.shape) :])
 
 
 def _dims(shape: Iterable[object]) -> tuple[Dim, ...] | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from mirlo.dialects.bindings import ir, stablehlo
 from mirlo.frontends.stablehlo.detect import is_portable
 from mirlo.frontends.stablehlo.errors import StablehloImportError
@@ -24,13 +26,25 @@ def parse(content: bytes | str, name: str) -> ir.Module:
         if isinstance(content, bytes) and is_portable(content):
             result: ir.Module = extension.deserialize_portable_artifact(context, content)
             return result
-        return ir.Module.parse(content)
+        return ir.Module.parse(_without_meshes(content))
     except (ir.MLIRError, ValueError) as error:
         messages = "; ".join(problems) or str(error)
         raise StablehloImportError(f"{name} is not valid StableHLO: {_explained(messages)}") from None
     finally:
         context.allow_unregistered_dialects = before
         handler.detach()
+
+
+_MESH = re.compile(rb"^ *sdy\.mesh @[^\n]*<\[(?:\"\w+\"=1(?:, )?)*\]>[^\n]*$", re.MULTILINE)
+_CONSTRAINT = re.compile(rb"\bsdy\.sharding_constraint (%[\w#]+) <[^>\n]*>")
+
+
+def _without_meshes(content: bytes | str) -> bytes:
+    """Return text without what the dialect sdy says of a mesh of one device: JAX writes it for typed keys."""
+    text = content.encode() if isinstance(content, str) else content
+    if b"sdy.mesh" not in text:
+        return text
+    return _CONSTRAINT.sub(rb"stablehlo.optimization_barrier \1", _MESH.sub(b"", text))
 
 
 def _explained(text: str) -> str:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.surgery import clone_with
+from mirlo.dialects.core.values import OPERAND_RUNS
 from mirlo.dialects.tir.block import Block
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.view import BlockView, OperandView, PrimView
@@ -42,6 +44,9 @@ def _try_inline(producer: BlockView, view: PrimView) -> bool:
         return False
     if len(readers) > 1 and _follows_product_sum(producer, view):
         return False  # computed once, where the accumulators are in registers
+    types = [{str(operand.value.type) for operand in (*producer.inputs, *reader.inputs)} for reader in readers]
+    if any(len(each) > OPERAND_RUNS for each in types):
+        return False
     inline_block(producer, view)
     return True
 
@@ -109,11 +114,24 @@ def _inline_into(producer: BlockView, reader: BlockView, value: ir.Value) -> Non
             for o in producer.inputs
         ]
         plan.append((operand, inner))
+    order = _order_of_types(slots)
+    slots = [slots[index] for index in order]
+    plan = [
+        (operand, order.index(at) if isinstance(at, int) else [order.index(each) for each in at])
+        for operand, at in plan
+    ]
     result = _new_block(reader, slots)
     _fill(result, producer, reader, slots, plan)
     for old, new in zip(reader.op.results, result.operation.results, strict=True):
         old.replace_all_uses_with(new)
     reader.op.erase()
+
+
+def _order_of_types(slots: list[_MergedOperand]) -> list[int]:
+    """Return the order of a block's operands: as they come, or by type if there are more runs than it can hold."""
+    types = [str(slot.value.type) for slot in slots]
+    runs = 1 + sum(left != right for left, right in itertools.pairwise(types))
+    return list(range(len(slots))) if runs <= OPERAND_RUNS else sorted(range(len(slots)), key=types.__getitem__)
 
 
 def composed(inner: ir.AffineMap, outer: ir.AffineMap) -> ir.AffineMap:
