@@ -102,7 +102,7 @@ class GraphImport(GraphImporter):
         import torch
 
         value = node.meta.get("val")
-        if isinstance(value, torch.SymBool):
+        if isinstance(value, (bool, torch.SymBool)) and target_name(node.target) not in CONVERTERS:
             return 0  # read by checks alone, which look at the trace
         if not isinstance(value, torch.SymInt) or target_name(node.target) in CONVERTERS:
             return None
@@ -166,7 +166,11 @@ class GraphImport(GraphImporter):
 
     def require(self, condition: torch.fx.Node | torch.SymBool | bool, message: str) -> None:
         """Check in the call a condition on sizes, a node of the trace; an error contains the message."""
+        import torch
+
         value = condition.meta["val"] if _is_node(condition) else condition
+        if isinstance(value, torch.SymBool) and not value.node.expr.free_symbols:
+            value = bool(value.node.expr)  # decided by what the trace requires of data, where that is read
         if isinstance(value, (bool, int)):
             if not value:
                 raise UnsupportedOperation(f"requires what does not hold: {message}")

@@ -139,7 +139,10 @@ def functional(program: torch.export.ExportedProgram) -> torch.export.ExportedPr
     for node in program.graph.nodes:
         schema = getattr(node.target, "_schema", None)
         if schema is not None and schema.is_mutable:
-            return program.run_decompositions({})
+            try:
+                return program.run_decompositions({})
+            except Exception as error:
+                raise TorchImportError(f"PyTorch cannot decompose the program: {error}") from error
     return program
 
 
@@ -210,5 +213,9 @@ def _cause(error: BaseException, program: torch.export.ExportedProgram) -> str:
 
 
 def _line_of(name: str, program: torch.export.ExportedProgram) -> str | None:
-    """Return the line of the user's code that a node of the decomposed program comes from."""
-    return next((source_line(node) for node in program.run_decompositions().graph.nodes if node.name == name), None)
+    """Return the line of the user's code that a node of the decomposed program comes from, if PyTorch decomposes it."""
+    try:
+        nodes = program.run_decompositions().graph.nodes
+    except Exception:  # of several kinds, as torch.export has them
+        return None
+    return next((source_line(node) for node in nodes if node.name == name), None)

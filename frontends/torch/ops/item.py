@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.tensor import Tensor
 from mirlo.frontends.torch.operation import AtenOperation
 from mirlo.frontends.torch.registry import converter
+
+if TYPE_CHECKING:
+    import torch
 
 
 @converter("aten._local_scalar_dense.default", "aten.item.default")
@@ -15,6 +20,8 @@ def item(op: AtenOperation, x: Tensor) -> Tensor | Dim:
     from torch.fx.experimental.symbolic_shapes import statically_known_true
 
     value = op.node.meta["val"]
+    if isinstance(value, (bool, torch.SymBool)):
+        return _flag(op, x, value)
     if not isinstance(value, torch.SymInt):
         return op.reshaped(x, ())
     if statically_known_true(value >= 0):
@@ -25,3 +32,17 @@ def item(op: AtenOperation, x: Tensor) -> Tensor | Dim:
     above, below = op.body.bind(op.apply("maximum", signs, 0), op.name)
     op.body.sizes.learn(value, above - below)
     return above - below
+
+
+def _flag(op: AtenOperation, x: Tensor, value: torch.SymBool | bool) -> Dim:
+    """Require in the call that a flag is what the trace found it to be; bind it if that is a symbol."""
+    number = op.cast(op.reshaped(x, (1,)), "i64")
+    expression = value if isinstance(value, bool) else value.node.expr
+    symbols = () if isinstance(expression, bool) else expression.free_symbols
+    for symbol in symbols:
+        op.body.taken.add(symbol.name)
+        op.body.bind(number, op.name, [symbol.name])
+    if not symbols:
+        missed = op.apply("subtract", number, 1) if bool(expression) else op.apply("negative", number)
+        op.body.require_values(missed, 1, f"{op.name}: a condition on data, which was {bool(expression)} when tracing")
+    return 0

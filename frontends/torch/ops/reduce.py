@@ -217,3 +217,8 @@ def _norm(op: AtenOperation, y: Tensor, order: float, axes: Axes, keepdim: bool)
         total = reduced(op, "reduce_sum", op.apply("power", size, float(order)), axes, keepdim)
         result = op.apply("power", total, 1.0 / order)
     return result
+
+
+@converter("aten._is_all_true.default", "aten._is_any_true.default")
+def all_or_any(op: AtenOperation, x: Tensor) -> Tensor:
+    return op.emit("reduce_all" if "all" in op.name else "reduce_any", x) if x.rank else x

@@ -114,3 +114,22 @@ def test_positions_that_pytorch_wraps() -> None:
     for given in ([0, 3], [0, 4], [-1, 9]):
         indices = torch.tensor([given])
         torch.testing.assert_close(run(X, indices, 1), torch.take_along_dim(X, indices, 1))
+
+
+def _checked(x: Any) -> Any:
+    torch._check_tensor_all(x > 0, lambda: "not positive")
+    return x * 2 + 1
+
+
+def _checked_item(x: Any) -> Any:
+    torch._check((x > 0).any().item())
+    return x * 2 + 1
+
+
+@pytest.mark.parametrize("function", [_checked, _checked_item])
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_conditions_on_data(function: Callable[..., Any], dynamic: bool) -> None:
+    shapes = ({0: torch.export.Dim.DYNAMIC},) if dynamic else None
+    made = mirlo.compile(Calls(function).eval(), args=(X + 1,), dynamic_shapes=shapes, cache=False)
+    torch.testing.assert_close(made.torch(X + 1), function(X + 1))
+    _require_refusal(function, made.torch, -X)
