@@ -39,6 +39,7 @@ MORE = {
     "Conv grouped": EmptyCase(((1, "c", "w"), ("k", 2, 2), ("k",)), {"group": 2}),
     "GridSample": EmptyCase((IMAGE, ("n", "p", "q", 2)), opset=20),
     "RoiAlign": EmptyCase((IMAGE, ("k", 4), ("k",)), integers=(2,), opset=20),
+    "Resize sizes": EmptyCase((IMAGE,), {"mode": "linear"}, (None, None, np.array([8, 1, 2, 3]))),
     "Resize": EmptyCase((IMAGE,), {"mode": "linear"}, (None, np.array([1, 1, 2, 2], np.float32))),
     "Pad reflect": EmptyCase((("n", "m"),), {"mode": "reflect"}, (np.array([1, 1, 1, 1]),)),
     "Col2Im": EmptyCase((("n", 12, "k"),), {}, (np.array([3, 3]), np.array([2, 2]))),
