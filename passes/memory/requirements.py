@@ -27,6 +27,7 @@ class Requirements:
         self.callee = callee
         self.products = SizeProducts(symbols.bound_by)
         self._dims: dict[str, tuple[NonnegativeDim, bool]] = {}
+        self._limits: dict[str, set[str]] = {}
         for name in symbols.solved:
             self._require_nonnegative(D.symbol(name), f"the dim '{name}' of an input is negative", True)
         for value in timeline.body.arguments:
@@ -48,7 +49,10 @@ class Requirements:
         shown_texts: list[SizeProduct | NonnegativeDim] = [*symbols.extents, *late]
         for shown_text in shown_texts:
             symbols.text_number(shown_text.text, shown_text.symbols)
-        shown = [D.symbol(name) for need in late for name in sorted(need.symbols) if name in symbols.bounds]
+        for text, names in self._limits.items():
+            symbols.text_number(text, names)
+        needed = [*(need.symbols for need in late), *self._limits.values()]
+        shown = [D.symbol(name) for names in needed for name in sorted(names) if name in symbols.bounds]
         symbols.late = late
         return shown
 
@@ -58,8 +62,8 @@ class Requirements:
             names = ", ".join(names_of(op.location)) or op.name
             for value in op.results:
                 self._tensor(value, names, always)
-            if op.name == REQUIRE and always:
-                self._require_before(op.opview)
+            if op.name == REQUIRE:
+                self._require(op.opview, always)
             for dims in extents_of(op):
                 self.products.add(dims, 1, MAX_BYTES, f"{names}: a tensor of {_joined(dims)} bytes is too large")
             if op.name == "relax.call_tir":
@@ -73,12 +77,14 @@ class Requirements:
                     self._tensor(argument, names, False)
                 self._visit(nested, False)
 
-    def _require_before(self, op: ir.OpView) -> None:
-        """Check the dims of an operation that are known before the call."""
+    def _require(self, op: ir.OpView, always: bool) -> None:
+        """Check the dims of an operation before the call if they are known there, or else show them where it fails."""
         for low, high in op.limits:
-            if self.symbols.is_early(low) and self.symbols.is_early(high):
-                shown = tuple(sorted(D.symbols_of(low) | D.symbols_of(high)))
-                self.symbols.checks.append(SizeCheck(low, high, op.what, False, shown))
+            names = D.symbols_of(low) | D.symbols_of(high)
+            if always and self.symbols.is_early(low) and self.symbols.is_early(high):
+                self.symbols.checks.append(SizeCheck(low, high, op.what, False, tuple(sorted(names))))
+            else:
+                self._limits.setdefault(op.what, set()).update(names)
 
     def _tensor(self, value: ir.Value, names: str, always: bool) -> None:
         """Require that a tensor fits in memory; `always`, for one that is created in every call."""

@@ -148,3 +148,16 @@ def test_memory_of_axes_as_an_input(operator: str, keepdims: int) -> None:
             if array.size or operator == "ReduceSum":
                 expected = getattr(array, operator[6:].lower())(axis, keepdims=bool(keepdims))
                 np.testing.assert_array_equal(function.run({"x": array, "a": np.array([axis])})["y"], expected)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_sizes_of_data_are_shown(target: str) -> None:
+    """What data determine is checked where it is known, and in the branch that is taken only."""
+    inputs = {"x": (F32, ["n", 3]), "c": (BOOL, ["k"]), "i": (I64, ["r"])}
+    nodes = [node("Compress", "x c", "p", axis=0), node("Gather", "p i", "y", name="pick")]
+    function = mirlo.compile(make_model(nodes, inputs, ["y"]), target)
+    feeds = {"x": np.ones((2, 3), np.float32), "c": np.zeros(2, bool), "i": np.zeros(4, np.int64)}
+    with pytest.raises(InputError, match=r"pick: axis 0 of .* is empty, where .* = 0, r = 4"):
+        function.run(feeds)
+    assert function.run({**feeds, "c": np.ones(2, bool)})["y"].shape == (4, 3)
+    assert function.run({**feeds, "i": np.zeros(0, np.int64)})["y"].shape == (0, 3)
