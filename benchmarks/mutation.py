@@ -173,23 +173,38 @@ def in_turns(tests: Sequence[str], seconds: dict[str, float]) -> list[str]:
 
 def judge(mutant: Mutant, reached: dict[int, list[str]]) -> Verdict:
     """Make a change in the copy, and run the tests that reach it."""
-    make_tree()
-    original = (SOURCE / mutant.path).read_text(encoding="utf-8")
-    (TREE / mutant.path).write_text(mutated(original, mutant), encoding="utf-8")
     tests = reached.get(mutant.number, [])
     # What is computed when a module is imported is reached by the tests of its folder.
-    chosen = tests[:MOST_TESTS] or neighbours(mutant)
-    killed, by = "", run_tests(["-x", *chosen], SECONDS) if chosen else ""
+    killed, by = "", failing(mutant, tests[:MOST_TESTS] or neighbours(mutant))
     if by:
         killed = "test"
     elif tests:
         functions = list(dict.fromkeys(test.partition("[")[0] for test in tests))[:MOST_TESTS]
-        by = run_tests(["-x", "--whole", *functions], SECONDS)
+        by = failing(mutant, functions, "--whole")
         killed = "nightly" if by else ""
     verdict = Verdict(mutant, len(tests), killed, by)
     with open(WORK / "verdicts.jsonl", "a", encoding="utf-8") as file:
         file.write(json.dumps(asdict(verdict)) + "\n")
     return verdict
+
+
+def failing(mutant: Mutant, tests: Sequence[str], *options: str) -> str:
+    """Return the first of these tests that fails with a change and does not without it."""
+    left = list(tests)
+    while left:
+        make_tree()
+        text = (SOURCE / mutant.path).read_text(encoding="utf-8")
+        (TREE / mutant.path).write_text(mutated(text, mutant), encoding="utf-8")
+        found = run_tests(["-x", *options, *left], SECONDS)
+        if "::" not in found:
+            return found
+        make_tree()
+        if not run_tests([*options, found], SECONDS):
+            return found
+        left = [test for test in left if test != found]
+        if len(left) == len(tests):
+            return ""
+    return ""
 
 
 def neighbours(mutant: Mutant) -> list[str]:

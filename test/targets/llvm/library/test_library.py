@@ -51,7 +51,7 @@ def test_programs_compute_the_same_bits(name: str, shared: bool, tmp_path: Path)
     require_same(program, make(), inputs)
 
 
-@pytest.mark.sample(15)
+@pytest.mark.sample(30)
 @pytest.mark.parametrize("name", ["mobilenetv2", "resnet50", "bert_base", "gpt2", "vit_base"])
 @pytest.mark.parametrize("cpu", ["native", "x86-64-v2", "x86-64-v3", "x86-64-v4"])
 def test_reduced_models(cpu: str, name: str, tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_reduced_models(cpu: str, name: str, tmp_path: Path) -> None:
         assert found.tobytes() == wanted.tobytes()
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
 def test_sanitizers_find_nothing(sanitizer: str, tmp_path: Path) -> None:
     flags = sanitizer_flags(compiler(), sanitizer, tmp_path / "probe")
@@ -235,7 +235,7 @@ def test_models_without_a_library_say_why(tmp_path: Path) -> None:
 needs_emulator = pytest.mark.skipif(bool(emulated_aarch64.missing()), reason=emulated_aarch64.missing() or "there is")
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @needs_emulator
 @pytest.mark.parametrize("name", MODELS)
 def test_programs_for_aarch64_under_emulation(name: str, tmp_path: Path) -> None:
@@ -271,7 +271,7 @@ def _arm(cpu: str) -> str:
     return f"llvm{{cpu={cpu} triple=aarch64-linux-gnu}}"
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(8)
 @needs_emulator
 @pytest.mark.parametrize("signs", ["ui", "ii", "uu", "iu"])
 @pytest.mark.parametrize("cpu", ["neoverse-n1", "neoverse-n2"])
@@ -300,7 +300,7 @@ def test_products_of_bf16_on_an_emulated_aarch64(is_constant: bool, monkeypatch:
 PRODUCTS = rb"\b(?:[su]|us)(?:dot|mmla)\b|\bbf(?:dot|mmla)\b"
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize(("cpu", "signs", "rows", "instruction"), [
     ("neoverse-n1", "ui", 5, b"sdot"), ("neoverse-n1", "uu", 5, b"udot"), ("cortex-a72", "ui", 5, None),
     ("neoverse-n2", "ii", 5, b"smmla"), ("neoverse-n2", "uu", 5, b"ummla"), ("neoverse-n2", "ui", 5, b"usmmla"),
