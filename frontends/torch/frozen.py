@@ -57,8 +57,10 @@ def _sampled(tensor: torch.Tensor) -> torch.Tensor | None:
         return None
     step = count // SAMPLES | 1  # no multiple of the length of a row
     view = tensor.detach().as_strided((-(-count // step),), (step,))
+    if view.is_neg():
+        view = torch._neg_view(view)
     if view.dtype.is_complex:
-        view = torch.view_as_real(view)[:, 0]
+        view = torch.view_as_real(view.conj() if view.is_conj() else view)[:, 0]
     return view.view(getattr(torch, f"int{8 * view.element_size()}"))
 
 
