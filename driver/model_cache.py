@@ -119,6 +119,8 @@ def cache_key(
     if cache is None:
         return Uncacheable("there is no cache")
     digest: str | None = getattr(model, "digest", None)
+    if isinstance(model, (bytes, bytearray, memoryview)):
+        digest = hashlib.sha256(model).hexdigest()
     path = Path(model) if isinstance(model, (str, os.PathLike)) else None
     if digest is None and (path is None or path.suffix.lower() != ".onnx"):
         return Uncacheable("only models in .onnx files, and those of frameworks, are kept whole")

@@ -35,5 +35,9 @@ class OutOfPagesError(InputError):
     """A call that needs more pages for caches than there may be."""
 
 
+class UnmetAssumption(MirloError, ValueError):
+    """Data or sizes for which a model was not compiled, such as a size of 1 where the rank depends on it."""
+
+
 class PackedFunctionError(MirloError, RuntimeError):
     """A packed function that failed or is not registered."""

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mirlo.runtime.dlpack import DLTensor, array_of_tensor
-from mirlo.runtime.errors import PackedFunctionError
+from mirlo.runtime.errors import PackedFunctionError, UnmetAssumption
 from mirlo.runtime.nearest import nearest
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def _callback(name: str, function: Callable[..., object]) -> ctypes._CFunctionTy
 def _require(holds: np.ndarray, message: np.ndarray, held: np.ndarray) -> None:
     """Check an assumption of compile time about values that are known only at run time."""
     if not holds.all():
-        raise ValueError(bytes(message).decode())
+        raise UnmetAssumption(bytes(message).decode())
     held[...] = 1
 
 

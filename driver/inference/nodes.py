@@ -105,7 +105,7 @@ def _declared_names(declared: Mapping[str, DeclaredPort], inputs: Sequence[Tenso
     names: dict[str, str | None] = {}
     for spec in inputs:
         found = declared.get(spec.name)
-        shape = _shape_of(spec)
+        shape = shape_of(spec)
         if found is None or found.shape is None or len(found.shape) != len(shape):
             continue
         for dim, text in zip(shape, found.shape, strict=True):
@@ -115,7 +115,7 @@ def _declared_names(declared: Mapping[str, DeclaredPort], inputs: Sequence[Tenso
 
 
 def _node_arg(spec: TensorSpec | Port, found: DeclaredPort | None, names: _DimNames) -> NodeArg:
-    shape = _shape_of(spec)
+    shape = shape_of(spec)
     kind = tensor_type(spec.dtype) if isinstance(spec, TensorSpec) else kind_type(spec.kind)
     if found is not None and found.shape is not None and len(found.shape) == len(shape):
         return NodeArg(spec.name, [_dim(*pair) for pair in zip(shape, found.shape, strict=True)], kind)
@@ -129,5 +129,6 @@ def _dim(compiled: int | str, declared: int | str | None) -> int | str | None:
     return compiled if isinstance(compiled, int) else declared
 
 
-def _shape_of(spec: TensorSpec | Port) -> tuple[int | str, ...]:
+def shape_of(spec: TensorSpec | Port) -> tuple[int | str, ...]:
+    """Return the dims of an input or output; none for what is no tensor."""
     return spec.shape if isinstance(spec, TensorSpec) else spec.kind.shape or ()

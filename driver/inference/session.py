@@ -23,7 +23,8 @@ from mirlo.driver.inference.errors import (
     call_error,
     open_error,
 )
-from mirlo.driver.inference.nodes import ModelDescription, ModelMetadata, NodeArg, declaration_of
+from mirlo.driver.inference.ignored import LOGGER
+from mirlo.driver.inference.nodes import ModelDescription, ModelMetadata, NodeArg, declaration_of, shape_of
 from mirlo.driver.inference.options import OptionTypeError, RunOptions, SessionOptionError, SessionOptions
 from mirlo.driver.inference.profiling import SessionProfile
 from mirlo.driver.inference.providers import Providers, choose_providers
@@ -31,7 +32,7 @@ from mirlo.driver.inference.values import OrtValue
 from mirlo.runtime.artifact import MODEL_FILE, TensorSpec
 from mirlo.runtime.container import has_magic
 from mirlo.runtime.dtypes import numpy_dtype
-from mirlo.runtime.errors import InputError, MirloError
+from mirlo.runtime.errors import InputError, MirloError, UnmetAssumption
 from mirlo.runtime.executable import Executable
 from mirlo.runtime.nearest import nearest
 from mirlo.runtime.program import Program
@@ -67,6 +68,9 @@ class InferenceSession:
         self.executable: Any
         self._profile: SessionProfile | None = None
         self._profile_start = 0
+        self._target = ""
+        self._builds: list[tuple[dict[str, int], Any]] = []
+        """Builds for sizes of calls that the build for any sizes does not serve."""
         self._options = {name: value for name, value in options.items() if name not in _WITHOUT_EFFECT}
         self._open(self._settings.providers if providers is None else providers, provider_options)
 
@@ -178,7 +182,8 @@ class InferenceSession:
     def _open(self, providers: Providers, provider_options: Sequence[Mapping[str, object]] | None) -> None:
         start = time.perf_counter()
         chosen = choose_providers(providers, provider_options)
-        self._providers = chosen.options
+        self._providers, self._target = chosen.options, chosen.target
+        self._builds.clear()
         try:
             self.executable, declared = _opened(self._model, chosen.target, self._settings, self._options)
         except MirloError as problem:
@@ -206,17 +211,52 @@ class InferenceSession:
             if converted is None:
                 raise call_error(problem) from problem
         except MirloError as problem:
-            raise call_error(problem) from problem
+            if not isinstance(problem.__cause__, UnmetAssumption):
+                raise call_error(problem) from problem
+            self._compile_for(feed)
+            converted = dict(feed)
         try:
             return self._call(converted)
         except MirloError as problem:
             raise call_error(problem) from problem
 
+    def _compile_for(self, feed: Mapping[str, Any]) -> None:
+        """Compile the model for the sizes of a call in which something is so that the build for any sizes excludes.
+
+        ONNX Runtime decides such things in each call: whether `Squeeze` without axes drops a dim, for example. A size
+        of 1 is what matters then; other dims stay dynamic.
+        """
+        sizes = self._sizes(feed)
+        fixed = {dim: size for dim, size in sizes.items() if size == 1} or sizes
+        LOGGER.debug("the model is compiled anew for a call with %s", fixed)
+        options = {**self._options, "dims": {**(self._options.get("dims") or {}), **fixed}}
+        try:
+            made, _ = _opened(self._model, self._target, self._settings, options)
+        except MirloError as problem:
+            raise open_error(problem) from problem
+        self._builds.insert(0, (fixed, made))
+
+    def _sizes(self, feed: Mapping[str, Any]) -> dict[str, int]:
+        """Return the sizes of the dynamic dims in a call."""
+        pairs = ((shape_of(spec), np.shape(feed.get(spec.name, 0))) for spec in self.executable.inputs)
+        return {
+            dim: size for shape, found in pairs for dim, size in zip(shape, found, strict=False) if isinstance(dim, str)
+        }
+
+    def _build_for(self, feed: Mapping[str, Any]) -> Any:
+        """Return the build that serves a call."""
+        if self._builds:
+            sizes = self._sizes(feed)
+            for fixed, made in self._builds:
+                if fixed.items() <= sizes.items():
+                    return made
+        return self.executable
+
     def _run_bound(
         self, feed: Mapping[str, Any], given: Mapping[str, np.ndarray], run_options: RunOptions | None
     ) -> Mapping[str, Any]:
         """Return the outputs by name, those that have an array written to it."""
-        if given and isinstance(self.executable, Executable) and self._profile is None:
+        if given and isinstance(self.executable, Executable) and self._profile is None and not self._builds:
             _require_running(run_options)
             return self.executable.run(feed, out=given)
         results = self._execute(feed, run_options)
@@ -226,12 +266,13 @@ class InferenceSession:
 
     def _call(self, feed: Mapping[str, Any]) -> dict[str, Any]:
         profile = self._profile
+        executable = self._build_for(feed)
         if profile is None:
-            results: dict[str, Any] = self.executable.run(feed)
+            results: dict[str, Any] = executable.run(feed)
             return results
-        if not isinstance(self.executable, (Executable, Program)):
-            raise Fail(f"a model of type {type(self.executable).__name__} has no profile: clear enable_profiling")
-        run = self.executable.run_timed(feed)
+        if not isinstance(executable, (Executable, Program)):
+            raise Fail(f"a model of type {type(executable).__name__} has no profile: clear enable_profiling")
+        run = executable.run_timed(feed)
         profile.add_run(run)
         return run.results
 

@@ -281,6 +281,28 @@ def test_values_other_than_tensors_are_described_as_onnx_runtime_does() -> None:
     np.testing.assert_array_equal(room.numpy(), np.zeros(3, np.float32))
 
 
+def test_calls_that_the_build_for_any_sizes_excludes() -> None:
+    nodes = [helper.make_node("Add", ["x", "x"], ["s"]), helper.make_node("Squeeze", ["s"], ["y"])]
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 1, "n"])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+    )  # fmt: skip
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9).SerializeToString()
+    found, expected = mirlo.InferenceSession(made), onnxruntime.InferenceSession(made)
+    for shape in ((2, 1, 3), (1, 1, 3), (1, 1, 5), (2, 1, 1), (1, 1, 1), (3, 1, 2), (1, 1, 4)):
+        feed = {"x": np.arange(np.prod(shape), dtype=np.float32).reshape(shape)}
+        _assert_same(found.run(None, feed), expected.run(None, feed))
+    assert len(found._builds) == 3
+
+
+def test_models_in_memory_are_cached(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = Path(model).read_bytes()
+    monkeypatch.setattr("mirlo.driver.build.MIN_COMPILE_SECONDS", 0)
+    expected = mirlo.InferenceSession(content, cache=tmp_path).run(None, {"x": _data()})
+    monkeypatch.setattr("mirlo.driver.compiler.Compiler.run", lambda self: pytest.fail("it was compiled again"))
+    _assert_same(mirlo.InferenceSession(content, cache=tmp_path).run(None, {"x": _data()}), expected)
+
+
 def test_providers_that_are_not_here_are_left_out(model: str) -> None:
     wanted: list[Any] = [("CUDAExecutionProvider", {"device_id": 0}), "TensorrtExecutionProvider"]
     for chosen in (wanted, [*wanted, "CPUExecutionProvider"], ["CoreMLExecutionProvider"], []):
