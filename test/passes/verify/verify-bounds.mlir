@@ -20,10 +20,10 @@ func.func private @loops(%x: memref<4x8xf32>, %y: memref<4x8xf32>) attributes {t
 // The last tile begins early enough, under a guard; the others are whole.
 func.func private @tiles(%x: memref<100xf32>, %y: memref<100xf32>) attributes {tir.prim_func} {
   %c0 = arith.constant 0 : index
-  %c16 = arith.constant 16 : index
+  %c12 = arith.constant 12 : index
   %c84 = arith.constant 84 : index
   %c100 = arith.constant 100 : index
-  scf.for %i = %c0 to %c100 step %c16 {
+  scf.for %i = %c0 to %c100 step %c12 {
     %start = arith.minsi %i, %c84 : index
     %v = vector.load %x[%start] : memref<100xf32>, vector<16xf32>
     vector.store %v, %y[%start] : memref<100xf32>, vector<16xf32>
@@ -73,7 +73,7 @@ func.func private @data(%x: memref<10xf32>, %at: memref<4xi64>, %y: memref<4xf32
 }
 
 // An unsigned comparison guards both ends; so does a mask of a gather.
-func.func private @guards(%x: memref<10xf32>, %at: memref<4xi32>, %y: memref<4xf32>) attributes {tir.prim_func} {
+func.func private @guards(%x: memref<10xf32>, %at: memref<4xi32>, %y: memref<4xf32>, %one: memref<1xi32>, %z: memref<1xf32>) attributes {tir.prim_func} {
   %c0 = arith.constant 0 : index
   %c10 = arith.constant 10 : index
   %zero = arith.constant dense<0.0> : vector<4xf32>
@@ -83,12 +83,12 @@ func.func private @guards(%x: memref<10xf32>, %at: memref<4xi32>, %y: memref<4xf
   %inside = arith.cmpi ult, %n, %tens : vector<4xi32>
   %v = vector.gather %x[%c0] [%n], %inside, %zero : memref<10xf32>, vector<4xi32>, vector<4xi1>, vector<4xf32> into vector<4xf32>
   vector.store %v, %y[%c0] : memref<4xf32>, vector<4xf32>
-  %first = memref.load %at[%c0] : memref<4xi32>
+  %first = memref.load %one[%c0] : memref<1xi32>
   %k = arith.index_cast %first : i32 to index
   %fits = arith.cmpi ult, %k, %c10 : index
   scf.if %fits {
     %w = memref.load %x[%k] : memref<10xf32>
-    memref.store %w, %y[%c0] : memref<4xf32>
+    memref.store %w, %z[%c0] : memref<1xf32>
   }
   return
 }

@@ -1,0 +1,175 @@
+"""Accesses of kernels that `verify-bounds` does not prove: over ONNX's suite, that suite with symbols, and the samples.
+
+    cd test/conformance; python bounds_suite.py --suite symbolic --sample 200 [--target c] [--markdown]
+
+Each model is compiled up to its kernels. Those of programs, whose parts are compiled in the course of a call, count
+where they are compiled.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import random
+import re
+import signal
+import unittest
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache, partial
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import onnx
+from onnx_suite import known_failures
+from symbolic_suite import SymbolicBackend, load_suite, with_symbols
+
+from mirlo.runtime.errors import MirloError
+from mirlo.tools import samples
+from mirlo.tools.explain.model import explain_model
+
+SECONDS = 120
+"""The most time for one model."""
+SUITES = ("onnx", "symbolic", "samples")
+
+
+@dataclass(frozen=True)
+class KernelAccesses:
+    """The accesses of a kernel: how many, and those that are not proven."""
+
+    model: str
+    kernel: str
+    accesses: int
+    unproven: tuple[str, ...] = ()
+    from_data: int = 0
+    """How many of those depend on data."""
+
+
+class _Explained(Exception):
+    """Raised once a model is compiled: its results are not asked for."""
+
+    def __init__(self, kernels: Sequence[KernelAccesses]) -> None:
+        super().__init__()
+        self.kernels = kernels
+
+
+class _ExplainingBackend(SymbolicBackend):
+    """The backend of a suite, whose models are compiled up to their kernels."""
+
+    symbolic = False
+
+    @classmethod
+    def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **options: Any) -> Any:
+        raise _Explained(kernel_accesses(with_symbols(model)[0] if cls.symbolic else model, "", cls.target))
+
+
+def kernel_accesses(model: Any, name: str, target: str) -> list[KernelAccesses]:
+    """Compile a model up to its kernels and return their accesses."""
+    explanation = explain_model(model, target, tune=False)
+    found = []
+    for kernel in explanation.kernels:
+        if kernel.bounds is not None:
+            unproven = kernel.bounds.unproven
+            texts = tuple(map(str, unproven))
+            of_data = sum(access.from_data for access in unproven)
+            found.append(KernelAccesses(name, kernel.name, kernel.bounds.accesses, texts, of_data))
+    return found
+
+
+def names_of_suite(suite: str) -> list[str]:
+    """Return the names of the models of a suite."""
+    if suite == "samples":
+        return list(samples.names())
+    failing = known_failures()
+    return [name for name in load_suite() if name not in failing]
+
+
+def accesses_of(name: str, suite: str, target: str) -> list[KernelAccesses]:
+    """Return the accesses of the kernels of a model of a suite; none where it has no kernels, or fails."""
+    signal.signal(signal.SIGALRM, _stop)
+    signal.alarm(SECONDS)
+    try:
+        if suite == "samples":
+            return kernel_accesses(samples.path(name), name, target)
+        return _explain_case(name, suite == "symbolic", target)
+    except (MirloError, TimeoutError) as error:
+        return [KernelAccesses(name, f"not compiled: {error}", 0)]
+    finally:
+        signal.alarm(0)
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    raise TimeoutError(f"more than {SECONDS} s")
+
+
+@cache
+def _cases() -> dict[str, unittest.TestCase]:
+    return load_suite()
+
+
+def _explain_case(name: str, symbolic: bool, target: str) -> list[KernelAccesses]:
+    _ExplainingBackend.symbolic, _ExplainingBackend.target = symbolic, target
+    SymbolicBackend.prepare = _ExplainingBackend.prepare  # type: ignore[method-assign]
+    case = _cases()[name]
+    try:
+        getattr(case, name)()
+    except _Explained as explained:
+        return [KernelAccesses(name, k.kernel, k.accesses, k.unproven, k.from_data) for k in explained.kernels]
+    except Exception as error:  # the suite's own checks, of models that are not compiled here
+        return [KernelAccesses(name, f"not compiled: {error}", 0)]
+    return []
+
+
+def run(names: Sequence[str], suite: str, target: str, processes: int) -> Iterator[KernelAccesses]:
+    """Yield the kernels of models, compiled by several processes."""
+    with multiprocessing.get_context("spawn").Pool(processes, maxtasksperchild=200) as pool:
+        for kernels in pool.imap_unordered(partial(accesses_of, suite=suite, target=target), names, 4):
+            yield from kernels
+
+
+def operator_of(kernel: str) -> str:
+    """Return a kernel's name without the number that makes it unique."""
+    return re.sub(r"_\d+$", "", kernel)
+
+
+def summary(found: Sequence[KernelAccesses]) -> dict[str, int]:
+    """Return the totals of a suite."""
+    return {
+        "models": len({each.model for each in found}),
+        "kernels": sum(each.accesses > 0 for each in found),
+        "accesses": sum(each.accesses for each in found),
+        "unproven": sum(len(each.unproven) for each in found),
+        "by data": sum(each.from_data for each in found),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--suite", choices=SUITES, default="onnx")
+    parser.add_argument("--sample", type=int, default=0, help="only so many models, chosen with --seed")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", default="", help="a pattern of names")
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--target", default="llvm", help="what models are compiled for")
+    parser.add_argument("--json", type=Path, help="write the kernels to this file")
+    parser.add_argument("--full", action="store_true", help="print each access, not one a kernel")
+    options = parser.parse_args()
+    names = [name for name in names_of_suite(options.suite) if re.search(options.only, name)]
+    if options.sample:
+        names = sorted(random.Random(options.seed).sample(names, min(options.sample, len(names))))
+    found = list(run(names, options.suite, options.target, options.processes))
+    for each in found:
+        for text in each.unproven if options.full else each.unproven[:1]:
+            print(f"{each.model}: @{each.kernel}: {text}")
+    kinds = Counter(operator_of(each.kernel) for each in found if each.unproven)
+    print(", ".join(f"{name} {count}" for name, count in kinds.most_common()) or "all accesses are proven")
+    print(summary(found))
+    if options.json:
+        options.json.write_text(json.dumps([asdict(each) for each in found]), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
