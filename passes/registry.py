@@ -176,7 +176,10 @@ def load_all() -> dict[str, type[Pass]]:
 
 
 def load_plugin(name: str) -> None:
-    """Import a module with passes that is not installed: a file `passes.py`, or a module's name."""
+    """Import a module with passes that is not installed: a file `passes.py`, or a module's name.
+
+    What lies beside a file can be imported by it, as beside a program.
+    """
     if not name.endswith(".py"):
         _import_plugin(name)
         return
@@ -187,6 +190,9 @@ def load_plugin(name: str) -> None:
         raise FileNotFoundError(f"no such file: '{name}'{nearest(name, beside)}")
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module
+    folder = str(Path(name).resolve().parent)
+    if folder not in sys.path:
+        sys.path.append(folder)
     spec.loader.exec_module(module)
 
 

@@ -20,7 +20,7 @@ the whole way.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -67,7 +67,7 @@ class CodeGenerator:
     copies: ClassVar[bool] = False
     """Whether calling a region copies tensors to a separate memory and back; shown in reports."""
     figures: ClassVar[Figures | None] = None
-    """Performance figures for placement by estimated cost."""
+    """Performance figures for placement by estimated cost: an attribute, a property or a method."""
     guarded: ClassVar[bool] = True
     """Whether `codegen` runs in a forked process, where available, so that a crash becomes an error. Its side
     effects other than the artifact are lost."""
@@ -99,7 +99,8 @@ class CodeGenerator:
 
     def figures_beside(self, host: str, options: str) -> Figures | None:
         """Return the figures for a machine whose other operators run on `host` with these options, if known."""
-        return self.figures
+        declared: Figures | Callable[[], Figures | None] | None = self.figures
+        return declared() if callable(declared) else declared
 
     def fingerprint(self) -> str:
         """Return what the speed depends on beside the options, such as a library version.

@@ -5,13 +5,23 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mirlo.passes import registry
 from mirlo.passes.options import options_of
-from mirlo.passes.registry import Pass, RegistrationError, find_pass, load_all, option, register_pass, summary
+from mirlo.passes.registry import (
+    Pass,
+    RegistrationError,
+    find_pass,
+    load_all,
+    load_plugin,
+    option,
+    register_pass,
+    summary,
+)
 from mirlo.passes.upstream import find_upstream
 from mirlo.passes.upstream_names import UPSTREAM_NAMES
 
@@ -105,3 +115,11 @@ def test_upstream_names_exist():
 def test_old_name_of_a_pass_works_and_warns(old, new):
     with pytest.warns(DeprecationWarning, match=f"'{old}' is now called '{new}'"):
         assert find_pass(old) is find_pass(new) is not None
+
+
+def test_a_plugin_imports_what_lies_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "sizes_of_unit.py").write_text("TILE = 8\n")
+    (tmp_path / "unit.py").write_text("from sizes_of_unit import TILE\n\nDOUBLE = 2 * TILE\n")
+    load_plugin(str(tmp_path / "unit.py"))
+    assert sys.modules["mirlo_plugin_unit"].DOUBLE == 16
