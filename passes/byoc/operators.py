@@ -164,9 +164,10 @@ def is_op(*names: str) -> OpPattern:
 
 def is_const(value: float | None = None) -> Pattern:
     """Return a pattern of a constant; given a number, of one whose elements all equal it."""
-    result = LeafPattern(lambda found: found.is_constant, "a constant")
+    result = LeafPattern(lambda found: found.is_constant, "a constant", is_constant=True)
     if value is None:
         return result
+    result.constant = value
 
     def all_are(found: BlockValue) -> bool | str:
         array = found.array()
@@ -179,7 +180,7 @@ def is_const(value: float | None = None) -> Pattern:
 
 def is_var(name: str = "") -> Pattern:
     """Return a pattern of an external value; given a name, of the argument that users call so."""
-    result = LeafPattern(lambda found: found.is_input, "an argument")
+    result = LeafPattern(lambda found: found.is_input, "an argument", is_constant=False)
     if not name:
         return result
 

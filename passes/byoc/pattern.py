@@ -196,9 +196,13 @@ class Links:
 class LeafPattern(Pattern):
     """A value that stays outside the composite (constants move inside when they are bound)."""
 
-    def __init__(self, fits: Callable[[BlockValue], bool], expected: str):
+    def __init__(self, fits: Callable[[BlockValue], bool], expected: str, is_constant: bool | None = None):
         self.fits = fits
         self.expected = expected
+        self.is_constant = is_constant
+        """Whether only constants match, or no constant; None where both do."""
+        self.constant: float | None = None
+        """What all elements of the constant equal, where that is required."""
 
     def matches(self, value: BlockValue, state: State, search: Search) -> Iterator[State]:
         if not self.fits(value):

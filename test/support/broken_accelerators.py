@@ -357,6 +357,15 @@ SHOWN_BY_QUANTIZED = (
 )  # fmt: skip
 
 
+SHOWN_BY = {
+    **dict.fromkeys(FAULTS, "conv_relu"),
+    **dict.fromkeys(("wrong_zero_point", "no_saturation", "truncates"), "qmatmul"),
+    **dict.fromkeys(("one_scale", "narrow_accumulators"), "qconv"), "wrong_for_one_size": "matmul",
+    "swapped_operands": "difference",
+}  # fmt: skip
+"""A pattern that shows a fault."""
+
+
 # ---------------------------------------------------------------------------------------------------------- packages
 
 

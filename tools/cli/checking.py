@@ -35,6 +35,9 @@ def execute(arguments: Arguments) -> None:
     if matrix.unreached:
         sys.stdout.flush()
         raise CommandError(f"no case took {len(matrix.unreached)} rules of target '{target}': nothing is known of them")
+    if matrix.untaken:
+        sys.stdout.flush()
+        raise CommandError(f"no case took {len(matrix.untaken)} patterns of '{target}': nothing is known of them")
 
 
 def _operator_names(given: list[str]) -> list[str] | None:

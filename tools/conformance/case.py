@@ -26,6 +26,7 @@ Maker = Callable[["Draw"], "OperatorCase"]
 
 
 Operand = np.ndarray | list[np.ndarray] | None
+Reference = np.ndarray | tuple[np.ndarray, ...] | None
 
 
 @dataclass(frozen=True)
@@ -63,9 +64,22 @@ class Draw:
     """What sizes of drawn arrays are multiples of, except small ones."""
     small: int = 1
     """The largest size that stays as it is."""
+    beyond: int = 0
+    """What is added to other sizes, beyond whole tiles."""
+    kept: tuple[int, ...] = ()
+    """Sizes that stay as they are."""
+    most: int = 0
+    """The most elements of an array; 0 for any number."""
 
-    def _sizes(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        return tuple(size if size <= self.small else -(-size // self.tile) * self.tile for size in shape)
+    def sizes(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape that is drawn in place of another one."""
+        made = tuple(
+            size if size <= self.small or size in self.kept else -(-size // self.tile) * self.tile + self.beyond
+            for size in shape
+        )
+        if self.most and np.prod(made) > self.most:
+            raise ValueError(f"more than {self.most} elements")
+        return made
 
     @property
     def is_float(self) -> bool:
@@ -73,7 +87,7 @@ class Draw:
 
     def array(self, *shape: int, low: float = -3, high: float = 3) -> np.ndarray:
         """Draw values from low to high; unsigned integers are not below zero."""
-        numpy_type, shape = self.kind.to_numpy(), self._sizes(shape)
+        numpy_type, shape = self.kind.to_numpy(), self.sizes(shape)
         if self.is_float:
             return self.random.uniform(low, high, shape).astype(numpy_type)
         if self.kind.is_bool:
@@ -91,7 +105,7 @@ class Draw:
 
     def permuted(self, *shape: int) -> np.ndarray:
         """Draw distinct values in any order, small enough for every type."""
-        shape = self._sizes(shape)
+        shape = self.sizes(shape)
         count = int(np.prod(shape))
         return (
             (self.random.permutation(count) - (0 if self.kind.kind == "uint" else count // 2))
@@ -112,17 +126,22 @@ class CaseTable:
     """The cases of operators, by operator and element type."""
 
     makers: dict[str, list[tuple[Maker, tuple[str, ...]]]] = field(default_factory=dict)
+    references: dict[str, Callable[..., Reference]] = field(default_factory=dict)
+    """What operators mean whose classes do not say it: on the widest types, with all attributes by name."""
 
     def add(self, name: str, kinds: tuple[str, ...], maker: Maker) -> None:
         self.makers.setdefault(name, []).append((maker, kinds))
 
     def tiled_cases(self, operator: str, kind: str, tile: int, small: int = 1) -> list[OperatorCase]:
         """Return the cases of an operator whose sizes can be multiples of a tile's."""
+        return self.drawn_cases(operator, Draw(dtype(kind), np.random.default_rng(tile), tile, small))
+
+    def drawn_cases(self, operator: str, draw: Draw) -> list[OperatorCase]:
+        """Return the cases of an operator whose sizes can be those that are drawn."""
         cases = []
         for maker, kinds in self.makers.get(operator, ()):
-            draw = Draw(dtype(kind), np.random.default_rng(tile), tile, small)
             with np.errstate(all="ignore"), contextlib.suppress(ValueError, IndexError):  # it has sizes of its own
-                cases += [maker(draw)] if kind in kinds else []
+                cases += [maker(draw)] if draw.kind.name in kinds else []
         return cases
 
     def cases(self, operator: str, kind: str) -> list[OperatorCase]:
@@ -134,6 +153,8 @@ class CaseTable:
 
 
 TABLE = CaseTable()
+VARIED = CaseTable()
+"""More operands and attributes for patterns, which the support matrix does not show; these cases expect nothing."""
 
 
 def operator(*names: str, kinds: tuple[str, ...] = FLOATS) -> Callable[[Maker], Maker]:
@@ -143,5 +164,26 @@ def operator(*names: str, kinds: tuple[str, ...] = FLOATS) -> Callable[[Maker], 
         for name in names:
             TABLE.add(name, kinds, maker)
         return maker
+
+    return register
+
+
+def varied(*names: str, kinds: tuple[str, ...] = FLOATS) -> Callable[[Maker], Maker]:
+    """Register the decorated function as a case of these operators in patterns."""
+
+    def register(maker: Maker) -> Maker:
+        for name in names:
+            VARIED.add(name, kinds, maker)
+        return maker
+
+    return register
+
+
+def reference(*names: str) -> Callable[[Callable[..., Reference]], Callable[..., Reference]]:
+    """Register the decorated function as what these operators mean."""
+
+    def register(function: Callable[..., Reference]) -> Callable[..., Reference]:
+        TABLE.references.update(dict.fromkeys(names, function))
+        return function
 
     return register

@@ -23,8 +23,9 @@ from mirlo.tools.conformance.derived import derive_cases
 from mirlo.tools.conformance.errors import relative_error, ulp_errors
 from mirlo.tools.conformance.meanings import FLOAT, INTEGER, WIDE, wrapped
 from mirlo.tools.conformance.own import own_checks, own_names, why_unchecked
+from mirlo.tools.conformance.patterns import PatternCheck, check_patterns, loop_patterns
 from mirlo.tools.conformance.programs import ProgramOutcome, TestProgram, intrinsic_program, operator_program, run
-from mirlo.tools.conformance.search import FoundCase, search
+from mirlo.tools.conformance.search import FoundCase, search, search_loops
 
 OK, DECLINED, WRONG, FAILED = "ok", "declined", "wrong", "failed"
 
@@ -66,6 +67,11 @@ class Matrix:
     """The rules of the target that no case took: nothing is known of them."""
     unchecked: tuple[tuple[str, str], ...] = ()
     """The intrinsics of plug-ins that the target lowers and that cannot be checked, and why."""
+    untaken: tuple[tuple[str, str], ...] = ()
+    """The patterns of code generators of which no case was compared, and why."""
+
+    has_patterns: bool = False
+    """Whether entries are patterns of code generators, `target.pattern`."""
 
     def count(self, status: str) -> int:
         return sum(v.status == status for entry in self.entries for v in entry.verdicts.values())
@@ -73,7 +79,7 @@ class Matrix:
 
 def names() -> list[str]:
     """Everything that can be checked."""
-    for module in ("elementwise", "arrays", "networks", "vision", "dynamic"):
+    for module in ("elementwise", "arrays", "networks", "vision", "dynamic", "references"):
         importlib.import_module(f"mirlo.tools.conformance.{module}")
     derive_cases()
     operators = [f"relax.{name}" for name in sorted(OPS) if f"relax.{name}" not in NOT_COMPUTED]
@@ -103,13 +109,40 @@ def check_target(target: str, only: Iterable[str] | None = None, tell: Tell | No
             judges.append((case.name, case.kind, partial(_judge_found, case=case)))
             outcomes.append(outcome)
             reached |= outcome.rules
+    taken = {pattern for outcome in outcomes for pattern in outcome.patterns}
+    untaken: list[tuple[str, str]] = []
+    for pattern in loop_patterns(target) if only is None else ():
+        found = [] if pattern in taken else list(search_loops(pattern, target))
+        judges += [(case.name, case.kind, partial(_judge_found, case=case)) for case, _ in found]
+        outcomes += [outcome for _, outcome in found]
+        if pattern not in taken and not found:
+            untaken.append((pattern, "no case was found among contractions and kernels of several blocks"))
     verdicts: dict[str, dict[str, list[SupportVerdict]]] = {name: {} for name in wanted}
     with np.errstate(all="ignore"):
         for (name, kind, judge), outcome in zip(judges, outcomes, strict=True):
             verdicts.setdefault(name, {}).setdefault(kind, []).append(judge(outcome))
+    checks = list(check_patterns(target, None if only is None else wanted))
+    for check in checks:
+        if check.untaken:
+            untaken.append((check.name, check.untaken))
+        else:
+            verdicts[check.name] = _pattern_verdicts(check)
     entries = [MatrixEntry(name, {kind: _worst(v) for kind, v in kinds.items()}) for name, kinds in verdicts.items()]
     left = _unchecked(target) if only is None else ()
-    return Matrix(target, tuple(entries), tuple(rule for rule in own if rule not in reached), left)
+    return Matrix(
+        target, tuple(entries), tuple(rule for rule in own if rule not in reached), left, tuple(untaken), bool(checks)
+    )
+
+
+def _pattern_verdicts(check: PatternCheck) -> dict[str, list[SupportVerdict]]:
+    """Return the verdicts on the cases of a pattern, by element type."""
+    verdicts: dict[str, list[SupportVerdict]] = {}
+    for kind in COLUMNS:
+        made = [SupportVerdict(WRONG, wrong) if wrong else SupportVerdict(OK) for wrong in check.kinds.get(kind, ())]
+        made += [SupportVerdict(FAILED, failure) for failure in check.failures.get(kind, ())]
+        if made:
+            verdicts[kind] = made
+    return verdicts
 
 
 def _unchecked(target: str) -> tuple[tuple[str, str], ...]:

@@ -17,6 +17,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.core.values import ValueDeclaration
 from mirlo.dialects.relax.reduce import Reduce
 from mirlo.tools.conformance.case import COLUMNS, TABLE, Draw, Operand, OperatorCase, wide
+from mirlo.tools.conformance.programs import operator_class
 
 if TYPE_CHECKING:
     from mirlo.dialects.core.op import DialectOp
@@ -33,11 +34,42 @@ def expected(
     cls: type[DialectOp], operands: Sequence[Operand], attributes: dict[str, object]
 ) -> tuple[np.ndarray, ...]:
     """Return what an operator's `meaning` makes of operands, in the widest types."""
+    assert cls.meaning is not None
+    return _results(cls, cls.meaning, [_widened(o) for o in operands], attributes)
+
+
+def evaluate(operator: str, operands: Sequence[Operand], attributes: dict[str, object]) -> tuple[np.ndarray, ...]:
+    """Return what an operator means, as its class or `references.py` says; raise ValueError where neither does."""
+    cls = operator_class(operator)
+    function = TABLE.references.get(operator)
+    if function is None and cls.meaning is None:
+        raise ValueError(f"'{cls.OPERATION_NAME}' does not say what it means")
+    if function is None:
+        try:
+            return expected(cls, operands, attributes)
+        except ValueError:
+            # It may be said for the types of the case only.
+            narrow = [_narrow(o) if isinstance(o, np.ndarray) else o for o in operands]
+            return _results(cls, cls.meaning, narrow, attributes)  # type: ignore[arg-type]
+    return _results(cls, function, [_widened(o) for o in operands], attributes)
+
+
+def _narrow(array: np.ndarray) -> np.ndarray:
+    return array.astype(np.float32) if array.dtype == np.float64 else array
+
+
+def _widened(operand: Operand) -> Operand:
+    return [wide(x) for x in operand] if isinstance(operand, list) else _wide(operand)
+
+
+def _results(
+    cls: type[DialectOp], function: Callable[..., object], operands: Sequence[Operand], attributes: dict[str, object]
+) -> tuple[np.ndarray, ...]:
+    """Apply a function of operands and of all attributes by name."""
     given = {name: declared.default for name, declared in cls._attributes.items()} | attributes
     given = {name: cls._attributes[name].normalize(v) if v is not None else None for name, v in given.items()}
-    assert cls.meaning is not None
     with np.errstate(all="ignore"):
-        result = cls.meaning(*([wide(x) for x in o] if isinstance(o, list) else _wide(o) for o in operands), **given)
+        result = function(*operands, **given)
     if result is None:
         raise ValueError(f"'{cls.OPERATION_NAME}' does not say what it means for {given}")
     return tuple(np.asarray(array) for array in (result if isinstance(result, tuple) else (result,)))

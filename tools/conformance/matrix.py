@@ -15,7 +15,8 @@ def totals(matrix: Matrix) -> str:
     """Format the count of each verdict on one line."""
     checked = sum(len(entry.verdicts) for entry in matrix.entries)
     parts = [f"{matrix.count(status)} {status}" for status in (OK, DECLINED, WRONG, FAILED)]
-    return f"{matrix.target}: {checked} checks of {len(matrix.entries)} operators and intrinsics: {', '.join(parts)}"
+    what = "operators, intrinsics and patterns" if matrix.has_patterns else "operators and intrinsics"
+    return f"{matrix.target}: {checked} checks of {len(matrix.entries)} {what}: {', '.join(parts)}"
 
 
 def text_lines(matrix: Matrix) -> Iterator[str]:
@@ -42,6 +43,8 @@ def _unreached(matrix: Matrix) -> Iterator[str]:
         yield f"{name}: not checked: {reason}"
     for rule in matrix.unreached:
         yield f"{rule.subject}: not reached: no case took rule '{rule.name}' at {short_position(rule)}"
+    for name, reason in matrix.untaken:
+        yield f"{name}: never taken: {reason}"
 
 
 def _notes(matrix: Matrix) -> Iterator[str]:
@@ -66,10 +69,12 @@ def markdown(matrix: Matrix) -> str:
         f"{totals(matrix)}.",
     ]
     kernels = [entry for entry in matrix.entries if entry.name.startswith("kernel.")]
+    patterns = [entry for entry in matrix.entries if entry not in (*operators, *intrinsics, *kernels)]
     for title, entries in (
         ("Operators", operators),
         ("Intrinsics", intrinsics),
         ("Kernels of several blocks", kernels),
+        ("Of plug-ins, and patterns of code generators", patterns),
     ):
         if entries:
             lines += ["", f"## {title}", "", *_table(entries)]
@@ -92,6 +97,7 @@ def as_json(matrix: Matrix) -> dict[str, object]:
         "target": matrix.target,
         "totals": {status: matrix.count(status) for status in (OK, DECLINED, WRONG, FAILED)},
         "unreached": [rule_json(rule) | {"subject": rule.subject} for rule in matrix.unreached],
+        "untaken": dict(matrix.untaken),
         "entries": {
             entry.name: {
                 kind: {"status": v.status, "error": v.error, "detail": v.detail} for kind, v in entry.verdicts.items()

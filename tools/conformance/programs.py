@@ -22,12 +22,14 @@ from mirlo.driver.compiler import Compiler
 from mirlo.driver.model_cache import open_cache
 from mirlo.driver.request import CompileRequest
 from mirlo.driver.tune.database import open_database
+from mirlo.passes.byoc.records import Placement
 from mirlo.passes.legalize.conversion import LegalizationRecord
 from mirlo.passes.lower.intrinsics import IntrinsicChoice
 from mirlo.passes.rules import Attempt, Rule
 from mirlo.passes.schedule.schedule import ScheduleRecord
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.executable import Executable
 from mirlo.tools.conformance.case import OperatorCase
 
 if TYPE_CHECKING:
@@ -46,6 +48,12 @@ class TestProgram:
     name: str
     arrays: Sequence[np.ndarray]
     emit: Emit
+    types: Sequence[TensorType] = ()
+    """The types of the arrays, where dims of them are dynamic."""
+
+    @property
+    def argument_types(self) -> list[TensorType]:
+        return list(self.types) or [tensor_type(array) for array in self.arrays]
 
 
 @dataclass(frozen=True)
@@ -58,6 +66,8 @@ class ProgramOutcome:
     """The rules that were taken by this program, or by one that was compiled with it."""
     declines: tuple[Attempt, ...] = ()
     """The rules that declined, likewise."""
+    patterns: frozenset[str] = frozenset()
+    """The patterns of code generators that took something of this program, `target.pattern`."""
 
 
 def operator_class(name: str) -> type[DialectOp]:
@@ -73,7 +83,7 @@ def operator_program(operator: str, case: OperatorCase, constants: bool = False)
     arrays = case.arrays[:1] if constants else case.arrays
 
     def emit(values: list[ir.Value]) -> list[ir.Value]:
-        known = [_constant(array) for array in case.arrays[len(arrays) :]]
+        known = [constant(array) for array in case.arrays[len(arrays) :]]
         rest = iter([*values, *known])
         given = [
             [next(rest) for _ in o] if isinstance(o, list) else None if o is None else next(rest) for o in case.operands
@@ -84,7 +94,8 @@ def operator_program(operator: str, case: OperatorCase, constants: bool = False)
     return TestProgram(operator, arrays, emit)
 
 
-def _constant(array: np.ndarray) -> ir.Value:
+def constant(array: np.ndarray) -> ir.Value:
+    """Emit a constant."""
     kind = tensor_type(array)
     result: ir.Value = Constant.make(value=dense_attribute(array, kind), result_types=[kind])
     return result
@@ -135,26 +146,68 @@ def _run_single(program: TestProgram, target: str) -> ProgramOutcome:
 
 
 def _run_batch(programs: Sequence[TestProgram], target: str) -> list[ProgramOutcome]:
+    compiled = compile_programs(programs, target)
+    records = [
+        note for note in compiled.notes if isinstance(note, (LegalizationRecord, IntrinsicChoice, ScheduleRecord))
+    ]
+    rules = frozenset(note.rule for note in records if note.rule is not None)
+    declines = tuple(attempt for note in records for attempt in note.attempts)
+    results = compiled.call([program.arrays for program in programs])
+    return [
+        ProgramOutcome(made, None, rules, declines, compiled.patterns_of(program))
+        for program, made in zip(programs, results, strict=True)
+    ]
+
+
+@dataclass(frozen=True)
+class CompiledPrograms:
+    """Programs that were compiled in one module."""
+
+    executable: Executable
+    counts: Sequence[int]
+    """The number of results of each."""
+    notes: Sequence[object]
+    """The records of passes."""
+
+    def call(self, arrays: Sequence[Sequence[np.ndarray]]) -> list[tuple[np.ndarray, ...]]:
+        """Compute all programs on their arrays."""
+        made = self.executable(*(array for given in arrays for array in given))
+        outputs = iter(made if isinstance(made, (tuple, list)) else [made])
+        return [tuple(next(outputs) for _ in range(count)) for count in self.counts]
+
+    def patterns_of(self, program: TestProgram) -> frozenset[str]:
+        """Return the patterns that took something of a program, by its name."""
+        return taken_patterns(self.notes).get(program.name, frozenset())
+
+
+def taken_patterns(notes: Sequence[object]) -> dict[str, frozenset[str]]:
+    """Return the patterns that took something, by the name of the program."""
+    taken: dict[str, set[str]] = {}
+    for placement in notes:
+        if isinstance(placement, Placement):
+            for composite in placement.taken:
+                for node in composite.nodes:
+                    for name in placement.nodes[node].names:
+                        taken.setdefault(name, set()).add(f"{composite.target}.{composite.pattern}")
+    return {name: frozenset(patterns) for name, patterns in taken.items()}
+
+
+def compile_programs(programs: Sequence[TestProgram], target: str) -> CompiledPrograms:
+    """Compile programs in one module."""
     with make_context(), ir.Location.unknown():
         module, counts = module_of(programs)
         request = CompileRequest(module, target, cache=open_cache(True), tuning=open_database(True))
         compiled, session = Compiler(request, build).run()
         assert isinstance(compiled, Artifact)
         executable = load_compiled(compiled, session.params)
-    records = [
-        note for note in session.notes if isinstance(note, (LegalizationRecord, IntrinsicChoice, ScheduleRecord))
-    ]
-    rules = frozenset(note.rule for note in records if note.rule is not None)
-    declines = tuple(attempt for note in records for attempt in note.attempts)
-    made = executable(*(array for program in programs for array in program.arrays))
-    outputs = iter(made if isinstance(made, (tuple, list)) else [made])
-    return [ProgramOutcome(tuple(next(outputs) for _ in range(count)), None, rules, declines) for count in counts]
+        assert isinstance(executable, Executable)
+        return CompiledPrograms(executable, counts, tuple(session.notes))
 
 
 def module_of(programs: Sequence[TestProgram]) -> tuple[ir.Module, list[int]]:
     """Return a module whose function computes all programs in order, and the number of results of each."""
     module = ir.Module.create()
-    types = [tensor_type(array).to_mlir() for program in programs for array in program.arrays]
+    types = [kind.to_mlir() for program in programs for kind in program.argument_types]
     with ir.InsertionPoint(module.body):
         main = func.FuncOp("main", ir.FunctionType.get(types, []))
     entry = main.add_entry_block()

@@ -54,6 +54,24 @@ def search(rule: Rule, declines: Sequence[Attempt], target: str) -> Iterator[tup
             return
 
 
+def search_loops(pattern: str, target: str) -> Iterator[tuple[FoundCase, ProgramOutcome]]:
+    """Yield the first cases of which a pattern of prim functions takes something, `target.pattern`."""
+    for batch in (*_kernels(), *(_contractions(tile) for tile in (1, *TILES))):
+        cases = list(batch)
+        outcomes = run([case.program for case in cases], target, lambda done: None)
+        found = [(case, outcome) for case, outcome in zip(cases, outcomes, strict=True) if pattern in outcome.patterns]
+        yield from found
+        if found:
+            return
+
+
+def _contractions(tile: int) -> Iterator[FoundCase]:
+    """Yield contractions whose sizes are multiples of a tile."""
+    for name, op in graph_operations().items():
+        if Trait.CONTRACTION in op.TRAITS:
+            yield from _tiled(name, tile)
+
+
 def _candidates(rule: Rule, declines: Sequence[Attempt]) -> Iterator[Iterator[FoundCase]]:
     """Yield batches of cases, the small ones first."""
     facts = [value for attempt in declines if attempt.rule == rule for value in attempt.decline.facts.values()]

@@ -6,9 +6,20 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from broken_accelerators import FAULTS, SHOWN_BY_QUANTIZED, VARIANTS, accelerator, float_network, quantized_network
+from broken_accelerators import (
+    FAULTS,
+    SHOWN_BY,
+    SHOWN_BY_QUANTIZED,
+    VARIANTS,
+    Variant,
+    accelerator,
+    float_network,
+    quantized_network,
+)
 
 import mirlo
+from mirlo.tools.conformance.check import names
+from mirlo.tools.conformance.patterns import check_patterns
 
 FLOAT, QUANTIZED = float_network(), quantized_network()
 
@@ -36,3 +47,35 @@ def test_correct_packages(variant: str) -> None:
 def test_faults(fault: str) -> None:
     assert fault in FAULTS
     assert largest_error(QUANTIZED, accelerator(fault)) > 0.9
+
+
+def complaints(target: str) -> tuple[list[str], list[str]]:
+    """Return what the check of a target finds wrong, and the patterns that it has no case for."""
+    names()  # registers the cases
+    checks = list(check_patterns(f"{target},llvm"))
+    found = [
+        wrong for check in checks for texts in (*check.kinds.values(), *check.failures.values()) for wrong in texts
+    ]
+    return list(filter(None, found)), [f"{check.name}: {check.untaken}" for check in checks if check.untaken]
+
+
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_faults_are_reported(fault: str) -> None:
+    target = accelerator(fault, Variant(patterns=(SHOWN_BY[fault],)), f"wrong_{fault}")
+    wrong, untaken = complaints(target)
+    assert wrong and not untaken
+
+
+@pytest.mark.sample(8)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_correct_packages_are_not_accused(variant: str) -> None:
+    assert complaints(accelerator("", VARIANTS[variant], f"accepted_{variant}")) == ([], [])
+
+
+def test_a_pattern_that_nothing_matches_is_reported() -> None:
+    """A tile that is larger than what is drawn: nothing is known of the pattern, and the exit code says so."""
+    wrong, untaken = complaints(accelerator("", Variant(tile=251, patterns=("matmul",)), "never"))
+    assert not wrong
+    assert len(untaken) == 1 and untaken[0].startswith("never.matmul: no case was found; tried ")
+    assert "the last declines: " in untaken[0] and "the unit multiplies whole tiles (tile=251" in untaken[0]

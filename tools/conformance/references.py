@@ -1,0 +1,192 @@
+"""What operators mean whose classes do not say it, in numpy, and more cases of them than the support matrix shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+
+from mirlo.dialects.core.dtypes import DType, dtype
+from mirlo.dialects.relax.infer_windows import CHANNELS_FIRST, kernel_permutation, padding_pairs, per_dim
+from mirlo.tools.conformance.case import FLOATS, Draw, OperatorCase, reference, varied
+
+
+def windows_of(
+    x: np.ndarray,
+    window: Sequence[int],
+    strides: Sequence[int],
+    padding: Sequence[int],
+    dilations: Sequence[int],
+    fill: float = 0,
+) -> np.ndarray:
+    """Return the windows of images [N, C, *spatial]: [N, C, *positions, *window]."""
+    count = x.ndim - 2
+    steps, holes = per_dim(strides, count, 1, 1, "strides"), per_dim(dilations, count, 1, 1, "dilations")
+    padded = np.pad(x, [(0, 0), (0, 0), *padding_pairs(padding, count)], constant_values=fill)
+    extents = [(size - 1) * hole + 1 for size, hole in zip(window, holes, strict=True)]
+    view = sliding_window_view(padded, extents, tuple(range(2, x.ndim)))
+    positions = tuple(slice(None, None, step) for step in steps)
+    inside = tuple(slice(None, None, hole) for hole in holes)
+    index = (slice(None), slice(None), *positions, *inside)
+    return np.asarray(view[index])
+
+
+@reference("conv")
+def conv(
+    x: np.ndarray,
+    weight: np.ndarray,
+    bias: np.ndarray | None,
+    *,
+    strides: Sequence[int],
+    padding: Sequence[int],
+    dilations: Sequence[int],
+    groups: int,
+    data_layout: str,
+    kernel_layout: str,
+    out_dtype: DType | None,
+) -> np.ndarray:
+    """Return the sums of products of windows and kernels."""
+    images = x if data_layout == CHANNELS_FIRST else np.moveaxis(x, -1, 1)
+    kernels = weight.transpose(kernel_permutation(kernel_layout, "OI*", weight.ndim))
+    patches = windows_of(images, kernels.shape[2:], strides, padding, dilations)
+    batch, channels, *rest = patches.shape
+    positions, depth = rest[: x.ndim - 2], channels // groups * int(np.prod(kernels.shape[2:]))
+    split = patches.reshape(batch, groups, channels // groups, int(np.prod(positions)), -1)
+    columns = split.swapaxes(2, 3).reshape(batch, groups, -1, depth)
+    grouped = kernels.reshape(groups, -1, depth).swapaxes(1, 2)
+    # Sums of products of bytes are exact in f64, whose products are fast.
+    made = (columns.astype(np.float64) @ grouped.astype(np.float64)).astype(x.dtype)
+    made = made.swapaxes(2, 3).reshape(batch, kernels.shape[0], *positions)
+    if bias is not None:
+        made = made + bias.reshape(-1, *[1] * len(positions))
+    return made if data_layout == CHANNELS_FIRST else np.moveaxis(made, 1, -1)
+
+
+@reference("quantize")
+def quantize(
+    x: np.ndarray, scale: np.ndarray, zero_point: np.ndarray | None, *, axis: int, block: int, dtype: DType
+) -> np.ndarray | None:
+    """Return round(x / scale) + zero point, saturated."""
+    if not dtype.is_integer or dtype.bits < 8:
+        return None
+    if block:
+        scale = np.repeat(scale, block, axis).take(range(x.shape[axis]), axis)
+        zero_point = None if zero_point is None else np.repeat(zero_point, block, axis).take(range(x.shape[axis]), axis)
+    elif scale.ndim:
+        along = [-1 if i == axis % x.ndim else 1 for i in range(x.ndim)]
+        scale, zero_point = scale.reshape(along), None if zero_point is None else zero_point.reshape(along)
+    limits = np.iinfo(dtype.to_numpy())
+    codes = np.rint(x / scale) + (0 if zero_point is None else zero_point)
+    return np.asarray(np.clip(codes, limits.min, limits.max))
+
+
+@reference("einsum")
+def einsum(xs: list[np.ndarray], *, equation: str, out_dtype: DType | None = None) -> np.ndarray:
+    """Return numpy's."""
+    return np.asarray(np.einsum(equation, *xs))
+
+
+@reference("max_pool")
+def max_pool(
+    x: np.ndarray,
+    *,
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    padding: Sequence[int],
+    dilations: Sequence[int],
+    ceil_mode: bool,
+    data_layout: str,
+) -> np.ndarray | None:
+    """Return the maximum of each window."""
+    if ceil_mode or data_layout != CHANNELS_FIRST:
+        return None
+    least = -np.inf if x.dtype.kind == "f" else np.iinfo(np.int64).min
+    return np.asarray(windows_of(x, kernel, strides, padding, dilations, least).max(tuple(range(-len(kernel), 0))))
+
+
+def _vary_conv(
+    x: tuple[int, ...], weight: tuple[int, ...], bias: bool = False, kinds: tuple[str, ...] = FLOATS, **given: object
+) -> None:
+    """Add a convolution with these shapes and attributes."""
+
+    @varied("conv", kinds=kinds)
+    def make(draw: Draw) -> OperatorCase:
+        is_byte = not draw.is_float
+        channels = draw.sizes((weight[0],))[0]
+        data = draw.array(*x, low=-100, high=100) if is_byte else draw.array(*x)
+        # A byte's kernel is signed: as quantized models have it.
+        kernel_draw = Draw(dtype("i8"), draw.random, draw.tile, draw.small, draw.beyond) if is_byte else draw
+        kernel = kernel_draw.array(*weight, low=-100, high=100) if is_byte else draw.array(*weight, low=-1, high=1)
+        shift = draw.random.integers(-2000, 2000, channels).astype(np.int32) if is_byte else draw.array(channels)
+        attributes = {**given, **({"out_dtype": "i32"} if is_byte else {})}
+        operands = (data, kernel, shift if bias else None)
+        return OperatorCase(operands, attributes, ())
+
+
+BYTES = ("i8", "u8")
+for _bias in (False, True):
+    _vary_conv((2, 5, 9, 8), (7, 5, 3, 3), _bias, kinds=(*FLOATS, *BYTES))
+    _vary_conv((1, 4, 6, 7), (6, 4, 1, 1), _bias, kinds=(*FLOATS, *BYTES))
+    _vary_conv((2, 5, 9, 8), (7, 5, 3, 2), _bias, kinds=(*FLOATS, *BYTES), strides=(2, 1))
+    _vary_conv((3, 5, 8, 9), (4, 5, 2, 3), _bias, kinds=(*FLOATS, *BYTES), strides=(2, 2))
+    _vary_conv((2, 5, 9, 8), (7, 5, 3, 3), _bias, kinds=(*FLOATS, *BYTES), dilations=(2, 1))
+    _vary_conv((2, 5, 9, 8), (7, 5, 3, 3), _bias, padding=(1, 0, 2, 1))
+    _vary_conv((1, 4, 6, 7), (6, 4, 3, 3), _bias, padding=(1, 1, 1, 1))
+    _vary_conv((2, 6, 7, 5), (4, 3, 3, 2), _bias, groups=2)
+_vary_conv((2, 16, 7, 5), (16, 16, 3, 2))
+_vary_conv((2, 5, 9), (7, 5, 3), strides=(2,))
+
+
+@varied("matmul", kinds=FLOATS)
+def _matmul_of_a_vector(draw: Draw) -> OperatorCase:
+    x, y = draw.array(1, 16), draw.array(16, 11)
+    return OperatorCase((x, y), {}, ())
+
+
+@varied("matmul", kinds=FLOATS)
+def _matmul_of_squares(draw: Draw) -> OperatorCase:
+    x, y = draw.array(12, 12), draw.array(12, 12)
+    return OperatorCase((x, y), {}, ())
+
+
+@varied("matmul", kinds=FLOATS)
+def _matmul_of_a_transposed(draw: Draw) -> OperatorCase:
+    x, y = draw.array(6, 16), draw.array(11, 16)
+    return OperatorCase((x, y), {"transpose_rhs": True}, ())
+
+
+@varied("matmul", kinds=BYTES)
+def _matmul_of_bytes(draw: Draw) -> OperatorCase:
+    x = draw.array(6, 16, low=-100, high=100)
+    y = Draw(dtype("i8"), draw.random, draw.tile, draw.small, draw.beyond).array(16, 11, low=-100, high=100)
+    return OperatorCase((x, y), {"out_dtype": "i32"}, ())
+
+
+def _vary_quantize(kind: str, vector: bool, has_zero: bool) -> None:
+    @varied("quantize", kinds=("f32",))
+    def make(draw: Draw) -> OperatorCase:
+        x, scale = draw.array(4, 37), draw.nonzero(*([4] if vector else []), low=0.01, high=0.05)
+        zero = draw.random.integers(0 if kind == "u8" else -9, 9, scale.shape).astype(dtype(kind).to_numpy())
+        operands = (x, np.asarray(scale), np.asarray(zero) if has_zero else None)
+        attributes = {"axis": 0, "dtype": kind}
+        return OperatorCase(operands, attributes, ())
+
+
+for _kind in BYTES:
+    for _is_vector in (False, True):
+        for _has_zero in (False, True):
+            _vary_quantize(_kind, _is_vector, _has_zero)
+
+
+def _vary_dequantize(vector: bool) -> None:
+    @varied("dequantize", kinds=BYTES)
+    def make(draw: Draw) -> OperatorCase:
+        x = draw.array(4, 37, low=-50, high=50)
+        scale = draw.random.uniform(0.01, 0.05, [4] if vector else []).astype(np.float32)
+        zero = draw.random.integers(0, 9, scale.shape).astype(x.dtype)
+        return OperatorCase((x, scale, np.asarray(zero)), {"axis": 0}, ())
+
+
+_vary_dequantize(False)
+_vary_dequantize(True)

@@ -1,0 +1,333 @@
+"""Types, attributes and elements for the graph of a pattern: what shape inference accepts, drawn from operators' cases.
+
+The operands and attributes of an operation come from the cases of its operator. Where an operand is computed by
+another operation, the sizes of the case are replaced by its sizes, and inference says which replacements fit.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from mirlo.dialects.core.attributes import REQUIRED
+from mirlo.dialects.core.conditions import collect_conditions
+from mirlo.dialects.core.dtypes import DType, dtype, dtype_of_numpy
+from mirlo.dialects.core.errors import OpError
+from mirlo.dialects.core.types import TensorType
+from mirlo.passes.byoc.search import Predicate
+from mirlo.tools.conformance.case import COLUMNS, TABLE, VARIED, Draw, OperatorCase
+from mirlo.tools.conformance.derivations import GraphLeaf, GraphOperation, GraphResult, GraphValue, PatternGraph
+from mirlo.tools.conformance.programs import operator_class
+
+if TYPE_CHECKING:
+    from mirlo.dialects.core.op import DialectOp
+
+MAX_COMBINATIONS = 300
+"""Combinations of operand types that are offered to the inference of one operation."""
+MAX_ELEMENTS = 1 << 14
+"""Elements of one tensor: the reference computes in numpy."""
+MAX_SMALL = 3
+"""Sizes up to this one stay as they are when sizes are rounded to a tile: those of windows."""
+
+Reject = (OpError, ValueError, TypeError, IndexError, KeyError, ZeroDivisionError, AttributeError)
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """How the sizes of a case are changed: rounded up to multiples of a tile, and enlarged."""
+
+    tile: int = 1
+    beyond: int = 0
+    kept: tuple[int, ...] = ()
+    """Sizes that stay: those of images, where channels are multiples of a large tile."""
+
+
+@dataclass(frozen=True)
+class ElementRange:
+    """The element type of a leaf, and between what its elements lie."""
+
+    dtype: DType
+    low: float
+    high: float
+
+    @staticmethod
+    def of(array: np.ndarray) -> ElementRange:
+        element = dtype_of_numpy(array.dtype)
+        assert element is not None, array.dtype
+        numbers = array.astype(np.float64)
+        return ElementRange(element, float(numbers.min(initial=1)), float(numbers.max(initial=1)))
+
+    def draw(self, shape: Sequence[int], random: np.random.Generator, magnitude: float, whole: bool) -> np.ndarray:
+        """Return an array; floats are scaled by the magnitude, bytes fill their range where `whole` is set."""
+        kind = self.dtype.to_numpy()
+        if self.dtype.is_float:
+            return np.asarray(random.uniform(self.low, self.high, shape) * magnitude).astype(kind)
+        low, high = int(self.low), int(self.high)
+        if whole and kind.kind in "iu" and kind.itemsize == 1:
+            limits = np.iinfo(kind)
+            low, high = int(limits.min), int(limits.max)
+        return np.asarray(random.integers(low, high, shape, endpoint=True)).astype(kind)
+
+
+@dataclass(eq=False)
+class TypedGraph:
+    """A graph whose values have types and whose operations have attributes."""
+
+    graph: PatternGraph
+    types: dict[GraphLeaf, TensorType]
+    ranges: dict[GraphLeaf, ElementRange]
+    attributes: dict[GraphOperation, dict[str, object]]
+    results: dict[GraphOperation, tuple[TensorType, ...]]
+    arguments: list[GraphLeaf]
+    """The leaves that are arguments; the others are constants."""
+
+    def type_of(self, value: GraphValue) -> TensorType:
+        return self.types[value] if isinstance(value, GraphLeaf) else self.results[value.operation][value.number]
+
+    def operand_types(self, operation: GraphOperation) -> list[object]:
+        """Return the types of declared operands, as inference takes them."""
+        return [
+            [self.type_of(v) for v in o] if isinstance(o, list) else None if o is None else self.type_of(o)
+            for o in operation.operands.values()
+        ]
+
+    def with_types(self, types: Mapping[GraphLeaf, TensorType]) -> TypedGraph | None:
+        """Return the graph with other types of leaves, or None where inference rejects them or assumes sizes."""
+        made = replace(self, types=dict(types), results={})
+        for operation in self.graph.operations:
+            try:
+                with collect_conditions() as conditions:
+                    made.results[operation] = _infer(
+                        operation, made.operand_types(operation), self.attributes[operation]
+                    )
+            except Reject:
+                return None
+            if conditions:
+                return None
+        return made
+
+    @property
+    def text(self) -> str:
+        """Return what was drawn, in one line."""
+        listed = ", ".join(
+            f"{'' if leaf in self.arguments else 'constant '}{kind}" for leaf, kind in self.types.items()
+        )
+        return "; ".join([f"{self.graph} of {listed}", *([", ".join(self.changes)] if self.changes else [])])
+
+    @property
+    def changes(self) -> list[str]:
+        """Return the attributes that are not what their classes say, as text."""
+        return [
+            f"{name}={value}"
+            for operation, attributes in self.attributes.items()
+            for name, value in attributes.items()
+            if value not in (None, (), operator_class(_short(operation))._attributes[name].default)
+        ]
+
+
+def typed_graph(graph: PatternGraph, kind: str, lattice: Lattice, random: np.random.Generator) -> TypedGraph | None:
+    """Return the graph with types that inference accepts, or None where none of those that are tried fits."""
+    typed = TypedGraph(graph, {}, {}, {}, {}, [])
+    for operation in graph.operations:
+        if not _type_operation(typed, operation, kind, lattice, random):
+            return None
+    if any(not kind.is_static or math.prod(kind.static_shape) > MAX_ELEMENTS for kind in _all_types(typed)):
+        return None
+    typed.arguments += [leaf for leaf in typed.types if leaf.is_constant is False]
+    open_leaves = [leaf for leaf in typed.types if leaf.is_constant is None]
+    if not typed.arguments and open_leaves:
+        typed.arguments.append(open_leaves.pop(0))
+    typed.arguments += [leaf for leaf in open_leaves if random.integers(2)]
+    typed.arguments.sort(key=list(typed.types).index)
+    return typed if typed.arguments else None
+
+
+def _all_types(typed: TypedGraph) -> list[TensorType]:
+    return [*typed.types.values(), *itertools.chain.from_iterable(typed.results.values())]
+
+
+def _short(operation: GraphOperation) -> str:
+    return operation.name.removeprefix("relax.")
+
+
+def _infer(
+    operation: GraphOperation, operands: Sequence[object], attributes: Mapping[str, object]
+) -> tuple[TensorType, ...]:
+    cls = operator_class(_short(operation))
+    infer = getattr(cls, "infer", None)
+    if infer is None:
+        raise ValueError(f"'{operation.name}' has no inference")
+    found = infer(*operands, **_all_attributes(cls, attributes))
+    return tuple(found) if isinstance(found, (tuple, list)) else (found,)
+
+
+def _all_attributes(cls: type[DialectOp], given: Mapping[str, object]) -> dict[str, object]:
+    values = {name: declared.default for name, declared in cls._attributes.items() if declared.default is not REQUIRED}
+    values |= {name: None if v is None else cls._attributes[name].normalize(v) for name, v in given.items()}
+    return values
+
+
+@lru_cache(maxsize=4096)
+def _cases(operator: str, kind: str, lattice: Lattice) -> tuple[OperatorCase, ...]:
+    """Return the cases of an operator for an element type, sizes changed."""
+    if lattice == Lattice():
+        return (*TABLE.cases(operator, kind), *VARIED.cases(operator, kind))
+    drawn = []
+    for table in (TABLE, VARIED):
+        random = np.random.default_rng(lattice.tile)
+        draw = Draw(dtype(kind), random, lattice.tile, MAX_SMALL, lattice.beyond, lattice.kept, MAX_ELEMENTS)
+        drawn += table.drawn_cases(operator, draw)
+    return tuple(drawn)
+
+
+def _type_operation(
+    typed: TypedGraph, operation: GraphOperation, kind: str, lattice: Lattice, random: np.random.Generator
+) -> bool:
+    """Choose types of the operands that have none yet, and attributes; return whether any fit."""
+    known = [typed.type_of(v) for v in _flat(operation) if isinstance(v, GraphResult) or v in typed.types]
+    kinds = [known[0].dtype.name] if known else [kind]
+    cases = [case for name in kinds if name in COLUMNS for case in _cases(_short(operation), name, lattice)]
+    for position in random.permutation(len(cases)):
+        for attributes in _constrained(operation, cases[position].attributes):
+            chosen = _fitting(typed, operation, cases[position], attributes, random)
+            if chosen is not None:
+                types, ranges, results = chosen
+                typed.types |= types
+                typed.ranges |= ranges
+                typed.attributes[operation] = attributes
+                typed.results[operation] = results
+                return True
+    return False
+
+
+def _flat(operation: GraphOperation) -> list[GraphValue]:
+    held = (o if isinstance(o, list) else [o] for o in operation.operands.values())
+    return [value for values in held for value in values if value is not None]
+
+
+def _constrained(operation: GraphOperation, attributes: Mapping[str, object]) -> Iterator[dict[str, object]]:
+    """Yield the attributes of a case with the values that the pattern requires."""
+    declared = operator_class(_short(operation))._attributes
+    choices: list[list[tuple[str, object]]] = []
+    for name, wanted in operation.attributes.items():
+        value = attributes.get(name, declared[name].default)
+        if callable(wanted):
+            value = None if value is None else declared[name].normalize(value)
+            if Predicate.of(wanted).declines(value) is not None:
+                return
+        elif isinstance(wanted, (set, frozenset)):
+            choices.append([(name, member) for member in sorted(wanted, key=str)])
+        else:
+            choices.append([(name, wanted)])
+    for chosen in itertools.product(*choices):
+        yield {**attributes, **dict(chosen)}
+
+
+Fitting = tuple[dict[GraphLeaf, TensorType], dict[GraphLeaf, ElementRange], tuple[TensorType, ...]]
+
+
+def _fitting(
+    typed: TypedGraph,
+    operation: GraphOperation,
+    case: OperatorCase,
+    attributes: Mapping[str, object],
+    random: np.random.Generator,
+) -> Fitting | None:
+    """Return types of the leaves of an operation that its inference accepts."""
+    free: dict[GraphLeaf, list[tuple[TensorType, ElementRange]]] = {}
+    renamed = _renamed_sizes(typed, operation, case)
+    known = [typed.type_of(v) for v in _flat(operation) if isinstance(v, GraphResult) or v in typed.types]
+    for (_, operand), given in zip(operation.operands.items(), case.operands, strict=False):
+        for position, value in enumerate(operand if isinstance(operand, list) else [operand]):
+            if not isinstance(value, GraphLeaf) or value in typed.types:
+                continue
+            array = given[position % len(given)] if isinstance(given, list) else given
+            if array is None:
+                return None
+            elements = ElementRange.of(array)
+            shapes = _shapes(array.shape, renamed, known)
+            free[value] = [(TensorType(shape, elements.dtype), elements) for shape in shapes]
+    combinations = list(itertools.islice(itertools.product(*free.values()), 20 * MAX_COMBINATIONS))
+    order = random.permutation(len(combinations))[:MAX_COMBINATIONS] if known else range(len(combinations))
+    for position in order:
+        types = dict(zip(free, (kind for kind, _ in combinations[position]), strict=True))
+        trial = replace(typed, types=typed.types | types)
+        try:
+            results = _infer(operation, trial.operand_types(operation), attributes)
+        except Reject:
+            continue
+        if all(kind.is_static for kind in results):
+            return types, dict(zip(free, (e for _, e in combinations[position]), strict=True)), results
+    return None
+
+
+def _renamed_sizes(typed: TypedGraph, operation: GraphOperation, case: OperatorCase) -> dict[int, set[int]]:
+    """Return what the sizes of a case become where computed operands have others."""
+    renamed: dict[int, set[int]] = {}
+    for operand, given in zip(operation.operands.values(), case.operands, strict=False):
+        if not isinstance(given, np.ndarray) or operand is None or isinstance(operand, list):
+            continue
+        if isinstance(operand, GraphLeaf) and operand not in typed.types:
+            continue
+        shape = typed.type_of(operand).static_shape
+        if len(shape) == given.ndim:
+            for old, new in zip(given.shape, shape, strict=True):
+                renamed.setdefault(old, set()).add(new)
+    return renamed
+
+
+def _shapes(
+    shape: tuple[int, ...], renamed: Mapping[int, set[int]], known: Sequence[TensorType]
+) -> list[tuple[int, ...]]:
+    """Return the shapes that are tried for an operand."""
+    if not known:
+        return [shape]
+    choices = [sorted({size, *renamed.get(size, ())}) for size in shape]
+    shapes = list(itertools.islice(itertools.product(*choices), 32))
+    first = known[0].static_shape
+    shapes += [first, first[-1:], (), *((size,) for size in first)]
+    shapes += [tuple(size if i == axis else 1 for i, size in enumerate(first)) for axis in range(len(first))]
+    return list(dict.fromkeys(shapes))
+
+
+def with_dynamic_dims(typed: TypedGraph) -> Iterator[tuple[TypedGraph, dict[GraphLeaf, dict[int, str]]]]:
+    """Yield the graph with one dim of its arguments dynamic, and which axes of which leaves that is."""
+    first = typed.arguments[0]
+    shape = typed.types[first].static_shape
+    for axis in dict.fromkeys((0, len(shape) - 2, len(shape) - 1)):
+        if 0 <= axis < len(shape):
+            found = _dynamic(typed, first, axis, shape[axis])
+            if found is not None:
+                yield found
+
+
+def _dynamic(
+    typed: TypedGraph, first: GraphLeaf, axis: int, size: int
+) -> tuple[TypedGraph, dict[GraphLeaf, dict[int, str]]] | None:
+    """Make an axis dynamic, and those of other arguments that must be equal to it."""
+    others = [
+        (leaf, i)
+        for leaf in typed.arguments
+        if leaf is not first
+        for i, other in enumerate(typed.types[leaf].static_shape)
+        if other == size
+    ][:4]
+    for chosen in itertools.product((True, False), repeat=len(others)):
+        axes: dict[GraphLeaf, dict[int, str]] = {first: {axis: "n"}}
+        for (leaf, i), is_dynamic in zip(others, chosen, strict=True):
+            if is_dynamic:
+                axes.setdefault(leaf, {})[i] = "n"
+        types = dict(typed.types)
+        for leaf, names in axes.items():
+            dims = [names.get(i, dim) for i, dim in enumerate(types[leaf].shape)]
+            types[leaf] = TensorType.of(dims, types[leaf].dtype)
+        made = typed.with_types(types)
+        if made is not None and not any(made.type_of(output).is_static for output in made.graph.outputs):
+            return made, axes
+    return None

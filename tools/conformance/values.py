@@ -1,0 +1,177 @@
+"""Elements for the graphs of patterns, and what numpy makes of them: exactly, and as far as rounding may differ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mirlo.tools.conformance.case import TOLERANCE, Operand, wide
+from mirlo.tools.conformance.derivations import GraphLeaf, GraphOperation, GraphValue
+from mirlo.tools.conformance.derived import evaluate
+from mirlo.tools.conformance.typed_graphs import TypedGraph
+
+TRIALS = 32
+"""Draws of magnitudes: results of few bits must neither vanish nor saturate throughout."""
+GOOD = 0.6
+"""The share of the possible information of a result at which the search for magnitudes ends."""
+ROUNDING = {"f64": 1e-13, "f32": 4e-6, "f16": 1e-3, "bf16": 8e-3}
+"""How far a correct result may be off, relative to the largest element of the tensor."""
+MAX_ROUNDED = 0.01
+"""The share of integers that may be rounded to the other side, where they are computed from floats."""
+
+Arrays = dict[GraphLeaf, np.ndarray]
+Fallback = Callable[[GraphOperation, Sequence[Operand], dict[str, object]], tuple[np.ndarray, ...]]
+"""Computes an operation that has no reference in numpy."""
+
+
+@dataclass(frozen=True)
+class ExpectedResult:
+    """A result in numpy, and between what rounding may put it."""
+
+    exact: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    kind: str
+    rounds: bool
+    """Whether it is computed from floats."""
+
+    def error_in(self, got: np.ndarray) -> str | None:
+        """Return what is wrong with a result, or None."""
+        if got.shape != self.exact.shape:
+            return f"shape {got.shape} instead of {self.exact.shape}"
+        values = wide(got).astype(np.float64)
+        low, high = self.low.astype(np.float64), self.high.astype(np.float64)
+        both_nan = np.isnan(values) & np.isnan(self.exact.astype(np.float64))
+        if self.kind in TOLERANCE:
+            finite = np.abs(self.exact[np.isfinite(self.exact)])
+            slack = TOLERANCE[self.kind] * float(finite.max(initial=0) or 1)
+            low, high = low - slack, high + slack
+        fits = both_nan | ((values >= low) & (values <= high))
+        if fits.all():
+            return None
+        near = (values >= low - 1) & (values <= high + 1)
+        if self.kind not in TOLERANCE and self.rounds and near.all() and (~fits).sum() <= MAX_ROUNDED * fits.size:
+            return None
+        at = tuple(int(i[0]) for i in np.nonzero(~fits))
+        place = f"[{', '.join(map(str, at))}]"
+        return (
+            f"{int((~fits).sum())} of {fits.size} elements differ, the first at {place}: {values[at]:.6g} instead of "
+            f"{float(self.exact[at]):.6g}"
+        )
+
+
+def compute(typed: TypedGraph, arrays: Arrays, fallback: Fallback, noise: float = 0.0) -> list[np.ndarray]:
+    """Return the outputs of a graph in the widest types; `noise` moves floats by so many roundings."""
+    made: dict[GraphOperation, list[np.ndarray]] = {}
+
+    def value_of(value: GraphValue) -> np.ndarray:
+        return arrays[value] if isinstance(value, GraphLeaf) else made[value.operation][value.number]
+
+    for operation in typed.graph.operations:
+        operands: list[Operand] = [
+            [value_of(v) for v in o] if isinstance(o, list) else None if o is None else value_of(o)
+            for o in operation.operands.values()
+        ]
+        attributes = typed.attributes[operation]
+        try:
+            results = evaluate(operation.name.removeprefix("relax."), operands, attributes)
+        except (ValueError, OverflowError):
+            results = fallback(operation, operands, attributes)
+        made[operation] = [
+            _stored(array, kind.dtype.name, noise)
+            for array, kind in zip(results, typed.results[operation], strict=True)
+        ]
+    return [made[value.operation][value.number] for value in typed.graph.outputs]
+
+
+def _stored(array: np.ndarray, kind: str, noise: float) -> np.ndarray:
+    """Return a result as its type holds it, floats in f64."""
+    if kind in ROUNDING:
+        numbers = array.astype(np.float64)
+        if not noise or not numbers.size:
+            return numbers
+        finite = np.abs(numbers[np.isfinite(numbers)])
+        return numbers + noise * ROUNDING[kind] * float(finite.max(initial=0))
+    if kind == "bool":
+        return array.astype(np.bool_)
+    named = {"i": "int", "u": "uint"}.get(kind[0])
+    return wide(array.astype(np.dtype(f"{named}{kind[1:]}"))) if named and kind[1:].isdigit() else array
+
+
+def expectations(typed: TypedGraph, arrays: Arrays, fallback: Fallback) -> list[ExpectedResult]:
+    """Return what the outputs must be."""
+    exact, above, below = (compute(typed, arrays, fallback, noise) for noise in (0.0, 1.0, -1.0))
+    rounds = any(kind.dtype.is_float for results in typed.results.values() for kind in results)
+    kinds = [typed.type_of(value).dtype.name for value in typed.graph.outputs]
+    return [
+        ExpectedResult(one, np.fmin(one, np.fmin(up, down)), np.fmax(one, np.fmax(up, down)), kind, rounds)
+        for kind, one, up, down in zip(kinds, exact, above, below, strict=True)
+    ]
+
+
+def draws(typed: TypedGraph, random: np.random.Generator, fallback: Fallback) -> Iterator[Arrays]:
+    """Yield elements of the leaves whose results say much, then ones with which results of few bits saturate."""
+    best: tuple[float, Arrays | None] = (-1.0, None)
+    saturated: tuple[float, Arrays | None] = (0.2, None)
+    for trial in range(TRIALS):
+        arrays = _drawn(typed, random, trial)
+        with np.errstate(all="ignore"):
+            outputs = compute(typed, arrays, fallback)
+        kinds = [typed.type_of(value).dtype.name for value in typed.graph.outputs]
+        scores = [_information(output, kind) for output, kind in zip(outputs, kinds, strict=True)]
+        score = min(scores)
+        if score > best[0]:
+            best = score, arrays
+        if any(_saturates(output, kind) for output, kind in zip(outputs, kinds, strict=True)) and score > saturated[0]:
+            saturated = score, arrays
+        is_narrow = any(kind in ("i8", "u8") for kind in kinds)
+        if best[0] >= GOOD and (not is_narrow or saturated[1] is not None):
+            break
+    if best[1] is not None:
+        yield best[1]
+    if saturated[1] is not None and saturated[1] is not best[1]:
+        yield saturated[1]
+
+
+def _drawn(typed: TypedGraph, random: np.random.Generator, trial: int) -> Arrays:
+    arrays = {}
+    for leaf, kind in typed.types.items():
+        magnitude = 1.0 if trial < 2 else 10.0 ** random.uniform(-4, 2)
+        is_free = typed.ranges[leaf].dtype.is_float and leaf not in typed.arguments
+        array = typed.ranges[leaf].draw(kind.static_shape, random, magnitude if is_free else 1.0, trial % 2 == 0)
+        arrays[leaf] = array if leaf.value is None else np.full_like(array, leaf.value)
+    return arrays
+
+
+def again(typed: TypedGraph, arrays: Arrays, random: np.random.Generator, constants: bool = False) -> Arrays:
+    """Return other elements of the arguments, or of the constants, between the same limits."""
+    changed = dict(arrays)
+    for leaf, array in arrays.items():
+        if (leaf in typed.arguments) != constants and array.size and leaf.value is None:
+            changed[leaf] = random.permutation(array.reshape(-1)).reshape(array.shape)
+    return changed
+
+
+def _information(array: np.ndarray, kind: str) -> float:
+    """Return the entropy of the elements, relative to what as many elements of the type can have."""
+    if array.size < 2:
+        return 1.0 if np.isfinite(array.astype(np.float64)).all() else 0.0
+    numbers: np.ndarray = array.astype(np.float64)
+    if kind in ROUNDING:
+        if not np.isfinite(numbers).all() or np.abs(numbers).max() > 1e6:
+            return 0.0
+        numbers = np.asarray(np.round(numbers / (np.abs(numbers).max() or 1), 4), np.float64)
+    _, counts = np.unique(numbers, return_counts=True)
+    shares = counts / array.size
+    possible = min(array.size, 2 if kind == "bool" else 256)
+    return float(min(1.0, -(shares * np.log2(shares)).sum() / np.log2(possible)))
+
+
+def _saturates(array: np.ndarray, kind: str) -> bool:
+    """Return whether some of the bytes, not most of them, are the largest or the smallest."""
+    if kind not in ("i8", "u8") or not array.size:
+        return False
+    limits = np.iinfo(np.dtype("int8" if kind == "i8" else "uint8"))
+    return bool(0.03 <= (array == limits.max).mean() <= 0.7)
