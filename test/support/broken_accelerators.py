@@ -470,6 +470,8 @@ def check_elementwise(match: Any, variant: Variant) -> Any:
     kinds = {value.dtype.name for value in node.operands}
     if kinds != {"f32"}:
         return decline("the vector part computes in f32", found=sorted(kinds))
+    if variant.most_rows < 0:
+        return decline("the unit has no vector part")
     return _static(match, variant)
 
 

@@ -18,6 +18,7 @@ from broken_accelerators import (
 )
 
 import mirlo
+from mirlo.tools.cli import main
 from mirlo.tools.conformance.check import names
 from mirlo.tools.conformance.patterns import check_patterns
 
@@ -79,3 +80,14 @@ def test_a_pattern_that_nothing_matches_is_reported() -> None:
     assert not wrong
     assert len(untaken) == 1 and untaken[0].startswith("never.matmul: no case was found; tried ")
     assert "the last declines: " in untaken[0] and "the unit multiplies whole tiles (tile=251" in untaken[0]
+
+
+def test_the_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = Variant(patterns=("difference_relu", "difference"))
+    command = ["check-target", "--operator", "relax.subtract"]
+    assert main([*command, f"{accelerator('', rows, 'right')},llvm"]) == 0
+    assert main([*command, f"{accelerator('swapped_operands', rows, 'swapped')},llvm"]) == 1
+    told = capsys.readouterr()
+    assert "swapped.difference f32: wrong: " in told.out and "fails 3 checks" in told.err
+    assert main([*command, f"{accelerator('', Variant(patterns=('difference',), most_rows=-1), 'none')},llvm"]) == 1
+    assert "none.difference: never taken: no case was found" in capsys.readouterr().out
