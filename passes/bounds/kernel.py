@@ -10,7 +10,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr, number
 from mirlo.passes.bounds.accesses import ACCESSES, HARMLESS, Access
-from mirlo.passes.bounds.prover import Facts, Prover
+from mirlo.passes.bounds.prover import MAX_KERNEL_STEPS, Facts, Prover
 from mirlo.passes.bounds.values import ValueReader
 from mirlo.passes.bounds.views import View, ViewReader
 
@@ -66,10 +66,15 @@ class KernelBounds:
     """The accesses of a kernel, and those of them that could not be proven."""
 
     def __init__(
-        self, function: ir.Operation, symbols: Mapping[int, Dim], sizes: Mapping[int, Dim], dims: Sequence[Dim]
+        self,
+        function: ir.Operation,
+        symbols: Mapping[int, Dim],
+        sizes: Mapping[int, Dim],
+        dims: Sequence[Dim],
+        steps: int = MAX_KERNEL_STEPS,
     ) -> None:
         self.function = function
-        self.prover = Prover()
+        self.prover = Prover(steps)
         self.values = ValueReader(self.prover, symbols)
         self.views = ViewReader(self.values, sizes)
         self.accesses = 0

@@ -54,10 +54,10 @@ class Variable:
 class Prover:
     """The variables of one kernel, and proofs about them."""
 
-    def __init__(self) -> None:
+    def __init__(self, budget: int = MAX_KERNEL_STEPS) -> None:
         self.variables: list[Variable] = []
         self._steps = 0
-        self.budget = MAX_KERNEL_STEPS
+        self.budget = budget
         """The eliminations that are left for this kernel."""
         self._quotients: dict[FloorDiv, tuple[int | None, int | None]] = {}
 

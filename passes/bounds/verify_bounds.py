@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
@@ -12,6 +13,7 @@ from mirlo.dialects.tir.sizes import symbols_of_function
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.bounds.calls import Calls, find_calls
 from mirlo.passes.bounds.kernel import KernelBounds, UnprovenAccess
+from mirlo.passes.bounds.prover import MAX_KERNEL_STEPS
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.session import Session
 from mirlo.runtime.nearest import nearest
@@ -45,6 +47,7 @@ class VerifyBounds(Pass):
     contained = True
     trusted = True
     fail: str = option("data", "fail for accesses that are not proven: never, data (by values from data), all")
+    steps: int = option(0, "most steps of the proofs for all kernels; 0 for as many as each kernel may take")
     remarks: bool = option(False, "report each access that is not proven as a remark")
 
     def __post_init__(self) -> None:
@@ -55,11 +58,13 @@ class VerifyBounds(Pass):
 
     def run(self, op: ir.OpView, session: Session) -> None:
         calls = find_calls(op.operation)
+        left = self.steps or sys.maxsize
         for member in op.operation.regions[0].blocks[0].operations:
             function = member.operation
             if function.name != "func.func" or not is_prim_func(function) or not _is_scheduled(function):
                 continue
-            record = verify_kernel(function, calls.get(symbol_name(function)))
+            record, taken = verify_kernel(function, calls.get(symbol_name(function)), left)
+            left -= taken
             session.notes.append(record)
             for access in record.unproven:
                 self._report(record, access, session)
@@ -73,18 +78,23 @@ class VerifyBounds(Pass):
             session.remark(text, access.location)
 
 
-def verify_kernel(function: ir.Operation, calls: Calls | None = None) -> BoundsRecord:
-    """Return the record of a prim function in buffer form that is called so."""
+def verify_kernel(
+    function: ir.Operation, calls: Calls | None = None, steps: int = MAX_KERNEL_STEPS
+) -> tuple[BoundsRecord, int]:
+    """Return the record of a prim function in buffer form that is called so, and the steps that the proofs took."""
     calls = calls or Calls()
     symbols = _symbol_parameters(function)
     accesses = 0
     unproven: dict[UnprovenAccess, None] = {}
+    left = min(steps, MAX_KERNEL_STEPS)
     for sizes, facts in calls.parameter_sizes(workspace_of(function.opview)):
-        kernel = KernelBounds(function, symbols, sizes, facts)
+        kernel = KernelBounds(function, symbols, sizes, facts, left)
         kernel.verify()
+        left = max(kernel.prover.budget, 0)
         accesses = max(accesses, kernel.accesses)
         unproven.update(dict.fromkeys(kernel.unproven))
-    return BoundsRecord(symbol_name(function), tuple(dict.fromkeys(calls.nodes)), accesses, tuple(unproven))
+    record = BoundsRecord(symbol_name(function), tuple(dict.fromkeys(calls.nodes)), accesses, tuple(unproven))
+    return record, min(steps, MAX_KERNEL_STEPS) - left
 
 
 def _is_scheduled(function: ir.Operation) -> bool:

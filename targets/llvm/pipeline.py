@@ -46,7 +46,6 @@ def compile_pipeline(options: CompileOptions | None = None) -> str:
         _step("schedule", "target=llvm", threads, machine),
         "lower-loops",
         _step("lower-intrinsics", "target=llvm", machine),
-        "verify-bounds{fail=never}",
         "plan-memory{aliases=true}",
         _step("outline-parallel", threads, "" if work is None else f"work={work}"),
     ]

@@ -38,6 +38,9 @@ from mirlo.tools.explain.kernel import FollowedKernel, KernelStage
 if TYPE_CHECKING:
     from mirlo.driver.request import GivenSchedule, RuleFunction, Strategies
 
+VERIFY = "verify-bounds{fail=never steps=1500}"
+"""Proves accesses of kernels for a second, or some where dims are dynamic; static kernels need a tenth of that."""
+
 
 @dataclass
 class ExplainedNode:
@@ -112,7 +115,7 @@ def explain_model(
     `mirlo.compile`. With `kernel` the IR and the code of this kernel are kept at each stage.
     """
     from mirlo.passes.byoc.target_list import Targets
-    from mirlo.passes.targets import CompileOptions
+    from mirlo.passes.targets import CompileOptions, thread_limits
 
     targets = Targets.parse(target).or_host()
     require_one_build(targets)
@@ -127,6 +130,8 @@ def explain_model(
     session.options["strategies"] = bind_strategies(strategies, options, session, build)
     pipeline = Pipeline(opened.pipeline or targets.pipeline(threads))
     pipeline.prepend(precision_passes(precision, opened.pipeline))
+    if "lower-intrinsics" in pipeline and "verify-bounds" not in pipeline and thread_limits(host.name) is None:
+        pipeline.insert_after("lower-intrinsics", VERIFY, 0)
     watch = _Watch()
     followed = FollowedKernel(kernel) if kernel is not None else None
     with module.context, ir.Location.unknown():
