@@ -324,7 +324,7 @@ class Space:
             for expression in expressions:
                 for division in expression.divisions:
                     axes = list(division.inner.terms.items())
-                    if len(axes) != 1 or division.inner.constant:
+                    if len(axes) != 1 or division.inner.constant != 0:
                         continue
                     axis, coefficient = axes[0]
                     if isinstance(axis, int) and coefficient == 1 and self.extents[axis] % division.divisor == 0:
