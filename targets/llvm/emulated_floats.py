@@ -189,4 +189,6 @@ class _Mover:
 
 
 def _bits(elements: ir.Attribute, shape: Sequence[int], kind: str) -> np.ndarray:
-    return read_dense(elements, TensorType.of(tuple(shape), kind)).view("int16")
+    import numpy as np
+
+    return np.ascontiguousarray(read_dense(elements, TensorType.of(tuple(shape), kind))).view("int16")

@@ -95,7 +95,8 @@ def test_all_unsupported_operators_in_one_error(context: Any) -> None:
         "    not supported in this version of the operator set, but from opset 1 and 9",
         "  Bar (domain com.example, opset 3): 'Bar_2'",
         "    no operator of this domain is supported; domains that are: ai.onnx, ai.onnx.ml, ai.onnx.preview.training, "
-        "com.microsoft; define it with mirlo.onnx_operator('com.example', 'Bar', ...), on the command line in a file: "
+        "com.microsoft, com.microsoft.nchwc; "
+        "define it with mirlo.onnx_operator('com.example', 'Bar', ...), on the command line in a file: "
         "--plugin FILE.py",
         "Rewrite these nodes with supported operators, or give each operator a function body in the model.",
     ]
