@@ -123,7 +123,7 @@ def cache_key(
         digest = hashlib.sha256(model).hexdigest()
     path = Path(model) if isinstance(model, (str, os.PathLike)) else None
     if digest is None and (path is None or path.suffix.lower() != ".onnx"):
-        return Uncacheable("only models in .onnx files, and those of frameworks, are kept whole")
+        return Uncacheable("only models in .onnx files or bytes, and those of frameworks, are kept whole")
     if target.fingerprint is None:
         return Uncacheable(f"target '{target.name}' does not say what of the machine its code depends on")
     added = extended(target)
