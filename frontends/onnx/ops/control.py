@@ -94,6 +94,8 @@ def _unrolled(node: Node, body: GraphDef, carried: list[AnyValue]) -> list[Outpu
     if going and limit is not None and limit > MAX_UNROLLED_ITERATIONS:
         return None
     collected: list[list[AnyValue]] = [[] for _ in body.outputs[1 + len(carried) :]]
+    if collected and not (going and (limit is None or limit > 0)):
+        return None  # only the body tells the shape of what no iteration collects
     done, start = 0, node.builder.expansion.nodes
     while going and (limit is None or done < limit):
         if done >= MAX_UNROLLED_ITERATIONS:

@@ -150,11 +150,12 @@ def constant(op: StablehloOperation) -> Sequence[Tensor]:
 def _elements(op: StablehloOperation, declared: TensorType) -> np.ndarray:
     """Return the elements [count, 2] of a constant, from MLIR's text: the bindings do not read complex ones."""
     target = declared.dtype.to_numpy()
-    resource = resource_bytes(op.op.attributes["value"], 2 * math.prod(declared.static_shape) * target.itemsize)
-    if resource is not None:
-        return np.frombuffer(resource, target).reshape(-1, 2)
     text = op.op.get_asm(use_local_scope=True, print_generic_op_form=True)
     if "dense<" not in text:
+        # The bindings have no class for complex elements that are listed, and fail where such an attribute is read.
+        resource = resource_bytes(op.op.attributes["value"], 2 * math.prod(declared.static_shape) * target.itemsize)
+        if resource is not None:
+            return np.frombuffer(resource, target).reshape(-1, 2)
         raise UnsupportedOperation("its elements are not listed: expected dense<...> or dense_resource<...>")
     listed = text[text.index("dense<") + 6 : text.rindex("> : tensor<")]
     listed = listed.partition("> : tensor<")[0]
