@@ -55,24 +55,35 @@ class ElementRange:
     dtype: DType
     low: float
     high: float
+    examples: np.ndarray
+    """Elements of a case of the operator."""
 
     @staticmethod
     def of(array: np.ndarray) -> ElementRange:
         element = dtype_of_numpy(array.dtype)
         assert element is not None, array.dtype
         numbers = array.astype(np.float64)
-        return ElementRange(element, float(numbers.min(initial=1)), float(numbers.max(initial=1)))
+        return ElementRange(element, float(numbers.min(initial=1)), float(numbers.max(initial=1)), array)
 
     def draw(self, shape: Sequence[int], random: np.random.Generator, magnitude: float, whole: bool) -> np.ndarray:
-        """Return an array; floats are scaled by the magnitude, bytes fill their range where `whole` is set."""
-        kind = self.dtype.to_numpy()
+        """Return an array; floats are scaled by the magnitude, bytes fill their range where `whole` is set.
+
+        Other integers, which may be positions or divisors, are those of the case: of its columns, if it has as many.
+        """
+        kind, examples = self.dtype.to_numpy(), self.examples
         if self.dtype.is_float:
             return np.asarray(random.uniform(self.low, self.high, shape) * magnitude).astype(kind)
-        low, high = int(self.low), int(self.high)
         if whole and kind.kind in "iu" and kind.itemsize == 1:
             limits = np.iinfo(kind)
-            low, high = int(limits.min), int(limits.max)
-        return np.asarray(random.integers(low, high, shape, endpoint=True)).astype(kind)
+            drawn = np.asarray(random.integers(limits.min, limits.max, shape, endpoint=True)).astype(kind)
+            return drawn if (examples == 0).any() else np.where(drawn == 0, np.ones_like(drawn), drawn)
+        if not examples.size:
+            return np.ones(shape, kind)
+        if examples.ndim and len(shape) and shape[-1] == examples.shape[-1]:
+            rows = examples.reshape(-1, shape[-1])
+            picked = random.integers(len(rows), size=shape)
+            return np.asarray(rows[picked, np.arange(shape[-1])]).astype(kind)
+        return np.asarray(random.choice(examples.reshape(-1), shape)).astype(kind)
 
 
 @dataclass(eq=False)
@@ -99,6 +110,8 @@ class TypedGraph:
 
     def with_types(self, types: Mapping[GraphLeaf, TensorType]) -> TypedGraph | None:
         """Return the graph with other types of leaves, or None where inference rejects them or assumes sizes."""
+        if dict(types) != self.types and any(kind.dtype.is_integer and kind.dtype.bytes > 1 for kind in types.values()):
+            return None  # positions are those of the case, in tensors of its sizes
         made = replace(self, types=dict(types), results={})
         for operation in self.graph.operations:
             try:
@@ -242,6 +255,7 @@ def _fitting(
     """Return types of the leaves of an operation that its inference accepts."""
     free: dict[GraphLeaf, list[tuple[TensorType, ElementRange]]] = {}
     renamed = _renamed_sizes(typed, operation, case)
+    is_fixed = any(map(_has_positions, case.operands))
     known = [typed.type_of(v) for v in _flat(operation) if isinstance(v, GraphResult) or v in typed.types]
     for (_, operand), given in zip(operation.operands.items(), case.operands, strict=False):
         for position, value in enumerate(operand if isinstance(operand, list) else [operand]):
@@ -251,7 +265,7 @@ def _fitting(
             if array is None:
                 return None
             elements = ElementRange.of(array)
-            shapes = _shapes(array.shape, renamed, known)
+            shapes = [array.shape] if is_fixed else _shapes(array.shape, renamed, known)
             free[value] = [(TensorType(shape, elements.dtype), elements) for shape in shapes]
     combinations = list(itertools.islice(itertools.product(*free.values()), 20 * MAX_COMBINATIONS))
     order = random.permutation(len(combinations))[:MAX_COMBINATIONS] if known else range(len(combinations))
@@ -265,6 +279,11 @@ def _fitting(
         if all(kind.is_static for kind in results):
             return types, dict(zip(free, (e for _, e in combinations[position]), strict=True)), results
     return None
+
+
+def _has_positions(operand: object) -> bool:
+    """Return whether an operand has wide integers, which may be positions in others, of the sizes of the case."""
+    return isinstance(operand, np.ndarray) and operand.dtype.kind in "iu" and operand.dtype.itemsize > 1
 
 
 def _renamed_sizes(typed: TypedGraph, operation: GraphOperation, case: OperatorCase) -> dict[int, set[int]]:

@@ -150,7 +150,9 @@ def again(typed: TypedGraph, arrays: Arrays, random: np.random.Generator, consta
     changed = dict(arrays)
     for leaf, array in arrays.items():
         if (leaf in typed.arguments) != constants and array.size and leaf.value is None:
-            changed[leaf] = random.permutation(array.reshape(-1)).reshape(array.shape)
+            # Rows of integers stay whole: they may be positions.
+            is_whole = array.dtype.kind in "iu" and array.dtype.itemsize > 1
+            changed[leaf] = random.permutation(array if is_whole else array.reshape(-1)).reshape(array.shape)
     return changed
 
 

@@ -9,10 +9,11 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-import torch
 from onnx import TensorProto, helper, numpy_helper
 
 import mirlo
+
+torch = pytest.importorskip("torch", reason="needs PyTorch: make test-doors")
 
 
 def model_of(nodes: list[onnx.NodeProto], inputs: dict[str, list[Any]], constants: dict[str, Any]) -> onnx.ModelProto:

@@ -9,11 +9,14 @@ import onnx
 import onnxruntime
 import pytest
 from onnx import TensorProto, helper
-from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
 
 import mirlo
+
+pytest.importorskip("skl2onnx", reason="needs skl2onnx: make test-doors")
+pytest.importorskip("sklearn", reason="needs scikit-learn: make test-doors")
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer  # noqa: E402
+from sklearn.linear_model import LogisticRegression  # noqa: E402
+from sklearn.pipeline import make_pipeline  # noqa: E402
 
 TEXTS = ["the quick brown fox", "jumps over the lazy dog", "Fox and dog are friends", "lazy quick dog jumps"]
 
