@@ -50,7 +50,7 @@ needs_onednn = pytest.mark.skipif(not is_available(), reason="the oneDNN library
 @pytest.mark.parametrize("part", range(4))
 def test_operators_in_parts_compute_what_numpy_does(part: int) -> None:
     names()  # reads the table of cases
-    matrix = check_target("c,llvm", [f"relax.{name}" for name in OPERATORS[part::4]])
+    matrix = check_target("c,llvm", [f"relax.{name}" for name in OPERATORS[part::4]], patterns=False)
     wrong = [(e.name, k, v) for e in matrix.entries for k, v in e.verdicts.items() if v.status != "ok"]
     assert not wrong and matrix.count("ok") > 45
 
