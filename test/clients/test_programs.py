@@ -49,9 +49,9 @@ def _answers(program: str, *before: str) -> Any:
     environment = {**os.environ, "PYTHONWARNINGS": "ignore", "CUDA_VISIBLE_DEVICES": ""}
     command = [sys.executable, *before, str(PROGRAMS / f"{program}.py")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=580, env=environment, cwd=PROGRAMS)
-    told = [line.removeprefix("ANSWERS ") for line in done.stdout.splitlines() if line.startswith("ANSWERS ")]
-    assert len(told) == 1, f"{program} {before}:\n{done.stdout[-2000:]}\n{done.stderr[-6000:]}"
-    return json.loads(told[0])
+    answers = [line.removeprefix("ANSWERS ") for line in done.stdout.splitlines() if line.startswith("ANSWERS ")]
+    assert len(answers) == 1, f"{program} {before}:\n{done.stdout[-2000:]}\n{done.stderr[-6000:]}"
+    return json.loads(answers[0])
 
 
 def _assert_alike(found: Any, expected: Any, where: str) -> None:

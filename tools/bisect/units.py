@@ -45,9 +45,6 @@ class DividedModel:
         """Return the nodes of a range of units."""
         return [node for unit in self.units[first : last + 1] for node in unit.nodes]
 
-    def unit_of(self, node: int) -> int:
-        return next(i for i, unit in enumerate(self.units) if node in unit.nodes)
-
 
 def divide(model: LoadedModel, values: Mapping[str, ModelValue], settings: TrialOptions) -> DividedModel:
     """Return the model with the nodes of each composite together, in an order in which it can be computed."""

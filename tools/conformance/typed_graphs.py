@@ -48,6 +48,11 @@ class Lattice:
     """Sizes that stay: those of images, where channels are multiples of a large tile."""
 
 
+def may_be_positions(kind: np.dtype) -> bool:
+    """Return whether elements of a type may be positions in another operand, which exist for the sizes of a case."""
+    return kind.kind in "iu" and kind.itemsize > 1
+
+
 @dataclass(frozen=True)
 class ElementRange:
     """The element type of a leaf, and between what its elements lie."""
@@ -110,7 +115,7 @@ class TypedGraph:
 
     def with_types(self, types: Mapping[GraphLeaf, TensorType]) -> TypedGraph | None:
         """Return the graph with other types of leaves, or None where inference rejects them or assumes sizes."""
-        if dict(types) != self.types and any(kind.dtype.is_integer and kind.dtype.bytes > 1 for kind in types.values()):
+        if dict(types) != self.types and any(may_be_positions(kind.dtype.to_numpy()) for kind in types.values()):
             return None  # positions are those of the case, in tensors of its sizes
         made = replace(self, types=dict(types), results={})
         for operation in self.graph.operations:
@@ -255,7 +260,8 @@ def _fitting(
     """Return types of the leaves of an operation that its inference accepts."""
     free: dict[GraphLeaf, list[tuple[TensorType, ElementRange]]] = {}
     renamed = _renamed_sizes(typed, operation, case)
-    is_fixed = any(map(_has_positions, case.operands))
+    arrays = [operand for operand in case.operands if isinstance(operand, np.ndarray)]
+    is_fixed = any(may_be_positions(array.dtype) for array in arrays)
     known = [typed.type_of(v) for v in _flat(operation) if isinstance(v, GraphResult) or v in typed.types]
     for (_, operand), given in zip(operation.operands.items(), case.operands, strict=False):
         for position, value in enumerate(operand if isinstance(operand, list) else [operand]):
@@ -279,11 +285,6 @@ def _fitting(
         if all(kind.is_static for kind in results):
             return types, dict(zip(free, (e for _, e in combinations[position]), strict=True)), results
     return None
-
-
-def _has_positions(operand: object) -> bool:
-    """Return whether an operand has wide integers, which may be positions in others, of the sizes of the case."""
-    return isinstance(operand, np.ndarray) and operand.dtype.kind in "iu" and operand.dtype.itemsize > 1
 
 
 def _renamed_sizes(typed: TypedGraph, operation: GraphOperation, case: OperatorCase) -> dict[int, set[int]]:

@@ -10,7 +10,7 @@ import numpy as np
 from mirlo.tools.conformance.case import TOLERANCE, Operand, wide
 from mirlo.tools.conformance.derivations import GraphLeaf, GraphOperation, GraphValue
 from mirlo.tools.conformance.derived import evaluate
-from mirlo.tools.conformance.typed_graphs import TypedGraph
+from mirlo.tools.conformance.typed_graphs import TypedGraph, may_be_positions
 
 TRIALS = 32
 """Draws of magnitudes: results of few bits must neither vanish nor saturate throughout."""
@@ -150,9 +150,9 @@ def again(typed: TypedGraph, arrays: Arrays, random: np.random.Generator, consta
     changed = dict(arrays)
     for leaf, array in arrays.items():
         if (leaf in typed.arguments) != constants and array.size and leaf.value is None:
-            # Rows of integers stay whole: they may be positions.
-            is_whole = array.dtype.kind in "iu" and array.dtype.itemsize > 1
-            changed[leaf] = random.permutation(array if is_whole else array.reshape(-1)).reshape(array.shape)
+            # The rows of positions stay whole: each column has an axis of its own.
+            parts = array if may_be_positions(array.dtype) else array.reshape(-1)
+            changed[leaf] = random.permutation(parts).reshape(array.shape)
     return changed
 
 

@@ -1,4 +1,4 @@
-"""pipecat-ai: whether somebody speaks, and has finished."""
+"""pipecat-ai: voice activity, and the end of a turn."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""silero-vad: when somebody speaks."""
+"""silero-vad: voice activity."""
 
 import numpy as np
 import torch

@@ -1,4 +1,4 @@
-"""faster-whisper: when somebody speaks, all windows in one call."""
+"""faster-whisper: voice activity, all windows in one call."""
 
 from faster_whisper.vad import VadOptions, get_speech_timestamps, get_vad_model
 from inputs import tell, voice

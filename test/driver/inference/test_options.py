@@ -60,8 +60,8 @@ def test_what_has_no_effect_is_logged_once(caplog: pytest.LogCaptureFixture) -> 
             options.add_session_config_entry("session.intra_op.allow_spinning", "0")
             mirlo.RunOptions().add_run_config_entry("memory.enable_memory_arena_shrinkage", "cpu:0")
             mirlo.set_seed(3)
-    told = [record.getMessage().partition(" has no effect: ")[0] for record in caplog.records]
-    assert told == [
+    names = [record.getMessage().partition(" has no effect: ")[0] for record in caplog.records]
+    assert names == [
         "SessionOptions.enable_cpu_mem_arena",
         "SessionOptions.inter_op_num_threads",
         "the session config entry 'session.intra_op.allow_spinning'",
