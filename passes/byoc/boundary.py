@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from mirlo.dialects.bindings import func, ir
 from mirlo.dialects.core.surgery import erase_dead, operations, replace_op
+from mirlo.dialects.core.traits import Trait, traits_of
+from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.calls import CallExternal
 from mirlo.passes.byoc.outline import symbol_name
 from mirlo.passes.byoc.rewrite import next_operation
+from mirlo.passes.graph.constants import is_constant
 from mirlo.passes.graph.dce import is_pure_relax
+from mirlo.passes.graph.fold_constant import FoldConstant
 from mirlo.passes.graph.requested_layouts import FORCED, NOTHING
-from mirlo.passes.graph.rewrite import Rewriter, rewrite
+from mirlo.passes.graph.rewrite import Rewriter, kind_of, rewrite, without_unit_dims
 from mirlo.passes.graph.rules.layout import MARK, inverse, permuted
 from mirlo.passes.rules import LAYOUT
 from mirlo.passes.session import Session
@@ -43,7 +47,13 @@ def marked_permute(value: ir.Value) -> ir.OpView | None:
 
 
 def count_permutes(function: ir.OpView | ir.Operation) -> int:
-    return sum(op.name == "relax.permute" and MARK in op.attributes for op in operations(function))
+    """Return the number of layout-change permutes that are computed at run time."""
+    return sum(_is_marked(op) and not _is_folded(op.operands[0]) for op in operations(function))
+
+
+def _is_folded(value: ir.Value) -> bool:
+    """Return whether a value is a constant, in another shape or not."""
+    return is_constant(without_unit_dims(value))
 
 
 def edge_of(function: ir.OpView | ir.Operation) -> Edge:
@@ -179,6 +189,7 @@ def sink(function: ir.Operation, call: ir.Operation, session: Session) -> bool:
     moved = len(permutes) > len(stays) and (after < before or (after == before and edge.results))
     if moved:
         _replace_body(function, trial)
+        FoldConstant().run(function.opview, session)
         operands = [
             permutes[i].x if i in permutes and i not in stays else value for i, value in enumerate(call.operands)
         ]
@@ -188,28 +199,98 @@ def sink(function: ir.Operation, call: ir.Operation, session: Session) -> bool:
 
 
 def force(function: ir.Operation, call: ir.Operation, session: Session) -> bool:
-    """Move permutes inside a function to its edge, even if parameters must be permuted, where that pays.
+    """Move permutes inside a function to its edge, even if other values must be permuted, where that pays.
 
-    Such a permute is free where the caller has it already or cancels it; a permuted result is free where all readers
-    permute it back.
+    Such a permute is free where the caller has it already or cancels it, and of a constant; a permuted result is free
+    where all readers permute it back.
     """
     inside = count_permutes(function)
-    if not inside:
-        return False
-    trial = function.operation.clone()
+    return bool(inside) and any(
+        _accept(trial, edge, function, call, session) for trial, edge in _rearranged(function, session)
+    )
+
+
+def _accept(trial: ir.Operation, edge: Edge, function: ir.Operation, call: ir.Operation, session: Session) -> bool:
+    """Replace a function by a rearranged copy if that leaves fewer permutes inside, and no more than before."""
+    inside, left = count_permutes(function), count_permutes(trial)
+    before = inside + sum(_reading(call.results[i], inverse(axes))[0] for i, axes in edge.results.items())
+    after = left + sum(_price(call.operands[i], axes, call) for i, axes in edge.parameters.items())
+    after += sum(_reading(call.results[i], inverse(axes))[1] for i, axes in edge.results.items())
+    pays = after <= before and left < inside
+    if pays:
+        _replace_body(function, trial)
+        FoldConstant().run(function.opview, session)
+        if edge:
+            rebuild_call(call, _permuted_operands(call, edge, session), function, edge, session)
+    trial.erase()
+    return pays
+
+
+def _rearranged(function: ir.Operation, session: Session) -> Iterator[tuple[ir.Operation, Edge]]:
+    """Yield copies of a function whose permutes are elsewhere, and what their callers must permute.
+
+    In one, permutes have sunk although other operands are then permuted; in the others, the values that a permute is
+    computed from are read in its layout.
+    """
+    trial = function.clone()
     rewrite(trial, LAYOUT, session, given=FORCED)
     edge = edge_of(trial)
     strip(trial, edge)
-    before = inside + sum(_reading(call.results[i], inverse(axes))[0] for i, axes in edge.results.items())
-    after = count_permutes(trial)
-    after += sum(_price(call.operands[i], axes, call) for i, axes in edge.parameters.items())
-    after += sum(_reading(call.results[i], inverse(axes))[1] for i, axes in edge.results.items())
-    pays = bool(edge) and after <= before and count_permutes(trial) < inside
-    if pays:
-        _replace_body(function, trial)
-        rebuild_call(call, _permuted_operands(call, edge, session), function, edge, session)
-    trial.erase()
-    return pays
+    yield trial, edge
+    permutes = [op.opview for op in operations(function) if _is_marked(op)]
+    for axes in dict.fromkeys(tuple(p.axes) for p in permutes if isinstance(p.x, ir.OpResult)):
+        trial = function.clone()
+        raised = _raise(trial, list(axes), session)
+        edge = edge_of(trial)
+        strip(trial, edge)
+        yield trial, Edge(_composed(raised, edge.parameters), edge.results)
+
+
+def _raise(function: ir.Operation, axes: Axes, session: Session) -> dict[int, Axes]:
+    """Permute the values that permutes by these axes are computed from; return the parameters that callers permute."""
+    block = function.regions[0].blocks[0]
+    starts = [op.opview.x for op in operations(function) if _is_marked(op) and list(op.opview.axes) == axes]
+    sources = _sources(starts, len(axes))
+    raised = {}
+    for value in sources:
+        if isinstance(value, ir.BlockArgument):
+            raised[value.arg_number] = axes
+        else:
+            behind = Rewriter(next_operation(value.owner), session)
+            folded = behind.emit(OPS["permute"], value, axes=axes)
+            value.replace_all_uses_except(permuted(folded, inverse(axes), behind), folded.owner.operation)
+    push(function, {i: (inverse(axes), _permuted_type(block.arguments[i], axes)) for i in raised}, session)
+    rewrite(function, LAYOUT, session, given=NOTHING)
+    return raised
+
+
+def _sources(starts: Sequence[ir.Value], rank: int) -> list[ir.Value]:
+    """Return the parameters and constants that values are computed from by operators that permutes pass."""
+    sources: list[ir.Value] = []
+    seen, pending = set(starts), list(starts)
+    while pending:
+        value = pending.pop()
+        if isinstance(value, ir.BlockArgument) or is_constant(value):
+            if kind_of(value).rank == rank:
+                sources.append(value)
+        elif LAYOUT.covers(value.owner.name) and Trait.CONTRACTION not in traits_of(value.owner.opview):
+            new = [operand for operand in value.owner.operands if operand not in seen]
+            seen.update(new)
+            pending += new
+    return sources
+
+
+def _permuted_type(value: ir.Value, axes: Axes) -> ir.Type:
+    kind = kind_of(value)
+    return kind.with_shape(tuple(kind.shape[axis] for axis in axes)).to_mlir()
+
+
+def _composed(raised: dict[int, Axes], stripped: dict[int, Axes]) -> dict[int, Axes]:
+    """Return the permutes of operands that are permuted first as raised, then as stripped; none where they cancel."""
+    composed = {**stripped, **raised}
+    for i in raised.keys() & stripped.keys():
+        composed[i] = [raised[i][axis] for axis in stripped[i]]
+    return {i: axes for i, axes in composed.items() if axes != sorted(axes)}
 
 
 def _price(value: ir.Value, axes: Axes, reader: ir.Operation) -> int:

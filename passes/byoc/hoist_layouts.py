@@ -11,6 +11,7 @@ from mirlo.passes.byoc.boundary import count_permutes, force, hoist, marked_perm
 from mirlo.passes.byoc.inline import all_operations
 from mirlo.passes.byoc.outline import COMPOSITE, EXTERNAL, TARGET, callee_of, functions_of, require_target, string_fact
 from mirlo.passes.byoc.outline_external import external_modules
+from mirlo.passes.graph.layout import simplify_moves
 from mirlo.passes.graph.requested_layouts import NOTHING
 from mirlo.passes.graph.rewrite import rewrite
 from mirlo.passes.registry import Pass, option, register_pass
@@ -62,9 +63,11 @@ class HoistLayouts(Pass):
         hoister = _Hoister(module, nested, session, self._concerns)
         hoister.run()
         left = _permutes([module, *nested.values()])
-        record = LayoutRecord(
-            self.target, before, hoister.hoisted, max(0, before - left), left, _count_boundary_permutes(module, nested)
-        )
+        boundary = _count_boundary_permutes(module, nested)
+        record = LayoutRecord(self.target, before, hoister.hoisted, max(0, before - left), left, boundary)
+        if string_fact(module, EXTERNAL) is None:
+            for function in functions_of(module).values():
+                simplify_moves(function, session)
         session.notes.append(record)
         if self.explain:
             session.remark(

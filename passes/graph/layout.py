@@ -48,14 +48,29 @@ class ConvertLayout(Pass):
             return
         import_modules("mirlo.passes.graph.rules")
         rewrite(op, LAYOUT, session, given=self._desired(op, session))
-        rewrite(op, SIMPLIFY, session, only=_MOVES)
+        if external_target(op) is None:
+            simplify_moves(op, session)
 
     def _desired(self, function: ir.OpView, session: Session) -> RequestedLayouts:
         if self.layouts:
             return parse_layouts(self.layouts)
         if session.options.get(CALLBACK) is not None:
             return RequestedLayouts(callback=session.options[CALLBACK])
-        module = function.operation.parent
-        target = module.attributes.get("relax.external") if module is not None else None
-        own = layouts_of_code_generator(target.value) if isinstance(target, ir.StringAttr) else None
-        return own or CHANNELS_LAST
+        target = external_target(function)
+        return (layouts_of_code_generator(target) if target is not None else None) or CHANNELS_LAST
+
+
+def external_target(function: ir.OpView) -> str | None:
+    """Return the target of the external module that a function is in, or None."""
+    module = function.operation.parent
+    target = module.attributes.get("relax.external") if module is not None else None
+    return target.value if isinstance(target, ir.StringAttr) else None
+
+
+def simplify_moves(function: ir.OpView | ir.Operation, session: Session) -> None:
+    """Merge permutes and reshapes, and replace permutes that move no elements by reshapes.
+
+    In an external module that must wait: `hoist-layouts` moves permutes to its callers, and code generators support
+    few reshapes.
+    """
+    rewrite(function, SIMPLIFY, session, only=_MOVES)

@@ -70,7 +70,8 @@ def conv_in_layout(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     weight = op.weight
     if kernel != op.kernel_layout:
         axes = kernel_permutation(op.kernel_layout, kernel, kind_of(weight).rank)
-        weight = b.emit(OPS["permute"], weight, axes=axes)
+        # A kernel that is an input is permuted where it comes from, as data are; a constant is folded where it is.
+        weight = b.emit(OPS["permute"], weight, axes=axes) if is_constant(weight) else permuted(weight, axes, b)
     attributes = {**op.attribute_values(), "data_layout": data, "kernel_layout": kernel}
     result = b.emit(OPS["conv"], in_layout(op.x, op.data_layout, data, b), weight, op.bias, **attributes)
     return in_layout(result, data, op.data_layout, b)

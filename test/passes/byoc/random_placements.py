@@ -132,6 +132,39 @@ def random_image_graph(rng: random.Random) -> tuple[str, dict[str, np.ndarray]]:
     return f"func.func @main(%a0: {kind}) -> ({kinds}) {{\n  {body}\n}}\n", weights
 
 
+def random_padded_chain(rng: random.Random) -> tuple[str, dict[str, np.ndarray]]:
+    """Return the text of convolutions one after the other, each of data that are padded, pooled or activated first."""
+    inner, outer = "tensor<1x2x4x4xf32>", "tensor<1x2x6x6xf32>"
+    lines, weights, value = [], {}, "%a0"
+    for i in range(rng.randint(1, 4)):
+        size = 1
+        for j in range(rng.randint(1, 3)):
+            name, kind = f"%v{i}_{j}", inner if size == 1 else outer
+            choice = rng.choice(["pad", "max_pool", "relu", "add"])
+            if choice == "pad" and size == 1:
+                size, mode = 3, rng.choice(["reflect", "edge", "wrap"])
+                pads = f'{{mode = "{mode}", pads = array<i64: 0, 0, 1, 1, 0, 0, 1, 1>}}'
+                lines.append(f'{name} = "relax.pad"({value}) {pads} : ({inner}) -> {outer}')
+            elif choice == "max_pool":
+                window = "kernel = array<i64: 3, 3>, padding = array<i64: 1, 1, 1, 1>"
+                lines.append(f'{name} = "relax.max_pool"({value}) {{{window}}} : ({kind}) -> {kind}')
+            elif choice == "add":
+                added = '"relax.constant"() {value = dense<[[[1.0]], [[2.0]]]> : tensor<2x1x1xf32>}'
+                lines.append(f"%c{i}_{j} = {added} : () -> tensor<2x1x1xf32>")
+                lines.append(f'{name} = "relax.add"({value}, %c{i}_{j}) : ({kind}, tensor<2x1x1xf32>) -> {kind}')
+            else:
+                lines.append(f'{name} = "relax.relu"({value}) : ({kind}) -> {kind}')
+            value = name
+        weight = f"tensor<2x2x{size}x{size}xf32>"
+        weights[f"w{i}"] = np.float32([rng.uniform(-1, 1) for _ in range(4 * size * size)]).reshape(2, 2, size, size)
+        lines.append(f'%w{i} = "relax.constant"() {{param = "w{i}"}} : () -> {weight}')
+        kind = inner if size == 1 else outer
+        lines.append(f'%y{i} = "relax.conv"({value}, %w{i}) : ({kind}, {weight}) -> {inner}')
+        value = f"%y{i}"
+    body = "\n  ".join([*lines, f"return {value} : {inner}"])
+    return f"func.func @main(%a0: {inner}) -> {inner} {{\n  {body}\n}}\n", weights
+
+
 def _conv(op: Any, x: np.ndarray, weight: np.ndarray) -> np.ndarray:
     weight = weight.transpose({"OI*": (0, 1, 2, 3), "*IO": (3, 2, 0, 1), "O*I": (0, 3, 1, 2)}[op.kernel_layout])
     return _windowed(op, x, lambda taps: np.einsum("nchwij,ocij->nohw", taps, weight), weight.shape[2])
@@ -140,7 +173,7 @@ def _conv(op: Any, x: np.ndarray, weight: np.ndarray) -> np.ndarray:
 def _windowed(op: Any, x: np.ndarray, reduced: Callable[[np.ndarray], np.ndarray], size: int) -> np.ndarray:
     """Return a function of all windows, which have the size of their padding or none."""
     image = x if op.data_layout == "NC*" else x.transpose(0, 3, 1, 2)
-    amount = (size - 1) // 2
+    amount = (size - 1) // 2 if op.padding else 0
     fill = 0.0 if op.operation.name == "relax.conv" else -np.inf
     padded = np.pad(image, ((0, 0), (0, 0), (amount, amount), (amount, amount)), constant_values=fill)
     made = reduced(np.lib.stride_tricks.sliding_window_view(padded, (size, size), axis=(2, 3)))
@@ -151,6 +184,7 @@ IMAGES: dict[str, Callable[..., np.ndarray]] = {
     "conv": _conv,
     "max_pool": lambda op, x: _windowed(op, x, lambda taps: taps.max(axis=(-1, -2)), op.kernel[0]),
     "permute": lambda op, x: x.transpose(op.axes),
+    "pad": lambda op, x: np.pad(x, list(zip(op.pads[:4], op.pads[4:], strict=True)), mode=op.mode),
 }
 
 

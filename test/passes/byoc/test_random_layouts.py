@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import numpy as np
-from random_placements import evaluate, random_image_graph
+from random_placements import evaluate, random_image_graph, random_padded_chain
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
@@ -60,6 +60,27 @@ def test_numbers_stay() -> None:
             Pipeline("inline-external,fold-constant,convert-layout,remove-dead").run(module, session)
             check(module, session, image, expected, seed)
     assert cancelled > GRAPHS, "hardly any permute met another one"
+
+
+def test_a_chain_has_permutes_at_its_edges_only() -> None:
+    passing = is_op("relax.pad", "relax.max_pool", "relax.relu", "relax.add")
+    pattern = is_op("relax.conv")(repeat(wildcard(), lambda x: passing(x, ...), least=1, most=3), is_const())
+    with make_context(), ir.Location.unknown():
+        for seed in range(60):
+            text, weights = random_padded_chain(random.Random(seed))
+            session = Session()
+            for name, array in weights.items():
+                session.params.add(name, array)
+            module = ir.Module.parse(text)
+            image = np.random.default_rng(seed).standard_normal((1, 2, 4, 4), np.float32)
+            expected = evaluate(module.operation, [image], session.params)
+            Partitioner(module.operation, session, {"t": [entry_of("t", ("conv", pattern))]}, RegionLimits()).run()
+            layouts = "run-on-external{pipeline={convert-layout{layouts={relax.conv=N*C:O*I}},fold-constant}}"
+            Pipeline(f"outline-external,{layouts},hoist-layouts,verify-calls").run(module, session)
+            check(module, session, image, expected, seed)
+            outside, _, inside = str(module).partition("module @")
+            assert "relax.permute" not in inside, f"seed {seed}"
+            assert outside.count("relax.permute") == 2, f"seed {seed}"
 
 
 def check(module: ir.Module, session: Session, image: np.ndarray, expected: list[np.ndarray], seed: int) -> None:
