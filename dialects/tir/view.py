@@ -13,6 +13,8 @@ from mirlo.dialects.tir.block import REDUCE, SPATIAL, split_operands
 
 PRIM_FUNC = "tir.prim_func"
 NAMES = "tir.names"
+RULES = "tir.rules"
+"""Attribute of a prim function: the target whose rules lower its intrinsics before those of the host."""
 """Attribute of a prim function in tensor form: what its author calls each argument and each result of an operation, in
 order; empty for those without a name."""
 

@@ -6,7 +6,11 @@ from dataclasses import dataclass, field
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import rename_symbol, symbol_name
-from mirlo.passes.byoc.outline import free_name
+from mirlo.dialects.tir.view import PRIM_FUNC, RULES
+from mirlo.passes.byoc.outline import EXTERNAL, free_name, string_fact
+from mirlo.passes.lower.intrinsics import has_intrinsics
+from mirlo.passes.rules import INTRINSIC
+from mirlo.passes.targets import HOST, chain, is_target
 
 
 @dataclass
@@ -18,6 +22,8 @@ class Bring:
     moved: dict[tuple[ir.Operation, str], str] = field(default_factory=dict)
     """The new name by source module and name there."""
     _known: dict[ir.Operation, dict[str, ir.Operation]] = field(default_factory=dict)
+    _has_rules: dict[str, bool] = field(default_factory=dict)
+    """Whether a target has rules for intrinsics that the default host has not."""
 
     def for_operation(self, op: ir.OpView | ir.Operation, source: ir.Operation) -> None:
         """Redirect the references of an operation from another module to copies of what they named."""
@@ -45,10 +51,22 @@ class Bring:
             name = key[1] if key[1] not in self.symbols else free_name(key[1], self.symbols)
             rename_symbol(copy, name)
             copy.attributes["sym_visibility"] = ir.StringAttr.get("private")
+            self._mark_rules(copy, source)
             self.symbols.insert(copy)
             self.moved[key] = symbol_name(copy)
             self.for_operation(copy, source)
         return self.moved[key]
+
+    def _mark_rules(self, function: ir.Operation, source: ir.Operation) -> None:
+        """Let the intrinsics of a function from an external module be lowered by the rules of its target."""
+        target = string_fact(source, EXTERNAL)
+        if target is None or RULES in function.attributes or PRIM_FUNC not in function.attributes:
+            return
+        if target not in self._has_rules:
+            own = [name for name in chain(target) if name not in chain(HOST)] if is_target(target) else []
+            self._has_rules[target] = any(rule.target in own for rule in INTRINSIC)
+        if self._has_rules[target] and has_intrinsics(function):
+            function.attributes[RULES] = ir.StringAttr.get(target)
 
 
 def _symbol_attributes(op: ir.Operation) -> list[tuple[str, ir.FlatSymbolRefAttr]]:

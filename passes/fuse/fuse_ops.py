@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import func, ir
@@ -11,7 +12,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.surgery import blocks, clone_with
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.types import dims_of
-from mirlo.dialects.tir.view import is_prim_func
+from mirlo.dialects.tir.view import RULES, is_prim_func
 from mirlo.passes.fuse.groups import MAX_INPUTS, FusionNode, Groups
 from mirlo.passes.fuse.kinds import FusionKind, has_several_contractions, is_move, kind_of
 from mirlo.passes.registry import Pass, option, register_pass
@@ -47,6 +48,7 @@ class FuseOps(Pass):
             {symbol_name(f) for f in functions if is_prim_func(f) and is_move(f)},
             {symbol_name(f) for f in functions if is_prim_func(f) and is_move(f, self.widen)},
             {symbol_name(f) for f in functions if is_prim_func(f) and has_several_contractions(f)},
+            {symbol_name(f): ir.StringAttr(f.attributes[RULES]).value for f in functions if RULES in f.attributes},
         )
         symbols = ir.SymbolTable(op.operation)
         for function in functions:
@@ -65,12 +67,14 @@ class _Prims:
     reads: set[str]
     """Those that move rows, and may convert their elements to a wider type."""
     takes_moves: set[str]
+    rules: dict[str, str]
+    """The target whose rules lower their intrinsics, of those that came from an external module."""
 
 
 def _fuse(function: ir.OpView, prims: _Prims, symbols: ir.SymbolTable, module_body: ir.Block, max_inputs: int) -> None:
     for block in blocks(function):
         steps = [op.operation for op in block.operations]
-        nodes = graph_of(steps, prims.kinds, prims.moves, prims.reads, prims.takes_moves)
+        nodes = graph_of(steps, prims.kinds, prims.moves, prims.reads, prims.takes_moves, prims.rules)
         for members in Groups(nodes, max_inputs).members():
             _outline([steps[i] for i in members], symbols, module_body)
 
@@ -81,11 +85,12 @@ def graph_of(
     moves: Collection[str] = (),
     reads: Collection[str] = (),
     takes_moves: Collection[str] = (),
+    rules: Mapping[str, str] = MappingProxyType({}),
 ) -> list[FusionNode]:
     """Return a node per operation of a block; operations other than calls of prim functions are opaque.
 
     `moves` are the functions that only permute outer dims, `reads` those that may also widen elements, `takes_moves`
-    those that may absorb such permutes.
+    those that may absorb such permutes, `rules` the targets whose rules lower a function's intrinsics.
     """
     nodes: list[FusionNode] = []
     made_by: dict[ir.Value, int] = {}
@@ -103,6 +108,7 @@ def graph_of(
         if kind is not FusionKind.OPAQUE:
             callee = op.opview.callee
             node.is_move, node.is_read, node.takes_moves = callee in moves, callee in reads, callee in takes_moves
+            node.rules = rules.get(callee, "")
         for value in operands:
             source = made_by.get(value)
             if source is not None and source not in node.inputs:

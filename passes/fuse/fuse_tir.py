@@ -11,7 +11,7 @@ from mirlo.dialects.core.surgery import blocks, operations
 from mirlo.dialects.core.symbols import rename_symbol, symbol_name
 from mirlo.dialects.core.types import dims_of, ranked_tensor
 from mirlo.dialects.relax.calls import CallTir
-from mirlo.dialects.tir.view import PRIM_FUNC, is_prim_func, is_tensor_form
+from mirlo.dialects.tir.view import PRIM_FUNC, RULES, is_prim_func, is_tensor_form
 from mirlo.passes.fuse.fuse_ops import PRIMITIVE
 from mirlo.passes.fuse.inline import inline_blocks
 from mirlo.passes.fuse.kinds import KIND, analyze
@@ -106,7 +106,10 @@ def _fuse(function: ir.OpView, functions: dict[str, ir.OpView]) -> func.FuncOp:
         env: dict[ir.Value, ir.Value] = dict(zip(entry.arguments, block.arguments, strict=True))
         with ir.InsertionPoint(block):
             for call in operations[:-1]:
-                callee = functions[call.opview.callee].operation.regions[0].blocks[0]
+                called = functions[call.opview.callee].operation
+                if RULES in called.attributes:  # alike in a group
+                    result.operation.attributes[RULES] = called.attributes[RULES]
+                callee = called.regions[0].blocks[0]
                 env.update(zip(call.results, _inlined(callee, [env[v] for v in call.operands]), strict=True))
             func.ReturnOp([env[v] for v in operations[-1].operands])
     return result

@@ -34,6 +34,8 @@ class FusionNode:
     """Whether its operands and its result may have their outer dims in any order in memory: attention."""
     escapes: bool = False
     """Returned from the function, or used by an operation that is not a node."""
+    rules: str = ""
+    """The target whose rules lower its intrinsics, empty for the host: a kernel has those of one target."""
 
 
 @dataclass
@@ -135,6 +137,8 @@ class Groups:
         if len(heavy) > 1 or len(members) > MAX_NODES:
             return
         if self._inputs(members) > self.max_inputs or self._escapes(set(members)):
+            return
+        if len({self.nodes[i].rules for i in members}) > 1:
             return
         root = self.find(end)
         self.kind[root] = max(self.kind[r] for r in joined)

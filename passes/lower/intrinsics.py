@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.dialects.tir.own_intrinsics import OWN
+from mirlo.dialects.tir.view import RULES
 from mirlo.passes.lower.calls import CALL, lower_found_calls
 from mirlo.passes.lower.values import Num, ValueBuilder
 from mirlo.passes.made_by import check_emitted, operations_between
@@ -86,6 +87,7 @@ class LowerIntrinsics(Pass):
     For each `tir.<intrinsic>`, on scalars or vectors, the rules registered along the chain of the target (`mydsp`,
     its parents, `default`) are tried; the first that accepts replaces it. Rules may emit other intrinsics, which are
     lowered in turn, and call C functions. An intrinsic that no rule accepts is an error with the reason of each.
+    In a prim function that came from the module of a code generator (`tir.rules`), the rules of that target come first.
     """
 
     name = "lower-intrinsics"
@@ -108,14 +110,46 @@ class LowerIntrinsics(Pass):
         custom = {name.removeprefix("tir."): rules for name, rules in given.items()}
         options = {**session.options, **({"machine": self.machine} if self.machine else {})}
         lowering = Lowering(targets, custom, options)
+        own: dict[str, Lowering] = {}
         _check_names(targets, custom)
         try:
+            for function, target in _functions_with_rules(op.operation):
+                if target not in own:
+                    own[target] = Lowering(_combined(target, targets), custom, options)
+                    _check_names(own[target].targets, custom)
+                own[target].run(function)
             lowering.run(op.operation)
             lower_found_calls(op, lowering.calls)
-            for name in sorted(set(custom) - {choice.intrinsic for choice in lowering.choices.values()}):
+            choices = [choice for each in (*own.values(), lowering) for choice in each.choices.values()]
+            for name in sorted(set(custom) - {choice.intrinsic for choice in choices}):
                 session.warning(f"the rule given for 'tir.{name}' was never tried: there is no such intrinsic here")
         finally:
-            session.notes.extend(lowering.choices.values())
+            for each in (*own.values(), lowering):
+                session.notes.extend(each.choices.values())
+
+
+def _functions_with_rules(root: ir.Operation) -> list[tuple[ir.Operation, str]]:
+    """Return the prim functions that name the target of their rules, with it."""
+    functions: list[tuple[ir.Operation, str]] = []
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        if op.name == "func.func":
+            if RULES in op.attributes:
+                functions.append((op, ir.StringAttr(op.attributes[RULES]).value))
+            return ir.WalkResult.SKIP
+        return ir.WalkResult.ADVANCE
+
+    root.walk(visit, ir.WalkOrder.PRE_ORDER)
+    return functions
+
+
+def _combined(target: str, host: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the targets whose rules are tried in a function of another target: its own, then those of the host."""
+    try:
+        own = chain(target)
+    except TargetError as error:
+        raise PassError(f"a prim function has the attribute '{RULES}': {error}") from error
+    return (*(name for name in own if name not in host), *host)
 
 
 def load_default_rules() -> None:
@@ -226,6 +260,11 @@ class Lowering:
             where = " or ".join(f"'{target}'" for target in self.targets)
             message += f': none is registered for {where}; add one with @intrinsic("{call.name}", target=...)'
         return PassError(message, call.location)
+
+
+def has_intrinsics(root: ir.Operation) -> bool:
+    """Return whether an operation contains intrinsics to lower."""
+    return bool(_intrinsics_in(root)[0])
 
 
 def _is_handle(mlir_type: ir.Type) -> bool:
