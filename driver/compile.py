@@ -86,7 +86,7 @@ def compile(
             fastest.
         schedules: Schedules of prim functions by name: a `Schedule`, its trace, a file of one, or a function that takes
             a `Schedule`.
-        opt_level: LLVM's level of optimization, 0 to 3.
+        opt_level: the level of optimization of LLVM, or of the C compiler, 0 to 3.
         save_ir: A folder for the IR of every stage; each file can be continued with `mirlo-opt --run-reproducer FILE`,
             or compiled.
         progress: A function that is called with the name of each step.

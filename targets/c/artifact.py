@@ -39,7 +39,7 @@ def emit(module: ir.Module, options: CompileOptions) -> Artifact:
         assert isinstance(chosen, CGenerator)
         exported = f"void {LOADED_ENTRY}(void **tensors, void **params, void *arena, uint64_t *profile) {{"
         whole = f"{HEAD}\n{text}\n{exported}\n  {ENTRY}(tensors, params, arena, profile);\n}}\n"
-        code = compile_object(whole, find_compiler(chosen.compiler), chosen.flags)
+        code = compile_object(whole, find_compiler(chosen.compiler), options.opt_level, chosen.flags)
         metadata = {"triple": llvm_host()["triple"], "features": []}
     return Artifact(
         target="c", loader=SOURCE if options.form == SOURCE else "llvm", code=code,

@@ -14,7 +14,7 @@ from mirlo.runtime.system import LIBRARY_SUFFIX
 
 CANDIDATES = ("cc", "gcc", "clang")
 FLAGS = ("-O2", "-fPIC", "-fwrapv", "-w", "-std=c11")
-OBJECT_FLAGS = ("-std=c99", "-O2", "-fPIC", "-Wall", "-Wextra")
+OBJECT_FLAGS = ("-std=c99", "-fPIC", "-Wall", "-Wextra")
 """The flags for whole models, which are free of warnings and of overflow that C does not define."""
 
 
@@ -40,11 +40,13 @@ def compile_shared(source: str, compiler: str, flags: Sequence[str] = ()) -> byt
     return _compiled(source, compiler, [*FLAGS, *flags], ["-shared"], f"region{LIBRARY_SUFFIX}", ["-lm"])
 
 
-def compile_object(source: str, compiler: str, flags: Sequence[str] = ()) -> bytes:
+def compile_object(source: str, compiler: str, opt_level: int, flags: Sequence[str] = ()) -> bytes:
     """Compile a source file to an object file and return its bytes; it may include `mirlo.h`."""
     from mirlo.targets.llvm.library.sources import RUN_TIME_FOLDER
 
-    return _compiled(source, compiler, [*OBJECT_FLAGS, *flags], ["-c", f"-I{RUN_TIME_FOLDER}"], "region.o")
+    return _compiled(
+        source, compiler, [*OBJECT_FLAGS, f"-O{opt_level}", *flags], ["-c", f"-I{RUN_TIME_FOLDER}"], "region.o"
+    )
 
 
 def _compiled(

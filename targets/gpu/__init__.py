@@ -11,6 +11,7 @@ TARGET = Target(
         "mirlo.targets.gpu.legalize",
         "mirlo.targets.gpu.schedule.stages",
         "mirlo.targets.gpu.schedule.attention",
+        "mirlo.targets.gpu.scatter",
         "mirlo.targets.gpu.sort",
     ),
     threads=ThreadLimits(),

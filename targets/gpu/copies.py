@@ -9,21 +9,26 @@ from mirlo.dialects.core.value import integer_of
 from mirlo.passes.schedule.loops import for_loop
 
 
-def hoist_copies(work: list[ir.Operation]) -> list[ir.Operation]:
-    """Replace leading copy loops of a function with copies before its launch; return the remaining work."""
-    left = list(work)
-    while left and (loops := _match_copy_loops(left[0])) is not None:
-        source, target, extents = loops
-        with ir.InsertionPoint(left[0]), left[0].location:
-            if [integer_of(extent) for extent in extents] == list(source.type.shape):
-                memref.CopyOp(source, target)
-            else:
-                total = extents[0]
-                for extent in extents[1:]:
-                    total = arith.MulIOp(total, extent).result
-                for_loop(0, total, 1, partial(_copy_element, source, target))
-        left.pop(0).erase()
-    return left
+def is_copy(op: ir.Operation) -> bool:
+    """Return whether an operation copies a whole buffer."""
+    return op.name == "memref.copy" or _match_copy_loops(op) is not None
+
+
+def flatten_copy(op: ir.Operation) -> None:
+    """Replace loops that copy a whole buffer with a copy, or with one loop if the size is dynamic."""
+    loops = _match_copy_loops(op)
+    if loops is None:
+        return
+    source, target, extents = loops
+    with ir.InsertionPoint(op), op.location:
+        if [integer_of(extent) for extent in extents] == list(source.type.shape):
+            memref.CopyOp(source, target)
+        else:
+            total = extents[0]
+            for extent in extents[1:]:
+                total = arith.MulIOp(total, extent).result
+            for_loop(0, total, 1, partial(_copy_element, source, target))
+    op.erase()
 
 
 def _copy_element(source: ir.Value, target: ir.Value, i: ir.Value) -> None:
@@ -57,12 +62,19 @@ def _ends(
     read, written = list(load.operands)[1:], list(store.operands)[2:]
     if store.operands[0] != load.results[0] or read != written or source.type != target.type or source == target:
         return None
+    if any(_is_private(buffer) for buffer in (source, target)):
+        return None
     if read == places:
         whole = [integer_of(extent) for extent in extents] == list(source.type.shape)
         return (source, target, extents) if whole or len(places) == 1 else None
     if len(read) == 1 and _is_row_major(read[0], places, extents):
         return source, target, extents
     return None
+
+
+def _is_private(buffer: ir.Value) -> bool:
+    """Return whether a buffer is a thread's own, which the device cannot copy."""
+    return not isinstance(buffer.owner, ir.Block) and buffer.owner.name == "memref.alloca"
 
 
 def _is_row_major(position: ir.Value, places: list[ir.Value], extents: list[ir.Value]) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from mirlo.dialects.bindings import ir
-from mirlo.targets.gpu.copies import hoist_copies
+from mirlo.targets.gpu.copies import flatten_copy, is_copy
 
 ALLOCA, LAUNCH = "memref.alloca", "gpu.launch"
 VIEWS = ("memref.collapse_shape", "memref.expand_shape", "memref.reinterpret_cast", "memref.cast")
@@ -54,7 +54,7 @@ class Launch:
     def is_on_host(self) -> bool:
         """Return whether there is nothing to launch: rules of the target have scheduled it, or the device copies."""
         statements = self.statements
-        return any(s.has_launches for s in statements) or all(s.op.name == _COPY and not s.tied for s in statements)
+        return any(s.has_launches for s in statements) or all(is_copy(s.op) and not s.tied for s in statements)
 
     @property
     def operations(self) -> list[ir.Operation]:
@@ -84,8 +84,7 @@ def _device_operations(function: ir.Operation) -> list[ir.Operation]:
     """Return the operations of a body except views and arithmetic on sizes; what copies a whole buffer is a copy."""
     block = function.regions[0].blocks[0]
     for op in [o.operation for o in block.operations]:
-        if op.name == "scf.for":
-            hoist_copies([op])
+        flatten_copy(op)
     result: list[ir.Operation] = []
     computed: set[ir.Value] = set()
     """Values that the device computes."""

@@ -1,21 +1,22 @@
-"""The pass `outline-kernels`: outline launches as kernels; work without a launch runs in one thread."""
+"""The pass `outline-kernels`: outline launches as kernels; loops without a launch get one."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir, passmanager, scf
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.value import index
+from mirlo.dialects.tir.buffers import WORKSPACE
 from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.dialects.tir.view import is_prim_func, is_tensor_form
 from mirlo.passes.lower.calls import find
 from mirlo.passes.registry import Pass, PassError, register_pass
-from mirlo.targets.gpu.copies import hoist_copies
-from mirlo.targets.gpu.launches import VIEWS
-from mirlo.targets.gpu.schedule.launch import WARP, Ids, launch, launch_points
+from mirlo.targets.gpu.launches import find_launches
+from mirlo.targets.gpu.schedule.launch import WARP, Ids, launch, launch_iterations
 from mirlo.targets.gpu.threads import parallel_nest
 
 if TYPE_CHECKING:
@@ -45,8 +46,8 @@ def _instead_of(callee: str) -> str:
 class OutlineKernels(Pass):
     """Outline the launches of prim functions as kernels, each in a `gpu.module`.
 
-    A prim function in buffer form without a launch, such as hand-written loops, becomes one kernel: a thread per
-    iteration of the parallel loops that contain all of its work, or one thread.
+    Each loop of a prim function in buffer form without a launch, such as hand-written ones, becomes a kernel: a thread
+    per iteration of parallel loops, or one thread. Loops that share private memory are one kernel.
     """
 
     name = "outline-kernels"
@@ -76,26 +77,25 @@ class OutlineKernels(Pass):
 
 
 def _wrap(function: ir.Operation) -> None:
-    """Wrap all work in one launch: a thread per iteration of parallel loops, or one thread; views stay outside."""
-    body = function.regions[0].blocks[0]
-    operations = [op.operation for op in body.operations]
-    returns = operations[-1]
-    inside = _work(operations[:-1])
-    if not inside:
-        return
-    nest = parallel_nest(function)
-    inside = inside if nest is not None else hoist_copies(inside)
-    if not inside:
-        return
-    with ir.InsertionPoint(returns), function.location:
-        if nest is not None:
-            launch_points(nest[1], lambda indices: _each(inside, nest[0], indices))
-            return
-        # Use a whole warp of which one thread works: software devices miscompile loops in smaller blocks.
-        launch(1, WARP, lambda ids: _single_thread_kernel(inside, ids))
+    """Launch the work of a body; views and arithmetic on sizes stay outside, and the device copies whole buffers."""
+    returns = list(function.regions[0].blocks[0].operations)[-1].operation
+    for work in find_launches(function):
+        for op in work.operations:
+            op.move_before(returns)
+        if work.is_on_host:
+            continue
+        # Scratch memory that is a parameter is shared by all iterations.
+        nest = None if WORKSPACE in function.attributes else parallel_nest(work.operations)
+        with ir.InsertionPoint(returns), function.location:
+            if nest is not None:
+                nest.hoist_extents()
+                launch_iterations(nest.extents, partial(_each, work.operations, nest.loops))
+            else:
+                # Use a whole warp of which one thread works: software devices miscompile loops in smaller blocks.
+                launch(1, WARP, partial(_single_thread_kernel, work.operations))
 
 
-def _each(inside: list[ir.Operation], loops: list[ir.Operation], indices: Sequence[ir.Value]) -> None:
+def _each(inside: Sequence[ir.Operation], loops: Sequence[ir.Operation], indices: Sequence[ir.Value]) -> None:
     """Emit one iteration with private scratch memory."""
     end = _mark()
     for op in inside:
@@ -110,7 +110,7 @@ def _each(inside: list[ir.Operation], loops: list[ir.Operation], indices: Sequen
     loops[0].erase()
 
 
-def _single_thread_kernel(inside: list[ir.Operation], ids: Ids) -> None:
+def _single_thread_kernel(inside: Sequence[ir.Operation], ids: Ids) -> None:
     """Run everything in the first thread; its scratch memory is allocated before."""
     end = _mark()
     branch = scf.IfOp(ids.thread.below(1))
@@ -125,16 +125,3 @@ def _mark() -> ir.OpView:
     """Return an anchor operation to move operations before; it is erased at the end."""
     anchor: ir.OpView = index(0).owner
     return anchor
-
-
-def _work(operations: list[ir.Operation]) -> list[ir.Operation]:
-    """Return the device's operations; the host keeps views of buffers and arithmetic on sizes."""
-    inside: list[ir.Operation] = []
-    computed: set[ir.Value] = set()
-    """Values that the device computes."""
-    for op in operations:
-        computes_size = op.name.startswith("arith.") and isinstance(op.results[0].type, ir.IndexType)
-        if op.name not in ("memref.view", *VIEWS) and not (computes_size and computed.isdisjoint(op.operands)):
-            inside.append(op)
-            computed.update(op.results)
-    return inside

@@ -12,7 +12,6 @@ from mirlo.dialects.bindings import gpu, ir, memref
 from mirlo.dialects.core.surgery import clone_with, erase_op, replace_op
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.value import Value, index, integer_of
-from mirlo.dialects.tir.buffers import WORKSPACE
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.view import is_prim_func, is_tensor_form
 from mirlo.passes.lower.calls import find
@@ -36,7 +35,7 @@ from mirlo.targets.gpu.exchanges import (
     why_no_exchange_between_blocks,
     why_no_exchange_between_loops,
 )
-from mirlo.targets.gpu.launches import ALLOCA, OUTSIDE, VIEWS, Launch, accesses, find_launches
+from mirlo.targets.gpu.launches import ALLOCA, VIEWS, Launch, accesses, find_launches
 from mirlo.targets.gpu.schedule.launch import SHARED, WARP, barrier, launch
 from mirlo.targets.gpu.schedule.teams import Team, can_shuffle, reduce_by_shuffles, reduce_in_shared_memory
 from mirlo.targets.gpu.synchronization import UniformStatements
@@ -330,28 +329,43 @@ def _share_views(buffer: ir.Value, space: ir.Attribute) -> None:
         _share_views(result, space)
 
 
-def parallel_nest(function: ir.Operation) -> tuple[list[ir.Operation], list[int]] | None:
-    """Return the loops with independent iterations that contain all of a function's work, with their extents.
+@dataclass(eq=False)
+class ParallelNest:
+    """Loops with independent iterations, each the only work of the one around it."""
 
-    Return None if there are none, or if iterations would share scratch memory.
-    """
-    if WORKSPACE in function.attributes:
-        return None
+    loops: list[ir.Operation]
+    extents: list[ir.Value]
+
+    def hoist_extents(self) -> None:
+        """Move what computes the extents of inner loops to before the nest."""
+        for loop in self.loops[:-1]:
+            for op in [o.operation for o in loop.regions[0].blocks[0].operations]:
+                if _is_pure(op):
+                    op.move_before(self.loops[0])
+
+
+def parallel_nest(operations: Sequence[ir.Operation]) -> ParallelNest | None:
+    """Return the parallel loops that contain all of the work of a launch, None if there are none."""
     loops: list[ir.Operation] = []
-    extents: list[int] = []
-    block = function.regions[0].blocks[0]
     while True:
-        work = [op.operation for op in list(block.operations)[:-1] if op.operation.name not in _FREE]
+        work = [op for op in operations if op.name != ALLOCA and not (loops and _is_pure(op))]
         if len(work) != 1 or work[0].name != "scf.for" or PARALLEL not in work[0].attributes or len(work[0].results):
             break
-        low, high, step = (integer_of(value) for value in list(work[0].operands)[:3])
-        if low != 0 or high is None or high < 1 or step != 1:
+        low, high, step = map(integer_of, list(work[0].operands)[:3])
+        if low != 0 or step != 1 or (high is not None and high < 1):
             break
+        body = work[0].regions[0].blocks[0]
         loops.append(work[0])
-        extents.append(high)
-        block = work[0].regions[0].blocks[0]
-    return (loops, extents) if loops else None
+        operations = [op.operation for op in list(body.operations)[:-1]]
+        if any(op.name == ALLOCA for op in operations) or not _is_rectangular(operations, body.arguments[0]):
+            break
+    return ParallelNest(loops, [loop.operands[1] for loop in loops]) if loops else None
 
 
-_FREE = ("memref.alloca", *OUTSIDE)
-"""Operations that every thread executes for itself, or the host."""
+def _is_pure(op: ir.Operation) -> bool:
+    return op.name.startswith("arith.")
+
+
+def _is_rectangular(operations: Sequence[ir.Operation], position: ir.Value) -> bool:
+    """Return whether arithmetic beside an inner loop depends on none of the positions."""
+    return not any(position in op.operands for op in operations if _is_pure(op))

@@ -38,6 +38,8 @@ CALLS = 6
 """Calls with sizes or values that do not fit: they take little time beside the compilation."""
 SYMBOLIC_SHARE, LIFTED_SHARE = 0.8, 0.5
 """Part of the graphs of which all dims are symbolic, and of the constant integers that become inputs."""
+OPT_LEVEL = 0
+"""LLVM's and the C compiler's level: half of the time of a seed at level 2, and no access is optimized away."""
 FILLS = (0x5A, 0xFF)
 """Bytes in memory before a call: a large number in each type, and NaN or -1."""
 HOSTILE = (-1, -2, 5, 1000, 2**31 - 1, 2**31, -(2**31), 2**62, -(2**63))
@@ -155,7 +157,7 @@ def _compiled(model: onnx.ModelProto, target: str, threads: int) -> Executable |
     from mirlo.driver.compile import compile as compile_model
 
     try:
-        compiled = compile_model(model, target, threads=threads, jobs=1, cache=False)
+        compiled = compile_model(model, target, threads=threads, jobs=1, cache=False, opt_level=OPT_LEVEL)
     except Exception as error:
         return verdict_of_error(error)
     if not isinstance(compiled, Executable):

@@ -6,9 +6,11 @@ any data: a gather reads the nearest element inside, a scatter writes nothing.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.compute import Expr, TensorExpr, from_end, is_within, maximum, minimum, select, within
 from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.dialects.tir.compute.loops import Buffer, LoopBuilder
@@ -83,7 +85,8 @@ def one_hot(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     return b.call_prim(body, op.indices, op.values)
 
 
-COMBINE = {
+Combine = Callable[[Expr, Expr], Expr]
+COMBINE: dict[str, Combine] = {
     "none": lambda old, new: new,
     "add": lambda old, new: old + new,
     "mul": lambda old, new: old * new,
@@ -101,12 +104,19 @@ def scatter_elements(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
     def body(loops: LoopBuilder, x: Buffer, indices: Buffer, updates: Buffer, output: Buffer) -> None:
         loops.start_from(x, output)
         for at in loops.nest(indices.shape):
-            position = loops.let(from_end(indices[at], shape[axis]))
-            with loops.if_(is_within([position], [shape[axis]])):
-                to = [*at[:axis], position, *at[axis + 1 :]]
-                output[to] = combine(output[to], updates[at])
+            update_element(loops, at, axis, combine, indices, updates, output)
 
     return b.call_loops(body, op.x, op.indices, op.updates)
+
+
+def update_element(
+    loops: LoopBuilder, at: list[Expr], axis: int, combine: Combine, indices: Buffer, updates: Buffer, output: Buffer
+) -> None:
+    """Emit one update of `scatter_elements`."""
+    position = loops.let(from_end(indices[at], output.shape[axis]))
+    with loops.if_(is_within([position], [output.shape[axis]])):
+        to = [*at[:axis], position, *at[axis + 1 :]]
+        output[to] = combine(output[to], updates[at])
 
 
 @legalize("relax.scatter_nd")
@@ -118,10 +128,17 @@ def scatter_nd(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
         loops.start_from(x, output)
         points, depth = indices.shape[:-1], fixed(indices.shape[-1])
         for at in loops.nest(points):
-            position = [loops.let(from_end(indices[[*at, k]], shape[k])) for k in range(depth)]
+            position = target_position(loops, at, depth, indices, shape)
             with loops.if_(is_within(position, shape)):
                 for rest in loops.nest(shape[depth:]):
                     to = [*position, *rest]
                     output[to] = combine(output[to], updates[[*at, *rest]])
 
     return b.call_loops(body, op.x, op.indices, op.updates)
+
+
+def target_position(
+    loops: LoopBuilder, at: list[Expr], depth: int, indices: Buffer, shape: Sequence[Dim]
+) -> list[Expr]:
+    """Emit the leading indices that an update of `scatter_nd` is for."""
+    return [loops.let(from_end(indices[[*at, k]], shape[k])) for k in range(depth)]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
+from operator import mul
 
 from mirlo.dialects.bindings import gpu, ir, memref
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.value import Value, index
+from mirlo.dialects.core.value import Value, index, integer_of
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.passes.schedule.loops import when
 
@@ -73,6 +74,33 @@ def launch_points(extents: Sequence[Dim], body: Callable[[list[Value]], None]) -
         when(number.below(total) if total % threads != 0 else None, lambda: body(split(number, extents)))
 
     launch(D.ceildiv(total, threads), threads, thread)
+
+
+def launch_iterations(extents: Sequence[ir.Value], body: Callable[[list[Value]], None]) -> None:
+    """Run `body` as `launch_points` does; the extents are values, and what is negative is empty."""
+    known = [integer_of(extent) for extent in extents]
+    if all(extent is not None for extent in known):
+        launch_points([extent for extent in known if extent is not None], body)
+        return
+    sizes = [Value(extent).maximum(0) for extent in extents]
+    total = reduce(mul, sizes)
+    blocks = (total + (THREADS - 1)).divide_unsigned(THREADS)
+    rows = (blocks + (MAX_GRID_SIZE - 1)).divide_unsigned(MAX_GRID_SIZE)
+    op = gpu.LaunchOp((blocks.minimum(MAX_GRID_SIZE), rows, 1), (THREADS, 1, 1))
+    with ir.InsertionPoint(op.regions[0].blocks[0]):
+        block_x, block_y, _, thread_x, *_ = op.regions[0].blocks[0].arguments
+        number = (Value(block_y) * MAX_GRID_SIZE + block_x) * THREADS + thread_x
+
+        def point() -> None:
+            indices: list[Value] = []
+            rest = number
+            for extent in reversed(sizes[1:]):
+                indices.insert(0, rest.remainder_unsigned(extent))
+                rest = rest.divide_unsigned(extent)
+            body([rest, *indices])
+
+        when(number.below(total), point)
+        gpu.TerminatorOp()
 
 
 def launch_runs(extents: Sequence[Dim], count: int, body: Callable[[list[list[Value]]], None]) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from devices import needs_vulkan
 from emulator.driver import emulated
+from onnx_models import F32, I64, make_model, node
 
 import mirlo
 from mirlo import R, Schedule, T
@@ -167,3 +168,85 @@ def test_blocks_of_one_launch_do_not_depend_on_one_another(target: str) -> None:
         "'@dependent': one launch runs loops that use the same memory of threads, and one of them uses 'y' that "
         "another one writes: blocks of threads do not wait for one another; write one loop"
     ) in str(caught.value)
+
+
+SCATTERS = {"ScatterElements": (("d", "e", "f"), ("d", "e", "f")), "ScatterND": (("n", 2), ("n", "c"))}
+"""The dims of the indices and of the updates."""
+
+
+@pytest.mark.sample(6)
+@pytest.mark.parametrize("is_static", [False, True])
+@pytest.mark.parametrize("reduction", ["none", "add", "max"])
+@pytest.mark.parametrize(("operator", "axis"), [("ScatterElements", 0), ("ScatterElements", 2), ("ScatterND", None)])
+@pytest.mark.parametrize("target", TARGETS)
+def test_scatters_share_their_updates_among_threads(
+    target: str, operator: str, axis: int | None, reduction: str, is_static: bool
+) -> None:
+    """The device copies the operand; a row along the axis, or an element of a slice, is one thread's."""
+    rng = np.random.default_rng(5)
+    sizes = dict(zip("abcdefn", (5, 4, 3, 4, 3, 2, 9), strict=True))
+    dims = dict(zip("xiu", (("a", "b", "c"), *SCATTERS[operator]), strict=True))
+    shapes = {name: [sizes.get(str(dim), 2) for dim in listed] for name, listed in dims.items()}
+    feeds = {name: rng.standard_normal(shapes[name]).astype(np.float32) for name in "xu"}
+    feeds["i"] = rng.integers(-4, 4, shapes["i"]) if axis is None else rng.integers(-9, 9, shapes["i"])
+    inputs = {name: (I64 if name == "i" else F32, shapes[name] if is_static else dims[name]) for name in "xiu"}
+    attributes = {"reduction": reduction, **({} if axis is None else {"axis": axis})}
+    model = make_model([node(operator, "x i u", "y", **attributes)], inputs, ["y"])
+    with emulated("sm_80", races=True) as driver:
+        found = mirlo.compile(model, target, cache=False).run(feeds)["y"]
+    np.testing.assert_allclose(found, mirlo.compile(model).run(feeds)["y"], rtol=1e-6, atol=1e-6)
+    if target != "spirv":
+        assert len(driver.launched) == 1, "the device copies the operand without a kernel"
+
+
+N, M = T.dims("N", "M")
+
+
+@mirlo.prim_func
+def parallel_and_serial(x: T.Buffer[(N, M), T.f32], y: T.Out[(N, M), T.f32], z: T.Out[(N,), T.f32]):
+    for i in T.parallel(N):
+        for j in T.parallel(M):
+            y[i, j] = x[i, j] + 1.0
+    for i in T.serial(N):
+        z[i] = y[i, 0]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("shape", [(3, 5), (40, 7), (0, 4), (4, 0)])
+def test_parallel_loops_of_dynamic_extents(target: str, shape: tuple[int, int]) -> None:
+    """Each loop that no rule has bound is a launch: the parallel one of many threads, the serial one of one."""
+    x = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+
+    @mirlo.script
+    def main(x: R.Tensor[("N", "M"), R.f32]):  # noqa: F821, UP037
+        return R.call_tir(parallel_and_serial, x)
+
+    with emulated("sm_80", races=True) as driver:
+        y, z = mirlo.compile(main, target, cache=False)(x)
+    np.testing.assert_array_equal(y, x + 1)
+    if x.size:
+        np.testing.assert_array_equal(z, x[:, 0] + 1)
+        assert target == "spirv" or len(driver.launched) == 2
+
+
+ROWS = 3
+
+
+@mirlo.prim_func
+def private_copies(x: T.Buffer[(ROWS,), T.f32], y: T.Out[(ROWS,), T.f32]):
+    own = T.alloc((ROWS,), T.f32)
+    for i in T.serial(ROWS):
+        own[i] = x[i]
+    for i in T.serial(ROWS):
+        y[i] = own[i]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_private_memory_is_not_copied_by_the_device(target: str) -> None:
+    @mirlo.script
+    def main(x: R.Tensor[(ROWS,), R.f32]):
+        return R.call_tir(private_copies, x)
+
+    x = np.arange(ROWS, dtype=np.float32)
+    with emulated("sm_80", races=True):
+        np.testing.assert_array_equal(mirlo.compile(main, target, cache=False)(x), x)
