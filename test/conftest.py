@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from zlib import crc32
 
@@ -69,9 +69,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _representatives(cases: list[pytest.Item], count: int) -> list[pytest.Item]:
     """Return so many cases in the order of a checksum, those first that have values which no other one has."""
     waiting = sorted(cases, key=lambda item: crc32(item.nodeid.encode()))
-    values = {item: set(getattr(getattr(item, "callspec", None), "indices", {}).items()) for item in cases}
+    values = {item: set(_values(item)) for item in cases}
     chosen: list[pytest.Item] = []
-    seen: set[tuple[str, int]] = set()
+    seen: set[tuple[str, object]] = set()
     while len(chosen) < count:
         best = max(waiting, key=lambda item: len(values[item] - seen))
         if values[best] <= seen:  # all values are there: once more
@@ -81,6 +81,14 @@ def _representatives(cases: list[pytest.Item], count: int) -> list[pytest.Item]:
         waiting.remove(best)
         chosen.append(best)
     return chosen
+
+
+def _values(item: pytest.Item) -> Iterator[tuple[str, object]]:
+    """Yield the value of each parameter, or its position where it is no simple one."""
+    call = getattr(item, "callspec", None)
+    for name, position in call.indices.items() if call is not None else ():
+        value = call.params[name]
+        yield name, value if isinstance(value, (str, int)) else (name, position)
 
 
 def pytest_collection_finish() -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pytest
 
 import mirlo
 from mirlo.dialects.bindings import func, ir
@@ -94,27 +95,35 @@ def _build(cases: Sequence[Case], arguments: list[Any], counts: list[int]) -> li
 
 
 class Runner:
-    """Compiles the cases of a table in batches, when the first of a batch is asked for."""
+    """Compiles the cases of a table in batches of those that are tested, when the first of a batch is asked for."""
 
     def __init__(self, cases: Sequence[Case]):
         self.cases = list(cases)
         self._results: dict[int, Any] = {}
 
-    def check(self, index: int) -> None:
+    @property
+    def parametrize(self) -> pytest.MarkDecorator:
+        """Return the mark of a test of each case; a sample of them has every operator, if it is large enough."""
+        cases = [(case.name, index) for index, case in enumerate(self.cases)]
+        return pytest.mark.parametrize(("operator", "index"), cases, ids=[str(case) for case in self.cases])
+
+    def check(self, index: int, tested: Sequence[int]) -> None:
+        """Check a case, which is one of those that are tested."""
         if index not in self._results:
-            self._run_batch(index - index % PER_MODULE)
+            at = tested.index(index)
+            self._run_batch(tested[at - at % PER_MODULE :][:PER_MODULE])
         results = self._results[index]
         if isinstance(results, Exception):
             raise results
         self.cases[index].check(results)
 
-    def _run_batch(self, first: int) -> None:
-        batch = self.cases[first : first + PER_MODULE]
+    def _run_batch(self, batch: Sequence[int]) -> None:
+        cases = [self.cases[index] for index in batch]
         try:
-            results: list[Any] = list(run(batch))
+            results: list[Any] = list(run(cases))
         except Exception:
-            results = [_alone(case) for case in batch]  # one of them fails: find out which
-        self._results.update({first + i: r for i, r in enumerate(results)})
+            results = [_alone(case) for case in cases]  # one of them fails: find out which
+        self._results.update(zip(batch, results, strict=True))
 
 
 def _alone(case: Case) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -120,6 +121,6 @@ RUNNER = Runner(cases())
 
 
 @pytest.mark.sample(3)
-@pytest.mark.parametrize("index", range(len(RUNNER.cases)), ids=[str(case) for case in RUNNER.cases])
-def test_activation(index: int) -> None:
-    RUNNER.check(index)
+@RUNNER.parametrize
+def test_activation(operator: str, index: int, check: Callable[[int], None]) -> None:
+    check(index)

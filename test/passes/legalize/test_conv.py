@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -171,6 +172,6 @@ RUNNER = Runner(conv_cases() + transposed_cases() + pool_cases())
 
 
 @pytest.mark.sample(12)
-@pytest.mark.parametrize("index", range(len(RUNNER.cases)), ids=[str(case) for case in RUNNER.cases])
-def test_windows(index: int) -> None:
-    RUNNER.check(index)
+@RUNNER.parametrize
+def test_windows(operator: str, index: int, check: Callable[[int], None]) -> None:
+    check(index)

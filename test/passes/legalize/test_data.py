@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import ml_dtypes
@@ -255,6 +256,6 @@ RUNNER = Runner(shape_cases() + slice_cases() + index_cases() + create_cases() +
 
 
 @pytest.mark.sample(4)
-@pytest.mark.parametrize("index", range(len(RUNNER.cases)), ids=[str(case) for case in RUNNER.cases])
-def test_data(index: int) -> None:
-    RUNNER.check(index)
+@RUNNER.parametrize
+def test_data(operator: str, index: int, check: Callable[[int], None]) -> None:
+    check(index)

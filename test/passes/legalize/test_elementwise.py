@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from statistics import NormalDist
 from typing import Any
 
@@ -134,7 +135,7 @@ def int_cases() -> list[Case]:
 RUNNER = Runner(float_cases() + int_cases())
 
 
-@pytest.mark.sample(6)
-@pytest.mark.parametrize("index", range(len(RUNNER.cases)), ids=[str(case) for case in RUNNER.cases])
-def test_elementwise(index: int) -> None:
-    RUNNER.check(index)
+@pytest.mark.sample(4)
+@RUNNER.parametrize
+def test_elementwise(operator: str, index: int, check: Callable[[int], None]) -> None:
+    check(index)

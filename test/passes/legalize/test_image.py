@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import oracle
 import pytest
@@ -89,8 +91,8 @@ RUNNER = Runner(resize_cases() + grid_cases())
 
 
 @pytest.mark.sample(4)
-@pytest.mark.parametrize("index", range(len(RUNNER.cases)), ids=[str(case) for case in RUNNER.cases])
-def test_image(index: int) -> None:
+@RUNNER.parametrize
+def test_image(operator: str, index: int, check: Callable[[int], None]) -> None:
     if "round_prefer_ceil" in str(RUNNER.cases[index]) and oracle.is_old():
         pytest.skip("this ONNX Runtime computes another result")
-    RUNNER.check(index)
+    check(index)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -239,6 +240,6 @@ RUNNER = Runner(normalize_cases() + product_cases() + attention_cases() + quanti
 
 
 @pytest.mark.sample(6)
-@pytest.mark.parametrize("index", range(len(RUNNER.cases)), ids=[str(case) for case in RUNNER.cases])
-def test_normalize(index: int) -> None:
-    RUNNER.check(index)
+@RUNNER.parametrize
+def test_normalize(operator: str, index: int, check: Callable[[int], None]) -> None:
+    check(index)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -151,6 +152,6 @@ RUNNER = Runner(reduce_cases() + arg_cases() + running_cases() + sort_cases())
 
 
 @pytest.mark.sample(4)
-@pytest.mark.parametrize("index", range(len(RUNNER.cases)), ids=[str(case) for case in RUNNER.cases])
-def test_reduce(index: int) -> None:
-    RUNNER.check(index)
+@RUNNER.parametrize
+def test_reduce(operator: str, index: int, check: Callable[[int], None]) -> None:
+    check(index)

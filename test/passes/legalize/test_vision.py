@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -102,8 +104,9 @@ def deform_case(groups: int, offset_groups: int, with_mask: bool) -> Case:
     mask = f32(2, offset_groups * 6, 5, 3, seed=4) if with_mask else None
     attributes = {"strides": (1, 3), "padding": (1, 1, 0, 2), "groups": groups, "offset_groups": offset_groups}
     given = {"strides": (1, 3), "pads": (1, 1, 0, 2), "group": groups, "offset_group": offset_groups}
-    exact = onnx_node("DeformConv", [x, weight, offset, bias, mask], given, opset=19, by_definition=True)
-    return Case("deform_conv", [x, weight, offset, bias, mask], attributes, exact, atol=1e-4)
+    operands = [x, weight, offset, bias, mask]
+    exact = partial(onnx_node, "DeformConv", operands, given, opset=19, by_definition=True)
+    return Case("deform_conv", operands, attributes, exact, atol=1e-4)
 
 
 def box_case(center: bool, limit: int, threshold: float | None) -> Case:
@@ -160,9 +163,9 @@ RUNNER = Runner(CASES)
 
 
 @pytest.mark.sample(5)
-@pytest.mark.parametrize("index", range(len(CASES)), ids=[str(case) for case in CASES])
-def test_case(index: int) -> None:
-    RUNNER.check(index)
+@RUNNER.parametrize
+def test_case(operator: str, index: int, check: Callable[[int], None]) -> None:
+    check(index)
 
 
 def test_random_numbers_have_their_distributions() -> None:

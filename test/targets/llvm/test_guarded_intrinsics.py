@@ -14,7 +14,8 @@ CALLED = sorted(
     {
         node.value.replace("{bits}", bits)
         for path in (ROOT / "targets" / "llvm").rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
+        if '"llvm.' in (text := path.read_text(encoding="utf-8"))
+        for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
         if node.value.startswith(("llvm.x86.", "llvm.aarch64.")) and not node.value.endswith(".")
         for bits in ("128", "256", "512")
