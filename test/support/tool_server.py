@@ -7,11 +7,11 @@ command on with its files, folder and environment. Where there is no `fork`, tes
 from __future__ import annotations
 
 import array
+import contextlib
 import importlib
 import json
 import os
 import select
-import signal
 import socket
 import sys
 from typing import NoReturn
@@ -33,9 +33,9 @@ def serve(path: str) -> None:
     server.bind(f"{path}.new")
     server.listen(64)
     os.rename(f"{path}.new", path)  # who sees it can connect
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nothing waits for the forks
     while sys.stdin not in select.select([server, sys.stdin], [], [])[0]:
         connection, _ = server.accept()
+        wait_for_ended()
         if os.fork() == 0:
             server.close()
             run(connection)
@@ -44,9 +44,15 @@ def serve(path: str) -> None:
     os.rmdir(os.path.dirname(path))
 
 
+def wait_for_ended() -> None:
+    """Wait for the forks that have ended: their processor time is then this process's, which `cpu_times.py` reads."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+
+
 def run(connection: socket.socket) -> NoReturn:
     """Run the command of a connection in a process of its own, and send its exit code."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     files = array.array("i")
     data, ancillary, _, _ = connection.recvmsg(1 << 16, socket.CMSG_SPACE(STREAMS * files.itemsize))
     for _, _, content in ancillary:
