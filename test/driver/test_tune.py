@@ -104,6 +104,26 @@ def test_what_wins_twice_is_kept_and_used(tmp_path: Path):
     assert "tir.tuned" not in max((tmp_path / "plain").glob("*apply-tuning.mlir")).read_text()
 
 
+def test_kernels_that_take_longest_are_searched_first(tmp_path: Path):
+    """What is left of the time is divided from the most costly to the least."""
+
+    class Costs(Pretended):
+        def ratios(self, task, choices, target, threads):
+            measured.append(task.function)
+            self.asked += len(choices)
+            cost = 3.0 if task.function.endswith("exp") else 1.0
+            return ChoiceTiming(cost, tuple(1.0 for _ in choices))
+
+    nodes = [node("MatMul", "x w", "m"), node("Relu", "m", "r"), node("MatMul", "r v", "n"), node("Exp", "n", "y")]
+    weights = {"w": WEIGHT, "v": RNG.standard_normal((48, 80), dtype=np.float32)}
+    measured: list[str] = []
+    model = make_model(nodes, {"x": (F32, [32, 64])}, ["y"], weights)
+    report = tune(model, Database(tmp_path / "t.json"), measurer=Costs(1.0), seconds=30)
+    order = [name.rpartition("_")[2] for name in measured]
+    assert order[:3] == ["relu", "exp", "exp"] and order[-1] == "relu"
+    assert [result.microseconds for result in report.results] == [3.0, 1.0]
+
+
 @pytest.mark.parametrize("measurer", [Pretended(0.99), Pretended(0.5, again=1.02)], ids=["too little", "once only"])
 def test_what_does_not_win_twice_is_not_kept(tmp_path: Path, measurer):
     report = tune(_model(), Database(tmp_path / "t.json"), measurer=measurer, seconds=30)

@@ -62,6 +62,14 @@ def test_parts_have_rules_of_their_own(words: Callable[[Schedule], None]) -> Non
     assert_staged(words)
 
 
+def test_words_arrange_the_blocks_that_rules_leave() -> None:
+    s = Schedule.of(staged, TensorType.of((9, 24), "f32"), TensorType.of((24, 40), "f32"))
+    s.apply_rule("contraction", ["product"])
+    s.parallel("divide_i")
+    s.apply_rule("elementwise", ["scale"])
+    assert [said.word for said in s.trace] == ["apply_rule", "parallel", "apply_rule"]
+
+
 PART_ERRORS: dict[str, Callable[[Schedule], object]] = {
     "apply_rule: expected blocks that follow one another, found product, scale; the order is scale": lambda s: (
         s.apply_rule("contraction", ["product", "scale"])
