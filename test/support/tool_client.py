@@ -1,24 +1,34 @@
 """Run a command in a fork of `tool_server.py`: `tool_client.py SOCKET MODULE:FUNCTION ARGUMENTS...`."""
 
-import json
-import os
-import socket
+# lit starts this some thousand times: to import `socket` and `json` would take longer than all the rest.
+import _socket
+import marshal
 import sys
+
+KEEP = "surrogateescape"
 
 
 def run(path, function, arguments, folder, environment, files):
     """Return the exit code of a command with these standard streams; it is negative if a signal ended it."""
-    with socket.socket(socket.AF_UNIX) as server:
+    module, _, name = function.partition(":")
+    command = marshal.dumps((module, name, list(arguments), folder, dict(environment)))
+    descriptors = b"".join(file.to_bytes(4, sys.byteorder) for file in files)
+    server = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
+    try:
         server.connect(path)
-        command = {"function": function, "arguments": arguments, "folder": folder, "environment": environment}
-        socket.send_fds(server, [b" "], files)
-        server.sendall(json.dumps(command).encode() + b"\n")
-        code = server.recv(4, socket.MSG_WAITALL)
+        server.sendmsg([len(command).to_bytes(8, "little")], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, descriptors)])
+        server.sendall(command)
+        code = server.recv(4, _socket.MSG_WAITALL)
+    finally:
+        server.close()
     if not code:
         sys.exit("the server of the tools has ended")
     return int.from_bytes(code, "little", signed=True)
 
 
 if __name__ == "__main__":
-    code = run(*sys.argv[1:3], sys.argv[3:], os.getcwd(), dict(os.environ), [0, 1, 2])
+    import posix  # there is no server where there is no fork
+
+    environment = {key.decode(errors=KEEP): value.decode(errors=KEEP) for key, value in posix.environ.items()}
+    code = run(*sys.argv[1:3], sys.argv[3:], posix.getcwd(), environment, [0, 1, 2])
     sys.exit(code if code >= 0 else 128 - code)
