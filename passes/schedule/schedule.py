@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Union
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.locations import names_of
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.types import dim_attributes
 from mirlo.dialects.tir.extents import add_extents
@@ -80,6 +81,8 @@ class ScheduleRecord:
     """The words with which it is scheduled again."""
     is_given: bool = False
     """Whether the user gave the words."""
+    names: tuple[str, ...] = ()
+    """Names of the user's nodes that the function computes."""
 
 
 @dataclass(frozen=True)
@@ -195,7 +198,8 @@ class SchedulePrims(Pass):
             reasons = "\n".join(f"  {attempt}" for attempt in attempts)
             raise PassError(f"no schedule rule takes prim function '@{name}':\n{reasons}", location)
         _check_made(rule, scheduled)
-        session.notes.append(ScheduleRecord(name, rule, tuple(attempts), _words_of(rule, scheduled)))
+        words = _words_of(rule, scheduled)
+        session.notes.append(ScheduleRecord(name, rule, tuple(attempts), words, names=tuple(names_of(location))))
         if self.explain:
             declined = "".join(f"\n  {attempt}" for attempt in attempts)
             session.remark(f"'@{name}' is scheduled by {rule.name}{declined}", location)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import itertools
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -16,15 +17,19 @@ from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.dialects.tir.own_intrinsics import OWN
 from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.lower.formats import FORMATS
-from mirlo.passes.rules import INTRINSIC, LEGALIZE, SCHEDULE, Rule
+from mirlo.passes.rules import INTRINSIC, LEGALIZE, SCHEDULE, Attempt, Rule, refused_rules
+from mirlo.passes.targets import has_vectors, thread_limits
 from mirlo.tools.conformance.arguments import intrinsic_arguments, intrinsic_kinds
 from mirlo.tools.conformance.case import COLUMNS, TABLE, TOLERANCE, OperatorCase, wide
+from mirlo.tools.conformance.case_search import CaseCheck
 from mirlo.tools.conformance.derived import derive_cases
 from mirlo.tools.conformance.errors import relative_error, ulp_errors
+from mirlo.tools.conformance.kernels import LANES, ROWS, vector_program
 from mirlo.tools.conformance.meanings import FLOAT, INTEGER, WIDE, wrapped
 from mirlo.tools.conformance.own import own_checks, own_names, why_unchecked
-from mirlo.tools.conformance.patterns import PatternCheck, check_patterns, loop_patterns
+from mirlo.tools.conformance.patterns import check_patterns, loop_patterns
 from mirlo.tools.conformance.programs import ProgramOutcome, TestProgram, intrinsic_program, operator_program, run
+from mirlo.tools.conformance.rule_search import check_rule, operators_for, rule_targets
 from mirlo.tools.conformance.search import FoundCase, search, search_loops
 
 OK, DECLINED, WRONG, FAILED = "ok", "declined", "wrong", "failed"
@@ -63,8 +68,8 @@ class Matrix:
 
     target: str
     entries: tuple[MatrixEntry, ...]
-    unreached: tuple[Rule, ...] = ()
-    """The rules of the target that no case took: nothing is known of them."""
+    unreached: tuple[tuple[Rule, str], ...] = ()
+    """The rules of the target that no case took, of which nothing is known, and why the last case was declined."""
     unchecked: tuple[tuple[str, str], ...] = ()
     """The intrinsics of plug-ins that the target lowers and that cannot be checked, and why."""
     untaken: tuple[tuple[str, str], ...] = ()
@@ -104,43 +109,141 @@ def check_target(
                 programs.append(program)
                 judges.append((name, kind, judge))
     outcomes = run(programs, target, lambda done: tell(done, len(programs)) if tell else None)
-    own = own_rules(target, wanted, schedules=only is None)
-    reached = {rule for outcome in outcomes for rule in outcome.rules}
-    declines = [attempt for outcome in outcomes for attempt in outcome.declines]
-    for rule in [rule for rule in own if rule not in reached]:
-        if rule in reached:
-            continue  # by a case that was found for another one
-        for case, outcome in search(rule, declines, target):
-            judges.append((case.name, case.kind, partial(_judge_found, case=case)))
-            outcomes.append(outcome)
-            reached |= outcome.rules
-    taken = {pattern for outcome in outcomes for pattern in outcome.patterns}
+    rules = RuleResults(target, own_rules(target, wanted, schedules=only is None))
+    rules.check(programs, outcomes)
+    judges += [(name, kind, judge) for name, kind, judge, _ in rules.judged]
+    outcomes += [outcome for *_, outcome in rules.judged]
     untaken: list[tuple[str, str]] = []
-    for pattern in loop_patterns(target) if only is None else ():
-        found = [] if pattern in taken else list(search_loops(pattern, target))
+    for pattern, found in _loop_cases(target, outcomes) if only is None else ():
         judges += [(case.name, case.kind, partial(_judge_found, case=case)) for case, _ in found]
         outcomes += [outcome for _, outcome in found]
-        if pattern not in taken and not found:
+        if not found:
             untaken.append((pattern, "no case was found among contractions and kernels of several blocks"))
     verdicts: dict[str, dict[str, list[SupportVerdict]]] = {name: {} for name in wanted}
     with np.errstate(all="ignore"):
         for (name, kind, judge), outcome in zip(judges, outcomes, strict=True):
             verdicts.setdefault(name, {}).setdefault(kind, []).append(judge(outcome))
+    for check in rules.checks.values():
+        for kind, found_verdicts in _case_verdicts(check).items():
+            verdicts.setdefault(check.name, {}).setdefault(kind, []).extend(found_verdicts)
     checks = list(check_patterns(target, None if only is None else wanted)) if patterns else []
-    for check in checks:
-        if check.untaken:
-            untaken.append((check.name, check.untaken))
-        else:
-            verdicts[check.name] = _pattern_verdicts(check)
+    verdicts |= {check.name: _case_verdicts(check) for check in checks if not check.untaken}
+    untaken += [(check.name, check.untaken) for check in checks if check.untaken]
     entries = [MatrixEntry(name, {kind: _worst(v) for kind, v in kinds.items()}) for name, kinds in verdicts.items()]
     left = _unchecked(target) if only is None else ()
-    return Matrix(
-        target, tuple(entries), tuple(rule for rule in own if rule not in reached), left, tuple(untaken), bool(checks)
+    return Matrix(target, tuple(entries), tuple(rules.unreached), left, tuple(untaken), bool(checks))
+
+
+def _loop_cases(
+    target: str, outcomes: Sequence[ProgramOutcome]
+) -> Iterator[tuple[str, list[tuple[FoundCase, ProgramOutcome]]]]:
+    """Yield the patterns of prim functions that no case took, with cases that are found for them."""
+    taken = {pattern for outcome in outcomes for pattern in outcome.patterns}
+    for pattern in loop_patterns(target):
+        if pattern not in taken:
+            yield pattern, list(search_loops(pattern, target))
+
+
+@dataclass
+class RuleResults:
+    """What became of the rules of a target."""
+
+    target: str
+    own: Sequence[Rule]
+    checks: dict[Rule, CaseCheck] = field(default_factory=dict)
+    """The cases that were drawn for legalization and schedule rules."""
+    judged: list[tuple[str, str, Callable[[ProgramOutcome], SupportVerdict], ProgramOutcome]] = field(
+        default_factory=list
     )
+    """Further cases: the row and the element type, how they are judged, and their outcome."""
+    unreached: list[tuple[Rule, str]] = field(default_factory=list)
+    """The rules that no case took, and why."""
+
+    def check(self, programs: Sequence[TestProgram], outcomes: Sequence[ProgramOutcome]) -> None:
+        """Draw cases for each rule, beside the usual ones, whose outcomes are known."""
+        reached = {rule for outcome in outcomes for rule in outcome.rules}
+        declines = [attempt for outcome in outcomes for attempt in outcome.declines]
+        for rule in self.own:
+            if rule.kind == INTRINSIC.kind:
+                self._check_lanes(rule)
+            else:
+                self.checks[rule] = check_rule(rule, self.target, _operators_of(rule, programs, outcomes))
+        reached |= {rule for rule, check in self.checks.items() if not check.untaken}
+        reached |= {rule for *_, outcome in self.judged for rule in outcome.rules}
+        for rule in self.own:
+            if rule in reached:
+                continue
+            for case, outcome in search(rule, declines, self.target):
+                self.judged.append((case.name, case.kind, partial(_judge_found, case=case), outcome))
+                reached |= outcome.rules
+            if rule not in reached and not self._is_replaced(rule, declines):
+                self.unreached.append((rule, self._why_unreached(rule, declines)))
+
+    def _check_lanes(self, rule: Rule) -> None:
+        """Compute an intrinsic on vectors of all numbers of lanes, where kernels of the target have vectors."""
+        host = Targets.parse(self.target).or_host().host_target.name
+        if not has_vectors(host) or thread_limits(host) is not None:
+            return
+        with np.errstate(all="ignore"):
+            checks = list(_lane_checks(rule.subject))
+        outcomes = run([program for _, _, program, _ in checks], self.target, lambda done: None)
+        for (name, kind, _, judge), outcome in zip(checks, outcomes, strict=True):
+            self.judged.append((name, kind, partial(_judge_where_taken, judge=judge), outcome))
+
+    def _why_unreached(self, rule: Rule, declines: Sequence[Attempt]) -> str:
+        check = self.checks.get(rule)
+        own = [str(attempt.decline) for attempt in declines if attempt.rule == rule]
+        if check is not None and check.tried:
+            return check.untaken
+        return f"the last decline: {own[-1]}" if own else "an earlier rule took every case"
+
+    def _is_replaced(self, rule: Rule, declines: Sequence[Attempt]) -> bool:
+        """Return whether an inherited rule would take cases if rules nearer to the target did not."""
+        names = rule_targets(self.target)
+        nearer = names[: names.index(rule.target)]
+        if not any(other.target in nearer for other in self.own if other.kind == rule.kind):
+            return False
+        with refused_rules(lambda other, arguments: other.kind == rule.kind and other.target in nearer):
+            if rule.kind != INTRINSIC.kind and not check_rule(rule, self.target, operators_for(rule, {})).untaken:
+                return True
+            return next(search(rule, declines, self.target), None) is not None
 
 
-def _pattern_verdicts(check: PatternCheck) -> dict[str, list[SupportVerdict]]:
-    """Return the verdicts on the cases of a pattern, by element type."""
+def _operators_of(rule: Rule, programs: Sequence[TestProgram], outcomes: Sequence[ProgramOutcome]) -> list[str]:
+    """Return the operators of which graphs for a rule are drawn: those of which it took something."""
+    taken = {
+        program.name if "." in program.name else f"relax.{program.name}": None
+        for program, outcome in zip(programs, outcomes, strict=True)
+        if rule in outcome.own_rules
+    }
+    return operators_for(rule, taken)
+
+
+def _lane_checks(
+    subject: str,
+) -> Iterator[tuple[str, str, TestProgram, Callable[[ProgramOutcome], SupportVerdict]]]:
+    """Yield an intrinsic on vectors of one and of two dims."""
+    if subject in INTRINSICS:
+        is_bool, checks = INTRINSICS[subject].result == "bool", _intrinsic_checks
+    elif subject in own_names():
+        is_bool, checks = OWN[subject].result == "bool", _own_intrinsic_checks
+    else:
+        return
+    name = subject if "." in subject else f"tir.{subject}"
+    for lanes, rows in itertools.product(LANES, (1, ROWS)):
+        on_vectors = partial(vector_program, lanes=lanes, rows=rows, is_bool=is_bool)
+        for kind, program, judge in checks(subject, on_vectors):
+            yield name, kind, program, judge
+
+
+def _judge_where_taken(outcome: ProgramOutcome, judge: Callable[[ProgramOutcome], SupportVerdict]) -> SupportVerdict:
+    """Return a verdict; a number of lanes that all rules decline is one that kernels must not have."""
+    verdict = judge(outcome)
+    return SupportVerdict(OK) if verdict.status == DECLINED else verdict
+
+
+def _case_verdicts(check: CaseCheck) -> dict[str, list[SupportVerdict]]:
+    """Return the verdicts on the cases of a pattern or a rule, by element type."""
     verdicts: dict[str, list[SupportVerdict]] = {}
     for kind in COLUMNS:
         made = [SupportVerdict(WRONG, wrong) if wrong else SupportVerdict(OK) for wrong in check.kinds.get(kind, ())]
@@ -159,10 +262,10 @@ def _unchecked(target: str) -> tuple[tuple[str, str], ...]:
 def own_rules(target: str, names: Iterable[str], schedules: bool) -> list[Rule]:
     """Return the rules of a target for these operators and intrinsics.
 
-    Of several targets these are the rules of the code generators: not all is left to the last one.
+    Those of targets that it derives from are its own. Of several targets these are the rules of the code generators:
+    not all is left to the last one.
     """
-    targets, wanted = Targets.parse(target), set(names)
-    listed = [generator.name for generator in targets.generators] or list(targets.names)
+    listed, wanted = rule_targets(target), set(names)
     rules = [rule for rule in LEGALIZE if rule.subject in wanted]
     rules += [rule for rule in INTRINSIC if f"tir.{rule.subject}" in wanted or rule.subject in wanted]
     rules += list(SCHEDULE) if schedules else []
@@ -180,8 +283,7 @@ def _checks(name: str) -> Iterable[tuple[str, TestProgram, Callable[[ProgramOutc
         yield from _intrinsic_checks(short)
         return
     if name in OWN:
-        for kind, program, judged in own_checks(name):
-            yield kind, program, lambda outcome, judged=judged: _judge_own(outcome, judged)  # type: ignore[misc]
+        yield from _own_intrinsic_checks(name)
         return
     short = short if space == "relax" else name
     for kind in COLUMNS:
@@ -246,11 +348,23 @@ def _not_computed(error: str) -> SupportVerdict:
     return SupportVerdict(FAILED, error.strip().splitlines()[0])
 
 
-def _intrinsic_checks(name: str) -> Iterable[tuple[str, TestProgram, Callable[[ProgramOutcome], SupportVerdict]]]:
+ProgramOf = Callable[[str, Sequence[np.ndarray]], TestProgram]
+
+
+def _intrinsic_checks(
+    name: str, program_of: ProgramOf = intrinsic_program
+) -> Iterable[tuple[str, TestProgram, Callable[[ProgramOutcome], SupportVerdict]]]:
     for kind in intrinsic_kinds(name):
-        arrays = intrinsic_arguments(name, kind)
-        program = intrinsic_program(name, arrays)
+        program = program_of(name, intrinsic_arguments(name, kind))
+        arrays = program.arrays
         yield kind, program, lambda outcome, a=arrays, k=kind: _judge_intrinsic(name, k, a, outcome)  # type: ignore[misc]
+
+
+def _own_intrinsic_checks(
+    name: str, program_of: ProgramOf = intrinsic_program
+) -> Iterable[tuple[str, TestProgram, Callable[[ProgramOutcome], SupportVerdict]]]:
+    for kind, program, judged in own_checks(name, program_of):
+        yield kind, program, lambda outcome, judged=judged: _judge_own(outcome, judged)  # type: ignore[misc]
 
 
 def _judge_intrinsic(name: str, kind: str, arrays: Sequence[np.ndarray], outcome: ProgramOutcome) -> SupportVerdict:

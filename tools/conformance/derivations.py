@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -90,6 +91,43 @@ def read_by(operation: GraphOperation) -> Iterator[GraphValue]:
             yield from operand
         elif operand is not None:
             yield operand
+
+
+def graphs_of(patterns: Iterable[Pattern]) -> tuple[list[PatternGraph], str]:
+    """Return graphs that patterns should match, and why one of them has none."""
+    graphs: list[PatternGraph] = []
+    why = ""
+    for pattern in patterns:
+        try:
+            graphs += derivations(pattern)
+        except NoGraph as reason:
+            why = str(reason)
+    return graphs, why
+
+
+def with_more_operands(graph: PatternGraph, count: int) -> PatternGraph | None:
+    """Return a graph whose operators of any number of operands have that many; None where there is none."""
+    made = copy.deepcopy(graph)
+    lists = [o for operation in made.operations for o in operation.operands.values() if isinstance(o, list)]
+    for values in lists:
+        values += [GraphLeaf(False) for _ in range(count - len(values))]
+    return made if lists else None
+
+
+def producing(producer: PatternGraph, consumer: PatternGraph) -> PatternGraph | None:
+    """Return a graph in which a result of one graph is an argument of another; None where it reads constants only."""
+    first, last = copy.deepcopy(producer), copy.deepcopy(consumer)
+    leaf = next((leaf for leaf in last.leaves if not leaf.is_constant), None)
+    if leaf is None:
+        return None
+    value = first.outputs[-1]
+    for operation in last.operations:
+        for name, operand in operation.operands.items():
+            if isinstance(operand, list):
+                operation.operands[name] = [value if item is leaf else item for item in operand]
+            elif operand is leaf:
+                operation.operands[name] = value
+    return PatternGraph([*first.operations, *last.operations], last.outputs)
 
 
 def derivations(pattern: Pattern) -> list[PatternGraph]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.dtypes import dtype_of_numpy
+from mirlo.dialects.core.dtypes import dtype, dtype_of_numpy
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.calls import CallTir
 from mirlo.dialects.tir.compute import PrimBuilder, TensorExpr, exp, maximum
@@ -18,6 +18,8 @@ SIZES = (20, 30, 40, 24, 28)
 """Rows of the operand, then the columns before and after each product: no multiples of a vector throughout."""
 ROWS = 4
 """Rows of a vector of two dims."""
+LANES = (0, 1, 2, 3, 4, 5, 6, 7, 8, 16)
+"""Lanes of the vectors that an intrinsic is tried on; 0 for scalars."""
 
 
 def kernel_case(steps: Sequence[str], random: np.random.Generator) -> OperatorCase:
@@ -86,44 +88,62 @@ func.func private @{symbol}({parameters}, %out: {memref}) attributes {{tir.prim_
   %step = arith.constant {width} : index
   scf.for %i = %c0 to %size step %step {{
 {loads}
-    %r = "tir.{name}"({operands}) : ({types}) -> {vector}
-    %flat = vector.shape_cast %r : {vector} to {row}
-    vector.store %flat, %out[%i] : {memref}, {row}
+    %r = "{operation}"({operands}) : ({types}) -> {result}
+{stored}
   }}
   return
 }}
 """
 _LOAD = """    %f{i} = vector.load %x{i}[%i] : {memref}, {row}
     %v{i} = vector.shape_cast %f{i} : {row} to {vector}"""
+_STORED = """    %s = arith.{cast} %r : {result} to {vector}
+    %flat = vector.shape_cast %s : {vector} to {row}
+    vector.store %flat, %out[%i] : {memref}, {row}"""
+_LOAD_SCALAR = "    %v{i} = memref.load %x{i}[%i] : {memref}"
+_STORED_SCALAR = """    %s = arith.{cast} %r : {result} to {vector}
+    memref.store %s, %out[%i] : {memref}"""
 
 
-def vector_program(name: str, arrays: Sequence[np.ndarray], lanes: int = 8) -> TestProgram:
-    """Return a prim function that applies an intrinsic to vectors of two dims; the arrays are cut to whole ones."""
-    dtype = dtype_of_numpy(arrays[0].dtype)
-    assert dtype is not None, arrays[0].dtype
-    width = ROWS * lanes
+def vector_program(
+    name: str, arrays: Sequence[np.ndarray], lanes: int = 8, rows: int = ROWS, is_bool: bool = False
+) -> TestProgram:
+    """Return a prim function that applies an intrinsic to vectors of one or two dims; the arrays are cut to whole ones.
+
+    It is applied to scalars where there are no lanes. `is_bool` is whether the intrinsic compares.
+    """
+    full_name = name if "." in name else f"tir.{name}"
+    dtypes = [dtype_of_numpy(array.dtype) for array in arrays]
+    width = rows * lanes or 1
     size = len(arrays[0]) // width * width
     cut = [array[:size] for array in arrays]
-    symbol = f"vectors_{name}_{arrays[0].dtype}"
-    words = {
-        "memref": f"memref<{size}x{dtype.storage}>",
-        "row": f"vector<{width}x{dtype.storage}>",
-        "vector": f"vector<{ROWS}x{lanes}x{dtype.storage}>",
-    }
-    count = range(len(cut))
+    made = dtype("bool") if is_bool else dtypes[0]
+    assert made is not None and None not in dtypes, [array.dtype for array in arrays]
+    symbol = "_".join(["vectors", name.replace(".", "_"), f"{rows}x{lanes}", *(str(array.dtype) for array in arrays)])
+
+    def words(storage: str) -> dict[str, str]:
+        shape = f"{rows}x{lanes}x" if rows > 1 else f"{lanes}x"
+        vector = f"vector<{shape}{storage}>" if lanes else storage
+        return {"memref": f"memref<{size}x{storage}>", "row": f"vector<{width}x{storage}>", "vector": vector}
+
+    kinds = [words(str(kind.storage)) for kind in dtypes if kind is not None]
+    output = words(str(made.storage))
+    result = output["vector"].replace("i8", "i1") if is_bool else output["vector"]
+    load, stored = (_LOAD, _STORED) if lanes else (_LOAD_SCALAR, _STORED_SCALAR)
+    cast = "extui" if is_bool else "bitcast"
     text = _ON_VECTORS.format(
-        symbol=symbol, name=name, size=size, width=width, **words,
-        parameters=", ".join(f"%x{i}: {words['memref']}" for i in count),
-        loads="\n".join(_LOAD.format(i=i, **words) for i in count),
-        operands=", ".join(f"%v{i}" for i in count), types=", ".join([words["vector"]] * len(cut)),
+        symbol=symbol, operation=full_name, size=size, width=width, **output, result=result,
+        parameters=", ".join(f"%x{i}: {kind['memref']}" for i, kind in enumerate(kinds)),
+        loads="\n".join(load.format(i=i, **kind) for i, kind in enumerate(kinds)),
+        operands=", ".join(f"%v{i}" for i in range(len(kinds))), types=", ".join(kind["vector"] for kind in kinds),
+        stored=stored.format(cast=cast, result=result, **output),
     )  # fmt: skip
 
     def emit(values: list[ir.Value]) -> list[ir.Value]:
         parsed = ir.Module.parse(text)
         _append(parsed.body.operations[0].operation.clone())
-        return [CallTir.make(values, result_types=[TensorType((size,), dtype)], callee=symbol)]
+        return [CallTir.make(values, result_types=[TensorType((size,), made)], callee=symbol)]
 
-    return TestProgram(f"tir.{name}", cut, emit)
+    return TestProgram(full_name, cut, emit)
 
 
 def _append(function: ir.Operation) -> None:

@@ -41,8 +41,8 @@ def _cell(verdict: SupportVerdict | None) -> str:
 def _unreached(matrix: Matrix) -> Iterator[str]:
     for name, reason in matrix.unchecked:
         yield f"{name}: not checked: {reason}"
-    for rule in matrix.unreached:
-        yield f"{rule.subject}: not reached: no case took rule '{rule.name}' at {short_position(rule)}"
+    for rule, reason in matrix.unreached:
+        yield f"{rule.subject}: not reached: no case took rule '{rule.name}' at {short_position(rule)}: {reason}"
     for name, reason in matrix.untaken:
         yield f"{name}: never taken: {reason}"
 
@@ -69,11 +69,13 @@ def markdown(matrix: Matrix) -> str:
         f"{totals(matrix)}.",
     ]
     kernels = [entry for entry in matrix.entries if entry.name.startswith("kernel.")]
-    patterns = [entry for entry in matrix.entries if entry not in (*operators, *intrinsics, *kernels)]
+    schedules = [entry for entry in matrix.entries if entry.name.startswith("schedule.")]
+    patterns = [entry for entry in matrix.entries if entry not in (*operators, *intrinsics, *kernels, *schedules)]
     for title, entries in (
         ("Operators", operators),
         ("Intrinsics", intrinsics),
         ("Kernels of several blocks", kernels),
+        ("Schedule rules", schedules),
         ("Of plug-ins, and patterns of code generators", patterns),
     ):
         if entries:
@@ -96,7 +98,9 @@ def as_json(matrix: Matrix) -> dict[str, object]:
     return {
         "target": matrix.target,
         "totals": {status: matrix.count(status) for status in (OK, DECLINED, WRONG, FAILED)},
-        "unreached": [rule_json(rule) | {"subject": rule.subject} for rule in matrix.unreached],
+        "unreached": [
+            rule_json(rule) | {"subject": rule.subject, "reason": reason} for rule, reason in matrix.unreached
+        ],
         "untaken": dict(matrix.untaken),
         "entries": {
             entry.name: {

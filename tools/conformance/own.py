@@ -37,13 +37,16 @@ def why_unchecked(row: OwnIntrinsic) -> str | None:
     return None if row.meaning is not None else "it declares no meaning"
 
 
-def own_checks(name: str) -> Iterable[OwnCheck]:
+def own_checks(
+    name: str, program_of: Callable[[str, Sequence[np.ndarray]], TestProgram] = intrinsic_program
+) -> Iterable[OwnCheck]:
     """Return the checks of an intrinsic, one for each element type of its operands."""
     row = OWN[name]
     kinds = tuple(FORMATS) if row.operand_kinds[0] == "float" else INT_KINDS
     for kind in kinds:
         arrays = [_drawn(row, operand, kind, position) for position, operand in enumerate(row.operand_kinds)]
-        yield kind, intrinsic_program(name, arrays), partial(_judged, row, kind, arrays)
+        program = program_of(name, arrays)
+        yield kind, program, partial(_judged, row, kind, program.arrays)
 
 
 def _drawn(row: OwnIntrinsic, operand: str, kind: str, seed: int) -> np.ndarray:

@@ -64,6 +64,8 @@ class ProgramOutcome:
     error: str | None = None
     rules: frozenset[Rule] = frozenset()
     """The rules that were taken by this program, or by one that was compiled with it."""
+    own_rules: frozenset[Rule] = frozenset()
+    """The legalization and schedule rules that were taken by programs of this name."""
     declines: tuple[Attempt, ...] = ()
     """The rules that declined, likewise."""
     patterns: frozenset[str] = frozenset()
@@ -152,9 +154,14 @@ def _run_batch(programs: Sequence[TestProgram], target: str) -> list[ProgramOutc
     ]
     rules = frozenset(note.rule for note in records if note.rule is not None)
     declines = tuple(attempt for note in records for attempt in note.attempts)
+    own: dict[str, set[Rule]] = {}
+    for note in records:
+        if not isinstance(note, IntrinsicChoice) and note.rule is not None:
+            for name in note.names:
+                own.setdefault(name, set()).add(note.rule)
     results = compiled.call([program.arrays for program in programs])
     return [
-        ProgramOutcome(made, None, rules, declines, compiled.patterns_of(program))
+        ProgramOutcome(made, None, rules, frozenset(own.get(program.name, ())), declines, compiled.patterns_of(program))
         for program, made in zip(programs, results, strict=True)
     ]
 
@@ -173,7 +180,7 @@ class CompiledPrograms:
         """Compute all programs on their arrays."""
         made = self.executable(*(array for given in arrays for array in given))
         outputs = iter(made if isinstance(made, (tuple, list)) else [made])
-        return [tuple(next(outputs) for _ in range(count)) for count in self.counts]
+        return [tuple(np.copy(next(outputs)) for _ in range(count)) for count in self.counts]
 
     def patterns_of(self, program: TestProgram) -> frozenset[str]:
         """Return the patterns that took something of a program, by its name."""
@@ -192,11 +199,11 @@ def taken_patterns(notes: Sequence[object]) -> dict[str, frozenset[str]]:
     return {name: frozenset(patterns) for name, patterns in taken.items()}
 
 
-def compile_programs(programs: Sequence[TestProgram], target: str) -> CompiledPrograms:
+def compile_programs(programs: Sequence[TestProgram], target: str, threads: int = 1) -> CompiledPrograms:
     """Compile programs in one module."""
     with make_context(), ir.Location.unknown():
         module, counts = module_of(programs)
-        request = CompileRequest(module, target, cache=open_cache(True), tuning=open_database(True))
+        request = CompileRequest(module, target, threads, cache=open_cache(True), tuning=open_database(True))
         compiled, session = Compiler(request, build).run()
         assert isinstance(compiled, Artifact)
         executable = load_compiled(compiled, session.params)

@@ -163,7 +163,7 @@ def typed_graph(graph: PatternGraph, kind: str, lattice: Lattice, random: np.ran
         typed.arguments.append(open_leaves.pop(0))
     typed.arguments += [leaf for leaf in open_leaves if random.integers(2)]
     typed.arguments.sort(key=list(typed.types).index)
-    return typed if typed.arguments else None
+    return typed if typed.arguments or not typed.types else None
 
 
 def _all_types(typed: TypedGraph) -> list[TensorType]:
@@ -212,8 +212,12 @@ def _type_operation(
     kinds = [known[0].dtype.name] if known else [kind]
     cases = [case for name in kinds if name in COLUMNS for case in _cases(_short(operation), name, lattice)]
     for position in random.permutation(len(cases)):
-        for attributes in _constrained(operation, cases[position].attributes):
-            chosen = _fitting(typed, operation, cases[position], attributes, random)
+        case = cases[position]
+        tried = [case.attributes]
+        if random.integers(2):
+            tried.insert(0, _with_other_axes(operation, case, random))
+        for attributes in itertools.chain.from_iterable(_constrained(operation, given) for given in tried):
+            chosen = _fitting(typed, operation, case, attributes, random)
             if chosen is not None:
                 types, ranges, results = chosen
                 typed.types |= types
@@ -222,6 +226,23 @@ def _type_operation(
                 typed.results[operation] = results
                 return True
     return False
+
+
+def _with_other_axes(
+    operation: GraphOperation, case: OperatorCase, random: np.random.Generator
+) -> Mapping[str, object]:
+    """Return the attributes of a case with another `axis`, and with `axes` counted from the other end."""
+    first = next((operand for operand in case.operands if isinstance(operand, np.ndarray)), None)
+    if first is None or not first.ndim:
+        return case.attributes
+    changed = dict(case.attributes)
+    for name, declared in operator_class(_short(operation))._attributes.items():
+        value = case.attributes.get(name, declared.default)
+        if name == "axis" and isinstance(value, int):
+            changed[name] = int(random.integers(-first.ndim, first.ndim))
+        elif name == "axes" and isinstance(value, (tuple, list)):
+            changed[name] = tuple(axis - first.ndim if axis >= 0 else axis + first.ndim for axis in value)
+    return changed
 
 
 def _flat(operation: GraphOperation) -> list[GraphValue]:
@@ -318,6 +339,8 @@ def _shapes(
 
 def with_dynamic_dims(typed: TypedGraph) -> Iterator[tuple[TypedGraph, dict[GraphLeaf, dict[int, str]]]]:
     """Yield the graph with one dim of its arguments dynamic, and which axes of which leaves that is."""
+    if not typed.arguments:
+        return
     first = typed.arguments[0]
     shape = typed.types[first].static_shape
     for axis in dict.fromkeys((0, len(shape) - 2, len(shape) - 1)):

@@ -18,6 +18,8 @@ GOOD = 0.6
 """The share of the possible information of a result at which the search for magnitudes ends."""
 ROUNDING = {"f64": 1e-13, "f32": 4e-6, "f16": 1e-3, "bf16": 8e-3}
 """How far a correct result may be off, relative to the largest element of the tensor."""
+OPERAND_ROUNDING = {"f64": 4e-16, "f32": 2e-7, "f16": 2e-7, "bf16": 2e-7}
+"""How far an operand may be off, relative to itself: a quotient or a position is computed in f32 at least."""
 MAX_ROUNDED = 0.01
 """The share of integers that may be rounded to the other side, where they are computed from floats."""
 
@@ -65,9 +67,10 @@ class ExpectedResult:
 def compute(typed: TypedGraph, arrays: Arrays, fallback: Fallback, noise: float = 0.0) -> list[np.ndarray]:
     """Return the outputs of a graph in the widest types; `noise` moves floats by so many roundings."""
     made: dict[GraphOperation, list[np.ndarray]] = {}
+    read = _moved(typed, arrays, noise) if noise else arrays
 
     def value_of(value: GraphValue) -> np.ndarray:
-        return arrays[value] if isinstance(value, GraphLeaf) else made[value.operation][value.number]
+        return read[value] if isinstance(value, GraphLeaf) else made[value.operation][value.number]
 
     for operation in typed.graph.operations:
         operands: list[Operand] = [
@@ -84,6 +87,17 @@ def compute(typed: TypedGraph, arrays: Arrays, fallback: Fallback, noise: float 
             for array, kind in zip(results, typed.results[operation], strict=True)
         ]
     return [made[value.operation][value.number] for value in typed.graph.outputs]
+
+
+def _moved(typed: TypedGraph, arrays: Arrays, noise: float) -> Arrays:
+    """Return arrays whose floats are moved by roundings, neighbours in opposite directions."""
+    moved = dict(arrays)
+    for number, leaf in enumerate(typed.types):
+        rounding = OPERAND_ROUNDING.get(typed.types[leaf].dtype.name)
+        if rounding is not None:
+            sign = -1 if number % 2 else 1
+            moved[leaf] = arrays[leaf].astype(np.float64) * (1 + sign * noise * rounding)
+    return moved
 
 
 def _stored(array: np.ndarray, kind: str, noise: float) -> np.ndarray:

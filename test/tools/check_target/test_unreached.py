@@ -56,6 +56,8 @@ def target() -> Iterator[None]:
 def product(tile: int, factor: float) -> Any:
     def matmul(op: Any, b: Any) -> Any:
         dims = [*op.lhs.type.shape, *op.rhs.type.shape]
+        if op.transpose_lhs or op.transpose_rhs:
+            return decline("the unit reads matrices by rows")
         if len(dims) != 4 or any(dim % tile for dim in dims):
             return decline("the unit multiplies matrices in whole tiles", tile=tile, dims=dims)
 
@@ -68,14 +70,14 @@ def product(tile: int, factor: float) -> Any:
     return matmul
 
 
-@pytest.mark.parametrize(("tile", "factor", "code"), [(8, 1.0, 0), (8, 1.5, 1), (24, 1.0, 0), (24, 1.5, 1)])
+@pytest.mark.parametrize(("tile", "factor", "code"), [(8, 1.5, 1), (24, 1.0, 0)])
 def test_shapes_follow_from_tiles(tile: int, factor: float, code: int, capsys: pytest.CaptureFixture[str]) -> None:
     """A rule that declines all usual shapes is tried on multiples of what it names, and found right or wrong."""
     legalize("relax.matmul", target="tiled")(product(tile, factor))
     assert main(["check-target", "tiled", "--operator", "relax.matmul"]) == code
     told = capsys.readouterr()
     assert "not reached" not in told.out
-    assert ("f32: wrong: error" in told.out) == bool(code)
+    assert ("f32: wrong: " in told.out) == bool(code)
 
 
 def test_a_rule_that_nothing_reaches(capsys: pytest.CaptureFixture[str]) -> None:
@@ -83,6 +85,7 @@ def test_a_rule_that_nothing_reaches(capsys: pytest.CaptureFixture[str]) -> None
     assert main(["check-target", "tiled", "--operator", "relax.relu"]) == 1
     told = capsys.readouterr()
     assert "relax.relu: not reached: no case took rule 'never' at " in told.out
+    assert ": no case was found; tried " in told.out and "; the last declines: never\n" in told.out
     assert "no case took 1 rules of target 'tiled'" in told.err
 
 

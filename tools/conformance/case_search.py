@@ -1,0 +1,449 @@
+"""The search for cases that a pattern or a rule takes, and their comparison: types, sizes, dynamic dims, threads."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.context import make_context
+from mirlo.dialects.core.types import TensorType
+from mirlo.passes.pipeline import Pipeline
+from mirlo.passes.session import Session
+from mirlo.runtime.errors import MirloError
+from mirlo.tools.conformance.case import Operand
+from mirlo.tools.conformance.derivations import GraphLeaf, GraphOperation, PatternGraph
+from mirlo.tools.conformance.programs import (
+    CompiledPrograms,
+    TestProgram,
+    compile_programs,
+    constant,
+    module_of,
+    operator_class,
+)
+from mirlo.tools.conformance.typed_graphs import Lattice, TypedGraph, typed_graph, with_dynamic_dims
+from mirlo.tools.conformance.values import Arrays, again, draws, expectations
+
+BATCH = 40
+"""Graphs that are matched in one module."""
+MAX_TRIED = 480
+"""Graphs of a pattern that are matched before it counts as never taken."""
+ENOUGH = 16
+"""Cases of a pattern that are computed."""
+IMAGES = (7, 8, 9)
+"""Sizes of images in cases."""
+LATTICES = (
+    Lattice(), Lattice(8), Lattice(4), Lattice(4, 1), Lattice(16, 0, IMAGES), Lattice(16, 3, IMAGES),
+    Lattice(32, 0, IMAGES), Lattice(64, 0, IMAGES), Lattice(128, 0, IMAGES), Lattice(64), Lattice(256),
+)  # fmt: skip
+KINDS = ("f32", "i8", "u8", "f16", "bf16", "f64", "i32", "i64", "bool")
+SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 15, 16, 17, 31, 32, 33)
+"""Sizes of a dynamic dim, each in one call of the same executable."""
+MAX_DYNAMIC = 4
+MAX_REASONS = 3
+MAX_WRONG = 8
+"""Wrong results after which no further ones are compared."""
+THREADS = 2
+"""Threads for which cases with dynamic dims are compiled; all cases where a dynamic dim is never taken."""
+CONCURRENT = 4
+"""Pairs of calls that two threads make at once."""
+ROUNDS = 2
+"""Draws of each graph, element type and lattice."""
+
+
+@dataclass(frozen=True)
+class CaseCheck:
+    """What became of the cases of a pattern or a rule."""
+
+    name: str
+    """`target.pattern`, or what the matrix calls the rule."""
+    kinds: dict[str, list[str]] = field(default_factory=dict)
+    """What is wrong, by element type of the first argument; an empty text for a case that is right."""
+    failures: dict[str, list[str]] = field(default_factory=dict)
+    """Errors of the code generator or the rule, likewise."""
+    untaken: str = ""
+    """Why no case was compared."""
+    tried: int = 0
+    """Graphs that were matched."""
+
+
+@dataclass(frozen=True)
+class GraphCase:
+    """A graph with elements: what it is called, and whether a dim of it is dynamic."""
+
+    name: str
+    typed: TypedGraph
+    arrays: Arrays
+    axes: dict[GraphLeaf, dict[int, str]] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        first = self.typed.arguments[0] if self.typed.arguments else self.typed.graph.outputs[0]
+        return self.typed.type_of(first).dtype.name
+
+    @property
+    def program(self) -> TestProgram:
+        typed, arguments = self.typed, self.typed.arguments
+
+        def emit(values: list[ir.Value]) -> list[ir.Value]:
+            known = dict(zip(arguments, values, strict=True))
+            known |= {leaf: constant(array) for leaf, array in self.arrays.items() if leaf not in known}
+            return _emit(typed, known)
+
+        kinds = [_renamed(typed.types[leaf], self.name) for leaf in arguments]
+        return TestProgram(self.name, self.given(self.arrays), emit, kinds)
+
+    def given(self, arrays: Arrays) -> list[np.ndarray]:
+        return [arrays[leaf] for leaf in self.typed.arguments]
+
+
+def _renamed(kind: TensorType, name: str) -> TensorType:
+    """Return a type whose dynamic dims are the program's own."""
+    return TensorType.of([dim if isinstance(dim, int) else f"{dim}_{_symbol(name)}" for dim in kind.shape], kind.dtype)
+
+
+def _symbol(name: str) -> str:
+    return re.sub(r"\W", "_", name)
+
+
+def _emit(typed: TypedGraph, known: dict[GraphLeaf, ir.Value]) -> list[ir.Value]:
+    made: dict[GraphOperation, tuple[ir.Value, ...]] = {}
+
+    def emitted(value: object) -> ir.Value:
+        return known[value] if isinstance(value, GraphLeaf) else made[value.operation][value.number]  # type: ignore[attr-defined]
+
+    for operation in typed.graph.operations:
+        given = [
+            [emitted(v) for v in o] if isinstance(o, list) else None if o is None else emitted(o)
+            for o in operation.operands.values()
+        ]
+        result = operator_class(operation.name.removeprefix("relax.")).make(*given, **typed.attributes[operation])
+        made[operation] = result if isinstance(result, tuple) else (result,)
+    return [made[value.operation][value.number] for value in typed.graph.outputs]
+
+
+@dataclass
+class CaseSearch(ABC):
+    """The search for cases that one pattern or rule takes, and their comparison."""
+
+    name: str
+    target: str
+    host: str
+    tried: int = 0
+    reasons: Counter[str] = field(default_factory=Counter)
+    kinds: dict[str, None] = field(default_factory=dict)
+    """The element types of graphs that were taken."""
+    random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(7))
+    references: dict[object, CompiledPrograms] = field(default_factory=dict)
+    """Operations without a reference in numpy, as the host compiled them."""
+
+    @abstractmethod
+    def graphs(self) -> tuple[list[PatternGraph], str]:
+        """Return graphs to try, and why there are none."""
+
+    @abstractmethod
+    def passes(self) -> str:
+        """Return the passes after which it is known what takes each operation."""
+
+    @abstractmethod
+    def taken_names(self, notes: Sequence[object]) -> frozenset[str]:
+        """Return the names of programs of which something is taken."""
+
+    @abstractmethod
+    def declined(self, notes: Sequence[object]) -> Iterator[str]:
+        """Yield why programs, or parts of them, are not taken."""
+
+    def trusted(self) -> AbstractContextManager[None]:
+        """Return a block in which the host compiles for comparison."""
+        return nullcontext()
+
+    def check(self) -> CaseCheck:
+        """Return what became of the cases."""
+        graphs, why = self.graphs()
+        taken = self._taken(graphs)
+        cases = [case for typed in taken for case in self._cases(typed)]
+        if not cases:
+            return CaseCheck(self.name, untaken=why or self._why(), tried=self.tried)
+        result = CaseCheck(self.name)
+        varied = self._varied(cases)
+        self._compare(varied, result)
+        if not self._compare_dynamic(taken, result):
+            self._compare(varied, result, THREADS)
+        if not result.kinds and not result.failures:
+            return replace(result, untaken=f"{len(cases)} cases were taken, and no result could be compared")
+        return result
+
+    def _why(self) -> str:
+        alike: dict[str, Counter[str]] = {}
+        for reason, count in self.reasons.items():
+            alike.setdefault(reason.partition(" (")[0], Counter())[reason] += count
+        groups = sorted(alike.values(), key=lambda group: -sum(group.values()))[:MAX_REASONS]
+        last = "; ".join(group.most_common(1)[0][0] for group in groups)
+        return f"no case was found; tried {self.tried}" + (f"; the last declines: {last}" if last else "")
+
+    # ------------------------------------------------------------------------------------------------------ search
+
+    def _taken(self, graphs: Sequence[PatternGraph]) -> list[TypedGraph]:
+        """Return graphs that the pattern takes, as different as possible."""
+        found = self._found(graphs)
+        return _most_different(found or self._found(self.beside_others(graphs)))
+
+    def beside_others(self, graphs: Sequence[PatternGraph]) -> list[PatternGraph]:
+        """Return graphs in which others compute operands, where the graphs alone are not taken."""
+        return []
+
+    def _found(self, graphs: Sequence[PatternGraph]) -> dict[TypedGraph, set[object]]:
+        """Return graphs that are taken, with their features."""
+        found: dict[TypedGraph, set[object]] = {}
+        pending: dict[TypedGraph, set[object]] = {}
+        seen: set[str] = set()
+        last = self.tried + MAX_TRIED
+        for kind, lattice, graph in self._order(graphs):
+            if self.tried >= last or len(found) >= 4 * ENOUGH:
+                break
+            typed = typed_graph(graph, kind, lattice, self.random)
+            if typed is None or typed.text in seen:
+                continue
+            seen.add(typed.text)
+            pending[typed] = {str(graph), kind, lattice, *typed.changes}
+            if len(pending) == BATCH:
+                found |= self._match(pending)
+        return found | self._match(pending)
+
+    def _order(self, graphs: Sequence[PatternGraph]) -> Iterator[tuple[str, Lattice, PatternGraph]]:
+        """Yield what to draw: the usual sizes of all types first, then multiples of what declines name."""
+        for part in range(3):
+            lattices: tuple[Lattice, ...] = LATTICES[:2] if part == 0 else LATTICES[2:]
+            if part == 1:
+                pairs = re.findall(r"=(\d+)\b", " ".join(self.reasons))
+                named = {int(number) for number in pairs if 1 < int(number) <= 256} - {k.tile for k in LATTICES}
+                lattices = tuple(Lattice(number, 0, IMAGES) for number in sorted(named))
+            for _ in range(ROUNDS):
+                for kind in tuple(self.kinds or KINDS):
+                    for lattice in lattices:
+                        for graph in graphs:
+                            yield kind, lattice, graph
+
+    def _match(self, pending: dict[TypedGraph, set[object]]) -> dict[TypedGraph, set[object]]:
+        """Match the graphs that wait, and return those that are taken."""
+        taken = self._matched(list(pending))
+        found = {typed: own for (typed, own), is_taken in zip(pending.items(), taken, strict=True) if is_taken}
+        self.kinds.update(dict.fromkeys(kind for own in found.values() for kind in KINDS if kind in own))
+        self.tried += len(pending)
+        pending.clear()
+        return found
+
+    def _matched(self, graphs: Sequence[TypedGraph]) -> list[bool]:
+        """Return which graphs are taken, after the passes that come before."""
+        if not graphs:
+            return []
+        cases = [GraphCase(f"case {i}", typed, _placeholders(typed, self.random)) for i, typed in enumerate(graphs)]
+        try:
+            with make_context(), ir.Location.unknown():
+                module, _ = module_of([case.program for case in cases])
+                session = Session(report=lambda *_: None)
+                Pipeline(self.passes()).run(module, session)
+        except (MirloError, ir.MLIRError) as error:
+            if len(graphs) == 1:
+                self.reasons[str(error).splitlines()[0]] += 1
+                return [False]
+            middle = len(graphs) // 2
+            return [*self._matched(graphs[:middle]), *self._matched(graphs[middle:])]
+        names = self.taken_names(session.notes)
+        self.reasons.update(self.declined(session.notes))
+        return [case.name in names for case in cases]
+
+    # -------------------------------------------------------------------------------------------------- comparison
+
+    def _cases(self, typed: TypedGraph) -> Iterator[GraphCase]:
+        try:
+            for arrays in draws(typed, self.random, self._by_host):
+                yield GraphCase("", typed, arrays)
+        except (MirloError, ir.MLIRError, ValueError) as error:
+            self.reasons[f"no reference: {str(error).splitlines()[0]}"] += 1
+
+    def _varied(self, cases: Sequence[GraphCase]) -> list[GraphCase]:
+        """Return the cases under names of their own, each with constants once more with others."""
+        both = [
+            replace(case, arrays=arrays)
+            for case in cases
+            for arrays in (case.arrays, again(case.typed, case.arrays, self.random, constants=True))
+        ]
+        has_constants = {case.typed for case in cases if len(case.typed.arguments) < len(case.typed.types)}
+        kept = [case for i, case in enumerate(both) if i % 2 == 0 or case.typed in has_constants]
+        return [replace(case, name=f"case {i}") for i, case in enumerate(kept)]
+
+    def _by_host(
+        self, operation: GraphOperation, operands: Sequence[Operand], attributes: dict[str, object]
+    ) -> tuple[np.ndarray, ...]:
+        """Compute an operation that has no reference in numpy where nothing is given to the code generator."""
+        flat = [array for o in operands for array in (o if isinstance(o, list) else [o]) if array is not None]
+
+        def emit(values: list[ir.Value]) -> list[ir.Value]:
+            rest = iter(values)
+            given = [
+                [next(rest) for _ in o] if isinstance(o, list) else None if o is None else next(rest) for o in operands
+            ]
+            result = operator_class(operation.name.removeprefix("relax.")).make(*given, **attributes)
+            return list(result) if isinstance(result, tuple) else [result]
+
+        key = operation, str([(array.shape, array.dtype) for array in flat]), str(attributes)
+        if key not in self.references:
+            with self.trusted():
+                self.references[key] = compile_programs([TestProgram("reference", flat, emit)], self.host)
+        return self.references[key].call([flat])[0]
+
+    def _compare(self, cases: Sequence[GraphCase], result: CaseCheck, threads: int = 1) -> None:
+        """Compute the cases in one module, twice with other arguments and then both at once, and compare."""
+        first = [case.arrays for case in cases]
+        second = [again(case.typed, case.arrays, self.random) for case in cases]
+        given = [[c.given(a) for c, a in zip(cases, arrays, strict=True)] for arrays in (first, second)]
+        try:
+            compiled = compile_programs([case.program for case in cases], self.target, threads)
+            calls = [(arrays, compiled.call(own)) for arrays, own in zip((first, second), given, strict=True)]
+            with ThreadPoolExecutor(2) as pool:
+                calls += zip((first, second) * CONCURRENT, pool.map(compiled.call, given * CONCURRENT), strict=True)
+        except Exception as error:  # a code generator and its loader may raise anything
+            if len(cases) > 1:
+                middle = len(cases) // 2
+                self._compare(cases[:middle], result, threads)
+                self._compare(cases[middle:], result, threads)
+            elif self._host_computes(cases[0]):
+                result.failures.setdefault(cases[0].kind, []).append(_described(error, cases[0]))
+            return
+        taken = self.taken_names(compiled.notes)
+        judged: dict[tuple[str, int], list[tuple[np.ndarray, ...]]] = {}
+        for arrays, results in calls:
+            for case, own, made in zip(cases, arrays, results, strict=True):
+                former = judged.setdefault((case.name, id(own)), [])
+                if case.name in taken and not any(_equal(made, other) for other in former):
+                    former.append(made)
+                    self._judge(replace(case, arrays=own), made, result)
+
+    def _judge(self, case: GraphCase, made: Sequence[np.ndarray], result: CaseCheck) -> None:
+        if sum(bool(wrong) for texts in result.kinds.values() for wrong in texts) >= MAX_WRONG:
+            return
+        try:
+            wrong = _wrong(case, made, self._by_host)
+            if wrong and self._host_differs(case):
+                return  # the reference is not to be trusted
+        except (MirloError, ir.MLIRError, ValueError):
+            return
+        result.kinds.setdefault(case.kind, []).append(f"{wrong}; {case.typed.text}" if wrong else "")
+
+    def _host_computes(self, case: GraphCase) -> bool:
+        try:
+            self._computed_by_host(case)
+        except (MirloError, ir.MLIRError):
+            return False
+        return True
+
+    def _host_differs(self, case: GraphCase) -> bool:
+        """Return whether the host alone is not as the reference says either."""
+        return _wrong(case, self._computed_by_host(case), self._by_host) is not None
+
+    def _computed_by_host(self, case: GraphCase) -> tuple[np.ndarray, ...]:
+        with self.trusted():
+            return compile_programs([case.program], self.host).call([case.given(case.arrays)])[0]
+
+    # ----------------------------------------------------------------------------------------------- dynamic dims
+
+    def _compare_dynamic(self, taken: Sequence[TypedGraph], result: CaseCheck) -> bool:
+        """Compute some of the graphs with a dynamic dim, at one size after the other; return whether any is taken."""
+        found: list[GraphCase] = []
+        for typed in dict.fromkeys(sorted(taken, key=lambda typed: len(typed.types), reverse=True)):
+            if len(found) >= 2 * MAX_DYNAMIC:
+                break
+            for dynamic, axes in with_dynamic_dims(typed):
+                case = next(self._cases(typed), None)
+                if case is not None:
+                    found.append(GraphCase(f"dynamic {len(found)}", dynamic, case.arrays, axes))
+        is_taken = [self._matched([case.typed])[0] for case in found]
+        chosen = [case for case, own in zip(found, is_taken, strict=True) if own][:MAX_DYNAMIC]
+        if chosen:
+            self._compare_sizes(chosen, result)
+        return bool(chosen)
+
+    def _compare_sizes(self, cases: Sequence[GraphCase], result: CaseCheck) -> None:
+        """Compute cases in one module, at each size of their dynamic dims; those that it does not fit keep theirs."""
+        compiled: CompiledPrograms | None = None
+        for size in SIZES:
+            sized = [self._sized(case, size) for case in cases]
+            if not any(sized):
+                continue
+            given = [(own or case).given((own or case).arrays) for case, own in zip(cases, sized, strict=True)]
+            try:
+                compiled = compiled or compile_programs([case.program for case in cases], self.target, THREADS)
+                made = compiled.call(given)
+            except Exception as error:  # a code generator and its loader may raise anything
+                if len(cases) > 1:
+                    for case in cases:
+                        self._compare_sizes([case], result)
+                elif sized[0] is not None and self._host_computes(sized[0]):
+                    result.failures.setdefault(cases[0].kind, []).append(_described(error, sized[0]))
+                return
+            for own, results in zip(sized, made, strict=True):
+                if own is not None:
+                    self._judge(own, results, result)
+
+    def _sized(self, case: GraphCase, size: int) -> GraphCase | None:
+        """Return the case at one size of its dynamic dim, in types that are static."""
+        types = dict(case.typed.types)
+        for leaf, axes in case.axes.items():
+            types[leaf] = types[leaf].with_shape([size if i in axes else d for i, d in enumerate(types[leaf].shape)])
+        typed = case.typed.with_types(types)
+        if typed is None:
+            return None
+        arrays = dict(case.arrays)
+        for leaf in case.axes:
+            former = arrays[leaf]
+            numbers = self.random.uniform(former.min(), former.max(), types[leaf].static_shape)
+            if not typed.ranges[leaf].dtype.is_float:
+                numbers = np.rint(numbers)
+                numbers[(numbers == 0) & (former != 0).all()] = 1  # it may be a divisor
+            arrays[leaf] = numbers.astype(former.dtype)
+        return GraphCase(case.name, typed, arrays)
+
+
+def _most_different(found: dict[TypedGraph, set[object]]) -> list[TypedGraph]:
+    """Return graphs that between them have as many features as possible."""
+    left, chosen, covered = dict(found), list[TypedGraph](), set[object]()
+    while left and len(chosen) < ENOUGH:
+        best = max(left, key=lambda typed: len(left[typed] - covered))
+        covered |= left.pop(best)
+        chosen.append(best)
+    return chosen
+
+
+def _wrong(case: GraphCase, made: Sequence[np.ndarray], fallback: object) -> str | None:
+    with np.errstate(all="ignore"):
+        wanted = expectations(case.typed, case.arrays, fallback)  # type: ignore[arg-type]
+        wrongs = [expected.error_in(got) for expected, got in zip(wanted, made, strict=True)]
+    return next(filter(None, wrongs), None)
+
+
+def _described(error: Exception, case: GraphCase) -> str:
+    first = next(iter(str(error).strip().splitlines()), "")
+    text = first if isinstance(error, MirloError) else f"{type(error).__name__}: {first}"
+    return f"{text}; {case.typed.text}"
+
+
+def _placeholders(typed: TypedGraph, random: np.random.Generator) -> Arrays:
+    """Return constants to match with, and arguments that are not looked at."""
+    arrays = {}
+    for leaf, kind in typed.types.items():
+        shape = kind.static_shape if kind.is_static else (1,) * kind.rank
+        array = typed.ranges[leaf].draw(shape, random, 1.0, False)
+        arrays[leaf] = array if leaf.value is None else np.full_like(array, leaf.value)
+    return arrays
+
+
+def _equal(first: Sequence[np.ndarray], second: Sequence[np.ndarray]) -> bool:
+    return all(a.tobytes() == b.tobytes() for a, b in zip(first, second, strict=True))

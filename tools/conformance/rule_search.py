@@ -1,0 +1,120 @@
+"""Whether the rules of a target compute what operators mean: cases that each rule takes, in all sizes, and compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+
+from mirlo.dialects.context import graph_operations
+from mirlo.dialects.core.traits import Trait, traits_of
+from mirlo.passes.byoc.operators import is_op, maybe, wildcard
+from mirlo.passes.byoc.pattern import Pattern
+from mirlo.passes.byoc.target_list import Targets
+from mirlo.passes.legalize.conversion import LegalizationRecord
+from mirlo.passes.pipeline import Pipeline
+from mirlo.passes.rules import LEGALIZE, SCHEDULE, Attempt, Rule, refused_rules
+from mirlo.passes.schedule.schedule import ScheduleRecord
+from mirlo.passes.targets import chain
+from mirlo.tools.conformance.case import TABLE
+from mirlo.tools.conformance.case_search import CaseCheck, CaseSearch
+from mirlo.tools.conformance.derivations import PatternGraph, graphs_of, with_more_operands
+
+MAX_OPERATORS = 4
+"""Operators of which cases for one schedule rule, or for one rule of a trait, are drawn."""
+EPILOGUE = "relax.relu", "relax.add"
+COUNTS = (16, 64)
+"""Operands of an operator that takes any number, where a rule takes none with two."""
+
+
+def rule_targets(target: str) -> tuple[str, ...]:
+    """Return the targets whose rules are those of a target list: its code generators or its host, and their parents."""
+    targets = Targets.parse(target)
+    names = [generator.name for generator in targets.generators] or list(targets.names)
+    return tuple(dict.fromkeys(member for name in names for member in chain(name)[:-1]))
+
+
+def check_rule(rule: Rule, target: str, operators: Sequence[str]) -> CaseCheck:
+    """Check a legalization or schedule rule on graphs of these operators, which it may take."""
+    host = str(Targets.parse(target).or_host().host)
+    return RuleSearch(name_of_rule(rule), target, host, rule=rule, operators=tuple(operators)).check()
+
+
+def name_of_rule(rule: Rule) -> str:
+    """Return the row of the matrix in which a rule is."""
+    if rule.kind == SCHEDULE.kind:
+        return f"schedule.{rule.name}"
+    return rule.subject
+
+
+def operators_for(rule: Rule, taken: Mapping[str, object]) -> list[str]:
+    """Return the operators of which cases for a rule are drawn; `taken` are those of which it took some."""
+    if rule.kind == LEGALIZE.kind:
+        known = graph_operations()
+        if rule.subject in known:
+            return [rule.subject]
+        of_trait = [name for name, cls in known.items() if rule.subject in traits_of(cls)]
+        return _with_cases(of_trait)[:MAX_OPERATORS]
+    return _with_cases(taken)[:MAX_OPERATORS] or _of_each_trait()
+
+
+def _with_cases(names: Mapping[str, object] | Sequence[str]) -> list[str]:
+    return [name for name in names if name.removeprefix("relax.") in TABLE.makers]
+
+
+def _of_each_trait() -> list[str]:
+    """Return an operator of each trait, for a schedule rule that no usual case took."""
+    known = {name: graph_operations()[name] for name in _with_cases(graph_operations())}
+    first = (next((name for name, cls in known.items() if trait in traits_of(cls)), None) for trait in Trait)
+    return list(dict.fromkeys(name for name in first if name is not None))
+
+
+@dataclass
+class RuleSearch(CaseSearch):
+    """The search for cases of one legalization or schedule rule."""
+
+    rule: Rule = field(kw_only=True)
+    operators: tuple[str, ...] = ()
+
+    def graphs(self) -> tuple[list[PatternGraph], str]:
+        return graphs_of(map(_with_epilogue, self.operators))
+
+    def beside_others(self, graphs: Sequence[PatternGraph]) -> list[PatternGraph]:
+        """Return the graphs with many operands, where an operator takes any number."""
+        return [more for count in COUNTS for graph in graphs if (more := with_more_operands(graph, count)) is not None]
+
+    def passes(self) -> str:
+        steps = [str(step) for step in Pipeline(Targets.parse(self.target).or_host().pipeline())]
+        last = max((i for i, step in enumerate(steps) if step.startswith(self.rule.kind)), default=len(steps) - 1)
+        return ",".join(steps[: last + 1])
+
+    def taken_names(self, notes: Sequence[object]) -> frozenset[str]:
+        return frozenset(name for note in _records(notes) if note.rule == self.rule for name in note.names)
+
+    def declined(self, notes: Sequence[object]) -> Iterator[str]:
+        return (str(attempt.decline) for attempt in attempts_in(notes) if attempt.rule == self.rule)
+
+    def trusted(self) -> AbstractContextManager[None]:
+        """Return a block in which the rules of the target decline, so that the default ones are taken."""
+        names = rule_targets(self.target)
+        return refused_rules(lambda rule, arguments: rule.kind == self.rule.kind and rule.target in names)
+
+
+def _records(notes: Sequence[object]) -> Iterator[LegalizationRecord | ScheduleRecord]:
+    return (note for note in notes if isinstance(note, (LegalizationRecord, ScheduleRecord)))
+
+
+def attempts_in(notes: Sequence[object]) -> Iterator[Attempt]:
+    """Yield the attempts of legalization and schedule rules that declined."""
+    return (attempt for note in _records(notes) for attempt in note.attempts)
+
+
+def _with_epilogue(name: str) -> Pattern:
+    """Return the pattern of an operator, alone and with what kernels fuse behind it."""
+    cls = graph_operations()[name]
+    optional = {f.name: maybe(wildcard()) for f in cls._operand_layout.fields if f.kind == "optional"}
+    alone = is_op(name)(**optional) if optional else is_op(name)
+    if len(cls._result_layout.fields) != 1 or Trait.INTERFACE in cls.TRAITS:
+        return alone
+    relu, add = EPILOGUE
+    return alone | is_op(relu)(alone) | is_op(add)(alone, wildcard())
