@@ -38,6 +38,7 @@ from mirlo.passes.schedule.words.tensorize import tensor_intrin
 from mirlo.passes.schedule.words.tree import ScheduleError
 from mirlo.passes.targets import Target, ThreadLimits, find_target, register_target
 from mirlo.runtime.external import ExternalArtifact, ExternalFunctions, LoadContext, register_external_loader
+from mirlo.runtime.native import NativeCode, native_code
 from mirlo.runtime.packed import packed
 from mirlo.targets.c.loops import CLoopsError, c_function
 
@@ -45,14 +46,14 @@ __all__ = [
     "Artifact", "AxisAttributes", "Bool", "CLoopsError", "CodeGenerator", "ConvertedModel", "ExampleInputs",
     "FrontendError", "ImportedModule", "DialectOp", "Dims", "ElementType", "ExternalArtifact", "Figures",
     "ExternalFunctions", "ExternalModule", "Float", "Floats", "INTRINSIC", "Int", "Ints", "LEGALIZE", "LoadContext",
-    "NodeTrait", "OnnxName", "OpError", "Pass", "PassError", "Pipeline", "Precision", "RuleChoice", "SCHEDULE",
-    "Schedule", "ScheduleError", "Str", "Strs", "Symbol",
+    "NativeCode", "NodeTrait", "OnnxName", "OpError", "Pass", "PassError", "Pipeline", "Precision", "RuleChoice",
+    "SCHEDULE", "Schedule", "ScheduleError", "Str", "Strs", "Symbol",
     "CodeForm", "KernelText", "Target", "TensorType", "ThreadLimits", "Trait", "c_function", "compute", "contraction",
     "conv_bias_activation", "converter", "decline", "define_intrinsic", "elementwise",
     "elementwise_prim", "find_target", "intrinsic", "is_call_tir", "is_const", "is_op", "is_var", "legalize",
-    "make_context", "matmul_bias_activation", "maybe", "operand", "operands", "option", "optional", "packed",
-    "pattern_table", "register_dialect", "register_external_loader", "register_pass", "register_target", "repeat",
-    "require_at_most", "require_elements", "require_equal", "require_multiple", "result", "results",
+    "make_context", "matmul_bias_activation", "maybe", "native_code", "operand", "operands", "option", "optional",
+    "packed", "pattern_table", "register_dialect", "register_external_loader", "register_pass", "register_target",
+    "repeat", "require_at_most", "require_elements", "require_equal", "require_multiple", "result", "results",
     "rewrite", "rewriter", "same_shape_as", "schedule", "several", "tensor_intrin", "tuned_values", "wildcard",
     "with_activation",
 ]  # fmt: skip

@@ -16,7 +16,7 @@ from mirlo.driver.tune.database import open_database
 from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.code_forms import CodeForm, KernelText, with_comments
 from mirlo.passes.kernel_nodes import kernel_nodes
-from mirlo.passes.targets import CompileOptions, TargetError, code_form, code_target
+from mirlo.passes.targets import CompileOptions, TargetError, code_form, code_target, makes_libraries, makes_source
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.cache import Cache
 from mirlo.runtime.errors import MirloError
@@ -66,9 +66,9 @@ def compile_code(
         progress=progress or ignore_progress,
     )  # fmt: skip
     compiler = Compiler(request, build)
-    if form == SOURCE and not compiler.target.makes_source:
+    if form == SOURCE and not makes_source(compiler.target.name):
         raise TargetError(f"target '{compiler.target.name}' does not generate source of whole models: use target 'c'")
-    if form not in ("", SOURCE) and not compiler.target.makes_libraries:
+    if form not in ("", SOURCE) and not makes_libraries(compiler.target.name):
         raise TargetError(
             f"target '{compiler.target.name}' does not build libraries: use one that does, such as 'llvm'"
         )

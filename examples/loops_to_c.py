@@ -9,19 +9,13 @@ from dataclasses import dataclass
 
 import mirlo
 from mirlo import extend
-from mirlo.extend import Artifact, CodeGenerator, Target, c_function, contraction, elementwise_prim, wildcard
-from mirlo.runtime.loaders import llvm_host
-from mirlo.runtime.system import LIBRARY_SUFFIX
-from mirlo.targets.c.compiler import compile_shared, find_compiler
-from mirlo.targets.c.loader import load
+from mirlo.extend import CodeGenerator, NativeCode, Target, c_function, contraction, elementwise_prim, wildcard
 
 HEAD = """#include <math.h>
 #include <stdbool.h>
-#include <stdint.h>
 #include <stdlib.h>
-typedef struct { void *data; int64_t device; int32_t ndim; uint32_t dtype; int64_t *shape, *strides; uint64_t offset; }
-  DLTensor;
-#define DATA(t) (void *)((char *)(t)->data + (t)->offset)
+#include "mirlo.h"
+#define DATA(t) (void *)((char *)(t)->data + (t)->byte_offset)
 """
 
 
@@ -39,19 +33,16 @@ class Looper(CodeGenerator):
         prims = {node.prim.name: node.prim for function in module.functions for node in function.nodes}
         texts = {name: c_function(prim, f"looper_{name}") for name, prim in prims.items()}
         constants = tuple(module.constants)
-        source = [HEAD, *(text.text for text in texts.values())]
+        source = [HEAD, *(f"static {text.text}" for text in texts.values())]
         source += [region(function, texts, constants) for function in module.functions]
-        data = compile_shared("\n".join(source), find_compiler())
-        metadata = {"symbols": {name: f"region_{name}" for name in module.names}, "suffix": LIBRARY_SUFFIX}
-        triple = llvm_host()["triple"]
-        return Artifact("looper", module.names, data, constants, {**metadata, "triple": triple})
+        return NativeCode(sources={"loops.c": "\n".join(source)}, params=constants)
 
 
 def region(function, texts, constants):
     """Return the C function of a region: it calls those of its prim functions."""
     ends = [*function.inputs, *function.outputs]
     pointers = {value: f"DATA(tensors[{place}])" for place, value in enumerate(ends)}
-    pointers |= {value: f"params[{constants.index(value.constant)}]" for value in function.constants}
+    pointers |= {value: f"(void *)region->weights[{constants.index(value.constant)}]" for value in function.constants}
     sizes, held, lines = {}, [], []
     for number, value in enumerate(function.inputs):
         for axis, dim in enumerate(value.shape):
@@ -70,10 +61,9 @@ def region(function, texts, constants):
         lines.append(f"{text.name}({', '.join(arguments)});  /* {node.name} */")
     lines += [f"free({name});" for name in held]
     body = "\n  ".join([*lines, "return 0;"])
-    return f"int32_t region_{function.name}(void **params, DLTensor **tensors, int64_t count) {{\n  {body}\n}}\n"
+    return f"int {function.name}(const mirlo_region *region, DLTensor **tensors, int64_t count) {{\n  {body}\n}}\n"
 
 
-extend.register_external_loader("looper", load)
 extend.register_target(Target("looper", "loops as C", codegen=Looper))
 if __name__ == "__main__":
     executable = mirlo.compile(sys.argv[1], ["looper", "llvm"])

@@ -116,8 +116,9 @@ class Target:
     """Other named pipelines (stages of the main one)."""
     codegen: type | str | None = None
     """Its code generator for parts of models: a subclass of `CodeGenerator`, or its address, `"module:Class"`."""
-    takes_options: bool = False
-    """Whether its name may be followed by options in braces, passed as `options.target_options`."""
+    takes_options: bool | None = None
+    """Whether its name may be followed by options in braces, passed as `options.target_options`; None is for the
+    answer of its parent, and no without one."""
     symbolic_dims: bool | None = None
     """Whether it supports dynamic dims; None is for the answer of its parent, and no without one."""
     threads: ThreadLimits | None = None
@@ -134,10 +135,11 @@ class Target:
     """Forms of code in which its kernels can be read, from the compiler's end to the machine's."""
     code: Callable[[ir.Module, CompileOptions], Sequence[KernelText]] | None = None
     """Compiles a module as `emit` does, to the code of each kernel in `options.form`."""
-    makes_libraries: bool = False
-    """Whether `emit` makes LLVM IR with the option `form="llvm-ir"`, which libraries are linked of."""
-    makes_source: bool = False
-    """Whether `emit` makes the source of a whole model in C with the option `form="source"`."""
+    makes_libraries: bool | None = None
+    """Whether `emit` makes LLVM IR with the option `form="llvm-ir"`, which libraries are linked of; None is for the
+    answer of a parent with the same `emit`, and no without one."""
+    makes_source: bool | None = None
+    """Whether `emit` makes the source of a whole model in C with the option `form="source"`; None is as before."""
     has_device: Callable[[], bool] | None = None
     """Returns whether this machine has the device that runs its code; None is for the machine's own processor."""
     figures: Figures | Callable[[str], Figures] | None = None
@@ -289,6 +291,24 @@ def code_form(target: Target, name: str) -> CodeForm:
 def takes_dynamic_dims(name: str) -> bool:
     """Return whether a target supports dynamic dims: as it declares, or else as its parents do."""
     answers = (member.symbolic_dims for member in _members(name))
+    return next((answer for answer in answers if answer is not None), False)
+
+
+def takes_options(name: str) -> bool:
+    """Return whether the name of a target may be followed by options: as it declares, or else as its parents do."""
+    answers = (member.takes_options for member in _members(name))
+    return next((answer for answer in answers if answer is not None), False)
+
+
+def makes_libraries(name: str) -> bool:
+    """Return whether libraries are made of a target's code: as it declares, or a parent with whose `emit` it emits."""
+    answers = (member.makes_libraries for member in _members(name) if member.emit is find_target(name).emit)
+    return next((answer for answer in answers if answer is not None), False)
+
+
+def makes_source(name: str) -> bool:
+    """Return whether a target writes whole models as C: as it declares, or a parent with whose `emit` it emits."""
+    answers = (member.makes_source for member in _members(name) if member.emit is find_target(name).emit)
     return next((answer for answer in answers if answer is not None), False)
 
 

@@ -12,7 +12,7 @@ on numpy arrays. They may be called from several threads at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from mirlo.runtime.errors import ArtifactError
@@ -134,6 +134,11 @@ def load_externals(artifacts: Sequence[ExternalArtifact], store: ParameterStore,
         loaded.release()
         raise
     return loaded
+
+
+def load_external(format: str, artifact: ExternalArtifact, context: LoadContext) -> ExternalFunctions:
+    """Load an external artifact with the loader of a format, which need not be the artifact's own."""
+    return _load(replace(artifact, format=format), context)
 
 
 def _load(artifact: ExternalArtifact, context: LoadContext) -> ExternalFunctions:

@@ -6,6 +6,7 @@ from mirlo.runtime.fields import Fields
 
 TEXTS = ("symbols", "sizes", "checks", "shown", "late", "packed")
 """Lists of texts: dims, what is checked of them, and functions of the run time."""
+FLAGS = ("allocates", "passes_record")
 DIMS = ("symbols", "sizes", "late")
 """Those of them that are dims: none is empty."""
 
@@ -27,5 +28,6 @@ def check_facts(metadata: Fields) -> None:
     if metadata.has("placement"):
         placement = metadata.object("placement")
         placement.name("by"), placement.name("taken")
-    if metadata.has("allocates"):
-        metadata.flag("allocates")
+    for name in FLAGS:
+        if metadata.has(name):
+            metadata.flag(name)

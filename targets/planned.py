@@ -73,6 +73,12 @@ def signature_of(main: ir.Operation) -> ModelSignature:
     }
 
 
+def cpu_facts(main: ir.Operation, module: ir.Module | ir.OpView) -> dict[str, Any]:
+    """Return the metadata of an artifact whose code runs on the CPU: its calls of packed functions pass the record."""
+    facts = run_time_facts(main, module)
+    return {**facts, packed.PASSES_RECORD: True} if "packed" in facts else facts
+
+
 def run_time_facts(main: ir.Operation, module: ir.Module | ir.OpView) -> dict[str, Any]:
     """Return the metadata of an artifact about dynamic sizes, run-time functions and aliases."""
     facts: dict[str, bool | list[str]] = {

@@ -32,6 +32,7 @@ from mirlo.passes.registry import option
 from mirlo.passes.rules import Decline
 from mirlo.passes.targets import TargetError, find_target, where_from
 from mirlo.runtime.external import ExternalArtifact as Artifact
+from mirlo.runtime.native import NativeCode
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,6 +45,7 @@ __all__ = [
     "ExternalModule",
     "ExternalNode",
     "ExternalValue",
+    "NativeCode",
     "generator_of",
     "option",
 ]
@@ -85,8 +87,8 @@ class CodeGenerator:
         """
         return True
 
-    def codegen(self, module: ExternalModule) -> Artifact:
-        """Compile the regions of a module.
+    def codegen(self, module: ExternalModule) -> Artifact | NativeCode:
+        """Compile the regions of a module: to native code that C calls, or to an artifact for a loader in Python.
 
         A generator without this method leaves its regions to Mirlo, which compiles them in its pipeline; if that
         code calls functions of a driver, `driver` names the loader that defines them.

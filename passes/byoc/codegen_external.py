@@ -22,6 +22,7 @@ from mirlo.passes.session import Session
 from mirlo.passes.targets import TargetError
 from mirlo.runtime.external import ExternalArtifact, packed_name
 from mirlo.runtime.names import unused_name
+from mirlo.runtime.native import is_native, native_code
 
 
 @register_pass
@@ -66,10 +67,12 @@ class CodegenExternal(Pass):
         artifact, constants = run_generator(generator, nested, self.options, session, self.bundles)
         _require_parameters(artifact, constants, session)
         attach_artifact(module, artifact)
+        workspaces = native_code(artifact).workspaces if is_native(artifact) else {}
         for function, ops in calls.items():
             products = _products_in(nested, function)
+            name, workspace = packed_name(target, function), str(workspaces.get(function, 0))
             for call in ops:
-                _call_by_name(call, packed_name(target, function), products)
+                _call_by_name(call, name, products, _workspace(call, name, workspace))
         nested.erase()
 
 
@@ -136,8 +139,32 @@ def _products_in(nested: ir.Operation, name: str) -> list[tuple[Dim, ...]]:
     return products
 
 
-def _call_by_name(call: ir.Operation, name: str, products: list[tuple[Dim, ...]]) -> None:
+def _workspace(call: ir.Operation, name: str, size: str) -> TensorType | None:
+    """Return the type of the tensor with the workspace of a call, of bytes; None if its function asks for none."""
+    try:
+        dim = D.parse(size)
+    except ValueError as error:
+        raise PassError(f"the workspace of region '{name}' has no size: {error}", call.location) from error
+    operands = [TensorType.from_mlir(value.type) for value in call.operands]
+    known = {symbol for tensor in operands if tensor is not None for d in tensor.shape for symbol in D.symbols_of(d)}
+    unknown = sorted(D.symbols_of(dim) - known)
+    if unknown or not D.is_nonnegative(dim):
+        why = f"no input has the dim '{unknown[0]}'" if unknown else "it may be negative"
+        raise PassError(
+            f"the workspace of region '{name}' has '{size}' bytes, and {why}: expected a number, or an expression of "
+            f"{', '.join(sorted(known)) or 'numbers'}",
+            call.location,
+        )
+    return None if dim == 0 else TensorType.of((dim,), "u8")
+
+
+def _call_by_name(call: ir.Operation, name: str, products: list[tuple[Dim, ...]], workspace: TensorType | None) -> None:
+    """Replace a call by one of a packed function; a workspace is its last result, which nothing uses."""
+    types = [result.type for result in call.results]
+    if workspace is not None:
+        types.append(workspace.to_mlir())
+        products = [*products, workspace.shape]
     with ir.InsertionPoint(call), call.location:
-        result = CallDpsPacked.build(list(call.operands), function=name, result_types=[r.type for r in call.results])
+        result = CallDpsPacked.build(list(call.operands), function=name, result_types=types)
         add_extents(result.operation, products)
-        replace_op(call, list(result.operation.results))
+        replace_op(call, list(result.operation.results)[: len(call.results)])

@@ -10,6 +10,7 @@ from mirlo.passes.byoc.codegen import ExternalModule
 from mirlo.passes.rules import Decline
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.external import ExternalArtifact
+from mirlo.runtime.native import NativeCode
 
 
 class Crash(Exception):
@@ -21,12 +22,22 @@ class Crash(Exception):
         """What it wrote to standard error, where that was kept."""
 
 
+def as_artifact(made: ExternalArtifact | NativeCode, view: ExternalModule) -> ExternalArtifact:
+    """Return a code generator's result as an artifact; an error says what is wrong with native code."""
+    if not isinstance(made, NativeCode):
+        return made
+    problem = made.problem(view.names)
+    if problem is not None:
+        raise MirloError(f"it returned NativeCode {problem}")
+    return made.artifact(view.names)
+
+
 def artifact_problem(made: ExternalArtifact, view: ExternalModule) -> str | None:
     """Return what is wrong with a code generator's result, or None."""
     if isinstance(made, Decline):
         return f"declined: {made}"
     if not isinstance(made, ExternalArtifact):
-        return f"gave a {type(made).__name__}: expected an Artifact"
+        return f"gave a {type(made).__name__}: expected NativeCode or an Artifact"
     if not isinstance(made.format, str) or not made.format:
         return f"gave an artifact whose format, the name of its loader, is {made.format!r}: expected text"
     if not isinstance(made.data, (bytes, bytearray)):

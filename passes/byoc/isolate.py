@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mirlo.passes.byoc.generator_errors import Crash, artifact_problem, describe_error
+from mirlo.passes.byoc.generator_errors import Crash, artifact_problem, as_artifact, describe_error
 from mirlo.runtime.external import ExternalArtifact
 from mirlo.runtime.system import signal_name
 
@@ -57,7 +57,9 @@ def _how_it_ended(done: subprocess.CompletedProcess[str]) -> str:
 def _write(made: object, folder: Path) -> None:
     """Write an artifact as files, or the description of any other object."""
     if not isinstance(made, ExternalArtifact):
-        (folder / "problem").write_text(f"gave a {type(made).__name__}: expected an Artifact", encoding="utf-8")
+        (folder / "problem").write_text(
+            f"gave a {type(made).__name__}: expected NativeCode or an Artifact", encoding="utf-8"
+        )
         return
     header = {"format": made.format, "functions": list(made.functions), "params": list(made.params)}
     (folder / "data").write_bytes(made.data)
@@ -93,7 +95,7 @@ def main(arguments: Sequence[str]) -> None:
         view = read_external(nested, session)
         generator = generator_of(target, options)
         try:
-            artifact = generator.codegen(view)
+            artifact = as_artifact(generator.codegen(view), view)
             problem = artifact_problem(artifact, view)
         except Exception as error:
             problem = describe_error(error)

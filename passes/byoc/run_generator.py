@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.byoc.bundle import Bundle, write_bundle
 from mirlo.passes.byoc.codegen import CodeGenerator, ExternalModule
-from mirlo.passes.byoc.generator_errors import Crash, artifact_problem, describe_error
+from mirlo.passes.byoc.generator_errors import Crash, artifact_problem, as_artifact, describe_error
 from mirlo.passes.byoc.guard import guarded
 from mirlo.passes.byoc.isolate import codegen_in_process
 from mirlo.passes.byoc.read_external import Constants, read_external
@@ -42,7 +43,7 @@ def run_generator(
             return _of_target(artifact, view), view.constants
         raise _failed(view, problem, bundle)
     try:
-        artifact = guarded(lambda: generator.codegen(view)) if generator.guarded else generator.codegen(view)
+        artifact = guarded(partial(_generate, generator, view)) if generator.guarded else _generate(generator, view)
     except Crash as crash:
         raise _failed(view, str(crash), write_bundle(nested, view, options, folder)) from None
     except Exception as error:
@@ -51,6 +52,10 @@ def run_generator(
     if problem is not None:
         raise _failed(view, problem, write_bundle(nested, view, options, folder))
     return _of_target(artifact, view), view.constants
+
+
+def _generate(generator: CodeGenerator, view: ExternalModule) -> ExternalArtifact:
+    return as_artifact(generator.codegen(view), view)
 
 
 def _of_target(made: ExternalArtifact, view: ExternalModule) -> ExternalArtifact:

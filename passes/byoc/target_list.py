@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from mirlo.passes.options import quote, split_list
 from mirlo.passes.pipeline import Pipeline
-from mirlo.passes.targets import HOST, CompileOptions, Target, TargetError, find_target
+from mirlo.passes.targets import HOST, CompileOptions, Target, TargetError, find_target, takes_options
 
 if TYPE_CHECKING:
     from mirlo.passes.byoc.codegen import CodeGenerator
@@ -90,7 +90,7 @@ class Targets:
         target = find_target(self.host.name)
         if target.pipeline is None or target.emit is None:
             raise TargetError(f"target '{target.name}' does not generate code: it has no pipeline or no emitter")
-        if self.host.options and not target.takes_options:
+        if self.host.options and not takes_options(target.name):
             raise TargetError(f"target '{target.name}' takes no options, found '{self.host}'")
         return target
 

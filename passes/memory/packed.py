@@ -22,6 +22,11 @@ WRITTEN = "relax.written"
 FUNCTIONS, RECORD = "relax.functions", "relax.record"
 """Arguments of a planned function: the pointers of the packed functions, and the call record."""
 RECORD_WORDS = 2
+PASSES_RECORD = "passes_record"
+"""Metadata of an artifact: whether the call record follows the tensors that a packed function is called with.
+
+The run time of libraries finds the state of a call by it, which the function itself takes no argument for.
+"""
 
 
 @dataclass

@@ -11,7 +11,7 @@ from mirlo.runtime.interrupts import POLLS
 from mirlo.runtime.loaders import llvm_host
 from mirlo.targets.c.compiler import compile_object, find_compiler
 from mirlo.targets.c.model import ENTRY, HEAD, print_model
-from mirlo.targets.planned import add_polls, add_ticks, find_main, kernel_rows, run_time_facts, signature_of
+from mirlo.targets.planned import add_polls, add_ticks, cpu_facts, find_main, kernel_rows, signature_of
 
 SOURCE = "source"
 """The form of code, and the loader, of C source."""
@@ -24,7 +24,7 @@ def emit(module: ir.Module, options: CompileOptions) -> Artifact:
     The module is consumed.
     """
     main = find_main(module)
-    signature, kernels, facts = signature_of(main), kernel_rows(main, module), run_time_facts(main, module)
+    signature, kernels, facts = signature_of(main), kernel_rows(main, module), cpu_facts(main, module)
     polls = False
     if options.form != SOURCE:
         polls = add_polls(module)

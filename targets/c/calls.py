@@ -69,7 +69,10 @@ def run_time_texts(declared: Collection[str], words: int) -> list[str]:
 
 
 def packed_text(op: ir.Operation, symbol: str, names: Sequence[str]) -> str:
-    """Return the function that calls a packed function with tensors on the stack; it returns whether that failed."""
+    """Return the function that calls a packed function with tensors on the stack; it returns whether that failed.
+
+    The call record follows the tensors (`PASSES_RECORD`).
+    """
     name = ir.StringAttr(ir.ArrayAttr(op.attributes[PACKED])[0]).value
     position = names.index(name)
     types = [TensorType.from_mlir(ir.TypeAttr(entry).value) for entry in ir.ArrayAttr(op.attributes[TYPES])]
@@ -89,7 +92,7 @@ def packed_text(op: ir.Operation, symbol: str, names: Sequence[str]) -> str:
             f"  DLTensor tensor{i} = {{data{i}, {{kDLCPU, 0}}, {tensor.rank}, {{{code}, {element.dlpack_bits}, 1}}, "
             f"shape{i}, NULL, 0}};"
         )
-    listed = ", ".join(f"&tensor{i}" for i in range(len(tensors)))
+    listed = ", ".join([*(f"&tensor{i}" for i in range(len(tensors))), "(DLTensor *)record"])
     parameters = ["void **functions", "int64_t *record"]
     parameters += [f"void *data{i}" for i in range(len(tensors))] + [f"int64_t dim{i}" for i in range(dims)]
     body = "\n".join(lines)

@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from mirlo.runtime.errors import MirloError
@@ -35,33 +35,47 @@ def find_compiler(wanted: str = "") -> str:
     )
 
 
+def compile_shared_files(
+    files: Mapping[str, str], objects: Mapping[str, bytes], compiler: str, flags: Sequence[str] = ()
+) -> bytes:
+    """Compile the C files among some files, and link them with object files, to a shared library; return its bytes."""
+    from mirlo.targets.llvm.library.sources import RUN_TIME_FOLDER
+
+    contents = {**{name: text.encode() for name, text in files.items()}, **objects}
+    inputs = [name for name in files if name.endswith(".c")]
+    how = [f"-I{RUN_TIME_FOLDER}", "-shared"]
+    return _compiled(contents, [*inputs, *objects], compiler, [*FLAGS, *flags], how, f"region{LIBRARY_SUFFIX}", ["-lm"])
+
+
 def compile_shared(source: str, compiler: str, flags: Sequence[str] = ()) -> bytes:
     """Compile a source file to a shared library and return its bytes."""
-    return _compiled(source, compiler, [*FLAGS, *flags], ["-shared"], f"region{LIBRARY_SUFFIX}", ["-lm"])
+    return compile_shared_files({"region.c": source}, {}, compiler, flags)
 
 
 def compile_object(source: str, compiler: str, opt_level: int, flags: Sequence[str] = ()) -> bytes:
     """Compile a source file to an object file and return its bytes; it may include `mirlo.h`."""
     from mirlo.targets.llvm.library.sources import RUN_TIME_FOLDER
 
-    return _compiled(
-        source, compiler, [*OBJECT_FLAGS, f"-O{opt_level}", *flags], ["-c", f"-I{RUN_TIME_FOLDER}"], "region.o"
-    )
+    flags, how = [*OBJECT_FLAGS, f"-O{opt_level}", *flags], ["-c", f"-I{RUN_TIME_FOLDER}"]
+    return _compiled({"region.c": source.encode()}, ["region.c"], compiler, flags, how, "region.o")
 
 
 def _compiled(
-    source: str, compiler: str, flags: Sequence[str], how: Sequence[str], output: str, libraries: Sequence[str] = ()
-) -> bytes:
-    with tempfile.TemporaryDirectory(prefix="mirlo-c-") as folder:
-        code, library = Path(folder) / "region.c", Path(folder) / output
-        code.write_text(source, encoding="utf-8")
-        command = [compiler, *flags, *how, str(code), "-o", str(library), *libraries]
+    contents: Mapping[str, bytes], inputs: Sequence[str], compiler: str, flags: Sequence[str], how: Sequence[str],
+    output: str, libraries: Sequence[str] = (),
+) -> bytes:  # fmt: skip
+    with tempfile.TemporaryDirectory(prefix="mirlo-c-") as name:
+        folder = Path(name)
+        for file, content in contents.items():
+            (folder / file).write_bytes(content)
+        library = folder / output
+        command = [compiler, *flags, *how, *(str(folder / file) for file in inputs), "-o", str(library), *libraries]
         try:
             done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
         except OSError as error:
             raise CompilerError(f"cannot run '{compiler}': {error.strerror or error}") from error
         if done.returncode != 0 or not library.is_file():
             first = "\n".join(done.stderr.strip().splitlines()[:10])
-            shown = " ".join([compiler, *flags, *how[:1]])
+            shown = " ".join([compiler, *flags, *how[-1:]])
             raise CompilerError(f"'{shown}' failed with code {done.returncode}:\n{first}")
         return library.read_bytes()

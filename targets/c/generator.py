@@ -18,10 +18,14 @@ from mirlo.passes.legalize.legalize import operator_names
 from mirlo.passes.memory.symbols import FunctionSymbols
 from mirlo.passes.registry import PassError
 from mirlo.passes.rules import Decline, decline
+from mirlo.runtime.native import NativeCode
+from mirlo.targets.c.loader import ERRORS
 
 if TYPE_CHECKING:
     import numpy as np
 
+FILE = "regions.c"
+"""The source file in libraries."""
 VIEWS = ("relax.reshape",)
 """Operators that have no rule: they compute nothing."""
 
@@ -56,21 +60,17 @@ class CGenerator(CodeGenerator):
 
         return find_compiler(self.compiler)
 
-    def codegen(self, module: ExternalModule) -> Artifact:
-        """Generate one source file for all regions and compile it to a library."""
-        from mirlo.runtime.loaders import llvm_host
-        from mirlo.runtime.system import LIBRARY_SUFFIX
-        from mirlo.targets.c.compiler import compile_shared, find_compiler
+    def codegen(self, module: ExternalModule) -> NativeCode:
+        """Generate one source file for all regions, and compile it to a library for Python."""
+        from mirlo.targets.c.native import with_host_library
         from mirlo.targets.c.parts import PartsSource
 
         source = PartsSource(module)
-        text = source.text()
-        metadata: dict[str, object] = {"source": text, "header": source.header(), "symbols": source.symbols}
-        if self.source_only:
-            return Artifact("c", module.names, b"", source.params, metadata)
-        data = compile_shared(text, find_compiler(self.compiler), self.flags)
-        metadata |= {"triple": llvm_host()["triple"], "suffix": LIBRARY_SUFFIX}
-        return Artifact("c", module.names, data, source.params, metadata)
+        code = NativeCode(
+            functions=source.drivers, sources={FILE: source.linked_text()}, params=source.params, flags=self.flags,
+            errors=ERRORS, metadata={"source": source.text(), "header": source.header()},
+        )  # fmt: skip
+        return code if self.source_only else with_host_library(code, module.names, self.compiler)
 
     def files(self, artifact: Artifact, params: Mapping[str, np.ndarray]) -> Mapping[str, bytes]:
         """Return the source, its header, and the constants in one file, which `c_bind_params` reads."""

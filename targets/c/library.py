@@ -11,8 +11,16 @@ from mirlo.runtime.names import c_comment
 from mirlo.runtime.params import ParameterStore
 from mirlo.targets.c.model import HEAD
 from mirlo.targets.llvm.library.build import WEIGHTS
-from mirlo.targets.llvm.library.description import Description, LibraryError, describe, padded, type_code
+from mirlo.targets.llvm.library.description import (
+    Description,
+    LibraryError,
+    describe,
+    object_members,
+    padded,
+    type_code,
+)
 from mirlo.targets.llvm.library.descriptor import ABI
+from mirlo.targets.llvm.library.native import renamed_sources
 from mirlo.targets.llvm.library.objects import write_weights_file
 from mirlo.targets.llvm.library.sources import model_header, run_time_files
 
@@ -32,26 +40,39 @@ def write_source(
     if weights not in WEIGHTS:
         raise LibraryError(f"weights: expected {', '.join(WEIGHTS)}, found '{weights}'")
     description = describe(artifact, store, name, weights, EMBED_BYTES)
-    if description.parts:
-        raise LibraryError("parts of the model are compiled apart: compile the whole model for target 'c'")
     name = description.name
+    native = native_files(description)
     run_time = run_time_files()
     run_time["mirlo.c"] = NO_POOL + run_time["mirlo.c"]
     files = {
         f"{name}.c": model_source(description).encode(),
         f"{name}.h": model_header(description).encode(),
         **run_time,
-        "CMakeLists.txt": _cmake(name).encode(),
+        **native,
+        "CMakeLists.txt": _cmake(name, [file for file in native if file.endswith((".c", ".o"))]).encode(),
     }
-    folder.mkdir(parents=True, exist_ok=True)
     written = []
     for file, content in files.items():
         written.append(folder / file)
+        written[-1].parent.mkdir(parents=True, exist_ok=True)
         written[-1].write_bytes(content)
     if description.weights_bytes and not description.embedded:
         written.append(folder / description.weights_file)
         write_weights_file(written[-1], description)
     return written
+
+
+def native_files(description: Description) -> dict[str, bytes]:
+    """Return the C and object files of code generators, in a folder for each."""
+    files = {}
+    for linked in description.linked:
+        folder = f"{description.name}_{linked.prefix}"
+        for file, text in renamed_sources(linked).items():
+            files[f"{folder}/{file}"] = text.encode()
+        for file, content in linked.code.objects.items():
+            for member, each in object_members(file, content):
+                files[f"{folder}/{Path(member).stem}.o"] = each
+    return files
 
 
 def model_source(description: Description) -> str:
@@ -86,8 +107,7 @@ def _descriptor(description: Description) -> str:
     is_late = [False] * len(artifact.inputs) + [bool(late & set(map(str, s.shape))) for s in artifact.outputs]
     arrays = _values(description, specs, is_late)
     arrays.append(_array("char *const", "model_checks", map(c_string, sizes.checks), "\n  "))
-    arrays.append(_array("char *const", "model_packed", map(c_string, artifact.packed), "\n  "))
-    arrays.append(_array("mirlo_packed_fn", "model_packed_own", ["NULL" for _ in artifact.packed]))
+    arrays += _functions(description)
     arrays.append(_array("uint64_t", "model_offsets", map(str, description.offsets)))
     allocates = bool(artifact.metadata.get("allocates")) or any(is_late)
     counts = [
@@ -105,9 +125,8 @@ def _descriptor(description: Description) -> str:
         "mirlo_entry, NULL",
         ", ".join(map(str, counts)),
         f"{named('model_values', specs)}, {named('model_checks', sizes.checks)}, "
-        f"{named('model_packed', artifact.packed)}, {named('model_packed_own', artifact.packed)}, "
-        f"{named('model_offsets', description.offsets)}",
-        f"{'model_weights.bytes' if description.embedded else 'NULL'}, NULL",
+        f"{named('model_functions', artifact.packed)}, {named('model_offsets', description.offsets)}",
+        f"{'model_weights.bytes' if description.embedded else 'NULL'}",
         f"{description.weights_bytes}u, {{UINT64_C({first}), UINT64_C({second})}}, {artifact.arena_bytes}u",
     ]
     listed = ",\n  ".join(fields)
@@ -116,6 +135,51 @@ def _descriptor(description: Description) -> str:
         f"extern const mirlo_code {description.symbol};",
         f"const mirlo_code {description.symbol} = {{\n  {listed}}};\n",
     ])  # fmt: skip
+
+
+def _functions(description: Description) -> list[str]:
+    """Return the declarations of drivers, functions that call them, and the array of what the model calls."""
+    drivers = {f.symbol: f.is_defined for f in description.functions if f.driver}
+    parameters = "(const mirlo_region *region, DLTensor **tensors, int64_t count)"
+    texts = [] if all(drivers.values()) else [_WEAK]
+    texts += [f"{'' if defined else 'MIRLO_WEAK '}int {symbol}{parameters};" for symbol, defined in drivers.items()]
+    texts += [_CALL] if drivers else []
+    rows = []
+    for i, function in enumerate(description.functions):
+        call = "NULL"
+        if drivers or description.linked:
+            call = f"model_call{i}"
+            texts.append(
+                f"static int {call}(DLTensor **tensors, int64_t count) {{ return model_call({i}, tensors, count); }}"
+            )
+        offsets = _array("uint64_t", f"function{i}_weights", [f"{offset}u" for offset in function.offsets])
+        texts.append(offsets)
+        driver = function.symbol if function.is_defined else f"MIRLO_LINKED({function.symbol})"
+        rows.append(
+            f"{{{c_string(function.name)}, {c_string(function.driver) if function.driver else 'NULL'}, "
+            f"{driver if function.driver else 'NULL'}, {call}, {f'function{i}_weights' if offsets else 'NULL'}, "
+            f"{function.program}u, {function.program_bytes}u, {len(function.offsets)}, 0}}"
+        )
+    return [*texts, _array("mirlo_callee", "model_functions", rows, "\n  ")]
+
+
+_WEAK = """
+/* Drivers that may be missing: programs link them where the linker knows such symbols, or register them. */
+#if defined(__ELF__) && defined(__GNUC__)
+#define MIRLO_WEAK __attribute__((weak))
+#define MIRLO_LINKED(driver) driver
+#else
+#define MIRLO_WEAK
+#define MIRLO_LINKED(driver) NULL
+#endif"""
+_CALL = """
+/* Calls the driver of a region; the call record follows the tensors, and the regions are two words before it. */
+static int model_call(int32_t number, DLTensor **tensors, int64_t count) {
+  const int64_t *record = (const int64_t *)(void *)tensors[count];
+  const mirlo_region *regions;
+  memcpy(&regions, record - 2, sizeof regions);
+  return regions[number].driver(&regions[number], tensors, count);
+}"""
 
 
 def _values(description: Description, specs: Sequence[TensorSpec], is_late: Sequence[bool]) -> list[str]:
@@ -156,7 +220,8 @@ def c_string(text: str) -> str:
     return '"' + "".join(chr(byte) if byte in plain else f"\\{byte:03o}" for byte in raw) + '"'
 
 
-def _cmake(name: str) -> str:
+def _cmake(name: str, native: Sequence[str]) -> str:
+    files = "".join(f" ${{CMAKE_CURRENT_LIST_DIR}}/{file}" for file in (f"{name}.c", *native))
     return f"""# The model `{name}` for CMake: add_subdirectory(this folder), then link with mirlo_{name}.
 cmake_minimum_required(VERSION 3.13)
 project(mirlo_{name} C)
@@ -169,7 +234,7 @@ if(NOT TARGET mirlo)
   target_include_directories(mirlo PUBLIC ${{CMAKE_CURRENT_LIST_DIR}})
   target_link_libraries(mirlo PUBLIC ${{CMAKE_DL_LIBS}} $<$<NOT:$<PLATFORM_ID:Windows>>:m>)
 endif()
-add_library(mirlo_{name} STATIC ${{CMAKE_CURRENT_LIST_DIR}}/{name}.c)
+add_library(mirlo_{name} STATIC{files})
 set_target_properties(mirlo_{name} PROPERTIES C_STANDARD 99 POSITION_INDEPENDENT_CODE ON)
 target_include_directories(mirlo_{name} PUBLIC ${{CMAKE_CURRENT_LIST_DIR}})
 target_link_libraries(mirlo_{name} PUBLIC mirlo)

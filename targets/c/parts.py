@@ -103,9 +103,9 @@ class PartsSource:
         return tuple(self._places)
 
     @property
-    def symbols(self) -> dict[str, str]:
-        """Return the C function of each region."""
-        return {part.name: part.symbol for part in self.parts}
+    def drivers(self) -> dict[str, str]:
+        """Return the function of each region in `linked_text`."""
+        return {part.name: f"{part.symbol}_driver" for part in self.parts}
 
     @cached_property
     def _inline(self) -> Mapping[str, np.ndarray]:
@@ -148,6 +148,19 @@ class PartsSource:
         texts += [text for part in self.parts for text in part.model.run_time]
         texts += [text for part in self.parts for text in (*part.model.functions, part.text())]
         return "\n".join([title, includes, "", DLPACK, join_texts(texts)])
+
+    def linked_text(self) -> str:
+        """Return the source file of a library: the functions are static, and drivers call them."""
+        head = '#include "mirlo.h"\n\n#define DLPACK_DLPACK_H_ /* mirlo.h has its tensor */\n'
+        text = self.text()
+        for part in self.parts:
+            text = text.replace(f"{part.declaration} {{", f"static {part.declaration} {{")
+        drivers = [
+            f"int {name}(const mirlo_region *region, DLTensor **tensors, int64_t count) {{\n"
+            f"  return {part.symbol}((void *)region->weights, tensors, count);\n}}\n"
+            for part, name in zip(self.parts, self.drivers.values(), strict=True)
+        ]
+        return "\n".join([head + text, *drivers])
 
     def header(self) -> str:
         """Return the header for programs that call the functions."""

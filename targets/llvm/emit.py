@@ -25,9 +25,9 @@ from mirlo.targets.planned import (
     ModelSignature,
     add_polls,
     add_ticks,
+    cpu_facts,
     find_main,
     kernel_rows,
-    run_time_facts,
     signature_of,
 )
 
@@ -86,7 +86,7 @@ def prepare_module(module: ir.Module | ir.OpView) -> PreparedModule:
     signature = signature_of(main)
     kernels = kernel_rows(main, module)
     polls = add_polls(module)
-    facts = run_time_facts(main, module)
+    facts = cpu_facts(main, module)
     add_ticks(main, module, len(kernels))
     _drop_argument_facts(module)
     functions = tuple(facts.get("packed", ()))

@@ -70,7 +70,7 @@ def _shape_text(symbol: str, position: int, tensor: TensorType) -> list[str]:
 
 
 def _text(call: PackedCall) -> str:
-    """Return the text of the function in the LLVM dialect."""
+    """Return the text of the function in the LLVM dialect; the call record follows the tensors (`PASSES_RECORD`)."""
     count = len(call.types)
     globals_, body = [], []
     dims = 0
@@ -90,8 +90,11 @@ def _text(call: PackedCall) -> str:
       llvm.func internal @{call.symbol}(%functions: !llvm.ptr, %record: !llvm.ptr{arguments}) -> i1 {{
         %one = llvm.mlir.constant(1 : i64) : i64
         %count = llvm.mlir.constant({count} : i64) : i64
-        %tensors = llvm.alloca %count x !llvm.ptr : (i64) -> !llvm.ptr
+        %room = llvm.mlir.constant({count + 1} : i64) : i64
+        %tensors = llvm.alloca %room x !llvm.ptr : (i64) -> !llvm.ptr
         {new_line.join(body)}
+        %last = llvm.getelementptr %tensors[{count}] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr
+        llvm.store %record, %last : !llvm.ptr, !llvm.ptr
         %slot = llvm.getelementptr %functions[{call.position}] : (!llvm.ptr) -> !llvm.ptr, !llvm.ptr
         %function = llvm.load %slot : !llvm.ptr -> !llvm.ptr
         %code = llvm.call %function(%tensors, %count) : !llvm.ptr, (!llvm.ptr, i64) -> i32

@@ -38,6 +38,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
         "runtime.errors",
         "runtime.dtypes",
         "runtime.external",
+        "runtime.native",
         "runtime.files",
         "runtime.names",
         "runtime.nearest",

@@ -102,15 +102,15 @@ SOURCE_FLAGS = ("-std=c99", "-O2", "-Wall", "-Wextra", "-Werror")
 
 def make_source_program(
     model: Any, folder: Path, compiler: str, *, flags: Sequence[str] = (), runner: Sequence[str] = (),
-    weights: str = "auto", name: str = "model",
+    weights: str = "auto", name: str = "model", target: str = "c", sources: Sequence[Path] = (),
 ) -> Program:  # fmt: skip
-    """Write a model as C and compile it to a program that runs it."""
-    artifact, store = compile_code(model, "c", form="source", jobs=1, cache=False)
-    write_source(artifact, store, folder, name, weights=weights)
-    name, objects = library_name(name), []
-    for file in (f"{name}.c", "mirlo.c"):
-        objects.append(str((folder / file).with_suffix(".o")))
-        _run([compiler, *SOURCE_FLAGS, *flags, "-c", str(folder / file), "-o", objects[-1]])
+    """Write a model as C and compile it, with further sources, to a program that runs it."""
+    artifact, store = compile_code(model, target, form="source", jobs=1, cache=False)
+    written = write_source(artifact, store, folder, name, weights=weights)
+    name, objects = library_name(name), [str(path) for path in written if path.suffix == ".o"]
+    for path in (*(each for each in written if each.suffix == ".c"), *sources):
+        objects.append(str(folder / f"{path.stem}.own.o"))
+        _run([compiler, *SOURCE_FLAGS, *flags, f"-I{folder}", "-c", str(path), "-o", objects[-1]])
     executable = folder / "program"
     where = [f"-DMODEL=mirlo_model_{name}", f"-I{folder}"]
     _run([compiler, *FLAGS, *flags, *where, str(SOURCE), *objects, "-o", str(executable), "-lm", "-ldl", "-lpthread"])

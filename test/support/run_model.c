@@ -2,6 +2,7 @@
  * run_model INPUTS OUTPUTS THREADS CALLS [WEIGHTS]; linked with -DMODEL=mirlo_model_NAME, or given -DLIBRARY and -DNAME.
  * With -DOWN_THREADS models run on threads of this program, whose synchronization ThreadSanitizer sees, and not on the pool.
  * With -DFLTUSED code of Microsoft's conventions links with MinGW's C library.
+ * With -DFUNCTIONS="FILE" the file adds functions and drivers.
  * With -DCOUNT_MALLOC all memory of the process is counted that the C library gives, not what the run time asks for. */
 #include "mirlo.h"
 
@@ -27,6 +28,12 @@ extern const mirlo_code MODEL;
 #endif
 #ifdef FLTUSED
 int _fltused = 1; /* Microsoft's C library has it, MinGW's has not */
+#endif
+
+#ifdef FUNCTIONS /* a file that defines further functions by name, as OWN_FUNCTIONS */
+#include FUNCTIONS
+#else
+#define OWN_FUNCTIONS {"test.unused", row_sums, NULL, NULL}
 #endif
 
 static mirlo_model *model;
@@ -190,9 +197,9 @@ int main(int count, char **arguments) {
   free(probe);
   require(allocations > 0, "allocations are not counted");
 #endif
-  mirlo_function functions[] = {{"test.row_sums", row_sums}};
+  mirlo_function functions[] = {{"test.row_sums", row_sums, NULL, NULL}, OWN_FUNCTIONS};
   options.functions = functions;
-  options.function_count = 1;
+  options.function_count = (int32_t)(sizeof functions / sizeof *functions);
 #ifdef OWN_THREADS
   options.parallel = run_parallel;
 #endif

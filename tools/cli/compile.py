@@ -51,12 +51,13 @@ def execute(arguments: Arguments) -> None:
 def _emit_source(arguments: Arguments) -> None:
     """Write a whole model as source, or the output of code generators, to a folder."""
     from mirlo.passes.byoc.target_list import Targets
+    from mirlo.passes.targets import makes_source
     from mirlo.tools.emit_source import emit_source
 
     if arguments.target is None:
         raise CommandError("'--emit source' needs '--target': what writes it, such as 'c'")
     targets = Targets.parse(arguments.target)
-    if not targets.generators and targets.host_target.makes_source:
+    if targets.host is not None and makes_source(targets.host.name):
         from mirlo.tools.cli.library import emit_library
 
         emit_library(arguments)

@@ -9,7 +9,8 @@ from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.params import ParameterStore
 from mirlo.targets.llvm.cpus import WASM
 from mirlo.targets.llvm.library.description import EMBED_BYTES, Description, LibraryError, describe
-from mirlo.targets.llvm.library.link import compile_part, find_toolchain, library_file, link_shared
+from mirlo.targets.llvm.library.link import find_toolchain, library_file, link_shared
+from mirlo.targets.llvm.library.native import write_native_objects
 from mirlo.targets.llvm.library.objects import (
     data_format,
     has_pool,
@@ -106,10 +107,8 @@ def _write_objects(folder: Path, description: Description, settings: CodeSetting
     for file, content in files:
         paths.append(folder / file)
         paths[-1].write_bytes(content)
-    for number, part in enumerate(description.parts):
-        paths.append(folder / f"{description.name}_part{number}.o")
-        names = {function: description.part_symbol(number, function) for _, function in part.functions}
-        compile_part(find_toolchain(settings.processor.triple), part.source, names, paths[-1])
+    for linked in description.linked:
+        paths += write_native_objects(folder, description, linked, settings.processor.triple)
     if description.embedded:
         paths.append(folder / f"{description.name}_weights.o")
         write_weights(paths[-1], description, settings.processor)

@@ -8,12 +8,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mirlo.passes.memory.packed import PASSES_RECORD
 from mirlo.passes.registry import PassError
+from mirlo.runtime import archive
 from mirlo.runtime.artifact import Artifact, TensorSpec
 from mirlo.runtime.dtypes import ELEMENT_TYPES
 from mirlo.runtime.external import ExternalArtifact
 from mirlo.runtime.fat import LOADER as FAT
 from mirlo.runtime.names import c_comment, c_identifier
+from mirlo.runtime.native import NativeCode, is_native, native_code
+from mirlo.runtime.object_symbols import BadObject, symbols_of
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.sizes import Sizes
 from mirlo.runtime.specialized import LOADER as SPECIALIZED
@@ -40,14 +44,36 @@ class Weight:
 
 
 @dataclass(frozen=True)
-class CPart:
-    """What target `c` compiled of a model: a source file, whose functions the model calls."""
+class LinkedCode:
+    """The native code of a code generator in a library."""
 
-    source: str
-    functions: tuple[tuple[str, str], ...]
-    """The name by which the model calls a function, and its name in the source."""
-    offsets: tuple[int, ...]
-    """The offsets of the weights that its functions take."""
+    target: str
+    prefix: str
+    """The first letters of its files."""
+    code: NativeCode
+    renamed: Mapping[str, str]
+    """The symbols of functions that its sources define: no other model of a program has them."""
+
+
+@dataclass(frozen=True)
+class LinkedFunction:
+    """A function that a model calls: a region of a code generator, or a packed function."""
+
+    name: str
+    """The name by which the model calls it."""
+    driver: str = ""
+    """The name of a region's driver, by which programs register another; empty for a packed function."""
+    symbol: str = ""
+    """The symbol of the driver in object files."""
+    is_defined: bool = False
+    """Whether the library has the driver itself."""
+    linked: int = -1
+    """The position of the native code that the region is of."""
+    offsets: tuple[int, ...] = ()
+    """The offsets of the constants that a region takes."""
+    program: int = 0
+    """The offset of its program."""
+    program_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -65,7 +91,9 @@ class Description:
     weights_bytes: int
     digest: bytes
     embedded: bool
-    parts: tuple[CPart, ...] = ()
+    linked: tuple[LinkedCode, ...] = ()
+    functions: tuple[LinkedFunction, ...] = ()
+    """What the model calls, in the order of its calls."""
 
     @property
     def symbol(self) -> str:
@@ -88,9 +116,19 @@ class Description:
         names = [spec.name for spec in self.artifact.inputs]
         return names.index(source) + 1 if source is not None else 0
 
-    def part_symbol(self, number: int, function: str) -> str:
-        """Return the symbol of a function of a part in C, which no other model of a program has."""
-        return f"mirlo_{self.name}_part{number}_{c_identifier(function)}"
+    @property
+    def drivers(self) -> dict[str, list[str]]:
+        """Return the drivers that programs link or register, with their regions."""
+        found: dict[str, list[str]] = {}
+        for function in self.functions:
+            if function.driver and not function.is_defined:
+                found.setdefault(function.driver, []).append(function.name)
+        return found
+
+    @property
+    def passes_record(self) -> bool:
+        """Return whether calls of packed functions say which model they are of, as drivers need it."""
+        return bool(self.artifact.metadata.get(PASSES_RECORD))
 
     def signature(self) -> list[str]:
         """Return the inputs and outputs as lines for a comment."""
@@ -114,35 +152,93 @@ def describe(
             f"'{artifact.loader}')"
         )
     _require_supported(artifact)
-    places: dict[str, int] = {}
-    weight_list: list[Weight] = []
-    at = 0
-    names = [spec.name for spec in artifact.params]
-    names += [name for external in artifact.externals for name in external.params]
-    for param in dict.fromkeys(names):
-        array = store.get(param)
-        at = -(-at // ALIGNMENT) * ALIGNMENT
-        places[param] = at
-        weight_list.append(Weight(at, array))
-        at += max(array.nbytes, ALIGNMENT)
-    embedded = bool(at) and (weights == "embed" or (weights == "auto" and at <= embed_bytes))
     identifier = library_name(name)
-    offsets = tuple(places[spec.name] for spec in artifact.params)
-    parts = tuple(_part(external, places) for external in artifact.externals)
+    weights_of = _WeightLayout()
+    for spec in artifact.params:
+        weights_of.add(spec.name, store.get(spec.name))
+    linked, regions = _link(artifact, identifier, store, weights_of)
+    functions = tuple(regions.get(called) or LinkedFunction(called) for called in artifact.packed)
+    at = weights_of.end
+    embedded = bool(at) and (weights == "embed" or (weights == "auto" and at <= embed_bytes))
+    offsets = tuple(weights_of.places[spec.name] for spec in artifact.params)
     return Description(
-        identifier, artifact, Sizes(artifact), tuple(weight_list), offsets, at, _digest(weight_list), embedded, parts
+        identifier, artifact, Sizes(artifact), tuple(weights_of.weights), offsets, at, _digest(weights_of.weights),
+        embedded, linked, functions,
+    )  # fmt: skip
+
+
+class _WeightLayout:
+    """The offsets of weights and programs, each once."""
+
+    def __init__(self) -> None:
+        self.places: dict[str | bytes, int] = {}
+        self.weights: list[Weight] = []
+        self.end = 0
+
+    def add(self, key: str | bytes, array: np.ndarray) -> int:
+        """Return the offset of an array, by the name of a weight or the bytes of a program."""
+        if key not in self.places:
+            at = -(-self.end // ALIGNMENT) * ALIGNMENT
+            self.places[key] = at
+            self.weights.append(Weight(at, array))
+            self.end = at + max(array.nbytes, ALIGNMENT)
+        return self.places[key]
+
+
+def _link(
+    artifact: Artifact, identifier: str, store: ParameterStore, layout: _WeightLayout
+) -> tuple[tuple[LinkedCode, ...], dict[str, LinkedFunction]]:
+    """Return the native code of the code generators, and what the model calls of it by name."""
+    linked, functions = [], {}
+    for number, external in enumerate(artifact.externals):
+        code = _native(external)
+        prefix = f"{c_identifier(external.target)}{number}"
+        symbols = {
+            code.function(name): f"mirlo_{identifier}_{prefix}_{code.function(name)}" for name in external.functions
+        }
+        in_objects = {symbol for content in code.objects.values() for symbol in defined_symbols(content)}
+        renamed = {name: new for name, new in symbols.items() if code.sources and name not in in_objects}
+        linked.append(LinkedCode(external.target, prefix, code, renamed))
+        offsets = tuple(layout.add(name, store.get(name)) for name in external.params)
+        for name in external.functions:
+            driver, program = code.function(name), code.programs.get(name, b"")
+            place = layout.add(bytes(program), np.frombuffer(program, np.uint8)) if program else 0
+            called = external.packed_name(name)
+            functions[called] = LinkedFunction(
+                called, driver, renamed.get(driver, driver), code.is_defined, number, offsets, place,
+                len(program),
+            )  # fmt: skip
+    return tuple(linked), functions
+
+
+def _native(external: ExternalArtifact) -> NativeCode:
+    if is_native(external):
+        return native_code(external)
+    if external.format == "c":
+        raise LibraryError("the parts of the model in C are those of an older version: compile the model again")
+    raise LibraryError(
+        f"the code generator of target '{external.target}' compiled parts of the model that only its loader "
+        f"'{external.format}' calls, in Python: without it, compile for the other targets alone; with it, its "
+        "'codegen' must return NativeCode: C source, object files, or programs and the name of a driver"
     )
 
 
-def _part(external: ExternalArtifact, places: Mapping[str, int]) -> CPart:
-    symbols = external.metadata.get("symbols")
-    if not isinstance(symbols, Mapping) or not all(
-        isinstance(symbols.get(name), str) and c_identifier(symbols[name]) == symbols[name]
-        for name in external.functions
-    ):
-        raise LibraryError("the parts of the model in C do not name their functions: compile the model again")
-    functions = tuple((external.packed_name(name), str(symbols[name])) for name in external.functions)
-    return CPart(str(external.metadata["source"]), functions, tuple(places[name] for name in external.params))
+def defined_symbols(content: bytes) -> set[str]:
+    """Return the symbols that an object file or an archive of them defines; none of forms that are not known."""
+    defined: set[str] = set()
+    for _, member in object_members("", content):
+        try:
+            defined |= symbols_of(member).defined
+        except BadObject:
+            continue
+    return defined
+
+
+def object_members(name: str, content: bytes) -> list[tuple[str, bytes]]:
+    """Return the object files of an archive, or the one object file that this is, by name."""
+    if not archive.is_archive(content):
+        return [(name, content)]
+    return [(member, each) for member, each in archive.unpack(content) if member and member != "/SYM64"]
 
 
 def type_code(dtype: str) -> int | None:
@@ -189,13 +285,10 @@ def _require_supported(artifact: Artifact) -> None:
                 f"'{c_comment(spec.name)}' has elements of type {spec.dtype}, which DLPack packs and Mirlo does not: "
                 "cast it to another type in the model"
             )
-    for external in artifact.externals:
-        if external.format == "c" and isinstance(external.metadata.get("source"), str):
-            continue
-        raise LibraryError(
-            f"target '{external.target}' compiled parts of the model, which its loader '{external.format}' calls from "
-            "Python: compile the whole model for 'llvm', or for 'c,llvm'"
-        )
+    if artifact.externals and not artifact.metadata.get(PASSES_RECORD):
+        for external in artifact.externals:
+            _native(external)
+        raise LibraryError("the model was compiled by an older version, whose code calls no drivers: compile it again")
 
 
 def _line(spec: TensorSpec) -> str:

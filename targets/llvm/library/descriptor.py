@@ -7,17 +7,22 @@ from collections.abc import Iterable, Sequence
 from mirlo.runtime.artifact import TensorSpec
 from mirlo.runtime.dtypes import ELEMENT_TYPES
 from mirlo.runtime.threads import SYMBOL as PARALLEL
+from mirlo.targets.llvm.cpus import system_of
 from mirlo.targets.llvm.library.description import Description, type_code
 
-ABI = 2
+ABI = 3
 """Version of the structures in `mirlo.h`."""
 POLL = "mirlo_poll"
+WITHOUT_WEAK = ("windows", "darwin")
+"""Systems whose object files cannot refer to a driver that may be missing: their programs register drivers."""
 
 _TYPES = """
 %dtype = type { i8, i8, i16 }
 %value = type { ptr, %dtype, i32, ptr, i32, i32 }
+%region = type { ptr, ptr, ptr, ptr, ptr, i64, i32, i32 }
+%callee = type { ptr, ptr, ptr, ptr, ptr, i64, i64, i32, i32 }
 %code = type { i32, i32, ptr, ptr, ptr, ptr, ptr, i32, i32, i32, i32, i32, i32, i32, i32, i32, i32,
-               ptr, ptr, ptr, ptr, ptr, ptr, ptr, i64, [2 x i64], i64 }
+               ptr, ptr, ptr, ptr, ptr, i64, [2 x i64], i64 }
 """
 
 _PARALLEL = """
@@ -45,6 +50,19 @@ body:
   br label %serial
 out:
   ret void
+}
+"""
+
+_CALL = """
+define internal i32 @call.NUMBER(ptr %tensors, i64 %count) {
+  %last = getelementptr ptr, ptr %tensors, i64 %count
+  %record = load ptr, ptr %last
+  %word = getelementptr i64, ptr %record, i64 -2
+  %regions = load ptr, ptr %word
+  %region = getelementptr %region, ptr %regions, i64 NUMBER
+  %driver = load ptr, ptr %region
+  %code = tail call i32 %driver(ptr %region, ptr %tensors, i64 %count)
+  ret i32 %code
 }
 """
 
@@ -99,14 +117,22 @@ def _values(made: _Constants, description: Description) -> tuple[list[str], bool
     return values, any(is_late)
 
 
-def _own_functions(description: Description) -> list[str]:
-    """Return the packed functions that come with the library, by number; null for the caller's."""
-    own = {
-        name: f"@part{number}.{i}"
-        for number, part in enumerate(description.parts)
-        for i, (name, _) in enumerate(part.functions)
-    }
-    return [f"ptr {own.get(name, 'null')}" for name in description.artifact.packed]
+def _callees(made: _Constants, description: Description) -> list[str]:
+    """Return the descriptions of the functions that the model calls."""
+    has_weak = system_of(str(description.artifact.metadata["triple"])) not in WITHOUT_WEAK
+    rows = []
+    for number, function in enumerate(description.functions):
+        driver = f"@{function.symbol}" if function.driver and (function.is_defined or has_weak) else "null"
+        call = f"@call.{number}" if description.passes_record else "null"
+        fields = [
+            f"ptr {made.text(function.name)}", f"ptr {made.text(function.driver) if function.driver else 'null'}",
+            f"ptr {driver}", f"ptr {call}",
+            f"ptr {made.array('i64', [f'i64 {offset}' for offset in function.offsets])}",
+            f"i64 {function.program}", f"i64 {function.program_bytes}",
+            f"i32 {len(function.offsets)}", "i32 0",
+        ]  # fmt: skip
+        rows.append(f"%callee {{ {', '.join(fields)} }}")
+    return rows
 
 
 def descriptor(description: Description, entry: str, is_hidden: bool) -> str:
@@ -117,7 +143,6 @@ def descriptor(description: Description, entry: str, is_hidden: bool) -> str:
     values, has_late_output = _values(result, description)
     allocates = bool(artifact.metadata.get("allocates")) or has_late_output
     packed = artifact.packed
-    own_functions = _own_functions(description)
     first, second = (int.from_bytes(description.digest[i : i + 8], "little") for i in (0, 8))
     is_threaded = artifact.threads > 1
     fields = [
@@ -130,11 +155,10 @@ def descriptor(description: Description, entry: str, is_hidden: bool) -> str:
             len(artifact.inputs), len(artifact.outputs), len(artifact.params), len(packed), artifact.threads,
             int(allocates), sizes.words, sizes.arena_word, len(sizes.checks), 0,
         )),
-        f"ptr {result.array('%value', values)}", f"ptr {result.texts(sizes.checks)}", f"ptr {result.texts(packed)}",
-        f"ptr {result.array('ptr', own_functions)}",
+        f"ptr {result.array('%value', values)}", f"ptr {result.texts(sizes.checks)}",
+        f"ptr {result.array('%callee', _callees(result, description))}",
         f"ptr {result.array('i64', [f'i64 {offset}' for offset in description.offsets])}",
         f"ptr {f'@{description.weights_symbol}' if description.embedded else 'null'}",
-        f"ptr {'@weights_place' if description.parts else 'null'}",
         f"i64 {description.weights_bytes}", f"[2 x i64] [i64 {first}, i64 {second}]", f"i64 {artifact.arena_bytes}",
     ]  # fmt: skip
     lines = [_TYPES, *result.lines]
@@ -142,7 +166,7 @@ def descriptor(description: Description, entry: str, is_hidden: bool) -> str:
         lines.append(f"@{description.weights_symbol} = external hidden constant i8, align 64")
     lines.append(f"declare {'hidden ' if is_hidden else ''}void @{entry}(ptr, ptr, ptr, ptr)")
     lines.append(f"@{description.symbol} = constant %code {{ {', '.join(fields)} }}, align 16")
-    lines += _parts(description)
+    lines += _calls(description)
     if is_threaded:
         lines.append(_PARALLEL.replace("VISIBLE", visible).replace("PARALLEL", PARALLEL))
     if artifact.metadata.get("polls"):
@@ -150,29 +174,21 @@ def descriptor(description: Description, entry: str, is_hidden: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _parts(description: Description) -> list[str]:
-    """Return the functions that the model calls for its parts in C: they pass the weights on."""
-    lines = ["@weights_place = internal global ptr null"] if description.parts else []
-    for number, part in enumerate(description.parts):
-        for i, (_, function) in enumerate(part.functions):
-            symbol = description.part_symbol(number, function)
-            stores = []
-            for j, offset in enumerate(part.offsets):
-                stores += [
-                    f"  %w{j} = getelementptr i8, ptr %weights, i64 {offset}",
-                    f"  %s{j} = getelementptr ptr, ptr %state, i64 {j}",
-                    f"  store ptr %w{j}, ptr %s{j}",
-                ]
-            lines += [
-                f"declare hidden i32 @{symbol}(ptr, ptr, i64)",
-                f"define internal i32 @part{number}.{i}(ptr %tensors, i64 %count) {{",
-                "  %weights = load ptr, ptr @weights_place",
-                f"  %state = alloca [{max(len(part.offsets), 1)} x ptr]",
-                *stores,
-                f"  %code = call i32 @{symbol}(ptr %state, ptr %tensors, i64 %count)",
-                "  ret i32 %code",
-                "}",
-            ]
+def _calls(description: Description) -> list[str]:
+    """Return the declarations of drivers, and for each function that the model calls one that calls its driver.
+
+    The call record follows the tensors of a call, and the address of the model's regions is two words before it.
+    """
+    lines = []
+    has_weak = system_of(str(description.artifact.metadata["triple"])) not in WITHOUT_WEAK
+    declared: dict[str, bool] = {}
+    for function in description.functions:
+        if function.driver and (function.is_defined or has_weak):
+            declared[function.symbol] = declared.get(function.symbol, False) or function.is_defined
+    for symbol, is_defined in declared.items():
+        lines.append(f"declare {'hidden' if is_defined else 'extern_weak'} i32 @{symbol}(ptr, ptr, i64)")
+    for number in range(len(description.functions) if description.passes_record else 0):
+        lines.append(_CALL.replace("NUMBER", str(number)))
     return lines
 
 

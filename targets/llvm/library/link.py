@@ -7,12 +7,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from mirlo.targets.c.compiler import FLAGS
 from mirlo.targets.llvm.cpus import system_of
 from mirlo.targets.llvm.library.description import LibraryError
 from mirlo.targets.llvm.processor import host_processor
@@ -32,8 +31,11 @@ def library_file(name: str, triple: str) -> str:
     return forms.get(system_of(triple), "lib{}.so").format(name)
 
 
-def find_toolchain(triple: str) -> Toolchain:
-    """Return the first compiler for a triple: `$CC` or cc, clang, a cross compiler, Zig's."""
+def find_toolchain(triple: str, needed_for: str = "") -> Toolchain:
+    """Return the first compiler for a triple: `$CC` or cc, clang, a cross compiler, Zig's.
+
+    `needed_for` is what it compiles, for the error where there is none.
+    """
     arch, own = triple.partition("-")[0], host_processor().triple
     is_own = (arch, system_of(triple)) == (own.partition("-")[0], system_of(own))
     tried: list[str] = []
@@ -47,9 +49,12 @@ def find_toolchain(triple: str) -> Toolchain:
             return Toolchain((program,), triple)
     if find_spec("ziglang") is not None:
         return Toolchain((sys.executable, "-m", "ziglang", "cc", "-target", _zig_triple(triple)), triple)
+    looked_for = f"for {triple}: looked for {', '.join([*tried, 'ziglang'])}"
+    install = "Install a C compiler, or 'pip install mirlo[cross]'"
+    if needed_for:
+        raise LibraryError(f"there is no C compiler {looked_for}; {needed_for} needs one. {install}")
     raise LibraryError(
-        f"there is no linker for {triple}: looked for {', '.join([*tried, 'ziglang'])}. Install a C compiler, or "
-        "'pip install mirlo[cross]'; or write object files with '--emit object', which needs none"
+        f"there is no linker {looked_for}. {install}; or write object files with '--emit object', which needs none"
     )
 
 
@@ -83,15 +88,6 @@ def link_shared(toolchain: Toolchain, objects: Sequence[Path], output: Path, sym
         run(
             [*toolchain.command, *flags, *map(str, objects), "-o", str(output), *(["-lm"] if system == "linux" else [])]
         )
-
-
-def compile_part(toolchain: Toolchain, source: str, names: Mapping[str, str], output: Path) -> None:
-    """Compile a source file of target `c` to an object file, with other names for its functions."""
-    with tempfile.TemporaryDirectory(prefix="mirlo-link-") as folder:
-        code = Path(folder) / "part.c"
-        code.write_text(source, encoding="utf-8")
-        renamed = [f"-D{name}={other}" for name, other in names.items()]
-        run([*toolchain.command, *FLAGS, "-fvisibility=hidden", *renamed, "-c", str(code), "-o", str(output)])
 
 
 def run(command: Sequence[str]) -> None:

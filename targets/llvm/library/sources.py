@@ -36,6 +36,8 @@ def model_header(description: Description) -> str:
             *lines, f"#ifndef MIRLO_MODEL_{name.upper()}_H", f"#define MIRLO_MODEL_{name.upper()}_H",
             '#include "mirlo.h"', "#ifdef __cplusplus", 'extern "C" {', "#endif",
             f"extern const mirlo_code {description.symbol};",
+            *(f"int {driver}(const mirlo_region *region, DLTensor **tensors, int64_t count);"
+              for driver in description.drivers),
             "#ifdef __cplusplus", "}", "#endif", "#endif", "",
         ]
     )  # fmt: skip
@@ -45,7 +47,14 @@ def _notes(description: Description) -> list[str]:
     artifact = description.artifact
     notes = description.signature()
     notes.append(f"It uses {', '.join(artifact.metadata['features']) or 'what every such processor has'}.")
-    notes += [f"It calls the packed function {name}: name it in options.functions." for name in artifact.packed]
+    notes += [
+        f"It calls the packed function {function.name}: name it in options.functions."
+        for function in description.functions if not function.driver
+    ]  # fmt: skip
+    for driver, regions in description.drivers.items():
+        notes.append(
+            f"It calls the driver {driver} for {', '.join(regions)}: link it, or name it in options.functions."
+        )
     for output, source in artifact.aliases.items():
         notes.append(f"Output {output} may have the memory of {source}, which it then updates in place.")
     if description.weights_bytes and not description.embedded:

@@ -31,7 +31,7 @@ module {
 // -----
 
 module {
-  // expected-error-re @below {{pass 'codegen-external' failed: the code generator of target 'garbage' (file {{.*}}/generators.py) gave a int: expected an Artifact}}
+  // expected-error-re @below {{pass 'codegen-external' failed: the code generator of target 'garbage' (file {{.*}}/generators.py) gave a int: expected NativeCode or an Artifact}}
   builtin.module @r attributes {relax.external = "garbage"} {
     func.func @r_0(%x: tensor<4xf32>) -> tensor<4xf32> {
       %0 = "relax.relu"(%x) : (tensor<4xf32>) -> tensor<4xf32>

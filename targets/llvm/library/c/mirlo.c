@@ -54,6 +54,7 @@
 #define ALIGNMENT 64
 #define READABLE 64 /* bytes that can be read of a tensor without elements */
 #define FIRST_WORD 2 /* of the sizes in a call record */
+#define OWN_WORDS 2  /* before a call record: the address of the regions, and that of the context */
 #define WEIGHTS_HEADER 64
 static const char weights_magic[8] = {'M', 'I', 'R', 'L', 'O', 'W', 'T', '1'};
 
@@ -61,6 +62,8 @@ struct mirlo_model {
   const mirlo_code *code;
   mirlo_options options;
   void **params;
+  mirlo_region *regions;      /* by packed function: what its driver is given */
+  const void **region_weights; /* the weights of all regions */
   const unsigned char *weights;
   void *mapping;
   size_t mapped;
@@ -75,7 +78,7 @@ typedef struct block {
 
 struct mirlo_context {
   const mirlo_model *model;
-  int64_t *record; /* after a word with the address of the context */
+  int64_t *record; /* after `OWN_WORDS` */
   void **tensors;
   void **late; /* by output, what the call allocated */
   char *arena;
@@ -317,6 +320,11 @@ static mirlo_parallel_fn start_pool(int32_t threads) {
 
 /* Models */
 
+static int32_t count_threads(const mirlo_model *model) {
+  int32_t wanted = model->options.threads, most = model->code->threads;
+  return wanted > 0 && wanted < most ? wanted : most;
+}
+
 static int random_seed(DLTensor **tensors, int64_t count) {
   static uint32_t calls;
   uint32_t seed = (uint32_t)(uintptr_t)&seed * 2654435761u + ++calls;
@@ -353,12 +361,65 @@ static int require_all(DLTensor **tensors, int64_t count) {
   return 0;
 }
 
-static mirlo_packed_fn find_function(const mirlo_options *options, const char *name) {
+static const mirlo_function *find_function(const mirlo_options *options, const char *name) {
   int32_t i;
-  for (i = 0; options->functions && i < options->function_count; ++i) {
-    if (options->functions[i].name && !strcmp(options->functions[i].name, name)) return options->functions[i].function;
+  for (i = 0; name && options->functions && i < options->function_count; ++i) {
+    if (options->functions[i].name && !strcmp(options->functions[i].name, name)) return &options->functions[i];
   }
-  return !strcmp(name, "mirlo.require") ? require_all : !strcmp(name, "mirlo.random_seed") ? random_seed : NULL;
+  return NULL;
+}
+
+/* Choose what a model calls for a packed function or a region: what the options name, what is linked, or a function of the run time. */
+static int bind_function(mirlo_model *model, int32_t number, mirlo_region *region, char *error, size_t bytes) {
+  const mirlo_code *code = model->code;
+  const mirlo_callee *callee = &code->functions[number];
+  const mirlo_function *given = find_function(&model->options, callee->name);
+  mirlo_packed_fn call = NULL;
+  if (!given) given = find_function(&model->options, callee->symbol);
+  region->driver = given ? given->driver : callee->driver;
+  region->context = given ? given->context : NULL;
+  if (given && given->function) {
+    call = given->function;
+  } else if (region->driver) {
+    call = callee->call;
+  } else if (!given) {
+    call = !strcmp(callee->name, "mirlo.require") ? require_all : !strcmp(callee->name, "mirlo.random_seed") ? random_seed : NULL;
+  }
+  memcpy(&model->params[code->params + number], &call, sizeof call);
+  if (call) return MIRLO_OK;
+  if (callee->symbol) {
+    return describe(error, bytes, MIRLO_FUNCTION, "'%s' calls the driver '%s' for the region '%s': link it, or name it in options.functions",
+                    code->name, callee->symbol, callee->name);
+  }
+  return describe(error, bytes, MIRLO_FUNCTION, "'%s' calls '%s': name it in options.functions", code->name, callee->name);
+}
+
+/* Fill in what the drivers of a model are given, and the functions that it calls. */
+static int bind_functions(mirlo_model *model, char *error, size_t bytes) {
+  const mirlo_code *code = model->code;
+  const void **weights;
+  size_t count = 0;
+  int32_t i, w;
+  int status = MIRLO_OK;
+  if (!code->packed) return MIRLO_OK;
+  for (i = 0; i < code->packed; ++i) count += (size_t)code->functions[i].weight_count;
+  model->regions = (mirlo_region *)take(&model->options, (size_t)code->packed * sizeof *model->regions);
+  model->region_weights = weights = (const void **)take(&model->options, (count + 1) * sizeof *weights);
+  if (!model->regions || !weights) return describe(error, bytes, MIRLO_MEMORY, "there is no memory for a model");
+  memset(model->regions, 0, (size_t)code->packed * sizeof *model->regions);
+  for (i = 0; i < code->packed && status == MIRLO_OK; ++i) {
+    const mirlo_callee *callee = &code->functions[i];
+    mirlo_region *region = &model->regions[i];
+    region->name = callee->name;
+    region->program = callee->program_bytes ? model->weights + callee->program : NULL;
+    region->program_bytes = callee->program_bytes;
+    region->weights = weights;
+    region->weight_count = callee->weight_count;
+    region->threads = count_threads(model);
+    for (w = 0; w < callee->weight_count; ++w) *weights++ = model->weights + callee->weights[w];
+    status = bind_function(model, i, region, error, bytes);
+  }
+  return status;
 }
 
 static int check_weights(const mirlo_code *code, const unsigned char *file, size_t size, char *error, size_t bytes) {
@@ -462,23 +523,14 @@ int mirlo_create(const mirlo_code *code, const mirlo_options *options, mirlo_mod
       const unsigned char *weight = model->weights ? model->weights + code->offsets[i] : (const unsigned char *)nothing;
       memcpy(&model->params[i], &weight, sizeof weight);
     }
-    for (i = 0; i < code->packed && status == MIRLO_OK; ++i) {
-      mirlo_packed_fn function = code->packed_own[i] ? code->packed_own[i] : find_function(&given, code->packed_names[i]);
-      if (!function) {
-        status = describe(error, error_bytes, MIRLO_FUNCTION, "'%s' calls '%s': name it in options.functions", code->name,
-                          code->packed_names[i]);
-      }
-      memcpy(&model->params[code->params + i], &function, sizeof function);
-    }
+    status = bind_functions(model, error, error_bytes);
   }
   if (status) {
     mirlo_close(model);
     return status;
   }
-  if (code->weights_place) *code->weights_place = model->weights;
   if (code->set_parallel) {
-    int32_t threads = given.threads && given.threads < code->threads ? given.threads : code->threads;
-    code->set_parallel(given.parallel ? given.parallel : start_pool(threads));
+    code->set_parallel(given.parallel ? given.parallel : start_pool(count_threads(model)));
   }
   *made = model;
   return MIRLO_OK;
@@ -553,6 +605,8 @@ void mirlo_close(mirlo_model *model) {
   give(&options, model->mapping);
 #endif
   give(&options, model->params);
+  give(&options, model->regions);
+  give(&options, (void *)model->region_weights);
   give(&options, model);
 }
 
@@ -574,14 +628,14 @@ int mirlo_context_create(const mirlo_model *model, mirlo_context **made) {
   c->model = model;
   c->tensors = (void **)take(&model->options, tensors * sizeof(void *));
   c->late = (void **)take(&model->options, tensors * sizeof(void *));
-  c->record = (int64_t *)take(&model->options, ((size_t)code->words + 1) * sizeof(int64_t));
+  c->record = (int64_t *)take(&model->options, ((size_t)code->words + OWN_WORDS) * sizeof(int64_t));
+  if (c->record) c->record += OWN_WORDS;
   if (!c->tensors || !c->late || !c->record) {
-    if (c->record) ++c->record;
     mirlo_context_destroy(c);
     return MIRLO_MEMORY;
   }
-  memcpy(c->record, &c, sizeof c);
-  ++c->record;
+  memcpy(c->record - 2, &model->regions, sizeof model->regions);
+  memcpy(c->record - 1, &c, sizeof c);
   *made = c;
   return MIRLO_OK;
 }
@@ -599,7 +653,7 @@ void mirlo_context_destroy(mirlo_context *c) {
   give(options, c->arena);
   give(options, c->tensors);
   give(options, c->late);
-  if (c->record) give(options, c->record - 1);
+  if (c->record) give(options, c->record - OWN_WORDS);
   give(options, c);
 }
 
@@ -655,7 +709,9 @@ static int check_record(mirlo_context *c) {
   int64_t found = c->record[0];
   if (c->failed) FAIL(c, MIRLO_MEMORY, "there is no memory for a tensor whose size depends on data");
   if (found > 0) {
-    const char *name = found <= code->packed ? code->packed_names[found - 1] : "?";
+    const char *name = found <= code->packed ? code->functions[found - 1].name : "?";
+    const char *driver = found <= code->packed ? code->functions[found - 1].symbol : NULL;
+    if (driver) FAIL(c, MIRLO_FUNCTION, "the driver '%s' of the region '%s' failed: it returned %lld", driver, name, (long long)c->record[1]);
     FAIL(c, MIRLO_FUNCTION, "packed function '%s' failed: it returned %lld", name, (long long)c->record[1]);
   }
   if (found < 0) {
