@@ -15,10 +15,11 @@ from mirlo.dialects.core.op import OpError
 from mirlo.frontends.onnx import functions, loops, regions, schema
 from mirlo.frontends.onnx.attributes import Attributes
 from mirlo.frontends.onnx.broadcasts import Broadcasts
+from mirlo.frontends.onnx.checkpoints import INTERVAL, Checkpoint
 from mirlo.frontends.onnx.choices import Choices, RanksDiffer
 from mirlo.frontends.onnx.converting import NotSupported, converted
 from mirlo.frontends.onnx.declared import declared_shapes
-from mirlo.frontends.onnx.equations import Solved, assume_equal, solve
+from mirlo.frontends.onnx.equations import Solutions, Solved, assume_equal, solve
 from mirlo.frontends.onnx.errors import ConverterError, NodeError, OnnxImportError
 from mirlo.frontends.onnx.expansion import Expansion, TooManyIterations
 from mirlo.frontends.onnx.fold import fold, partial_of
@@ -88,34 +89,38 @@ class Body(ValueMaker):
         """Whether declared shapes can be trusted: not if shapes of inputs were replaced."""
         self.observer = observer or Observer()
         self.problems: list[str] = []
-        self._steps: list[tuple[NodeDef, Scope]] = []
+        self.steps: list[tuple[NodeDef, Scope]] = []
         """The nodes being imported, each inside of the previous one."""
         self.solvable: set[str] = set()
         """Input symbols that may be replaced by what operators require."""
         self.taken: set[str] = set()  # symbols of the inputs
-        self.solutions: Mapping[str, Dim] | None = None
-        """The solutions of symbols for data-dependent sizes; None if no more are searched for."""
-        self.of_data: list[str] = []
-        """Symbols for data-dependent sizes, in order of creation."""
+        self.solutions: Solutions | None = None
+        """The solutions of symbols; None if no more are searched for."""
+        self.of_data: dict[str, int] = {}
+        """Symbols for data-dependent sizes, with their position in the order of creation."""
+        self.imported = 0
+        """Nodes imported so far, those of functions and subgraphs among them."""
+        self._checked_at = -INTERVAL
+        """Nodes imported before the last checkpoint."""
         self.expansion = Expansion(model.content.functions)
         self._orders: dict[GraphDef, list[NodeDef]] = {}
         """The nodes of graphs in topological order."""
         self._declared: dict[GraphDef, Mapping[str, tuple[int, ...]]] = {}
         """The declared shapes of values of graphs."""
-        self.bound: set[str] = set()
-        """Symbols that are bound to run-time values."""
+        self.bound: dict[str, None] = {}
+        """Symbols that are bound to run-time values, in order of creation."""
         self.rings: Mapping[str, int] = {}
         """The inputs that are rings of rows, with the tokens of their windows."""
         self.broadcasts = Broadcasts()
         self.choices: Choices | None = None
         """The branches of Ifs that are imported alone; None if none may be."""
-        self._symbols = 0
+        self.symbol_count = 0
         """Number of symbols made for data-dependent sizes."""
 
     # Interface for nodes (node.Builder)
 
     def evaluated(self, name: str, given: Mapping[str, AnyValue]) -> AnyValue:
-        step, scope = self._steps[-1]
+        step, scope = self.steps[-1]
         inner = Scope(scope.opsets, None, f"{scope.prefix}{step.name}/", scope.depth + 1)
         if inner.depth > functions.EXPANSION_DEPTH:
             raise NodeError(f"gradients are nested more than {functions.EXPANSION_DEPTH} deep")
@@ -126,7 +131,7 @@ class Body(ValueMaker):
         return self._nodes(nodes, [name], inner)[0]
 
     def declared(self, name: str) -> tuple[int, ...] | None:
-        return self._steps[-1][1].declared.get(name)
+        return self.steps[-1][1].declared.get(name)
 
     def array(self, tensor: TensorDef) -> np.ndarray:
         return self.model.weights.array(tensor)
@@ -135,19 +140,21 @@ class Body(ValueMaker):
         return self.model.weights.strings(tensor)
 
     def new_symbol(self, base: str) -> str:
-        self._symbols += 1
-        name = f"{identifier(base[-SYMBOL_LENGTH:])}.s{self._symbols}"
+        self.symbol_count += 1
+        name = f"{identifier(base[-SYMBOL_LENGTH:])}.s{self.symbol_count}"
         return self.new_symbol(base) if name in self.taken else name
 
     def bound_symbol(self, base: str) -> str:
         name = self.new_symbol(base)
-        self.bound.add(name)
+        self.bound[name] = None
         return name
 
     def symbol_of_data(self, base: str) -> tuple[str, Dim]:
         name = self.bound_symbol(base)
-        self.of_data += [] if self.solutions is None else [name]
-        return name, (self.solutions or {}).get(name, symbol(name))
+        if self.solutions is None:
+            return name, symbol(name)
+        self.of_data[name] = len(self.of_data)
+        return name, self.solutions.dims.get(name, symbol(name))
 
     def bind_dims(self, node: Node, index: int) -> tuple[Dim, ...]:
         values, what = vector(node, index), f"input '{node.input_name(index)}' must be sizes"
@@ -162,21 +169,21 @@ class Body(ValueMaker):
         return solve(left, right, () if self.is_in_branch else self.solvable, self.of_data)
 
     def broadcast_size(self, base: str, dims: Collection[Dim]) -> Dim:
-        step, scope = self._steps[-1]
+        step, scope = self.steps[-1]
         return self.broadcasts.size(f"{scope.prefix}{step.name} {base}", base[-SYMBOL_LENGTH:], dims, self)
 
     def branch(self, graph: GraphDef, given: Sequence[AnyValue] = (), label: str = "") -> list[AnyValue]:
-        step, outer = self._steps[-1]
+        step, outer = self.steps[-1]
         scope = outer.within(f"{outer.prefix}{step.name}/{label}")
         scope.values.update(zip((value.name for value in graph.inputs), given, strict=False))
         return self.graph(graph, scope)
 
     def chosen_branch(self) -> bool | None:
-        return (self.choices or {}).get(self._place(*self._steps[-1]))
+        return (self.choices or {}).get(self._place(*self.steps[-1]))
 
     def refuse_ranks(self, text: str) -> None:
         if self.choices is not None:
-            place = self._place(*self._steps[-1])
+            place = self._place(*self.steps[-1])
             raise RanksDiffer(place, f"{self.model.name}: node '{place}' (If): {text}")
 
     @staticmethod
@@ -222,14 +229,40 @@ class Body(ValueMaker):
             order = steps(nodes, scope.values, scope.outer_names(), wanted, self.model.name, scope.prefix)
             if graph is not None:
                 self._orders[graph] = order
-        for i, step in enumerate(order):
-            if self.choices and self.choices.get(self._place(step, scope), True) is None:
+        checkpoints: list[Checkpoint] = []
+        i = 0
+        while i < len(order):
+            if self.choices and self.choices.get(self._place(order[i], scope), True) is None:
                 return self._forked(order[i:], wanted, scope)
-            self._step(step, scope)
+            if self.solutions is not None and not self.depth and self.imported >= self._checked_at + INTERVAL:
+                checkpoints.append(Checkpoint.of(self, i))
+                self._checked_at = self.imported
+            try:
+                self._step(order[i], scope)
+                i += 1
+            except Solved as solved:
+                i = self._resumed(solved, checkpoints)
         found = [scope.find(name) for name in wanted]
         if any(value is None for value in found):
             raise Skipped
         return [value for value in found if value is not None]
+
+    def _resumed(self, found: Solved, checkpoints: list[Checkpoint]) -> int:
+        """Return to the last checkpoint before a symbol was made that is solved for, and the node that comes next.
+
+        Raise what was found if the symbol is older, or if that would be done too often.
+        """
+        while checkpoints and checkpoints[-1].of_data > self.of_data.get(found.name, -1):
+            checkpoints.pop()
+        if not checkpoints or self.solutions is None:
+            raise found
+        last = checkpoints[-1]
+        if not self.solutions.add_repeated(self.imported - last.imported, self.imported):
+            raise found
+        self.solutions.add(found)
+        last.restore(self)
+        self._checked_at = last.imported
+        return last.step
 
     def _forked(self, rest: Sequence[NodeDef], wanted: Sequence[str], scope: Scope) -> list[AnyValue]:
         """Import the rest of a graph, which begins with an If, once for each branch."""
@@ -243,27 +276,28 @@ class Body(ValueMaker):
             self.choices = {**(self.choices or {}), self._place(rest[0], inner): flag}
             return self._nodes(rest, wanted, inner)
 
-        self._steps.append((rest[0], scope))
+        self.steps.append((rest[0], scope))
         values = regions.fork(self, condition, [partial(end, True), partial(end, False)])
-        self._steps.pop()
+        self.steps.pop()
         return values
 
     def _step(self, step: NodeDef, scope: Scope) -> None:
+        self.imported += 1
         names = step.outputs
         inputs = [scope.find(name) if name else None for name in step.inputs]
         values: Sequence[AnyValue | None] = [None] * len(names)
-        self._steps.append((step, scope))
+        self.steps.append((step, scope))
         try:
             if any(name and value is None for name, value in zip(step.inputs, inputs, strict=True)):
                 raise Skipped
-            if len(self._steps) > 1:
-                caller, around = self._steps[-2]
+            if len(self.steps) > 1:
+                caller, around = self.steps[-2]
                 self.expansion.count(caller.operator, f"{around.prefix}{caller.name}")
             with ir.Location.name(f"{scope.prefix}{step.name}", ir.Location.file(self.model.name, step.index + 1, 0)):
                 values = self._convert_agreeing(step, inputs, scope)
             self.observer.imported(step, scope)
         except (TooManyIterations, ConverterError):
-            self._steps.pop()
+            self.steps.pop()
             raise
         except Skipped:
             values = self.observer.skipped(step, scope)
@@ -277,7 +311,7 @@ class Body(ValueMaker):
         except Exception as error:
             self.problems.append(self._problem(step, scope, inputs, self._invalid(step, scope, inputs, error)))
             values = self.observer.failed(step, scope, str(error))
-        self._steps.pop()
+        self.steps.pop()
         for name, value in zip(names, values, strict=False):
             if value is not None and value.region is None:
                 is_constant = value.is_constant if isinstance(value, TensorValue) else _is_text(value)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from functools import reduce
 from typing import Protocol
 from zlib import crc32
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
+from mirlo.frontends.onnx.equations import Solutions
 from mirlo.frontends.onnx.inputs import identifier
 
 
@@ -16,8 +17,8 @@ class Import(Protocol):
     """What one import of the model knows about symbols."""
 
     taken: set[str]
-    of_data: list[str]
-    solutions: Mapping[str, Dim] | None
+    of_data: dict[str, int]
+    solutions: Solutions | None
 
 
 class Broadcasts:
@@ -27,27 +28,43 @@ class Broadcasts:
     """
 
     def __init__(self) -> None:
-        self._made: dict[frozenset[Dim], Dim] = {}
+        self._sizes: dict[frozenset[Dim], Dim] = {}
+        self._parts: dict[Dim, frozenset[Dim]] = {}
+        """The dims of each size that is none of them."""
+        self._names: dict[frozenset[Dim], str] = {}
+        """The symbol that was made for each."""
+
+    def __len__(self) -> int:
+        return len(self._sizes)
+
+    def truncate(self, count: int) -> None:
+        """Forget all but the first of them."""
+        while len(self._sizes) > count:
+            parts, size = self._sizes.popitem()
+            self._parts.pop(size, None)
+            self._names.pop(parts, None)
 
     def size(self, key: str, base: str, dims: Collection[Dim], of: Import) -> Dim:
         """Return the dim that dims broadcast to; `key` identifies the place across imports."""
-        known = {made: parts for parts, made in self._made.items() if made not in parts}
-        parts = frozenset().union(*(known.get(dim, frozenset([dim])) for dim in dims))
-        if parts not in self._made:
+        parts = frozenset().union(*(self._parts.get(dim, frozenset([dim])) for dim in dims))
+        if parts not in self._sizes:
             if of.solutions is None:
-                self._made[parts] = _broadcast(parts)
+                size = _broadcast(parts)
             else:
                 name = f"{identifier(base)}.at_{crc32(key.encode()):x}"
                 while name in of.of_data or name in of.taken:
                     name += "_"
-                of.of_data.append(name)
-                self._made[parts] = of.solutions.get(name, D.symbol(name))
-        return self._made[parts]
+                of.of_data[name] = len(of.of_data)
+                size = of.solutions.dims.get(name, D.symbol(name))
+                self._names[parts] = name
+            self._sizes[parts] = size
+            if size not in parts:
+                self._parts[size] = parts
+        return self._sizes[parts]
 
-    def undecided(self, of_data: Collection[str]) -> dict[str, Dim]:
+    def undecided(self) -> dict[str, Dim]:
         """Return what dims broadcast to, by symbol, if no operator required more."""
-        found = {str(made): _broadcast(parts) for parts, made in self._made.items()}
-        return {name: dim for name, dim in found.items() if name in of_data}
+        return {name: _broadcast(parts) for parts, name in self._names.items() if self._sizes[parts] == D.symbol(name)}
 
 
 def _broadcast(dims: frozenset[Dim]) -> Dim:

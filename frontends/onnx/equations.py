@@ -3,13 +3,14 @@
 A model may name two dims differently that can only be equal, or leave a dim dynamic that can only be one number.
 When an operator finds that, the equation is solved for one of the inputs' symbols, and the import restarts with the
 solution. Inputs then have dims such as `past + 1`, which are checked against the arguments of a call. Data-dependent
-sizes are solved for too, and checked when they are known. If no symbol can be solved for, the dims are assumed
-equal, with the same check.
+sizes are solved for too, and checked when they are known: the import resumes before the node that made the symbol. If
+no symbol can be solved for, the dims are assumed equal, with the same check.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import gcd
 
 from mirlo.dialects.bindings import ir
@@ -22,7 +23,7 @@ from mirlo.frontends.onnx.values import AnyValue, TensorValue
 from mirlo.runtime.kinds import Kind
 
 MAX_EQUATIONS = 64
-"""Most equations to solve."""
+"""Most times that the nodes of a model are imported again for equations."""
 
 
 class Solved(Exception):
@@ -35,7 +36,52 @@ class Solved(Exception):
         self.of_data = of_data
 
 
-def solve(left: Dim, right: Dim, symbols: Collection[str], of_data: Sequence[str] = ()) -> Solved | None:
+@dataclass
+class Solutions:
+    """What was found so far for symbols, by name."""
+
+    dims: dict[str, Dim] = field(default_factory=dict)
+    restarts: int = 0
+    """Imports that began with the first node again."""
+    _of_data: set[str] = field(default_factory=set)
+    _repeated: int = 0
+    """Nodes that were imported again from a checkpoint."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether further equations may be solved."""
+        return self.restarts < MAX_EQUATIONS
+
+    def add(self, found: Solved) -> None:
+        """Add what one symbol must be."""
+        self._substitute({found.name: found.dim})
+        if found.of_data:
+            self._of_data.add(found.name)
+
+    def restart(self, found: Solved) -> None:
+        """Add what one symbol must be before the import begins with the first node again."""
+        self.restarts += 1
+        self.add(found)
+        if not found.of_data:  # symbols of data-dependent sizes may be named differently now, and are solved again
+            self.dims = {name: dim for name, dim in self.dims.items() if name not in self._of_data}
+            self._of_data.clear()
+
+    def restart_with(self, sizes: Mapping[str, Dim]) -> None:
+        """Add data-dependent sizes before the import begins with the first node again."""
+        self.restarts += 1
+        self._substitute({name: D.substitute(dim, self.dims) for name, dim in sizes.items()})
+        self._of_data.update(sizes)
+
+    def add_repeated(self, nodes: int, imported: int) -> bool:
+        """Count nodes that are imported again; return whether they are not too many for an import of this size."""
+        self._repeated += nodes
+        return self._repeated <= MAX_EQUATIONS * imported
+
+    def _substitute(self, found: Mapping[str, Dim]) -> None:
+        self.dims = {name: D.substitute(dim, found) for name, dim in self.dims.items()} | dict(found)
+
+
+def solve(left: Dim, right: Dim, symbols: Collection[str], of_data: Mapping[str, int] | None = None) -> Solved | None:
     """Return what one of these symbols must be for two dims to be equal, if that follows.
 
     Of symbols for data-dependent sizes, solve for the one that was created last.
@@ -46,7 +92,8 @@ def solve(left: Dim, right: Dim, symbols: Collection[str], of_data: Sequence[str
     if isinstance(difference, int):
         return None
     names = D.symbols_of(difference)
-    data_names = [name for name in of_data if name in names]
+    positions = of_data or {}
+    data_names = sorted((name for name in names if name in positions), key=positions.__getitem__)
     if any(name not in symbols and name not in data_names and not name.endswith(MULTIPLE) for name in names):
         return None
     candidates = data_names[-1:] or symbols

@@ -16,7 +16,7 @@ from mirlo.frontends.onnx import model as models
 from mirlo.frontends.onnx.body import Body, Observer, Skipped
 from mirlo.frontends.onnx.choices import BranchSearch, Choices
 from mirlo.frontends.onnx.dtypes import onnx_dtype
-from mirlo.frontends.onnx.equations import MAX_EQUATIONS, Solved, with_solutions
+from mirlo.frontends.onnx.equations import Solutions, Solved, with_solutions
 from mirlo.frontends.onnx.errors import OnnxImportError, UnsupportedOperatorError, plural, unsupported_report
 from mirlo.frontends.onnx.expansion import require_expandable
 from mirlo.frontends.onnx.graph import STRING_CODE, ValueDef
@@ -81,8 +81,7 @@ def _solved(
     choices: Choices,
 ) -> tuple[ir.Module, ParameterStore]:
     """Import a model, again with each dim that operators require to equal another."""
-    solutions: dict[str, Dim] = {}
-    of_data: set[str] = set()
+    solutions = Solutions()
     while True:
         module, store = new_module(loaded, context), ParameterStore()
         try:
@@ -90,17 +89,9 @@ def _solved(
                 undecided = build_main(loaded, shapes, store, observer, solutions, rings, choices)
             if not undecided:
                 return module, store
-            found = {name: D.substitute(dim, solutions) for name, dim in undecided.items()}
-            solutions = {name: D.substitute(dim, found) for name, dim in solutions.items()} | found
-            of_data.update(found)
+            solutions.restart_with(undecided)
         except Solved as found:
-            solutions = {name: D.substitute(dim, {found.name: found.dim}) for name, dim in solutions.items()}
-            solutions[found.name] = found.dim
-            if found.of_data:
-                of_data.add(found.name)
-            else:  # symbols of data-dependent sizes may be named differently now, and are solved again
-                solutions = {name: dim for name, dim in solutions.items() if name not in of_data}
-                of_data.clear()
+            solutions.restart(found)
 
 
 def _supported(model: models.Source) -> LoadedModel:
@@ -126,7 +117,7 @@ def build_main(
     shapes: Shapes | None,
     store: ParameterStore,
     observer: Observer | None = None,
-    solutions: Mapping[str, Dim] | None = None,
+    solutions: Solutions | None = None,
     rings: bool = False,
     choices: Choices | None = None,
 ) -> dict[str, Dim]:
@@ -136,8 +127,9 @@ def build_main(
     ones. `choices` are those of branches that differ in rank; without them, such branches are an error. Return the
     symbols for broadcast dims with their values.
     """
-    types = _types_of_inputs(model, shapes, solutions)
-    as_declared = not shapes or types == _types_of_inputs(model, dict.fromkeys(shapes), solutions)
+    known = None if solutions is None else solutions.dims
+    types = _types_of_inputs(model, shapes, known)
+    as_declared = not shapes or types == _types_of_inputs(model, dict.fromkeys(shapes), known)
     windows: dict[str, int] = {}
     if rings:
         types, windows = with_rings(types, find_windows(model.content.graph))
@@ -149,7 +141,7 @@ def build_main(
         body.rings, body.choices = windows, choices
         dims = [dim for t in types.values() if isinstance(t, TensorType) for dim in t.shape]
         body.taken = set().union(*map(D.symbols_of, dims))
-        if solutions is not None and len(solutions) < MAX_EQUATIONS:
+        if solutions is not None and solutions.is_open:
             body.solvable = body.taken
             body.solutions = solutions
         outputs = _outputs_of(body, model, _scope_of(model, types, block))
@@ -161,7 +153,7 @@ def build_main(
     names = [value.name for value in model.content.graph.outputs]
     pages = find_paged_inputs(model.content.graph) if DOMAIN in model.content.opsets else {}
     _describe(function, types, names, outputs, results, windows, pages)
-    return body.broadcasts.undecided(body.of_data)
+    return body.broadcasts.undecided()
 
 
 def _types_of_inputs(

@@ -177,7 +177,7 @@ def _collected_types(
         ]
     probe.erase()
     for i, row in enumerate(found):
-        if any(D.symbols_of(dim) & (body.bound - known) for dim in row.shape):
+        if any(D.symbols_of(dim) & (body.bound.keys() - known) for dim in row.shape):
             declared = _at(round_.collected, i)
             name = "" if declared is None else declared.name
             raise NodeError(

@@ -109,7 +109,7 @@ class NodeImporter(Protocol):
 class RegionImporter(NodeImporter, Protocol):
     """The interface of an import that branches and loops use."""
 
-    bound: set[str]
+    bound: dict[str, None]
     """Symbols that are bound to run-time values."""
 
     @property

@@ -32,9 +32,11 @@ class ValueMaker:
     def __init__(self, model: LoadedModel, store: ParameterStore) -> None:
         self.model = model
         self.store = store
-        self._names: dict[tuple[object, ...], tuple[str, np.ndarray]] = {}
+        self.parameters: dict[tuple[object, ...], tuple[str, np.ndarray]] = {}
         """Parameter names by the address of the elements, so that a tensor is stored once. The arrays are kept, so
         that addresses are not reused."""
+        self.made: list[TensorValue | ObjectValue] = []
+        """The values with an SSA value that was made for them, in order."""
         self._regions: list[ir.OpView | ir.Operation] = []
         """For each open region, the operation in the parent region that contains it: the insertion point for the
         parent."""
@@ -50,6 +52,7 @@ class ValueMaker:
         if value.ir is None:
             with self._region_of(value):
                 value.ir = self._make(value)
+            self.made.append(value)
         return value.ir
 
     def _make(self, value: TensorValue | ObjectValue) -> ir.Value:
@@ -77,14 +80,14 @@ class ValueMaker:
     def _parameter(self, value: TensorValue, array: np.ndarray) -> str:
         """Add the elements of a value to the parameter store; keep the model's name if it is free."""
         layout = (array.__array_interface__["data"][0], array.shape, array.strides, array.dtype)
-        if layout not in self._names:
+        if layout not in self.parameters:
             is_named = value.tensor is not None and self.model.content.parameters.get(value.name) is value.tensor
             if is_named and value.name not in self.store:
                 self.store.add(value.name, array, source=self.model.path)
-                self._names[layout] = value.name, array
+                self.parameters[layout] = value.name, array
             else:
-                self._names[layout] = self.store.add_unique(value.name or "constant", array), array
-        return self._names[layout][0]
+                self.parameters[layout] = self.store.add_unique(value.name or "constant", array), array
+        return self.parameters[layout][0]
 
     @contextmanager
     def _region_of(self, value: TensorValue | ObjectValue) -> Iterator[None]:
@@ -108,6 +111,10 @@ class ValueMaker:
                 yield
         finally:
             self._regions.pop()
+
+    def close_regions(self) -> None:
+        """Return to the outermost region after an exception."""
+        self._regions.clear()
 
     @property
     def is_in_branch(self) -> bool:

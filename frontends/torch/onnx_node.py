@@ -29,7 +29,7 @@ class _Body:
     def __init__(self, builder: GraphBuilder) -> None:
         self._builder = builder
         self.expansion = SimpleNamespace(carried={})
-        self.bound: set[str] = set()
+        self.bound: dict[str, None] = {}
 
     @property
     def depth(self) -> int:
@@ -49,7 +49,7 @@ class _Body:
 
     def bound_symbol(self, base: str) -> str:
         name = self.new_symbol(base)
-        self.bound.add(name)
+        self.bound[name] = None
         return name
 
     @contextmanager

@@ -14,11 +14,14 @@ from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.graph import GraphDef
 from mirlo.frontends.onnx.loops import LoopIteration, from_the_end
 from mirlo.frontends.onnx.node import Node, type_of
-from mirlo.frontends.onnx.ops.control import MAX_UNROLLED_ITERATIONS, stacked
+from mirlo.frontends.onnx.ops.control import stacked
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, as_value, vector
 from mirlo.frontends.onnx.values import AnyValue, Converted, TensorValue
+
+MAX_UNROLLED_SLICES = 16
+"""Most slices to unroll iterations for: a loop is as fast for more, and compiles in the time of one iteration."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,7 @@ def scan(node: Node) -> Converted:
     output_backwards = _per_value(node, "scan_output_directions", results)
     carried = [node.any_value(i) for i in range(states)]
     length = _length(sequences)
-    if not isinstance(length, int) or not 0 < length <= MAX_UNROLLED_ITERATIONS:
+    if not isinstance(length, int) or not 0 < length <= MAX_UNROLLED_SLICES:
         result = _rounds(node, body, carried, sequences, as_value(as_scalar(node, length)), length, output_backwards)
         return [*result[:states], *map(_with_axis, [node] * results, result[states:], output_axes)]
     collected: list[list[AnyValue]] = [[] for _ in range(results)]
@@ -160,7 +163,7 @@ def batched_scan(node: Node) -> Converted:
 
 def _lengths(node: Node, longest: Dim, batch: Dim) -> list[int] | None:
     """Return the trip count of each sequence of the batch; None if it is data-dependent or large."""
-    if not isinstance(longest, int) or not isinstance(batch, int) or not 0 < longest <= MAX_UNROLLED_ITERATIONS:
+    if not isinstance(longest, int) or not isinstance(batch, int) or not 0 < longest <= MAX_UNROLLED_SLICES:
         return None
     if not node.has(0):
         return [longest] * batch

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir, vector
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.relax.slice import Concat, Stack
 from mirlo.dialects.tir.buffers import ALIGNMENT, element_bytes
 from mirlo.dialects.tir.compute import INDEX, Expr, LoopBuilder, constant
 from mirlo.dialects.tir.compute.emit import create
@@ -22,6 +23,8 @@ from mirlo.targets.llvm.schedule.chunks import chunks, plus
 if TYPE_CHECKING:
     from mirlo.passes.legalize.builder import LegalizeBuilder
 
+MAX_OPERANDS = 64
+"""Most operands that a kernel joins with a parallel loop for each: LLVM's time is quadratic, 20 s for 400."""
 UNROLL = 4
 """Vectors that are loaded before the first of them is stored."""
 
@@ -37,6 +40,8 @@ def concat(op: ir.OpView, b: LegalizeBuilder) -> ir.Value | Decline:
     xs = [x for x in op.xs if shape_of(x)[axis] != 0]
     if len(xs) <= MAX_SELECT_OPERANDS or 0 in output:
         return decline("few operands are joined in a block that fuses", operands=len(xs))
+    if len(xs) > MAX_OPERANDS and D.product(output[:axis]) == 1:
+        return b.emit(Concat, [b.emit(Concat, group, axis=axis) for group in _groups(xs)], axis=axis)
     return _joined(b, xs, axis, output)
 
 
@@ -46,7 +51,16 @@ def stack(op: ir.OpView, b: LegalizeBuilder) -> Decline | ir.Value:
     output = shape_of(op.output)
     if len(op.xs) <= MAX_SELECT_OPERANDS or 0 in output:
         return decline("few operands are joined in a block that fuses", operands=len(op.xs))
-    return _joined(b, list(op.xs), op.axis % len(output), output)
+    axis = op.axis % len(output)
+    if len(op.xs) > MAX_OPERANDS and D.product(output[:axis]) == 1:
+        return b.emit(Concat, [b.emit(Stack, group, axis=axis) for group in _groups(list(op.xs))], axis=axis)
+    return _joined(b, list(op.xs), axis, output)
+
+
+def _groups(xs: Sequence[ir.Value]) -> Iterator[Sequence[ir.Value]]:
+    """Yield the operands of each kernel: kernels of the same number are shared."""
+    for start in range(0, len(xs), MAX_OPERANDS):
+        yield xs[start : start + MAX_OPERANDS]
 
 
 def _joined(b: LegalizeBuilder, xs: Sequence[ir.Value], axis: int, output: tuple[Dim, ...]) -> ir.Value:

@@ -138,3 +138,14 @@ def test_long_layers_are_loops() -> None:
     module, _ = import_model(layer("GRU", "forward", 3), shapes={"x": [1000, 1, 6], "lengths": [1]})
     text = str(module)
     assert text.count("scf.while") == 1 and text.count('"relax.matmul"') < 10
+
+
+def test_long_scans_are_loops() -> None:
+    """An import of more slices has no more operations."""
+    scan = helper.make_node("Scan", ["s", "x"], ["last", "sums"], body=adder("e"), num_scan_inputs=1)
+    counts = []
+    for length in (100, 800):
+        x = onnx.numpy_helper.from_array(np.ones((length, 2), np.float32), "x")
+        module, _ = import_model(model_of([scan], [value("s", F32, [2])], ["last", "sums"], [x]))
+        counts.append(len(str(module).splitlines()))
+    assert counts[0] == counts[1] < 100

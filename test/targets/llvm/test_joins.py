@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import onnx
 import pytest
 from onnx import helper
 
 import mirlo
+from mirlo.targets.llvm.legalize import joins
 
 TYPES = (np.float32, np.float64, np.float16, np.int8, np.int64, np.bool_)
 
@@ -47,3 +50,21 @@ def test_any_sizes(seed: int) -> None:
             arrays.append((rng.standard_normal(whole) * 50).astype(element))
         wanted = np.stack(arrays, axis) if stack else np.concatenate(arrays, axis)
         np.testing.assert_array_equal(compiled(*arrays), wanted)
+
+
+@pytest.mark.parametrize("stack", [True, False])
+def test_many_dynamic_operands_take_several_kernels(stack: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel has at most so many parallel loops, and those of equal groups are one."""
+    monkeypatch.setattr(joins, "MAX_OPERANDS", 5)
+    operands = []
+    joined = joins._joined
+
+    def counted(b: Any, xs: Any, *rest: Any) -> Any:
+        operands.append(len(xs))
+        return joined(b, xs, *rest)
+
+    monkeypatch.setattr(joins, "_joined", counted)
+    compiled = mirlo.compile(_model([["a"]] * 22, 0, np.float32, stack), cache=False)
+    rows = [np.arange(i, i + 19, dtype=np.float32) for i in range(22)]
+    np.testing.assert_array_equal(compiled(*rows), np.stack(rows) if stack else np.concatenate(rows))
+    assert len(operands) >= 4 and max(operands) == 5

@@ -1,0 +1,119 @@
+"""Checkpoints of an import, from which it resumes when a symbol that was made after them is solved for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Protocol
+
+import numpy as np
+
+from mirlo.dialects.bindings import ir
+from mirlo.frontends.onnx.broadcasts import Broadcasts
+from mirlo.frontends.onnx.expansion import Expansion
+from mirlo.frontends.onnx.graph import GraphDef, NodeDef
+from mirlo.frontends.onnx.scope import Scope
+from mirlo.frontends.onnx.values import ObjectValue, TensorValue
+from mirlo.runtime.kinds import Kind
+from mirlo.runtime.params import ParameterStore
+
+INTERVAL = 16
+"""Nodes from one checkpoint to the next: what is imported again at most, beside the nodes that a solution changes."""
+
+
+class ResumableImport(Protocol):
+    """The state of an import."""
+
+    imported: int
+    """Nodes imported so far, those of functions and subgraphs among them."""
+    symbol_count: int
+    of_data: dict[str, int]
+    bound: dict[str, None]
+    broadcasts: Broadcasts
+    made: list[TensorValue | ObjectValue]
+    """The values with an SSA value that was made for them, in order."""
+    parameters: dict[tuple[object, ...], tuple[str, np.ndarray]]
+    problems: list[str]
+    steps: list[tuple[NodeDef, Scope]]
+    expansion: Expansion
+    store: ParameterStore
+
+    def close_regions(self) -> None:
+        """Return to the outermost region after an exception."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The state of an import between two nodes, outside of regions."""
+
+    step: int
+    """The node of the graph or function body that comes next."""
+    imported: int
+    """Nodes that were imported before."""
+    operations: int
+    symbols: int
+    of_data: int
+    bound: int
+    sizes: int
+    ssa_values: int
+    parameters: int
+    problems: int
+    steps: int
+    expanded: int
+    unrolling: int
+    declined: frozenset[GraphDef]
+    carried: dict[GraphDef, list[Kind]]
+
+    @classmethod
+    def of(cls, body: ResumableImport, step: int) -> Checkpoint:
+        """Return the state of an import before a node."""
+        expansion = body.expansion
+        return cls(
+            step,
+            body.imported,
+            len(ir.InsertionPoint.current.block.operations),
+            body.symbol_count,
+            len(body.of_data),
+            len(body.bound),
+            len(body.broadcasts),
+            len(body.made),
+            len(body.parameters),
+            len(body.problems),
+            len(body.steps),
+            expansion.nodes,
+            expansion.unrolling,
+            frozenset(expansion.declined),
+            dict(expansion.carried),
+        )
+
+    def restore(self, body: ResumableImport) -> None:
+        """Undo what was imported since, and erase its operations."""
+        for operation in reversed(list(islice(ir.InsertionPoint.current.block.operations, self.operations, None))):
+            operation.operation.erase()
+        for value in body.made[self.ssa_values :]:
+            value.ir = None
+        for name, _ in list(body.parameters.values())[self.parameters :]:
+            body.store.discard(name)
+        del body.made[self.ssa_values :]
+        del body.problems[self.problems :], body.steps[self.steps :]
+        body.broadcasts.truncate(self.sizes)
+        for entries, count in (
+            (body.bound, self.bound),
+            (body.of_data, self.of_data),
+            (body.parameters, self.parameters),
+        ):
+            _truncate(entries, count)
+        body.imported, body.symbol_count = self.imported, self.symbols
+        body.close_regions()
+        expansion = body.expansion
+        expansion.nodes, expansion.unrolling = self.expanded, self.unrolling
+        expansion.declined &= self.declined
+        expansion.declined |= self.declined
+        expansion.carried.clear()
+        expansion.carried.update(self.carried)
+
+
+def _truncate(entries: dict[Any, Any], count: int) -> None:
+    """Remove all but the first entries."""
+    while len(entries) > count:
+        entries.popitem()
