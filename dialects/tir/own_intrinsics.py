@@ -157,6 +157,15 @@ def _define(dialect: Dialect, name: str, row: OwnIntrinsic) -> None:
     type(f"{dialect.namespace}_{name}", (OwnIntrinsicOp,), body, name=name, dialect=dialect)
 
 
+def is_scalar_function(row: OwnIntrinsic) -> bool:
+    """Return whether an intrinsic is a function of scalars: it may be part of an expression, and of any block."""
+    if not row.pure or "handle" in row.operand_kinds or row.result in (None, HANDLE):
+        return False
+    if row.result in (SAME, BOOL):
+        return True
+    return dtype(row.result).compute == dtype(row.result).storage
+
+
 def emit_own(name: str, *values: ir.Value) -> ir.Operation:
     """Emit an intrinsic of a plug-in at the insertion point."""
     row = OWN[name]

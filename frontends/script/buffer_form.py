@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-import difflib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir, memref
@@ -26,7 +26,7 @@ from mirlo.dialects.tir.compute.builder import from_storage
 from mirlo.dialects.tir.compute.emit import scalar_type
 from mirlo.dialects.tir.compute.loops import element_of_scalar, emit, held
 from mirlo.dialects.tir.loops import For
-from mirlo.dialects.tir.own_intrinsics import OWN, emit_own
+from mirlo.dialects.tir.own_intrinsics import OwnIntrinsic, emit_own
 from mirlo.frontends.script.assignments import as_value, reassigned_names
 from mirlo.frontends.script.describe import describe, is_number, kind_of
 from mirlo.frontends.script.inline import InlineFunction
@@ -98,8 +98,6 @@ class BufferForm(Interpreter):
         word = word_of(self, call)
         if word == "call_extern":
             self._call_extern(call)
-        elif word == "call_intrin":
-            self._call_intrin(call)
         elif word == "copy":
             self._copy(call)
         elif word != "reads":
@@ -302,8 +300,6 @@ class BufferForm(Interpreter):
     def call_word(self, word: Word, node: ast.Call) -> object:
         if word.name == "call_extern":
             return self._call_extern(node)
-        if word.name == "call_intrin":
-            return self._call_intrin(node)
         if word.name == "stride":
             return self._stride(node)
         return super().call_word(word, node)
@@ -316,7 +312,7 @@ class BufferForm(Interpreter):
         name, *given = self.arguments(call, 1, keywords=("dtype", "pure"))
         if not isinstance(name, str):
             raise self.error(call.args[0], f"the name of a C function must be text in quotes, found {kind_of(name)}")
-        operands = self._operands_of_call(given, call, "T.call_extern")
+        operands = self._operands_of_call(given, call.args[1:], "T.call_extern")
         returned = self.keyword(call, "dtype")
         element = None if returned is None else self.element_type(returned)
         types = [] if element is None else [scalar_type(element)]
@@ -338,40 +334,36 @@ class BufferForm(Interpreter):
             raise self.error(call, f"the stride of dim {dim} of '{buffer.name}' is known at run time only: compute it")
         return constant(stride, INDEX)
 
-    def _operands_of_call(self, given: list[object], call: ast.Call, word: str) -> list[ir.Value]:
+    def _operands_of_call(self, given: Sequence[object], nodes: Sequence[Located], word: str) -> list[ir.Value]:
         operands = []
-        for value, argument in zip(given, call.args[1:], strict=True):
+        for value, argument in zip(given, nodes, strict=True):
             if isinstance(value, MemoryBuffer):
                 # The function may write to it.
                 self.written.add(value)
                 operands.append(value.buffer.value)
             elif isinstance(value, Expr):
                 operands.append(emit(value))
+            elif isinstance(value, Handle):
+                operands.append(value.value)
             else:
                 raise self.error(argument, f"{word} takes buffers and scalars with a type, found {kind_of(value)}")
         return operands
 
-    def _call_intrin(self, call: ast.Call) -> Expr | None:
-        """Read `T.call_intrin("vta.dep_pop", x, buffer)`: an intrinsic that a plug-in declares."""
-        name, *given = self.arguments(call, 1, keywords=())
-        if name not in OWN:
-            near = difflib.get_close_matches(str(name), OWN, n=1)
-            hint = f"; did you mean '{near[0]}'?" if near else ""
-            raise self.error(call.args[0], f"no plug-in declares the intrinsic '{name}'{hint}")
-        row = OWN[name]
-        if len(given) != row.arity:
-            raise self.error(call, f"'{name}' takes {row.arity} operands, found {len(given)}")
-        for i, kind in enumerate(row.operand_kinds):
-            value = given[i]
-            if is_number(value) and kind != "handle":
-                given[i] = constant(value, INDEX if kind == "int" else "f32")
-        results = emit_own(name, *self._operands_of_call(given, call, "T.call_intrin")).results
+    def own_statement(
+        self, row: OwnIntrinsic, values: Sequence[object], nodes: Sequence[Located], node: ast.Call
+    ) -> object:
+        results = emit_own(row.name, *self._operands_of_call(values, nodes, "T.call_intrin")).results
         if not len(results):
             return None
         element = element_of_scalar(results[0].type)
-        if element is None:
-            raise self.error(call, f"'{name}' returns {results[0].type}, which the script has no values for")
-        return held(from_scalar(results[0], element), element)
+        return Handle(results[0]) if element is None else held(from_scalar(results[0], element), element)
+
+
+@dataclass(frozen=True, eq=False)
+class Handle:
+    """What an intrinsic returned for others to take: a channel, an instruction's operand."""
+
+    value: ir.Value
 
 
 def from_scalar(value: ir.Value, element: DType) -> ir.Value:

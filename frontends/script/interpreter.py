@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import builtins
+import difflib
 import math
 from collections.abc import Callable, Sequence
 
 from mirlo.dialects.core.dtypes import DTYPES
-from mirlo.dialects.tir.compute import BOOL, Expr, abs_, constant, maximum, minimum
+from mirlo.dialects.tir.compute import BOOL, INDEX, Expr, abs_, constant, maximum, minimum
 from mirlo.dialects.tir.intrinsics import INTRINSICS
+from mirlo.dialects.tir.own_intrinsics import OWN, OwnIntrinsic, is_scalar_function
 from mirlo.frontends.script.buffers import ScriptBuffer
 from mirlo.frontends.script.describe import describe, is_number, kind_of
 from mirlo.frontends.script.expressions import STATIC_CALLS, Expressions, Method
@@ -101,7 +103,10 @@ class Interpreter(Expressions):
         if name in ("min", "max", "abs"):
             return self._call_extreme(name, node)
         if name in INTRINSICS:
-            return self._call_intrinsic(name, node)
+            row = INTRINSICS[name]
+            return self._intrinsic(name, self.arguments(node, row.arity, row.arity), node.args, node)
+        if name == "call_intrin":
+            return self._call_by_name(node)
         if name in DTYPES:
             value = self.arguments(node, 1, 1)[0]
             if not isinstance(value, Expr):
@@ -132,15 +137,14 @@ class Interpreter(Expressions):
             result = maximum(a, b) if name == "max" else minimum(a, b)
         return result
 
-    def _call_intrinsic(self, name: str, node: ast.Call) -> Expr:
+    def _intrinsic(self, name: str, values: Sequence[object], nodes: Sequence[Located], node: Located) -> Expr:
         row = INTRINSICS[name]
-        values = self.arguments(node, row.arity, row.arity)
         first = next((v for v in values if isinstance(v, Expr)), None)
         if first is None:
             raise self.error(node, f"T.{name} of numbers needs a type: write T.f32(...), for example")
         integer = DTYPES["i32"] if row.operands == "float_int" else None
         operands = []
-        for value, kind, argument in zip(values, row.operand_kinds, node.args, strict=True):
+        for value, kind, argument in zip(values, row.operand_kinds, nodes, strict=True):
             element = integer if kind == "int" and integer is not None else first.dtype
             scalar = self.lifted(value, element, argument)
             if scalar.dtype.is_float != (kind == "float") or scalar.dtype is BOOL:
@@ -152,6 +156,66 @@ class Interpreter(Expressions):
                 )
             operands.append(scalar)
         return Expr("intrinsic", tuple(operands), BOOL if row.result == "bool" else operands[0].dtype, name)
+
+    def _call_by_name(self, node: ast.Call) -> object:
+        """Read `T.call_intrin("vta.median", x, y, z)`: an intrinsic of a plug-in, or one of tir.
+
+        TVM's order, with the element type of the result first, is read as well.
+        """
+        values, nodes = self.arguments(node, 1), list(node.args)
+        wanted = None
+        if len(values) > 1 and isinstance(values[1], str):
+            wanted = self.element_type(nodes[0])
+            values, nodes = values[1:], nodes[1:]
+        name = values[0]
+        if not isinstance(name, str):
+            raise self.error(nodes[0], f"the name of an intrinsic must be text in quotes, found {kind_of(name)}")
+        name = name.removeprefix("tir.")
+        row = OWN.get(name) or INTRINSICS.get(name)
+        if row is None:
+            near = difflib.get_close_matches(name, [*OWN, *INTRINSICS], n=1)
+            hint = f"; did you mean '{near[0]}'?" if near else ""
+            raise self.error(nodes[0], f"no plug-in declares the intrinsic '{name}'{hint}")
+        if len(values) - 1 != row.arity:
+            raise self.error(node, f"'{name}' takes {row.arity} operands, found {len(values) - 1}")
+        if isinstance(row, OwnIntrinsic):
+            result = self.own_intrinsic(row, values[1:], nodes[1:], node)
+        else:
+            result = self._intrinsic(name, values[1:], nodes[1:], node)
+        if wanted is not None and not (isinstance(result, Expr) and result.dtype is wanted):
+            raise self.error(node.args[0], f"'{name}' returns {kind_of(result)}, not {wanted}: cast what it takes")
+        return result
+
+    def own_intrinsic(
+        self, row: OwnIntrinsic, values: Sequence[object], nodes: Sequence[Located], node: ast.Call
+    ) -> object:
+        """Call an intrinsic of a plug-in; a pure one of scalars is part of an expression."""
+        if not is_scalar_function(row):
+            return self.own_statement(row, self._numbers_typed(row, values), nodes, node)
+        operands = []
+        for value, kind, argument in zip(self._numbers_typed(row, values), row.operand_kinds, nodes, strict=True):
+            if not isinstance(value, Expr) or value.dtype.is_float != (kind == "float") or value.dtype is BOOL:
+                word = "a float" if kind == "float" else "an integer"
+                raise self.error(argument, f"'{row.name}' takes {word} here, found {kind_of(value)}: cast it")
+            operands.append(value)
+        results = {"same": operands[0].dtype if operands else BOOL, "bool": BOOL}
+        element = results[row.result] if row.result in results else DTYPES[str(row.result)]
+        return Expr("intrinsic", tuple(operands), element, row.name)
+
+    def own_statement(
+        self, row: OwnIntrinsic, values: Sequence[object], nodes: Sequence[Located], node: ast.Call
+    ) -> object:
+        """Call an intrinsic of a plug-in that is not a function of scalars."""
+        raise NotImplementedError
+
+    def _numbers_typed(self, row: OwnIntrinsic, values: Sequence[object]) -> list[object]:
+        """Return operands with numbers as constants: floats of the type of the first float, integers as words."""
+        floats = [v.dtype for v in values if isinstance(v, Expr) and v.dtype.is_float]
+        element = floats[0] if floats else DTYPES["f32"]
+        return [
+            constant(value, INDEX if kind == "int" else element) if is_number(value) and kind != "handle" else value
+            for value, kind in zip(values, row.operand_kinds, strict=True)
+        ]
 
     def _call_op(self, node: ast.Call) -> Expr:
         """Read `T.op("arith.cmpi", x, y, dtype="bool", predicate="2 : i64")`: any scalar operation, by name."""

@@ -9,7 +9,7 @@ from mirlo.dialects.core.value import is_constant
 from mirlo.dialects.tir.buffers import PARALLEL, START, WORKSPACE
 from mirlo.dialects.tir.calls import CallExtern
 from mirlo.dialects.tir.loops import For
-from mirlo.dialects.tir.own_intrinsics import OWN
+from mirlo.dialects.tir.own_intrinsics import OWN, is_scalar_function
 from mirlo.frontends.script.print_scalar import NotPrintable, ScalarPrinter, scalar_dtype
 from mirlo.frontends.script.print_tensor import INDENT, buffer_type, index_text
 
@@ -111,7 +111,7 @@ class _BufferPrinter:
             handler = getattr(self, "_print_" + op.name.replace(".", "_"), None)
             if handler is not None:
                 handler(op)
-            elif op.name in OWN:
+            elif op.name in OWN and not is_scalar_function(OWN[op.name]):
                 self._print_own_intrinsic(op)
             else:
                 self._scalar(op)
@@ -243,7 +243,6 @@ class _BufferPrinter:
             arguments.append(self.buffer(value) if isinstance(value.type, ir.MemRefType) else self.scalars.text(value))
         call = f"T.call_intrin({', '.join(arguments)})"
         if len(op.results):
-            scalar_dtype(op.results[0].type)
             self.scalars.names[op.results[0]] = self.fresh("s")
             call = f"{self.scalars.names[op.results[0]]} = {call}"
         self.lines.append(call)

@@ -10,6 +10,7 @@ from mirlo.dialects.core.dtypes import DType, dtype_of_mlir
 from mirlo.dialects.core.value import is_constant
 from mirlo.dialects.tir.compute.expr import BOOL, INDEX, Expr, simplified
 from mirlo.dialects.tir.intrinsics import INTRINSICS
+from mirlo.dialects.tir.own_intrinsics import OWN
 
 ATOM = 100
 _SYMBOLS = {
@@ -88,6 +89,9 @@ class ScalarPrinter:
             printed = self._operator(op)
         if printed is None and op.name.startswith("tir.") and op.name[4:] in INTRINSICS:
             printed = self._function(op.name[4:], op), ATOM
+        if printed is None and op.name in OWN:
+            arguments = [f'"{op.name}"', *(self.text(operand) for operand in op.operands)]
+            printed = f"T.call_intrin({', '.join(arguments)})", ATOM
         return printed if printed is not None else (self._raw(op), ATOM)
 
     def _constant(self, op: ir.OpView, typed: bool) -> tuple[str, int]:

@@ -23,6 +23,7 @@ from mirlo.frontends.script.loops import axes_kinds, block_name, call_of, header
 from mirlo.frontends.script.source import Located
 
 if TYPE_CHECKING:
+    from mirlo.dialects.tir.own_intrinsics import OwnIntrinsic
     from mirlo.frontends.script.words import Word
 
 
@@ -298,6 +299,11 @@ class TensorForm(Interpreter):
         if word.name == "call_extern":
             raise NotRegular("it calls a C function")
         return super().call_word(word, node)
+
+    def own_statement(
+        self, row: OwnIntrinsic, values: Sequence[object], nodes: Sequence[Located], node: ast.Call
+    ) -> object:
+        raise NotRegular(f"it calls the intrinsic '{row.name}', which is not a function of scalars")
 
     def read(self, buffer: ScriptBuffer, node: Located, indices: list[Expr], outside: float | None = None) -> Expr:
         if self.block is None:

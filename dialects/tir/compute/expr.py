@@ -14,7 +14,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import SymbolicDim
 from mirlo.dialects.core.dtypes import DTYPES, DType, dtype
 from mirlo.dialects.tir.intrinsics import INTRINSICS
-from mirlo.dialects.tir.own_intrinsics import OWN, OwnIntrinsic
+from mirlo.dialects.tir.own_intrinsics import OWN, OwnIntrinsic, is_scalar_function
 
 INDEX = DTYPES["index"]
 BOOL = DTYPES["bool"]
@@ -276,7 +276,7 @@ def call(name: str, *args: ExprLike) -> Expr:
     if row is None:
         near = difflib.get_close_matches(name, [*INTRINSICS, *OWN], n=1)
         raise ValueError(f"there is no intrinsic '{name}'{f'; did you mean {near[0]!r}?' if near else ''}")
-    if isinstance(row, OwnIntrinsic) and not (row.pure and row.result in ("same", "bool")):
+    if isinstance(row, OwnIntrinsic) and not (is_scalar_function(row) and row.result in ("same", "bool")):
         raise ValueError(f"intrinsic '{name}' is not one of elements: call it in loops (loops.call, T.call_intrin)")
     first = args[0]
     if not isinstance(first, Expr):

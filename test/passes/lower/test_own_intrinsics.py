@@ -12,7 +12,10 @@ import pytest
 import mirlo
 from mirlo import R, T
 from mirlo.dialects.core.errors import DialectError
+from mirlo.dialects.core.types import TensorType
 from mirlo.extend import INTRINSIC, define_intrinsic, intrinsic, register_dialect
+from mirlo.frontends.script.errors import ScriptError
+from mirlo.frontends.script.same import same_ir
 from mirlo.passes.rules import LEGALIZE
 from mirlo.runtime.loaders import define_symbol
 from mirlo.tools.cli import main
@@ -125,6 +128,75 @@ def test_in_hand_written_tir_that_round_trips() -> None:
     found = compiled(lambda op, b: b.call_prim_func(kernel, op.x))(X)
     np.testing.assert_array_equal(found, np.minimum(X, 1))
     assert [call[2] for call in CALLS] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("loops", [False, True])
+def test_calls_are_expressions_in_both_forms(loops) -> None:
+    """A pure intrinsic is part of arithmetic, conditions and other calls; as blocks it is fused and vectorized."""
+
+    @mirlo.prim_func(buffers=loops)
+    def kernel(x: T.Buffer[(4, 8), T.f32], y: T.Out[(4, 8), T.f32]):
+        for i, j in T.grid(4, 8):
+            with T.block("y"):
+                vi, vj = T.axes("SS", i, j)
+                held = T.call_intrin("ownunit.held", x[vi, vj] + 1) * 2.0 - T.call_intrin("tir.exp", x[vi, vj])
+                big = T.call_intrin("ownunit.is_big", x[vi, vj])
+                y[vi, vj] = T.select(big, T.call_intrin("ownunit.median", held, 0.5, -T.exp(held)), held)
+
+    assert kernel.why_loops(TensorType.of((4, 8), "f32")) is None
+
+    @mirlo.script
+    def called(x: R.Tensor[(4, 8), R.f32]):
+        return R.call_tir(kernel, x)
+
+    value = np.minimum(X + 1, 1) * 2 - np.exp(X)
+    expected = np.where(X > 1, np.median(np.stack([value, np.full_like(X, 0.5), -np.exp(value)]), axis=0), value)
+    np.testing.assert_allclose(mirlo.compile(called, cache=False)(X), expected, rtol=1e-5, atol=1e-6)
+    text = mirlo.script_of(called)
+    assert "mlir(" not in text
+    assert same_ir(called, mirlo.parse_script(text, context=called.context))
+
+
+def test_calls_with_effects_are_values_too() -> None:
+    @mirlo.prim_func
+    def kernel(x: T.Buffer[(4, 8), T.f32], y: T.Out[(4, 8), T.f32]):
+        channel = T.call_intrin("ownunit.open", 5)
+        for i, j in T.grid(4, 8):
+            y[i, j] = T.call_intrin("ownunit.scale", x, 3) * 2.0 + x[i, j]
+        T.call_intrin("ownunit.send", channel, T.call_intrin("ownunit.scale", x, 1) + 1.0)
+
+    @mirlo.script
+    def called(x: R.Tensor[(4, 8), R.f32]):
+        return R.call_tir(kernel, x)
+
+    np.testing.assert_allclose(mirlo.compile(called, cache=False)(X), X[0, 0] * 6 + X, rtol=1e-6)
+    assert [("send", 4101, pytest.approx(X[0, 0] + 1))] == CALLS
+    text = mirlo.script_of(called)
+    assert "mlir(" not in text
+    assert same_ir(called, mirlo.parse_script(text, context=called.context))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("T.call_intrin('ownunit.hold', x[i])", r"the intrinsic 'ownunit.hold'; did you mean 'ownunit.held'\?"),
+        ("T.call_intrin('ownunit.held', i)", "'ownunit.held' takes a float here, found a scalar of index: cast it"),
+        ("T.call_intrin('ownunit.median', x[i])", "'ownunit.median' takes 3 operands, found 1"),
+        ("T.call_intrin('float16', 'tir.exp', x[i])", "'exp' returns a scalar of f32, not f16: cast what it takes"),
+        ("T.call_intrin(3, x[i])", "the name of an intrinsic must be text in quotes, found 3"),
+        ("T.call_intrin('ownunit.send', x, 1.0) * 2.0", "None"),
+    ],
+)
+def test_wrong_calls_are_errors_at_their_line(call, message) -> None:
+    text = f"""
+@T.prim_func
+def f(x: T.Buffer[(4,), "f32"], y: T.Out[(4,), "f32"]):
+    for i in range(4):
+        y[i] = {call}
+"""
+    with pytest.raises(ScriptError, match=message) as raised:
+        mirlo.parse_script(text)
+    assert ":5:" in str(raised.value)
 
 
 def test_vectors() -> None:
