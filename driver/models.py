@@ -9,18 +9,22 @@ from pathlib import Path
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
-from mirlo.dialects.core.dims import UNKNOWN, symbols_of
+from mirlo.dialects.core.dims import UNKNOWN, Dim, substitute, symbols_of
+from mirlo.dialects.core.input_sizes import sized_shapes, sizes_of_shapes
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.view import PRIM_FUNC
 from mirlo.driver.bytecode import read_in_child
-from mirlo.driver.entry import select_entry
+from mirlo.driver.entry import ENTRY, PLANNED, select_entry
 from mirlo.driver.modules import read_module
 from mirlo.frontends.foreign import ImportedModule
 from mirlo.frontends.stablehlo.detect import is_stablehlo
 from mirlo.passes.byoc.artifacts import ARTIFACTS
+from mirlo.passes.byoc.outline import functions_of
 from mirlo.passes.files import BYTECODE_PREFIX, FileError
+from mirlo.passes.graph.fix_dims import fix_dims as fix_module_dims
 from mirlo.passes.locations import describe
 from mirlo.passes.pipeline import PassFailed, Pipeline
+from mirlo.passes.registry import PassError
 from mirlo.passes.reproducer import TRUST, arguments_of, uncontained
 from mirlo.passes.session import Session
 from mirlo.passes.targets import takes_dynamic_dims
@@ -64,13 +68,12 @@ def open_model(
         params = model.params
         model = model.module
     if isinstance(model, ir.Module):
-        _refuse_shapes(shapes, "the module")
         with model.context:
             copy = ir.Module.parse(model.operation.get_asm(enable_debug_info=True))
-        return _checked(OpenedModel(copy, Session(ParameterStore() if params is None else params.copy())))
+        opened = _checked(OpenedModel(copy, Session(ParameterStore() if params is None else params.copy())))
+        return _with_shapes(opened, shapes, "the module")
     if isinstance(model, (str, os.PathLike)) and is_ir_file(model):
-        _refuse_shapes(shapes, str(model))
-        return _checked(_open_ir(Path(model), params, trust))
+        return _with_shapes(_checked(_open_ir(Path(model), params, trust)), shapes, str(model))
     from mirlo.frontends.onnx.importer import import_model
 
     module, store = import_model(model, shapes=shapes, rings=rings)
@@ -84,10 +87,61 @@ def fix_dims(
     if not dims:
         return shapes
     if isinstance(model, (ir.Module, ImportedModule)) or (isinstance(model, (str, os.PathLike)) and is_ir_file(model)):
-        _refuse_shapes(dims, str(model) if isinstance(model, (str, os.PathLike)) else "the module")
+        what = str(model) if isinstance(model, (str, os.PathLike)) else "the module"
+        declared = _input_types(open_model(model, trust=True).module, what)
+        try:
+            asked = sized_shapes(what, declared, declared, dims, {})
+            fixed = sizes_of_shapes(what, declared, asked)
+            sizes_of_shapes(what, {name: _substituted(kind, fixed) for name, kind in declared.items()}, shapes or {})
+        except ValueError as error:
+            raise ModelError(str(error)) from None
+        return {**asked, **(shapes or {})}
     from mirlo.frontends.onnx.dims import shapes_with_dims
 
     return shapes_with_dims(model, shapes, dims)
+
+
+def _with_shapes(model: OpenedModel, shapes: Mapping[str, Sequence[int | str] | None] | None, what: str) -> OpenedModel:
+    """Give the dynamic dims of a module the sizes with which its inputs have these shapes."""
+    if not shapes:
+        return model
+    try:
+        sizes = sizes_of_shapes(what, _input_types(model.module, what), shapes)
+    except ValueError as error:
+        raise ModelError(str(error)) from None
+    if sizes:
+        with model.module.context, ir.Location.unknown():
+            try:
+                fix_module_dims(model.module.operation, sizes)
+                model.module.operation.verify()
+            except (PassError, ir.MLIRError) as error:
+                chosen = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+                raise ModelError(f"{what}: with {chosen} it is not valid: {_first_problem(error)}") from None
+    return model
+
+
+def _first_problem(error: Exception) -> str:
+    """Return the message of an error with the place of what it is about."""
+    if isinstance(error, ir.MLIRError) and error.error_diagnostics:
+        first = error.error_diagnostics[0]
+        return f"{describe(first.location)}: {first.message}"
+    location = error.location if isinstance(error, PassError) else None
+    return f"{describe(location)}: {error}" if location is not None else str(error)
+
+
+def _input_types(module: ir.Module, what: str) -> dict[str, TensorType]:
+    """Return the types of the model's inputs that are tensors, by name."""
+    main = functions_of(module.operation).get(ENTRY)
+    if main is None or PRIM_FUNC in main.attributes:
+        raise ModelError(f"{what}: it has no graph '@{ENTRY}' whose inputs have shapes")
+    if PLANNED in main.attributes:
+        raise ModelError(f"{what}: its memory is planned, so that its shapes are fixed: compile what it was made from")
+    kinds = [TensorType.from_mlir(argument.type) for argument in main.regions[0].blocks[0].arguments]
+    return {_input_name(main.opview, i): kind for i, kind in enumerate(kinds) if kind is not None}
+
+
+def _substituted(kind: TensorType, sizes: Mapping[str, Dim]) -> TensorType:
+    return kind.with_shape([substitute(dim, sizes) for dim in kind.shape])
 
 
 def _checked(model: OpenedModel) -> OpenedModel:
@@ -143,11 +197,6 @@ def _needs_sizes(name: str, found: TensorType, target: str) -> str:
 def is_ir_file(path: str | os.PathLike[str]) -> bool:
     """Return whether a file holds MLIR, as text, as bytecode or as script."""
     return Path(path).suffix in IR_SUFFIXES
-
-
-def _refuse_shapes(shapes: object, what: str) -> None:
-    if shapes:
-        raise ModelError(f"{what}: shapes can be given for ONNX models only; those of IR are in its types")
 
 
 def _open_ir(path: Path, params: ParameterStore | None, trust: bool) -> OpenedModel:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
+
+import numpy as np
 
 from mirlo.dialects.core import dims as D
 from mirlo.driver.request import CompiledResult, CompileFunction, CompileRequest
@@ -39,10 +41,10 @@ def specialized(
     """Return the model `general` with a build for each set of sizes; `build(shapes, number)` makes one."""
     if isinstance(wanted, Mapping) or not all(isinstance(sizes, Mapping) for sizes in wanted):
         raise ValueError(f"specialize: expected a list such as [{{'batch': 1}}], found {wanted!r}")
-    if not isinstance(general, Executable) or general.artifact.externals:
+    if not isinstance(general, Executable):
         raise ValueError(
-            "specialize: expected a model of tensors for one target; programs, and models that several targets share, "
-            "have parts of their own: compile them for each size with shapes="
+            "specialize: expected a model of tensors for this machine; programs have parts of their own, and what is "
+            "for other machines is not loaded: compile such a model for each size with shapes="
         )
     chosen = [dict(sizes) for i, sizes in enumerate(wanted) if sizes not in wanted[:i]]
     shapes = [shapes_for(general.inputs, sizes) for sizes in chosen]  # all of them are checked before any is compiled
@@ -78,12 +80,20 @@ def shapes_for(inputs: Sequence[TensorSpec], sizes: Mapping[str, int]) -> Shapes
 
 def sharing(made: Executable | UnloadedModel, store: ParameterStore, digests: dict[object, str]) -> Artifact:
     """Return the artifact with its weights in the store, where each is kept once whatever the builds call it."""
-    specs = []
-    for spec in made.artifact.params:
-        array = made.weight(spec.name)
-        content = array.reshape(-1).view("u1").data
-        key = (spec.dtype, spec.shape, blake2b(content, digest_size=32).digest())
+
+    def shared(name: str) -> str:
+        array = made.weight(name)
+        content = np.ascontiguousarray(array).reshape(-1).view("u1").data
+        key = (array.dtype, array.shape, blake2b(content, digest_size=32).digest())
         if key not in digests:
-            digests[key] = store.add_unique(spec.name, array)
-        specs.append(replace(spec, name=digests[key]))
-    return replace(made.artifact, params=tuple(specs))
+            digests[key] = store.add_unique(name, array)
+        return digests[key]
+
+    specs = [replace(spec, name=shared(spec.name)) for spec in made.artifact.params]
+    externals = [replace(e, stored=_renamed(e.params, map(shared, e.stored_params))) for e in made.artifact.externals]
+    return replace(made.artifact, params=tuple(specs), externals=tuple(externals))
+
+
+def _renamed(names: Sequence[str], stored: Iterable[str]) -> dict[str, str]:
+    """Return the names that constants have in the store where those differ."""
+    return {name: other for name, other in zip(names, stored, strict=True) if name != other}

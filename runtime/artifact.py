@@ -161,7 +161,7 @@ def check_params(artifact: Artifact, store: ParameterStore) -> None:
             expected, actual = describe(spec.dtype, spec.shape), describe(dtype, shape)
             raise ArtifactError(f"parameter '{spec.name}': compiled for {expected}, the store has {actual}")
     for external in artifact.externals:
-        for name in external.params:
+        for name in external.stored_params:
             if name not in store:
                 raise ArtifactError(
                     f"target '{external.target}' compiled a part of the model that takes the parameter '{name}', which "
@@ -181,7 +181,7 @@ def save(path: str | os.PathLike[str], artifact: Artifact, store: ParameterStore
     if artifact.externals:
         rows, code = with_externals(artifact)
         header.update(rows)
-        names |= dict.fromkeys(name for external in artifact.externals for name in external.params)
+        names |= dict.fromkeys(name for external in artifact.externals for name in external.stored_params)
     _check_names(os.fspath(path), artifact, names)
     code += seal(_header(path, header), ((name, *store.spec(name)) for name in names))
     write_file(path, MODEL_FILE, header, code, [(name, store.get(name)) for name in names])
@@ -282,6 +282,7 @@ def _external_row(external: ExternalArtifact) -> dict[str, object]:
         "params": list(external.params),
         "metadata": dict(external.metadata),
         "bytes": len(external.data),
+        **({"stored": dict(external.stored)} if external.stored else {}),
     }
 
 
@@ -295,14 +296,14 @@ def split_externals(header: Fields, code: bytes, store: ParameterStore) -> tuple
         size = row.count("bytes")
         if start + size > len(code):
             raise row.fail(f"{row.place}.bytes", f"at most the {len(code)} bytes of code in the file", start + size)
-        params = row.texts("params")
-        for name in params:
-            if name not in store:
-                raise row.fail(f"{row.place}.params", "names of tensors in the file", name)
         external = ExternalArtifact(
             format=row.name("format"), functions=row.texts("functions"), data=code[start : start + size],
-            params=params, metadata=row.mapping("metadata"), target=row.name("target"),
+            params=row.texts("params"), metadata=row.mapping("metadata"), target=row.name("target"),
+            stored={name: str(stored) for name, stored in row.mapping("stored").items()} if row.has("stored") else {},
         )  # fmt: skip
+        for name in external.stored_params:
+            if name not in store:
+                raise row.fail(f"{row.place}.params", "names of tensors in the file", name)
         externals.append(external)
         start += size
     if start != len(code):

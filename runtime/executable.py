@@ -66,7 +66,7 @@ class Executable(KernelCodeOwner):
         self._allocates = bool(self._results.late) or bool(artifact.metadata.get("allocates"))
         self._polls = bool(artifact.metadata.get(interrupts.POLLS))
         for external in artifact.externals:
-            for name in external.params:
+            for name in external.stored_params:
                 self._store.add(name, store.get(name), store.source(name))
         self._externals = load_externals(artifact.externals, self._store, artifact.threads)
         # Also at exit: the resources of a library are released while it is still loaded.

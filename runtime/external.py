@@ -42,6 +42,13 @@ class ExternalArtifact:
     """Further JSON values for the loader."""
     target: str = ""
     """The target whose code generator made the artifact; set by `codegen-external`."""
+    stored: Mapping[str, str] = field(default_factory=dict)
+    """The names in the store of those `params` that have another one there: several builds of a model share it."""
+
+    @property
+    def stored_params(self) -> tuple[str, ...]:
+        """Return the names of the constants in the store."""
+        return tuple(self.stored.get(name, name) for name in self.params)
 
     def packed_name(self, function: str) -> str:
         """Return the name by which the model calls a function."""
@@ -128,7 +135,9 @@ def load_externals(artifacts: Sequence[ExternalArtifact], store: ParameterStore,
     loaded = LoadedExternals()
     try:
         for artifact in artifacts:
-            params = {name: store.get(name) for name in artifact.params}
+            params = {
+                name: store.get(stored) for name, stored in zip(artifact.params, artifact.stored_params, strict=True)
+            }
             loaded.add(artifact, _load(artifact, LoadContext(params, threads)))
     except BaseException:
         loaded.release()

@@ -36,7 +36,7 @@ def write_program(path: str | os.PathLike[str], compiled: CompiledProgram, store
 
 def _as_artifact(compiled: CompiledProgram, store: ParameterStore) -> Artifact:
     names = [spec.name for part in compiled.parts for spec in part.params] + list(compiled.constants.values())
-    names += [name for part in compiled.parts for external in part.externals for name in external.params]
+    names += [name for part in compiled.parts for external in part.externals for name in external.stored_params]
     metadata = {
         "inputs": [_port(port) for port in compiled.inputs],
         "outputs": [_port(port) for port in compiled.outputs],

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mirlo.runtime import artifact as artifacts
-from mirlo.runtime.artifact import Artifact
+from mirlo.runtime.artifact import Artifact, TensorSpec
 from mirlo.runtime.errors import ArtifactError
 from mirlo.runtime.executable import Executable
 from mirlo.runtime.fields import Fields
@@ -102,7 +102,7 @@ class Specialized(Executable):
         return runner(*values, stream=stream, out=out)
 
     def to(self, device: int) -> Specialized:
-        return Specialized(self.artifact, self._store, [build.artifact for build in self.builds], device)
+        return Specialized(self.artifact, self._weights(), [build.artifact for build in self.builds], device)
 
     @property
     def shape_counts(self) -> list[ShapeCount]:
@@ -124,9 +124,8 @@ class Specialized(Executable):
     def memory(self) -> MemoryUse:
         """Return the memory of all builds: the weights, each once, and the largest arena."""
         every = [super().memory, *(build.memory for build in self.builds)]
-        names = {spec.name: self._array(spec.name) for each in self._artifacts() for spec in each.params}
         return MemoryUse(
-            sum(array.nbytes for array in names.values()),
+            self._weights().nbytes,
             max(each.arena_bytes for each in every),
             sum(each.device_arena_bytes for each in every),
             any(each.is_dynamic for each in every),
@@ -138,15 +137,13 @@ class Specialized(Executable):
             row, own = artifact_row(artifact)
             rows.append(row)
             code.append(own)
-        names = {spec.name: spec for each in self._artifacts() for spec in each.params}
+        store = self._weights()
+        names = [TensorSpec(name, *store.spec(name)) for name in store]
         whole = Artifact(
             target=self.artifact.target, loader=LOADER, code=b"".join(code), entry="", inputs=self.artifact.inputs,
-            outputs=self.artifact.outputs, params=tuple(names.values()), arena_bytes=self.artifact.arena_bytes,
+            outputs=self.artifact.outputs, params=tuple(names), arena_bytes=self.artifact.arena_bytes,
             threads=self.artifact.threads, kernels=self.artifact.kernels, metadata={"parts": rows},
         )  # fmt: skip
-        store = ParameterStore()
-        for name in names:
-            store.add(name, self._array(name))
         artifacts.save(path, whole, store)
 
     def release_arenas(self) -> None:
@@ -161,12 +158,15 @@ class Specialized(Executable):
     def _artifacts(self) -> list[Artifact]:
         return [self.artifact, *(build.artifact for build in self.builds)]
 
-    def _array(self, name: str) -> np.ndarray:
-        if any(spec.name == name for spec in self.artifact.params):
-            return self.weight(name)
-        return next(
-            build.weight(name) for build in self.builds if any(spec.name == name for spec in build.artifact.params)
-        )
+    def _weights(self) -> ParameterStore:
+        """Return the weights of all builds, each once."""
+        store = ParameterStore()
+        for each in (self, *self.builds):
+            externals = [name for external in each.artifact.externals for name in external.stored_params]
+            for name in (*(spec.name for spec in each.artifact.params), *externals):
+                if name not in store:
+                    store.add(name, each.weight(name))
+        return store
 
     def _call_for(self, values: Sequence[np.ndarray]) -> Callable[..., np.ndarray | tuple[np.ndarray, ...]]:
         """Return the call of the build for these arrays, and count it."""

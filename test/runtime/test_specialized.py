@@ -11,6 +11,24 @@ import pytest
 from onnx import helper
 
 import mirlo
+from mirlo.driver.specialize import sharing
+from mirlo.extend import (
+    Artifact,
+    CodeGenerator,
+    ExternalArtifact,
+    ExternalFunctions,
+    ExternalModule,
+    LoadContext,
+    Target,
+    is_const,
+    is_op,
+    register_external_loader,
+    register_target,
+    wildcard,
+)
+from mirlo.runtime.executable import Executable
+from mirlo.runtime.params import ParameterStore
+from mirlo.runtime.specialized import Specialized
 
 F32 = onnx.TensorProto.FLOAT
 
@@ -25,6 +43,18 @@ def model() -> onnx.ModelProto:
         [helper.make_tensor_value_info("x", F32, ["batch", "sequence", 16])],
         [helper.make_tensor_value_info("y", F32, None)],
         [onnx.numpy_helper.from_array(weight, "w")],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+def scaled(value: float) -> onnx.ModelProto:
+    """Rows times a weight of equal elements."""
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        "scaled",
+        [helper.make_tensor_value_info("x", F32, ["batch", "sequence", 16])],
+        [helper.make_tensor_value_info("y", F32, None)],
+        [onnx.numpy_helper.from_array(np.full((16, 16), value, np.float32), "w")],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
 
@@ -106,3 +136,60 @@ def test_arrays_that_do_not_fit_are_told_by_the_general_build(compiled: Any) -> 
 def test_sizes_that_cannot_be(sizes: Any, text: str) -> None:
     with pytest.raises(ValueError, match=text):
         mirlo.compile(model(), specialize=sizes)
+
+
+class Products(CodeGenerator):
+    """Takes products by constants, which its loader is given."""
+
+    name = "products"
+    guarded = False
+
+    def patterns(self) -> list[tuple[str, Any]]:
+        return [("product", is_op("relax.matmul")(wildcard(), is_const()))]
+
+    def codegen(self, module: ExternalModule) -> Artifact:
+        weights = {f.name: f.nodes[0].inputs[1].constant for f in module.functions}
+        return Artifact("products", tuple(weights), params=tuple(weights.values()), metadata={"weights": weights})
+
+
+def load_products(artifact: ExternalArtifact, context: LoadContext) -> ExternalFunctions:
+    def product(name: str) -> Any:
+        def run(x: np.ndarray, y: np.ndarray) -> None:
+            y[...] = x @ context.params[artifact.metadata["weights"][name]]
+
+        return run
+
+    return ExternalFunctions({name: product(name) for name in artifact.functions})
+
+
+register_target(Target("products", "products by constants", codegen=Products))
+register_external_loader("products", load_products)
+
+
+@pytest.mark.parametrize("targets", [["products", "llvm"], "onnxruntime,llvm", "products,c"])
+def test_models_that_several_targets_share(targets: Any, tmp_path: Path) -> None:
+    """Each build has parts of its own; constants are in memory and in the file once, whatever the parts call them."""
+    compiled = mirlo.compile(model(), targets, specialize=SIZES)
+    alone = mirlo.compile(model(), targets)
+    assert all(each.artifact.externals for each in (compiled, *compiled.builds))
+    compiled.save(tmp_path / "model.mirlo")
+    loaded = mirlo.load(tmp_path / "model.mirlo")
+    assert isinstance(loaded, Specialized)
+    for each in (compiled, loaded):
+        for batch, sequence in ((2, 8), (2, 5), (3, 8)):
+            assert_right(each, alone, batch, sequence)
+        assert {count.specialized for count in each.shape_counts} == {True, False}
+        assert each.memory.weights_bytes == alone.memory.weights_bytes
+
+
+def test_constants_of_equal_names_and_other_content_are_kept_apart() -> None:
+    """Parts of different builds may call different constants alike."""
+    store = ParameterStore()
+    digests: dict[object, str] = {}
+    values = (1.0, 2.0, 1.0)
+    builds = [sharing(mirlo.compile(scaled(value), "products,llvm"), store, digests) for value in values]
+    assert {build.externals[0].params for build in builds} == {("w",)}
+    assert [build.externals[0].stored_params for build in builds] == [("w",), ("w_1",), ("w",)]
+    for build, value in zip(builds, values, strict=True):
+        found = Executable(build, store)(rows(1, 2))
+        np.testing.assert_array_equal(found, rows(1, 2) @ np.full((16, 16), value, np.float32))

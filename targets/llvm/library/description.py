@@ -199,7 +199,7 @@ def _link(
         in_objects = {symbol for content in code.objects.values() for symbol in defined_symbols(content)}
         renamed = {name: new for name, new in symbols.items() if code.sources and name not in in_objects}
         linked.append(LinkedCode(external.target, prefix, code, renamed))
-        offsets = tuple(layout.add(name, store.get(name)) for name in external.params)
+        offsets = tuple(layout.add(name, store.get(name)) for name in external.stored_params)
         for name in external.functions:
             driver, program = code.function(name), code.programs.get(name, b"")
             place = layout.add(bytes(program), np.frombuffer(program, np.uint8)) if program else 0
