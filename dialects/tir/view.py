@@ -13,10 +13,10 @@ from mirlo.dialects.tir.block import REDUCE, SPATIAL, split_operands
 
 PRIM_FUNC = "tir.prim_func"
 NAMES = "tir.names"
-RULES = "tir.rules"
-"""Attribute of a prim function: the target whose rules lower its intrinsics before those of the host."""
 """Attribute of a prim function in tensor form: what its author calls each argument and each result of an operation, in
 order; empty for those without a name."""
+RULES = "tir.rules"
+"""Attribute of a prim function: the target whose rules lower its intrinsics before those of the host."""
 
 
 @dataclass(frozen=True)
@@ -127,6 +127,15 @@ class PrimView:
         self.others = [op for op in operations[:-1] if op.operation.name != "tir.block"]
         self.arguments = list(self.entry.arguments)
         self.returned = list(operations[-1].operation.operands)
+
+    @property
+    def default_names(self) -> dict[ir.Value, str]:
+        """Return what scripts call the buffers that have no name: inputs `x0`, outputs `y0`, others `t2`."""
+        names: dict[ir.Value, str] = {argument: f"x{i}" for i, argument in enumerate(self.arguments)}
+        names.update({value: f"y{i}" for i, value in enumerate(self.returned) if value not in names})
+        for output in (output.value for block in self.blocks for output in block.outputs):
+            names.setdefault(output, f"t{len(names)}")
+        return names
 
     @property
     def names(self) -> dict[ir.Value, str]:

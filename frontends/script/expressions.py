@@ -34,6 +34,8 @@ _OPERATORS: dict[type, tuple[str, str]] = {
 }  # fmt: skip
 _PREDICATES = {ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne"}
 STATIC_CALLS = {name: getattr(builtins, name) for name in ("int", "float", "bool", "len", "range", "tuple", "sum")}
+EXTREMES = ("min", "max", "abs")
+"""Python's functions that are words of the language."""
 _OF_DIMS = {f"__{name}__": getattr(operator, name) for name in ("add", "sub", "mul", "floordiv", "mod")}
 """The operators of dims that are known at run time only."""
 _BITWISE = ("__and__", "__or__", "__xor__", "__lshift__", "__rshift__")
@@ -163,7 +165,7 @@ class Expressions:
         for scope in (self.names, self.captured, STATIC_CALLS):
             if name in scope:
                 return self.read_name(scope[name])
-        if name in ("min", "max", "abs"):
+        if name in EXTREMES:
             return Word("T", name)
         if name == "range":
             return range

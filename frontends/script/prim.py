@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -14,7 +13,7 @@ from mirlo.dialects.core.dims import Dim, SymbolicDim
 from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.compute import LoopFunction, PrimBuilder
-from mirlo.dialects.tir.view import NAMES
+from mirlo.dialects.tir.view import NAMES, PrimView
 from mirlo.frontends.script.buffer_form import BufferForm
 from mirlo.frontends.script.describe import kind_of
 from mirlo.frontends.script.errors import NotRegular, ScriptError
@@ -179,6 +178,8 @@ class PrimFunc:
     def _finished(self, function: ir.OpView) -> ir.OpView:
         for name, text in self.attributes.items():
             function.operation.attributes[name] = ir.Attribute.parse(text)
+        if self.attributes.get(NAMES) == "[]" and NAMES in function.operation.attributes:
+            del function.operation.attributes[NAMES]
         return function
 
     def _tensor_form(self, bindings: Bindings, name: str) -> ir.OpView:
@@ -202,9 +203,7 @@ class PrimFunc:
         known = [b for b in (*buffers, *form.names.values()) if isinstance(b, TensorBuffer)]
         named = {b.tensor.value: b.name for b in known if b.tensor is not None}
         function = builder.finish(*outputs)
-        block = function.operation.regions[0].blocks[0]
-        values = [*block.arguments, *(value for op in block.operations for value in op.operation.results)]
-        names = ["" if _PRINTED.fullmatch(named.get(value, "")) else named.get(value, "") for value in values]
+        names = names_of_script(PrimView(function), named)
         if any(names):
             function.operation.attributes[NAMES] = ir.ArrayAttr.get([ir.StringAttr.get(name) for name in names])
         return function
@@ -314,5 +313,11 @@ def _current_or_new_context() -> ir.Context:
     return ir.Context.current or make_context()
 
 
-_PRINTED = re.compile(r"[xyt]\d+")
-"""The names that the printer of scripts gives to buffers."""
+def names_of_script(view: PrimView, written: Mapping[ir.Value, str]) -> list[str]:
+    """Return the names of a function's buffers in the order of `tir.names`, for those that its script calls them.
+
+    What the printer calls a buffer without a name is none.
+    """
+    default = view.default_names
+    values = [*view.arguments, *(value for op in view.entry.operations for value in op.operation.results)]
+    return ["" if written.get(value) == default.get(value) else written.get(value, "") for value in values]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import keyword
+import re
+
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.value import is_constant
 from mirlo.dialects.tir.block import REDUCE, SPATIAL
 from mirlo.dialects.tir.view import BlockView, OperandView, PrimView
+from mirlo.frontends.script.expressions import EXTREMES, STATIC_CALLS
 from mirlo.frontends.script.print_scalar import ATOM, NotPrintable, ScalarPrinter, number_text, quoted, scalar_dtype
 
 INDENT = "    "
@@ -36,22 +40,41 @@ def print_tensor_form(function: ir.Operation | ir.OpView, name: str) -> list[str
     view = PrimView(function)
     if view.others or not view.blocks:
         raise NotPrintable("there are operations outside of blocks")
-    names: dict[ir.Value, str] = {argument: f"x{i}" for i, argument in enumerate(view.arguments)}
-    made_here = {output.value for block in view.blocks for output in block.outputs}
-    for i, value in enumerate(view.returned):
-        if value not in made_here or value in names:
-            raise NotPrintable("an output is an input, or is returned twice")
-        names[value] = f"y{i}"
+    made_here = [output.value for block in view.blocks for output in block.outputs]
+    if len(set(view.returned)) < len(view.returned) or not set(view.returned) <= set(made_here):
+        raise NotPrintable("an output is an input, or is returned twice")
+    names = names_in_script(view)
+    known = {*view.arguments, *view.returned}
     parameters = [f"{names[v]}: T.Buffer[{buffer_type(v.type)}]" for v in view.arguments]
     parameters += [f"{names[v]}: T.Out[{buffer_type(v.type)}]" for v in view.returned]
     lines = [f"def {name}({', '.join(parameters)}):"]
     for block in view.blocks:
         for output in block.outputs:
-            if output.value not in names:
-                names[output.value] = f"t{len(names)}"
+            if output.value not in known:
                 lines.append(f"{INDENT}{names[output.value]} = T.alloc({buffer_type(output.value.type)})")
         lines += [INDENT + line for line in _block_lines(block, names)]
     return lines
+
+
+def names_in_script(view: PrimView) -> dict[ir.Value, str]:
+    """Return what the script of a function calls its buffers: their names where these are free, else others."""
+    given, default = view.names, view.default_names
+    names: dict[ir.Value, str] = {}
+    taken = {"T", "R", "mirlo", "range", "_", *STATIC_CALLS, *EXTREMES}
+    for value, name in given.items():
+        if not (name in taken or keyword.iskeyword(name) or _LOCAL.fullmatch(name)):
+            names[value] = name
+            taken.add(name)
+    for value, name in default.items():
+        while value not in names and name in taken:
+            name += "_"
+        names.setdefault(value, name)
+        taken.add(names[value])
+    return {value: names[value] for value in default}
+
+
+_LOCAL = re.compile(r"[ivsr]\d+")
+"""The names that the printer gives to loops, axes and scalars."""
 
 
 def _block_lines(block: BlockView, names: dict[ir.Value, str]) -> list[str]:

@@ -7,13 +7,14 @@ import re
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import symbol_name
-from mirlo.dialects.tir.view import NAMES, PRIM_FUNC, is_prim_func, is_tensor_form
+from mirlo.dialects.tir.view import NAMES, PRIM_FUNC, PrimView, is_prim_func, is_tensor_form
 from mirlo.frontends.script.errors import ScriptError
 from mirlo.frontends.script.module import parse_script
+from mirlo.frontends.script.prim import names_of_script
 from mirlo.frontends.script.print_buffer import print_buffer_form
 from mirlo.frontends.script.print_graph import print_graph
 from mirlo.frontends.script.print_scalar import NotPrintable, quoted
-from mirlo.frontends.script.print_tensor import INDENT, print_tensor_form
+from mirlo.frontends.script.print_tensor import INDENT, names_in_script, print_tensor_form
 from mirlo.frontends.script.same import same_ir
 
 HEADER = "import mirlo\nfrom mirlo import R, T\n"
@@ -106,7 +107,9 @@ class _Printer:
     def _prim(self, op: ir.Operation, symbol: str, name: str, prefix: str) -> list[str]:
         tensors = is_tensor_form(op)
         body = print_tensor_form(op, name) if tensors else print_buffer_form(op, name, self.inputs.get(symbol))
-        decorator = self._decorator(op, "T.prim_func", symbol, name, () if tensors else ("buffers=True",))
+        decorator = self._decorator(
+            op, "T.prim_func", symbol, name, () if tensors else ("buffers=True",), _names_text(op)
+        )
         lines = [decorator if prefix else decorator.replace("@T.", "@mirlo."), *body]
         try:
             # Use a new context, so that the result does not depend on the current one.
@@ -121,7 +124,10 @@ class _Printer:
                 raise NotPrintable("its script parses to something else")
         return lines
 
-    def _decorator(self, op: ir.Operation, word: str, symbol: str, name: str, options: tuple[str, ...] = ()) -> str:
+    def _decorator(
+        self, op: ir.Operation, word: str, symbol: str, name: str, options: tuple[str, ...] = (),
+        texts: tuple[str, ...] = (),
+    ) -> str:  # fmt: skip
         parts = list(options)
         if symbol != name:
             parts.append(f"name={quoted(symbol)}")
@@ -132,10 +138,22 @@ class _Printer:
             if is_prim_func(op):
                 raise NotPrintable("a prim function that is public")
             parts.append("private=True")
-        attributes = _attribute_texts(op, _PRINTED_ATTRIBUTES)
+        attributes = [*_attribute_texts(op, _PRINTED_ATTRIBUTES), *texts]
         if attributes:
             parts.append(f"attrs={{{', '.join(attributes)}}}")
         return f"@{word}({', '.join(parts)})" if parts else f"@{word}"
+
+
+def _names_text(op: ir.Operation) -> tuple[str, ...]:
+    """Return the attribute with the names of a prim function's buffers, where its script says others."""
+    given = op.attributes[NAMES] if NAMES in op.attributes else ir.ArrayAttr.get([])
+    if is_tensor_form(op):
+        view = PrimView(op)
+        names = names_of_script(view, names_in_script(view))
+        written = ir.ArrayAttr.get([ir.StringAttr.get(name) for name in names] if any(names) else [])
+    else:
+        written = ir.ArrayAttr.get([])
+    return () if given == written else (f"{quoted(NAMES)}: {quoted(str(given))}",)
 
 
 def _attribute_texts(op: ir.Operation, said: tuple[str, ...]) -> list[str]:

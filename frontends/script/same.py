@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.attributes import REQUIRED, Attribute
-from mirlo.dialects.tir.view import NAMES
 
 _PURE_DIALECTS = ("arith", "math", "affine", "index")
 _PURE = frozenset({"tensor.extract", "tensor.empty"})
@@ -103,7 +102,7 @@ def _attributes(op: ir.Operation | ir.OpView) -> tuple[tuple[str, str], ...]:
         known = declared.get(named.name)
         if known is not None and _has_default(known, named.attr):
             continue
-        if _DEFAULTS.get(named.name) != text and named.name not in (*_LAYOUT, NAMES):
+        if _DEFAULTS.get(named.name) != text and named.name not in _LAYOUT:
             attributes.append((named.name, text))
     return tuple(sorted(attributes))
 

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import mirlo
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.tir.view import PrimView
 from mirlo.frontends.script.same import same_ir
 
 ROWS, COLUMNS = 6, 20
@@ -119,3 +121,51 @@ def test_forms_agree(seed) -> None:
         text = mirlo.script_of(module)
         assert "mlir(" not in text
         assert same_ir(module, mirlo.parse_script(text, context=module.context)), text
+
+
+NAMES = ["x0", "x1", "y0", "y1", "t2", "t4", "t5", "i0", "v1", "s0", "r0", "sum", "range", "a", "total", "_", "lambda"]
+"""Names that the printer gives to buffers, loops, axes and scalars, and others."""
+TEXTS = [*NAMES, "", "", "two words", "9", "T", "mirlo"]
+
+
+def _prim(module: ir.Module) -> ir.Operation:
+    return next(op.operation for op in module.body.operations if "tir.prim_func" in op.operation.attributes)
+
+
+def _names(module: ir.Module) -> list[str] | None:
+    attributes = _prim(module).attributes
+    return [text.value for text in attributes["tir.names"]] if "tir.names" in attributes else None
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_names_survive(seed) -> None:
+    """Scripts say what buffers are called, whatever that is; the text reads back to the same module, names included."""
+    generator = random.Random(seed)
+    module = mirlo.parse_script(_Generator(seed).module()[0])
+    function = _prim(module)
+    count = len(PrimView(function).default_names)
+    for pool in (NAMES, TEXTS):
+        chosen = generator.choices(pool, k=count) if pool is TEXTS else generator.sample(pool, count)
+        with module.context:
+            function.attributes["tir.names"] = ir.ArrayAttr.get([ir.StringAttr.get(name) for name in chosen])
+        text = mirlo.script_of(module)
+        assert "mlir(" not in text
+        again = mirlo.parse_script(text, context=module.context)
+        assert _names(again) == chosen, text
+        assert same_ir(module, again), text
+    del function.attributes["tir.names"]
+    again = mirlo.parse_script(mirlo.script_of(module), context=module.context)
+    assert _names(again) is None and same_ir(module, again)
+
+
+def test_names_that_look_like_the_printers_are_kept() -> None:
+    text = """
+@T.prim_func
+def f(x1: T.Buffer[(4,), "f32"], t0: T.Buffer[(4,), "f32"], y0: T.Out[(4,), "f32"]):
+    y7 = T.alloc((4,), "f32")
+    for i in range(4):
+        y7[i] = x1[i] * t0[i]
+    for i in range(4):
+        y0[i] = x1[i] + y7[i]
+"""
+    assert _names(mirlo.parse_script(text)) == ["x1", "t0", "y7", ""]  # the output has the name of its place
