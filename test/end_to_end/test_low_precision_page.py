@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from commands import ROOT, output_of, python
+from commands import ROOT, output_of, run_script
 
 TEXT = (ROOT / "docs" / "low-precision.md").read_text(encoding="utf-8")
 
@@ -13,13 +13,13 @@ TEXT = (ROOT / "docs" / "low-precision.md").read_text(encoding="utf-8")
 def test_example(tmp_path: Path) -> None:
     (block,) = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
     (tmp_path / "page.py").write_text(block, encoding="utf-8")
-    memory, error = output_of(python(tmp_path / "page.py", cwd=tmp_path)).splitlines()
+    memory, error = output_of(run_script(tmp_path / "page.py", cwd=tmp_path)).splitlines()
     assert memory.startswith("weights 0.2 MiB") and "| weights 0.1 MiB" in memory
     assert 0 < float(error) < 0.02
 
 
 def test_benchmark() -> None:
-    out = output_of(python("-m", "benchmarks.low_precision", "--seconds", 0, "--size", 64)).splitlines()
+    out = output_of(run_script("-m", "benchmarks.low_precision", "--seconds", 0, "--size", 64)).splitlines()
     assert [line.split()[0] for line in out[1:]] == ["matmul"] * 5 + ["network"] * 5
     # Without VNNI, ONNX Runtime's sums of two products saturate.
     assert all(float(line.split()[-1]) < 0.1 for line in out[1:] if "onnxruntime bytes" not in line)

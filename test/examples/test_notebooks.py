@@ -5,14 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from commands import ROOT, output_of, python
+from commands import ROOT, output_of, run_script
 
 NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.py"))
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs(path: Path, tmp_path: Path) -> None:
-    assert output_of(python(path, cwd=tmp_path)).strip()
+    assert output_of(run_script(path, cwd=tmp_path)).strip()
     assert not list(tmp_path.iterdir()), "a notebook leaves no files behind"
 
 

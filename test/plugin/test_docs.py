@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from commands import ENVIRONMENT, ROOT, output_of, python
+from commands import ENVIRONMENT, ROOT, output_of, python, run_script
 
 RULES = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
 TARGETS = (ROOT / "docs" / "targets.md").read_text(encoding="utf-8")
@@ -20,7 +20,7 @@ def _blocks(page: str, language: str) -> list[str]:
 
 def test_rules(tmp_path: Path) -> None:
     (tmp_path / "rules.py").write_text("\n".join(_blocks(RULES, "python")))
-    output_of(python("rules.py", cwd=tmp_path))
+    output_of(run_script("rules.py", cwd=tmp_path))
 
 
 def test_snippets_are_short() -> None:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -30,17 +31,28 @@ def mirlo(*arguments: object, cwd: Path = ROOT) -> subprocess.CompletedProcess[s
     """Run the command `mirlo`, if there is `fork` in a process that has imported it already."""
     if not hasattr(os, "fork"):
         return python("-m", "mirlo.tools.cli", *arguments, cwd=cwd)
+    return _forked("mirlo.tools.cli:command", arguments, cwd)
+
+
+def run_script(*arguments: object, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
+    """Run a file of Python, or `-m` and a module, as `mirlo` is run: what it imports may be imported already."""
+    if not hasattr(os, "fork"):
+        return python(*arguments, cwd=cwd)
+    return _forked("tool_server:run_script", arguments, cwd)
+
+
+def _forked(function: str, arguments: Sequence[object], cwd: Path) -> subprocess.CompletedProcess[str]:
     command = [*map(str, arguments)]
     with open(os.devnull) as nothing, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
         files = [file.fileno() for file in (nothing, out, errors)]
         # Which test runs is set by pytest.
         environment = ENVIRONMENT | {name: os.environ[name] for name in ("PYTEST_CURRENT_TEST",) if name in os.environ}
-        code = tool_client.run(_server(), "mirlo.tools.cli:command", command, str(cwd), environment, files)
+        code = tool_client.run(_server(), function, command, str(cwd), environment, files)
         texts = []
         for file in (out, errors):
             file.seek(0)
             texts.append(file.read().decode().replace("\r\n", "\n"))
-    return subprocess.CompletedProcess(["mirlo", *command], code, *texts)
+    return subprocess.CompletedProcess([function, *command], code, *texts)
 
 
 @cache
@@ -54,9 +66,10 @@ def output_of(done: subprocess.CompletedProcess[str]) -> str:
     return done.stdout
 
 
+@cache
 def benchmark_model(name: str) -> Path:
     """Return a model of `benchmarks/models` with its weights."""
-    return Path(output_of(python("-m", "benchmarks.models", name, "--cache", MODELS)).strip())
+    return Path(output_of(run_script("-m", "benchmarks.models", name, "--cache", MODELS)).strip())
 
 
 def require_tests(path: Path, whole: bool = False) -> None:

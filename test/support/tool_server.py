@@ -13,6 +13,7 @@ import gc
 import importlib
 import marshal
 import os
+import runpy
 import select
 import signal
 import socket
@@ -106,6 +107,17 @@ def run(connection: socket.socket) -> NoReturn:
     os.environ.update(environment)
     sys.argv = [module, *arguments]
     leave(getattr(importlib.import_module(module), function))
+
+
+def run_script() -> None:
+    """Run what the arguments name, a file or `-m` and a module, as `python` does."""
+    del sys.argv[0]
+    if sys.argv[0] == "-m":
+        sys.path.insert(0, os.getcwd())
+        runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
+    else:
+        sys.path.insert(0, os.path.dirname(os.path.abspath(sys.argv[0])))
+        runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 def leave(command: Callable[[], object]) -> NoReturn:

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from commands import ROOT, output_of, python
+from commands import ROOT, output_of, run_script
 
 
 @pytest.mark.parametrize(("page", "count"), [("hand-written-tir.md", 5), ("schedule-by-hand.md", 8)])
@@ -15,4 +15,4 @@ def test_examples(page: str, count: int, tmp_path: Path) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     assert len(blocks) == count
     (tmp_path / "page.py").write_text("\n".join(blocks), encoding="utf-8")
-    output_of(python(tmp_path / "page.py", cwd=tmp_path))
+    output_of(run_script(tmp_path / "page.py", cwd=tmp_path))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from commands import ROOT, output_of, python
+from commands import ROOT, output_of, run_script
 
 from mirlo.passes.registry import find_pass
 
@@ -16,7 +16,7 @@ def test_examples(tmp_path: Path) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
     assert len(blocks) == 5
     (tmp_path / "page.py").write_text("\n".join(blocks), encoding="utf-8")
-    printed = output_of(python(tmp_path / "page.py", cwd=tmp_path))
+    printed = output_of(run_script(tmp_path / "page.py", cwd=tmp_path))
     first, second = printed.split("module {")[1:]
     assert "callee = @unit::@unit_0" in first and 'relax.composite = "unit.gate"' in first
     assert "relax.conv → unit\n" in first and "relax.log → no pattern of unit has the operator relax.log" in first

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from c_compiler import needs_c_compiler
-from commands import output_of, python
+from commands import output_of, run_script
 
 import mirlo
 from mirlo import R, T
@@ -251,7 +251,7 @@ def test_the_page(tmp_path: Path) -> None:
     page = text[text.index("## Take loops") :]
     example, printed = page.split("```python\n")[1].split("```")[0], page.split("```text\n")[1].split("```")[0]
     (tmp_path / "page.py").write_text(f"import mirlo\n{example}")
-    assert output_of(python("page.py", cwd=tmp_path)).strip() == printed.strip()
+    assert output_of(run_script("page.py", cwd=tmp_path)).strip() == printed.strip()
 
 
 def test_reports(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

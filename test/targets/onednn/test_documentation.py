@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from commands import ROOT, mirlo, output_of, python
+from commands import ROOT, mirlo, output_of, run_script
 
 from mirlo.targets.onednn.native.library import is_available
 from mirlo.targets.onednn.patterns import patterns
@@ -20,7 +20,7 @@ def test_examples(tmp_path: Path) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
     assert len(blocks) == 2
     (tmp_path / "page.py").write_text("\n".join(blocks), encoding="utf-8")
-    printed = output_of(python(tmp_path / "page.py", cwd=tmp_path))
+    printed = output_of(run_script(tmp_path / "page.py", cwd=tmp_path))
     assert "['onednn.onednn_0', 'argmax']" in printed and "convolution" in printed
     assert "onednn.onednn_0" in output_of(mirlo("run", tmp_path / "small.mirlo", "--profile"))
 
@@ -28,7 +28,7 @@ def test_examples(tmp_path: Path) -> None:
 @pytest.mark.skipif(not is_available(), reason="the oneDNN library is not installed (extra 'onednn')")
 def test_benchmark(tmp_path: Path) -> None:
     flags = ("--threads", 1, "--repeat", 2, "--cache", tmp_path)
-    header, row = output_of(python("-m", "benchmarks.onednn", "lenet", *flags)).splitlines()
+    header, row = output_of(run_script("-m", "benchmarks.onednn", "lenet", *flags)).splitlines()
     assert row.split()[:3] == ["lenet", "1", "100.00"] and len(row.split()) == len(header.split("  "))
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from commands import MODELS, output_of, python
+from commands import MODELS, output_of, run_script
 
 from mirlo.benchmarks.compile.peers import Compilation, CompiledModel, CompileTimes, markdown
 from mirlo.targets.onednn.native.library import is_available
@@ -17,7 +17,7 @@ from mirlo.tools.bench.plot import scatter
 @pytest.mark.skipif(not is_available(), reason="oneDNN is not installed")
 def test_sweep(tmp_path: Path) -> None:
     flags = ["--count", 1, "--rounds", 2, "--json", tmp_path / "rows.json", "--svg", tmp_path / "s.svg"]
-    done = python("-m", "benchmarks.kernels.sweep", *flags)
+    done = run_script("-m", "benchmarks.kernels.sweep", *flags)
     assert done.returncode in (0, 1), done.stderr  # 1: too slow, which a busy machine may be
     assert "| kind | shapes | least |" in done.stdout and "of 200" not in done.stdout
     rows = json.loads((tmp_path / "rows.json").read_text())
@@ -27,15 +27,15 @@ def test_sweep(tmp_path: Path) -> None:
 
 def test_host_of_gpu_models() -> None:
     target = "nvvm{chip=sm_80}"
-    out = output_of(python("-m", "benchmarks.gpu.host", "gpt2", "--target", target, "--cache", MODELS))
+    out = output_of(run_script("-m", "benchmarks.gpu.host", "gpt2", "--target", target, "--cache", MODELS))
     assert f"gpt2       {target}   new sizes" in out
 
 
 def test_models_by_name() -> None:
     flags = ["--models", MODELS, "--seconds", 0.05, "--kernels", 0]
-    out = output_of(python("-m", "benchmarks", "lenet", *flags))
+    out = output_of(run_script("-m", "benchmarks", "lenet", *flags))
     assert out.splitlines()[3].split()[:2] == ["lenet", "1"]
-    assert python("-m", "benchmarks", "lenot").returncode == 2
+    assert run_script("-m", "benchmarks", "lenot").returncode == 2
 
 
 def test_scatter() -> None:
@@ -47,26 +47,26 @@ def test_scatter() -> None:
 def test_results_go_into_the_page(tmp_path: Path) -> None:
     (tmp_path / "page.md").write_text("before\n<!-- begin models -->\nold\n<!-- end models -->\nafter\n")
     flags = ["--models", MODELS, "--seconds", 0.05, "--report", tmp_path / "models.json"]
-    output_of(python("-m", "benchmarks", "lenet", *flags))
+    output_of(run_script("-m", "benchmarks", "lenet", *flags))
     command = ["-m", "benchmarks.page", "--page", tmp_path / "page.md"]
-    output_of(python(*command, "--models", tmp_path / "models.json"))
+    output_of(run_script(*command, "--models", tmp_path / "models.json"))
     page = (tmp_path / "page.md").read_text()
     assert page.startswith("before\n") and page.endswith("\nafter\n") and "old" not in page
     assert "| lenet | 1 |" in page
-    done = python(*command, "--peers", tmp_path / "models.json")
+    done = run_script(*command, "--peers", tmp_path / "models.json")
     assert done.returncode == 1 and "the page has no part 'peers'" in done.stderr
 
 
 def test_compile_times(tmp_path: Path) -> None:
     (tmp_path / "page.md").write_text("<!-- begin compile -->\nold\n<!-- end compile -->\n")
     command = ["-m", "benchmarks.compile", "--models", MODELS, "--rounds", 1]
-    done = python(*command, "lenet", "--against", "onnxruntime,tvm", "--json", tmp_path / "times.json")
+    done = run_script(*command, "lenet", "--against", "onnxruntime,tvm", "--json", tmp_path / "times.json")
     assert done.returncode in (0, 1), done.stderr  # 1: too slow, and making a session of ONNX Runtime is fast
     head, row = (line.split(" | ") for line in done.stdout.splitlines() if line.startswith(("| model", "| lenet")))
     assert head[1:3] == ["Mirlo s", "ONNX Runtime s"] and float(row[1]) > 0 and float(row[2]) > 0
-    output_of(python("-m", "benchmarks.page", "--page", tmp_path / "page.md", "--compile", tmp_path / "times.json"))
+    output_of(run_script("-m", "benchmarks.page", "--page", tmp_path / "page.md", "--compile", tmp_path / "times.json"))
     assert " | ".join(row) in (tmp_path / "page.md").read_text()
-    assert "no model is named 'lenot'" in python(*command, "lenot").stderr
+    assert "no model is named 'lenot'" in run_script(*command, "lenot").stderr
 
 
 def test_compile_times_beyond_half_of_a_compiler() -> None:

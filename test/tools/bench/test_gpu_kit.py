@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
-from commands import MODELS, ROOT, output_of, python
+from commands import MODELS, ROOT, output_of, run_script
 
 from mirlo.targets.nvvm.device import capability
 
@@ -28,7 +28,7 @@ NEEDED = ("numpy", "ml_dtypes", "llvmlite", "cuda")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder of small units, whose target is this machine's CPU."""
     folder = tmp_path_factory.mktemp("kit") / "folder"
-    said = output_of(python("-m", "benchmarks.gpu", "--build", folder, "--target", "llvm", "--groups", "first"))
+    said = output_of(run_script("-m", "benchmarks.gpu", "--build", folder, "--target", "llvm", "--groups", "first"))
     assert " units, " in said.splitlines()[-1]
     return folder
 
@@ -282,7 +282,7 @@ def test_everything_first_is_right_on_an_emulated_gpu(tmp_path: Path) -> None:
     from mirlo.benchmarks.gpu.run import Options, run
 
     output_of(
-        python(
+        run_script(
             "-m", "benchmarks.gpu", "--build", tmp_path / "kit", "--groups", "first", "--target", "nvvm{chip=sm_90a}"
         )
     )
@@ -307,9 +307,9 @@ def test_without_a_gpu_it_says_so(bare: Path, tmp_path: Path) -> None:
     folder.finish()
     done = run(folder.path, bare=bare, LD_LIBRARY_PATH="")
     assert done.returncode == 2 and "error: there is no GPU to run on" in done.stderr, done.stdout + done.stderr
-    both = python("-m", "benchmarks.gpu")
+    both = run_script("-m", "benchmarks.gpu")
     assert both.returncode == 2 and "with --build FOLDER" in both.stderr, both.stderr
-    nothing = python("-m", "benchmarks.gpu", "--run", tmp_path)
+    nothing = run_script("-m", "benchmarks.gpu", "--run", tmp_path)
     assert nothing.returncode == 2 and "has no kit.json" in nothing.stderr
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from commands import output_of, python
+from commands import output_of, python, run_script
 from onnx import TensorProto, helper
 
 from mirlo.benchmarks.zoo.entry import CONVERTED, DYNAMO, TORCHSCRIPT
@@ -50,7 +50,7 @@ def _save(folder: Path, operator: str, rows: tuple[int, int, int]) -> Path:
 
 
 def test_judge_and_page(tmp_path: Path) -> None:
-    printed = output_of(python("-m", "benchmarks.zoo.judge", _save(tmp_path, "Relu", (2, 1, 5))))
+    printed = output_of(run_script("-m", "benchmarks.zoo.judge", _save(tmp_path, "Relu", (2, 1, 5))))
     first, last = printed.splitlines()
     assert first == "reference done"
     row = json.loads(last)
@@ -68,7 +68,7 @@ def test_judge_and_page(tmp_path: Path) -> None:
 
 
 def test_judge_of_what_onnxruntime_does_not_run(tmp_path: Path) -> None:
-    row = json.loads(output_of(python("-m", "benchmarks.zoo.judge", _save(tmp_path, "NoSuchOperator", (1, 1, 1)))))
+    row = json.loads(output_of(run_script("-m", "benchmarks.zoo.judge", _save(tmp_path, "NoSuchOperator", (1, 1, 1)))))
     assert row["status"] == "not run by ONNX Runtime" and "NoSuchOperator" in row["reason"]
 
 

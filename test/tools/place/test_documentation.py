@@ -8,7 +8,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from commands import ROOT, mirlo, output_of, python
+from commands import ROOT, mirlo, output_of, run_script
 
 TEXT = (ROOT / "docs" / "placement.md").read_text(encoding="utf-8")
 
@@ -17,7 +17,7 @@ def test_examples(tmp_path: Path) -> None:
     pytest.importorskip("onnxruntime")
     model, *rest = re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
     (tmp_path / "model.py").write_text(model, encoding="utf-8")
-    output_of(python(tmp_path / "model.py", cwd=tmp_path))
+    output_of(run_script(tmp_path / "model.py", cwd=tmp_path))
     lines = re.findall(r"^mirlo (partition .*)$", TEXT, re.MULTILINE)
     report, node, wrote, same = (output_of(mirlo(*shlex.split(line), cwd=tmp_path)) for line in lines[:4])
     titles = re.findall(r"^\| ([a-zA-Z, ]+) \| ", TEXT.partition("## The HTML report")[0], re.MULTILINE)[1:]
@@ -31,5 +31,5 @@ def test_examples(tmp_path: Path) -> None:
     pinned = json.loads((tmp_path / "placement.json").read_text(encoding="utf-8"))
     assert pinned["totals"]["targets"]["onnx"]["share_of_flops"] == 1.0
     (tmp_path / "survey.py").write_text("\n".join(rest), encoding="utf-8")
-    assert output_of(python(tmp_path / "survey.py", cwd=tmp_path)) == "5 of 5\nonnx\n"
+    assert output_of(run_script(tmp_path / "survey.py", cwd=tmp_path)) == "5 of 5\nonnx\n"
     assert all(f"`{name}" in TEXT for name in ("Figures", "CodeGenerator.fingerprint", "placement.json"))
