@@ -15,12 +15,15 @@ import argparse
 import json
 import os
 import random
+import resource
 import shutil
+import signal
 import subprocess
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from mirlo.benchmarks.mutants import FOLDERS, Mutant, find_mutants, mutated, with_hits
@@ -35,7 +38,9 @@ MUTANTS = 300
 MOST_TESTS = 40
 """Tests that are tried with a change: those of other files first."""
 SECONDS = 240
-"""Wall time after which the tests of a change are ended; the change counts as killed."""
+"""Processor time of one process after which the tests of a change are ended; the change counts as killed."""
+PATIENCE = 10
+"""Wall time after which they are ended, as a multiple of that: tests wait for each other, or the machine is busy."""
 HITS = '''"""Record which tests reach a change."""
 
 import os
@@ -220,13 +225,16 @@ def run_tests(arguments: Sequence[str], seconds: int | None) -> str:
     environment = {**os.environ, "PYTHONPATH": str(WORK)}
     command = [sys.executable, "-m", "pytest", "-q", "--tb=no", "-rfE", "-p", "no:cacheprovider", *arguments]
     with subprocess.Popen(
-        command, cwd=TREE, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-    ) as running:
+        command, cwd=TREE, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        preexec_fn=partial(resource.setrlimit, resource.RLIMIT_CPU, (seconds, seconds)) if seconds else None,
+    ) as running:  # fmt: skip
         try:
-            output, _ = running.communicate(timeout=seconds)
+            output, _ = running.communicate(timeout=PATIENCE * seconds if seconds else None)
         except subprocess.TimeoutExpired:
             running.kill()
             return "timeout"
+    if running.returncode == -signal.SIGKILL:
+        return "timeout"
     (WORK / "output.txt").write_text(output, encoding="utf-8")
     failed = [line.split(" - ")[0] for line in output.splitlines() if line.startswith(("FAILED ", "ERROR "))]
     if failed:
