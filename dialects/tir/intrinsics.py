@@ -82,6 +82,7 @@ hypot     ff   sqrt(x² + y²) without overflow
 copysign  ff   x with the sign of y
 nextafter ff   next number of the format from x towards y
 fma       fff  x·y + z, rounded once
+fmuladd   fff  x·y + z, rounded once where the processor has an instruction for it, else twice
 ldexp     fi   x · 2^y, rounded once
 isnan     f?   x is NaN
 isinf     f?   x is an infinity
@@ -108,6 +109,10 @@ def _row(line: str) -> Intrinsic:
 
 
 INTRINSICS: dict[str, Intrinsic] = {row.name: row for row in map(_row, _ROWS.strip().splitlines())}
+
+
+SINGLE_INSTRUCTIONS = frozenset({"floor", "ceil", "trunc", "roundeven", "abs", "sqrt", "fma", "fmuladd"})
+"""Intrinsics that most processors have an instruction for; the others expand to a dozen operations or more."""
 
 
 def _element(mlir_type: ir.Type) -> ir.Type:

@@ -282,6 +282,14 @@ def _trailing_zeros(op: ScalarOperation, at: list[str]) -> str:
     return f"{at[0]} ? __builtin_ctzll(({kind}){at[0]}) : {bits}"
 
 
+def _multiply_add(op: ScalarOperation, at: list[str]) -> str:
+    if "contract" in str(
+        op.attributes["fastmath"]
+    ):  # two roundings are permitted: no call where there is no instruction
+        return f"{at[0]} * {at[1]} + {at[2]}"
+    return f"fma{_suffix(op)}({at[0]}, {at[1]}, {at[2]})"
+
+
 def _pointer(op: ScalarOperation, at: list[str]) -> str:
     return f"(void *)(intptr_t){at[0]}"
 
@@ -308,7 +316,7 @@ EXPRESSIONS: dict[str, Expression] = {
     "arith.uitofp": _from_unsigned, "arith.fptoui": _to_unsigned, "arith.bitcast": _bitcast,
     "math.absf": lambda op, at: f"fabs{_suffix(op)}({at[0]})",
     "math.copysign": _number("copysign"),
-    "math.fma": lambda op, at: f"fma{_suffix(op)}({at[0]}, {at[1]}, {at[2]})",
+    "math.fma": _multiply_add,
     "math.sqrt": lambda op, at: f"sqrt{_suffix(op)}({at[0]})",
     "math.floor": lambda op, at: f"floor{_suffix(op)}({at[0]})",
     "math.ceil": lambda op, at: f"ceil{_suffix(op)}({at[0]})",

@@ -13,8 +13,11 @@ import pytest
 from mirlo.dialects.core.dtypes import dtype
 from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.passes.lower.formats import FORMATS
+from mirlo.targets.llvm.processor import host_processor
 from mirlo.test.conformance.harness import SCALARS, TILES, VECTORS, Compiled, Shape, undefined_symbols
 from mirlo.test.conformance.table import PAGE, documented, meanings
+from mirlo.tools.conformance.arguments import intrinsic_arguments
+from mirlo.tools.conformance.check import intrinsic_bound, intrinsic_reference
 from mirlo.tools.conformance.errors import ulp_errors
 from mirlo.tools.conformance.meanings import FLOAT, INTEGER, WIDE, wrapped
 from mirlo.tools.conformance.samples import operands, sample
@@ -23,7 +26,7 @@ COUNT = 1 << 16
 NARROW_ULP = 0.51
 FLOAT_CASES = [(name, kind) for name in FLOAT for kind in FORMATS]
 INT_KINDS = ("i8", "i16", "i32", "i64", "index")
-OWN_TESTS = {"fma", "nextafter", "ldexp"}
+OWN_TESTS = {"fma", "fmuladd", "nextafter", "ldexp"}
 
 
 @pytest.fixture(autouse=True)
@@ -122,6 +125,18 @@ def test_fma(kind: str) -> None:
     errors = ulp_errors(got, reference, kind, meaning.least)
     assert errors[got != 0].max() <= bound
     assert (np.abs(reference[got == 0]) <= FORMATS[kind].smallest_normal).all()
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_fmuladd(kind: str) -> None:
+    x, y, z = intrinsic_arguments("fmuladd", kind, COUNT)
+    got = Compiled("fmuladd", [kind] * 3, COUNT)(x, y, z)
+    reference, bound = intrinsic_reference("fmuladd", [x, y, z]), intrinsic_bound("fmuladd", kind)
+    assert bound is not None
+    errors = np.where(np.abs(reference) < FORMATS[kind].smallest_normal, 0, ulp_errors(got, reference, kind))
+    assert errors.max() <= bound
+    if host_processor().has_fma and kind == "f32":
+        np.testing.assert_array_equal(got, Compiled("fma", [kind] * 3, COUNT)(x, y, z))
 
 
 def _exact_fma(x: float, y: float, z: float) -> float:

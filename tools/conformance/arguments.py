@@ -32,7 +32,12 @@ def _floats(name: str, kind: str, count: int) -> list[np.ndarray]:
         return [sample(kind, count, near), np.random.default_rng(4).integers(-60, 60, count).astype(np.int32)]
     arity = INTRINSICS[name].arity
     values = operands(kind, min(arity, 2), count, near)
-    return values if arity < 3 else [*values, sample(kind, count, near, seed=5)]
+    if arity < 3:
+        return values
+    added = sample(kind, count, near, seed=5)
+    if name == "fmuladd":  # of the product's sign: two roundings differ from one by a unit unless they cancel
+        added = np.copysign(added, values[0] * values[1])
+    return [*values, added]
 
 
 def _integers(kind: str, arity: int, name: str, count: int) -> list[np.ndarray]:

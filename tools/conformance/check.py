@@ -37,6 +37,9 @@ OK, DECLINED, WRONG, FAILED = "ok", "declined", "wrong", "failed"
 NOT_COMPUTED = frozenset(f"relax.{name}" for name, op in OPS.items() if Trait.INTERFACE in op.TRAITS)
 """Operators that have no numbers of their own."""
 
+PRODUCTS = ("fma", "fmuladd")
+TWO_ROUNDINGS_ULP = 1.01
+"""The error of a rounded product and a rounded sum of one sign."""
 LOW_PRECISION_ULP = 0.51
 
 Tell = Callable[[int, int], None]
@@ -380,7 +383,7 @@ def _judge_intrinsic(name: str, kind: str, arrays: Sequence[np.ndarray], outcome
             else SupportVerdict(OK)
         )
     errors = ulp_errors(got, reference, kind, FLOAT[name].least if name in FLOAT else 0.0)
-    if name == "fma":
+    if name in PRODUCTS:
         # Where the product cancels, a reference of 64 bits is no reference.
         errors = np.where(np.abs(reference) < FORMATS[kind].smallest_normal, 0, errors)
     worst = int(np.argmax(errors))
@@ -398,6 +401,8 @@ def intrinsic_bound(name: str, kind: str) -> float | None:
     """Return the allowed error of an intrinsic in units in the last place; None if it must be exact."""
     if name in INTEGER or INTRINSICS[name].result == "bool":
         return None
+    if name == "fmuladd":
+        return TWO_ROUNDINGS_ULP
     return FLOAT[name].ulp.get(kind, LOW_PRECISION_ULP) if name in FLOAT else LOW_PRECISION_ULP
 
 
@@ -407,7 +412,7 @@ def intrinsic_reference(name: str, arrays: Sequence[np.ndarray]) -> np.ndarray:
         bits = 8 * arrays[0].dtype.itemsize
         return np.array([wrapped(INTEGER[name](bits, *map(int, row)), bits) for row in zip(*arrays, strict=True)])
     numbers = [array.astype(WIDE) if array.dtype.kind not in "iu" else array for array in arrays]
-    if name == "fma":
+    if name in PRODUCTS:
         return numbers[0] * numbers[1] + numbers[2]
     if name == "ldexp":
         return np.asarray(np.ldexp(numbers[0], arrays[1]))

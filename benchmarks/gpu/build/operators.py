@@ -74,7 +74,7 @@ def _intrinsics(only: str) -> Iterator[Case]:
             with np.errstate(over="ignore"):
                 wide = reference.astype(np.float64)
             facts: dict[str, Any] = {"format": kind}
-            if name == "fma":
+            if name in check.PRODUCTS:
                 from mirlo.passes.lower.formats import FORMATS
 
                 facts["from"] = FORMATS[kind].smallest_normal

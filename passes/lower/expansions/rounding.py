@@ -29,6 +29,11 @@ def native(op: IntrinsicCall, b: ValueBuilder) -> Decline | Num:
     return b.emit(NATIVE[op.name], op.dtype, *op.nums)
 
 
+@elementary("fmuladd")
+def fmuladd(b: ValueBuilder, x: Num, y: Num, z: Num) -> Num:
+    return b.multiply_add(x, y, z)
+
+
 @elementary("round")
 def round_half_away(b: ValueBuilder, x: Num) -> Num:
     whole = b.unary("math.trunc", x)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create
+from mirlo.dialects.tir.intrinsics import SINGLE_INSTRUCTIONS
 from mirlo.dialects.tir.view import BlockView, OperandView
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.vectors import vector_body
@@ -105,8 +106,12 @@ def emit_init(block: BlockView, kind: ir.Type) -> ir.Attribute:
 
 def count_operations(blocks: Sequence[BlockView]) -> int:
     """Return the number of operations in these bodies, as a measure of the size of each copy of them."""
-    heavy = 12  # an intrinsic expands to about this many operations
-    return sum(heavy if op.name.startswith("tir.") else 1 for b in blocks for op in b.body_ops)
+    expanded = 12  # an intrinsic without an instruction of its own is about this many operations
+
+    def count(name: str) -> int:
+        return expanded if name.startswith("tir.") and name[4:] not in SINGLE_INSTRUCTIONS else 1
+
+    return sum(count(op.name) for b in blocks for op in b.body_ops)
 
 
 def widened(value: ir.Value, kind: ir.Type) -> ir.Value:
