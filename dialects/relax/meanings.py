@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from mirlo.dialects.core.dtypes import DType
 
 Array = Any
+ROUNDING_SHIFT = 1.5 * 2.0**23
+"""Added to an f32 of less than 2^22, it leaves an integer in the low bits of the sum, rounded to even."""
 choose: Any = np.where
 
 erf = np.vectorize(math.erf, otypes=[np.float64])
@@ -237,6 +239,25 @@ def dequantize(
         return None
     zero = 0 if zero_point is None else _along(x, zero_point, axis, block).astype(np.int64)
     return (x.astype(np.int64) - zero).astype(np.float32) * _along(x, scale, axis, block)
+
+
+def requantize(
+    x: Array,
+    multiplier: Array,
+    multiplier_low: Array,
+    shift: Array,
+    addend_low: Array,
+    addend: Array | None,
+    *,
+    zero_point: int,
+    min: int,
+    max: int,
+    dtype: DType,
+) -> Array:
+    factor = multiplier.astype(np.float64) + multiplier_low
+    offset = (shift.astype(np.float64) - ROUNDING_SHIFT) + addend_low + (0 if addend is None else addend)
+    value = x * factor + offset
+    return np.asarray(np.clip(np.rint(value) + zero_point, min, max)).astype(dtype.to_numpy())
 
 
 def _along(x: Array, parameter: Array, axis: int, block: int) -> Array:

@@ -5,15 +5,19 @@ Elements are stored as scaled integers or as 8-bit floats.
 
 from __future__ import annotations
 
+import numpy as np
+
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.attributes import ElementType, Int
 from mirlo.dialects.core.dtypes import DTYPES, DType
 from mirlo.dialects.core.op import OpError, operand, optional, result
+from mirlo.dialects.core.traits import Trait
 from mirlo.dialects.core.types import TensorType
-from mirlo.dialects.relax import meanings
+from mirlo.dialects.relax import meanings, scalars
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.dialects.relax.infer import (
     normalize_axis,
+    require_broadcast_to,
     require_equal_dims,
     require_equal_shapes,
     require_kind,
@@ -78,6 +82,65 @@ class Dequantize(RelaxOp, name="dequantize"):
     def folds(cls, *operands: TensorType | None, **attributes: object) -> bool:
         """Keep the weights of products in few bits."""
         return not (attributes["block"] and operands[0] is not None and operands[0].rank == 2)
+
+
+class Requantize(RelaxOp, name="requantize"):
+    """Quantize integers times multipliers: exact, as of real numbers, where the processor has fused products.
+
+    clip(round_half_to_even(x * (multiplier + multiplier_low) + shift - 1.5 * 2^23 + addend + addend_low) + zero_point,
+    min, max), in f32. All broadcast to x. The shift is 1.5 * 2^23 and an integer, an addend a multiple of 2^-13, and
+    the low terms are what these leave of real numbers; what is rounded is below 2^22, and x below 2^24.
+    """
+
+    TRAITS = (Trait.ELEMENTWISE,)
+    FLOPS_PER_ELEMENT = 10
+    IN_F32 = False
+    meaning = staticmethod(meanings.requantize)
+    scalar = staticmethod(scalars.requantize)
+    x = operand()
+    multiplier = operand()
+    multiplier_low = operand()
+    shift = operand()
+    addend_low = operand()
+    addend = optional()
+    zero_point = Int(0)
+    min = Int()
+    max = Int()
+    dtype = ElementType()
+
+    @staticmethod
+    def infer(
+        x: TensorType,
+        multiplier: TensorType,
+        multiplier_low: TensorType,
+        shift: TensorType,
+        addend_low: TensorType,
+        addend: TensorType | None,
+        *,
+        zero_point: int,
+        min: int,
+        max: int,
+        dtype: DType,
+    ) -> TensorType:
+        if x.dtype.name != "i32":
+            raise OpError(f"operand must be i32, got {x}")
+        terms = {
+            "multiplier": multiplier, "multiplier_low": multiplier_low, "shift": shift, "addend_low": addend_low,
+            "addend": addend,
+        }  # fmt: skip
+        for name, term in terms.items():
+            if term is not None and term.dtype.name != "f32":
+                raise OpError(f"{name} must be f32, got {term}")
+            if term is not None:
+                require_broadcast_to(term.shape, x.shape, name)
+        if not dtype.is_integer or dtype.bits not in (8, 16):
+            raise OpError(f"dtype must be an integer of 8 or 16 bits, got {dtype}")
+        limits = np.iinfo(dtype.to_numpy())
+        if not limits.min <= min <= max <= limits.max:
+            raise OpError(f"min and max must be an interval within {dtype}, got {min} and {max}")
+        if not limits.min <= zero_point <= limits.max:
+            raise OpError(f"zero_point must be within {dtype}, got {zero_point}")
+        return x.with_dtype(dtype)
 
 
 class Unpack(RelaxOp, name="unpack"):

@@ -8,7 +8,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from mirlo.dialects.tir.compute import Expr, abs_, call, constant, erf, exp, maximum, minimum, select, sigmoid, tanh
+from mirlo.dialects.core.dtypes import DType
+from mirlo.dialects.tir.compute import (
+    Expr,
+    abs_,
+    call,
+    clamp,
+    constant,
+    erf,
+    exp,
+    maximum,
+    minimum,
+    select,
+    sigmoid,
+    tanh,
+)
 
 
 def sign(x: Expr) -> Expr:
@@ -153,3 +167,33 @@ def _bound(value: float, x: Expr, inward: Callable[[float], int]) -> Expr:
     if math.isinf(value):
         return constant(low if value < 0 else high, x.dtype)
     return constant(sorted((low, inward(value), high))[1], x.dtype)
+
+
+_ROUNDING_SHIFT_BITS = 0x4B400000
+"""The bits of 1.5 * 2^23."""
+
+
+def requantize(
+    x: Expr,
+    multiplier: Expr,
+    multiplier_low: Expr,
+    shift: Expr,
+    addend_low: Expr,
+    addend: Expr | None = None,
+    *,
+    zero_point: int,
+    min: int,
+    max: int,
+    dtype: DType,
+) -> Expr:
+    """Round to the nearest integer twice: what the first rounding leaves is exact, and corrects it."""
+    value = x.cast("f32")
+    if addend is None:
+        shifted = call("fmuladd", value, multiplier, shift)
+    else:
+        shifted = call("fmuladd", value, multiplier, addend) + shift
+    whole = shifted - shift
+    rest = call("fmuladd", value, multiplier, -whole if addend is None else addend - whole)
+    low = call("fmuladd", value, multiplier_low, addend_low)
+    rounded = (shifted + (rest + low)).bitcast("i32") + (zero_point - _ROUNDING_SHIFT_BITS)
+    return clamp(rounded, min, max).cast(dtype)

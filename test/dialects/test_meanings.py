@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
 
+from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.dialects.core.traits import Trait
 from mirlo.dialects.relax import OPS
 from mirlo.tools.conformance import special
@@ -52,6 +54,7 @@ BY_NUMBERS: dict[str, Callable[..., float]] = {
 }
 """Functions of Python floats for the operators that ONNX has not."""
 INTEGERS = ("shift_left", "shift_right")
+FRACTIONS = ("requantize",)
 OPERATORS = sorted(name for name, op in OPS.items() if Trait.ELEMENTWISE in op.TRAITS)
 
 
@@ -104,7 +107,27 @@ def test_functions_of_numbers(name: str) -> None:
 
 
 def test_each_operator_has_an_oracle() -> None:
-    assert [n for n in OPERATORS if OPS[n].ONNX is None and n not in BY_NUMBERS and n not in INTEGERS] == []
+    assert [
+        n for n in OPERATORS if OPS[n].ONNX is None and n not in BY_NUMBERS and n not in (*INTEGERS, *FRACTIONS)
+    ] == []
+
+
+def test_requantize_rounds_fractions() -> None:
+    random = np.random.default_rng(9)
+    x = random.integers(-9000, 9000, 64).astype(np.int32)
+    real = [Fraction(int(n), 1 << 20) for n in random.choice([1 << 13, 12345, 54321, 65536], 64)]
+    high = np.array([float(value) for value in real], np.float32)
+    shift = np.float32(12582912 + 17)
+    addend = (random.integers(-4, 4, 64) / 8).astype(np.float32)
+    zero = np.zeros((), np.float32)
+    found = OPS["requantize"].meaning(
+        x, high, zero, shift, zero, addend, zero_point=-3, min=-99, max=90, dtype=DTYPES["i8"]
+    )
+    wanted = [
+        min(max(round(int(n) * value + 17 + Fraction(float(more))) - 3, -99), 90)
+        for n, value, more in zip(x, real, addend, strict=True)
+    ]
+    assert found.tolist() == wanted
     assert [n for n in OPERATORS if OPS[n].meaning is None] == []
 
 

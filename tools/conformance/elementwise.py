@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from mirlo.dialects.core.dtypes import dtype
+from mirlo.dialects.relax.meanings import ROUNDING_SHIFT
 from mirlo.tools.conformance.case import (
     ANY,
     BOOL,
@@ -66,6 +67,23 @@ def _quantize(draw: Draw) -> OperatorCase:
     x, scale, zero = draw.array(4, 37), draw.nonzero(4, low=0.01, high=0.05), draw.ints(-5, 5, 4).astype(np.int8)
     expected = quantized(x, scale[:, None], zero[:, None].astype(np.int64), -128, 127)
     return case(x, scale, zero, axis=0, dtype="i8", expected=expected)
+
+
+@operator("requantize", kinds=("i32",))
+def _requantize(draw: Draw) -> OperatorCase:
+    """Round real numbers of 40 bits, some of which are halves."""
+    x = draw.random.integers(-40000, 40000, (6, 37)).astype(np.int32)
+    real = draw.random.uniform(0.001, 0.01, 37)
+    real[::5] = 2.0**-7
+    high = real.astype(np.float32)
+    shift = (ROUNDING_SHIFT + draw.random.integers(-90, 90, 37)).astype(np.float32)
+    zeros = np.zeros(37, np.float32)
+    value = x * real + (shift.astype(np.float64) - ROUNDING_SHIFT)
+    expected = np.clip(np.rint(value) + 3, -100, 120)
+    return case(
+        x, high, (real - high).astype(np.float32), shift, zeros, zero_point=3, min=-100, max=120, dtype="i8",
+        expected=expected,
+    )  # fmt: skip
 
 
 @operator("dequantize", kinds=("i8", "u8", "i32"))

@@ -55,9 +55,9 @@ def quantized_matmul(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
     if _differs_along_sum(left, right, columns, rank):
         return decline("a scale differs along an axis that is summed up")
     total = _matmul_i32(op, left, right, b)
-    if isinstance(total, Decline) or left.scale is None:
+    if isinstance(total, Decline) or left.scale is None or right.scale is None:
         return total
-    return _scaled(total, (left.scale * right.scale).reshape(-1), b)
+    return _scaled(total, left.scale, right.scale, b)
 
 
 @recognize("relax.conv")
@@ -73,9 +73,9 @@ def quantized_conv(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     if _differs_along_sum(data, weight, out_axis, kind_of(op.weight).rank):
         return decline("a scale differs along an axis that is summed up")
     total = _conv_i32(op, data, weight, b)
-    if isinstance(total, Decline) or data.scale is None:
+    if isinstance(total, Decline) or data.scale is None or weight.scale is None:
         return total
-    scaled = _scaled(total, (data.scale * weight.scale).reshape(-1), b, op)
+    scaled = _scaled(total, data.scale, weight.scale, b, op)
     if op.bias is None:
         return scaled
     return b.emit(
@@ -255,13 +255,22 @@ def _zero_point_value(zero: np.integer | ir.Value, b: Rewriter) -> ir.Value:
     return zero
 
 
-def _scaled(total: ir.Value, scale: np.ndarray, b: Rewriter, conv: ir.OpView | None = None) -> ir.Value:
-    """Return accumulators times their scale: one, or one per column or channel."""
+def _scaled(
+    total: ir.Value, left: np.ndarray, right: np.ndarray, b: Rewriter, conv: ir.OpView | None = None
+) -> ir.Value:
+    """Return accumulators times the product of two scales: the second is one, or one per column or channel.
+
+    The product is an operator, to be folded: a quantization that follows computes it exactly.
+    """
     shape: tuple[Dim, ...] = ()
-    if scale.size > 1:
-        shape = (scale.size,) if conv is None else _channel_shape(conv, scale.size)
-    result = b.constant(scale.astype(np.float32).reshape(shape), TensorType.of(shape, "f32"), "scale")
-    return b.emit(OPS["multiply"], b.emit(OPS["cast"], total, dtype=F32), result)
+    if right.size > 1:
+        shape = (right.size,) if conv is None else _channel_shape(conv, right.size)
+    scales = [
+        b.constant(scale.astype(np.float32).reshape(sizes), TensorType.of(sizes, "f32"), "scale")
+        for scale, sizes in ((left, ()), (right, shape))
+    ]
+    scale = b.emit(OPS["multiply"], *scales)
+    return b.emit(OPS["multiply"], b.emit(OPS["cast"], total, dtype=F32), scale)
 
 
 def _channel_shape(op: ir.OpView, channels: Dim) -> tuple[Dim, ...]:

@@ -133,3 +133,19 @@ func.func @dequantize_5(%x: tensor<2x3xi8>, %scale: tensor<2xf32>) {
   %0 = "relax.dequantize"(%x, %scale) : (tensor<2x3xi8>, tensor<2xf32>) -> tensor<2x3xi8>
   return
 }
+
+// -----
+
+func.func @requantize_1(%x: tensor<2x3xf32>, %m: tensor<3xf32>) {
+  // expected-error@+1 {{'relax.requantize' op operand must be i32, got f32[2, 3]}}
+  %0 = "relax.requantize"(%x, %m, %m, %m, %m) {dtype = i8, min = -128 : i64, max = 127 : i64} : (tensor<2x3xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>) -> tensor<2x3xi8>
+  return
+}
+
+// -----
+
+func.func @requantize_2(%x: tensor<2x3xi32>, %m: tensor<3xf32>) {
+  // expected-error@+1 {{'relax.requantize' op min and max must be an interval within i8, got -128 and 200}}
+  %0 = "relax.requantize"(%x, %m, %m, %m, %m) {dtype = i8, min = -128 : i64, max = 200 : i64} : (tensor<2x3xi32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>) -> tensor<2x3xi8>
+  return
+}
