@@ -9,7 +9,7 @@ JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
 MODELS := .cache/models
 CHIP ?= sm_90a
 
-.PHONY: run test checks test-doors test-clients lint typecheck lit pytest coverage docs package bench test-gpu test-emulated test-arm test-avx2 test-sse42 test-qemu test-times mutation test-cross combinations nightly stages samples bench-gpu kit format clean
+.PHONY: run test checks test-doors test-clients lint typecheck lit pytest coverage docs package bench test-gpu test-emulated test-arm test-avx2 test-sse42 test-qemu test-times mutation test-cross combinations broken-accelerators nightly stages samples bench-gpu kit format clean
 
 run: $(VENV)/ready
 	@$(BIN)/mirlo run --sample $(MODEL) --profile
@@ -103,6 +103,10 @@ samples: $(VENV)/ready
 		test/targets/gpu/test_benchmark_models.py test/targets/c/test_source.py test/passes/schedule/test_apply_rule.py test/passes/schedule/test_rule_parts.py \
 		test/end_to_end/test_models.py test/tools/cli/test_fuzz.py test/tools/check_target/test_check_target.py \
 		test/tools/check_target/test_accelerators.py test/readme/test_snippets.py
+
+# What check-target, bisect and placement find of accelerators that compute wrongly: writes docs/broken-accelerators.md. Twenty minutes.
+broken-accelerators: $(VENV)/ready
+	$(BIN)/python -m benchmarks.broken_accelerators > docs/broken-accelerators.md
 
 # Operators, rules, places in a model and tools in every combination: writes docs/combinations.md. Six minutes.
 combinations: $(VENV)/ready

@@ -116,7 +116,9 @@ def _conformance(cell: Cell, options: Options) -> None:
 def _checked(operator: str, rule: str, target: str, in_region: bool) -> bool:
     """Return whether the check of a target finds nothing wrong; the place of an operator does not matter to it."""
     matrix = check_target(target, [OPERATORS[operator].name])
-    return all(not matrix.count(status) for status in ("wrong", "failed")) and not matrix.unreached
+    if matrix.unreached or matrix.untaken:
+        raise NotUsed(f"no case took {[*(str(rule) for rule, _ in matrix.unreached), *dict(matrix.untaken)]}")
+    return not any(matrix.count(status) for status in ("wrong", "failed"))
 
 
 def _script(cell: Cell, options: Options) -> None:

@@ -11,6 +11,7 @@ Numpy plays the device: a `Device` runs what `codegen` wrote down, and a fault i
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -23,6 +24,7 @@ from mirlo.extend import (
     Artifact,
     CodeGenerator,
     ExternalFunctions,
+    Figures,
     Target,
     conv_bias_activation,
     decline,
@@ -44,12 +46,19 @@ class Device:
 
     def __init__(self, params: Arrays):
         self.params = params
+        self.region = 0
+        """The number of the region that is computed."""
+        self.nodes = 0
+        """The number of nodes of the composite that is computed."""
+        self.calls = 0
 
     def run(self, program: Step, *tensors: np.ndarray) -> None:
         """Compute a region: inputs, then outputs, which are written."""
         inputs, outputs = program["inputs"], program["outputs"]
         values = {**self.params, **dict(zip(inputs, tensors, strict=False))}
+        self.region, self.calls = program["number"], self.calls + 1
         for composite in program["composites"]:
+            self.nodes = len(composite)
             for node in composite:
                 operands = [None if name is None else values[name] for name in node["operands"]]
                 with np.errstate(all="ignore"):
@@ -324,6 +333,56 @@ class _KeepsAccumulators(Device):
         return y + left if left is not None and left.shape == y.shape else y
 
 
+class _SecondRegion(Device):
+    """All regions but the first are scaled."""
+
+    def finish(self, y: np.ndarray) -> np.ndarray:
+        return np.asarray(y * 0.5, y.dtype) if self.region else y
+
+
+class _SharedScratch(Device):
+    """All calls keep their products in one place, where those of other threads may replace them."""
+
+    scratch: dict[tuple[int, ...], np.ndarray] = {}  # noqa: RUF012 (the device's memory)
+
+    def rows(self, y: np.ndarray) -> np.ndarray:
+        self.scratch[y.shape] = y
+        time.sleep(0.002)
+        return self.scratch[y.shape]
+
+
+class _SecondCall(Device):
+    """From the second call on, weights are read one element too late."""
+
+    def weight(self, array: np.ndarray) -> np.ndarray:
+        return np.roll(array, 1) if self.calls > 1 else array
+
+
+class _TileBeforeEpilogue(Device):
+    """Rows beyond the last whole tile are not computed where something follows the product."""
+
+    def rows(self, y: np.ndarray) -> np.ndarray:
+        y = y.copy()
+        if self.nodes > 1:
+            y[..., y.shape[-2] // 4 * 4 :, :] = 0
+        return y
+
+
+class _LongSums(Device):
+    """Sums of more than 24 products end there."""
+
+    def product(self, x: np.ndarray, w: np.ndarray) -> np.ndarray:
+        return np.asarray(x[..., :24] @ w[..., :24, :])
+
+
+class _Slow(Device):
+    """It computes correctly, and much slower than its figures say."""
+
+    def run(self, program: Step, *tensors: np.ndarray) -> None:
+        time.sleep(0.02)
+        super().run(program, *tensors)
+
+
 FAULTS: dict[str, type[Device]] = {
     "answers_one": _AnswersOne,
     "off_by_a_half": _OffByAHalf,
@@ -347,13 +406,21 @@ FAULTS: dict[str, type[Device]] = {
     "one_scale": _OneScale,
     "narrow_accumulators": _NarrowAccumulators,
     "keeps_accumulators": _KeepsAccumulators,
+    "second_region": _SecondRegion,
+    "shared_scratch": _SharedScratch,
+    "second_call": _SecondCall,
+    "tile_before_epilogue": _TileBeforeEpilogue,
+    "long_sums": _LongSums,
 }
 """The devices that are wrong, by the kind of bug. Those of `SHOWN_BY_QUANTIZED` make `quantized_network` wrong."""
+
+LYING_FIGURES = "lying_figures"
+"""An accelerator that computes correctly and slowly, and whose figures say that it is fast."""
 
 SHOWN_BY_QUANTIZED = (
     "answers_one", "wrong_tile", "columns_in_words", "dropped_epilogue", "wrong_zero_point", "off_by_one_in_k",
     "stale_weight", "wrong_for_one_image", "wrong_layout", "wrong_stride", "no_saturation", "truncates", "one_bias",
-    "one_scale", "narrow_accumulators",
+    "one_scale", "narrow_accumulators", "second_region", "tile_before_epilogue", "long_sums",
 )  # fmt: skip
 
 
@@ -498,7 +565,7 @@ def rows_of_patterns(variant: Variant) -> list[tuple[str, Any, Callable[[Any], A
 
 def accelerator(fault: str = "", variant: Variant = Variant(), name: str = "") -> str:
     """Register an accelerator, correct where no fault is named; return the name of its target."""
-    device = FAULTS[fault] if fault else Device
+    device = _Slow if fault == LYING_FIGURES else FAULTS[fault] if fault else Device
     title = name or f"unit_{fault or 'correct'}"
 
     @dataclass(frozen=True)
@@ -509,10 +576,11 @@ def accelerator(fault: str = "", variant: Variant = Variant(), name: str = "") -
             return rows_of_patterns(variant)
 
         def codegen(self, module: Any) -> Artifact:
-            programs = {function.name: _program(function) for function in module.functions}
+            programs = {function.name: _program(function, i) for i, function in enumerate(module.functions)}
             return Artifact(title, module.names, json.dumps(programs).encode(), tuple(module.constants))
 
     UnitGenerator.name = title
+    UnitGenerator.figures = Figures(gflops=5000.0, gbytes=500.0)
     UnitGenerator.guarded = variant.guarded
     if variant.layouts is not None:
         UnitGenerator.layouts = variant.layouts
@@ -537,11 +605,11 @@ _OPERANDS = {
 }  # fmt: skip
 
 
-def _program(function: Any) -> Step:
+def _program(function: Any, number: int) -> Step:
     """Return a region as data."""
     composites = [[_node(node) for node in step.nodes] for step in function.steps]
     inputs, outputs = [v.name for v in function.inputs], [v.name for v in function.outputs]
-    return {"inputs": inputs, "composites": composites, "outputs": outputs}
+    return {"number": number, "inputs": inputs, "composites": composites, "outputs": outputs}
 
 
 def _node(node: Any) -> Step:
@@ -580,6 +648,9 @@ VARIANTS: dict[str, Variant] = {
     "static": Variant(dynamic=False),
     "few_rows": Variant(most_rows=16, dynamic=False),
     "one_scale_for_all": Variant(per_channel=False),
+    "tiles_of_3": Variant(tile=3),
+    "static_tiles": Variant(tile=4, dynamic=False),
+    "static_without_groups": Variant(groups=False, dilations=False, dynamic=False),
 }
 """Correct packages, by what is special about them."""
 

@@ -11,6 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.relax import OPS
 from mirlo.extend import (
@@ -207,3 +211,33 @@ def chip(fault: str, kind: str = "") -> str:
     )
     KINDS[RULE_FAULTS[fault] if fault else kind](name, fault)
     return name
+
+
+# ------------------------------------------------------------------------------------------------------------ models
+
+
+def chip_network(seed: int = 0) -> onnx.ModelProto:
+    """Return a network whose nodes the rules of all chips take."""
+    random = np.random.default_rng(seed)
+
+    def weight(name: str, *shape: int) -> onnx.TensorProto:
+        return numpy_helper.from_array(random.uniform(-0.5, 0.5, shape).astype(np.float32), name)
+
+    weights = [weight("w0", 16, 16), weight("w1", 16, 16), weight("s", 12, ODD_SIZE)]
+    starts, ends = (numpy_helper.from_array(np.array(given), name) for name, given in (("a", [0, 0]), ("b", [12, 13])))
+    nodes = [
+        helper.make_node("MatMul", ["x", "w0"], ["m0"], name="product"),
+        helper.make_node("Gemm", ["m0", "w1"], ["m1"], name="transposed", transB=1),
+        helper.make_node("Softmax", ["m1"], ["p"], name="softmax", axis=-1),
+        helper.make_node("Slice", ["p", "a", "b"], ["c"], name="slice"),
+        helper.make_node("Mul", ["c", "s"], ["d"], name="scaled"),
+        helper.make_node("CumSum", ["d", "axis"], ["e"], name="sums"),
+        helper.make_node("Relu", ["e"], ["r"], name="relu"),
+        helper.make_node("Add", ["r", "c"], ["y"], name="result"),
+    ]
+    axis = numpy_helper.from_array(np.array(1), "axis")
+    graph = helper.make_graph(
+        nodes, "chips", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [16, 16])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [12, ODD_SIZE])], [*weights, starts, ends, axis],
+    )  # fmt: skip
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)

@@ -59,6 +59,11 @@ def write_bundle(
     replay = " ".join(
         ["mirlo bisect model.onnx", f"--against {shell_word(against)}", f"--target {shell_word(settings.target)}"]
         + ([f"--threads {settings.threads}"] if settings.threads != 1 else [])
+        + [
+            f"--{name} {value!r}"
+            for name, value in (("rtol", settings.tolerance.rtol), ("atol", settings.tolerance.atol))
+            if value is not None
+        ]
         + ([f"--pipeline {shell_word(settings.pipeline)}"] if settings.pipeline is not None else [])
         + [f"--plugin {shell_word(_plugin(name))}" for name in settings.plugins]
         + given

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 def execute(arguments: Arguments) -> None:
     """Search and print the result; a departure is an error."""
+    from mirlo.driver.models import is_ir_file
     from mirlo.tools.bisect.bisect import Rounding, bisect
     from mirlo.tools.bisect.compare import Tolerance
     from mirlo.tools.bisect.trial import TrialOptions
@@ -29,6 +31,11 @@ def execute(arguments: Arguments) -> None:
     require_file(arguments.model)
     if is_compiled(arguments.model):
         raise CommandError(f"{arguments.model} is compiled already: bisect the model that it was made from")
+    if is_ir_file(arguments.model) or zipfile.is_zipfile(arguments.model):
+        raise CommandError(
+            f"{arguments.model} is no ONNX model, whose nodes the oracles compute: bisect an export of it to ONNX, "
+            "such as torch.onnx.export makes"
+        )
     given = {name: read_array(path, name) for name, path in arguments.input}
     feeds = _inputs(arguments, given)
     settings = TrialOptions(

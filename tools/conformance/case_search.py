@@ -37,6 +37,8 @@ MAX_TRIED = 480
 """Graphs of a pattern that are matched before it counts as never taken."""
 ENOUGH = 16
 """Cases of a pattern that are computed."""
+MAX_BESIDE = 6
+"""Cases in which other graphs compute operands."""
 IMAGES = (7, 8, 9)
 """Sizes of images in cases."""
 LATTICES = (
@@ -192,28 +194,33 @@ class CaseSearch(ABC):
 
     def _taken(self, graphs: Sequence[PatternGraph]) -> list[TypedGraph]:
         """Return graphs that the pattern takes, as different as possible."""
-        found = self._found(graphs)
-        return _most_different(found or self._found(self.beside_others(graphs)))
+        found = self._found(graphs, MAX_TRIED, 4 * ENOUGH)
+        others = self.beside_others(graphs)
+        if not found:
+            return _most_different(self._found(others, MAX_TRIED, 4 * ENOUGH), ENOUGH)
+        order = self.random.permutation(len(others))[:MAX_BESIDE]
+        beside = self._found([others[i] for i in order], BATCH, 1)
+        return [*_most_different(found, ENOUGH), *_most_different(beside, MAX_BESIDE)]
 
     def beside_others(self, graphs: Sequence[PatternGraph]) -> list[PatternGraph]:
-        """Return graphs in which others compute operands, where the graphs alone are not taken."""
+        """Return graphs in which others compute operands, for what is not taken alone, and regions of several."""
         return []
 
-    def _found(self, graphs: Sequence[PatternGraph]) -> dict[TypedGraph, set[object]]:
-        """Return graphs that are taken, with their features."""
+    def _found(self, graphs: Sequence[PatternGraph], most: int, enough: int) -> dict[TypedGraph, set[object]]:
+        """Return graphs that are taken, with their features; so many are tried at most, until enough are found."""
         found: dict[TypedGraph, set[object]] = {}
         pending: dict[TypedGraph, set[object]] = {}
         seen: set[str] = set()
-        last = self.tried + MAX_TRIED
+        last = self.tried + most
         for kind, lattice, graph in self._order(graphs):
-            if self.tried >= last or len(found) >= 4 * ENOUGH:
+            if self.tried >= last or len(found) >= enough:
                 break
             typed = typed_graph(graph, kind, lattice, self.random)
             if typed is None or typed.text in seen:
                 continue
             seen.add(typed.text)
             pending[typed] = {str(graph), kind, lattice, *typed.changes}
-            if len(pending) == BATCH:
+            if len(pending) == min(BATCH, most):
                 found |= self._match(pending)
         return found | self._match(pending)
 
@@ -412,10 +419,10 @@ class CaseSearch(ABC):
         return GraphCase(case.name, typed, arrays)
 
 
-def _most_different(found: dict[TypedGraph, set[object]]) -> list[TypedGraph]:
+def _most_different(found: dict[TypedGraph, set[object]], count: int) -> list[TypedGraph]:
     """Return graphs that between them have as many features as possible."""
     left, chosen, covered = dict(found), list[TypedGraph](), set[object]()
-    while left and len(chosen) < ENOUGH:
+    while left and len(chosen) < count:
         best = max(left, key=lambda typed: len(left[typed] - covered))
         covered |= left.pop(best)
         chosen.append(best)

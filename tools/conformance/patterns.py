@@ -46,7 +46,8 @@ class PatternSearch(CaseSearch):
         return graphs_of([entry.pattern for entry in self.entries])
 
     def beside_others(self, graphs: Sequence[PatternGraph]) -> list[PatternGraph]:
-        producers = [graph for entry in self.others for graph in graphs_of([entry.pattern])[0][:1]]
+        entries = (*self.others, *self.entries)
+        producers = [graph for entry in entries for graph in graphs_of([entry.pattern])[0][:1]]
         made = (producing(producer, graph) for graph in graphs for producer in producers)
         return [graph for graph in made if graph is not None]
 

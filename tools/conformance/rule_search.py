@@ -80,7 +80,7 @@ class RuleSearch(CaseSearch):
         return graphs_of(map(_with_epilogue, self.operators))
 
     def beside_others(self, graphs: Sequence[PatternGraph]) -> list[PatternGraph]:
-        """Return the graphs with many operands, where an operator takes any number."""
+        """Return the graphs with many operands, where an operator takes any number, of which two may be too few."""
         return [more for count in COUNTS for graph in graphs if (more := with_more_operands(graph, count)) is not None]
 
     def passes(self) -> str:

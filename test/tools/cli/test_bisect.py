@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,8 @@ import pytest
 from commands import mirlo
 from onnx import TensorProto, helper, numpy_helper, save
 from onnx_models import F32, make_model, node
+
+from mirlo.tools.cli import main
 
 WEIGHT = np.random.default_rng(0).standard_normal((8, 8)).astype(np.float32)
 
@@ -85,7 +88,7 @@ def test_a_model_that_is_right(model: Path) -> None:
 
 
 def test_a_wrong_rule_and_the_replay(model: Path) -> None:
-    done = _bisect(model, WRONG_RULE)
+    done = _bisect(model, WRONG_RULE, "--rtol", "0.001", "--atol", "1e-05")
     assert done.returncode == 1
     assert "first node that departs: 'left' (Tanh), node 2 of 4" in done.stdout
     assert (
@@ -96,9 +99,29 @@ def test_a_wrong_rule_and_the_replay(model: Path) -> None:
     assert (report["node"], report["part"], report["pass"]) == ("left", ["left"], "legalize{target=llvm}")
     assert "relax.tanh" in (bundle / "before.mlir").read_text()
     assert "relax.call_tir" in (bundle / "after.mlir").read_text()
+    assert " --rtol 0.001 --atol 1e-05 " in report["replay"]
     _, command, *arguments = report["replay"].replace("'", "").split()
     again = mirlo(command, *arguments, cwd=bundle)
     assert again.returncode == 1 and "first node that departs: 'left' (Tanh), node 1 of 1" in again.stdout
+
+
+@pytest.mark.parametrize(("atol", "code"), [("1e-3", 1), ("1.0", 0)])
+def test_the_tolerance_is_obeyed(model: Path, atol: str, code: int) -> None:
+    """Half of the largest value is no departure where as much as the largest is allowed."""
+    assert (
+        _bisect(model, WRONG_RULE.replace("exp(x[i])", "x[i] * 0.0"), "--rtol", "0", "--atol", atol).returncode == code
+    )
+
+
+@pytest.mark.parametrize("name", ["m.mlir", "m.pt2"])
+def test_other_models_are_refused(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    if name.endswith(".pt2"):
+        with zipfile.ZipFile(tmp_path / name, "w") as archive:
+            archive.writestr("version", "1")
+    else:
+        (tmp_path / name).write_text("func.func @main() { return }")
+    assert main(["bisect", str(tmp_path / name)]) == 1
+    assert f"{name} is no ONNX model, whose nodes the oracles compute: bisect an export" in capsys.readouterr().err
 
 
 def test_a_wrong_pass_has_its_ir_before_and_after(model: Path) -> None:
