@@ -76,7 +76,11 @@ class IndexExpr:
     constant: Any = 0
 
     def __hash__(self) -> int:
-        return hash((frozenset(self.terms.items()), self.constant))
+        known: int | None = self.__dict__.get("_hash")
+        if known is None:
+            known = hash((frozenset(self.terms.items()), self.constant))
+            self.__dict__["_hash"] = known  # proofs look the same expressions up again and again
+        return known
 
     def __add__(self, other: IndexExpr | Dim) -> IndexExpr:
         if not isinstance(other, IndexExpr):

@@ -201,6 +201,8 @@ class SliceAt(RelaxOp, name="slice_at"):
     def infer(x: TensorType, bounds: TensorType, *, shape: tuple[Dim, ...]) -> TensorType:
         if len(shape) != x.rank or bounds.shape != (3, x.rank) or bounds.dtype.name != "i64":
             raise OpError(f"a slice of {x} needs i64[3, {x.rank}] and {x.rank} dims, got {bounds} and {len(shape)}")
+        for axis, (count, dim) in enumerate(zip(shape, x.shape, strict=True)):
+            require_at_most(count, dim, f"a slice of {count} elements is larger than axis {axis} of the operand {x}")
         return x.with_shape(shape)
 
 

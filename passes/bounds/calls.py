@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.dynamic import BindDims, RequireDims
+from mirlo.dialects.tir.sizes import symbols_of_function
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.kernel_nodes import node_labels
 
@@ -23,6 +25,19 @@ class KernelCall:
 
     shapes: Shapes
     facts: tuple[Dim, ...] = ()
+    tables: tuple[tuple[int, ir.Attribute], ...] = ()
+    """The operands that are small constants of integers: their positions and elements."""
+
+
+@dataclass(frozen=True)
+class KnownOperands:
+    """What is known of the operands of a kernel: sizes of parameters, dims that are not negative, constants."""
+
+    sizes: Mapping[int, Dim]
+    """The numbers of elements of parameters, by position."""
+    facts: Sequence[Dim]
+    tables: Mapping[int, ir.Attribute]
+    """The elements of parameters that are constants, by position."""
 
 
 @dataclass
@@ -31,31 +46,41 @@ class Calls:
 
     nodes: list[str] = field(default_factory=list)
     calls: dict[KernelCall, None] = field(default_factory=dict)
+    symbols: frozenset[str] = frozenset()
+    """The symbols that the kernel takes the values of."""
 
-    def parameter_sizes(self, workspace: Dim) -> Iterator[tuple[Mapping[int, Dim], Sequence[Dim]]]:
-        """Yield the numbers of elements of parameters, by position, with facts; once for each way it is called."""
+    def known_operands(self, workspace: Dim) -> Iterator[KnownOperands]:
+        """Yield what is known of the operands, once for each way in which the kernel is called."""
         seen: set[tuple[object, ...]] = set()
         for call in self.calls or [KernelCall(())]:
             sizes = {i: D.product(shape) for i, shape in enumerate(call.shapes) if shape is not None}
             if call.shapes and workspace != 0:
                 sizes[len(call.shapes)] = workspace
-            key = (*sizes.items(), *call.facts)
+            key = (*sizes.items(), *call.facts, *call.tables)
             if key not in seen:
                 seen.add(key)
                 dims = [dim for shape in call.shapes for dim in shape or () if not isinstance(dim, int)]
-                yield sizes, [*dict.fromkeys(dims), *call.facts]
+                yield KnownOperands(sizes, [*dict.fromkeys(dims), *call.facts], dict(call.tables))
 
 
 def find_calls(module: ir.Operation) -> dict[str, Calls]:
     """Return the calls of prim functions in a module, by function."""
-    found: dict[str, Calls] = {}
-    for member in module.regions[0].blocks[0].operations:
-        function = member.operation
-        if function.name == "func.func" and not is_prim_func(function):
-            for region in function.regions:
+    functions = [member for member in module.regions[0].blocks[0].operations if member.operation.name == "func.func"]
+    found = {
+        symbol_name(function): Calls(symbols=frozenset(_symbols_of_kernel(function)))
+        for function in functions
+        if is_prim_func(function.operation)
+    }
+    for function in functions:
+        if not is_prim_func(function.operation):
+            for region in function.operation.regions:
                 for block in region.blocks:
                     _visit(block, _facts_of_inputs(block), found)
     return found
+
+
+def _symbols_of_kernel(function: ir.OpView) -> set[str]:
+    return {name for dim in symbols_of_function(function) for name in D.symbols_of(dim)}
 
 
 def _visit(block: ir.Block, known: Sequence[Dim], found: dict[str, Calls]) -> None:
@@ -95,5 +120,16 @@ def _add_call(op: ir.Operation, facts: Sequence[Dim], found: dict[str, Calls]) -
     calls.nodes += node_labels(op.location)
     types = [TensorType.from_mlir(value.type) for value in (*op.operands, *op.results)]
     shapes = tuple(None if kind is None else kind.shape for kind in types)
-    symbols = {name for shape in shapes for dim in shape or () for name in D.symbols_of(dim)}
-    calls.calls[KernelCall(shapes, tuple(fact for fact in facts if D.symbols_of(fact) <= symbols))] = None
+    symbols = {name for shape in shapes for dim in shape or () for name in D.symbols_of(dim)} | calls.symbols
+    relevant = tuple(fact for fact in facts if D.symbols_of(fact) <= symbols)
+    tables = tuple((i, table) for i, value in enumerate(op.operands) if (table := _integers_of(value)) is not None)
+    calls.calls[KernelCall(shapes, relevant, tables)] = None
+
+
+def _integers_of(value: ir.Value) -> ir.Attribute | None:
+    """Return the elements of a constant of integers in the IR."""
+    op = value.owner
+    if isinstance(op, ir.Block) or op.operation.name != "relax.constant":
+        return None
+    elements = op.opview.value
+    return elements if elements is not None and isinstance(elements.type.element_type, ir.IntegerType) else None

@@ -10,9 +10,12 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr, number
 from mirlo.passes.bounds.accesses import ACCESSES, HARMLESS, Access
+from mirlo.passes.bounds.calls import KnownOperands
+from mirlo.passes.bounds.data import DataDependence
 from mirlo.passes.bounds.prover import MAX_KERNEL_STEPS, Facts, Prover
 from mirlo.passes.bounds.values import ValueReader
 from mirlo.passes.bounds.views import View, ViewReader
+from mirlo.passes.lower.calls import find_all
 
 
 @dataclass(frozen=True)
@@ -62,25 +65,47 @@ class Obligation:
     goals: tuple[IndexExpr, ...]
 
 
+class KernelAccesses:
+    """The accesses of a kernel, and which of them data decide about."""
+
+    def __init__(self, function: ir.Operation) -> None:
+        self.data = DataDependence()
+        found = find_all(function, *ACCESSES)
+        self.accesses = [access for name, find in ACCESSES.items() for op in found[name] for access in find(op)]
+        self.by_data = [access for access in self.accesses if self.data.is_access_by_data(access)]
+
+    def operations_by_data(self) -> set[ir.Operation]:
+        """Return the operations of the accesses by data, and those around them."""
+        found: set[ir.Operation] = set()
+        for access in self.by_data:
+            op: ir.Operation | None = access.op
+            while op is not None and op not in found:
+                found.add(op)
+                op = None if op.parent is None else op.parent.operation
+        return found
+
+
 class KernelBounds:
     """The accesses of a kernel, and those of them that could not be proven."""
 
     def __init__(
         self,
         function: ir.Operation,
+        found: KernelAccesses,
         symbols: Mapping[int, Dim],
-        sizes: Mapping[int, Dim],
-        dims: Sequence[Dim],
+        known: KnownOperands,
         steps: int = MAX_KERNEL_STEPS,
+        only_data: bool = False,
     ) -> None:
         self.function = function
+        self.found = found
+        self._selected = found.operations_by_data() if only_data else None
         self.prover = Prover(steps)
-        self.values = ValueReader(self.prover, symbols)
-        self.views = ViewReader(self.values, sizes)
-        self.accesses = 0
+        self.values = ValueReader(self.prover, symbols, known.tables, found.data)
+        self.views = ViewReader(self.values, known.sizes)
         self.unproven: list[UnprovenAccess] = []
         # The caller checks the dims of tensors that could be negative.
-        self._root = Scope(None, facts_of_caller=[number(dim) for dim in dict.fromkeys(dims)])
+        self._root = Scope(None, facts_of_caller=[number(dim) for dim in dict.fromkeys(known.facts)])
 
     def verify(self) -> None:
         """Find all accesses, and try to prove each."""
@@ -90,6 +115,8 @@ class KernelBounds:
         obligations: list[Obligation] = []
         for member in block.operations:
             op = member.operation
+            if self._selected is not None and op not in self._selected:
+                continue
             name = op.name
             find = ACCESSES.get(name)
             if find is not None:
@@ -127,7 +154,6 @@ class KernelBounds:
         buffers = [value for value in op.operands if isinstance(value.type, ir.MemRefType)]
         if not buffers:
             return
-        self.accesses += 1
         views = [self.views.read(value) for value in buffers]
         if op.name == "memref.copy" and all(view.is_static and not view.starts for view in views):
             return
@@ -136,11 +162,10 @@ class KernelBounds:
     def _obligations(self, accesses: Sequence[Access]) -> Iterator[Obligation]:
         """Yield what must be proven of accesses, other than what is seen at once."""
         for access in accesses:
-            self.accesses += 1
             view = self.views.read(access.buffer)
             if view.bytes is None or not (view.is_static or len(view.shape) == 1):
                 why = view.why or "its dims have no static sizes"
-                self._fail(access.op, access.buffer, why, (), False)
+                self._fail(access.op, access.buffer, why, (), self.found.data.is_access_by_data(access))
                 continue
             first, last = self._ends(access)
             goals = [goal for goal, _ in view.starts]
@@ -190,6 +215,11 @@ class KernelBounds:
             goals = [goal for goal, _ in each.view.starts] + [position, total - end]
             if all(self._holds(goal, each.access, scope) for goal in goals):
                 return
+        if each.view.readable is not None and each.access.kind == "load":
+            end = (each.last[0] + 1) * each.view.element_bytes
+            goals = [goal for goal, _ in each.view.starts] + [each.first[0], each.view.readable - end]
+            if all(self._holds(goal, each.access, scope) for goal in goals):
+                return
         self._fail_range(each, scope)
 
     def _holds(self, goal: IndexExpr, access: Access, scope: Scope) -> bool:
@@ -231,7 +261,7 @@ class KernelBounds:
 
     def _fail_range(self, each: Obligation, scope: Scope) -> None:
         access, view, first, last = each.access, each.view, each.first, each.last
-        from_data = any(map(self.prover.is_from_data, first))
+        from_data = self.found.data.is_access_by_data(access)
         why = (
             "its index depends on data that is not clamped" if from_data else "its index is not proven to be in bounds"
         )

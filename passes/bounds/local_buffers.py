@@ -13,6 +13,9 @@ from typing import Union
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.value import integer_of
 
+RESHAPES = ("memref.collapse_shape", "memref.expand_shape", "memref.cast")
+"""Operations whose result is the memory of their operand."""
+
 
 @dataclass(frozen=True)
 class Merged:
@@ -86,7 +89,7 @@ def stores_of(buffer: ir.Value) -> list[ir.Operation] | None:
         # What is only used in one loop or branch may be filled there, each time.
         blocks = [block for region in first.regions for block in region.blocks]
         inside = [block for block in blocks if all(_top_in(user, block) is not None for user in users)]
-        first = _first_of(inside[0], users) if inside and first.name in ("scf.for", "scf.if") else None
+        first = _first_of(inside[0], users) if inside and first.name in ("scf.for", "scf.if", "scf.while") else None
     if first is None:
         return None
     return stores

@@ -10,8 +10,10 @@ more bound of its variables.
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, Monomial, SymbolicDim
@@ -45,6 +47,8 @@ class Variable:
     highs: tuple[IndexExpr, ...] = ()
     """Upper bounds, which it may reach."""
     cases: tuple[Case, ...] = ()
+    choice: object = None
+    """What decides between the cases: variables of one choice have the same case."""
     low: int | None = None
     high: int | None = None
     from_data: bool = False
@@ -60,6 +64,8 @@ class Prover:
         self.budget = budget
         """The eliminations that are left for this kernel."""
         self._quotients: dict[FloorDiv, tuple[int | None, int | None]] = {}
+        self._proofs: dict[tuple[IndexExpr, Facts], bool] = {}
+        """Goals that were tried with facts before."""
 
     def variable(
         self,
@@ -67,11 +73,12 @@ class Prover:
         highs: Iterable[IndexExpr] = (),
         cases: Sequence[Case] = (),
         from_data: bool = False,
+        choice: object = None,
     ) -> IndexExpr:
         """Return the expression of a new variable with these bounds, of variables that exist."""
         # Those without variables first: a proof from them needs no search.
         low_bounds, high_bounds = (tuple(sorted(bounds, key=lambda each: len(each.terms))) for bounds in (lows, highs))
-        known = Variable(low_bounds, high_bounds, tuple(cases), from_data=from_data)
+        known = Variable(low_bounds, high_bounds, tuple(cases), choice, from_data=from_data)
         least = [bound for bound in (self.interval(low)[0] for low in known.lows) if bound is not None]
         most = [bound for bound in (self.interval(high)[1] for high in known.highs) if bound is not None]
         if known.cases:
@@ -153,22 +160,41 @@ class Prover:
         low, high = self.interval(goal)
         if low is not None and low >= 0:
             return True
+        key = goal, facts
+        known = self._proofs.get(key)
+        if known is None:
+            known = self._prove_new(goal, high, facts)
+            if known or self._steps >= 0:
+                self._proofs[key] = known
+        return known
+
+    def _prove_new(self, goal: IndexExpr, high: int | None, facts: Facts) -> bool:
         self._steps -= 1
         if self._steps < 0 or (high is not None and high < 0 and not facts):
             return False
         if not goal.terms:
-            dims = tuple(fact.constant for fact in facts if not fact.terms)
+            dims = dims_of(facts)
             return _is_nonnegative_dim(goal.constant, dims) or _is_nonnegative_dim(_rounded(goal).constant, dims)
         goal = _rounded(goal)
         atom = max(goal.terms, key=_order)
         factor = goal.terms[atom]
-        positive = _is_nonnegative(factor)
-        if not positive and not _is_nonnegative(-factor):
+        dims = () if isinstance(factor, int) else dims_of(facts)
+        positive = _is_nonnegative_dim(factor, dims, 1)
+        if not positive and not _is_nonnegative_dim(-factor, dims, 1):
             return False
         rest = IndexExpr({t: c for t, c in goal.terms.items() if t != atom}, goal.constant)
+        if positive and self._is_nonnegative_here(atom, rest, facts) and self._prove(rest, facts):
+            return True
         if any(self._prove(simpler, facts) for simpler in self._eliminate(rest, atom, factor, positive)):
             return True
         return self._prove_by_fact(goal, atom, positive, facts) or self._prove_by_cases(rest, atom, factor, facts)
+
+    def _is_nonnegative_here(self, atom: Atom, rest: IndexExpr, facts: Facts) -> bool:
+        """Return whether a variable, which may be negative elsewhere, is not where the facts hold."""
+        if not isinstance(atom, int) or not facts or (not rest.terms and rest.constant == 0):
+            return False
+        variable = self.variables[atom]
+        return bool(variable.cases) and self._prove(loop_index(atom), facts)
 
     def _eliminate(self, rest: IndexExpr, atom: Atom, factor: Dim, positive: bool) -> Iterable[IndexExpr]:
         """Yield lower bounds, or multiples of these, of `rest + factor * atom` without the atom."""
@@ -199,10 +225,18 @@ class Prover:
         return False
 
     def _prove_by_cases(self, rest: IndexExpr, atom: Atom, factor: Dim, facts: Facts) -> bool:
-        cases = self.variables[atom].cases if isinstance(atom, int) else ()
-        return bool(cases) and all(
-            self._prove(rest + case.value * factor, self.refine(case.facts, facts)) for case in cases
-        )
+        if not isinstance(atom, int) or not self.variables[atom].cases:
+            return False
+        variable = self.variables[atom]
+        for position, case in enumerate(variable.cases):
+            others = rest
+            for term, count in rest.terms.items():
+                other = self.variables[term] if isinstance(term, int) else None
+                if other is not None and other.choice is not None and other.choice == variable.choice:
+                    others = others + (other.cases[position].value - loop_index(term)) * count
+            if not self._prove(others + case.value * factor, self.refine(case.facts, facts)):
+                return False
+        return True
 
     def tops(self, expression: IndexExpr) -> list[IndexExpr]:
         """Return upper bounds that depend on sizes only, those found without a search."""
@@ -242,10 +276,12 @@ class Prover:
             if low is not None and low >= 0:
                 continue
             result.append(fact)
+            if not fact.terms:
+                waiting += [IndexExpr({}, dim) for dim in _weaker(fact.constant)]
             for atom, factor in fact.terms.items():
                 if isinstance(atom, int):
                     waiting += self._consequences(fact, atom, factor)
-        return tuple(result)
+        return _with_decided(tuple(result))
 
     def _consequences(self, fact: IndexExpr, atom: int, factor: Dim) -> list[IndexExpr]:
         """Return what follows from a fact for one of its variables: weaker facts, and those of the only case left."""
@@ -343,18 +379,130 @@ def _is_nonnegative(dim: Dim, bounds: int = 1) -> bool:
     return dim >= 0 if isinstance(dim, int) else D.is_nonnegative(dim, bounds)
 
 
+@lru_cache(maxsize=16384)
+def _is_refuted(goal: SymbolicDim, facts: tuple[Dim, ...]) -> bool:
+    """Return whether a dim is negative for some sizes for which the facts hold: no search finds a proof then."""
+    for sample in range(len(_SAMPLES)):
+        value = _value_in(goal, sample)
+        if value is not None and value < 0 and all((_value_in(fact, sample) or 0) >= 0 for fact in facts):
+            return True
+    return False
+
+
+_SAMPLES = (1, 2, 3, 3, 4, 4, 9, 9, 40, 40, 300, 300)
+"""Sizes are tried that are smaller than these."""
+
+
+@lru_cache(maxsize=65536)
+def _value_in(dim: Dim, sample: int) -> int | None:
+    """Return the value of a dim where its symbols have certain values; None if it has none there."""
+    if isinstance(dim, int):
+        return dim
+    values: dict[str, Dim] = {
+        name: zlib.crc32(f"{sample} {name}".encode()) % _SAMPLES[sample] for name in D.symbols_of(dim)
+    }
+    try:
+        value = D.substitute(dim, values)
+    except ValueError:  # a quotient by 0
+        return None
+    return value if isinstance(value, int) else None
+
+
+def dims_of(facts: Facts) -> tuple[Dim, ...]:
+    """Return the facts about sizes alone."""
+    return tuple(fact.constant for fact in facts if not fact.terms)
+
+
+def _with_decided(facts: Facts) -> Facts:
+    """Return facts about sizes with the minima and maxima in them that the others decide."""
+    dims = dims_of(facts)
+    # A fact does not decide about itself: `d - min(d, 1)` is no proof that d is at least 1.
+    simple = tuple(dim for dim in dims if not _has_choice(dim))
+    if len(simple) == len(dims):
+        return facts
+    found = [IndexExpr({}, _decided(dim, simple)) for dim in dims if _has_choice(dim)]
+    return (*facts, *(fact for fact in dict.fromkeys(found) if fact not in facts))
+
+
+def _has_choice(dim: Dim) -> bool:
+    return not isinstance(dim, int) and any(
+        "min(" in atom or "max(" in atom for atoms, _ in dim.terms for atom in atoms
+    )
+
+
+@lru_cache(maxsize=16384)
+def _decided(dim: Dim, facts: tuple[Dim, ...]) -> Dim:
+    """Return a dim with the smaller, or larger, operand for each minimum, or maximum, that these facts decide."""
+    if isinstance(dim, int) or not _has_choice(dim):
+        return dim
+    total: Dim = 0
+    for atoms, factor in dim.terms:
+        total = total + D.product([_decided_atom(atom, facts) for atom in atoms]) * factor
+    return total
+
+
+def _decided_atom(atom: str, facts: tuple[Dim, ...]) -> Dim:
+    parts = D.atom_parts(atom)
+    if parts is None:
+        return D.parse(atom)
+    function, left, right = parts[0], _decided(parts[1], facts), _decided(parts[2], facts)
+    if function in ("min", "max"):
+        difference = left - right
+        if _is_nonnegative_dim(difference, facts, 1):
+            return left if function == "max" else right
+        if _is_nonnegative_dim(difference * -1, facts, 1):
+            return right if function == "max" else left
+    return D.apply(function, left, right)
+
+
+@lru_cache(maxsize=65536)
 def _is_nonnegative_dim(goal: Dim, facts: tuple[Dim, ...], depth: int = 3) -> bool:
     """Return whether a dim is not negative if these are not: it is a sum of multiples of them and such a dim."""
-    if _is_nonnegative(goal, MAX_BOUNDS):
-        return True
-    if not depth or isinstance(goal, int):
+    if isinstance(goal, int):
+        return goal >= 0
+    if _is_refuted(goal, facts):
         return False
+    if not _is_refuted(goal, ()) and _is_nonnegative(goal, MAX_BOUNDS):
+        return True
+    if not depth:
+        return False
+    if depth > 1 and _has_choice(goal):
+        decided = _decided(goal, tuple(fact for fact in facts if not _has_choice(fact)))
+        if decided != goal:
+            return _is_nonnegative_dim(decided, facts, depth)
     for fact in facts:
         for atoms, factor in fact.terms if isinstance(fact, SymbolicDim) else ():
             for quotient, multiple in _multiples(goal, atoms, factor):
                 if _is_nonnegative_dim(goal * multiple - fact * quotient, facts, depth - 1):
                     return True
     return _holds_in_cases(goal, facts, depth - 1)
+
+
+def _weaker(dim: Dim) -> Iterable[Dim]:
+    """Yield simpler dims that are not negative if this one is not."""
+    if isinstance(dim, int):
+        return
+    terms = dict(dim.terms)
+    constant = terms.pop((), 0)
+    if constant >= 0:
+        return
+    # What is subtracted is not negative, and a product is at least 1 only if its factors are.
+    positive = {atoms: factor for atoms, factor in terms.items() if factor > 0}
+    taken = [SymbolicDim(((atoms, 1),)) for atoms, factor in terms.items() if factor < 0]
+    if taken and all(map(_is_nonnegative, taken)):
+        kept: Dim = constant
+        for term in positive.items():
+            kept = kept + SymbolicDim((term,))
+        yield kept
+    if not taken and len(positive) == 1:
+        ((atoms, _),) = positive.items()
+        factors = [D.parse(atom) for atom in atoms]
+        if len(factors) > 1 and all(map(_is_nonnegative, factors)):
+            yield from (factor - 1 for factor in factors)
+    for atoms, factor in positive.items():
+        parts = D.atom_parts(atoms[0]) if len(atoms) == 1 else None
+        if parts is not None and parts[0] == "floordiv" and isinstance(parts[2], int) and parts[2] > 0:
+            yield (dim - SymbolicDim(((atoms, factor),))) * parts[2] + parts[1] * factor
 
 
 def _holds_in_cases(goal: SymbolicDim, facts: tuple[Dim, ...], depth: int) -> bool:

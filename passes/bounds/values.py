@@ -7,10 +7,13 @@ from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dense import read_dense
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import FloorDiv, IndexExpr, floor_divide, loop_index, number
+from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.affine import read_affine
-from mirlo.passes.bounds.local_buffers import Merged, Reaching, reaching_value, stores_of
+from mirlo.passes.bounds.data import DataDependence
+from mirlo.passes.bounds.local_buffers import RESHAPES, Merged, Reaching, reaching_value, stores_of
 from mirlo.passes.bounds.prover import Case, Facts, Prover
 
 INDEX_BITS = 64
@@ -22,6 +25,19 @@ EQ, NE = 0, 1
 _NEGATED = {EQ: NE, NE: EQ, SLT: SGE, SGE: SLT, SGT: SLE, SLE: SGT, ULT: UGE, UGE: ULT, UGT: ULE, ULE: UGT}
 _SWAPPED = {SGT: SLT, SGE: SLE, UGT: ULT, UGE: ULE}
 """Predicates written with `<` by swapping the operands."""
+
+
+REARRANGED = (
+    "vector.shuffle",
+    "vector.shape_cast",
+    "vector.transpose",
+    "vector.extract_strided_slice",
+    "vector.insert_strided_slice",
+    "vector.insert",
+    "vector.interleave",
+    "vector.from_elements",
+)
+"""Operations whose result consists of lanes of their operands."""
 
 
 @dataclass(frozen=True)
@@ -36,14 +52,24 @@ class Content:
 class ValueReader:
     """The index expressions of the values of one kernel, read when they are needed."""
 
-    def __init__(self, prover: Prover, parameters: Mapping[int, Dim]) -> None:
+    def __init__(
+        self,
+        prover: Prover,
+        parameters: Mapping[int, Dim],
+        constants: Mapping[int, ir.Attribute],
+        data: DataDependence,
+    ) -> None:
         self.prover = prover
+        self.data = data
         self.parameters = parameters
         """Dims that parameters of the kernel hold, by position."""
+        self.constants = constants
+        """The elements of buffers that are constants, by the position of the parameter."""
         self._read: dict[ir.Value, IndexExpr] = {}
         self._facts: dict[tuple[ir.Value, bool], Facts] = {}
         self._lanes: dict[tuple[int, int], IndexExpr] = {}
         self._contents: dict[ir.Value, Content | None] = {}
+        self._ranges: dict[int, tuple[int, int] | None] = {}
         self.tables: dict[int, Sequence[int]] = {}
         """The elements, by lane, of variables that stand for one-dimensional vectors of constants."""
 
@@ -103,24 +129,21 @@ class ValueReader:
         if op.name == "scf.for" and position == 0:
             return self._read_loop(op)
         if op.name == "scf.for":
-            return self._carried(op.operands[2 + position], argument.type)
+            return self.prover.variable(from_data=self.data.is_from_data(argument))
         return self.prover.variable(from_data=op.name != "func.func")
 
     def _read_loop(self, op: ir.Operation) -> IndexExpr:
         lower, upper, step = (self.read(op.operands[i]) for i in range(3))
         upper = self.prover.only_case(upper, upper - lower - 1)
+        of_data = self._of_data(lower, upper, step)
         if not step.is_constant or not isinstance(step.constant, int) or step.constant < 1:
-            return self.prover.variable([lower], [upper - 1])
+            return self.prover.variable([lower], [upper - 1], from_data=of_data)
         if step.constant == 1:
             if lower.is_constant and lower.constant == 0:
-                return self.prover.variable([lower], [upper - 1])
-            return self.prover.variable([number(0)], [upper - lower - 1]) + lower
+                return self.prover.variable([lower], [upper - 1], from_data=of_data)
+            return self.prover.variable([number(0)], [upper - lower - 1], from_data=of_data) + lower
         last = quotient(upper - lower - 1, step.constant)
-        return self.prover.variable([number(0)], [last]) * step.constant + lower
-
-    def _carried(self, initial: ir.Value, kind: ir.Type) -> IndexExpr:
-        """Return a value that iterations pass on; of data, unless it is an index."""
-        return self.prover.variable(from_data=not isinstance(kind, ir.IndexType))
+        return self.prover.variable([number(0)], [last], from_data=of_data) * step.constant + lower
 
     # ---------------------------------------------------------------------------------------------------------- widths
 
@@ -171,7 +194,9 @@ class ValueReader:
         is_high = is_high or any(self._is_limited(high) for high in known.highs)
         if is_low and is_high:
             return True
-        return bool(known.cases) and all(self._is_limited(case.value) for case in known.cases)
+        return bool(known.cases) and all(
+            self._is_limited(case.value) or _is_limited_by(case.facts, case.value) for case in known.cases
+        )
 
     # ------------------------------------------------------------------------------------------------------ arithmetic
 
@@ -272,6 +297,8 @@ class ValueReader:
         return self._smaller(left, right)
 
     def _smaller(self, left: IndexExpr, right: IndexExpr) -> IndexExpr:
+        if left.is_constant and right.is_constant:
+            return number(D.minimum(left.constant, right.constant))
         difference = left - right
         if self.prover.is_certain(difference):
             return right
@@ -292,6 +319,8 @@ class ValueReader:
         left, right = self.operands(op)
         if op.name == "arith.maxui" and not all(map(self.prover.is_nonnegative, (left, right))):
             return None
+        if left.is_constant and right.is_constant:
+            return number(D.maximum(left.constant, right.constant))
         difference = left - right
         if self.prover.is_certain(difference):
             return left
@@ -315,7 +344,7 @@ class ValueReader:
             if any(self.prover.is_certain(fact * -1 - 1) for fact in other.facts):
                 return case.value
         from_data = self._of_data(yes, no) or not self._is_of_sizes(condition)
-        return self.prover.variable(cases=cases, from_data=from_data)
+        return self.prover.variable(cases=cases, from_data=from_data, choice=condition)
 
     def _is_of_sizes(self, condition: ir.Value) -> bool:
         """Return whether a condition depends on loops and sizes only."""
@@ -365,7 +394,8 @@ class ValueReader:
             if bits >= INDEX_BITS:
                 return None
             return self.prover.variable([number(0)], [number((1 << bits) - 1)], from_data=self._of_data(value))
-        return value
+        kind = op.results[0].type
+        return self._within_width(value, kind) if width_of(kind)[0] < bits else value
 
     def apply(self, op: ir.Operation) -> IndexExpr | None:
         """Return the value of `affine.apply`."""
@@ -380,9 +410,11 @@ class ValueReader:
     def step(self, op: ir.Operation) -> IndexExpr:
         return self.lane(op.results[0].type.shape[0])
 
-    def extract(self, op: ir.Operation) -> IndexExpr:
+    def extract(self, op: ir.Operation) -> IndexExpr | None:
         """Return one lane of a vector, which need not be that of other vectors."""
         value = self.read(op.operands[0])
+        if self._of_data(value):
+            return self.rearrange(op)
         lanes = {next(iter(each.terms)): each for each in self._lanes.values()}
         used = [name for name in value.variables() if name in lanes]
         if not used:
@@ -395,6 +427,18 @@ class ValueReader:
         }
         return value.substitute(lambda name: fresh.get(name, loop_index(name)))
 
+    def rearrange(self, op: ir.Operation) -> IndexExpr | None:
+        """Return any lane of a vector that is put together from lanes of others, in another order."""
+        parts = [self.read(value) for value in op.operands if not isinstance(value.type, ir.IndexType)]
+        if len(parts) == 1:
+            lows = [low for low, _ in map(self.prover.interval, parts) if low is not None]
+            return self.prover.variable(map(number, lows), self.prover.tops(parts[0]), from_data=self._of_data(*parts))
+        intervals = [self.prover.interval(part) for part in parts]
+        least, most = [low for low, _ in intervals if low is not None], [top for _, top in intervals if top is not None]
+        lows = [min(least)] if len(least) == len(parts) else []
+        highs = [max(most)] if len(most) == len(parts) else []
+        return self.prover.variable(map(number, lows), map(number, highs), from_data=self._of_data(*parts))
+
     def _range_of(self, value: IndexExpr) -> IndexExpr:
         low, high = self.prover.interval(value)
         lows, highs = ([] if bound is None else [number(bound)] for bound in (low, high))
@@ -405,11 +449,11 @@ class ValueReader:
     def load(self, op: ir.Operation) -> IndexExpr | None:
         """Return an element of a buffer on the stack, within the bounds of all that is stored to it."""
         buffer = op.operands[0]
-        owner = buffer.owner
-        if isinstance(owner, ir.Block) or owner.operation.name != "memref.alloca":
-            return None
         if not isinstance(op.results[0].type, (ir.IndexType, ir.IntegerType)):
             return None
+        owner = buffer.owner
+        if isinstance(owner, ir.Block) or owner.operation.name != "memref.alloca":
+            return self.load_constant(op)
         if buffer not in self._contents:
             self._contents[buffer] = self._find_content(buffer)
         content = self._contents[buffer]
@@ -419,6 +463,32 @@ class ValueReader:
         if reaching is not None:
             return self._reached(reaching)
         return self.prover.variable(content.lows, content.highs, (), content.from_data)
+
+    def load_constant(self, op: ir.Operation) -> IndexExpr | None:
+        """Return an element, or a vector of elements, of a buffer whose elements are known, or of what masks leave."""
+        elements = self._constant_of(op.operands[0])
+        if elements is None:
+            return None
+        low, high = elements
+        if op.name in ("vector.maskedload", "vector.gather"):
+            default_low, default_high = self.prover.interval(self.read(list(op.operands)[-1]))
+            if default_low is None or default_high is None:
+                return None
+            low, high = min(low, default_low), max(high, default_high)
+        return self.prover.variable([number(low)], [number(high)], from_data=True)
+
+    def _constant_of(self, buffer: ir.Value) -> tuple[int, int] | None:
+        """Return the least and the greatest element of a buffer that is a constant."""
+        while not isinstance(buffer.owner, ir.Block):
+            if buffer.owner.operation.name not in RESHAPES:
+                return None
+            buffer = buffer.owner.operation.operands[0]
+        if buffer.owner.owner.operation.name != "func.func":
+            return None
+        position = ir.BlockArgument(buffer).arg_number
+        if position not in self._ranges:
+            self._ranges[position] = _range_of_elements(self.constants.get(position))
+        return self._ranges[position]
 
     def _reached(self, value: Reaching) -> IndexExpr:
         if isinstance(value, Merged):
@@ -448,14 +518,17 @@ class ValueReader:
         self, buffer: ir.Value, content: Content, stores: Sequence[ir.Operation]
     ) -> list[tuple[IndexExpr, Facts]]:
         """Return the values that are stored to a buffer, and what holds there, if this were known of its elements."""
-        outside = self._read, self._facts
+        outside = self._read, self._facts, self._contents
         self._read, self._facts = dict(self._read), dict(self._facts)
-        self._contents[buffer] = content
+        self._contents = {**self._contents, buffer: content}
         try:
             return [(self.read(store.operands[0]), self._facts_at(store)) for store in stores]
         finally:
-            self._read, self._facts = outside
-            del self._contents[buffer]
+            inside, (self._read, self._facts, self._contents) = self._contents, outside
+            if content == Content():
+                # What follows of other buffers though nothing is known of this one holds everywhere.
+                del inside[buffer]
+                self._contents.update(inside)
 
     def _facts_at(self, op: ir.Operation) -> Facts:
         """Return what the branches and loops around an operation say."""
@@ -564,6 +637,21 @@ class ValueReader:
         return ()
 
 
+def _is_limited_by(facts: Facts, value: IndexExpr) -> bool:
+    """Return whether facts put a value between sums of sizes and numbers."""
+    has_low = any((value - fact).is_constant for fact in facts)
+    return has_low and any((value + fact).is_constant for fact in facts)
+
+
+def _range_of_elements(elements: ir.Attribute | None) -> tuple[int, int] | None:
+    """Return the least and the greatest of some integers."""
+    kind = None if elements is None else TensorType.from_mlir(elements.type)
+    if elements is None or kind is None or kind.dtype.is_unsigned:
+        return None
+    array = read_dense(elements, kind)
+    return (int(array.min()), int(array.max())) if array.size else None
+
+
 def quotient(value: IndexExpr, divisor: Dim) -> IndexExpr:
     """Return `value floordiv divisor`.
 
@@ -650,13 +738,23 @@ _READERS: dict[str, Callable[[ValueReader, ir.Operation], IndexExpr | None]] = {
     "affine.apply": ValueReader.apply,
     "vector.broadcast": ValueReader.broadcast,
     "memref.load": ValueReader.load,
+    "vector.load": ValueReader.load_constant,
+    "vector.maskedload": ValueReader.load_constant,
+    "vector.gather": ValueReader.load_constant,
     "vector.step": ValueReader.step,
     "vector.extract": ValueReader.extract,
+    **dict.fromkeys(REARRANGED, ValueReader.rearrange),
 }
 """How the results of upstream operations depend on their operands; results of others are unknown."""
 _EXACT = frozenset(
     [
+        *REARRANGED,
         "vector.broadcast",
+        "arith.index_cast",
+        "arith.index_castui",
+        "arith.extsi",
+        "arith.extui",
+        "arith.trunci",
         "arith.constant",
         "arith.minsi",
         "arith.maxsi",
@@ -665,6 +763,9 @@ _EXACT = frozenset(
         "arith.select",
         "scf.if",
         "memref.load",
+        "vector.load",
+        "vector.maskedload",
+        "vector.gather",
     ]
 )
-"""Operations whose result cannot overflow."""
+"""Operations whose result cannot overflow, and casts, whose reader sees to that."""

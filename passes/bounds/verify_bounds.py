@@ -12,7 +12,7 @@ from mirlo.dialects.tir.buffers import workspace_of
 from mirlo.dialects.tir.sizes import symbols_of_function
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.bounds.calls import Calls, find_calls
-from mirlo.passes.bounds.kernel import KernelBounds, UnprovenAccess
+from mirlo.passes.bounds.kernel import KernelAccesses, KernelBounds, UnprovenAccess
 from mirlo.passes.bounds.prover import MAX_KERNEL_STEPS
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.session import Session
@@ -29,6 +29,8 @@ class BoundsRecord:
     function: str
     nodes: tuple[str, ...]
     accesses: int
+    by_data: int = 0
+    """Accesses whose position depends on data."""
     unproven: tuple[UnprovenAccess, ...] = ()
 
 
@@ -63,11 +65,16 @@ class VerifyBounds(Pass):
             function = member.operation
             if function.name != "func.func" or not is_prim_func(function) or not _is_scheduled(function):
                 continue
-            record, taken = verify_kernel(function, calls.get(symbol_name(function)), left)
+            record, taken = verify_kernel(function, calls.get(symbol_name(function)), left, self.only_data)
             left -= taken
             session.notes.append(record)
             for access in record.unproven:
                 self._report(record, access, session)
+
+    @property
+    def only_data(self) -> bool:
+        """Return whether proofs of accesses that data do not decide about have no effect."""
+        return self.fail == "data" and not self.remarks
 
     def _report(self, record: BoundsRecord, access: UnprovenAccess, session: Session) -> None:
         of_nodes = f" ({', '.join(record.nodes)})" if record.nodes else ""
@@ -79,21 +86,30 @@ class VerifyBounds(Pass):
 
 
 def verify_kernel(
-    function: ir.Operation, calls: Calls | None = None, steps: int = MAX_KERNEL_STEPS
+    function: ir.Operation, calls: Calls | None = None, steps: int = MAX_KERNEL_STEPS, only_data: bool = False
 ) -> tuple[BoundsRecord, int]:
-    """Return the record of a prim function in buffer form that is called so, and the steps that the proofs took."""
+    """Return the record of a prim function in buffer form that is called so, and the steps that the proofs took.
+
+    With `only_data`, accesses that depend on loops and sizes only are counted, and not proven.
+    """
     calls = calls or Calls()
-    symbols = _symbol_parameters(function)
-    accesses = 0
+    found = KernelAccesses(function)
     unproven: dict[UnprovenAccess, None] = {}
     left = min(steps, MAX_KERNEL_STEPS)
-    for sizes, facts in calls.parameter_sizes(workspace_of(function.opview)):
-        kernel = KernelBounds(function, symbols, sizes, facts, left)
-        kernel.verify()
-        left = max(kernel.prover.budget, 0)
-        accesses = max(accesses, kernel.accesses)
-        unproven.update(dict.fromkeys(kernel.unproven))
-    record = BoundsRecord(symbol_name(function), tuple(dict.fromkeys(calls.nodes)), accesses, tuple(unproven))
+    if found.by_data or not only_data:
+        symbols = _symbol_parameters(function)
+        for known in calls.known_operands(workspace_of(function.opview)):
+            kernel = KernelBounds(function, found, symbols, known, left, only_data)
+            kernel.verify()
+            left = max(kernel.prover.budget, 0)
+            unproven.update(dict.fromkeys(kernel.unproven))
+    record = BoundsRecord(
+        symbol_name(function),
+        tuple(dict.fromkeys(calls.nodes)),
+        len(found.accesses),
+        len(found.by_data),
+        tuple(unproven),
+    )
     return record, min(steps, MAX_KERNEL_STEPS) - left
 
 

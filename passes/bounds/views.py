@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr, number
 from mirlo.dialects.tir.buffers import UNBOUNDED, element_bytes
+from mirlo.passes.bounds.local_buffers import RESHAPES
 from mirlo.passes.bounds.values import ValueReader
-
-RESHAPES = ("memref.collapse_shape", "memref.expand_shape", "memref.cast")
-"""Operations whose result is the memory of their operand."""
+from mirlo.passes.memory.plan import READABLE
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,8 @@ class View:
     bytes: IndexExpr | None
     element_bytes: int
     why: str = ""
+    readable: IndexExpr | None = None
+    """The bytes that may be read, also where there are no elements; None for no more than `bytes`."""
     starts: tuple[tuple[IndexExpr, str], ...] = ()
     """Expressions that must not be negative for the view to lie in its buffer, and what they are."""
 
@@ -61,7 +63,7 @@ class ViewReader:
             return View(shape, static, size, "" if static is not None else "its size is a value of the kernel")
         if op.name in RESHAPES:
             source = self.read(op.operands[0])
-            return View(shape, source.bytes, size, source.why, source.starts)
+            return View(shape, source.bytes, size, source.why, source.readable, source.starts)
         if op.name == "memref.view" and len(op.operands) == 2:
             return self._part(op, shape, size, static)
         return View(shape, None, size, f"the view '{op.name}' is not known")
@@ -73,7 +75,7 @@ class ViewReader:
         elements = self.sizes.get(argument.arg_number) if block.owner.operation.name == "func.func" else None
         if elements is None:
             return View(shape, None, size, f"no call tells the size of parameter {argument.arg_number}")
-        return View(shape, number(elements * size), size)
+        return View(shape, number(elements * size), size, readable=number(D.maximum(elements * size, READABLE)))
 
     def _part(self, op: ir.Operation, shape: tuple[int, ...], size: int, static: IndexExpr | None) -> View:
         """Return a part of a buffer of bytes."""

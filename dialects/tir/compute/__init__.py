@@ -30,11 +30,11 @@ from mirlo.dialects.tir.compute.expr import (
 )
 from mirlo.dialects.tir.compute.loops import Buffer, LoopBuilder, LoopFunction, Variable
 from mirlo.dialects.tir.compute.narrow import is_coded
-from mirlo.dialects.tir.compute.positions import from_end, is_within, within, wrapped
+from mirlo.dialects.tir.compute.positions import at_most_last, from_end, is_within, within, wrapped
 
 __all__ = [
     "BOOL", "INDEX", "PRIM_FUNC", "Axis", "Buffer", "Expr", "ExprLike", "LoopBuilder", "LoopFunction", "PrimBuilder",
-    "TensorExpr", "Variable", "abs_", "all_of", "call", "ceil", "clamp", "constant", "erf", "exp", "floor",
-    "from_end", "identity_of", "is_coded", "is_within", "lift", "log", "maximum", "minimum", "roundeven", "rsqrt",
-    "select", "sigmoid", "sqrt", "storage_type", "tanh", "trunc", "within", "wrapped",
+    "TensorExpr", "Variable", "abs_", "all_of", "at_most_last", "call", "ceil", "clamp", "constant", "erf", "exp",
+    "floor", "from_end", "identity_of", "is_coded", "is_within", "lift", "log", "maximum", "minimum", "roundeven",
+    "rsqrt", "select", "sigmoid", "sqrt", "storage_type", "tanh", "trunc", "within", "wrapped",
 ]  # fmt: skip

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.tir.compute.expr import INDEX, Expr, all_of, clamp, constant, lift, maximum, select
+from mirlo.dialects.tir.compute.expr import INDEX, Expr, all_of, clamp, constant, lift, maximum, minimum, select
 
 
 def from_end(index: Expr, size: Dim) -> Expr:
@@ -22,6 +23,16 @@ def from_end(index: Expr, size: Dim) -> Expr:
 def within(index: Expr, size: Dim) -> Expr:
     """Return the position in an axis of this size, which is not empty, that is nearest to an index."""
     return clamp(index.cast(INDEX), 0, lift(size, INDEX) - 1)
+
+
+def at_most_last(index: Expr, size: Dim | Expr) -> Expr:
+    """Return an index that is less than a size, or the last position: also for an index that is negative.
+
+    It costs one instruction, and is 0 where the size is 0. Use it for an index that is inside by construction, such as
+    one of a permutation.
+    """
+    least_one = maximum(size, 1) if isinstance(size, Expr) else constant(D.maximum(size, 1), INDEX)
+    return minimum(index.cast("u64"), (least_one - 1).cast("u64")).cast(INDEX)
 
 
 def wrapped(index: Expr, size: Dim) -> Expr:

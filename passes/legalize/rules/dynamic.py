@@ -15,6 +15,7 @@ from mirlo.dialects.tir.compute import (
     maximum,
     minimum,
     select,
+    within,
 )
 from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.dialects.tir.compute.loops import Buffer, LoopBuilder
@@ -56,9 +57,12 @@ def nonzero(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
         count = loops.variable(0, "index")
         for at in loops.nest(shape):
             with loops.if_(x[at].cast("bool")):
-                for axis, index in enumerate(at):
-                    output[axis, count.get()] = index.cast("i64")
-                count.set(count.get() + 1)
+                position = loops.let(count.get())
+                # As many as were counted before, unless another thread of the caller writes to x in between.
+                with loops.if_(position < output.shape[1]):
+                    for axis, index in enumerate(at):
+                        output[axis, position] = index.cast("i64")
+                    count.set(position + 1)
 
     return b.call_loops(body, op.x)
 
@@ -114,7 +118,8 @@ def slice_at(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
 
     def body(p: PrimBuilder, x: TensorExpr, bounds: TensorExpr) -> TensorExpr:
         def place(axis: int, at: Expr) -> Expr:
-            return bounds[BEGIN, axis].cast(INDEX) + at * bounds[STEP, axis].cast(INDEX)
+            position = bounds[BEGIN, axis].cast(INDEX) + at * bounds[STEP, axis].cast(INDEX)
+            return within(position, x.shape[axis])
 
         return p.compute(shape, lambda *axes: x.at(*(place(i, at) for i, at in enumerate(axes))), name="slice")
 

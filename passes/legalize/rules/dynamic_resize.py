@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim, ceildiv, maximum
-from mirlo.dialects.tir.compute import BOOL, INDEX, Expr, TensorExpr, clamp, constant, floor, select
+from mirlo.dialects.tir.compute import BOOL, Expr, TensorExpr, constant, floor, select, within
 from mirlo.dialects.tir.compute.builder import PrimBuilder
 from mirlo.dialects.tir.compute.numpy_functions import as_scalar_function
 from mirlo.passes.legalize.helpers import shape_of, sum_of, weighted
@@ -64,7 +64,7 @@ class _ResizeAxis:
 
     def place(self, index: Expr) -> Expr:
         """Clamp an index to the operand."""
-        return clamp(index, 0.0, self.size - 1.0).cast(INDEX)
+        return within(index, self.dims[0])
 
 
 @legalize("relax.resize", priority=-20)

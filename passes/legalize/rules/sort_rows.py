@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.tir.compute import INDEX, Expr, LoopBuilder
+from mirlo.dialects.tir.compute import Expr, LoopBuilder, at_most_last
 from mirlo.dialects.tir.compute.loops import Buffer
 from mirlo.passes.legalize.helpers import shape_of
 from mirlo.passes.legalize.rules.sort import KeyedRow, merge_sort, order
@@ -23,14 +23,14 @@ def argsort_rows(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
         less = order(descending=False)
 
         def element(row: Expr, column: Expr) -> Expr:
-            value = x[row.cast(INDEX), column]
+            value = x[row, column]
             return loops.let(value.cast("i32") if value.dtype.is_bool else value)
 
         def before(first: Expr, second: Expr) -> Expr:
             """Return whether a row precedes another one lexicographically."""
             is_before, going = loops.variable(False, "bool"), loops.variable(True, "bool")
             at = loops.variable(0, "index")
-            one, other = loops.let(first), loops.let(second)
+            one, other = loops.let(at_most_last(first, rows)), loops.let(at_most_last(second, rows))
             for _ in loops.while_(lambda: going.get() & (at.get() < columns)):
                 a, c = element(one, at.get()), element(other, at.get())
                 with loops.if_(less(a, c)):

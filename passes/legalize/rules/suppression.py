@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DType
-from mirlo.dialects.tir.compute import INDEX, Expr, LoopBuilder, Variable, constant, lift, maximum, minimum, select
+from mirlo.dialects.tir.compute import (
+    INDEX,
+    Expr,
+    LoopBuilder,
+    Variable,
+    at_most_last,
+    constant,
+    lift,
+    maximum,
+    minimum,
+    select,
+)
 from mirlo.dialects.tir.compute.loops import Buffer
 from mirlo.passes.legalize.helpers import ordered_bits, shape_of, tensor_type, wide, wide_dtype
 from mirlo.passes.rules import legalize
@@ -58,8 +69,9 @@ def non_max_suppression(op: ir.OpView, b: LegalizeBuilder) -> ir.Value:
                 with loops.if_(~kept.overlaps(candidate, wide(overlap[()]))):
                     kept.append(candidate)
                     row = loops.let(used.get())
-                    _write_row(selected, row, [value.cast("i64") for value in (n, c, box)])
-                    used.set(row + 1)
+                    with loops.if_(row < selected.shape[0]):
+                        _write_row(selected, row, [value.cast("i64") for value in (n, c, box)])
+                        used.set(row + 1)
         for row in loops.range(loops.let(used.get()), selected.shape[0]):
             _write_row(selected, row, (0, 0, 0))
         count[()] = used.get().cast("i64")
@@ -106,18 +118,19 @@ class _BoxQueue:
         self._find_best()
 
     def has_boxes(self) -> Expr:
-        return self.best.get() > 0
+        return (self.best.get() > 0) & (lift(self.count, INDEX) > 0)
 
     def pop(self) -> Expr:
         """Remove and return the best box."""
         loops = self.loops
         group, best = loops.let(self.best_group.get()), loops.let(self.best.get())
         path = []
-        for level in reversed(self.levels):
+        # A level has the largest of each group of the one below: as many elements as that has groups.
+        for level, size in zip(reversed(self.levels), [*reversed(self.groups[:-1]), self.count], strict=True):
             lanes = [level[group * LANES + lane].equals(best) for lane in range(LANES)]
             indices = [select(found, constant(lane, "i32"), LANES) for lane, found in enumerate(lanes)]
             first = minimum(reduce(minimum, indices), LANES - 1)
-            group = loops.let(group * LANES + first.cast(INDEX))
+            group = loops.let(at_most_last(group * LANES + first.cast(INDEX), size))
             path.append(group)
         box = path[-1]
         self.levels[0][box] = self.zero
@@ -176,7 +189,8 @@ class _KeptBoxes:
 
     def __init__(self, loops: LoopBuilder, most: Dim, kind: DType) -> None:
         self.loops = loops
-        self.columns = [loops.scratch(((most // LANES + 1) * LANES,), kind) for _ in range(5)]
+        # Whole vectors from the last box on.
+        self.columns = [loops.scratch(((most // LANES + 2) * LANES,), kind) for _ in range(5)]
         self.count: Variable = loops.variable(0, "index")
 
     def clear(self) -> None:

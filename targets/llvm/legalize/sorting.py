@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.tir.compute import INDEX, Expr, LoopBuilder, constant
+from mirlo.dialects.tir.compute import INDEX, Expr, LoopBuilder, at_most_last, constant
 from mirlo.dialects.tir.compute.loops import Buffer
 from mirlo.passes.legalize.helpers import ordered_bits, shape_of, short_name, tensor_type
 from mirlo.passes.rules import Decline, decline, legalize
@@ -49,7 +49,7 @@ def sort(op: ir.OpView, b: LegalizeBuilder) -> ir.Value | Decline:
             positions = rows.sort()
             for i in loops.range(size):
                 source = loops.let(positions[i])
-                output[place(i)] = source if wants_places else x[place(source.cast(INDEX))]
+                output[place(i)] = source if wants_places else x[place(at_most_last(source, size))]
 
     return b.call_loops(body, op.x)
 
@@ -92,7 +92,7 @@ class _Rows:
                 at = step, loops.let(self._digit(key, step))
                 free = loops.let(counts[at])
                 counts[at] = free + 1
-                end = loops.let(free.cast(INDEX))
+                end = loops.let(at_most_last(free, self.size))
                 self.places[target][end] = self.places[source][i]
                 if step + 1 < self.passes:
                     self.keys[target][end] = key

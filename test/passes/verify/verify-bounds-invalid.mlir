@@ -48,3 +48,108 @@ func.func private @overflow(%x: memref<10xf32>, %at: memref<i64>) attributes {ti
   }
   return
 }
+
+// -----
+
+// How often a condition on data holds is data: a counter that is not compared with the size is an error.
+
+func.func private @counter(%x: memref<10xi8>, %y: memref<4xi64>) attributes {tir.prim_func} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c10 = arith.constant 10 : index
+  %zero = arith.constant 0 : i8
+  %count = memref.alloca() : memref<index>
+  memref.store %c0, %count[] : memref<index>
+  scf.for %i = %c0 to %c10 step %c1 {
+    %v = memref.load %x[%i] : memref<10xi8>
+    %set = arith.cmpi ne, %v, %zero : i8
+    scf.if %set {
+      %k = memref.load %count[] : memref<index>
+      %j = arith.index_cast %i : index to i64
+      // expected-error@+1 {{kernel '@counter': 'memref.store' to parameter 1: its index depends on data that is not clamped}}
+      memref.store %j, %y[%k] : memref<4xi64>
+      %next = arith.addi %k, %c1 : index
+      memref.store %next, %count[] : memref<index>
+    }
+  }
+  return
+}
+
+// -----
+
+// A loop whose bound is data runs as far as the data say.
+
+func.func private @loop_of_data(%x: memref<10xf32>, %count: memref<i64>, %y: memref<f32>) attributes {tir.prim_func} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %n = memref.load %count[] : memref<i64>
+  %k = arith.index_cast %n : i64 to index
+  scf.for %i = %c0 to %k step %c1 {
+    // expected-error@+1 {{kernel '@loop_of_data': 'memref.load' to parameter 0: its index depends on data that is not clamped}}
+    %v = memref.load %x[%i] : memref<10xf32>
+    memref.store %v, %y[] : memref<f32>
+  }
+  return
+}
+
+// -----
+
+// A value that iterations pass on, an index or not, depends on what is added to it.
+
+func.func private @carried(%x: memref<10xf32>, %steps: memref<4xi64>, %y: memref<f32>) attributes {tir.prim_func} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %end = scf.for %i = %c0 to %c4 step %c1 iter_args(%at = %c0) -> (index) {
+    %n = memref.load %steps[%i] : memref<4xi64>
+    %k = arith.index_cast %n : i64 to index
+    %next = arith.addi %at, %k : index
+    scf.yield %next : index
+  }
+  // expected-error@+1 {{kernel '@carried': 'memref.load' to parameter 0: its index depends on data that is not clamped}}
+  %v = memref.load %x[%end] : memref<10xf32>
+  memref.store %v, %y[] : memref<f32>
+  return
+}
+
+// -----
+
+// Lanes in another order are data all the same.
+
+func.func private @shuffled(%x: memref<10xf32>, %at: memref<4xi32>, %y: memref<f32>) attributes {tir.prim_func} {
+  %c0 = arith.constant 0 : index
+  %p = vector.load %at[%c0] : memref<4xi32>, vector<4xi32>
+  %q = vector.shuffle %p, %p [3, 2, 1, 0] : vector<4xi32>, vector<4xi32>
+  %k = arith.index_cast %q : vector<4xi32> to vector<4xindex>
+  %mask = vector.constant_mask [4] : vector<4xi1>
+  %none = arith.constant dense<0.0> : vector<4xf32>
+  // expected-error@+1 {{kernel '@shuffled': 'vector.gather' to parameter 0: its index depends on data that is not clamped}}
+  %v = vector.gather %x[%c0] [%k], %mask, %none : memref<10xf32>, vector<4xindex>, vector<4xi1>, vector<4xf32> into vector<4xf32>
+  %sum = vector.reduction <add>, %v : vector<4xf32> into f32
+  memref.store %sum, %y[] : memref<f32>
+  return
+}
+
+// -----
+
+// A constant whose elements are not all positions.
+
+func.func private @table(%x: memref<10xf32>, %at: memref<4xi32>, %y: memref<4xf32>) attributes {tir.prim_func} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  scf.for %i = %c0 to %c4 step %c1 {
+    %n = memref.load %at[%i] : memref<4xi32>
+    %k = arith.index_cast %n : i32 to index
+    // expected-error@+1 {{'memref.load' to parameter 0: its index depends on data that is not clamped (index=v0 where v0 in [0, 10], size=10)}}
+    %v = memref.load %x[%k] : memref<10xf32>
+    memref.store %v, %y[%i] : memref<4xf32>
+  }
+  return
+}
+
+func.func @main(%x: tensor<10xf32>) -> tensor<4xf32> {
+  %at = "relax.constant"() {value = dense<[10, 0, 4, 4]> : tensor<4xi32>} : () -> tensor<4xi32>
+  %0 = "relax.call_tir"(%x, %at) {callee = @table, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0>} : (tensor<10xf32>, tensor<4xi32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}

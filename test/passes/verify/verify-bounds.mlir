@@ -157,3 +157,49 @@ func.func private @ring(%x: memref<4xf32>, %y: memref<10xf32>) attributes {tir.p
   }
   return
 }
+
+// A counter of elements, compared with the size before each store.
+func.func private @counter(%x: memref<10xi8>, %y: memref<4xi64>) attributes {tir.prim_func} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %c10 = arith.constant 10 : index
+  %zero = arith.constant 0 : i8
+  %count = memref.alloca() : memref<index>
+  memref.store %c0, %count[] : memref<index>
+  scf.for %i = %c0 to %c10 step %c1 {
+    %v = memref.load %x[%i] : memref<10xi8>
+    %set = arith.cmpi ne, %v, %zero : i8
+    scf.if %set {
+      %k = memref.load %count[] : memref<index>
+      %fits = arith.cmpi slt, %k, %c4 : index
+      scf.if %fits {
+        %j = arith.index_cast %i : index to i64
+        memref.store %j, %y[%k] : memref<4xi64>
+        %next = arith.addi %k, %c1 : index
+        memref.store %next, %count[] : memref<index>
+      }
+    }
+  }
+  return
+}
+
+// Positions in a constant: each call's is read.
+func.func private @table(%x: memref<10xf32>, %at: memref<4xi32>, %y: memref<4xf32>) attributes {tir.prim_func} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  scf.for %i = %c0 to %c4 step %c1 {
+    %n = memref.load %at[%i] : memref<4xi32>
+    %k = arith.index_cast %n : i32 to index
+    %v = memref.load %x[%k] : memref<10xf32>
+    memref.store %v, %y[%i] : memref<4xf32>
+  }
+  return
+}
+
+func.func @of_table(%x: tensor<10xf32>) -> tensor<4xf32> {
+  %at = "relax.constant"() {value = dense<[9, 0, 4, 4]> : tensor<4xi32>} : () -> tensor<4xi32>
+  %0 = "relax.call_tir"(%x, %at) {callee = @table, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0>} : (tensor<10xf32>, tensor<4xi32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}

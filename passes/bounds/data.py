@@ -1,0 +1,143 @@
+"""Which values of a kernel depend on elements of buffers: on data, and not on loops and sizes alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from mirlo.dialects.bindings import ir
+from mirlo.passes.bounds.accesses import Access
+from mirlo.passes.bounds.local_buffers import stores_of
+
+STACK = "memref.alloca"
+_LOOPS = ("scf.for", "scf.while")
+
+
+class DataDependence:
+    """The values of one kernel that depend on data, followed backwards from those that are asked for.
+
+    A value depends on data if it is computed from an element of a buffer, in a loop whose bounds are, or if a
+    condition that depends on data decides which of several values it is. What a kernel stores on its stack is followed
+    to the values that are stored there. Everything that is not understood counts as data.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[ir.Value, bool] = {}
+
+    def is_from_data(self, value: ir.Value) -> bool:
+        """Return whether a value depends on data."""
+        known = self._known.get(value)
+        if known is not None:
+            return known
+        reached: set[ir.Value] = set()
+        waiting = [value]
+        result = False
+        while waiting and not result:
+            each = waiting.pop()
+            if each in reached or self._known.get(each) is False:
+                continue
+            reached.add(each)
+            origins = None if self._known.get(each) else _origins(each)
+            if origins is None:
+                result = True
+            else:
+                waiting += origins
+        if result:
+            self._known[value] = True
+        else:
+            self._known.update(dict.fromkeys(reached, False))
+        return result
+
+    def is_access_by_data(self, access: Access) -> bool:
+        """Return whether data decide which element an access reads or writes."""
+        positions = [*access.indices, *([] if access.offsets is None else [access.offsets])]
+        return any(map(self.is_from_data, [*positions, *_view_operands(access.buffer)]))
+
+
+def _view_operands(buffer: ir.Value) -> Iterator[ir.Value]:
+    """Yield the positions of the views that a buffer is made of."""
+    while not isinstance(buffer.owner, ir.Block):
+        operands = list(buffer.owner.operation.operands)
+        if not operands or not isinstance(operands[0].type, (ir.MemRefType, ir.UnrankedMemRefType)):
+            return
+        yield from operands[1:]
+        buffer = operands[0]
+
+
+def _origins(value: ir.Value) -> Iterable[ir.Value] | None:
+    """Return the values that decide about a value; None for an element of a buffer, or what is not understood."""
+    owner = value.owner
+    if isinstance(owner, ir.Block):
+        return _origins_of_argument(ir.BlockArgument(value), owner)
+    op = owner.operation
+    if op.name == "memref.load":
+        return _origins_of_load(op)
+    if op.name == "memref.dim":
+        return ()
+    if op.name == "scf.if":
+        position = ir.OpResult(value).result_number
+        return [op.operands[0], *(_end_of(region.blocks[0]).operands[position] for region in op.regions)]
+    if op.name in _LOOPS:
+        return _origins_in_loop(op, ir.OpResult(value).result_number)
+    if len(op.regions) or any(isinstance(operand.type, ir.MemRefType) for operand in op.operands):
+        return None
+    return list(op.operands)
+
+
+def _origins_of_argument(argument: ir.BlockArgument, block: ir.Block) -> Iterable[ir.Value] | None:
+    op = block.owner.operation
+    position = argument.arg_number
+    if op.name in ("func.func", "gpu.func"):
+        return ()  # sizes, which callers check
+    if op.name == "scf.for":
+        return list(op.operands)[:3] if position == 0 else _origins_in_loop(op, position - 1)
+    if op.name == "scf.while":
+        return _origins_in_loop(op, position)
+    if op.name in ("scf.parallel", "scf.forall", "gpu.launch"):
+        return list(op.operands)
+    return None
+
+
+def _origins_in_loop(op: ir.Operation, position: int) -> Iterable[ir.Value]:
+    """Return what decides about a value that the iterations of a loop pass on: also how many there are."""
+    if op.name == "scf.for":
+        end = _end_of(op.regions[0].blocks[0])
+        return [*list(op.operands)[:3], op.operands[3 + position], end.operands[position]]
+    condition, end = (_end_of(region.blocks[0]) for region in op.regions)
+    # The regions may pass on different values: all of them count.
+    return [*op.operands, *condition.operands, *end.operands]
+
+
+def _end_of(block: ir.Block) -> ir.Operation:
+    *_, last = block.operations
+    return last.operation
+
+
+def _origins_of_load(op: ir.Operation) -> Iterable[ir.Value] | None:
+    """Return what decides about an element of a buffer on the stack; None for another buffer's."""
+    buffer = op.operands[0]
+    owner = buffer.owner
+    if isinstance(owner, ir.Block) or owner.operation.name != STACK:
+        return None
+    stores = stores_of(buffer)
+    if stores is None:
+        return None  # it may hold anything
+    found = list(op.operands)[1:]
+    for store in stores:
+        found += [store.operands[0], *list(store.operands)[2:], *_conditions_around(store, owner.operation.block)]
+    return found
+
+
+def _conditions_around(op: ir.Operation, outermost: ir.Block) -> Iterator[ir.Value]:
+    """Yield what decides whether, and how often, an operation is executed."""
+    block = op.block
+    while block != outermost and block.owner.operation.name != "func.func":
+        around = block.owner.operation
+        if around.name == "scf.if":
+            yield around.operands[0]
+        elif around.name == "scf.for":
+            yield from list(around.operands)[:3]
+        elif around.name == "scf.while":
+            yield from _end_of(around.regions[0].blocks[0]).operands
+        else:
+            yield from around.operands
+        block = around.block
