@@ -18,6 +18,7 @@ from mirlo.dialects.tir.own_intrinsics import define_intrinsic
 from mirlo.frontends.foreign import ConvertedModel, ExampleInputs, FrontendError, ImportedModule
 from mirlo.frontends.onnx.node_traits import NodeTrait
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.torch.custom import torch_operator
 from mirlo.passes.byoc.codegen import Artifact, CodeGenerator, ExternalModule
 from mirlo.passes.byoc.connected import several
 from mirlo.passes.byoc.helpers import conv_bias_activation, matmul_bias_activation, repeat, with_activation
@@ -34,6 +35,7 @@ from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rules import INTRINSIC, LEGALIZE, SCHEDULE, RuleChoice, decline, intrinsic, legalize, schedule
 from mirlo.passes.schedule.tuned import tuned_values
 from mirlo.passes.schedule.words.schedule import Schedule
+from mirlo.passes.schedule.words.scheduled_prim import scheduled
 from mirlo.passes.schedule.words.tensorize import tensor_intrin
 from mirlo.passes.schedule.words.tree import ScheduleError
 from mirlo.passes.targets import Target, ThreadLimits, find_target, register_target
@@ -54,6 +56,6 @@ __all__ = [
     "make_context", "matmul_bias_activation", "maybe", "native_code", "operand", "operands", "option", "optional",
     "packed", "pattern_table", "register_dialect", "register_external_loader", "register_pass", "register_target",
     "repeat", "require_at_most", "require_elements", "require_equal", "require_multiple", "result", "results",
-    "rewrite", "rewriter", "same_shape_as", "schedule", "several", "tensor_intrin", "tuned_values", "wildcard",
-    "with_activation",
+    "rewrite", "rewriter", "same_shape_as", "schedule", "scheduled", "several", "tensor_intrin",
+    "torch_operator", "tuned_values", "wildcard", "with_activation",
 ]  # fmt: skip

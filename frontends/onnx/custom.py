@@ -3,41 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
-from weakref import WeakKeyDictionary
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.dims import UNKNOWN
 from mirlo.dialects.core.errors import OpError, OpMistake, describe_raised
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.calls import CallDpsPacked, CallTir
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.node import Node, NodeImporter
+from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import CONVERTERS
 from mirlo.frontends.onnx.values import Converted
+from mirlo.frontends.prims import SpecializablePrim, SpecializedPrims
 from mirlo.runtime.errors import MirloError
 
 Infer = Callable[..., object]
 """Maps input types, and attributes as keywords, to the output type or a tuple of types."""
-
-
-class SpecializablePrim(Protocol):
-    """A prim function with symbols (`@mirlo.prim_func`)."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def numbers(self) -> tuple[str, ...]: ...
-
-    def specialize(
-        self,
-        inputs: Sequence[TensorType],
-        outputs: Sequence[TensorType] | None,
-        name: str,
-        attributes: Mapping[str, object] | None = None,
-    ) -> tuple[ir.OpView, list[TensorType]]:
-        """Return the `func.func` for these types and attributes, and the types of its outputs."""
 
 
 def onnx_operator(
@@ -62,7 +41,7 @@ def onnx_operator(
     if packed is not None and infer is None:
         raise TypeError(f"onnx_operator: '{packed}' needs infer=, which returns the types of its results")
     defaults = dict(attributes or {})
-    prims = None if prim_func is None else _SpecializedPrims(prim_func)
+    prims = None if prim_func is None else SpecializedPrims(prim_func)
 
     def convert(node: Node) -> Converted:
         types = [node.type(i) for i in range(len(node))]
@@ -71,41 +50,24 @@ def onnx_operator(
         if prims is None:
             assert packed is not None
             return _results(CallDpsPacked.build(node.all(), result_types=outputs, function=packed))
-        symbol, results = prims.specialize(node, types, outputs, given)
+        symbol, results = _specialized(prims, node, types, outputs, given)
         return _results(CallTir.build(node.all(), result_types=outputs or results, callee=symbol))
 
     CONVERTERS.users.add(domain, operator, since, convert)
 
 
-class _SpecializedPrims:
-    """The functions that a prim function was specialized to, by import."""
-
-    def __init__(self, prim_func: SpecializablePrim) -> None:
-        self.prim_func = prim_func
-        self.made: WeakKeyDictionary[NodeImporter, dict[tuple[object, ...], tuple[str, list[TensorType]]]]
-        self.made = WeakKeyDictionary()
-
-    def specialize(
-        self, node: Node, types: list[TensorType], outputs: list[TensorType] | None, given: Mapping[str, object]
-    ) -> tuple[str, list[TensorType]]:
-        """Return the symbol of the function for these types and attributes, inserted once, and its result types."""
-        prim_func = self.prim_func
-        for i, found in enumerate(types):
-            if any(dim is UNKNOWN for dim in found.shape):
-                raise NodeError(
-                    f"input #{i} is {found}: the prim function '{prim_func.name}' needs numbers or symbols for all "
-                    "dims; give the shapes of the model's inputs"
-                )
-        numbers = {name: given[name] for name in prim_func.numbers if name in given}
-        functions = self.made.setdefault(node.builder, {})
-        key = (tuple(types), tuple(outputs or ()), tuple(sorted(numbers.items())))
-        if key not in functions:
-            try:
-                function, results = prim_func.specialize(types, outputs, prim_func.name, numbers)
-            except MirloError as error:
-                raise NodeError(str(error)) from error
-            functions[key] = (_insert(function), results)
-        return functions[key]
+def _specialized(
+    prims: SpecializedPrims,
+    node: Node,
+    types: list[TensorType],
+    outputs: list[TensorType] | None,
+    given: Mapping[str, object],
+) -> tuple[str, list[TensorType]]:
+    """Return the symbol of the function for a node, and its result types."""
+    try:
+        return prims.specialize(node.builder, types, outputs, given)
+    except (MirloError, ValueError) as error:
+        raise NodeError(str(error)) from error
 
 
 def _attributes(node: Node, defaults: Mapping[str, object]) -> dict[str, object]:
@@ -130,15 +92,6 @@ def _outputs(infer: Infer, types: Sequence[TensorType], attributes: Mapping[str,
             raise NodeError(f"its shape function must return TensorType, or a tuple of them; found {found!r}")
         listed.append(found)
     return listed
-
-
-def _insert(function: ir.OpView) -> str:
-    """Add the function to the module under construction and return its name."""
-    owner = ir.InsertionPoint.current.block.owner.operation
-    while owner.name != "builtin.module" and owner.parent is not None:
-        owner = owner.parent.operation
-    owner.regions[0].blocks[0].append(function.operation)
-    return ir.StringAttr(ir.SymbolTable(owner).insert(function.operation)).value
 
 
 def _results(made: ir.OpView) -> Converted:

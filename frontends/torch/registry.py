@@ -16,8 +16,14 @@ Arguments that the schema lists before `*` come by position, with their defaults
 CONVERTERS: dict[str, Converter] = {}
 COMPLEX: dict[str, Converter] = {}
 """Converters of operators that have complex tensors among arguments or results, which are `ComplexTensor`s."""
+USERS: dict[str, Converter] = {}
+"""Converters of operators that users declare with `torch_operator`: they come before all others."""
 DECOMPOSITIONS: dict[str, Callable[..., object]] = {}
 """Functions of tensors of PyTorch that compute what an operator does, which PyTorch does not decompose itself."""
+OWN_NAMESPACES = (
+    "aten", "prims", "prim", "higher_order", "_operator", "number", "torch", "math", "quantized_decomposed",
+)  # fmt: skip
+"""Namespaces of PyTorch and of Mirlo; operators of others are of libraries."""
 REFUSED: dict[str, str] = {}
 """Why an operator is not supported, by its name without overload."""
 
@@ -42,11 +48,13 @@ def decomposition(*names: str) -> Callable[[F], F]:
 
 def has_converter(name: str) -> bool:
     """Return whether an operator is kept whole, for real or for complex tensors."""
-    return name in CONVERTERS or name in COMPLEX
+    return name in USERS or name in CONVERTERS or name in COMPLEX
 
 
 def find_converter(name: str, is_complex: bool) -> Converter:
     """Return the converter of an operator; raise `UnsupportedOperation` with the reason if there is none."""
+    if name in USERS:
+        return USERS[name]
     converter = (COMPLEX if is_complex else CONVERTERS).get(name)
     if converter is None and is_complex and name in CONVERTERS:
         raise UnsupportedOperation("is not supported for complex numbers")
@@ -59,7 +67,16 @@ def find_converter(name: str, is_complex: bool) -> Converter:
 
 def reason_of(name: str) -> str:
     """Return why an operator is not supported."""
-    return REFUSED.get(name) or REFUSED.get(name.rpartition(".")[0]) or "has no converter"
+    return REFUSED.get(name) or REFUSED.get(name.rpartition(".")[0]) or f"has no converter{_remedy(name)}"
+
+
+def _remedy(name: str) -> str:
+    """Return what a user can do for an operator of a library of their own."""
+    namespace, _, rest = name.partition(".")
+    if namespace in OWN_NAMESPACES:
+        return ""
+    operator = f"{namespace}::{rest.removesuffix('.default')}"
+    return f": give it a kernel or an operator, mirlo.extend.torch_operator('{operator}', prim_func=...)"
 
 
 def load_converters() -> None:

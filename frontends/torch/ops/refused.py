@@ -18,3 +18,6 @@ for _reason, _names in {
     _SIZES: "unique_dim _unique2 unique_consecutive bincount",
 }.items():
     REFUSED.update(dict.fromkeys((f"aten.{name}" for name in _names.split()), _reason))
+
+_WRITES = "calls an operator that writes its arguments: declare it with mutates_args=() and return the new values"
+REFUSED.update(dict.fromkeys(("higher_order.auto_functionalized", "higher_order.auto_functionalized_v2"), _WRITES))

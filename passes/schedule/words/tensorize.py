@@ -55,6 +55,9 @@ class PrimScript(Protocol):
     @property
     def is_template(self) -> bool: ...
 
+    @property
+    def numbers(self) -> tuple[str, ...]: ...
+
     def build(
         self, symbols: Mapping[str, int], name: str, strides: Mapping[str, Sequence[int]] | None = None
     ) -> ir.OpView: ...
@@ -64,7 +67,7 @@ class PrimScript(Protocol):
         inputs: Sequence[TensorType],
         outputs: Sequence[TensorType] | None,
         name: str,
-        attributes: Mapping[str, float] | None = None,
+        attributes: Mapping[str, object] | None = None,
     ) -> tuple[ir.OpView, list[TensorType]]: ...
 
     def why_loops(self, *inputs: TensorType) -> str | None: ...
