@@ -22,17 +22,21 @@ from mirlo.runtime.nearest import nearest
 _F = TypeVar("_F", bound=Callable[..., object])
 _FUNCTIONS: dict[str, Callable[..., object]] = {}
 _MAKES_NEW: set[str] = set()
+_PREPARED: set[str] = set()
 
 _RESERVED_PREFIX = "mirlo."
 _FAMILIES = ("sequence", "string", "image", "map")
 """`mirlo.sequence.at` is in the module of its family, which is imported when it is needed."""
 
 
-def host_function(name: str, override: bool = False, *, new: bool = False) -> Callable[[_F], _F]:
+def host_function(
+    name: str, override: bool = False, *, new: bool = False, prepared: bool = False
+) -> Callable[[_F], _F]:
     """Register a host function under a name; a name in use needs `override=True`.
 
     With `new=True` its results are taken for what it says: of the kinds that the program expects, and referred to by
-    nothing else. They are neither checked nor copied.
+    nothing else. They are neither checked nor copied. With `prepared=True` the function is passed the keyword
+    arguments alone, when the model is loaded, and returns the function of the values.
     """
 
     def register(function: _F) -> _F:
@@ -40,6 +44,7 @@ def host_function(name: str, override: bool = False, *, new: bool = False) -> Ca
             raise PackedFunctionError(f"host function '{name}' is registered already; pass override=True to replace it")
         _FUNCTIONS[name] = function
         (_MAKES_NEW.add if new else _MAKES_NEW.discard)(name)
+        (_PREPARED.add if prepared else _PREPARED.discard)(name)
         return function
 
     return register
@@ -48,6 +53,11 @@ def host_function(name: str, override: bool = False, *, new: bool = False) -> Ca
 def makes_new(name: str) -> bool:
     """Return whether the host function of a name was registered with `new=True`."""
     return name in _MAKES_NEW
+
+
+def is_prepared(name: str) -> bool:
+    """Return whether the host function of a name was registered with `prepared=True`."""
+    return name in _PREPARED
 
 
 def resolve_host(names: Sequence[str], user: str) -> dict[str, Callable[..., object]]:

@@ -21,7 +21,7 @@ from mirlo.runtime.artifact import KernelInfo, TensorSpec
 from mirlo.runtime.compiled_program import HOST, IF, PART, CompiledBlock, CompiledProgram, Port, ProgramStep
 from mirlo.runtime.errors import InputError, PackedFunctionError
 from mirlo.runtime.executable import Executable
-from mirlo.runtime.host import makes_new, resolve_host
+from mirlo.runtime.host import is_prepared, makes_new, resolve_host
 from mirlo.runtime.inputs import random_input, require_names
 from mirlo.runtime.kernel_code import KernelCodeOwner
 from mirlo.runtime.kinds import MAP, Kind, parse_kind
@@ -29,7 +29,7 @@ from mirlo.runtime.memory_use import MemoryUse
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.profile import Profile, TimedRun, make_profile
 from mirlo.runtime.program_file import write_program
-from mirlo.runtime.values import ProgramValue, converter_of, type_error
+from mirlo.runtime.values import ProgramValue, converter_of, test_of, type_error
 
 
 class Program(KernelCodeOwner):
@@ -206,29 +206,33 @@ class Program(KernelCodeOwner):
         }
 
     def _prepare(self, block: CompiledBlock) -> _Block:
-        return _Block(block.arguments, [(self._action(step), step.outputs) for step in block.steps], block.results)
+        return _Block(block.arguments, list(map(self._action, block.steps)), block.results)
 
     def _action(self, step: ProgramStep) -> StepAction:
-        """Return what a step does: from the registers to the values of its outputs."""
-        inputs = step.inputs
+        """Return what a step does: it reads registers, and writes those of its outputs."""
+        inputs, outputs = step.inputs, step.outputs
         if step.kind == PART:
             part: Callable[..., np.ndarray | tuple[np.ndarray, ...]] = self._parts[step.part]
 
-            def run(registers: list[ProgramValue]) -> Sequence[ProgramValue]:
+            def run(registers: list[ProgramValue]) -> None:
                 results = part(*[registers[i] for i in inputs])
-                return results if isinstance(results, tuple) else (results,)
+                _assign(outputs, results if isinstance(results, tuple) else (results,), registers)
 
             return run
         if step.kind == HOST:
-            call = _HostCall(step, self._functions[step.function])
-            return lambda registers: call(*[registers[i] for i in inputs])
+            return _HostCall(step, self._functions[step.function]).action()
         first, second = map(self._prepare, step.blocks)
-        if step.kind == IF:
-            return lambda registers: (first if _is_true(registers[inputs[0]]) else second).run(registers)
-        return partial(_loop, inputs, first, second)
+
+        def branch(registers: list[ProgramValue]) -> None:
+            _assign(outputs, (first if _is_true(registers[inputs[0]]) else second).run(registers), registers)
+
+        def loop(registers: list[ProgramValue]) -> None:
+            _assign(outputs, _loop(inputs, first, second, registers), registers)
+
+        return branch if step.kind == IF else loop
 
 
-StepAction = Callable[[list[ProgramValue]], Sequence[ProgramValue]]
+StepAction = Callable[[list[ProgramValue]], None]
 _Arrays = list[tuple[np.dtype, tuple[int, ...]]] | None
 """The element types and shapes of arrays whose memory steps read as it is."""
 
@@ -251,25 +255,20 @@ class _Block:
     """A block whose steps can run."""
 
     arguments: tuple[int, ...]
-    steps: list[tuple[StepAction, tuple[int, ...]]]
+    steps: list[StepAction]
     results: tuple[int, ...]
 
     def run(self, registers: list[ProgramValue]) -> list[ProgramValue]:
         """Run the steps; return the results."""
-        for action, outputs in self.steps:
-            results = action(registers)
-            if len(outputs) == len(results) == 1:
-                registers[outputs[0]] = results[0]
-                continue
-            for register, value in zip(outputs, results, strict=True):
-                registers[register] = value
+        for action in self.steps:
+            action(registers)
         return [registers[i] for i in self.results]
 
     def run_timed(self, registers: list[ProgramValue], stamps: np.ndarray) -> None:
         """Run the steps; write the nanoseconds before each of them, and after the last one."""
         for i, step in enumerate(self.steps):
             stamps[i] = time.perf_counter_ns()
-            _Block((), [step], ()).run(registers)
+            step(registers)
         stamps[len(self.steps)] = time.perf_counter_ns()
 
 
@@ -292,27 +291,50 @@ def _loop(inputs: Sequence[int], before: _Block, after: _Block, registers: list[
 class _HostCall:
     """A host function with its keyword arguments, whose results are checked."""
 
-    def __init__(self, step: ProgramStep, function: Callable[..., object]) -> None:
+    def __init__(self, step: ProgramStep, function: Callable[..., Any]) -> None:
         self.step = step
-        self.function = function
-        self.options = json.loads(step.options)
-        self.kinds = [parse_kind(text) if text else None for text in step.kinds]
-        self.checks = any(self.kinds) and not makes_new(step.function)
+        options = json.loads(step.options)
+        if is_prepared(step.function):
+            self.function: Callable[..., Any] = function(**options)
+        else:
+            self.function = partial(function, **options) if options else function
+        kinds = [] if makes_new(step.function) else [parse_kind(text) if text else None for text in step.kinds]
+        self.tests = [(i, kind, test_of(kind)) for i, kind in enumerate(kinds) if kind is not None]
 
-    def __call__(self, *values: ProgramValue) -> Sequence[ProgramValue]:
-        try:
-            made = self.function(*values, **self.options)
-        except Exception as error:
-            raise PackedFunctionError(f"{self} raised {type(error).__name__}: {error}") from error
-        # One result may itself be a tuple: a sequence.
-        results = (made,) if len(self.kinds) == 1 else made
-        if not isinstance(results, tuple) or len(results) != len(self.kinds):
-            raise PackedFunctionError(f"{self}: expected {len(self.kinds)} results, found {type(results).__name__}")
-        for i, (kind, value) in enumerate(zip(self.kinds, results, strict=True)) if self.checks else ():
-            problem = None if kind is None else type_error(kind, value)
-            if problem is not None:
+    def action(self) -> StepAction:
+        """Return what the step does: it reads registers, and writes those of its outputs."""
+        function, inputs, outputs, tests = self.function, self.step.inputs, self.step.outputs, self.tests
+
+        def run_single(registers: list[ProgramValue]) -> None:
+            try:
+                result = function(*[registers[i] for i in inputs])
+            except Exception as error:
+                raise self._failure(error) from error
+            for _, _, fits in tests:
+                if not fits(result):
+                    self._require((result,))
+            registers[outputs[0]] = result  # which may itself be a tuple: a sequence
+
+        def run(registers: list[ProgramValue]) -> None:
+            try:
+                results = function(*[registers[i] for i in inputs])
+            except Exception as error:
+                raise self._failure(error) from error
+            if not isinstance(results, tuple) or len(results) != len(outputs):
+                raise PackedFunctionError(f"{self}: expected {len(outputs)} results, found {type(results).__name__}")
+            self._require(results)
+            _assign(outputs, results, registers)
+
+        return run_single if len(outputs) == 1 else run
+
+    def _failure(self, error: Exception) -> PackedFunctionError:
+        return PackedFunctionError(f"{self} raised {type(error).__name__}: {error}")
+
+    def _require(self, results: Sequence[ProgramValue]) -> None:
+        """Raise an error if a result is not of its kind."""
+        for i, kind, fits in self.tests:
+            if not fits(results[i]) and (problem := type_error(kind, results[i])) is not None:
                 raise PackedFunctionError(f"{self}: result #{i}: {problem}")
-        return results
 
     def __str__(self) -> str:
         return f"node '{self.step.source}': host function '{self.step.function}'"

@@ -64,10 +64,12 @@ def _strings(kind: Kind, value: object, name: str) -> np.ndarray:
     array = np.asarray(value)
     if array.dtype.kind not in "UO" and array.size:
         raise InputError(f"input '{name}': expected strings for {kind}, found numpy type {array.dtype}")
-    result = np.array(array, object)
-    for item in result.flat:
-        if not isinstance(item, str):
-            raise InputError(f"input '{name}': expected strings for {kind}, found {item!r} among them")
+    result = array if array.dtype == object else array.astype(object)
+    try:
+        "".join(result.ravel().tolist())  # the fastest test of whether all are strings
+    except TypeError:
+        other = next(item for item in result.flat if not isinstance(item, str))
+        raise InputError(f"input '{name}': expected strings for {kind}, found {other!r} among them") from None
     if kind.shape is not None and not _fits(kind.shape, result.shape):
         raise InputError(f"input '{name}': expected {kind}, found {describe(STRING, result.shape)}")
     return result
@@ -121,6 +123,23 @@ def _fits(wanted: Sequence[int | str], found: Sequence[int]) -> bool:
     return len(wanted) == len(found) and all(
         isinstance(dim, str) or dim == size for dim, size in zip(wanted, found, strict=True)
     )
+
+
+def test_of(kind: Kind) -> Callable[[object], bool]:
+    """Return a quick test of whether a value that a host function made is of a kind."""
+    if not kind.is_tensor and kind.name != STRING:
+        return lambda value: type_error(kind, value) is None
+    dtype = np.dtype(object) if kind.name == STRING else numpy_dtype(kind.name)
+    rank = None if kind.shape is None else len(kind.shape)
+    sizes = [(axis, dim) for axis, dim in enumerate(kind.shape or ()) if isinstance(dim, int)]
+
+    def fits(value: object) -> bool:
+        if type(value) is not np.ndarray or value.dtype != dtype:
+            return False
+        shape = value.shape
+        return rank is None or (len(shape) == rank and all([shape[axis] == dim for axis, dim in sizes]))
+
+    return fits
 
 
 def type_error(kind: Kind, value: object) -> str | None:

@@ -52,12 +52,16 @@ def required(node: Node, holds: RelaxValue, what: str, value: RelaxValue, why: s
     return required_all(node, holds, what, [value], why)[0]
 
 
+def assumption(node: Node, what: str, why: str) -> str:
+    """Return the text of the error if an assumption of compile time does not hold."""
+    return f"node '{node.outputs[0]}' ({node.operator}): {what}, {why}"
+
+
 def required_all(
     node: Node, holds: RelaxValue, what: str, values: Iterable[RelaxValue], why: str = CONTRADICTS
 ) -> list[RelaxValue]:
     """Return the values if all elements of a bool tensor hold, as `required`."""
-    text = f"node '{node.outputs[0]}' ({node.operator}): {what}, {why}"
-    message = node.constant(np.frombuffer(text.encode(), np.uint8))
+    message = node.constant(np.frombuffer(assumption(node, what, why).encode(), np.uint8))
     checked = CallDpsPacked.build(
         [holds, message], result_types=[type_of(holds).to_mlir()], function="mirlo.require"
     ).operation.results[0]

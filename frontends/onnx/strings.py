@@ -8,14 +8,23 @@ from math import prod
 import numpy as np
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core.dense import read_dense
+from mirlo.dialects.core.surgery import erase_op, is_dead
+from mirlo.dialects.core.traits import Trait, traits_of
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax.constant import Constant
+from mirlo.dialects.relax.index import Gather
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.node import Node
+from mirlo.frontends.onnx.kinds import tensor_kind
+from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.node_traits import NodeTrait
 from mirlo.frontends.onnx.objects import call_host
 from mirlo.frontends.onnx.values import AnyValue, TensorValue, constant
 from mirlo.runtime.kinds import STRING, Kind
 from mirlo.runtime.names import terminal
 
+RESHAPE, GATHER = "mirlo.string.reshape", "mirlo.string.gather"
+Shape = tuple[int | str, ...]
 Convert = Callable[[list["AnyValue | None"]], Sequence["AnyValue | None"]]
 
 
@@ -26,10 +35,13 @@ def moved(node: Node, traits: Collection[NodeTrait], convert: Convert) -> list[A
     if reduction != "none":
         raise NodeError(f"attribute 'reduction' must be 'none' for strings, got '{terminal(reduction)}'")
     texts = [value for value in inputs if value is not None and value.kind.name == STRING]
-    indices = iter(_string_indices(texts, ssa))
-    results = convert([next(indices) if value in texts else value for value in inputs])
+    indices = _string_indices(texts, ssa)
+    given = iter(indices)
+    results = convert([next(given) if value in texts else value for value in inputs])
     if NodeTrait.MEASURES in traits:
         return list(results)
+    if len(texts) == len(results) == 1 and (selected := _selected(texts[0], indices[0], results[0], ssa)) is not None:
+        return [selected]
     pool = call_host("mirlo.string.pool", list(map(ssa, texts)), [Kind(STRING)])[0]
     return [None if value is None else _select_strings(ssa(pool), value, ssa) for value in results]
 
@@ -52,3 +64,78 @@ def _string_indices(texts: Sequence[AnyValue], ssa: Callable[[AnyValue], ir.Valu
 def _select_strings(pool: ir.Value, places: AnyValue, ssa: Callable[[AnyValue], ir.Value]) -> AnyValue:
     assert isinstance(places, TensorValue)
     return call_host("mirlo.string.take", [pool, ssa(places)], [Kind(STRING, places.kind.shape)])[0]
+
+
+def _selected(
+    text: AnyValue, places: AnyValue, result: AnyValue | None, ssa: Callable[[AnyValue], ir.Value]
+) -> AnyValue | None:
+    """Return strings that are selected along one axis at constant positions, or that only change their shape.
+
+    The host selects them itself, without indices of all. Return None for other movements, and for shapes that only
+    compiled code knows.
+    """
+    if not isinstance(places, TensorValue) or not isinstance(result, TensorValue) or result.ir is None:
+        return None
+    path: list[ir.OpView] = []
+    value = result.ir
+    while value != places.ir:
+        if isinstance(value.owner, ir.Block):
+            return None
+        path.append(value.owner.opview)
+        value = value.owner.operands[0]
+    calls = _calls(places.type, path[::-1])
+    if calls is None:
+        return None
+    for op in (*path, ssa(places).owner.opview):
+        if is_dead(op):
+            erase_op(op)
+    for function, options, shape in calls:
+        text = call_host(function, [ssa(text)], [Kind(STRING, shape)], **options)[0]
+    return text
+
+
+def _calls(found: TensorType, path: Sequence[ir.OpView]) -> list[tuple[str, dict[str, object], Shape]] | None:
+    """Return the host functions that move strings of this type as operators on their indices do, with their options."""
+    calls: list[tuple[str, dict[str, object], Shape]] = []
+    for op in path:
+        result = type_of(op.operation.results[0])
+        shape = tensor_kind(result).shape
+        template = _template(result)
+        if template is None or shape is None:
+            return None
+        if Trait.VIEW in traits_of(op):
+            if calls and calls[-1][0] == RESHAPE:
+                calls.pop()
+            calls.append((RESHAPE, {"shape": template}, shape))
+        else:
+            indices = _positions(op, found)
+            if indices is None:
+                return None
+            axis = op.axis % found.rank
+            calls.append((GATHER, {"axis": axis, "indices": indices, "shape": template}, shape))
+        found = result
+    return calls
+
+
+def _template(found: TensorType) -> list[int] | None:
+    """Return a shape in which the only dim that is not known is -1; None if more are not, or if that is ambiguous."""
+    template = [dim if isinstance(dim, int) else -1 for dim in found.shape]
+    return None if template.count(-1) > 1 or 0 in template else template
+
+
+def _positions(op: ir.OpView, found: TensorType) -> list[int] | None:
+    """Return the constant positions along an axis of known size that a Gather selects."""
+    if op.operation.name != Gather.OPERATION_NAME:
+        return None
+    size, value = found.shape[op.axis], op.operation.operands[1]
+    while not isinstance(value.owner, ir.Block) and Trait.VIEW in traits_of(value.owner.opview):
+        value = value.owner.operands[0]
+    if isinstance(value.owner, ir.Block) or value.owner.name != Constant.OPERATION_NAME or not isinstance(size, int):
+        return None
+    attribute = value.owner.opview.value
+    if attribute is None:
+        return None
+    positions = read_dense(attribute, type_of(value)).reshape(-1)
+    if positions.size == 0 or (positions < -size).any() or (positions >= size).any():
+        return None
+    return [int(position) for position in positions % size]

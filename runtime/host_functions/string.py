@@ -102,13 +102,13 @@ def normalize(x: np.ndarray, *, case: str, case_sensitive: bool, stopwords: Sequ
     return array.reshape(1, -1) if x.ndim == 2 else array
 
 
-@host_function("mirlo.string.pool")
+@host_function("mirlo.string.pool", new=True)
 def pool(*arrays: np.ndarray) -> np.ndarray:
     """Concatenate the strings of several tensors into one row."""
     return np.concatenate([array.reshape(-1) for array in arrays]) if arrays else np.empty(0, object)
 
 
-@host_function("mirlo.string.places")
+@host_function("mirlo.string.places", new=True)
 def places(*arrays: np.ndarray) -> np.ndarray | tuple[np.ndarray, ...]:
     """Return the indices of the strings of several tensors in their pool."""
     indices, start = [], 0
@@ -118,22 +118,64 @@ def places(*arrays: np.ndarray) -> np.ndarray | tuple[np.ndarray, ...]:
     return indices[0] if len(indices) == 1 else tuple(indices)
 
 
-@host_function("mirlo.string.take")
+@host_function("mirlo.string.take", new=True)
 def take(strings: np.ndarray, places: np.ndarray) -> np.ndarray:
-    taken: np.ndarray = strings[places]
-    return taken
+    if places.size == 1:
+        taken = np.empty(places.shape, object)
+        taken.fill(strings[places.item()])
+        return taken
+    return np.take(strings, places)
 
 
-@host_function("mirlo.string.lookup")
-def lookup(x: np.ndarray, *, keys: Sequence[str], default: int) -> np.ndarray:
-    """Return the index of each string among the keys, or the default."""
-    indices = {key: place for place, key in enumerate(keys)}
-    return _each(lambda text: indices.get(text, default), x, dtype=np.int64)
+@host_function("mirlo.string.gather", prepared=True)
+def gather(*, axis: int, indices: Sequence[int], shape: Sequence[int]) -> Callable[[np.ndarray], np.ndarray]:
+    """Return the strings at some positions along an axis, in a shape; the range of positions is a view."""
+    first, last = indices[0], indices[-1]
+    is_range = list(indices) == list(range(first, last + 1))
+    chosen = (slice(None),) * axis + (slice(first, last + 1) if is_range else np.array(indices),)
+
+    def select(x: np.ndarray) -> np.ndarray:
+        taken: np.ndarray = x[chosen]
+        return taken.reshape(shape)
+
+    return select
 
 
-@host_function("mirlo.string.constant")
-def constant(*, strings: Sequence[str], shape: Sequence[int]) -> np.ndarray:
-    return np.array(list(strings), dtype=object).reshape(shape)
+@host_function("mirlo.string.reshape", prepared=True)
+def reshape(*, shape: Sequence[int]) -> Callable[[np.ndarray], np.ndarray]:
+    """Return the strings in another shape, of which one dim may be -1."""
+    return lambda x: x.reshape(shape)
+
+
+class _Indices(dict[str, int]):
+    """The indices of keys; those of other strings are the default, or an error if there is a message."""
+
+    def __init__(self, keys: Sequence[str], default: int, message: str) -> None:
+        super().__init__({key: place for place, key in enumerate(keys)})
+        self._default = default
+        self._message = message
+
+    def __missing__(self, key: str) -> int:
+        if self._message:
+            raise ValueError(self._message)
+        return self._default
+
+
+@host_function("mirlo.string.lookup", new=True, prepared=True)
+def lookup(*, keys: Sequence[str], default: int, message: str = "") -> Callable[[np.ndarray], np.ndarray]:
+    """Return the index of each string among the keys, or the default; with a message, another string is an error."""
+    index = _Indices(keys, default, message).__getitem__
+
+    def find(x: np.ndarray) -> np.ndarray:
+        return np.fromiter(map(index, x.ravel().tolist()), np.int64, x.size).reshape(x.shape)
+
+    return find
+
+
+@host_function("mirlo.string.constant", prepared=True)
+def constant(*, strings: Sequence[str], shape: Sequence[int]) -> Callable[[], np.ndarray]:
+    array = np.array(list(strings), dtype=object).reshape(shape)
+    return lambda: array
 
 
 @host_function("mirlo.string.parse")

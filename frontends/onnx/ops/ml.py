@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mirlo.frontends.onnx.declared import required
+from mirlo.frontends.onnx.declared import assumption, required
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.graph import STRING_CODE
 from mirlo.frontends.onnx.node import Node, type_of
@@ -97,21 +97,26 @@ def feature_vectorizer(node: Node) -> Converted:
 # Encoders: places among keys, then what stands there.
 
 
+NO_ZEROS = "which is an error as 'zeros' is 0"
+
+
 @converter("OneHotEncoder", domain=DOMAIN)
 def one_hot_encoder(node: Node) -> Converted:
     zeros = node.attr.bool("zeros", 1)
+    problem = "" if zeros else "a value is of no category"
     if node.is_string(0):
         keys = node.attr.strs("cats_strings")
-        indices, count = indices_of_strings(node, keys), len(keys)
+        text = assumption(node, problem, NO_ZEROS) if problem else ""
+        indices, count = indices_of_strings(node, keys, text), len(keys)
     else:
         numbers = np.array(node.attr.ints("cats_int64s"), np.int64)
         count = len(numbers)
         indices = indices_of_values(node, node.emit("cast", node[0], dtype="i64"), numbers)
     inside = node.emit("expand_dims", indices, axes=[-1])
     result = node.emit("cast", inside.equals(node.constant(np.arange(count), "i64")), dtype="f32")
-    if zeros:
+    if zeros or node.is_string(0):
         return result
-    return required(node, indices >= 0, "a value is of no category", result, why="which is an error as 'zeros' is 0")
+    return required(node, indices >= 0, problem, result, why=NO_ZEROS)
 
 
 @converter("CategoryMapper", domain=DOMAIN)
@@ -177,9 +182,11 @@ def _default(node: Node, values: np.ndarray) -> float | str | np.generic:
     return node.attr.int("default_int64", -1) if values.dtype.kind in "iu" else node.attr.float("default_float", -0.0)
 
 
-def indices_of_strings(node: Node, keys: Sequence[str]) -> RelaxValue:
+def indices_of_strings(node: Node, keys: Sequence[str], message: str = "") -> RelaxValue:
+    """Return the index of each string among the keys; that of others is -1, or an error with a message."""
     kind = Kind("i64", node.any_value(0).kind.shape)
-    return _ssa(node, node.host("mirlo.string.lookup", node.object(0), results=[kind], keys=list(keys), default=-1))
+    options = {"keys": list(keys), "default": -1, **({"message": message} if message else {})}
+    return _ssa(node, node.host("mirlo.string.lookup", node.object(0), results=[kind], **options))
 
 
 def _ssa(node: Node, values: Sequence[AnyValue]) -> RelaxValue:

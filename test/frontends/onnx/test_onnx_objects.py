@@ -10,6 +10,7 @@ import onnx
 import oracle
 import pytest
 from onnx import parser
+from onnx.reference import ReferenceEvaluator
 
 import mirlo
 from mirlo.frontends.onnx import OnnxImportError, import_model
@@ -205,3 +206,31 @@ def test_a_host_function_of_the_user() -> None:
         assert mirlo.compile(made)(["a", "abcd"]) == 4
     finally:
         CONVERTERS.users.__init__()  # type: ignore[misc]
+
+
+MOVEMENTS = {
+    "Gather<axis = 1>(x, scalar)": True, "Gather<axis = -1>(x, last)": True, "Gather<axis = 1>(x, some)": True,
+    "Gather<axis = 1>(x, range)": True, "Gather<axis = 1>(x, square)": True, "Gather<axis = 0>(x, some)": False,
+    "Reshape(x, flat)": True, "Reshape(x, split)": True, "Unsqueeze(x, axes)": True,
+    "Transpose<perm = [1, 0]>(x)": False,
+    "Slice(x, scalars, ends, axes)": False, "Concat<axis = 1>(x, x)": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("operator", MOVEMENTS)
+@pytest.mark.parametrize("then", ["Identity(m)", "Unsqueeze(m, axes)", "Flatten(m)"])
+def test_strings_of_a_dynamic_size_move(operator: str, then: str) -> None:
+    """Columns and other shapes are taken by the host itself: no compiled part moves indices."""
+    moving = model(f"""g (string[n, 4] x) => (string[] y) <
+        int64 scalar = {{2}}, int64[1] last = {{-1}}, int64[3] some = {{3, 0, 0}}, int64[2] range = {{1, 2}},
+        int64[2, 2] square = {{0, 1, 2, 3}}, int64[1] flat = {{-1}}, int64[3] split = {{0, 2, 2}},
+        int64[1] axes = {{1}}, int64[1] scalars = {{1}}, int64[1] ends = {{3}}>
+      {{ m = {operator}  y = {then} }}""")
+    moving.graph.output[0].type.tensor_type.ClearField("shape")
+    f, reference = mirlo.compile(moving), ReferenceEvaluator(moving)  # ONNX Runtime gathers the first of a row only
+    for rows in (5, 4):
+        x = np.array([f"{i}.{j}" for i in range(rows) for j in range(4)], object).reshape(rows, 4)
+        found, expected = f(x), reference.run(None, {"x": x})[0]
+        assert found.shape == expected.shape and (found == expected).all()
+    if MOVEMENTS[operator]:
+        assert not f.compiled.parts
