@@ -40,9 +40,11 @@ from mirlo.passes.schedule.words.tensorize import tensor_intrin
 from mirlo.passes.schedule.words.tree import ScheduleError
 from mirlo.passes.targets import Target, ThreadLimits, find_target, register_target
 from mirlo.runtime.external import ExternalArtifact, ExternalFunctions, LoadContext, register_external_loader
+from mirlo.runtime.loaders import define_symbol, load_llvm, register_loader
 from mirlo.runtime.native import NativeCode, native_code
 from mirlo.runtime.packed import packed
 from mirlo.targets.c.loops import CLoopsError, c_function
+from mirlo.targets.c.native import define_c_functions
 
 __all__ = [
     "Artifact", "AxisAttributes", "Bool", "CLoopsError", "CodeGenerator", "ConvertedModel", "ExampleInputs",
@@ -51,11 +53,11 @@ __all__ = [
     "NativeCode", "NodeTrait", "OnnxName", "OpError", "Pass", "PassError", "Pipeline", "Precision", "RuleChoice",
     "SCHEDULE", "Schedule", "ScheduleError", "Str", "Strs", "Symbol",
     "CodeForm", "KernelText", "Target", "TensorType", "ThreadLimits", "Trait", "c_function", "compute", "contraction",
-    "conv_bias_activation", "converter", "decline", "define_intrinsic", "elementwise",
-    "elementwise_prim", "find_target", "intrinsic", "is_call_tir", "is_const", "is_op", "is_var", "legalize",
-    "make_context", "matmul_bias_activation", "maybe", "native_code", "operand", "operands", "option", "optional",
-    "packed", "pattern_table", "register_dialect", "register_external_loader", "register_pass", "register_target",
-    "repeat", "require_at_most", "require_elements", "require_equal", "require_multiple", "result", "results",
-    "rewrite", "rewriter", "same_shape_as", "schedule", "scheduled", "several", "tensor_intrin",
-    "torch_operator", "tuned_values", "wildcard", "with_activation",
+    "conv_bias_activation", "converter", "decline", "define_c_functions", "define_intrinsic", "define_symbol",
+    "elementwise", "elementwise_prim", "find_target", "intrinsic", "is_call_tir", "is_const", "is_op", "is_var",
+    "legalize", "load_llvm", "make_context", "matmul_bias_activation", "maybe", "native_code", "operand", "operands",
+    "option", "optional", "packed", "pattern_table", "register_dialect", "register_external_loader", "register_loader",
+    "register_pass", "register_target", "repeat", "require_at_most", "require_elements", "require_equal",
+    "require_multiple", "result", "results", "rewrite", "rewriter", "same_shape_as", "schedule", "scheduled",
+    "several", "tensor_intrin", "torch_operator", "tuned_values", "wildcard", "with_activation",
 ]  # fmt: skip

@@ -25,6 +25,7 @@ setup(
         "mirlo.targets.llvm.library": ["c/*"],
         "mirlo.targets.onednn.native": ["*.ll"],
         "mirlo.tools.samples": ["*.onnx"],
+        "mirlo.tools": ["*.c"],
         "mirlo.tools.place": ["*.html", "*.css", "*.js"],
     },
     cmdclass={"build_py": BuildPackage},

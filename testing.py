@@ -24,7 +24,8 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -42,8 +43,8 @@ if TYPE_CHECKING:
     from mirlo.runtime.executable import Executable
 
 __all__ = [
-    "Draw", "OperatorCase", "after_passes", "case", "configure_lit", "conformance_case", "runs_as_numpy",
-    "runs_as_onnxruntime", "stages_round_trip", "use_target",
+    "Draw", "OperatorCase", "after_passes", "case", "configure_lit", "conformance_case", "runs_as_library",
+    "runs_as_numpy", "runs_as_onnxruntime", "stages_round_trip", "use_target",
 ]  # fmt: skip
 
 RTOL = 1e-4
@@ -90,6 +91,31 @@ def runs_as_onnxruntime(
     outputs = executable.run(given)
     _compare(tuple(outputs[name] for name in names), tuple(session.run(names, given)), rtol, atol)
     return executable
+
+
+def runs_as_library(
+    model: object,
+    function: Callable[..., object],
+    *arrays: np.ndarray,
+    target: str = "llvm",
+    sources: Sequence[str | os.PathLike[str]] = (),
+    shared: bool = False,
+    rtol: float = RTOL,
+    atol: float = 1e-5,
+) -> None:
+    """Compare what a program in C, without Python, computes by a library of a model with a function's results.
+
+    `sources` are C files of the program, such as drivers that it links. `shared` lets it open a shared library in place
+    of linking object files. It needs a C compiler.
+    """
+    from mirlo.driver.code import compile_code
+    from mirlo.tools.library_program import run_library
+
+    with _as_file(model) as opened:
+        artifact, store = compile_code(opened, target, form="llvm-ir", cache=False)
+    names = [spec.name for spec in artifact.inputs]
+    found = run_library(artifact, store, dict(zip(names, arrays, strict=True)), sources, shared)
+    _compare(tuple(found.values()), function(*arrays), rtol, atol)
 
 
 def after_passes(model: object, passes: str) -> str:
@@ -182,23 +208,27 @@ def configure_lit(config: Any, file: str, plugin: str = "", name: str = "") -> N
 def _compile(model: object, target: str, options: dict[str, object]) -> Executable:
     import mirlo
 
-    if not _is_text(model):
-        return mirlo.compile(model, target, **options)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.mlir"
-        path.write_text(model, encoding="utf-8")
-        return mirlo.compile(path, target, **options)
+    with _as_file(model) as opened:
+        return mirlo.compile(opened, target, **options)
 
 
 def _opened(model: object) -> OpenedModel:
     from mirlo.driver.models import open_model
 
+    with _as_file(model) as opened:
+        return open_model(opened)
+
+
+@contextmanager
+def _as_file(model: object) -> Iterator[object]:
+    """Yield a model as the compiler opens it: a file where it is MLIR text."""
     if not _is_text(model):
-        return open_model(model)
+        yield model
+        return
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.mlir"
         path.write_text(model, encoding="utf-8")
-        return open_model(path)
+        yield path
 
 
 def _is_text(model: object) -> TypeGuard[str]:

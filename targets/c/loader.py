@@ -6,18 +6,16 @@ Models of older versions have a library of target `c` whose functions take their
 from __future__ import annotations
 
 import ctypes
-import os
-import tempfile
-from collections.abc import Callable, Sequence
-from ctypes import CDLL
+from collections.abc import Sequence
 from functools import partial
 
 from mirlo.runtime.errors import ArtifactError
 from mirlo.runtime.external import ExternalArtifact, ExternalFunctions, LoadContext, load_external
 from mirlo.runtime.loaders import llvm_host
 from mirlo.runtime.native import NativeCode, is_native, native_code
-from mirlo.runtime.system import LIBRARY_SUFFIX, can_remove_open_files, close_library
+from mirlo.runtime.system import LIBRARY_SUFFIX
 from mirlo.runtime.thunks import bind_state
+from mirlo.targets.c.libraries import cannot_open, close, open_bytes
 
 OUT_OF_MEMORY, WRONG_SIZES = 1, 2
 """Return codes of the functions of target `c`."""
@@ -44,7 +42,7 @@ def load(artifact: ExternalArtifact, context: LoadContext) -> ExternalFunctions:
     code = native_code(artifact)
     if code.loader:
         return load_external(code.loader, artifact, context)
-    library, path = _open(_library(artifact, code), LIBRARY_SUFFIX, partial(_explain_opening, code))
+    library, path = open_bytes(_library(artifact, code), LIBRARY_SUFFIX, partial(_explain_opening, code))
     regions = (RegionStruct * max(len(artifact.functions), 1)).in_dll(library, "mirlo_regions")
     weights, arrays = _addresses(artifact.params, context)
     programs = []
@@ -57,7 +55,7 @@ def load(artifact: ExternalArtifact, context: LoadContext) -> ExternalFunctions:
     functions = {name: getattr(library, f"mirlo_call_{i}") for i, name in enumerate(artifact.functions)}
     keep = (library, weights, arrays, programs)
     return ExternalFunctions(
-        functions, keep=keep, release=lambda: _close(library, path), explain=partial(_explain, code)
+        functions, keep=keep, release=lambda: close(library, path), explain=partial(_explain, code)
     )
 
 
@@ -82,7 +80,7 @@ def _explain(code: NativeCode, function: str, number: int) -> str | None:
 
 def _explain_opening(code: NativeCode, error: OSError) -> str:
     if code.is_defined or code.simulator:
-        return _cannot_open(error)
+        return cannot_open(error)
     return (
         f"its driver '{code.driver or ', '.join(code.functions.values())}' is not in this process ({error}): load the "
         "driver's library first, ctypes.CDLL(path, ctypes.RTLD_GLOBAL), or let the code generator return a simulator"
@@ -109,38 +107,12 @@ def _load_parts(artifact: ExternalArtifact, context: LoadContext) -> ExternalFun
     made_for, here = artifact.metadata.get("triple"), llvm_host()["triple"]
     if made_for != here:
         raise ArtifactError(f"it was compiled for {made_for}, this machine is {here}: compile the model again for it")
-    library, path = _open(artifact.data, str(artifact.metadata.get("suffix", ".so")))
+    library, path = open_bytes(artifact.data, str(artifact.metadata.get("suffix", ".so")))
     state, arrays = _addresses(artifact.params, context)
     symbols: dict[str, str] = artifact.metadata["symbols"]
     pairs = {name: (getattr(library, symbols[name]), state) for name in artifact.functions}
     functions, engine = bind_state(pairs)
     explain = partial(_explain, NativeCode(errors=ERRORS))
     return ExternalFunctions(
-        functions, keep=(library, state, arrays, engine), release=lambda: _close(library, path), explain=explain
+        functions, keep=(library, state, arrays, engine), release=lambda: close(library, path), explain=explain
     )
-
-
-def _cannot_open(error: OSError) -> str:
-    return f"its library cannot be opened: {error}"
-
-
-def _open(data: bytes, suffix: str, explain: Callable[[OSError], str] = _cannot_open) -> tuple[CDLL, str]:
-    # Each load uses a file of its own: libraries loaded from one path would share their memory.
-    handle, path = tempfile.mkstemp(prefix="mirlo-c-", suffix=suffix)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        return ctypes.CDLL(path), path
-    except OSError as error:
-        os.unlink(path)
-        raise ArtifactError(explain(error)) from error
-    finally:
-        # Unlink the file while it is open where the system allows it, so that a killed process leaves nothing behind.
-        if can_remove_open_files() and os.path.exists(path):
-            os.unlink(path)
-
-
-def _close(library: CDLL, path: str) -> None:
-    close_library(library._handle)
-    if os.path.exists(path):
-        os.unlink(path)

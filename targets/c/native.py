@@ -1,14 +1,16 @@
-"""Native code as a shared library of this machine, which Python calls."""
+"""Native code as a shared library of this machine, which Python and compiled code call."""
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from mirlo.runtime.loaders import llvm_host
+from mirlo.runtime.loaders import define_symbol, llvm_host
 from mirlo.runtime.native import NativeCode
-from mirlo.targets.c.compiler import compile_shared_files, find_compiler
+from mirlo.targets.c.compiler import CompilerError, compile_shared, compile_shared_files, find_compiler
+from mirlo.targets.c.libraries import open_library
 
 _HEAD = """/* What Python calls: a packed function for each region. */
 #include "mirlo.h"
@@ -16,6 +18,8 @@ _HEAD = """/* What Python calls: a packed function for each region. */
 """
 _LIBRARIES: dict[bytes, bytes] = {}
 """Libraries that this process compiled, by the digest of their code."""
+_DEFINED: dict[bytes, ctypes.CDLL] = {}
+"""Libraries of functions that code of this process may call: they stay open."""
 MAX_LIBRARIES = 64
 """Most libraries that are kept: loading a model again then needs no compiler."""
 
@@ -37,6 +41,22 @@ def host_library(code: NativeCode, regions: Sequence[str], compiler: str = "") -
             _LIBRARIES.clear()
         _LIBRARIES[key] = compile_shared_files(files, objects, find_compiler(compiler), code.flags)
     return _LIBRARIES[key]
+
+
+def define_c_functions(source: str, names: Sequence[str], flags: Sequence[str] = ()) -> None:
+    """Compile a C file for this machine, and define its functions for code that is loaded from now on.
+
+    A target whose code calls a driver does so before it loads a model.
+    """
+    key = _digest({"functions.c": source}, {}, flags, "")
+    if key not in _DEFINED:
+        library = open_library(compile_shared(source, find_compiler(), flags))
+        missing = [name for name in names if not hasattr(library, name)]
+        if missing:
+            raise CompilerError(f"the C source does not define '{missing[0]}'")
+        _DEFINED[key] = library
+    for name in names:
+        define_symbol(name, ctypes.cast(_DEFINED[key][name], ctypes.c_void_p).value or 0)
 
 
 def _calls(code: NativeCode, regions: Sequence[str]) -> str:

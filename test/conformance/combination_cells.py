@@ -24,7 +24,7 @@ OPERATORS = {
 }
 RULES = ("default", "target", "compilation", "hand-written", "tensorized", "generator")
 PLACES = ("alone", "region", "several", "dynamic", "loop")
-TOOLS = ("compile", "save", "explain", "bisect", "check-target", "script", "tune")
+TOOLS = ("compile", "save", "library", "explain", "bisect", "check-target", "script", "tune")
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,11 +10,12 @@ import numpy as np
 from combination_cells import OPERATORS
 
 import mirlo
-from mirlo import T, extend
+from mirlo import T
 from mirlo.extend import (
     CodeGenerator,
     DialectOp,
     ExternalFunctions,
+    NativeCode,
     OnnxName,
     OpError,
     Target,
@@ -75,7 +75,7 @@ mirlo.onnx_operator("com.custom", "Triple", prim_func=triple)
 
 
 def _load(artifact: Any, context: Any) -> ExternalFunctions:
-    steps = json.loads(artifact.data)
+    steps = artifact.metadata["kinds"]
 
     def function(kind: str) -> Callable[..., None]:
         def call(x: np.ndarray, y: np.ndarray) -> None:
@@ -87,10 +87,32 @@ def _load(artifact: Any, context: Any) -> ExternalFunctions:
 
 
 def _codegen(module: Any, name: str) -> Any:
+    """Return what Python calls by its loader, and C as source."""
     kinds = {f.name: next(node.op for node in f.nodes) for f in module.functions}
-    return extend.Artifact("combos", module.names, json.dumps(kinds).encode())
+    functions = [
+        f"int {name}(const mirlo_region *region, DLTensor **tensors, int64_t count) {{\n"
+        f"  (void)region, (void)count;\n  return compute(tensors, {int(kind == 'relax.cumsum')});\n}}\n"
+        for name, kind in kinds.items()
+    ]
+    sources = {"parts.c": _COMPUTE.replace("BY_RULE", str(BY_RULE)) + "".join(functions)}
+    return NativeCode(sources=sources, loader="combos", metadata={"kinds": kinds})
 
 
+_COMPUTE = """#include "mirlo.h"
+static int compute(DLTensor **tensors, int adds) {
+  const float *x = (const float *)((char *)tensors[0]->data + tensors[0]->byte_offset);
+  float *y = (float *)((char *)tensors[1]->data + tensors[1]->byte_offset);
+  int64_t rows = tensors[0]->shape[0], columns = tensors[0]->shape[1], i, j;
+  for (i = 0; i < rows; ++i) {
+    float sum = 0;
+    for (j = 0; j < columns; ++j) {
+      sum += x[i * columns + j];
+      y[i * columns + j] = adds ? sum : x[i * columns + j] * (float)BY_RULE;
+    }
+  }
+  return 0;
+}
+"""
 PATTERNS = [
     *((s.node, is_op(s.name)(wildcard())) for s in OPERATORS.values() if s.name),
     ("Quarter", is_call_tir("quarter*")(wildcard())),

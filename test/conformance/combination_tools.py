@@ -32,6 +32,10 @@ from mirlo.tools.bisect.trial import TrialOptions
 from mirlo.tools.conformance.check import check_target
 from mirlo.tools.explain.model import explain_model
 from mirlo.tools.explain.report import only_node, text_lines
+from mirlo.tools.library_program import run_library
+
+UNIT = Path(__file__).with_name("combination_unit.c")
+"""The C functions that kernels call, for programs without Python."""
 
 
 class NotUsed(Exception):
@@ -68,6 +72,11 @@ def _save(cell: Cell, options: Options) -> None:
         made = _compiled(cell, options)
         made.save(Path(folder) / "m.mirlo")
         _check(cell, mirlo.load(Path(folder) / "m.mirlo").run(feeds_of(cell)))
+
+
+def _library(cell: Cell, options: Options) -> None:
+    made = _compiled(cell, options)
+    _check(cell, run_library(made.artifact, made._store, feeds_of(cell), [UNIT]))
 
 
 def _explain(cell: Cell, options: Options) -> None:
@@ -134,8 +143,8 @@ def _tune(cell: Cell, options: Options) -> None:
 
 
 RUN: dict[str, Callable[[Cell, Options], None]] = {
-    "compile": _compile, "save": _save, "explain": _explain, "bisect": _bisect, "check-target": _conformance,
-    "script": _script, "tune": _tune,
+    "compile": _compile, "save": _save, "library": _library, "explain": _explain, "bisect": _bisect,
+    "check-target": _conformance, "script": _script, "tune": _tune,
 }  # fmt: skip
 
 

@@ -38,6 +38,7 @@ def page(found: dict[Cell, str]) -> str:
         "- *default*: no rule; *target*: `@legalize`; *compilation*: `mirlo.compile(legalize=)`; *hand-written*: a "
         "rule with `b.call_prim_func`, or `mirlo.onnx_operator`; *tensorized*: `mirlo.compile(schedules=)` with "
         "`tensorize` to a C function; *generator*: a code generator takes the node.",
+        "- *library*: in a program in C without Python, as `--emit library` and `mirlo link` make it.",
         "- *alone*: in the graph; *region*: an external module whose code Mirlo makes; *several*: a code generator "
         "takes the next node; *dynamic*: a dynamic dim; *loop*: in the body of an ONNX Loop.", "",
     ]  # fmt: skip

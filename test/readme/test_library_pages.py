@@ -76,6 +76,33 @@ def test_from_c(folder: Path) -> None:
 
 
 @needs_c_compiler
+def test_accelerators_in_c(folder: Path) -> None:
+    new, build = _blocks("accelerators-in-c.md", "sh")
+    _write("accelerators-in-c.md", "c", folder)
+    _shell(new, folder)
+    install = ["pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target", folder / "site"]
+    output_of(python("-m", *install, folder / "unit"))
+    (folder / "bin" / "mirlo").write_text(
+        f'#!/bin/sh\nPYTHONPATH="{folder / "site"}:$PYTHONPATH" exec "{sys.executable}" -m mirlo.tools.cli "$@"\n'
+    )
+    printed = _shell(build, folder)
+    assert "calls of the unit: 1" in printed
+    np.testing.assert_allclose(_unit_scores(printed), _expected(folder), rtol=1e-5)
+    assert "It calls the driver unit_run for unit.unit_0" in (folder / "digits" / "digits.h").read_text()
+    registered = "options.functions = functions;\n  options.function_count = 1;\n"
+    program = (folder / "main.c").read_text()
+    assert registered in program
+    (folder / "main.c").write_text(program.replace(registered, ""))
+    linked = _shell("\n".join(build.splitlines()[1:]), folder)
+    assert "calls of the unit: 0" in linked
+    np.testing.assert_allclose(_unit_scores(linked), _expected(folder), rtol=1e-5)
+
+
+def _unit_scores(printed: str) -> np.ndarray:
+    return _scores(re.sub("^(wrote|calls).*$", "", printed, flags=re.MULTILINE))
+
+
+@needs_c_compiler
 def test_c_source(folder: Path) -> None:
     np.testing.assert_allclose(_printed("c-source.md", folder), _expected(folder), rtol=1e-5)
 

@@ -17,7 +17,7 @@ dependencies = ["mirlo"]
 test = ["filecheck", "lit", "pytest"]
 
 {entries}[tool.setuptools]
-py-modules = ["{name}"]
+{contents}
 
 [tool.pytest.ini_options]
 pythonpath = ["."]
@@ -39,14 +39,18 @@ _ENTRY = """[project.entry-points."mirlo.{group}"]
 """
 
 
-def files(name: str, entries: Mapping[str, str], plugin: str = "") -> dict[str, str]:
+def files(name: str, entries: Mapping[str, str], plugin: str = "", data: str = "") -> dict[str, str]:
     """Return the project file and the configuration of lit.
 
-    `entries` are the package's entry points by group; `plugin` is what %plugin loads.
+    `entries` are the package's entry points by group; `plugin` is what %plugin loads; `data` are the files of a
+    package that is a folder, beside its modules.
     """
+    contents = f'py-modules = ["{name}"]'
+    if data:
+        contents = f'packages = ["{name}"]\npackage-data = {{ {name} = ["{data}"] }}'
     listed = "".join(_ENTRY.format(name=name, group=group, value=value) for group, value in entries.items())
     return {
-        "pyproject.toml": _PROJECT.format(name=name, entries=listed),
+        "pyproject.toml": _PROJECT.format(name=name, entries=listed, contents=contents),
         "tests/lit.cfg.py": _LIT.format(plugin=plugin or f"../{name}.py"),
     }
 

@@ -48,13 +48,14 @@ def test_its_tests_pass(kind: str, tmp_path: Path) -> None:
 
 
 def test_sizes() -> None:
-    """An operator takes 15 lines, a legalization 10, an intrinsic 5, a code generator 100, a target 150 with tests."""
+    """An operator takes 15 lines, a legalization 10, an intrinsic 5, a code generator 100, a target 180 with tests."""
     target = KINDS["target"]("own")
     assert statements(definition(KINDS["operator"]("own")["own.py"], "Own")) <= 15
-    assert statements(definition(target["own.py"], "matmul")) <= 10
-    assert statements(definition(target["own.py"], "rsqrt")) <= 5
-    assert sum(len(text.splitlines()) for text in target.values()) <= 150
-    assert len(KINDS["codegen"]("own")["own.py"].splitlines()) <= 100
+    assert statements(definition(target["own/__init__.py"], "matmul")) <= 10
+    assert statements(definition(target["own/__init__.py"], "rsqrt")) <= 5
+    code = [text for path, text in target.items() if not path.endswith((".c", ".md"))]
+    assert sum(len(text.splitlines()) for text in code) <= 180
+    assert len(KINDS["codegen"]("own")["own/__init__.py"].splitlines()) <= 100
 
 
 def test_what_cannot_be_written(tmp_path: Path) -> None:

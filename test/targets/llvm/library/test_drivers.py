@@ -19,9 +19,11 @@ from onnx_models import F32, make_model, node
 
 import mirlo
 from mirlo.driver.code import compile_code
+from mirlo.extend import Artifact, CodeGenerator, Target, is_op, register_target, wildcard
 from mirlo.runtime.artifact import load
 from mirlo.targets.llvm.library.build import link_model, write_library
 from mirlo.targets.llvm.library.description import LibraryError
+from mirlo.tools.cli import main
 
 pytestmark = needs_c_compiler
 UNIT_DRIVER = Path(__file__).parents[3] / "support" / "unit_driver.c"
@@ -234,6 +236,37 @@ def test_code_that_cannot_be_linked(damage: str, tmp_path: Path) -> None:
     )
     with pytest.raises(LibraryError, match=message):
         write_library(artifact, store, tmp_path, "model", shared=False)
+
+
+def test_the_command(tmp_path: Path) -> None:
+    """Write the whole model as C, with the files of its regions in folders."""
+    onnx.save(model(), tmp_path / "m.onnx")
+    command = ["compile", str(tmp_path / "m.onnx"), "--emit", "source", "-o", str(tmp_path / "out"), "--targets"]
+    assert main([*command, targets("shipped", "c")]) == 0
+    found = {str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*.*")}
+    assert {"m.c", "m.h", "mirlo.c", "m_unit1/driver.c", "m_shifter0/shifter.c", "m_shifter0/shifter.h"} <= found
+    assert "m_unit1/driver.c" in (tmp_path / "out" / "CMakeLists.txt").read_text()
+
+
+def test_what_python_alone_calls_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    class Numpy(CodeGenerator):
+        name = "numpy-unit"
+        guarded = False
+
+        def patterns(self):
+            return [("negate", is_op("relax.negative")(wildcard()))]
+
+        def codegen(self, module):
+            return Artifact("numpy-unit", module.names)
+
+    register_target(Target("numpy-unit", "", codegen=Numpy))
+    onnx.save(model(), tmp_path / "m.onnx")
+    for host, emit in (("llvm", "library"), ("llvm", "object"), ("c", "source")):
+        command = ["compile", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "out"), "--targets", f"numpy-unit,{host}"]
+        assert main([*command, "--emit", emit]) == 1
+        message = capsys.readouterr().err
+        assert "the code generator of target 'numpy-unit' compiled parts of the model that only its loader" in message
+        assert "its 'codegen' must return NativeCode: C source, object files, or programs and the name" in message
 
 
 def test_object_files_of_an_archive(tmp_path: Path) -> None:
