@@ -12,18 +12,47 @@ Positions stay those of the user's text.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 WORDS = {
     "R.rint": "R.round", "T.rint": "T.roundeven", "T.nearbyint": "T.roundeven", "T.sblock": "T.block",
-    "T.if_then_else": "T.select", "T.float64": "T.f64", "T.float32": "T.f32", "T.float16": "T.f16",
+    "T.if_then_else": "T.select", "T.Select": "T.select", "T.fabs": "T.abs", "T.unroll": "T.unrolled",
+    "T.float64": "T.f64", "T.float32": "T.f32", "T.float16": "T.f16",
     "T.int64": "T.i64", "T.int32": "T.i32", "T.int16": "T.i16", "T.int8": "T.i8",
+    "R.astype": "R.cast", "R.permute_dims": "R.permute",
     "T.uint64": "T.u64", "T.uint32": "T.u32", "T.uint16": "T.u16", "T.uint8": "T.u8",
 }  # fmt: skip
 """Words of TVM, and those of Mirlo with the same meaning."""
 DROPPED = ("R.output", "R.func_attr", "T.func_attr", "T.block_attr", "T.sblock_attr", "T.writes")
 """Statements that say nothing to Mirlo, which finds it in the function."""
+ARITHMETIC: dict[str, type[ast.operator]] = {
+    "T.floordiv": ast.FloorDiv, "T.indexdiv": ast.FloorDiv, "T.floormod": ast.Mod, "T.indexmod": ast.Mod,
+}  # fmt: skip
+LAYOUTS = {
+    "NCHW": "NC*",
+    "NHWC": "N*C",
+    "NCW": "NC*",
+    "NWC": "N*C",
+    "OIHW": "OI*",
+    "HWIO": "*IO",
+    "OHWI": "O*I",
+    "OIW": "OI*",
+}
+"""Layouts of data and kernels as TVM calls them."""
+REDUCTIONS = {f"R.{name}": f"R.reduce_{name}" for name in ("sum", "mean", "max", "min", "prod")}
+NAMED = {
+    "R.conv": {"dilation": "dilations"},
+    "R.max_pool": {"pool_size": "kernel", "dilation": "dilations"},
+    **dict.fromkeys(REDUCTIONS.values(), {"axis": "axes"}),
+}
+"""Arguments that have another name in TVM, by the word of Mirlo."""
+RENAMED = {"R.conv2d": "R.conv", "R.conv1d": "R.conv", "R.max_pool2d": "R.max_pool", **REDUCTIONS}
+_LIMITS = {
+    "float64": 1.7976931348623157e308, "float32": 3.4028234663852886e38, "float16": 65504.0,
+    **{f"int{bits}": (1 << (bits - 1)) - 1 for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": (1 << bits) - 1 for bits in (8, 16, 32, 64)},
+}  # fmt: skip
 AXES = {"T.axis.spatial": "S", "T.axis.S": "S", "T.axis.reduce": "R", "T.axis.R": "R"}
 
 Syntax = TypeVar("Syntax", bound=ast.AST)
@@ -49,6 +78,10 @@ class _Translator(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        body, node.args.args = _with_buffers(node)
+        node.body = body
+        if _called(node.returns) == "R.Tuple" or _dotted(node.returns) == "R.Object":
+            node.returns = None  # Mirlo finds the types of results
         self.generic_visit(node)
         node.body = self._statements(node.body)
         return node
@@ -70,9 +103,13 @@ class _Translator(ast.NodeTransformer):
                 result += node.body
             elif _is_axes(node) and result and _is_axes(result[-1]):
                 _join(result[-1], node)
+            elif isinstance(node, ast.With) and _called(node.items[0].context_expr) in ("T.LetStmt", "T.let"):
+                result += _let(node)
+            elif isinstance(node, ast.AnnAssign) and node.value is not None and _dotted(node.annotation)[:2] == "T.":
+                result.append(ast.copy_location(ast.Assign([node.target], node.value), node))
             elif not (isinstance(node, ast.Expr) and _called(node.value) in DROPPED or self._is_alias(node)):
                 result.append(node)
-        return result
+        return _predicated(result)
 
     def _is_alias(self, node: ast.stmt) -> bool:
         """Return whether this is `cls = Module`."""
@@ -82,7 +119,10 @@ class _Translator(ast.NodeTransformer):
         self.generic_visit(node)
         if isinstance(node.value, ast.Name) and node.value.id in self.modules:
             return ast.copy_location(ast.Name(node.attr, node.ctx), node)
-        word = WORDS.get(_dotted(node))
+        if _dotted(node.value) in ("R.nn", "R.image"):
+            node.value = ast.copy_location(ast.Name("R", ast.Load()), node.value)
+        dotted = _dotted(node)
+        word = WORDS.get(dotted) or RENAMED.get(dotted)
         if word is not None:
             node.attr = word.partition(".")[2]
         return node
@@ -90,6 +130,11 @@ class _Translator(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
         word = _called(node)
+        if word.startswith("T."):
+            node.keywords = [keyword for keyword in node.keywords if keyword.arg != "annotations"]
+        rewrite = CALLS.get(word)
+        if rewrite is not None:
+            return rewrite(node)
         if word == "R.Tensor" and node.args:
             dtype = [k.value for k in node.keywords if k.arg == "dtype"]
             elements = ast.copy_location(ast.Tuple([*node.args, *dtype], ast.Load()), node)
@@ -103,6 +148,168 @@ class _Translator(ast.NodeTransformer):
         if word in AXES and len(node.args) == 2:
             return _axes(node, ast.copy_location(ast.Constant(AXES[word]), node), node.args[1:])
         return node
+
+
+def _call(node: ast.expr, word: str, arguments: list[ast.expr], keywords: list[ast.keyword] | None = None) -> ast.Call:
+    """Return a call of a word in the place of an expression."""
+    owner, _, name = word.partition(".")
+    function = ast.copy_location(ast.Attribute(ast.Name(owner, ast.Load()), name, ast.Load()), node)
+    return ast.copy_location(ast.Call(function, arguments, keywords or []), node)
+
+
+def _limit(node: ast.Call) -> ast.expr:
+    """Return the least or the largest number of an element type, for `T.min_value("int8")`."""
+    dtype = node.args[0].value if len(node.args) == 1 and isinstance(node.args[0], ast.Constant) else None
+    if not isinstance(dtype, str) or dtype not in _LIMITS:
+        return node
+    number = _LIMITS[dtype]
+    if _called(node) == "T.min_value":
+        number = -number if isinstance(number, float) else 0 if dtype[0] == "u" else ~number
+    return _call(node, WORDS[f"T.{dtype}"], [ast.copy_location(ast.Constant(number), node)])
+
+
+def _cast(node: ast.Call) -> ast.expr:
+    """Return `T.f32(x)` for `T.Cast("float32", x)` and `T.cast(x, "float32")`."""
+    if len(node.args) != 2:
+        return node
+    target, value = node.args if _called(node) == "T.Cast" else node.args[::-1]
+    name = WORDS.get(f"T.{target.value!s}") if isinstance(target, ast.Constant) else None
+    return _call(node, name, [value]) if name is not None else node
+
+
+def _quotient(node: ast.Call) -> ast.expr:
+    """Return `a // b` or `a % b`."""
+    if len(node.args) != 2:
+        return node
+    return ast.copy_location(ast.BinOp(node.args[0], ARITHMETIC[_called(node)](), node.args[1]), node)
+
+
+def _packed(node: ast.Call) -> ast.expr:
+    """Return a call of a function at run time, whose result has the type `out`."""
+    for keyword in node.keywords:
+        if keyword.arg in ("sinfo_args", "out_sinfo", "out_ty", "ty_args"):
+            keyword.arg = "out"
+            if isinstance(keyword.value, (ast.List, ast.Tuple)) and len(keyword.value.elts) == 1:
+                keyword.value = keyword.value.elts[0]
+    if len(node.args) == 2 and isinstance(node.args[1], ast.Tuple):
+        node.args[1:] = node.args[1].elts
+    return node
+
+
+def _external(node: ast.Call) -> ast.expr:
+    """Return `T.call_extern("f", x, dtype="float32")`, where TVM has the type first."""
+    second = node.args[1] if len(node.args) > 1 else None
+    if isinstance(second, ast.Constant) and isinstance(second.value, str):
+        node.keywords.append(ast.keyword("dtype", node.args.pop(0)))
+    return node
+
+
+def _graph_cast(node: ast.Call) -> ast.expr:
+    """Return `R.cast(x, dtype="f32")` for `R.astype(x, "float32")`."""
+    if len(node.args) == 2:
+        node.keywords.append(ast.keyword("dtype", node.args.pop()))
+    for keyword in node.keywords:
+        if keyword.arg == "dtype" and isinstance(keyword.value, ast.Constant):
+            name = WORDS.get(f"T.{keyword.value.value!s}", "").removeprefix("T.")
+            keyword.value = ast.copy_location(ast.Constant(name or keyword.value.value), keyword.value)
+    return node
+
+
+def _allocated(node: ast.Call) -> ast.expr:
+    """Return `T.alloc(shape, dtype)` for TVM's `T.alloc_buffer`, whose type is float32 if there is none."""
+    named = {keyword.arg: keyword.value for keyword in node.keywords}
+    given: dict[str | None, ast.expr] = dict(named)
+    given.update(zip(("shape", "dtype"), node.args, strict=False))
+    if "shape" not in given:
+        return node
+    dtype = given.get("dtype") or ast.copy_location(ast.Constant("float32"), node)
+    rest = [keyword for keyword in node.keywords if keyword.arg not in ("shape", "dtype")]
+    return _call(node, "T.alloc", [given["shape"], dtype], rest)
+
+
+def _bound_loop(node: ast.Call) -> ast.expr:
+    """Read `T.thread_binding(8, thread="threadIdx.x")`, and a lower bound of 0."""
+    node.args += [k.value for k in node.keywords if k.arg == "thread"]
+    node.keywords = [k for k in node.keywords if k.arg != "thread"]
+    if len(node.args) == 3 and isinstance(node.args[0], ast.Constant) and node.args[0].value == 0:
+        del node.args[0]
+    return node
+
+
+def _graph_arguments(node: ast.Call) -> ast.expr:
+    """Give the arguments of an operator the names that they have in Mirlo."""
+    word = _called(node)
+    if word in REDUCTIONS.values() and len(node.args) == 2:
+        node.keywords.append(ast.keyword("axis", node.args.pop()))
+    for keyword in node.keywords:
+        keyword.arg = NAMED[word].get(keyword.arg or "", keyword.arg)
+        if keyword.arg == "axes" and not isinstance(keyword.value, (ast.List, ast.Tuple)):
+            keyword.value = ast.copy_location(ast.List([keyword.value], ast.Load()), keyword.value)
+        if keyword.arg in ("data_layout", "kernel_layout", "layout") and isinstance(keyword.value, ast.Constant):
+            keyword.value = ast.copy_location(
+                ast.Constant(LAYOUTS.get(str(keyword.value.value), keyword.value.value)), keyword.value
+            )
+            keyword.arg = "data_layout" if keyword.arg == "layout" else keyword.arg
+        if (
+            keyword.arg == "padding"
+            and isinstance(keyword.value, (ast.List, ast.Tuple))
+            and len(keyword.value.elts) == 2
+        ):
+            keyword.value.elts = [*keyword.value.elts, *keyword.value.elts]  # the same on both sides
+    said = {k.arg: k.value.value for k in node.keywords if isinstance(k.value, ast.Constant)}
+    # What says what Mirlo does anyway: results in the layout and the type of the data.
+    implied = {"out_layout": LAYOUTS.get(str(said.get("out_layout"))) == said.get("data_layout", "NC*")}
+    implied["out_dtype"] = said.get("out_dtype") in ("", "void")
+    node.keywords = [k for k in node.keywords if not implied.get(k.arg or "", False)]
+    return node
+
+
+def _let(node: ast.With) -> list[ast.stmt]:
+    """Return the statements of `with T.LetStmt(value) as x:` or `with T.let(x, value):`, after `x = value`."""
+    item = node.items[0]
+    assert isinstance(item.context_expr, ast.Call)
+    arguments = item.context_expr.args
+    if item.optional_vars is not None and len(arguments) == 1:
+        target, value = item.optional_vars, arguments[0]
+    elif len(arguments) == 2 and isinstance(arguments[0], ast.Name):
+        target, value = ast.copy_location(ast.Name(arguments[0].id, ast.Store()), arguments[0]), arguments[1]
+    else:
+        return [node]
+    return [ast.copy_location(ast.Assign([target], value), node), *node.body]
+
+
+def _predicated(body: list[ast.stmt]) -> list[ast.stmt]:
+    """Return the statements of a block, those after its axes in an `if` where `T.where` restricts it."""
+    found = [each.value for each in body if isinstance(each, ast.Expr) and _called(each.value) == "T.where"]
+    if len(found) != 1 or not isinstance(found[0], ast.Call) or len(found[0].args) != 1:
+        return body
+    others = [each for each in body if not (isinstance(each, ast.Expr) and each.value is found[0])]
+    axes = [each for each in others if _is_axes(each)]
+    rest = [each for each in others if not _is_axes(each)]
+    return [*axes, ast.copy_location(ast.If(found[0].args[0], rest, []), rest[0])] if rest else axes
+
+
+def _with_buffers(node: ast.FunctionDef) -> tuple[list[ast.stmt], list[ast.arg]]:
+    """Return a body and parameters where `A = T.match_buffer(a, shape, dtype)` made a handle `a` a buffer `A`."""
+    handles = {each.arg: each for each in node.args.args if _dotted(each.annotation) == "T.handle"}
+    body = []
+    for statement in node.body:
+        call = statement.value if isinstance(statement, ast.Assign) else None
+        target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+        if not isinstance(call, ast.Call) or _called(call) != "T.match_buffer" or not isinstance(target, ast.Name):
+            body.append(statement)
+            continue
+        handle = call.args[0] if call.args else None
+        rest: dict[str | None, ast.expr] = {keyword.arg: keyword.value for keyword in call.keywords}
+        rest.update(zip(("shape", "dtype"), call.args[1:], strict=False))
+        extra = set(rest) - {"shape", "dtype"}
+        if not isinstance(handle, ast.Name) or handle.id not in handles or "shape" not in rest or extra:
+            body.append(statement)
+            continue
+        dtype = rest.get("dtype") or ast.copy_location(ast.Constant("float32"), call)
+        parameter = handles.pop(handle.id)
+        parameter.arg, parameter.annotation = target.id, _call(call, "T.Buffer", [rest["shape"], dtype])
+    return body, node.args.args
 
 
 def _axes(node: ast.Call, letters: ast.expr, indices: Iterable[ast.expr]) -> ast.Call:
@@ -134,14 +341,23 @@ def _targets(node: ast.expr) -> list[ast.expr]:
     return node.elts if isinstance(node, ast.Tuple) else [node]
 
 
-def _called(node: ast.expr) -> str:
+def _called(node: ast.expr | None) -> str:
     """Return `R.call_tir` for a call of that word, or ''."""
     return _dotted(node.func) if isinstance(node, ast.Call) else ""
 
 
-def _dotted(node: ast.expr) -> str:
+def _dotted(node: ast.expr | None) -> str:
     """Return `T.axis.remap` for an attribute of a name, or ''."""
     if isinstance(node, ast.Name):
         return node.id
     owner = _dotted(node.value) if isinstance(node, ast.Attribute) else ""
     return f"{owner}.{node.attr}" if owner and isinstance(node, ast.Attribute) else ""
+
+
+CALLS: dict[str, Callable[[ast.Call], ast.expr]] = {
+    "R.call_packed": _packed, "R.call_dps_packed": _packed, "R.cast": _graph_cast,
+    "T.Cast": _cast, "T.cast": _cast, "T.max_value": _limit, "T.min_value": _limit, "T.alloc_buffer": _allocated,
+    "T.call_extern": _external, "T.thread_binding": _bound_loop,
+    **dict.fromkeys(ARITHMETIC, _quotient), **dict.fromkeys(NAMED, _graph_arguments),
+}  # fmt: skip
+"""What rewrites the calls of a word."""

@@ -134,3 +134,116 @@ def test_a_declared_type_is_checked(tmp_path: Path) -> None:
     (tmp_path / "model.py").write_text(wrong)
     with pytest.raises(mirlo.MirloError, match=r"model.py:29:17: .*declared f32\[4, 5\], but the value is f32\[4, 4\]"):
         mirlo.compile(tmp_path / "model.py", cache=False)
+
+
+def stored(statement: str) -> str:
+    """Return a function of TVM's scripts that computes each element of B from A."""
+    return f"""
+@T.prim_func
+def f(A: T.Buffer((8, 8), "float32"), B: T.Buffer((8, 8), "float32")):
+    for i, j in T.grid(8, 8):
+        {statement}
+"""
+
+
+HANDLES = """
+@T.prim_func
+def f(a: T.handle, b: T.handle) -> None:
+    A = T.match_buffer(a, (8, 8), "float32")
+    B = T.match_buffer(b, [8, 8], dtype="float32")
+    C = T.alloc_buffer((8, 8))
+    for i, j in T.grid(8, 8):
+        with T.block("C"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            C[vi, vj] = T.exp(A[vi, vj])
+    for i, j in T.grid(8, 8):
+        with T.block("B"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            B[vi, vj] = C[vi, vj] + 1.0
+"""
+PREDICATED = """
+@T.prim_func
+def f(A: T.Buffer((8, 8), "float32"), B: T.Buffer((8, 8), "float32")):
+    for io, ii in T.grid(3, 3):
+        for j in T.unroll(8, annotations={"pragma": 1}):
+            with T.block("B"):
+                T.where(io * 3 + ii < 8)
+                vi = T.axis.spatial(8, io * 3 + ii)
+                vj = T.axis.spatial(8, j)
+                B[vi, vj] = A[vi, vj]
+"""
+A = np.random.default_rng(3).standard_normal((8, 8), np.float32) * 4
+ROWS, COLUMNS = np.indices((8, 8))
+SELECTED = np.where((COLUMNS < 4) & (ROWS > 2), A, 0)
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (HANDLES, np.exp(A) + 1),
+        (PREDICATED, A),
+        (
+            stored("B[i, j] = T.Select(j < 4 and i > 2, A[i, j], T.float32(0))"),
+            np.where((COLUMNS < 4) & (ROWS > 2), A, 0),
+        ),
+        (stored("B[i, j] = T.Cast('float32', T.Cast('int32', A[i, j])) + T.cast(j, 'float32')"), np.trunc(A) + COLUMNS),
+        (stored("B[i, j] = T.min(T.fabs(A[i, j]), T.max_value('float32'))"), np.abs(A)),
+        (stored("B[i, j] = T.max(A[i, j], T.min_value('float32'))"), A),
+        (stored("B[i, j] = T.Cast('float32', T.min_value('int8')) + A[i, j]"), A - 128),
+        (stored("B[i, j] = A[T.floordiv(i, 2), T.floormod(j, 4)]"), A[ROWS // 2, COLUMNS % 4]),
+        (stored("x: T.float32 = A[i, j] * T.float32(2)\n        B[i, j] = x * x"), A * A * 4),
+        (stored("with T.LetStmt(A[i, j] + T.float32(1)) as x:\n            B[i, j] = x * x"), (A + 1) ** 2),
+        (stored("with T.let(x, A[i, j]):\n            B[i, j] = x * x"), A * A),
+        (stored("B[i, j] = T.call_extern('float32', 'fabsf', A[i, j]) * T.float32(2)"), np.abs(A) * 2),
+    ],
+)
+def test_statements_of_prim_functions(text: str, wanted: np.ndarray) -> None:
+    members = text.replace("\n", "\n    ")
+    module = mirlo.parse_script(
+        f"@I.ir_module\nclass M:{members}\n    @R.function\n    def main(x: R.Tensor((8, 8), 'float32')):\n"
+        "        return R.call_tir(M.f, (x,), out_sinfo=R.Tensor((8, 8), 'float32'))\n"
+    )
+    np.testing.assert_allclose(mirlo.compile(module)(A), wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_graphs_with_tuples_and_operators_of_nn() -> None:
+    module = mirlo.parse_script("""
+@I.ir_module
+class Module:
+    @T.prim_func(private=True)
+    def halves(A: T.Buffer((4, 8), "float32"), B: T.Buffer((4, 4), "float32"), C: T.Buffer((4, 4), "float32")):
+        for i, j in T.grid(4, 4):
+            with T.block("s"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj]
+                C[vi, vj] = A[vi, vj + 4]
+
+    @R.function
+    def main(x: R.Tensor((4, 8), "float32")) -> R.Tuple(R.Tensor((4, 4), "float32"), R.Tensor((4,), "float32")):
+        cls = Module
+        with R.dataflow():
+            lv = R.call_tir(cls.halves, (x,), out_sinfo=[R.Tensor((4, 4), "float32"), R.Tensor((4, 4), "float32")])
+            a: R.Tensor((4, 4), dtype="float32") = lv[0]
+            b = R.nn.relu(R.permute_dims(lv[1], axes=[1, 0]))
+            c = R.sum(R.astype(b, "float32"), axis=[1], keepdims=False)
+            gv = (a, c)
+            R.output(gv)
+        return gv
+""")
+    x = np.random.default_rng(0).standard_normal((4, 8), np.float32)
+    a, c = mirlo.compile(module)(x)
+    np.testing.assert_array_equal(a, x[:, :4])
+    np.testing.assert_allclose(c, np.maximum(x[:, 4:].T, 0).sum(1), rtol=1e-5)
+
+
+def test_convolutions() -> None:
+    words = "strides=[1, 1], padding=[1, 1], dilation=[1, 1], groups=1, data_layout='NCHW', kernel_layout='OIHW'"
+    module = mirlo.parse_script(f"""
+@I.ir_module
+class Module:
+    @R.function
+    def main(x: R.Tensor((1, 3, 8, 8), "float32"), w: R.Tensor((4, 3, 3, 3), "float32")):
+        lv = R.nn.conv2d(x, w, {words}, out_layout="NCHW", out_dtype="void")
+        return R.nn.max_pool2d(lv, pool_size=[3, 3], strides=[1, 1], padding=[1, 1])
+""")
+    assert mirlo.compile(module).outputs[0].shape == (1, 4, 8, 8)
