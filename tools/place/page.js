@@ -7,6 +7,7 @@ const GREY = "#8a94a3";
 const last = data.targets[data.targets.length - 1];
 const colour = {};
 data.targets.forEach((name, i) => { colour[name] = i === data.targets.length - 1 ? GREY : PALETTE[i % PALETTE.length]; });
+const counted = (count, what) => `${count} ${what}${count === 1 ? "" : "s"}`;
 const shown = (target) => target || "nobody";
 const escaped = (text) => String(text).replace(/[&<>"]/g, (c) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[c]);
 const state = { level: data.first, zoom: 1, picked: null, boxOf: [] };
@@ -49,7 +50,7 @@ function drawGraph() {
       `<text x="${x + w / 2}" y="${y + 16}">${escaped(title)}</text><text x="${x + w / 2}" y="${y + 30}">${escaped(line)}</text></g>`;
   });
   $("graph").innerHTML = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 ${level.width} ${level.height}">` +
-    `<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="6" markerHeight="6" orient="auto"><path d="M0 0L8 4L0 8z" fill="var(--edge)"/></marker></defs>` +
+    `<defs><marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerUnits="userSpaceOnUse" markerWidth="8" markerHeight="8" orient="auto"><path d="M0 0L8 4L0 8z" fill="var(--edge)"/></marker></defs>` +
     `${edges.join("")}${boxes.join("")}</svg>`;
   for (const button of $("levels").children) button.setAttribute("aria-pressed", button.dataset.level === state.level);
   fit();
@@ -117,7 +118,7 @@ function detail(nodes) {
   const aside = $("detail"), first = data.nodes[nodes[0]];
   const title = nodes.length > 1 ? `<h2>${nodes.length} operators on ${escaped(first.target)}</h2>` : `<h2>operator</h2>`;
   const region = data.regions.find((r) => r.name === first.region);
-  const about = region ? `<p class="soft">${escaped(region.name)}: ${region.operators} operators, ${region.composites} composites</p>` : "";
+  const about = region ? `<p class="soft">${escaped(region.name)}: ${counted(region.operators, "operator")}, ${counted(region.composites, "composite")}</p>` : "";
   aside.innerHTML = title + about + nodes.slice(0, 200).map((i) => card(data.nodes[i], nodes.length <= 6)).join("") +
     (nodes.length > 200 ? `<p class="soft">and ${nodes.length - 200} more: choose composites or operators above</p>` : "");
   aside.scrollTop = 0;

@@ -114,7 +114,7 @@ def _label_lines(survey: Survey, members: Sequence[int], level: str) -> tuple[st
     """Return the two lines of a box."""
     nodes = [survey.placement.nodes[i] for i in members]
     if level == "regions" and (region := survey.placement.region_of(members[0])) is not None:
-        return region.function, f"{len(nodes)} operators, {amount(region.flops)} FLOPs"
+        return region.function, f"{len(nodes)} operator{'s' * (len(nodes) != 1)}, {amount(region.flops)} FLOPs"
     names = [node.operator.partition(".")[2] or node.operator for node in nodes]
     title = " + ".join(names[:3]) + (f" + {len(names) - 3}" if len(names) > 3 else "")
     return _cut(title), _cut(label(nodes[-1]))
