@@ -9,6 +9,7 @@ from pathlib import Path
 
 from mirlo.dialects.bindings import ir
 from mirlo.driver.clone import clone_module
+from mirlo.driver.describe_regions import count_operators, describe_regions
 from mirlo.driver.fat import require_one_build
 from mirlo.driver.given import check_used, give, node_watch
 from mirlo.driver.models import OpenedModel, open_model, require_sizes
@@ -33,6 +34,7 @@ from mirlo.passes.targets import CompileOptions, Target, code_target
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.compiled_program import CompiledProgram
 from mirlo.runtime.nearest import nearest
+from mirlo.runtime.regions import METADATA as REGIONS
 
 MIN_OPERATORS_FOR_WORKERS = 100
 """Operators, constants included, of a graph whose kernels are worth several processes."""
@@ -50,6 +52,10 @@ class Compiler:
         self.model: OpenedModel
         self.kernel_names: set[str] = set()
         """The kernels that `list_kernels` met."""
+        self.operators = 0
+        """Operators of the module that is compiled."""
+        self.first_note = 0
+        """The first record of this module: those of the parts of a program are in one session."""
         self.tables: set[str] = set()
         """Parameters of which calls read some rows."""
 
@@ -140,6 +146,7 @@ class Compiler:
     def _run_passes(self, module: ir.Module, folder: Path | None, prepared: Preparation | None = None) -> None:
         session, target = self.model.session, self.target
         require_sizes(module, target.name)
+        self.operators, self.first_note = count_operators(module), len(session.notes)
         pipeline = self._pipeline(module)
         with module.context, ir.Location.unknown():
             inline_calls(module.operation)
@@ -158,6 +165,11 @@ class Compiler:
         session.params.align(spec.name for spec in artifact.params)
         tables = sorted(self.tables & {spec.name for spec in artifact.params})
         metadata = {**artifact.metadata, **({"tables": tables} if tables else {})}
+        regions = describe_regions(
+            self.targets, session.notes[self.first_note :], self.operators, artifact.loader, externals,
+            artifact.arena_bytes if target.has_device is not None else 0,
+        )  # fmt: skip
+        metadata[REGIONS] = [region.to_json() for region in regions]
         return replace(artifact, metadata={**metadata, **_memory_plan(session), **_placement(session)})
 
     def _pipeline(self, module: ir.Module) -> Pipeline:

@@ -142,6 +142,9 @@ class Target:
     """Whether `emit` makes the source of a whole model in C with the option `form="source"`; None is as before."""
     has_device: Callable[[], bool] | None = None
     """Returns whether this machine has the device that runs its code; None is for the machine's own processor."""
+    requirements: Callable[[str], Sequence[str]] | None = None
+    """Returns what a machine needs to run its code, for the options in braces: instructions, libraries, drivers; as
+    reports print them."""
     figures: Figures | Callable[[str], Figures] | None = None
     """The speed of its code, for placement by estimated cost, or a function of the options in braces that returns
     it. A code generator declares its own."""

@@ -28,6 +28,18 @@ def check_facts(metadata: Fields) -> None:
     if metadata.has("placement"):
         placement = metadata.object("placement")
         placement.name("by"), placement.name("taken")
+    if metadata.has("regions"):
+        for region in metadata.each("regions"):
+            _check_region(region)
     for name in FLAGS:
         if metadata.has(name):
             metadata.flag(name)
+
+
+def _check_region(region: Fields) -> None:
+    region.name("name"), region.name("target"), region.text("loader"), region.texts("needs")
+    if region.has("operators"):
+        region.count("operators")
+    share = region.content.get("share", 0)
+    if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share <= 1:
+        raise region.fail(f"{region.place}.share", "a number from 0 to 1", share)

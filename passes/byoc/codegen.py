@@ -104,6 +104,10 @@ class CodeGenerator:
         declared: Figures | Callable[[], Figures | None] | None = self.figures
         return declared() if callable(declared) else declared
 
+    def requirements(self) -> Sequence[str]:
+        """Return what a machine needs to run the code, as reports print it: libraries, drivers, instructions."""
+        return ()
+
     def fingerprint(self) -> str:
         """Return what the speed depends on beside the options, such as a library version.
 

@@ -22,6 +22,9 @@ class CuBlas(NvidiaLibraryCalls):
     format = "cublaslt"
     f8: bool = option(False, "take products of 8-bit floats, which GPUs have from sm_89 on")
 
+    def requirements(self) -> Sequence[str]:
+        return ("NVIDIA's cuBLASLt (libcublasLt.so)",)
+
     def fingerprint(self) -> str:
         """Return the version of the installed library, or an empty text."""
         from mirlo.targets.cublas.native.library import CUBLAS

@@ -28,6 +28,9 @@ class CuDnn(NvidiaLibraryCalls):
     format = "cudnn"
     layouts = {"relax.conv": ("N*C", "O*I")}  # noqa: RUF012 - read only, as in the base class
 
+    def requirements(self) -> Sequence[str]:
+        return ("NVIDIA's cuDNN (libcudnn.so)",)
+
     def fingerprint(self) -> str:
         """Return the version of the library on this machine, if installed."""
         from mirlo.targets.cudnn.native.library import CUDNN

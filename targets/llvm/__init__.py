@@ -40,6 +40,14 @@ def _fingerprint(options: str) -> str:
     return parse_options(options).identity
 
 
+def _requirements(options: str) -> Sequence[str]:
+    from mirlo.targets.llvm.cpus import features_text
+    from mirlo.targets.llvm.options import parse_options
+
+    processor = parse_options(options).processor
+    return (f"{processor.triple} with {features_text(processor.arch, processor.features)}",)
+
+
 def _prepare(options: CompileOptions) -> Preparation:
     from mirlo.targets.llvm.compile_ahead import CompileAhead
 
@@ -91,6 +99,7 @@ TARGET = Target(
     symbolic_dims=True,
     aliases=("cpu", "native", "host", "x86", "arm", "aarch64"),
     fingerprint=_fingerprint,
+    requirements=_requirements,
     figures=Figures(gflops=100.0, gbytes=10.0, call_us=0.3),
     space=_space,
     expected=_expected,

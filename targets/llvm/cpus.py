@@ -7,6 +7,7 @@ could run it.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from mirlo.targets.llvm.machine import MachineError
@@ -49,6 +50,15 @@ def _level(name: str) -> frozenset[str]:
         if level == name:
             break
     return frozenset(features)
+
+
+def features_text(arch: str, features: Collection[str]) -> str:
+    """Return features for people: the highest level that has no other ones, and what is beyond it."""
+    if arch != X86:
+        return ", ".join(sorted(features)) or BASE[arch]
+    highest = max((name for name in _LEVELS if _level(name) <= set(features)), key=lambda name: len(_level(name)))
+    beyond = sorted(set(features) - _level(highest))
+    return f"{highest} and {', '.join(beyond)}" if beyond else highest
 
 
 _V2, _V3, _V4 = (_level(f"x86-64-v{i}") for i in (2, 3, 4))

@@ -74,6 +74,14 @@ def _figures(options: str) -> Figures:
     return figures_of(chosen.chip.name, MIRLO_KERNELS, chosen.tf32)
 
 
+def _requirements(options: str) -> Sequence[str]:
+    from mirlo.targets.nvvm.options import parse_options
+
+    chip = parse_options(options).chip.name
+    later = "" if chip.endswith("a") else " or later"
+    return (f"NVIDIA GPU {chip}{later}", "NVIDIA's driver (libcuda.so.1)")
+
+
 def _has_device() -> bool:
     from mirlo.targets.nvvm.device import capability
 
@@ -106,6 +114,7 @@ TARGET = Target(
     figures=_figures,
     fingerprint=_fingerprint,
     has_device=_has_device,
+    requirements=_requirements,
     takes_options=True,
     space=_space,
 )

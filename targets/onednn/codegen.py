@@ -11,7 +11,7 @@ from mirlo.passes.figures import Figures
 from mirlo.passes.targets import TargetError
 from mirlo.runtime.errors import MirloError
 from mirlo.targets.onednn.native import api
-from mirlo.targets.onednn.native.library import load_library
+from mirlo.targets.onednn.native.library import NAME, OLDEST, load_library
 from mirlo.targets.onednn.plan import OneDnnPlan, PrimitiveRegion, write
 from mirlo.targets.onednn.sizes import undetermined
 from mirlo.targets.onednn.translate import translate
@@ -44,6 +44,9 @@ class OneDnn(CodeGenerator):
         from mirlo.targets.onednn.patterns import patterns
 
         return patterns()
+
+    def requirements(self) -> Sequence[str]:
+        return (f"oneDNN {'.'.join(map(str, OLDEST))} or later ({NAME})",)
 
     def fingerprint(self) -> str:
         """Return the version of the library."""

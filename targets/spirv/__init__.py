@@ -42,6 +42,10 @@ def _has_device() -> bool:
     return True
 
 
+def _requirements(options: str) -> Sequence[str]:
+    return ("a device with Vulkan, and its driver (libvulkan.so.1)",)
+
+
 TARGET = Target(
     name="spirv",
     help="GPUs with Vulkan, and its software devices, through SPIR-V",
@@ -49,6 +53,7 @@ TARGET = Target(
     rule_modules=("mirlo.targets.spirv.intrinsics",),
     pipeline=_pipeline,
     emit=_emit,
+    requirements=_requirements,
     forms=(
         CodeForm("spirv-dialect", ".mlir", "//", "MLIR's SPIR-V dialect"),
         CodeForm("spirv", ".spv", help="a SPIR-V binary"),

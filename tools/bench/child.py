@@ -55,11 +55,14 @@ class Child:
         report = {"version": self.model.version, "seconds": seconds, "imported": imported}
         return {**report, "before": before, "peak": peak()}
 
-    def make_inputs(self, seed: int, path: str, dims: Mapping[str, int]) -> dict[str, int]:
+    def make_inputs(self, seed: int, path: str, dims: Mapping[str, int]) -> dict[str, object]:
         executable = self.model.executable
         np.savez(path, **executable.random_inputs(seed, dims))
         memory = executable.memory
-        return {"weights": memory.weights_bytes, "arena": memory.arena_bytes}
+        from mirlo.runtime.regions import described_regions
+
+        regions = [region.to_json() for region in described_regions(executable.artifact)]
+        return {"weights": memory.weights_bytes, "arena": memory.arena_bytes, "regions": regions}
 
     def bind(self, inputs: str, outputs: str) -> dict[str, float]:
         """Run once; write the results to a file, and return the resources that another run takes."""

@@ -100,6 +100,8 @@ class ModelRow:
     """Whether another process took the time of one core meanwhile."""
     cpu_time: bool = False
     """Whether times are CPU times."""
+    regions: list[dict[str, object]] = field(default_factory=list)
+    """Who computes what in the model that Mirlo compiled."""
 
     def engine(self, name: str) -> EngineRow | None:
         return next((row for row in self.engines if row.engine == name), None)
@@ -121,6 +123,7 @@ def measure(model: Path, settings: MeasurementOptions, threads: int, tell: Calla
             count = len(next(iter(times.values())).medians)
             weights, arena = facts["weights"], facts["arena"]
             row = ModelRow(model_name(model), threads, count, weights, arena, engines, missing, None, gap)
+            row.regions = facts["regions"]
             rows.append(replace(row, spinner=settings.spinner, cpu_time=settings.cpu_time))
         if settings.kernels:
             tell(f"{title}: kernels")
@@ -149,10 +152,12 @@ class LoadedEngine(TypedDict):
 
 
 class MemoryFacts(TypedDict):
-    """Bytes of weights and of the arena."""
+    """Bytes of weights and of the arena, and the regions of the compiled model."""
 
     weights: int
     arena: int
+    regions: list[dict[str, object]]
+    """Who computes what, as the metadata of a compiled model have it."""
 
 
 @dataclass
@@ -172,7 +177,7 @@ def _start(
     inputs, cache = folder / "inputs.npz", folder / "cache"
     sizes = {name: [dim if isinstance(dim, int) else settings.dims.get(dim, 1) for dim in shape]
              for name, shape in settings.shapes.items()}  # fmt: skip
-    facts: MemoryFacts = {"weights": 0, "arena": 0}
+    facts: MemoryFacts = {"weights": 0, "arena": 0, "regions": []}
     warm = None
     for name in (MIRLO, *settings.against):
         tell(f"{model_name(model)}, {_threads(threads)}: compiling with {name}")

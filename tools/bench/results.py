@@ -92,12 +92,22 @@ def text_lines(results: Results, kernels: int = 12) -> Iterator[str]:
     yield from columns(latency_table(results), numbers=set(range(1, 99)))
     yield ""
     yield from columns(cost_table(results), numbers={1, 2, 4, 5, 6, 7, 8})
+    for row in results.rows:
+        if row.regions:
+            yield f"{row.model}, {row.threads} thread{'s' * (row.threads != 1)}:"
+            yield from columns(list(_regions(row)), numbers={2, 3})
     for reason in dict.fromkeys(text for row in results.rows for text in row.missing.values()):
         yield f"missing: {reason}"
     for row in results.rows:
         if row.kernels is not None and kernels:
             yield ""
             yield from kernel_lines(row, kernels)
+
+
+def _regions(row: ModelRow) -> Iterator[tuple[str, ...]]:
+    from mirlo.runtime.regions import region_of_row, region_rows
+
+    yield from region_rows([region_of_row(region) for region in row.regions])
 
 
 def markdown(results: Results) -> str:

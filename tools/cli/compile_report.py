@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from mirlo.runtime import archive
 from mirlo.runtime.errors import ArtifactError, MirloError
+from mirlo.runtime.regions import described_regions
 from mirlo.runtime.system import peak_memory
 from mirlo.tools.cli.progress import Progress
 from mirlo.tools.cli.run_sizes import with_small_sizes
@@ -16,6 +17,8 @@ from mirlo.tools.cli.tables import bytes_text, columns
 if TYPE_CHECKING:
     from mirlo.runtime.artifact import Artifact
     from mirlo.runtime.executable import Executable
+    from mirlo.runtime.program import Program
+    from mirlo.runtime.regions import RegionDescription
 
 
 def report_lines(executable: Executable, progress: Progress) -> Iterator[str]:
@@ -32,6 +35,7 @@ def report_lines(executable: Executable, progress: Progress) -> Iterator[str]:
 
 
 def _artifact_lines(artifact: Artifact) -> Iterator[str]:
+    yield from region_lines(described_regions(artifact))
     yield from arena_lines(artifact)
     if "placement" in artifact.metadata:
         yield f"placed by {artifact.metadata['placement']['by']} cost: {artifact.metadata['placement']['taken']}"
@@ -40,6 +44,19 @@ def _artifact_lines(artifact: Artifact) -> Iterator[str]:
     yield from columns([(f"  {kind}", str(count)) for kind, count in kinds.most_common()], numbers={1})
     objects = len(archive.unpack(artifact.code)) if archive.is_archive(artifact.code) else 1
     yield f"code: {bytes_text(len(artifact.code))} in {objects} object files: equal kernels are one"
+
+
+def region_lines(regions: Sequence[RegionDescription]) -> Iterator[str]:
+    """Yield a table of who computes what, on which loader, and what that needs."""
+    from mirlo.runtime.regions import region_rows
+
+    yield from columns(list(region_rows(regions)), numbers={2, 3})
+
+
+def executable_regions(executable: Executable | Program) -> Iterator[str]:
+    """Yield the tables of regions of a model, or of each part of a program."""
+    for part in executable.compiled.parts if hasattr(executable, "compiled") else [executable.artifact]:
+        yield from region_lines(described_regions(part))
 
 
 def arena_lines(artifact: Artifact) -> Iterator[str]:

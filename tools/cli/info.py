@@ -35,7 +35,8 @@ def execute(arguments: Arguments) -> None:
 def compiled_lines(path: str) -> Iterable[str]:
     """Yield what is in a compiled model, without loading its code."""
     from mirlo.runtime import artifact as artifacts
-    from mirlo.tools.cli.compile_report import arena_lines
+    from mirlo.runtime.regions import described_regions
+    from mirlo.tools.cli.compile_report import arena_lines, region_lines
 
     artifact, store = artifacts.load(path)
     threads = "1 thread" if artifact.threads == 1 else f"{artifact.threads} threads"
@@ -43,6 +44,7 @@ def compiled_lines(path: str) -> Iterable[str]:
     yield from _tensors("inputs", artifact.inputs)
     yield from _tensors("outputs", artifact.outputs)
     yield f"parameters: {len(store)}, {bytes_text(store.nbytes)}"
+    yield from region_lines(described_regions(artifact))
     yield from arena_lines(artifact)
     yield f"code: {bytes_text(len(artifact.code))}"
     if artifact.loader == "specialized":

@@ -27,6 +27,8 @@ def emit_library(arguments: Arguments) -> None:
     if arguments.kernel is not None:
         raise CommandError(f"'--kernel' is for forms of code, such as asm, found '--emit {arguments.emit}'")
     from mirlo.driver.code import compile_code
+    from mirlo.runtime.regions import described_regions
+    from mirlo.tools.cli.compile_report import region_lines
 
     with Progress(f"compiling {os.path.basename(arguments.model)}", arguments.verbose) as progress:
         artifact, params = compile_code(
@@ -50,11 +52,13 @@ def emit_library(arguments: Arguments) -> None:
         from mirlo.targets.c.library import write_source
 
         _report(write_source(artifact, params, folder, name, arguments.weights))
+        print("\n".join(region_lines(described_regions(artifact))))
         return
     from mirlo.targets.llvm.library.build import write_library
 
     shared = arguments.emit == "library"
     _report(write_library(artifact, params, folder, name, shared=shared, weights=arguments.weights))
+    print("\n".join(region_lines(described_regions(artifact))))
 
 
 def _emit_code(arguments: Arguments) -> None:

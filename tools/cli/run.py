@@ -32,7 +32,9 @@ def execute(arguments: Arguments) -> None:
     given = {name: read_array(path, name) for name, path in arguments.input}
     executable: Executable | Program = _executable(arguments)
     from mirlo.runtime.program import Program
+    from mirlo.tools.cli.compile_report import executable_regions
 
+    print("\n".join(executable_regions(executable)))
     sys.stdout.flush()
     if isinstance(executable, Program):
         from mirlo.tools.cli.run_program import run_program

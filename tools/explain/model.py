@@ -13,6 +13,7 @@ from mirlo.dialects.tir.view import is_prim_func
 from mirlo.driver.bind_strategies import bind_strategies
 from mirlo.driver.build import build
 from mirlo.driver.compiler import precision_passes
+from mirlo.driver.describe_regions import count_operators, describe_regions
 from mirlo.driver.fat import require_one_build
 from mirlo.driver.given import check_used, give, node_watch
 from mirlo.driver.models import open_model, require_sizes
@@ -33,6 +34,7 @@ from mirlo.passes.registry import PassError
 from mirlo.passes.schedule.schedule import ScheduleRecord
 from mirlo.passes.schedule.tuned import TUNING, TuningRecord
 from mirlo.passes.session import Session
+from mirlo.runtime.regions import RegionDescription
 from mirlo.tools.explain.kernel import FollowedKernel, KernelStage
 
 if TYPE_CHECKING:
@@ -91,6 +93,7 @@ class Explanation:
     memory: list[MemoryRecord]
     measured: list[StrategyRecord]
     failure: str | None = None
+    regions: tuple[RegionDescription, ...] = ()
     stages: list[KernelStage] = field(default_factory=list)
     """The stages of one kernel, if its name was given."""
 
@@ -134,10 +137,13 @@ def explain_model(
         pipeline.insert_after("lower-intrinsics", VERIFY, 0)
     watch = _Watch()
     followed = FollowedKernel(kernel) if kernel is not None else None
+    operators = count_operators(module)
     with module.context, ir.Location.unknown():
         failure = _run(pipeline, module, session, watch, followed)
         calls = list(kernel_calls(module))
     explanation = _assemble(target, watch, session.notes, calls, failure)
+    if failure is None:
+        explanation.regions = describe_regions(targets, session.notes, operators)
     if followed is not None:
         explanation.stages = followed.all_stages(explanation.kernels, module, host, options)
     return explanation

@@ -9,7 +9,8 @@ from mirlo.passes.lower.parallel import MIN_TRIPS
 from mirlo.passes.rules import Attempt, Rule
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.nearest import nearest
-from mirlo.tools.cli.tables import bytes_text
+from mirlo.runtime.regions import region_rows
+from mirlo.tools.cli.tables import bytes_text, columns
 from mirlo.tools.explain.model import ExplainedKernel, ExplainedNode, Explanation
 from mirlo.tools.explain.rules import rule_json, short_position
 
@@ -32,7 +33,7 @@ def only_kernel(explanation: Explanation, name: str) -> Explanation:
     """Return the part of an explanation that is about one kernel and its nodes."""
     kernels = [kernel for kernel in explanation.kernels if kernel.name == name]
     nodes = [node for node in explanation.nodes if name in node.kernels]
-    return Explanation(explanation.target, nodes, kernels, [], [], explanation.failure, explanation.stages)
+    return Explanation(explanation.target, nodes, kernels, [], [], explanation.failure, stages=explanation.stages)
 
 
 def text_lines(explanation: Explanation) -> Iterator[str]:
@@ -44,6 +45,8 @@ def text_lines(explanation: Explanation) -> Iterator[str]:
     for stage in explanation.stages:
         yield f"--- {stage.title}"
         yield from stage.text.rstrip().split("\n")
+    if explanation.regions:
+        yield from columns(list(region_rows(explanation.regions)), numbers={2, 3})
     yield from map(str, explanation.measured)
     for record in explanation.memory:
         yield f"memory of @{record.function}: {_size_text(record.arena)}, at least {bytes_text(record.bound)} needed"
@@ -139,6 +142,7 @@ def as_json(explanation: Explanation) -> dict[str, object]:
         "memory": [
             {"function": record.function, "arena": record.arena, "bound": record.bound} for record in explanation.memory
         ],
+        "regions": [region.to_json() for region in explanation.regions],
         "measured": [{"operator": m.operator, "microseconds": m.microseconds} for m in explanation.measured],
         "failure": explanation.failure,
         "stages": stages,
