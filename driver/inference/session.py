@@ -213,25 +213,35 @@ class InferenceSession:
         except MirloError as problem:
             if not isinstance(problem.__cause__, UnmetAssumption):
                 raise call_error(problem) from problem
-            self._compile_for(feed)
+            self._compile_for(feed, problem.__cause__)
             converted = dict(feed)
         try:
             return self._call(converted)
         except MirloError as problem:
             raise call_error(problem) from problem
 
-    def _compile_for(self, feed: Mapping[str, Any]) -> None:
-        """Compile the model for the sizes of a call in which something is so that the build for any sizes excludes.
+    def _compile_for(self, feed: Mapping[str, Any], unmet: UnmetAssumption) -> None:
+        """Compile the model for a call in which something is so that the build for any call excludes.
 
         ONNX Runtime decides such things in each call: whether `Squeeze` without axes drops a dim, for example. A size
-        of 1 is what matters then; other dims stay dynamic.
+        of 1 is what matters then; other dims stay dynamic. A shape that the model declares, and that is another, is
+        not trusted any more.
         """
-        sizes = self._sizes(feed)
-        fixed = {dim: size for dim, size in sizes.items() if size == 1} or sizes
-        LOGGER.debug("the model is compiled anew for a call with %s", fixed)
+        from mirlo.frontends.onnx.declared import ADVICE, CONTRADICTS
+        from mirlo.frontends.onnx.model import without_declared_shapes
+
+        model, fixed = self._model, dict[str, int]()
+        if CONTRADICTS in str(unmet):
+            text = str(unmet).removesuffix(ADVICE)
+            LOGGER.warning("%s: the model is compiled anew without the shapes that it declares", text)
+            model = without_declared_shapes(self._model)
+        else:
+            sizes = self._sizes(feed)
+            fixed = {dim: size for dim, size in sizes.items() if size == 1} or sizes
+            LOGGER.debug("the model is compiled anew for a call with %s", fixed)
         options = {**self._options, "dims": {**(self._options.get("dims") or {}), **fixed}}
         try:
-            made, _ = _opened(self._model, self._target, self._settings, options)
+            made = _compiled(model, self._target, self._settings, options)
         except MirloError as problem:
             raise open_error(problem) from problem
         self._builds.insert(0, (fixed, made))
@@ -315,14 +325,18 @@ def _opened(model: object, target: str, settings: SessionOptions, options: Mappi
 
         return load(model), None
     _refuse_ort_format(model)
+    executable = _compiled(model, target, settings, options)
+    if settings.optimized_model_filepath:
+        executable.save(settings.optimized_model_filepath)
+    return executable, declaration_of(model)
+
+
+def _compiled(model: object, target: str, settings: SessionOptions, options: Mapping[str, Any]) -> Any:
     from mirlo.driver.compile import compile
 
     given = {"threads": settings.threads, "opt_level": settings.opt_level, **options}
     given["dims"] = {**settings.free_dims, **(options.get("dims") or {})} or None
-    executable = compile(model, given.pop("target", target), **given)
-    if settings.optimized_model_filepath:
-        executable.save(settings.optimized_model_filepath)
-    return executable, declaration_of(model)
+    return compile(model, given.pop("target", target), **given)
 
 
 def _refuse_ort_format(model: object) -> None:

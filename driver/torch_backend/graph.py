@@ -209,7 +209,8 @@ class _Program:
                 rows.append(("complex", None))
             else:
                 order = memory_order(example)
-                rows.append(("tensor", order))
+                strides = None if order is not None else sparse_strides(example)
+                rows.append(("tensor", order) if strides is None else ("view", strides))
                 if order is not None:
                     with self.module.graph.inserting_before(output):
                         value = self.module.graph.call_function(torch.ops.aten.permute.default, (value, list(order)))
@@ -226,8 +227,24 @@ def _argument(value: torch.Tensor | int) -> np.ndarray:
 def memory_order(example: torch.Tensor) -> tuple[int, ...] | None:
     """Return the dims by their strides, the largest first, if that is how a dense tensor has its elements in memory.
 
-    None if it is contiguous, or not dense: a result has no gaps, and repeats no element.
+    None if it is contiguous, or not dense.
     """
+    order = _dense_order(example)
+    moved = [axis for axis in order or () if _hint(example.shape[axis]) != 1]
+    return None if moved == sorted(moved) else order
+
+
+def sparse_strides(example: torch.Tensor) -> tuple[int, ...] | None:
+    """Return the strides of a result with gaps or repeated elements, such as an expanded one.
+
+    None if it is dense, or if they depend on dynamic dims: the result is contiguous then.
+    """
+    strides = [stride for stride in example.stride() if isinstance(stride, int)]
+    return None if len(strides) < example.ndim or _dense_order(example) is not None else tuple(strides)
+
+
+def _dense_order(example: torch.Tensor) -> tuple[int, ...] | None:
+    """Return the dims by their strides, the largest first; None if elements have gaps or are repeated."""
     sizes, strides = [_hint(size) for size in example.shape], [_hint(stride) for stride in example.stride()]
     order = tuple(sorted(range(len(sizes)), key=lambda axis: (-strides[axis], -sizes[axis], axis)))
     count = 1
@@ -235,8 +252,7 @@ def memory_order(example: torch.Tensor) -> tuple[int, ...] | None:
         if sizes[axis] != 1 and strides[axis] != count:
             return None
         count *= sizes[axis]
-    moved = [axis for axis in order if sizes[axis] != 1]
-    return None if moved == sorted(moved) else order
+    return order if 0 not in sizes else None
 
 
 def _of_order(tensor: torch.Tensor, order: object) -> torch.Tensor:
@@ -247,8 +263,38 @@ def _of_order(tensor: torch.Tensor, order: object) -> torch.Tensor:
     return tensor.permute([order.index(axis) for axis in range(len(order))])
 
 
+def _of_strides(tensor: torch.Tensor, strides: object) -> torch.Tensor:
+    """Return a copy with these strides, as the view has that PyTorch returns."""
+    import torch
+
+    assert isinstance(strides, tuple), strides
+    result = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype)
+    _copy_repeated(tensor, result)
+    return result
+
+
+def _copy_repeated(source: torch.Tensor, target: torch.Tensor) -> None:
+    """Copy to memory that may have an element several times: along its dims with the least strides, one by one."""
+    import torch
+
+    if 0 in target.stride():
+        first = [slice(0, 1) if stride == 0 else slice(None) for stride in target.stride()]
+        source, target = source[tuple(first)], target[tuple(first)]
+    by_stride = sorted(range(target.ndim), key=target.stride)
+    reach = 1
+    for axis in by_stride:
+        if target.shape[axis] > 1 and target.stride(axis) < reach:
+            for i in range(target.shape[axis]):
+                _copy_repeated(source.select(axis, i), target.select(axis, i))
+            return
+        reach += (target.shape[axis] - 1) * target.stride(axis)
+    with torch.no_grad():
+        target.copy_(source)
+
+
 _RESULTS: dict[str, Callable[[torch.Tensor, object], object]] = {
-    "tensor": _of_order, "complex": lambda tensor, _: to_complex(tensor), "size": lambda tensor, _: tensor.item(),
+    "tensor": _of_order, "view": _of_strides, "complex": lambda tensor, _: to_complex(tensor),
+    "size": lambda tensor, _: tensor.item(),
 }  # fmt: skip
 """By kind of a result, what makes it of the executable's."""
 

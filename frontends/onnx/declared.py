@@ -45,9 +45,12 @@ def count_of(node: Node, index: int) -> int:
 
 
 CONTRADICTS = "which contradicts the shape that the model declares"
+ADVICE = ": correct or remove that, or open the model with mirlo.InferenceSession, which goes on without"
 
 
-def required(node: Node, holds: RelaxValue, what: str, value: RelaxValue, why: str = CONTRADICTS) -> RelaxValue:
+def required(
+    node: Node, holds: RelaxValue, what: str, value: RelaxValue, why: str = CONTRADICTS + ADVICE
+) -> RelaxValue:
     """Return the value if all elements of a bool tensor hold; otherwise the call ends with an error."""
     return required_all(node, holds, what, [value], why)[0]
 
@@ -58,7 +61,7 @@ def assumption(node: Node, what: str, why: str) -> str:
 
 
 def required_all(
-    node: Node, holds: RelaxValue, what: str, values: Iterable[RelaxValue], why: str = CONTRADICTS
+    node: Node, holds: RelaxValue, what: str, values: Iterable[RelaxValue], why: str = CONTRADICTS + ADVICE
 ) -> list[RelaxValue]:
     """Return the values if all elements of a bool tensor hold, as `required`."""
     message = node.constant(np.frombuffer(assumption(node, what, why).encode(), np.uint8))

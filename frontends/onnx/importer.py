@@ -129,7 +129,8 @@ def build_main(
     """
     known = None if solutions is None else solutions.dims
     types = _types_of_inputs(model, shapes, known)
-    as_declared = not shapes or types == _types_of_inputs(model, dict.fromkeys(shapes), known)
+    has_own_shapes = not shapes or types == _types_of_inputs(model, dict.fromkeys(shapes), known)
+    as_declared = model.trusts_declared and has_own_shapes
     windows: dict[str, int] = {}
     if rings:
         types, windows = with_rings(types, find_windows(model.content.graph))

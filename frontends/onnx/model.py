@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -53,6 +53,13 @@ class LoadedModel:
     """The model's file, if it has one."""
     digest: str | None = None
     """A digest of the whole model, if it is known: models in memory that have one are cached."""
+    trusts_declared: bool = True
+    """Whether what data determine has the shape that the model declares for it."""
+
+
+def without_declared_shapes(model: Source) -> LoadedModel:
+    """Open a model of which the shapes that it declares for results are wrong."""
+    return replace(load(model), trusts_declared=False, digest=None)
 
 
 def load(model: Source) -> LoadedModel:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -65,7 +66,7 @@ def dropout(node: Node) -> Converted:
 def reshape(node: Node) -> Converted:
     x = node.type(0)
     shape = declared_shape(node, 1)
-    if shape is not None and count_of(node, 1) == len(shape):
+    if shape is not None and count_of(node, 1) == len(shape) and D.product(x.shape) == math.prod(shape):
         return _reshape_of_declared_shape(node, shape, node.attr.bool("allowzero", 0))
     if node.value(1).known is None:
         dims = reshape_dims(node, x, vector(node, 1), node.attr.bool("allowzero", 0), node.value(1).partial)

@@ -6,7 +6,7 @@ import copy
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -64,23 +64,43 @@ def test_weights_are_constants(built: list[Any]) -> None:
     assert len(built[0].inputs) == 1
 
 
-@pytest.mark.parametrize("change", ["in place", "state dict", "data", "through data", "a view of data"])
+def _state(net: Any) -> dict[str, Any]:
+    return {name: value * 2 for name, value in net.state_dict().items()}
+
+
+CHANGES: dict[str, Callable[[Any], object]] = {
+    "in place": lambda net: net[0].weight.mul_(2),
+    "state dict": lambda net: net.load_state_dict(_state(net)),
+    "assigned state dict": lambda net: net.load_state_dict(_state(net), assign=True),
+    "data": lambda net: setattr(net[0].weight, "data", net[0].weight.data * 2),
+    "through data": lambda net: net[0].weight.data.mul_(2),
+    "a view of data": lambda net: net[0].weight.data[:, 3:40].clamp_(min=0.05),
+    "the storage of data": lambda net: net[0].weight.data.set_(net[0].weight.data * 2),
+    "an array of its memory": lambda net: net[0].weight.detach().numpy().__imul__(2),
+    "another parameter": lambda net: setattr(net[0], "weight", torch.nn.Parameter(net[0].weight * 2)),
+    "exchanged tensors": lambda net: torch.utils.swap_tensors(
+        net[0].weight, torch.nn.Parameter(net[0].weight.detach() * 2)
+    ),
+    "another module": lambda net: net.__setitem__(0, torch.nn.Linear(64, net[0].out_features)),
+    "to another type and back": lambda net: (net.double().float(), net[0].weight.mul_(2)),
+    "a vector": lambda net: torch.nn.utils.vector_to_parameters(
+        torch.nn.utils.parameters_to_vector(net.parameters()) * 2, net.parameters()
+    ),
+    "its storage": lambda net: net[0].weight.untyped_storage().copy_((net[0].weight * 2).untyped_storage()),
+}
+
+
+@pytest.mark.sample(6)
+@pytest.mark.parametrize("change", CHANGES)
 def test_changed_weights_are_seen(change: str) -> None:
     net, x = _net(), torch.randn(4, 64)
     compiled = torch.compile(net, backend=BACKEND, options=STRICT)
     with torch.no_grad():
-        compiled(x)
-        if change == "in place":
-            net[0].weight.mul_(2)
-        elif change == "state dict":
-            net.load_state_dict({name: value * 2 for name, value in net.state_dict().items()})
-        elif change == "through data":
-            net[0].weight.data.mul_(2)
-        elif change == "a view of data":
-            net[0].weight.data[:, 3:40].clamp_(min=0.05)
-        else:
-            net[0].weight.data = net[0].weight.data * 2
-        torch.testing.assert_close(compiled(x), net(x), rtol=1e-4, atol=1e-5)
+        before = compiled(x).clone()
+        for _ in range(2):
+            CHANGES[change](net)
+            torch.testing.assert_close(compiled(x), net(x), rtol=1e-4, atol=1e-5)
+        assert not torch.equal(before, net(x))
 
 
 def test_writes_of_arguments_reach_the_caller() -> None:

@@ -170,3 +170,27 @@ def test_results_have_the_strides_of_pytorch(name: str, dynamic: bool) -> None:
             found, expected = compiled(function, dynamic=dynamic)(x, weight), function(x, weight)
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
         assert found.stride() == expected.stride()
+
+
+SPARSE: dict[str, Callable[[Any], Any]] = {
+    "expanded": lambda x: (x[:1] + 1).expand(4, 6),
+    "columns": lambda x: (x * 2)[:, 1:3],
+    "diagonal": lambda x: (x * 2).diagonal(),
+    "windows": lambda x: (x * 2).unfold(1, 3, 1),
+    "transposed steps": lambda x: (x * 2)[:, ::3].t(),
+    "repeated steps": lambda x: torch.as_strided(x + 1, (3, 4, 2), (1, 0, 2), 1),
+    "overlapping rows": lambda x: torch.as_strided(x + 1, (3, 4), (2, 3), 1),
+    "bfloat16": lambda x: (x.bfloat16() * 2)[1:, 2:],
+    "bools": lambda x: (x > 3)[:, 1:3],
+    "integers": lambda x: (x.long() + 1).unfold(0, 2, 1),
+}
+
+
+@pytest.mark.sample(5)
+@pytest.mark.parametrize("name", SPARSE)
+def test_results_with_gaps_or_repeated_elements_have_the_strides_of_pytorch(name: str) -> None:
+    """They are views of tensors that are no results."""
+    x = torch.arange(24, dtype=torch.float32).reshape(4, 6)
+    found, expected = compiled(SPARSE[name])(x), SPARSE[name](x)
+    torch.testing.assert_close(found, expected)
+    assert found.stride() == expected.stride()
