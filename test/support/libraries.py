@@ -40,10 +40,7 @@ class Program:
 
     def run(self, inputs: Mapping[str, Any], threads: int = 1, calls: int = 3, *more: str) -> list[np.ndarray]:
         """Run the model on these inputs; return its outputs."""
-        with (self.folder / "inputs").open("wb") as file:
-            for spec in self.artifact.inputs:
-                array = np.asarray(inputs[spec.name], order="C")
-                file.write(np.array(array.shape, np.int64).tobytes() + array.tobytes())
+        self.write_inputs([inputs[spec.name] for spec in self.artifact.inputs])
         done = self.start(threads, calls, *more)
         assert done.returncode == 0, done.stderr
         self.output = done.stdout
@@ -57,6 +54,13 @@ class Program:
             at += found[-1].nbytes
         assert at == len(content)
         return found
+
+    def write_inputs(self, arrays: Sequence[Any]) -> None:
+        """Write the inputs of the next call."""
+        with (self.folder / "inputs").open("wb") as file:
+            for given in arrays:
+                array = np.asarray(given, order="C")
+                file.write(np.array(array.shape, np.int64).tobytes() + array.tobytes())
 
     def start(self, threads: int = 1, calls: int = 3, *more: str) -> subprocess.CompletedProcess[str]:
         """Run the program on the inputs that were written last."""

@@ -111,11 +111,18 @@ static void require(int holds, const char *what) {
   exit(1);
 }
 
+/* The exit code is the status of a call. */
+static void require_ok(int status, mirlo_context *context) {
+  if (status == MIRLO_OK) return;
+  fprintf(stderr, "%s\n", mirlo_message(context));
+  exit(status);
+}
+
 static DLTensor *make_outputs(mirlo_context *context) {
   const mirlo_code *code = mirlo_code_of(model);
   DLTensor *made = calloc((size_t)code->outputs, sizeof *made);
   for (int i = 0; i < code->outputs; ++i) made[i].shape = calloc((size_t)code->values[code->inputs + i].ndim + 1, sizeof(int64_t));
-  require(mirlo_shapes(context, inputs, made) == MIRLO_OK, mirlo_message(context));
+  require_ok(mirlo_shapes(context, inputs, made), context);
   for (int i = 0; i < code->outputs; ++i) {
     if (!code->values[code->inputs + i].late) made[i].data = aligned_alloc(64, (bytes_of(&made[i]) / 64 + 1) * 64);
   }
@@ -144,10 +151,7 @@ static void *work(void *result) {
   require(mirlo_run(context, own, first) == MIRLO_INPUT, "memory was shared");
   free(own);
 #else
-  if (mirlo_run(context, inputs, first) != MIRLO_OK) {
-    fprintf(stderr, "%s\n", mirlo_message(context));
-    exit(2);
-  }
+  require_ok(mirlo_run(context, inputs, first), context);
 #endif
   for (int i = 0; i < code->outputs; ++i) { /* results of late sizes last until the next call */
     if (!code->values[code->inputs + i].late) continue;

@@ -140,7 +140,8 @@ def _spread_out(
 ) -> tuple[TensorExpr, SlidingWindows]:
     """Insert stride - 1 zeros between the elements of x; return it with the windows of the convolution over it."""
     strides = windows.strides
-    sizes = tuple((n - 1) * s + 1 for n, s in zip(windows.sizes, strides, strict=True))
+    # An empty axis has no zeros between its elements either.
+    sizes = tuple(D.maximum((n - 1) * s + 1, 0) if s > 1 else n for n, s in zip(windows.sizes, strides, strict=True))
     reaches: list[Dim] = [(k - 1) * d for k, d in zip(windows.kernel, windows.dilations, strict=True)]
     extra = per_dim(op.output_padding, len(sizes), 0, 0, "output_padding")
     forward = replace(
