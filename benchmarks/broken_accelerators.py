@@ -188,16 +188,19 @@ def row(subject: Subject, kept: dict[str, str], keep: Path | None) -> list[str]:
 
 
 def page(rows: Sequence[tuple[Subject, list[str]]]) -> str:
-    """Return the page of the documentation."""
+    """Return the page of the documentation; it says how many accelerators have no row."""
     lines = [HEADER]
     for title, is_wrong in (("Faults", True), ("Correct accelerators", False)):
-        lines += [f"## {title}", "", f"| | {' | '.join(BY_TOOL)} |", f"| --- |{' --- |' * len(BY_TOOL)}"]
+        known = sum(bool(subject.fault) == is_wrong for subject in subjects())
         some = [(subject, marks) for subject, marks in rows if bool(subject.fault) == is_wrong]
-        lines += [f"| {subject.title} | {' | '.join(marks)} |" for subject, marks in some]
-        columns = zip(BY_TOOL, zip(*(marks for _, marks in some), strict=True), strict=True)
+        lines += [f"## {title}", ""]
+        if some:
+            lines += [f"| | {' | '.join(BY_TOOL)} |", f"| --- |{' --- |' * len(BY_TOOL)}"]
+            lines += [f"| {subject.title} | {' | '.join(marks)} |" for subject, marks in some] + [""]
+        columns = zip(BY_TOOL, zip(*(marks for _, marks in some), strict=True), strict=False)
         counts = [f"{tool}: {_counted(marks)}" for tool, marks in columns if any(marks)]
-        lines += ["", f"{len(some)} in total. {'; '.join(counts)}.", ""]
-    return "\n".join(lines)
+        lines += [". ".join([f"{len(some)} of {known} were run", "; ".join(counts)]).rstrip(". ") + ".", ""]
+    return "\n".join(lines).rstrip("\n") + "\n"
 
 
 def _counted(marks: Sequence[str]) -> str:
@@ -210,12 +213,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("titles", nargs="*")
     parser.add_argument("--keep", type=Path, help="a file of results, which are not computed again")
+    parser.add_argument("--kept-only", action="store_true", help="show the results of that file, compute nothing")
     given = parser.parse_args()
     kept: dict[str, str] = {}
     if given.keep is not None and given.keep.exists():
         kept = json.loads(given.keep.read_text(encoding="utf-8"))
     names()
     chosen = [subject for subject in subjects() if not given.titles or subject.title in given.titles]
+    if given.kept_only:
+        chosen = [subject for subject in chosen if all(f"{subject.title} {tool}" in kept for tool in BY_TOOL)]
     rows = [(subject, row(subject, kept, given.keep)) for subject in chosen]
     if given.titles:
         print("\n".join(f"{subject.title}: {', '.join(filter(None, marks))}" for subject, marks in rows))

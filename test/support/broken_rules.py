@@ -43,7 +43,8 @@ def products(target: str, fault: str) -> None:
     @legalize("relax.matmul", target=target)
     def tiled_matmul(op: Any, b: Any) -> Any:
         dims = [*op.lhs.type.shape, *op.rhs.type.shape]
-        if len(dims) != 4 or not all(isinstance(dim, int) for dim in dims) or any(dim % TILE for dim in dims):
+        is_static = op.lhs.type.has_static_shape and op.rhs.type.has_static_shape
+        if len(dims) != 4 or not is_static or any(dim % TILE for dim in dims):
             return decline("the unit multiplies whole tiles", tile=TILE, dims=dims)
         if (op.transpose_lhs or op.transpose_rhs) and fault != "legalize_ignores_transposes":
             return decline("the unit reads matrices by rows")
@@ -69,7 +70,7 @@ def exponentials(target: str, fault: str) -> None:
         rank = len(op.x.type.shape)
         axis = abs(op.axis) if fault == "legalize_negative_axis" else op.axis % rank
         axis = min(axis, rank - 1)
-        if fault == "legalize_dynamic_only" and not op.x.type.is_static:
+        if fault == "legalize_dynamic_only" and not op.x.type.has_static_shape:
             axis = 0
         top = OPS["reduce_max"].make(op.x, axes=(axis,), keepdims=True)
         raised = OPS["exp"].make(OPS["subtract"].make(op.x, top))

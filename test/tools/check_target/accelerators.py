@@ -60,7 +60,7 @@ def complaints(target: str) -> tuple[list[str], list[str]]:
     return list(filter(None, found)), [f"{check.name}: {check.untaken}" for check in checks if check.untaken]
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(14)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_faults_are_reported(fault: str) -> None:
     target = accelerator(fault, Variant(patterns=(SHOWN_BY[fault],)), f"wrong_{fault}")

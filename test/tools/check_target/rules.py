@@ -20,14 +20,14 @@ def complaints(target: str) -> tuple[list[str], list[str]]:
     return texts, [f"{rule.name}: {reason}" for rule, reason in results.unreached]
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(14)
 @pytest.mark.parametrize("fault", RULE_FAULTS)
 def test_faults_are_reported(fault: str) -> None:
     wrong, unreached = complaints(chip(fault))
     assert wrong and not unreached
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("kind", KINDS)
 def test_correct_rules_are_not_accused(kind: str) -> None:
     assert complaints(chip("", kind)) == ([], [])
