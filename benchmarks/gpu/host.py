@@ -24,10 +24,11 @@ from unittest.mock import patch
 
 import numpy as np
 
-from mirlo.benchmarks import models
 from mirlo.benchmarks.dynamic import arrays_for
 from mirlo.benchmarks.models import dynamic
+from mirlo.tools import samples
 
+MODELS = ["bert_base", "gpt2"]
 LAST = "layer_norm_2"
 """The tensor that ends the first layer."""
 LENGTHS = range(5, 60)
@@ -92,22 +93,23 @@ def nothing_executed() -> Iterator[None]:
         known.cache_clear()
 
 
-def reduced(name: str, cache: str | None = None) -> Any:
-    """Return the first layer of a transformer with dynamic dims."""
+def reduced(name: str) -> Any:
+    """Return the first layer of a transformer with dynamic dims; no other layer gets its weights."""
     import onnx
     import onnx.utils
 
-    model = dynamic.with_symbols(onnx.load(str(models.path(name, cache))))
+    model = dynamic.with_symbols(onnx.load(samples.GRAPHS / f"{name}.onnx"))
     shape = [dynamic.BATCH, dynamic.SEQUENCE, 768]
     model.graph.value_info.append(onnx.helper.make_tensor_value_info(LAST, onnx.TensorProto.FLOAT, shape))
-    return onnx.utils.Extractor(model).extract_model([value.name for value in model.graph.input], [LAST])
+    extractor = onnx.utils.Extractor(model)
+    return samples.fill_weights(extractor.extract_model([value.name for value in model.graph.input], [LAST]))
 
 
-def measure(name: str, target: str, cache: str | None = None) -> None:
+def measure(name: str, target: str) -> None:
     """Print the times of a model on a target."""
     import mirlo
 
-    model = reduced(name, cache)
+    model = reduced(name)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "model.mirlo"
         mirlo.compile(model, target=target, cache=False).save(file)
@@ -131,14 +133,13 @@ def _milliseconds(executable: Any, arrays: dict[str, np.ndarray]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("models", nargs="*", default=["bert_base", "gpt2"])
+    parser.add_argument("models", nargs="*", choices=MODELS, default=MODELS)
     parser.add_argument("--target", nargs="*", default=["spirv", "nvvm{chip=sm_80}"])
-    parser.add_argument("--cache", help="folder of the complete models")
     options = parser.parse_args()
     for name in options.models:
         for target in options.target:
             with nothing_executed():
-                measure(name, target, options.cache)
+                measure(name, target)
 
 
 if __name__ == "__main__":

@@ -7,5 +7,5 @@ from pathlib import Path
 from commands import require_tests
 
 
-def test_combinations() -> None:
-    require_tests(Path(__file__).with_name("combination_tests.py"))
+def test_combinations(whole: bool) -> None:
+    require_tests(Path(__file__).with_name("combination_tests.py"), whole=whole)

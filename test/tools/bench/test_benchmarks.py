@@ -27,7 +27,7 @@ def test_sweep(tmp_path: Path) -> None:
 
 def test_host_of_gpu_models() -> None:
     target = "nvvm{chip=sm_80}"
-    out = output_of(run_script("-m", "benchmarks.gpu.host", "gpt2", "--target", target, "--cache", MODELS))
+    out = output_of(run_script("-m", "benchmarks.gpu.host", "gpt2", "--target", target))
     assert f"gpt2       {target}   new sizes" in out
 
 
