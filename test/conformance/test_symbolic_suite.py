@@ -11,7 +11,7 @@ import oracle
 import symbolic_suite
 from onnx_suite import PASSED, Outcome, known_failures
 
-SAMPLE = 16
+SAMPLE = 8
 KNOWN_FAILURES = Path(__file__).with_name("symbolic_known_failures.txt")
 
 
