@@ -330,7 +330,7 @@ def _share_views(buffer: ir.Value, space: ir.Attribute) -> None:
 
 
 @dataclass(eq=False)
-class ParallelNest:
+class IterationNest:
     """Loops with independent iterations, each the only work of the one around it."""
 
     loops: list[ir.Operation]
@@ -344,7 +344,7 @@ class ParallelNest:
                     op.move_before(self.loops[0])
 
 
-def parallel_nest(operations: Sequence[ir.Operation]) -> ParallelNest | None:
+def parallel_nest(operations: Sequence[ir.Operation]) -> IterationNest | None:
     """Return the parallel loops that contain all of the work of a launch, None if there are none."""
     loops: list[ir.Operation] = []
     while True:
@@ -359,7 +359,7 @@ def parallel_nest(operations: Sequence[ir.Operation]) -> ParallelNest | None:
         operations = [op.operation for op in list(body.operations)[:-1]]
         if any(op.name == ALLOCA for op in operations) or not _is_rectangular(operations, body.arguments[0]):
             break
-    return ParallelNest(loops, [loop.operands[1] for loop in loops]) if loops else None
+    return IterationNest(loops, [loop.operands[1] for loop in loops]) if loops else None
 
 
 def _is_pure(op: ir.Operation) -> bool:
