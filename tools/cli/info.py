@@ -44,9 +44,9 @@ def compiled_lines(path: str) -> Iterable[str]:
     yield from _tensors("inputs", artifact.inputs)
     yield from _tensors("outputs", artifact.outputs)
     yield f"parameters: {len(store)}, {bytes_text(store.nbytes)}"
-    yield from region_lines(described_regions(artifact))
     yield from arena_lines(artifact)
     yield f"code: {bytes_text(len(artifact.code))}"
+    yield from region_lines(described_regions(artifact))
     if artifact.loader == "specialized":
         from mirlo.runtime.specialized import read_builds
 
