@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from mirlo.driver.models import OpenedModel
-    from mirlo.driver.request import GivenSchedule, RuleFunction
+    from mirlo.driver.options import GivenSchedule, RuleFunction
     from mirlo.passes.targets import Target
     from mirlo.runtime.executable import Executable
 
@@ -109,10 +109,11 @@ def runs_as_library(
     of linking object files. It needs a C compiler.
     """
     from mirlo.driver.code import compile_code
+    from mirlo.driver.request import CompileRequest
     from mirlo.tools.library_program import run_library
 
     with _as_file(model) as opened:
-        artifact, store = compile_code(opened, target, form="llvm-ir", cache=False)
+        artifact, store = compile_code(CompileRequest(opened, target, form="llvm-ir", cache=False))
     names = [spec.name for spec in artifact.inputs]
     found = run_library(artifact, store, dict(zip(names, arrays, strict=True)), sources, shared)
     _compare(tuple(found.values()), function(*arrays), rtol, atol)

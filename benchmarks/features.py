@@ -57,9 +57,7 @@ FEATURES = {
     "schedule primitives for tails and registers": (
         "passes/schedule/words/lanes.py passes/schedule/words/registers.py passes/schedule/words/rfactor.py"
     ),
-    "rules as schedule primitives": (
-        "passes/schedule/choices.py passes/schedule/words/rule_parts.py tools/cli/rule_arguments.py"
-    ),
+    "rules as schedule primitives": ("passes/schedule/choices.py passes/schedule/words/rule_parts.py"),
     "intrinsics of plug-ins": "dialects/tir/own_intrinsics.py",
     "functions that call each other": "passes/graph/inline_calls.py",
     "compilation while passes run": "targets/llvm/compile_ahead.py",

@@ -18,6 +18,7 @@ import tempfile
 from pathlib import Path
 
 from mirlo.driver.code import compile_code
+from mirlo.driver.request import CompileRequest
 from mirlo.targets.c.compiler import find_compiler
 from mirlo.targets.llvm.library.build import write_library
 
@@ -91,7 +92,7 @@ def measure(command: list[str]) -> list[float]:
 
 def library(name: str, folder: Path) -> tuple[Path, Path]:
     """Make the library of a model and the program that opens it; return both."""
-    artifact, store = compile_code(str(path(name)), form="llvm-ir")
+    artifact, store = compile_code(CompileRequest(str(path(name)), form="llvm-ir"))
     written = write_library(artifact, store, folder, name, shared=True, weights="beside")
     program = folder / "program"
     sources = [str(Path(__file__).with_suffix(".c")), str(folder / "mirlo.c"), str(folder / "mirlo_pool.o")]

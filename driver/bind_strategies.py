@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.driver.loaded import require_loaded
-from mirlo.driver.request import CompileFunction, CompileRequest, Strategies
+from mirlo.driver.options import Strategies
+from mirlo.driver.request import CompileFunction, CompileRequest
 from mirlo.driver.strategies import Measured
-from mirlo.driver.tune.database import open_database
 from mirlo.passes.session import Session
 from mirlo.passes.targets import CompileOptions
 
@@ -37,8 +37,8 @@ def bind_strategies(
     def compile_alone(module: ir.Module, strategies: Mapping[str, str]) -> Executable | Program:
         executable = compile_request(
             CompileRequest(
-                module, options.target, options.threads, strategies=strategies, opt_level=options.opt_level,
-                params=session.params, cache=options.cache, jobs=options.jobs, tuning=open_database(True),
+                module, options.target, threads=options.threads, strategies=strategies, opt_level=options.opt_level,
+                params=session.params, cache=options.cache or False, jobs=options.jobs,
             )
         )  # fmt: skip
         return require_loaded(executable, "strategies are measured")

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 def build(request: CompileRequest) -> Executable | Program | UnloadedModel:
     """Compile a request, or load its result from the model cache."""
-    if request.cache is not None:
-        request.progress("cache")
+    if request.opened_cache is not None:
+        request.report("cache")
     key = _key_of(request)
     cached = key.lookup() if isinstance(key, CacheKey) else None
     if cached is not None:
@@ -34,11 +34,11 @@ def build(request: CompileRequest) -> Executable | Program | UnloadedModel:
     compiled, session = Compiler(request, build).run()
     seconds = time.perf_counter() - start
     if isinstance(key, CacheKey) and isinstance(compiled, Artifact) and seconds >= MIN_COMPILE_SECONDS:
-        request.progress("keep")
+        request.report("keep")
         key.store(compiled, session.params, session.params.files)
-    if request.cache is not None and request.cache.problem is not None:
-        session.warning(f"nothing was kept in the cache: {request.cache.problem}")
-    request.progress("load")
+    if request.opened_cache is not None and request.opened_cache.problem is not None:
+        session.warning(f"nothing was kept in the cache: {request.opened_cache.problem}")
+    request.report("load")
     if not isinstance(compiled, Artifact):
         return Program(compiled, session.params)
     return load_compiled(compiled, session.params)
@@ -60,7 +60,7 @@ def _key_of(request: CompileRequest) -> CacheKey | Uncacheable:
     target = request.single_target
     if target is not None:
         name = target.partition("{")[0].strip()
-        return cache_key(request.cache, request.model, declared_target(name), request.key_options())
+        return cache_key(request.opened_cache, request.model, declared_target(name), request.key_options())
     return _key_of_list(request)
 
 
@@ -80,4 +80,4 @@ def _key_of_list(request: CompileRequest) -> CacheKey | Uncacheable:
             return Uncacheable(added)
     generators = [[str(chosen), chosen.generator.fingerprint()] for chosen in targets.generators]
     options = {**request.key_options(), "target": str(targets.host), "generators": generators}
-    return cache_key(request.cache, request.model, targets.host_target, options)
+    return cache_key(request.opened_cache, request.model, targets.host_target, options)

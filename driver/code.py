@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from mirlo.dialects.bindings import ir
 from mirlo.driver.build import build
 from mirlo.driver.compiler import Compiler
-from mirlo.driver.model_cache import open_cache
-from mirlo.driver.models import fix_dims
-from mirlo.driver.request import CompileRequest, Progress, ignore_progress
-from mirlo.driver.tune.database import open_database
+from mirlo.driver.request import CompileRequest
 from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.code_forms import CodeForm, KernelText, with_comments
 from mirlo.passes.kernel_nodes import kernel_nodes
 from mirlo.passes.targets import CompileOptions, TargetError, code_form, code_target, makes_libraries, makes_source
 from mirlo.runtime.artifact import Artifact
-from mirlo.runtime.cache import Cache
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.nearest import nearest
 from mirlo.runtime.params import ParameterStore
@@ -48,27 +43,13 @@ class KernelListing:
     """The code; in a form that is text after comments that name the kernel and its nodes."""
 
 
-def compile_code(
-    model: object, target: str = "llvm", *, form: str, threads: int = 1,
-    shapes: Mapping[str, Sequence[int | str] | None] | None = None, dims: Mapping[str, int] | None = None,
-    pipeline: str | None = None, opt_level: int = 2, precision: str | None = None, activations: str | None = None,
-    kv_cache_dtype: str | None = None,
-    jobs: int | None = None, cache: Cache | bool | str | os.PathLike[str] = True, trust_file: bool = False,
-    progress: Progress | None = None,
-) -> tuple[Artifact, ParameterStore]:  # fmt: skip
-    """Compile a model to an artifact of LLVM IR or C source, as `mirlo.compile` does; return it and its weights."""
-    if dims:
-        shapes = fix_dims(model, shapes, dims)
-    request = CompileRequest(
-        model, target, threads, shapes, pipeline, opt_level=opt_level, cache=open_cache(cache), jobs=jobs,
-        tuning=open_database(True), precision=precision, activations=activations, kv_cache_dtype=kv_cache_dtype,
-        form=form, trust_file=trust_file,
-        progress=progress or ignore_progress,
-    )  # fmt: skip
+def compile_code(request: CompileRequest) -> tuple[Artifact, ParameterStore]:
+    """Compile a model to an artifact of LLVM IR or C source, the form of the request; return it and its weights."""
+    request = request.with_fixed_dims()
     compiler = Compiler(request, build)
-    if form == SOURCE and not makes_source(compiler.target.name):
+    if request.form == SOURCE and not makes_source(compiler.target.name):
         raise TargetError(f"target '{compiler.target.name}' does not generate source of whole models: use target 'c'")
-    if form not in ("", SOURCE) and not makes_libraries(compiler.target.name):
+    if request.form not in ("", SOURCE) and not makes_libraries(compiler.target.name):
         raise TargetError(
             f"target '{compiler.target.name}' does not build libraries: use one that does, such as 'llvm'"
         )

@@ -13,8 +13,9 @@ from mirlo.driver.describe_regions import count_operators, describe_regions
 from mirlo.driver.fat import require_one_build
 from mirlo.driver.given import check_used, give, node_watch
 from mirlo.driver.models import OpenedModel, open_model, require_sizes
+from mirlo.driver.options import Strategies
 from mirlo.driver.programs.detect import needs_program
-from mirlo.driver.request import CompileFunction, CompileRequest, Strategies
+from mirlo.driver.request import CompileFunction, CompileRequest
 from mirlo.driver.save_code import save_code
 from mirlo.driver.stages import PipelineProgress, ReleaseWeights, SaveStages
 from mirlo.driver.tables import find_tables
@@ -86,7 +87,7 @@ class Compiler:
         def list_module(module: ir.Module) -> None:
             nodes = kernel_nodes(module)
             self.kernel_names |= nodes.keys()
-            self.request.progress("emit")
+            self.request.report("emit")
             listed.extend((text, nodes.get(text.function, [])) for text in code(module, self.options))
 
         def compile_part(part: ir.Module, number: int) -> Artifact:
@@ -109,7 +110,7 @@ class Compiler:
     def _import(self) -> None:
         """Open the model, and set the options of its session."""
         request = self.request
-        request.progress("import")
+        request.report("import")
         if request.ring_caches:
             _require_in_place(self.target, self.options)
         self.model = open_model(request.model, request.shapes, request.params, request.trust_file, request.ring_caches)
@@ -121,7 +122,7 @@ class Compiler:
             self.model, request.model, request.shapes, legalize=request.legalize, intrinsics=request.intrinsics,
             schedules=request.schedules, pipeline=str(request.pipeline or ""),
         )  # fmt: skip
-        session.options[TUNING] = request.tuning
+        session.options[TUNING] = request.database
         session.options[REQUESTED] = request.activations
         session.options["strategies"] = self._strategies(session)
 
@@ -157,7 +158,7 @@ class Compiler:
     def _emit(self, module: ir.Module, prepared: Preparation | None = None) -> Artifact:
         session, target = self.model.session, self.target
         with module.context, ir.Location.unknown():
-            self.request.progress("emit")
+            self.request.report("emit")
             externals = detach_artifacts(module)
             assert target.emit is not None  # `_host_of` checks it
             artifact = replace(target.emit(module, replace(self.options, prepared=prepared)), externals=externals)
@@ -235,7 +236,7 @@ class Compiler:
 
     def _instruments(self, folder: Path | None, prepared: Preparation | None) -> list[Instrument]:
         session = self.model.session
-        instruments: list[Instrument] = [PipelineProgress(self.request.progress), *node_watch(session)]
+        instruments: list[Instrument] = [PipelineProgress(self.request.report), *node_watch(session)]
         if prepared is not None:
             instruments.append(prepared)
         if session.options[RELEASE]:

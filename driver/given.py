@@ -17,7 +17,7 @@ from mirlo.passes.node_keys import MODEL_NODES, NODE, NodeFates, check_nodes, fa
 from mirlo.passes.schedule.schedule import SCHEDULES, check_given
 
 if TYPE_CHECKING:
-    from mirlo.driver.request import GivenSchedule, RuleFunction
+    from mirlo.driver.options import GivenSchedule, RuleFunction
     from mirlo.passes.session import Session
 
 

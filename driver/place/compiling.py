@@ -24,6 +24,10 @@ FILE = "placement.json"
 """The file of measurements, beside the cache."""
 
 
+_IN_PROBLEM = ("target", "threads", "shapes", "placement", "params", "pipeline", "save_ir", "trust_file")
+"""Options that a placement problem holds itself, and those that do not change times."""
+
+
 def decide(
     module: ir.Module,
     session: Session,
@@ -41,23 +45,16 @@ def decide(
         module: ir.Module, params: ParameterStore, target: str, nodes: Nodes | None, is_whole: bool
     ) -> Executable | Program:
         executable = compile_request(
-            CompileRequest(
-                module, target, request.threads, legalize=request.legalize, intrinsics=request.intrinsics,
-                strategies=request.strategies, schedules=request.schedules, opt_level=request.opt_level,
-                params=params, cache=request.cache, jobs=request.jobs, tuning=request.tuning,
-                precision=request.precision if is_whole else None,
-                kv_cache_dtype=request.kv_cache_dtype if is_whole else None,
-                last_rows=request.last_rows if is_whole else None,
-                activations=request.activations,
-                placement=nodes if nodes is not None else "priority",
+            request.of_module(
+                module, params, is_part=not is_whole, target=target, placement="priority" if nodes is None else nodes
             )
-        )  # fmt: skip
+        )
         return require_loaded(executable, "placements are measured")
 
-    known = PlacementStore(request.cache.folder / FILE) if request.cache is not None else None
+    known = PlacementStore(request.opened_cache.folder / FILE) if request.opened_cache is not None else None
     settings = _settings(targets, request)
     problem = Problem(
-        module, session.params, targets, request.threads, compile_as, before, settings, known, request.progress
+        module, session.params, targets, request.threads, compile_as, before, settings, known, request.report
     )
     return choose(problem, str(request.placement))
 
@@ -69,9 +66,4 @@ def _settings(targets: Targets, request: CompileRequest) -> str | None:
         return None
     if extended(find_target(targets.host.name)) or any(plugin_of(target.name) for target in targets.generators):
         return None
-    tuning = request.tuning.digest if request.tuning is not None else ""
-    return (
-        f"opt_level={request.opt_level} precision={request.precision} activations={request.activations} "
-        f"kv_cache_dtype={request.kv_cache_dtype} last_rows={request.last_rows} "
-        f"ring_caches={request.ring_caches} tuning={tuning}"
-    )
+    return " ".join(f"{name}={value}" for name, value in request.key_options().items() if name not in _IN_PROBLEM)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any
 
+from mirlo.driver.options import OPTIONS
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.nearest import nearest
 
@@ -16,15 +17,10 @@ class BackendOptionError(MirloError, ValueError):
 
 @dataclass(frozen=True)
 class BackendOptions:
-    """What a user may set."""
+    """What a user may set: options of the backend itself, and those of `mirlo.compile` that hold for any model."""
 
-    threads: int | None = None
-    """Threads of a call; None: `torch.get_num_threads()`."""
-    target: str | Sequence[str] = "llvm"
-    precision: str | None = None
-    opt_level: int = 2
-    cache: bool | str = True
-    tune: bool | float | str = True
+    compilation: Mapping[str, Any] = field(default_factory=dict)
+    """Options of `mirlo.compile`; without `threads`, calls use `torch.get_num_threads()`."""
     strict: bool = False
     """Whether a graph that cannot be compiled is an error; otherwise it runs eagerly, with a warning."""
     frozen: bool = False
@@ -37,22 +33,19 @@ class BackendOptions:
         """Return the options of a call of `torch.compile`."""
         if mode not in (None, "default"):
             raise BackendOptionError(f"mode={mode!r} is for Inductor; backend 'mirlo' takes options={{...}}")
-        known = [entry.name for entry in fields(BackendOptions)]
-        for name in options or {}:
+        own = [entry.name for entry in fields(BackendOptions) if entry.name != "compilation"]
+        known = [*own, *(name for name, declared in OPTIONS.items() if not declared.of_model)]
+        given = dict(options or {})
+        for name in given:
             if name not in known:
                 hint = nearest(str(name), known)
                 raise BackendOptionError(f"backend 'mirlo' has no option '{name}'; options: {', '.join(known)}{hint}")
-        return BackendOptions(**dict(options or {}))
+        compilation = {name: value for name, value in given.items() if name not in own}
+        return BackendOptions(compilation, **{name: given[name] for name in own if name in given})
 
     def compile_arguments(self) -> dict[str, Any]:
         """Return the arguments of `mirlo.compile`."""
         import torch
 
-        return {
-            "target": self.target,
-            "threads": self.threads or torch.get_num_threads(),
-            "precision": self.precision,
-            "opt_level": self.opt_level,
-            "cache": self.cache,
-            "tune": self.tune,
-        }
+        threads = self.compilation.get("threads") or torch.get_num_threads()
+        return {**self.compilation, "threads": threads}

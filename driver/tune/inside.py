@@ -57,7 +57,7 @@ def time_inside(
     """Time the model with and without these entries alternately, at least three times each, even after the deadline."""
 
     def compiled(tuning: Database) -> Executable | Program:
-        result = build(CompileRequest(model, target, threads, shapes, tuning=tuning))
+        result = build(CompileRequest(model, target, threads=threads, shapes=shapes, cache=False, tune=tuning))
         return require_loaded(result, "the model is measured")
 
     both = [compiled(Without(database, keys)), compiled(database)]

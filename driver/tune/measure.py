@@ -102,7 +102,11 @@ def compile_task(task: TuningTask, values: dict[str, int], target: str, threads:
         elif values:
             set_tuned(prim_functions(module.operation)[0], values)
         store = _weights(module)
-    result = build(CompileRequest(module, target, threads, pipeline=task.rest, params=store, jobs=1))
+    result = build(
+        CompileRequest(
+            module, target, threads=threads, pipeline=task.rest, params=store, jobs=1, cache=False, tune=False
+        )
+    )
     return require_loaded(result, "kernels are measured")
 
 

@@ -113,9 +113,9 @@ def tuned_request(request: CompileRequest) -> CompileRequest:
     database = Database(default_database())
     tune(
         request.model, database, target=target, threads=request.threads, shapes=request.shapes,
-        seconds=request.tune_seconds, tell=lambda _: request.progress("tune"),
+        seconds=request.tune_seconds, tell=lambda _: request.report("tune"),
     )  # fmt: skip
-    return replace(request, tuning=database, tune_seconds=None)
+    return replace(request, tune=database)
 
 
 @dataclass

@@ -14,6 +14,7 @@ import pytest
 import mirlo
 from mirlo import R
 from mirlo.driver.code import compile_code
+from mirlo.driver.request import CompileRequest
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.dtypes import numpy_dtype
 from mirlo.targets.c.library import write_source
@@ -77,9 +78,10 @@ def make_program(
     activations: str | None = None,
 ) -> Program:  # fmt: skip
     """Compile a model to a library and a program that runs it."""
-    artifact, store = compile_code(
+    request = CompileRequest(
         model, target, form="llvm-ir", threads=threads, jobs=1, cache=False, activations=activations
     )
+    artifact, store = compile_code(request)
     written = write_library(artifact, store, folder, name, shared=shared, weights=weights)
     libraries = [str(path) for path in written if path.suffix in (".so", ".dll", ".dylib")]
     objects = [str(path) for path in written if path.suffix == ".o"]
@@ -109,7 +111,7 @@ def make_source_program(
     weights: str = "auto", name: str = "model", target: str = "c", sources: Sequence[Path] = (),
 ) -> Program:  # fmt: skip
     """Write a model as C and compile it, with further sources, to a program that runs it."""
-    artifact, store = compile_code(model, target, form="source", jobs=1, cache=False)
+    artifact, store = compile_code(CompileRequest(model, target, form="source", jobs=1, cache=False))
     written = write_source(artifact, store, folder, name, weights=weights)
     name, objects = library_name(name), [str(path) for path in written if path.suffix == ".o"]
     for path in (*(each for each in written if each.suffix == ".c"), *sources):

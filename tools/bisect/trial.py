@@ -19,7 +19,7 @@ from mirlo.tools.bisect.submodel import Submodel
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-    from mirlo.driver.request import GivenSchedule, RuleFunction
+    from mirlo.driver.options import GivenSchedule, RuleFunction
 
 TIMEOUT = 300.0
 """Seconds after which a compilation or a run counts as hanging."""

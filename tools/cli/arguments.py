@@ -9,21 +9,10 @@ from typing import Any
 
 from mirlo.runtime.nearest import nearest
 from mirlo.tools.cli.generate_arguments import add_generate
-from mirlo.tools.cli.measuring import add_bench, add_cache, add_cache_flags
-from mirlo.tools.cli.rule_arguments import MEASURE, add_rules
+from mirlo.tools.cli.measuring import add_bench, add_cache
+from mirlo.tools.cli.options import OptionsParser, add_all_options, add_options, given_options
 from mirlo.tools.cli.search_arguments import add_searches
-from mirlo.tools.cli.values import (
-    Shapes,
-    add_cost,
-    add_input,
-    add_kv_cache_dtype,
-    add_model,
-    add_shapes,
-    add_target,
-    natural,
-    positive,
-    sizes,
-)
+from mirlo.tools.cli.values import Shapes, add_input, add_model, natural, positive
 
 __all__ = ["Arguments", "Shapes", "make_parser"]
 
@@ -39,8 +28,6 @@ class Arguments(argparse.Namespace):
     given: str | None
     threads: int | None
     shape: list[tuple[str, tuple[int | str, ...]]]
-    pipeline: str | None
-    save_ir: str | None
     timing: bool
     emit: str
     kernel: str | None
@@ -57,8 +44,6 @@ class Arguments(argparse.Namespace):
     into: str
     subject: str
     node: str | None
-    strategy: list[tuple[str, str]]
-    schedule: list[tuple[str, str]]
     save_words: str | None
     json: bool
     operator: list[str]
@@ -86,21 +71,13 @@ class Arguments(argparse.Namespace):
     report: Any
     """The report file of `bench`; for `compile`, whether to print a report."""
     reports: list[str]
-    cost: str
     expect: str | None
     attempts: bool
-    cache_dir: str | None
-    no_cache: bool
-    jobs: int | None
-    precision: str | None
-    kv_cache_dtype: str | None
     activations: str | None
     bits: int
     block: int
     method: str
     symmetric: bool
-    specialize: list[dict[str, int]] | None
-    trust_file: bool
     folder: str
     shell: str
     prompt: str
@@ -109,19 +86,9 @@ class Arguments(argparse.Namespace):
     stop: list[str]
 
     @property
-    def strategies(self) -> dict[str, str] | str | None:
-        """Return the strategies by operator, or `measure`."""
-        return MEASURE[0] if MEASURE in self.strategy else dict(self.strategy) or None
-
-    @property
-    def schedules(self) -> dict[str, str] | None:
-        """Return the files with schedules, by the name of the kernel."""
-        return dict(self.schedule) or None
-
-    @property
-    def cache(self) -> bool | str:
-        """Return the argument `cache` of `compile`."""
-        return self.cache_dir or not self.no_cache
+    def options(self) -> dict[str, Any]:
+        """Return the options of `mirlo.compile` that the command line gives."""
+        return given_options(self)
 
     @property
     def shapes(self) -> Shapes:
@@ -135,7 +102,7 @@ class Arguments(argparse.Namespace):
         return {name: tuple(shape) for name, shape in dims.items() if shape is not None}
 
 
-class CommandParser(argparse.ArgumentParser):
+class CommandParser(OptionsParser):
     """A parser whose errors name the flag that was probably meant."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
@@ -161,17 +128,17 @@ def make_parser() -> argparse.ArgumentParser:
     _add_run(commands)
     info = _add(commands, "info", "tell what a model needs and holds")
     add_model(info, "MODEL", "an ONNX model (.onnx) or a compiled one (.mirlo)")
-    add_shapes(info)
+    add_options(info, "shapes", "dims")
     check = _add(commands, "check", "tell which nodes of an ONNX model can be compiled, which cannot and why")
     add_model(check, "MODEL.onnx", "the model")
-    add_target(check)
+    add_options(check, "target")
     check.add_argument("--json", action="store_true", help="print JSON, with every node")
-    add_shapes(check)
+    add_options(check, "shapes", "dims")
     importing = _add(commands, "import", "turn an ONNX model, or a StableHLO program, into IR")
     add_model(importing, "MODEL", "the model: .onnx, or StableHLO as .mlir or .mlirbc")
     importing.add_argument("-o", "--output", metavar="FILE", help="the file to write (default: standard output)")
     importing.add_argument("--script", action="store_true", help="write a script, in Python syntax, and not MLIR")
-    add_shapes(importing)
+    add_options(importing, "shapes", "dims")
     _add_quantize(commands)
     add_generate(commands, _add)
     _add_link(commands)
@@ -226,7 +193,7 @@ def _add_compile(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
         "--kernel", metavar="NAME", help="with a form of code: that of this kernel only, to the file -o"
     )
     _add_library(parser, "of a library (default: that of the file)")
-    _add_compilation(parser)
+    add_all_options(parser)
     parser.add_argument("--timing", action="store_true", help="print how long each step took")
     parser.add_argument(
         "--report", action="store_true", help="print memory beside what is needed at least, kernels, and the steps"
@@ -280,7 +247,7 @@ def _add_run(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument("--repeat", metavar="N", type=positive, default=10, help="timed runs (default: 10)")
     parser.add_argument("--seed", metavar="S", type=natural, default=0, help="of the random inputs (default: 0)")
     parser.add_argument("--profile", action="store_true", help="print the time of each kernel")
-    _add_compilation(parser)
+    add_all_options(parser)
 
 
 def _add_explain(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -288,23 +255,12 @@ def _add_explain(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser.add_argument(
         "subject", metavar="NAME|MODEL", help="an operator, an intrinsic (tir.exp), 'schedule', or the file of a model"
     )
-    add_target(parser)
+    add_options(parser, "target")
     parser.add_argument("--node", metavar="NAME", help="tell about this node of the model only")
     parser.add_argument("--kernel", metavar="NAME", help="print the way of this kernel, from its nodes to assembly")
     parser.add_argument("--save-words", metavar="FILE", help="with --kernel: write the words that schedule it, as JSON")
-    parser.add_argument("--threads", metavar="N", type=positive, help="threads that a run would use (default: 1)")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    _add_precision(parser)
-    add_shapes(parser)
-    add_rules(parser)
-
-
-def _add_precision(group: argparse._ActionsContainer) -> None:
-    group.add_argument(
-        "--precision",
-        choices=("bf16", "f16"),
-        help="store weights as such numbers and compute products from them, summed in f32 (default: as they are)",
-    )
+    add_options(parser, "threads", "precision", "shapes", "dims", "strategies", "schedules")
 
 
 def _add_new(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -321,7 +277,7 @@ def _add_new(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
 def _add_check_target(commands: _SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = _add(commands, "check-target", "compare what a target computes with numpy, operator by operator")
     parser.add_argument("given", metavar="TARGET", nargs="?", help="the target to check, as --target takes it")
-    add_target(parser)
+    add_options(parser, "target")
     parser.add_argument(
         "--operator",
         metavar="NAME",
@@ -332,38 +288,6 @@ def _add_check_target(commands: _SubParsersAction[argparse.ArgumentParser]) -> N
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON")
     form.add_argument("--markdown", action="store_true", help="print the page of the target")
-
-
-def _add_compilation(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("compilation")
-    add_target(group)
-    add_cost(group)
-    group.add_argument("--threads", metavar="N", type=positive, help="threads that a run uses (default: 1)")
-    add_shapes(group)
-    add_rules(group)
-    group.add_argument(
-        "--specialize",
-        metavar="DIM=N,...",
-        type=sizes,
-        action="append",
-        default=None,
-        help="add a build for these sizes of symbolic dims, which calls of such shapes run; once for each build",
-    )
-    _add_precision(group)
-    group.add_argument(
-        "--activations",
-        choices=("exact", "i8", "i8x2", "bf16"),
-        help="how rows are represented in products with weights of 2, 4 or 8 bits (default: as the model permits)",
-    )
-    add_kv_cache_dtype(group)
-    group.add_argument("--pipeline", metavar="TEXT", help="passes to run instead of the target's")
-    group.add_argument(
-        "--trust-file",
-        action="store_true",
-        help="let IR name passes that reach outside of the module, and hold code that code generators made",
-    )
-    group.add_argument("--save-ir", metavar="DIR", help="write the IR after each pass to this folder")
-    add_cache_flags(group, positive)
 
 
 def _add(commands: _SubParsersAction[argparse.ArgumentParser], name: str, purpose: str) -> argparse.ArgumentParser:

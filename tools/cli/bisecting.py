@@ -41,7 +41,7 @@ def execute(arguments: Arguments) -> None:
     settings = TrialOptions(
         arguments.target or "llvm",
         arguments.threads or 1,
-        arguments.pipeline,
+        arguments.options.get("pipeline"),
         Tolerance(arguments.rtol, arguments.atol),
         plugins=tuple(arguments.plugin),
     )

@@ -72,23 +72,5 @@ def compile_model(arguments: Arguments) -> tuple[Executable, Progress]:
     from mirlo.driver.compile import compile as compile_
 
     with Progress(f"compiling {os.path.basename(arguments.model)}", arguments.verbose) as progress:
-        executable = compile_(
-            arguments.model,
-            arguments.target or "llvm",
-            threads=arguments.threads or 1,
-            shapes=arguments.shapes,
-            pipeline=arguments.pipeline,
-            strategies=arguments.strategies,
-            schedules=arguments.schedules,
-            save_ir=arguments.save_ir,
-            progress=progress,
-            cache=arguments.cache,
-            jobs=arguments.jobs,
-            precision=arguments.precision,
-            activations=arguments.activations,
-            kv_cache_dtype=arguments.kv_cache_dtype,
-            placement=arguments.cost,
-            specialize=arguments.specialize,
-            trust_file=arguments.trust_file,
-        )
+        executable = compile_(arguments.model, progress=progress, **arguments.options)
     return executable, progress

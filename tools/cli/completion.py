@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from mirlo.tools.cli.arguments import Arguments, make_parser
+from mirlo.tools.cli.options import OptionsParser
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,8 @@ def commands(parser: argparse.ArgumentParser) -> list[CommandSummary]:
 def _summary(name: str, help_text: str, parser: argparse.ArgumentParser) -> CommandSummary:
     flags: list[CommandFlag] = []
     words: list[str] = []
+    if isinstance(parser, OptionsParser):
+        parser.add_pending()
     for action in parser._actions:
         choices = tuple(map(str, action.choices or ()))
         if action.option_strings:

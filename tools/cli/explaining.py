@@ -29,7 +29,7 @@ def _explain_rules(arguments: Arguments) -> None:
     from mirlo.tools.explain.rules import chain_json, chain_lines, rule_chains
 
     of_models = (arguments.node, arguments.kernel, arguments.shape, arguments.dim, arguments.save_words)
-    if any(of_models) or arguments.precision:
+    if any(of_models) or "precision" in arguments.options:
         raise CommandError("--node, --kernel, --save-words, --precision, --shape and --dim are for models")
     from mirlo.dialects.context import load_installed_dialects
     from mirlo.passes.byoc.target_list import Targets
@@ -53,15 +53,16 @@ def _explain_model(arguments: Arguments) -> None:
         raise CommandError("--save-words writes the words of one kernel: name it with --kernel")
     if is_compiled(arguments.subject):
         raise CommandError(f"{arguments.subject} is compiled already: explain the model that it was made from")
+    options = arguments.options
     explanation = explain_model(
         arguments.subject,
         arguments.target or "llvm",
         threads=arguments.threads or 1,
         shapes=arguments.shapes,
-        strategies=arguments.strategies,
-        schedules=arguments.schedules,
+        strategies=options.get("strategies"),
+        schedules=options.get("schedules"),
         kernel=arguments.kernel,
-        precision=arguments.precision,
+        precision=options.get("precision"),
     )
     shown = only_node(explanation, arguments.node) if arguments.node else explanation
     shown = only_kernel(shown, arguments.kernel) if arguments.kernel else shown

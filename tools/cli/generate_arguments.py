@@ -6,8 +6,8 @@ import argparse
 from argparse import _SubParsersAction
 from collections.abc import Callable
 
-from mirlo.tools.cli.measuring import add_cache_flags
-from mirlo.tools.cli.values import AddCommand, add_kv_cache_dtype, add_target, natural, positive
+from mirlo.tools.cli.options import add_options
+from mirlo.tools.cli.values import AddCommand, natural, positive
 
 _SEARCH: tuple[tuple[str, Callable[[str], float], str], ...] = (
     ("max-new-tokens", positive, "end an answer after so many tokens (default: the search options of the folder)"),
@@ -62,16 +62,7 @@ def _add_generation(parser: argparse.ArgumentParser) -> None:
         search.add_argument(f"--{name}", metavar="N", type=kind, help=text)
     search.add_argument("--adapter", metavar="FILE", help="use a LoRA adapter: a file .onnx_adapter or .safetensors")
     search.add_argument("--stop", metavar="TEXT", action="append", default=[], help="end where this text would begin")
-    group = parser.add_argument_group("compilation")
-    add_target(group)
-    group.add_argument("--threads", metavar="N", type=positive, help="threads that a run uses (default: 1)")
-    group.add_argument(
-        "--activations",
-        choices=("exact", "i8", "i8x2", "bf16"),
-        help="how rows are represented in products with weights of 2, 4 or 8 bits (default: as the model permits)",
-    )
-    add_kv_cache_dtype(group)
-    group.add_argument(
+    add_options(parser, "target", "threads", "activations", "kv_cache_dtype", "cache", "jobs")
+    parser.add_argument(
         "--pages", metavar="N", type=positive, help="keep caches of PagedAttention in at most so many pages"
     )
-    add_cache_flags(group, positive)

@@ -39,10 +39,8 @@ def _load(arguments: Arguments) -> LanguageModel:
     name = os.path.basename(os.path.normpath(arguments.folder))
     with Progress(f"compiling {name}", arguments.verbose) as progress:
         return generate.load(
-            arguments.folder, adapters=adapters, target=arguments.target or "llvm", threads=arguments.threads or 1,
-            activations=arguments.activations, kv_cache_dtype=arguments.kv_cache_dtype,
-            pages=arguments.pages, cache=arguments.cache, jobs=arguments.jobs, progress=progress,
-        )  # fmt: skip
+            arguments.folder, adapters=adapters, pages=arguments.pages, progress=progress, **arguments.options
+        )
 
 
 def _check_prompt(arguments: Arguments) -> None:

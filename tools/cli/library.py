@@ -10,6 +10,7 @@ from mirlo.runtime.names import file_name
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError
 from mirlo.tools.cli.files import require_file
+from mirlo.tools.cli.options import given_flags
 from mirlo.tools.cli.progress import Progress
 
 LIBRARIES = ("library", "object", "source")
@@ -18,34 +19,24 @@ LIBRARIES = ("library", "object", "source")
 
 def emit_library(arguments: Arguments) -> None:
     """Compile a model to a library, to object files, to source, or to a form of code."""
-    if arguments.specialize or arguments.save_ir:
-        option = "--specialize" if arguments.specialize else "--save-ir"
-        raise CommandError(f"'--emit {arguments.emit}' makes one build of the model: leave out {option}")
+    for name in ("specialize", "save_ir"):
+        if name in given_flags(arguments):
+            flag, _ = given_flags(arguments)[name]
+            raise CommandError(f"'--emit {arguments.emit}' makes one build of the model: leave out {flag}")
     if arguments.emit not in LIBRARIES:
         _emit_code(arguments)
         return
     if arguments.kernel is not None:
         raise CommandError(f"'--kernel' is for forms of code, such as asm, found '--emit {arguments.emit}'")
     from mirlo.driver.code import compile_code
+    from mirlo.driver.request import CompileRequest
     from mirlo.runtime.regions import described_regions
     from mirlo.tools.cli.compile_report import region_lines
 
     with Progress(f"compiling {os.path.basename(arguments.model)}", arguments.verbose) as progress:
-        artifact, params = compile_code(
-            arguments.model,
-            arguments.target or "llvm",
-            form="source" if arguments.emit == "source" else "llvm-ir",
-            threads=arguments.threads or 1,
-            shapes=arguments.shapes,
-            pipeline=arguments.pipeline,
-            precision=arguments.precision,
-            activations=arguments.activations,
-            kv_cache_dtype=arguments.kv_cache_dtype,
-            jobs=arguments.jobs,
-            cache=arguments.cache,
-            trust_file=arguments.trust_file,
-            progress=progress,
-        )
+        form = "source" if arguments.emit == "source" else "llvm-ir"
+        request = CompileRequest(arguments.model, form=form, progress=progress, **arguments.options)
+        artifact, params = compile_code(request)
     name = arguments.name or Path(arguments.model).stem
     folder = Path(arguments.output or name)
     if arguments.emit == "source":
@@ -64,30 +55,11 @@ def emit_library(arguments: Arguments) -> None:
 def _emit_code(arguments: Arguments) -> None:
     """Write the code of kernels: each to a file of a folder, or one to the file that the command line names."""
     from mirlo.driver.code import kernel_listings
-    from mirlo.driver.model_cache import open_cache
     from mirlo.driver.request import CompileRequest
     from mirlo.driver.save_code import write_bytes, write_code
-    from mirlo.driver.tune.database import open_database
 
     with Progress(f"compiling {os.path.basename(arguments.model)}", arguments.verbose) as progress:
-        request = CompileRequest(
-            arguments.model,
-            arguments.target or "llvm",
-            arguments.threads or 1,
-            arguments.shapes,
-            arguments.pipeline,
-            strategies=arguments.strategies,
-            schedules=arguments.schedules,
-            cache=open_cache(arguments.cache),
-            jobs=arguments.jobs,
-            tuning=open_database(True),
-            precision=arguments.precision,
-            activations=arguments.activations,
-            kv_cache_dtype=arguments.kv_cache_dtype,
-            placement=arguments.cost,
-            trust_file=arguments.trust_file,
-            progress=progress,
-        )
+        request = CompileRequest(arguments.model, progress=progress, **arguments.options).with_fixed_dims()
         listings = kernel_listings(request, arguments.emit, arguments.kernel)
     if not listings:
         raise CommandError(f"the model has no kernels: target '{arguments.target or 'llvm'}' computes nothing in it")

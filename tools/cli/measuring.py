@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from argparse import ArgumentParser, _ArgumentGroup, _SubParsersAction
+from argparse import _SubParsersAction
 from collections.abc import Callable
 
-from mirlo.tools.cli.values import AddCommand, AppendNamed, add_dims, add_shape, add_target
+from mirlo.tools.cli.options import AppendNamed, add_options
+from mirlo.tools.cli.values import AddCommand
 
 MAX_GAP_MS = 60_000.0
 """The longest gap between calls."""
@@ -61,9 +62,8 @@ def add_bench(
         "--python", metavar="NAME=PATH", type=interpreter_of, action=AppendNamed, default=[],
         help="the Python in whose environment an engine is installed",
     )  # fmt: skip
-    add_target(parser)
-    add_shape(parser)
-    add_dims(parser, "the size with which a dynamic dim runs; the model is compiled for any")
+    add_options(parser, "target", "shapes")
+    add_options(parser, "dims", purpose="the size with which a dynamic dim runs; the model is compiled for any")
     _add_outputs(parser)
     return parser
 
@@ -119,13 +119,6 @@ def interpreter_of(text: str) -> tuple[str, str]:
     if not equals or name not in _engine_list():
         raise argparse.ArgumentTypeError(f"expected NAME=PATH with one of {', '.join(_engine_list())}, found '{text}'")
     return name, path
-
-
-def add_cache_flags(group: _ArgumentGroup | ArgumentParser, positive: Callable[[str], int]) -> None:
-    """Add the flags for the cache and processes to a command that compiles."""
-    group.add_argument("--cache-dir", metavar="DIR", help="the folder of the cache (default: see 'mirlo cache path')")
-    group.add_argument("--no-cache", action="store_true", help="compile everything, and keep nothing")
-    group.add_argument("--jobs", metavar="N", type=positive, help="processes that compile (default: one a core)")
 
 
 def _add_folder(parser: argparse.ArgumentParser) -> None:

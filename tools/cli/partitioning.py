@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from mirlo.driver.options import PLACEMENTS
 from mirlo.runtime.nearest import nearest
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError
@@ -51,22 +52,17 @@ def _survey(arguments: Arguments) -> Survey:
 
     targets, decision, nodes = divided(arguments.target or "llvm"), None, ""
     with Progress(f"placing {os.path.basename(arguments.model)}", arguments.verbose) as progress:
-        if arguments.cost != "priority" and targets.of_loops:
+        by_cost = arguments.options.get("placement", PLACEMENTS[0]) != PLACEMENTS[0]
+        if by_cost and targets.of_loops:
             raise CommandError(
                 f"'{targets.of_loops[0].name}' matches prim functions, which are placed in the order of the targets, "
                 "not by cost"
             )
-        if arguments.cost != "priority":
-            from mirlo.driver.model_cache import open_cache
+        if by_cost:
             from mirlo.driver.place.decide import decide_placement
             from mirlo.driver.request import CompileRequest
-            from mirlo.driver.tune.database import open_database
 
-            request = CompileRequest(
-                arguments.model, threads=arguments.threads or 1, shapes=arguments.shapes, jobs=arguments.jobs,
-                cache=open_cache(arguments.cache), tuning=open_database(True), placement=arguments.cost,
-                progress=progress,
-            )  # fmt: skip
+            request = CompileRequest(arguments.model, progress=progress, **arguments.options).with_fixed_dims()
             decision = decide_placement(request, targets)
             nodes = as_text(decision.nodes)
         progress("place")

@@ -12,6 +12,7 @@ from mirlo.runtime.errors import MirloError
 from mirlo.tools.cli.arguments import Arguments
 from mirlo.tools.cli.errors import CommandError
 from mirlo.tools.cli.files import is_compiled, read_array, require_file, write_arrays
+from mirlo.tools.cli.options import given_flags
 from mirlo.tools.cli.run_sizes import sizes_of_shapes, with_small_sizes
 from mirlo.tools.cli.tables import columns, number
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
     from mirlo.runtime.program import Program
 
 SHOWN_VALUES = 4
+_OF_RUNS = ("shapes", "dims", "cache", "jobs")
+"""Options that runs of compiled models take: sizes of inputs, and where nothing is compiled."""
 
 
 def execute(arguments: Arguments) -> None:
@@ -70,21 +73,8 @@ def _executable(arguments: Arguments) -> Executable | Program:
 
 
 def _refuse_compilation(arguments: Arguments) -> None:
-    flags = {
-        "--target": arguments.target,
-        "--threads": arguments.threads,
-        "--pipeline": arguments.pipeline,
-        "--save-ir": arguments.save_ir,
-        "--cost": None if arguments.cost == "priority" else arguments.cost,
-        "--strategy": arguments.strategies,
-        "--schedule": arguments.schedules,
-        "--specialize": arguments.specialize,
-        "--precision": arguments.precision,
-        "--activations": arguments.activations,
-        "--kv-cache-dtype": arguments.kv_cache_dtype,
-    }
-    for flag, value in flags.items():
-        if value is not None:
+    for name, (flag, _) in given_flags(arguments).items():
+        if name not in _OF_RUNS:
             raise CommandError(f"{arguments.model} is compiled already: {flag} is for 'mirlo compile'")
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from argparse import _SubParsersAction
 
-from mirlo.tools.cli.measuring import add_cache_flags
-from mirlo.tools.cli.values import AddCommand, add_cost, add_input, add_model, add_shapes, add_target, natural, positive
+from mirlo.tools.cli.options import add_options
+from mirlo.tools.cli.values import AddCommand, add_input, add_model, natural, positive
 from mirlo.tools.fuzz.modes import MODES
 
 
@@ -34,10 +34,7 @@ def _add_bisect(commands: _SubParsersAction[argparse.ArgumentParser], add: AddCo
     parser.add_argument(
         "-o", "--output", metavar="DIR", help="the folder for what reproduces it (default: MODEL-bisect, here)"
     )
-    add_target(parser)
-    parser.add_argument("--threads", metavar="N", type=positive, help="threads that a run uses (default: 1)")
-    parser.add_argument("--pipeline", metavar="TEXT", help="passes to run instead of the target's")
-    add_shapes(parser)
+    add_options(parser, "target", "threads", "pipeline", "shapes", "dims")
 
 
 def _add_fuzz(commands: _SubParsersAction[argparse.ArgumentParser], add: AddCommand) -> None:
@@ -48,8 +45,7 @@ def _add_fuzz(commands: _SubParsersAction[argparse.ArgumentParser], add: AddComm
     length.add_argument("--count", metavar="N", type=positive, default=100, help="how many (default: 100)")
     length.add_argument("--minutes", metavar="M", type=positive, help="as many as there is time for")
     parser.add_argument("--seed", metavar="S", type=natural, default=0, help="the first seed (default: 0)")
-    add_target(parser)
-    parser.add_argument("--threads", metavar="N", type=positive, help="threads that a run uses (default: 1)")
+    add_options(parser, "target", "threads")
     parser.add_argument("--processes", metavar="N", type=positive, default=1, help="processes at a time (default: 1)")
     parser.add_argument("--timeout", metavar="S", type=positive, default=120, help="seconds for one (default: 120)")
     parser.add_argument("-o", "--output", metavar="DIR", help="write the models that show a bug to this folder")
@@ -61,17 +57,16 @@ def _add_tune(commands: _SubParsersAction[argparse.ArgumentParser], add: AddComm
     parser.add_argument("model", metavar="MODEL", nargs="?", help="an ONNX model, or IR; none: print what was found")
     parser.add_argument("--seconds", metavar="S", type=positive, default=60, help="time to spend (default: 60)")
     parser.add_argument("--database", metavar="FILE", help="where to keep what is found (default: with the cache)")
-    add_target(parser)
-    parser.add_argument("--threads", metavar="N", type=positive, help="threads that a run uses (default: 1)")
+    add_options(parser, "target", "threads")
     parser.add_argument("--ray", metavar="ADDRESS", help="time kernels on a Ray cluster; 'local' starts one here")
     parser.add_argument("--json", action="store_true", help="print JSON")
-    add_shapes(parser)
+    add_options(parser, "shapes", "dims")
 
 
 def _add_partition(commands: _SubParsersAction[argparse.ArgumentParser], add: AddCommand) -> None:
     parser = add(commands, "partition", "tell which parts of a model go to which target, and why; makes no code")
     add_model(parser, "MODEL", "an ONNX model, or IR")
-    add_target(parser, required=True)
+    add_options(parser, "target", required=True)
     parser.add_argument(
         "--report", dest="reports", metavar="FILE", action="append", default=[],
         help="write all that is known to a file: .html, .json, .txt; may be given several times",
@@ -82,8 +77,5 @@ def _add_partition(commands: _SubParsersAction[argparse.ArgumentParser], add: Ad
     parser.add_argument(
         "--node", metavar="NAME", help="tell only about this node: its name or operator, all that was tried"
     )
-    add_cost(parser)
-    parser.add_argument("--threads", metavar="N", type=positive, help="threads that a run would use (default: 1)")
     parser.add_argument("--attempts", action="store_true", help="tell for every node all patterns that were tried")
-    add_shapes(parser)
-    add_cache_flags(parser, positive)
+    add_options(parser, "placement", "threads", "shapes", "dims", "cache", "jobs")

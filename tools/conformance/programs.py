@@ -19,9 +19,7 @@ from mirlo.dialects.relax.constant import Constant
 from mirlo.dialects.tir.compute import PrimBuilder, call
 from mirlo.driver.build import build, load_compiled
 from mirlo.driver.compiler import Compiler
-from mirlo.driver.model_cache import open_cache
 from mirlo.driver.request import CompileRequest
-from mirlo.driver.tune.database import open_database
 from mirlo.passes.byoc.records import Placement
 from mirlo.passes.legalize.conversion import LegalizationRecord
 from mirlo.passes.lower.intrinsics import IntrinsicChoice
@@ -203,7 +201,7 @@ def compile_programs(programs: Sequence[TestProgram], target: str, threads: int 
     """Compile programs in one module."""
     with make_context(), ir.Location.unknown():
         module, counts = module_of(programs)
-        request = CompileRequest(module, target, threads, cache=open_cache(True), tuning=open_database(True))
+        request = CompileRequest(module, target, threads=threads)
         compiled, session = Compiler(request, build).run()
         assert isinstance(compiled, Artifact)
         executable = load_compiled(compiled, session.params)

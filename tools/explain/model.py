@@ -38,7 +38,7 @@ from mirlo.runtime.regions import RegionDescription
 from mirlo.tools.explain.kernel import FollowedKernel, KernelStage
 
 if TYPE_CHECKING:
-    from mirlo.driver.request import GivenSchedule, RuleFunction, Strategies
+    from mirlo.driver.options import GivenSchedule, RuleFunction, Strategies
 
 VERIFY = "verify-bounds{fail=never steps=1500}"
 """Proves accesses of kernels for a second, or some where dims are dynamic; static kernels need a tenth of that."""

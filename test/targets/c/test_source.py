@@ -21,6 +21,7 @@ from reduced_models import reduced
 
 import mirlo
 from mirlo.driver.code import compile_code
+from mirlo.driver.request import CompileRequest
 from mirlo.passes.targets import TargetError
 from mirlo.targets.c.compiler import find_compiler
 
@@ -264,6 +265,6 @@ def test_names_of_a_model_reach_no_code(tmp_path: Path) -> None:
 def test_what_is_no_tensor_is_refused() -> None:
     sequence = make_model([node("SplitToSequence", "x", "y", axis=0)], {"x": (F32, (2, 3))}, ["y"])
     with pytest.raises(TargetError, match="the model works on sequences"):
-        compile_code(sequence, "c", form="source")
+        compile_code(CompileRequest(sequence, "c", form="source"))
     with pytest.raises(TargetError, match="target 'llvm' does not generate source of whole models"):
-        compile_code(_dynamic(), "llvm", form="source")
+        compile_code(CompileRequest(_dynamic(), "llvm", form="source"))

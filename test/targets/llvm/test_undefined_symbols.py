@@ -10,6 +10,7 @@ from wasm_objects import imported_functions
 
 import mirlo
 from mirlo.driver.code import compile_code
+from mirlo.driver.request import CompileRequest
 from mirlo.runtime import archive
 from mirlo.runtime.artifact import Artifact
 from mirlo.runtime.dtypes import numpy_dtype
@@ -66,7 +67,7 @@ def _sample(dtype: str) -> onnx.ModelProto:
 
 
 def _artifact(name: str, dtype: str) -> Artifact:
-    return compile_code(_sample(dtype), f"llvm{{{TARGETS[name]}}}", form="obj", cache=False, jobs=1)[0]
+    return compile_code(CompileRequest(_sample(dtype), f"llvm{{{TARGETS[name]}}}", form="obj", cache=False, jobs=1))[0]
 
 
 def _undefined(artifact: Artifact) -> set[str]:

@@ -10,6 +10,7 @@ import pytest
 from onnx_models import F32, make_model, node
 
 from mirlo.driver.code import compile_code
+from mirlo.driver.request import CompileRequest
 from mirlo.targets.llvm.cpus import arch_of
 from mirlo.targets.llvm.library import objects
 from mirlo.targets.llvm.library.build import write_library
@@ -55,7 +56,7 @@ def _model() -> Any:
 
 def test_more_weights_than_a_file_may_have_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = "llvm{cpu=x86-64-v2 triple=x86_64-w64-windows-gnu}"
-    artifact, store = compile_code(_model(), target, form="llvm-ir", jobs=1, cache=False)
+    artifact, store = compile_code(CompileRequest(_model(), target, form="llvm-ir", jobs=1, cache=False))
     form = objects.DATA_FORMATS["windows"]
     monkeypatch.setitem(objects.DATA_FORMATS, "windows", objects.DataFormat(form.machines, form.write, 1000))
     with pytest.raises(
@@ -68,7 +69,7 @@ def test_more_weights_than_a_file_may_have_are_refused(tmp_path: Path, monkeypat
 
 def test_where_object_files_cannot_have_weights_they_are_beside(tmp_path: Path) -> None:
     target = "llvm{cpu=generic triple=wasm32-unknown-unknown}"
-    artifact, store = compile_code(_model(), target, form="llvm-ir", jobs=1, cache=False)
+    artifact, store = compile_code(CompileRequest(_model(), target, form="llvm-ir", jobs=1, cache=False))
     with pytest.raises(LibraryError, match="at most 0 are embedded in object files for wasm32"):
         write_library(artifact, store, tmp_path / "a", "m", shared=False, weights="embed")
     assert "m.weights" in {path.name for path in write_library(artifact, store, tmp_path / "b", "m", shared=False)}

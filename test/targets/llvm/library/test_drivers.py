@@ -19,6 +19,7 @@ from onnx_models import F32, make_model, node
 
 import mirlo
 from mirlo.driver.code import compile_code
+from mirlo.driver.request import CompileRequest
 from mirlo.extend import Artifact, CodeGenerator, Target, is_op, register_target, wildcard
 from mirlo.runtime.artifact import load
 from mirlo.targets.llvm.library.build import link_model, write_library
@@ -231,9 +232,8 @@ NOT_LINKED = {
 @pytest.mark.parametrize("damage", NOT_LINKED)
 def test_code_that_cannot_be_linked(damage: str, tmp_path: Path) -> None:
     form, message = NOT_LINKED[damage]
-    artifact, store = compile_code(
-        model(), f"unit{{form={form} damage={damage}}},llvm", form="llvm-ir", jobs=1, cache=False
-    )
+    target = f"unit{{form={form} damage={damage}}},llvm"
+    artifact, store = compile_code(CompileRequest(model(), target, form="llvm-ir", jobs=1, cache=False))
     with pytest.raises(LibraryError, match=message):
         write_library(artifact, store, tmp_path, "model", shared=False)
 

@@ -203,7 +203,7 @@ SEVERAL = "llvm{cpu=x86-64-v2|x86-64-v3}"
 @pytest.mark.parametrize("call", ["library", "code", "explain"])
 def test_a_library_has_one_build(call: str, target: str) -> None:
     calls = {
-        "library": lambda: compile_code(dynamic_model(), target, form="llvm-ir", cache=False),
+        "library": lambda: compile_code(CompileRequest(dynamic_model(), target, form="llvm-ir", cache=False)),
         "code": lambda: kernel_listings(CompileRequest(dynamic_model(), target), "asm"),
         "explain": lambda: explain_model(dynamic_model(), target),
     }
@@ -229,7 +229,7 @@ def test_models_without_a_library_say_why(tmp_path: Path) -> None:
             describe(made.artifact, _store(made), "m")
     sequence = make_model([node("SplitToSequence", "x", "y", axis=0)], {"x": (F32, (2, 3))}, ["y"])
     with pytest.raises(TargetError, match="the model works on sequences"):
-        compile_code(sequence, form="llvm-ir")
+        compile_code(CompileRequest(sequence, form="llvm-ir"))
 
 
 needs_emulator = pytest.mark.skipif(bool(emulated_aarch64.missing()), reason=emulated_aarch64.missing() or "there is")
