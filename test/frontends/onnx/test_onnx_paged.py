@@ -255,8 +255,7 @@ def require_safe(executable: Any, given: dict[str, np.ndarray]) -> None:
     try:
         found = executable.run(given)
     except MirloError as error:
-        texts = ("the most new tokens of a sequence", "which is read, has no pages")
-        assert any(text in str(error) for text in texts), error
+        assert "the most new tokens of a sequence" in str(error)
     else:
         assert found["y"].shape == (len(given["query"]), HEADS * SIZE)
 
