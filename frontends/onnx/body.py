@@ -12,6 +12,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim, symbol
 from mirlo.dialects.core.errors import DimsDiffer, OpMistake, describe_raised
 from mirlo.dialects.core.op import OpError
+from mirlo.dialects.relax.dynamic import RequireDims
 from mirlo.frontends.onnx import functions, loops, regions, schema
 from mirlo.frontends.onnx.attributes import Attributes
 from mirlo.frontends.onnx.broadcasts import Broadcasts
@@ -170,7 +171,13 @@ class Body(ValueMaker):
 
     def broadcast_size(self, base: str, dims: Collection[Dim]) -> Dim:
         step, scope = self.steps[-1]
-        return self.broadcasts.size(f"{scope.prefix}{step.name} {base}", base[-SYMBOL_LENGTH:], dims, self)
+        size = self.broadcasts.size(f"{scope.prefix}{step.name} {base}", base[-SYMBOL_LENGTH:], dims, self)
+        if (required := self.broadcasts.requirement(dims)) is not None:
+            listed = " and ".join(map(str, dims))
+            node = f"{scope.prefix}{step.name} ({step.operator})"
+            what = f"{node}: dims {listed} must broadcast to {size}, which other nodes need, not to {required[1]}"
+            RequireDims.build(dims=required, bounds=required[::-1], what=what, result_types=[])
+        return size
 
     def branch(self, graph: GraphDef, given: Sequence[AnyValue] = (), label: str = "") -> list[AnyValue]:
         step, outer = self.steps[-1]
@@ -329,7 +336,8 @@ class Body(ValueMaker):
             except DimsDiffer as error:
                 if solutions := self._solution(error.left, error.right):
                     raise solutions from None
-                if (agreed := assume_equal(error.left, error.right, inputs, self.ssa)) is None:
+                what = f"{scope.prefix}{step.name} ({step.operator}): {error}"
+                if (agreed := assume_equal(error.left, error.right, inputs, self.ssa, what)) is None:
                     raise
                 inputs = agreed
         return self._convert(step, inputs, scope)

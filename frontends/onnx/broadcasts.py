@@ -46,7 +46,7 @@ class Broadcasts:
 
     def size(self, key: str, base: str, dims: Collection[Dim], of: Import) -> Dim:
         """Return the dim that dims broadcast to; `key` identifies the place across imports."""
-        parts = frozenset().union(*(self._parts.get(dim, frozenset([dim])) for dim in dims))
+        parts = self._flat(dims)
         if parts not in self._sizes:
             if of.solutions is None:
                 size = _broadcast(parts)
@@ -61,6 +61,21 @@ class Broadcasts:
             if size not in parts:
                 self._parts[size] = parts
         return self._sizes[parts]
+
+    def requirement(self, dims: Collection[Dim]) -> tuple[Dim, Dim] | None:
+        """Return the size that operators require of the broadcast of dims, and the broadcast; None if one is the other.
+
+        Dims that are all 1 broadcast to any size, but their broadcast is 1.
+        """
+        parts = self._flat(dims)
+        size, name = self._sizes[parts], self._names.get(parts)
+        if name is None or size in parts or size == D.symbol(name) or size == (broadcast := _broadcast(parts)):
+            return None
+        return size, broadcast
+
+    def _flat(self, dims: Collection[Dim]) -> frozenset[Dim]:
+        """Return dims with the dims of each broadcast in its place."""
+        return frozenset().union(*(self._parts.get(dim, frozenset([dim])) for dim in dims))
 
     def undecided(self) -> dict[str, Dim]:
         """Return what dims broadcast to, by symbol, if no operator required more."""

@@ -17,6 +17,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax.dynamic import RequireDims
 from mirlo.frontends.onnx.dimensions import MULTIPLE
 from mirlo.frontends.onnx.node import relax_op
 from mirlo.frontends.onnx.values import AnyValue, TensorValue
@@ -132,11 +133,12 @@ def divisible(dim: Dim, number: int) -> tuple[Dim, Dim]:
 
 
 def assume_equal(
-    left: Dim, right: Dim, inputs: Sequence[AnyValue | None], ssa: Callable[[AnyValue], ir.Value]
+    left: Dim, right: Dim, inputs: Sequence[AnyValue | None], ssa: Callable[[AnyValue], ir.Value], what: str
 ) -> list[AnyValue | None] | None:
     """Return the inputs of a node with one of two dims replaced by the other, each as a view.
 
-    The element counts are checked when the sizes are known. Return None if no input has such a dim.
+    The call checks that the dims are equal: element counts are also equal where another dim is 0. An error contains
+    `what`. Return None if no input has such a dim.
     """
     if left is D.UNKNOWN or right is D.UNKNOWN or isinstance(left - right, int):
         return None
@@ -147,6 +149,7 @@ def assume_equal(
             isinstance(value, TensorValue) and value.known is None and old in value.type.shape for value in inputs
         ]
         if not isinstance(old, int) and any(affected):
+            RequireDims.build(dims=(old, new), bounds=(new, old), what=what, result_types=[])
             return [
                 _with_dim(value, old, new, ssa) if f and isinstance(value, TensorValue) else value
                 for value, f in zip(inputs, affected, strict=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import reduce
 from typing import Any, Protocol
 
 import numpy as np
@@ -368,9 +369,16 @@ def expanded_operands(node: Node, operands: Sequence[Any], error: BroadcastDiffe
     sides = (error.left, error.right)
     if any(side is D.UNKNOWN for side in sides) or all(isinstance(side, int) for side in sides):
         return None
-    size = broadcast_dim(node, *sides) if error.target is None else error.target
+    size = _broadcast_size(node, error) if error.target is None else error.target
     made = [_expanded(node, operand, error, size) for operand in operands]
     return None if all(new is old for new, old in zip(made, operands, strict=True)) else tuple(made)
+
+
+def _broadcast_size(node: Node, error: BroadcastDiffers) -> Dim:
+    """Return what all operands broadcast to along the axis, of which the error names two; numbers come first."""
+    dims = [shape[error.axis] for shape in error.shapes if -error.axis <= len(shape)]
+    dims.sort(key=lambda dim: not isinstance(dim, int))
+    return reduce(lambda left, right: broadcast_dim(node, left, right), (dim for dim in dims if dim is not D.UNKNOWN))
 
 
 def _expanded(node: Node, operand: Any, error: BroadcastDiffers, size: Dim) -> Any:

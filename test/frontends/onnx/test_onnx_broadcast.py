@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from typing import Any
 
@@ -49,7 +50,8 @@ def assert_like_onnxruntime(model: onnx.ModelProto, cases: list[dict[str, tuple[
             try:
                 assert compiled.run(given)["out"].size == 0, case
             except mirlo.MirloError as error:
-                assert "does not broadcast" in str(error) or "looked at" in str(error), error
+                reasons = ("does not broadcast", "must broadcast", "looked at")
+                assert any(reason in str(error) for reason in reasons), error
             continue
         np.testing.assert_allclose(compiled.run(given)["out"], expected, rtol=1e-5, atol=1e-6, err_msg=str(case))
     assert refused < len(cases)
@@ -114,6 +116,57 @@ def test_inputs_of_dims_that_are_named_differently(operator: str) -> None:
     if operator == "PRelu":  # ONNX Runtime broadcasts x to the slope as well
         cases = [case for case in cases if case["y"][1] in (1, case["x"][1])]
     assert_like_onnxruntime(model_of(nodes, inputs), cases)
+
+
+CHOSEN = [
+    helper.make_node("Cast", ["z"], ["w"], to=TensorProto.BOOL), helper.make_node("Where", ["w", "x", "y"], ["out"]),
+]  # fmt: skip
+THREE: dict[str, tuple[list[onnx.NodeProto], dict[str, list[Any]]]] = {
+    "Where": (CHOSEN, {"x": ["a"], "y": ["b"], "z": ["c"]}),
+    "Where of a number": (CHOSEN, {"x": ["a"], "y": [3, 5], "z": ["c"]}),
+    "Max": ([helper.make_node("Max", ["x", "y", "z"], ["out"])], {"x": ["a"], "y": ["b"], "z": ["c"]}),
+    "MatMul of a sum": (
+        [helper.make_node("Sum", ["x", "y", "z"], ["sum"]), helper.make_node("MatMul", ["sum", "v"], ["out"])],
+        {"x": [2, "a"], "y": [2, "b"], "z": [2, "c"], "v": ["d", 3]},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", THREE)
+def test_three_dims_that_are_named_differently(name: str) -> None:
+    """Each may be 1 or 0; another node may need one size of all three, which three dims of 1 do not broadcast to."""
+    nodes, inputs = THREE[name]
+    names = sorted({dim for dims in inputs.values() for dim in dims if isinstance(dim, str)})
+    cases = []
+    for numbers in itertools.product((0, 1, 5), repeat=len(names)):
+        sizes = dict(zip(names, numbers, strict=True))
+        cases.append({name: tuple(sizes.get(str(dim), dim) for dim in dims) for name, dims in inputs.items()})
+    assert_like_onnxruntime(model_of(nodes, inputs), cases)
+
+
+JOINED = {
+    "MatMul": [helper.make_node("Transpose", ["q"], ["r"], perm=[1, 0]), helper.make_node("MatMul", ["p", "r"], ["s"])],
+    "Gemm": [helper.make_node("Gemm", ["p", "q"], ["s"], transB=1)],
+    "Einsum": [helper.make_node("Einsum", ["p", "q"], ["s"], equation="ij,kj->ik")],
+    "Concat": [helper.make_node("Concat", ["p", "q"], ["s"], axis=0)],
+}
+"""Nodes that need the last dims of two matrices to be equal."""
+
+
+@pytest.mark.parametrize("operator", JOINED)
+def test_products_of_dims_that_must_be_equal(operator: str) -> None:
+    """No symbol can be solved for: the call checks the dims, also of a tensor that is empty for another dim of 0."""
+    flattened = [helper.make_node("Flatten", ["x"], ["p"]), helper.make_node("Flatten", ["y"], ["q"])]
+    total = helper.make_node("ReduceSum", ["s"], ["out"], keepdims=0)
+    compiled = mirlo.compile(
+        model_of([*flattened, *JOINED[operator], total], {"x": ["n", "a", "b"], "y": ["m", "c", "d"]})
+    )
+    for n, m in itertools.product((0, 3), repeat=2):
+        x = np.ones((n, 2, 2), np.float32)
+        rows = n * m if operator != "Concat" else n + m
+        assert compiled.run({"x": x, "y": np.ones((m, 4, 1), np.float32)})["out"] == 4 * rows
+        with pytest.raises(mirlo.MirloError, match=rf"\({operator}\): .*, where a = 2, b = 2, c = 5, d = 1"):
+            compiled.run({"x": x, "y": np.ones((m, 5, 1), np.float32)})
 
 
 @pytest.mark.parametrize("size", [1, 5])
