@@ -103,6 +103,7 @@ follows the majority:
 | case | Mirlo | others |
 | --- | --- | --- |
 | `MaxPool` of a window with NaN | NaN | PyTorch, NumPy: NaN; ONNX Runtime: depends on the position; reference: ignores it |
+| `ArgMax`, `ArgMin` of NaN | the first NaN, or the last | reference, PyTorch, NumPy: the same; ONNX Runtime: ignores it unless it comes first |
 | `Pow` by a constant 0.5 of -inf, of -0.0 | NaN, -0.0, as `Sqrt` | reference, PyTorch, NumPy: the same; ONNX Runtime: inf, 0.0 |
 | `Pow` by a tensor of exponents, of -inf by 0.5 | inf | PyTorch, ONNX Runtime: inf |
 | `GRU`, `LSTM`, `RNN` of length 0 | no outputs; the last state is the initial one | ONNX Runtime: the same for `LSTM` and `RNN`, ends the process for `GRU`; reference: fails |
