@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from functools import partial
 from operator import lt
 
+import numpy as np
+
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
@@ -105,6 +107,64 @@ def roi_align(node: Node) -> Converted:
         mode={"avg": "mean", "max": "max"}[node.attr.choice("mode", "avg", ("avg", "max"))],
         half_pixel=coordinates == modes[0],
     )
+
+
+@converter("MaxRoiPool")
+def max_roi_pool(node: Node) -> Converted:
+    """Take the maximum of the rows of each bin, then of its columns; a bin outside of the image is 0."""
+    x, rois = node.type(0), node.type(1)
+    pooled = node.attr.ints("pooled_shape")
+    if x.rank != 4 or rois.rank != 2 or rois.shape[1] != 5:
+        raise NodeError(f"inputs must be images [N, C, H, W] and regions [R, 5], got {x} and {rois}")
+    if len(pooled) != 2 or min(pooled) < 1:
+        raise NodeError(f"attribute 'pooled_shape' must be two numbers of at least 1, got {list(pooled)}")
+    (_, channels, height, width), regions = x.shape, rois.shape[0]
+    rows = _elements_of_bins(node, 2, height, pooled[0])
+    columns = _elements_of_bins(node, 1, width, pooled[1])
+    image = node.emit("reshape", node.emit("gather", node[1], i64_constant(node, [0]), axis=1), shape=(regions,))
+    images = node.emit("gather", node[0], node.emit("cast", image, dtype="i64"), axis=0)
+    nothing = node.constant(-np.inf, x)
+
+    def largest(
+        values: RelaxValue, shape: Sequence[Dim], inside: RelaxValue, of: Sequence[Dim], axis: int
+    ) -> RelaxValue:
+        masked = node.emit(
+            "where", node.emit("reshape", inside, shape=of), node.emit("reshape", values, shape=shape), nothing
+        )
+        return node.emit("reduce_max", masked, axes=[axis], keepdims=False)
+
+    by_row = (regions, channels, 1, height, width)
+    strips = largest(images, by_row, rows, (regions, 1, pooled[0], height, 1), 3)
+    by_column = (regions, channels, pooled[0], 1, width)
+    result = largest(strips, by_column, columns, (regions, 1, 1, pooled[1], width), 4)
+    has_rows, has_columns = (
+        node.emit("reshape", node.emit("reduce_any", inside, axes=[2], keepdims=False), shape=shape)
+        for inside, shape in ((rows, (regions, 1, pooled[0], 1)), (columns, (regions, 1, 1, pooled[1])))
+    )
+    return node.emit("where", has_rows & has_columns, result, node.constant(0, x))
+
+
+def _elements_of_bins(node: Node, first: int, size: Dim, bins: int) -> RelaxValue:
+    """Return whether each element of an axis is in each bin of each region, whose bounds are numbers i and i + 2.
+
+    Bounds are rounded, halves away from zero; bins overlap where they end within a pixel.
+    """
+    rois, scale = node.type(1), node.attr.float("spatial_scale", 1.0)
+    kind = "f64" if rois.dtype.name == "f64" else "f32"
+
+    def bound(number: int) -> RelaxValue:
+        column = node.emit("cast", node.emit("gather", node[1], i64_constant(node, [number]), axis=1), dtype=kind)
+        scaled = node.emit("reshape", column * node.constant(scale, kind), shape=(rois.shape[0], 1, 1))
+        size = node.emit("abs", scaled)
+        whole = node.emit("floor", size)
+        return (whole + node.emit("cast", size - whole >= 0.5, dtype=kind)) * node.emit("sign", scaled)
+
+    low, one = bound(first), node.constant(1, kind)
+    step = node.emit("maximum", bound(first + 2) - low + one, one) / node.constant(bins, kind)
+    number = node.constant(np.arange(bins)[None, :, None], kind)
+    begin, end = node.emit("floor", number * step) + low, node.emit("ceil", (number + one) * step) + low
+    position = node.emit("steps", node.constant(0, kind), one, shape=(size,))
+    return (position >= begin) & (position < end)
 
 
 @converter("DeformConv", since=19)
