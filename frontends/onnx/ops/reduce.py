@@ -20,7 +20,7 @@ from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, type_of
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.relax_value import RelaxValue
-from mirlo.frontends.onnx.runtime_sizes import bind, by_axis, i64_constant, shape_vector, unless, vector
+from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, by_axis, i64_constant, shape_vector, unless, vector
 from mirlo.frontends.onnx.values import Converted, Output
 
 REDUCTIONS = {
@@ -98,15 +98,20 @@ def _reduce_of_declared_shape(node: Node, shape: Sequence[int]) -> RelaxValue:
 def _reduce_along(node: Node) -> RelaxValue:
     """Reduce over run-time axes: each axis becomes two, of which one is 1, and the inner ones are reduced."""
     x, rank = node.type(0), node.type(0).rank
-    node.attr.ignore("noop_with_empty_axes")
+    is_noop = node.attr.bool("noop_with_empty_axes", 0)
     keepdims, axes = node.attr.bool("keepdims", 1), vector(node, 1)
     (count,) = type_of(axes).shape
-    if not isinstance(count, int):
-        raise NodeError(f"input 'axes' is a list of {count} numbers: how many there are must be known")
-    marks = by_axis(node, i64_constant(node, np.ones(count)), axes, rank)
-    reduced = marks > 0
+    if not keepdims and not isinstance(count, int):
+        raise NodeError(
+            f"input 'axes' is a list of {count} numbers: with keepdims = 0, how many there are must be known, because "
+            "the result has as many axes less; declare a shape of one number for it, or set keepdims = 1"
+        )
+    marks = by_axis(node, node.emit("full", shape=(count,), value=1, dtype="i64"), axes, rank)
+    reduced, number = marks > 0, as_scalar(node, count)
+    named = node.emit("reduce_sum", node.emit("cast", reduced, dtype="i64")).equals(number)
+    if not isinstance(count, int) and not is_noop:
+        reduced = reduced | number.equals(0)
     sizes, ones = shape_vector(node, x.shape), i64_constant(node, np.ones(rank))
-    named = node.emit("reduce_sum", marks).equals(count)
     outer = unless(node, named, node.emit("where", reduced, ones, sizes))
     bounds = [D.maximum(dim, 1) for dim in x.shape]
     kept = bind(node, outer, "input 'axes' must name axes of the input", bounds)
