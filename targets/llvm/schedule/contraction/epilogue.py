@@ -108,7 +108,8 @@ class Epilogue:
                     buffer = self.buffers.reads[s][i]
                     assert buffer is not None
                     env[argument] = self._read(buffer, read, piece, seen)
-            results = vector_body(stage.block, env, piece.lanes)
+            mask = self.code.mask(piece) if piece.is_partial else None
+            results = vector_body(stage.block, env, piece.lanes, mask)
             values.update(zip((output.value for output in stage.block.outputs), results, strict=True))
         for (value, _), target, cursor in zip(contraction.writes, self.buffers.writes, places.writes, strict=True):
             self.code.store_vector(splat(values[value], piece.lanes), target, cursor.position(piece.offset), piece)
