@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mirlo.dialects.core.attributes import Bool, Dims, Float
-from mirlo.dialects.core.conditions import require_at_most, require_multiple
+from mirlo.dialects.core.conditions import require_at_most, require_elements, require_multiple
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import OpError, operand, optional
 from mirlo.dialects.core.traits import Precision, Trait
@@ -162,10 +162,10 @@ class PagedAttention(RelaxOp, name="paged_attention"):
     """Attention to rows of caches in pages, which a table finds; otherwise as `attention` is.
 
     query is [B, H, S, D], the caches are [N, P, HKV, D] and [N, P, HKV, DV]: N pages of P rows. Row t of sequence b is
-    row t % P of page table[b, t / P], where table is [B, M]; a page that does not exist is the nearest one that does.
-    Rows from `lengths` [B] on are zero, whatever the pages hold. The mask broadcasts to [B, H, S, M * P]. Caches of
-    another type, i8 among them, are converted to the query's; with scales [N, P, HKV, 1], each row is multiplied by
-    its own. `sinks` [H] are as in `attention_with_sinks`.
+    row t % P of page table[b, t / P], where table is [B, M]; a page that does not exist is the nearest one that does,
+    so there must be one. Rows from `lengths` [B] on are zero, whatever the pages hold. The mask broadcasts to
+    [B, H, S, M * P]. Caches of another type, i8 among them, are converted to the query's; with scales [N, P, HKV, 1],
+    each row is multiplied by its own. `sinks` [H] are as in `attention_with_sinks`.
     """
 
     TRAITS = (Trait.CONTRACTION,)
@@ -214,6 +214,9 @@ class PagedAttention(RelaxOp, name="paged_attention"):
             raise OpError(f"table and lengths must be i64[batch, pages] and i64[batch], got {table} and {lengths}")
         for name, tensor in (("table", table), ("lengths", lengths)):
             require_equal_dims(query.shape[0], tensor.shape[0], f"the batch dims of query {query} and {name} {tensor}")
+        for name, cache in (("key_cache", key_cache), ("value_cache", value_cache)):
+            read = (*query.shape[:3], table.shape[1], *cache.shape[1:])
+            require_elements(cache.shape[0], read, f"{name} {cache}, which is read, has no pages")
         if (key_scale is None) != (value_scale is None):
             raise OpError("key_scale and value_scale must both be given, or none of them")
         if key_scale is not None and value_scale is not None:

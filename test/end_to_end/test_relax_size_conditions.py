@@ -39,8 +39,6 @@ PARTS = 8
 """Tests over which the operators are spread."""
 UNCOMPILED = ("slice_bounds",)
 """Operators of which a size decides the algorithm."""
-NO_PAGES = "paged_attention"
-"""The operator that reads a cache without pages where the clamped page would be: what it reads is not used."""
 
 
 def _departures(operator: str, case: DynamicCase, target: str) -> Iterator[str]:
@@ -55,8 +53,6 @@ def _departures(operator: str, case: DynamicCase, target: str) -> Iterator[str]:
     places = guarded_places(function)
     for sizes in other_sizes(case.sizes):
         shapes, accepted = case.static(sizes), is_accepted(case, sizes)
-        if operator == NO_PAGES and 0 in (shapes[1][0], shapes[2][0]):
-            continue
         feeds = dict(zip((spec.name for spec in function.inputs), arrays_of(case, sizes), strict=True))
         problem = judge_call(places, feeds)
         if problem is not None:
@@ -118,7 +114,7 @@ def test_libraries_return_the_status(code: str, part: int, tmp_path: Path) -> No
     """A program in C gets `MIRLO_SIZES`, and the text of the condition."""
     flags = [] if code == "llvm" else sanitizer_flags(find_compiler(), "address,undefined", tmp_path / "probe")
     with make_context(), ir.Location.unknown():
-        cases = [case for operator, case in size_cases() if operator not in (*UNCOMPILED, NO_PAGES)][part::PARTS]
+        cases = [case for operator, case in size_cases() if operator not in UNCOMPILED][part::PARTS]
         module = programs.module_of([case.typed(case.shapes) for case in cases])[0]
         make = make_program if code == "llvm" else make_source_program
         program = make(module, tmp_path / "model", find_compiler(), flags=flags)
