@@ -89,6 +89,11 @@ def is_certain(test: Callable[[], bool]) -> bool:
         return False
 
 
+def is_multiple(dim: Dim, number: Dim) -> bool:
+    """Return whether a dim is known to be a multiple of a number; False if it depends on run-time sizes."""
+    return is_certain(lambda: dim % number == 0)
+
+
 TYPICAL = 64
 """The value assumed for a symbol where a heuristic needs a number."""
 

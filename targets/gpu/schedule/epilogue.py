@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from mirlo.dialects.bindings import ir, memref
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute.emit import create
@@ -145,7 +146,7 @@ class EpilogueEmitter:
         """Apply the epilogue to one accumulator and store it, if the row and column exist."""
         roles = self.roles
         tests = [
-            at.below(side.extent) if side.extent % size != 0 else None
+            at.below(side.extent) if not D.is_multiple(side.extent, size) else None
             for at, side, size in ((row, roles.rows, self.height), (column, roles.columns, self.width))
         ]
         when(all_of(*tests), partial(self._store, row, column, total))

@@ -71,7 +71,7 @@ def launch_points(extents: Sequence[Dim], body: Callable[[list[Value]], None]) -
 
     def thread(ids: Ids) -> None:
         number = ids.block * threads + ids.thread
-        when(number.below(total) if total % threads != 0 else None, lambda: body(split(number, extents)))
+        when(number.below(total) if not D.is_multiple(total, threads) else None, lambda: body(split(number, extents)))
 
     launch(D.ceildiv(total, threads), threads, thread)
 
@@ -133,7 +133,7 @@ def split(number: ir.Value, extents: Sequence[Dim]) -> list[Value]:
 
 def clamp_index(value: Value, extent: Dim, step: int, width: int = 1) -> Value:
     """Clamp the first of `width` indices to their extent if steps of this size may exceed it."""
-    if extent % step == 0:
+    if D.is_multiple(extent, step):
         return value
     return create("arith.minui", value.type, value, index(extent - width))
 

@@ -143,7 +143,7 @@ class _Emitter:
             line = ids.block * self.together + self.local
         # All threads must reach the barriers: those beyond the last row recompute it and store nothing.
         self.active = None
-        if self.count % self.together != 0:
+        if not D.is_multiple(self.count, self.together):
             self.active = line.below(self.count)
             line = create("arith.minui", line.type, line, index(self.count - 1))
         self.team = Team(self.together, self.threads, self.local, self.lane)

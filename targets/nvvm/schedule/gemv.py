@@ -167,7 +167,7 @@ class _WarpPerLine(_Kernel):
         bases = [self._base(plan.many, line) for line in held]
         rows = [self._base(plan.few, index(row)) for row in range(self.rows)]
         step = plan.vector * WARP
-        unrolled = math.gcd(self.depth // step, UNROLLED) if self.depth % step == 0 else 1
+        unrolled = math.gcd(self.depth // step, UNROLLED) if D.is_multiple(self.depth, step) else 1
 
         def round_(first: Value, *sums: ir.Value) -> list[ir.Value]:
             reads = []
@@ -187,7 +187,7 @@ class _WarpPerLine(_Kernel):
         totals = [self._over(in_pairs(self._plus, elements_of(value)), distances) for value in sums]
         for number, total in enumerate(totals):
             line = lines[number // self.rows]
-            exists = line.below(plan.many.extent) if plan.many.extent % plan.lines != 0 else None
+            exists = line.below(plan.many.extent) if not D.is_multiple(plan.many.extent, plan.lines) else None
             when(all_of(lane.equals(number % WARP), exists), partial(self._finish, number % self.rows, line, total))
 
 
@@ -202,14 +202,14 @@ class _ThreadPerColumns(_Kernel):
         together = DEEP_WARPS * WARP // COLUMN_THREADS
         first_line = wide * plan.lines
         own = first_line + across * vector
-        if plan.many.extent % plan.lines != 0:
+        if not D.is_multiple(plan.many.extent, plan.lines):
             own = create("arith.minui", own.type, own, index(plan.many.extent - vector))
         base = self._base(plan.many, own)
         reader = Reader(self.roles, plan.few, self.memory)
         rows = [reader.base({**self.batch, **values_of(plan.few.axes, index(row))}) for row in range(self.rows)]
         depth = self.depth
         most = DEEP_UNROLLED if self.rows <= REGISTER_ROWS else UNROLLED
-        unrolled = math.gcd(depth // together, most) if depth % together == 0 else 1
+        unrolled = math.gcd(depth // together, most) if D.is_multiple(depth, together) else 1
 
         def round_(first: Value, *sums: ir.Value) -> list[ir.Value]:
             reads = []
@@ -261,7 +261,7 @@ class _ThreadPerColumns(_Kernel):
         line = first_line + own
         assert total is not None
         keep = partial(self._store, row, line, total)
-        when(line.below(plan.many.extent) if plan.many.extent % lines != 0 else None, keep)
+        when(line.below(plan.many.extent) if not D.is_multiple(plan.many.extent, lines) else None, keep)
 
     def _store(self, row: Value, line: Value, total: ir.Value) -> None:
         values = {**self.batch, **values_of(self.plan.few.axes, row), **values_of(self.plan.many.axes, line)}

@@ -10,6 +10,7 @@ from functools import partial
 from math import prod
 
 from mirlo.dialects.bindings import ir, memref
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.compute.emit import create
@@ -107,7 +108,7 @@ class TransposePlan:
             indices[axis] = value
         for axis, corner, own in zip((self.along, len(extents) - 1), self.corner, (down, across), strict=True):
             at, offset = corner + own[0], own[1]
-            if extents[axis] % self.edge:
+            if not D.is_multiple(extents[axis], self.edge):
                 at = create("arith.minui", at.type, at + offset, index(extents[axis] - 1))
             else:
                 beyond[axis] = offset  # one address for all lines
@@ -135,7 +136,7 @@ class TransposePlan:
         """Return whether a tile position is in bounds; None if all are."""
         extents = self.points.space.extents
         corners = zip((self.along, len(extents) - 1), self.corner, (down, across), strict=True)
-        tests = ((axis, corner + own) for axis, corner, own in corners if extents[axis] % self.edge)
+        tests = ((axis, corner + own) for axis, corner, own in corners if not D.is_multiple(extents[axis], self.edge))
         return all_of(*(at.below(extents[axis]) for axis, at in tests))
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.body import count_operations
@@ -59,7 +60,7 @@ def _width(plan: PointsPlan) -> int:
         return 1
     width = ACCESS // max(element_bytes(operand.element_type) for _, operand in side_by_side)
     work = count_operations([instance.block for instance in plan.space.instances])
-    while width > 1 and (extents[axis] % width or work * width > MAX_UNROLLED_OPS):
+    while width > 1 and (not D.is_multiple(extents[axis], width) or work * width > MAX_UNROLLED_OPS):
         width //= 2
     return width
 

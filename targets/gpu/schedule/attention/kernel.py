@@ -64,7 +64,7 @@ class AttentionKernel:
 
     def row_exists(self, i: int) -> Value | None:
         """Return whether one of this thread's rows exists; None if that is certain."""
-        return self.own_rows[i].below(self.work.rows) if self.work.rows % self.height != 0 else None
+        return self.own_rows[i].below(self.work.rows) if not D.is_multiple(self.work.rows, self.height) else None
 
     def store(self, line: Value | None, i: int, column: Value, total: ir.Value, weighted: ir.Value) -> None:
         """Store an element of one of this thread's rows."""

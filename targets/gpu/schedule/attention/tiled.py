@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial, reduce
 
 from mirlo.dialects.bindings import ir, memref
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.value import Value
 from mirlo.dialects.tir.compute.emit import create, emit_constant
@@ -144,7 +145,7 @@ class TiledKernel(AttentionKernel):
                 key = first_key + (self.across + j * tile.across)
                 at = {**loops, found.key_loop: clamp_index(key, found.keys, tile.width)}
                 score = self.work.score(sums[i * tile.keys + j], at)
-                if found.keys % tile.width != 0:
+                if not D.is_multiple(found.keys, tile.width):
                     score = create("arith.select", score.type, key.below(found.keys), score, hidden(score.type))
                 line.append(score)
             lines.append(line)
@@ -172,7 +173,7 @@ class TiledKernel(AttentionKernel):
             read, loops = source(line)
             at = first + depth
             value = self.work.factor(read, {**loops, self.found.size_loop: clamp_index(at, size, DEPTH)})
-            if size % DEPTH != 0:
+            if not D.is_multiple(size, DEPTH):
                 value = create("arith.select", value.type, at.below(size), value, emit_constant(0.0, value.type))
             memref.StoreOp(value, self.stage, [depth * lines + line + start])
 
@@ -277,6 +278,6 @@ class TiledKernel(AttentionKernel):
             column = self.first_column + own
             condition = all_of(
                 own.below(tile.columns) if tile.columns % tile.across != 0 else None,
-                column.below(found.value_size) if found.value_size % tile.columns != 0 else None,
+                column.below(found.value_size) if not D.is_multiple(found.value_size, tile.columns) else None,
             )
             when(condition, partial(self.store, line, i, column, total, sums[c]))

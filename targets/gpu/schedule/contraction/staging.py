@@ -179,7 +179,7 @@ class Stager:
             axes = sums if along_k else side.axes
             if plain and vector > 1 and with_whole_vectors(self.roles, side, axes, vector):
                 return matrix, self.straight(matrix, vector, along_k)
-        nearer = side.stride(sums) and (
+        nearer = side.stride(sums) != 0 and (
             not side.axes or D.estimate_dim(side.stride(sums)) < D.estimate_dim(side.stride(side.axes))
         )
         return matrix, self.straight(matrix, 1, bool(nearer), computed=not plain)
@@ -212,13 +212,13 @@ class Stager:
 
     def _held(self, position: Value, width: int) -> Indices:
         """Return the reduction axes at a position clamped to their end."""
-        if self.ahead or self.roles.depth % self.steps:
+        if self.ahead or not D.is_multiple(self.roles.depth, self.steps):
             position = create("arith.minui", position.type, position, index(self.roles.depth - width))
         return values_of(self.roles.sums, position)
 
     def _or_zero(self, position: Value, value: ir.Value) -> ir.Value:
         """Return zero beyond the last k-step, if that is multiplied."""
-        if self.roles.depth % self.steps == 0:
+        if D.is_multiple(self.roles.depth, self.steps):
             return value
         if isinstance(value.type, ir.VectorType):
             zero = spread(emit_constant(0, value.type.element_type), *value.type.shape)

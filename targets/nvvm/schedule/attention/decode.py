@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from mirlo.dialects.bindings import ir, memref
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.buffers import element_bytes
@@ -101,7 +102,7 @@ class DecodeKernel(AttentionKernel):
         result = []
         for number in range(self.of_head):
             value = self._vector(found.query, row, found.size_loop, number)
-            if found.size % (self.teams.members * vector) != 0:
+            if not D.is_multiple(found.size, self.teams.members * vector):
                 zero = spread(emit_constant(0.0, self.f32), vector)
                 value = create("arith.select", value.type, self._column(number).below(found.size), value, zero)
             result.append(value)
@@ -114,7 +115,7 @@ class DecodeKernel(AttentionKernel):
         """Load consecutive elements of a tensor as f32."""
         vector, extent = self.teams.vector, self.found.size_along(loop)
         column = self._column(number)
-        if extent % (self.teams.members * vector) != 0:
+        if not D.is_multiple(extent, self.teams.members * vector):
             column = create("arith.minui", column.type, column, index(extent - vector))
         place = self.work.position(read, {**loops, loop: column})
         loaded = load_vector(self.work.memory.slot(read.operand.value).buffer, place, vector)
@@ -158,7 +159,7 @@ class DecodeKernel(AttentionKernel):
             distance *= 2
         at = {**self.row_loops[row], found.key_loop: clamp_index(key, found.keys, self.teams.keys)}
         score = self.work.score(score, at, in_units=True)
-        if found.keys % self.teams.keys != 0:
+        if not D.is_multiple(found.keys, self.teams.keys):
             score = create("arith.select", score.type, key.below(found.keys), score, hidden(score.type))
         return score
 
@@ -180,7 +181,7 @@ class DecodeKernel(AttentionKernel):
                 vector = done[2 * rows + row * self.of_value + number]
                 column = self._column(number)
                 place = line * wide + column
-                inside = column.below(wide) if wide % (teams.members * teams.vector) != 0 else None
+                inside = column.below(wide) if not D.is_multiple(wide, teams.members * teams.vector) else None
                 when(inside, partial(store_vector, vector, sums, place))
         barrier()
         threads = WARPS * WARP

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import static_dim
 from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.compute.emit import create
@@ -124,7 +125,7 @@ class Jobs:
     def row(self, job: Job, own: Value) -> Row:
         """Return the row with this number in the tile of a job."""
         row = job.first_row + own
-        exists = row.below(self.rows) if self.rows % self.tile.height != 0 else None
+        exists = row.below(self.rows) if not D.is_multiple(self.rows, self.tile.height) else None
         number = job.before + clamp_index(row, self.rows, self.tile.height)
         return Row(number, {**job.loops, **self.work.row(number)}, exists)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.compute.emit import create, emit_constant
@@ -138,7 +139,7 @@ class MmaKernel(AttentionKernel):
     def _key(self, first: Value, line: Value) -> tuple[dict[int, Value], Value | None]:
         """Return the indices of a key, and whether it exists, if that is not certain."""
         key = first + line
-        if self.found.keys % self.tile.keys == 0:
+        if D.is_multiple(self.found.keys, self.tile.keys):
             return {**self.batch, self.found.key_loop: key}, None
         held = create("arith.minui", key.type, key, index(self.found.keys - 1))
         return {**self.batch, self.found.key_loop: held}, key.below(self.found.keys)
@@ -160,7 +161,7 @@ class MmaKernel(AttentionKernel):
             column = column * vector
             loops, exists = source(line)
             at = first + column
-            if extent % width != 0:
+            if not D.is_multiple(extent, width):
                 exists = all_of(exists, at.below(extent))
                 at = create("arith.minui", at.type, at, index(extent - vector))
             place = self.work.position(read, {**loops, loop: at})
@@ -269,5 +270,5 @@ class MmaKernel(AttentionKernel):
             for c in range(2):
                 weighted = element_at(sums[line // 2 * count + j], line % 2, c)
                 column = self.first_column + (self.lane.member * 2 + (j * COLUMNS + c))
-                inside = column.below(found.value_size) if found.value_size % tile.columns != 0 else None
+                inside = column.below(found.value_size) if not D.is_multiple(found.value_size, tile.columns) else None
                 when(inside, partial(self.store, kept, line, column, total, weighted))

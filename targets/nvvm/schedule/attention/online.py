@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.value import Value, index
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.scalars import compare
@@ -39,7 +40,7 @@ def masked(
     `first` is the thread's first key in a tile of `keys`; `inside` says that all of them are within all bounds.
     """
     found = work.found
-    is_ragged = bool(found.keys % keys) and not inside
+    is_ragged = not inside and not D.is_multiple(found.keys, keys)
     left = _in_tile(index(found.keys), first, keys) if is_ragged else None
     lines = []
     for line, loops in zip(scores, rows, strict=True):
