@@ -35,8 +35,9 @@ class RegionDescription:
     """What must be there to run it: instructions, libraries, drivers, memory of a device."""
 
     def to_json(self) -> dict[str, object]:
-        """Return the fields that are known."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
+        """Return the fields that are known, as a file of JSON gives them back."""
+        known = {name: value for name, value in asdict(self).items() if value is not None}
+        return {**known, "needs": list(self.needs)}
 
 
 def described_regions(artifact: Artifact) -> tuple[RegionDescription, ...]:
