@@ -80,8 +80,15 @@ class RuleSearch(CaseSearch):
         return graphs_of(map(_with_epilogue, self.operators))
 
     def beside_others(self, graphs: Sequence[PatternGraph]) -> list[PatternGraph]:
-        """Return the graphs with many operands, where an operator takes any number, of which two may be too few."""
-        return [more for count in COUNTS for graph in graphs if (more := with_more_operands(graph, count)) is not None]
+        """Return graphs with many operands, of which two may be too few, and those of patterns with an operator."""
+        more = [more for count in COUNTS for graph in graphs if (more := with_more_operands(graph, count)) is not None]
+        return [*more, *self._in_patterns()]
+
+    def _in_patterns(self) -> list[PatternGraph]:
+        """Return the graphs of patterns with one of the operators: a code generator may take it in no other way."""
+        entries = [entry for chosen in Targets.parse(self.target).generators for entry in chosen.entries]
+        wanted = [e.pattern for e in entries if not e.is_of_loops and e.operators & set(self.operators)]
+        return graphs_of(wanted)[0] if wanted else []
 
     def passes(self) -> str:
         steps = [str(step) for step in Pipeline(Targets.parse(self.target).or_host().pipeline())]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from mirlo.extend import (
     LEGALIZE,
+    CodeGenerator,
     DialectOp,
     Pipeline,
     Target,
@@ -16,15 +18,18 @@ from mirlo.extend import (
     decline,
     elementwise,
     find_target,
+    is_op,
     legalize,
     operand,
     register_dialect,
     register_target,
     result,
+    wildcard,
 )
 from mirlo.testing import Draw, case, conformance_case
 from mirlo.tools.cli import main
 from mirlo.tools.conformance.case import TABLE
+from mirlo.tools.conformance.check import check_target
 
 OWN = register_dialect("unreached")
 
@@ -99,3 +104,25 @@ def test_operators_of_plugins(factor: float, code: int, capsys: pytest.CaptureFi
     legalize("unreached.twice", target="tiled")(lambda op, b: elementwise(op, b, [op.x], lambda x: x * factor))
     assert main(["check-target", "tiled", "--operator", "unreached.twice"]) == code
     assert "unreached.twice" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("factor", "is_wrong"), [(-1.0, False), (-3.0, True)])
+def test_rules_for_operators_in_composites(factor: float, is_wrong: bool) -> None:
+    """A rule that only composites of several operators bring to a region is found in those."""
+
+    @dataclass(frozen=True)
+    class Pairs(CodeGenerator):
+        name = "pairs"
+        pipeline = "legalize"
+        guarded = False
+
+        def patterns(self) -> Any:
+            return [("pair", is_op("relax.relu")(is_op("relax.negative")(wildcard())))]
+
+    register_target(Target("pairs", "of a test", codegen=Pairs))
+    legalize("relax.negative", target="pairs", priority=99)(
+        lambda op, b: elementwise(op, b, [op.x], lambda x: x * factor)
+    )
+    matrix = check_target("pairs,llvm", ["relax.negative"])
+    assert (matrix.unreached, matrix.untaken) == ((), ())
+    assert bool(matrix.count("wrong")) == is_wrong
