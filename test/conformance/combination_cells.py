@@ -23,7 +23,7 @@ OPERATORS = {
     "custom": Subject("Quarter", "com.custom", "", 0.25),
 }
 RULES = ("default", "target", "compilation", "hand-written", "tensorized", "generator")
-PLACES = ("alone", "region", "several", "dynamic", "loop")
+PLACES = ("alone", "region", "several", "dynamic", "loop", "helper")
 TOOLS = ("compile", "save", "library", "explain", "bisect", "check-target", "script", "tune")
 
 
@@ -85,5 +85,9 @@ REASONS = (
         "The oracle must know what the operator means: an operator class with `meaning` says so, an attached prim "
         "function does not.",
         "it knows the operators of plug-ins that are classes", operator=("custom",), tool=("bisect",),
+    ),
+    Reason(
+        "The oracles compute the nodes of ONNX models, of which a module has none: bisect an export to ONNX.",
+        "the module is no ONNX model", place=("helper",), tool=("bisect",),
     ),
 )  # fmt: skip

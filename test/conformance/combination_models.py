@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
@@ -13,6 +14,9 @@ from combination_cells import OPERATORS, Cell
 from combination_parts import BY_RULE, triple
 from onnx import helper
 
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.context import make_context
+from mirlo.driver.models import open_model
 from mirlo.extend import LEGALIZE, elementwise, legalize
 from mirlo.tools.explain.model import explain_model
 from mirlo.tools.explain.report import only_node
@@ -26,8 +30,14 @@ class Unavailable(Exception):
     """What is asked for has no form in which it could be said."""
 
 
-def model_of(cell: Cell) -> onnx.ModelProto:
+def model_of(cell: Cell) -> onnx.ModelProto | ir.Module:
     """Return the model of a cell: the operator, then sums along rows."""
+    model = onnx_model(cell)
+    return with_helper(model) if cell.place == "helper" else model
+
+
+def onnx_model(cell: Cell) -> onnx.ModelProto:
+    """Return the model of a cell without public functions."""
     subject = OPERATORS[cell.operator]
     kind = "Triple" if (cell.operator, cell.rule) == ("custom", "hand-written") else subject.node
     value, f32, i64, boolean = helper.make_tensor_value_info, 1, onnx.TensorProto.INT64, onnx.TensorProto.BOOL
@@ -51,6 +61,18 @@ def model_of(cell: Cell) -> onnx.ModelProto:
     graph = helper.make_graph([first, at], "combination", inputs, [value("y", f32, [rows, COLS])], [axis])
     opsets = [helper.make_opsetid(d, 18 if not d else 1) for d in dict.fromkeys(("", subject.domain))]
     return helper.make_model(graph, opset_imports=opsets, ir_version=9)
+
+
+def with_helper(model: onnx.ModelProto) -> ir.Module:
+    """Return a model as a module whose `@main` calls a public function for its first node."""
+    text = open_model(model).module.operation.get_asm(enable_debug_info=True)
+    found = re.search(r"^ *%0 = .* : \((tensor<.*>)\) -> tensor<.*$", text, re.MULTILINE)
+    assert found is not None, text
+    node, kind = found.group(), found.group(1)
+    function = f"func.func @helper(%arg0: {kind}) -> {kind} {{\n{node}\n    return %0 : {kind}\n  }}\n"
+    text = text.replace(node, f"    %0 = func.call @helper(%arg0) : ({kind}) -> {kind}")
+    with make_context():
+        return ir.Module.parse(text.replace("  func.func @main", f"  {function}  func.func @main", 1))
 
 
 def node_of(cell: Cell) -> str:

@@ -40,7 +40,8 @@ def page(found: dict[Cell, str]) -> str:
         "`tensorize` to a C function; *generator*: a code generator takes the node.",
         "- *library*: in a program in C without Python, as `--emit library` and `mirlo link` make it.",
         "- *alone*: in the graph; *region*: an external module whose code Mirlo makes; *several*: a code generator "
-        "takes the next node; *dynamic*: a dynamic dim; *loop*: in the body of an ONNX Loop.", "",
+        "takes the next node; *dynamic*: a dynamic dim; *loop*: in the body of an ONNX Loop; *helper*: in a "
+        "public function of a module of IR, which `@main` calls.", "",
     ]  # fmt: skip
     for operator in OPERATORS:
         lines += [

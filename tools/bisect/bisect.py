@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mirlo.dialects.bindings import ir
+from mirlo.frontends.foreign import ImportedModule
 from mirlo.runtime.errors import MirloError
 from mirlo.tools.bisect.amplify import Amplified, amplified
 from mirlo.tools.bisect.bundle import replays, write_bundle
@@ -211,10 +215,27 @@ def _departure(
     )  # fmt: skip
 
 
+def require_onnx(model: object) -> None:
+    """Raise BisectError for a module, a file of IR or an exported program, whose nodes no oracle computes."""
+    from mirlo.driver.models import is_ir_file
+
+    if isinstance(model, (str, os.PathLike)):
+        is_other = is_ir_file(model) or zipfile.is_zipfile(model)
+    else:
+        is_other = isinstance(model, (ir.Module, ImportedModule))
+    if is_other:
+        name = str(model) if isinstance(model, (str, os.PathLike)) else "the module"
+        raise BisectError(
+            f"{name} is no ONNX model, whose nodes the oracles compute: bisect an export of it to ONNX, such as "
+            "torch.onnx.export makes"
+        )
+
+
 def _opened(model: Source) -> LoadedModel:
     """Return the model; one without outputs cannot be bisected."""
     from mirlo.frontends.onnx import model as models
 
+    require_onnx(model)
     loaded = models.load(model)
     if not loaded.content.graph.outputs:
         raise BisectError(f"{loaded.name}: the model has no outputs")

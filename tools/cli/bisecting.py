@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,19 +22,14 @@ if TYPE_CHECKING:
 
 def execute(arguments: Arguments) -> None:
     """Search and print the result; a departure is an error."""
-    from mirlo.driver.models import is_ir_file
-    from mirlo.tools.bisect.bisect import Rounding, bisect
+    from mirlo.tools.bisect.bisect import Rounding, bisect, require_onnx
     from mirlo.tools.bisect.compare import Tolerance
     from mirlo.tools.bisect.trial import TrialOptions
 
     require_file(arguments.model)
     if is_compiled(arguments.model):
         raise CommandError(f"{arguments.model} is compiled already: bisect the model that it was made from")
-    if is_ir_file(arguments.model) or zipfile.is_zipfile(arguments.model):
-        raise CommandError(
-            f"{arguments.model} is no ONNX model, whose nodes the oracles compute: bisect an export of it to ONNX, "
-            "such as torch.onnx.export makes"
-        )
+    require_onnx(arguments.model)
     given = {name: read_array(path, name) for name, path in arguments.input}
     feeds = _inputs(arguments, given)
     settings = TrialOptions(

@@ -14,6 +14,12 @@ from commands import mirlo
 from onnx import TensorProto, helper, numpy_helper, save
 from onnx_models import F32, make_model, node
 
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.context import make_context
+from mirlo.frontends.foreign import ImportedModule
+from mirlo.runtime.params import ParameterStore
+from mirlo.tools.bisect.bisect import BisectError, bisect
+from mirlo.tools.bisect.trial import TrialOptions
 from mirlo.tools.cli import main
 
 WEIGHT = np.random.default_rng(0).standard_normal((8, 8)).astype(np.float32)
@@ -122,6 +128,14 @@ def test_other_models_are_refused(name: str, tmp_path: Path, capsys: pytest.Capt
         (tmp_path / name).write_text("func.func @main() { return }")
     assert main(["bisect", str(tmp_path / name)]) == 1
     assert f"{name} is no ONNX model, whose nodes the oracles compute: bisect an export" in capsys.readouterr().err
+
+
+def test_a_module_is_refused(tmp_path: Path) -> None:
+    with make_context():
+        module = ir.Module.parse("func.func @main(%x: tensor<2xf32>) -> tensor<2xf32> { return %x : tensor<2xf32> }")
+    for model in (module, ImportedModule(module, ParameterStore())):
+        with pytest.raises(BisectError, match="the module is no ONNX model.*bisect an export"):
+            bisect(model, {}, against="reference", settings=TrialOptions(), bundle=tmp_path, tell=print)  # type: ignore[arg-type]
 
 
 def test_a_wrong_pass_has_its_ir_before_and_after(model: Path) -> None:
