@@ -21,7 +21,7 @@ def execute(arguments: Arguments) -> None:
     target = str(Targets.parse(arguments.target or arguments.given or "").or_host())
     wanted = _operator_names(arguments.operator)
     with Progress(f"checking {target}", arguments.verbose) as progress:
-        matrix = check_target(target, wanted, lambda done, count: progress(f"{done} of {count}"))
+        matrix = check_target(target, wanted, progress)
     if arguments.json:
         print(json.dumps(as_json(matrix), indent=2))
     elif arguments.markdown:

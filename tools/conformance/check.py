@@ -29,7 +29,7 @@ from mirlo.tools.conformance.meanings import FLOAT, INTEGER, WIDE, wrapped
 from mirlo.tools.conformance.own import own_checks, own_names, why_unchecked
 from mirlo.tools.conformance.patterns import check_patterns, loop_patterns
 from mirlo.tools.conformance.programs import ProgramOutcome, TestProgram, intrinsic_program, operator_program, run
-from mirlo.tools.conformance.rule_search import check_rule, operators_for, rule_targets
+from mirlo.tools.conformance.rule_search import check_rule, name_of_rule, operators_for, rule_targets
 from mirlo.tools.conformance.search import FoundCase, search, search_loops
 
 OK, DECLINED, WRONG, FAILED = "ok", "declined", "wrong", "failed"
@@ -42,8 +42,8 @@ TWO_ROUNDINGS_ULP = 1.01
 """The error of a rounded product and a rounded sum of one sign."""
 LOW_PRECISION_ULP = 0.51
 
-Tell = Callable[[int, int], None]
-"""Hears how many programs are done, and how many there are."""
+Report = Callable[[str], None]
+"""Called with the name of each step before it starts, such as "pattern npu.conv, 3 of 12"."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def names() -> list[str]:
 
 
 def check_target(
-    target: str, only: Iterable[str] | None = None, tell: Tell | None = None, patterns: bool = True
+    target: str, only: Iterable[str] | None = None, report: Report = lambda step: None, patterns: bool = True
 ) -> Matrix:
     """Run all cases of the operators and intrinsics (those in `only`, such as "relax.conv" or "tir.exp").
 
@@ -111,13 +111,16 @@ def check_target(
             for kind, program, judge in _checks(name):
                 programs.append(program)
                 judges.append((name, kind, judge))
-    outcomes = run(programs, target, lambda done: tell(done, len(programs)) if tell else None)
-    rules = RuleResults(target, own_rules(target, wanted, schedules=only is None))
+    report(f"0 of {len(programs)} cases of operators and intrinsics")
+    outcomes = run(
+        programs, target, lambda done: report(f"{done} of {len(programs)} cases of operators and intrinsics")
+    )
+    rules = RuleResults(target, own_rules(target, wanted, schedules=only is None), report)
     rules.check(programs, outcomes)
     judges += [(name, kind, judge) for name, kind, judge, _ in rules.judged]
     outcomes += [outcome for *_, outcome in rules.judged]
     untaken: list[tuple[str, str]] = []
-    for pattern, found in _loop_cases(target, outcomes) if only is None else ():
+    for pattern, found in _loop_cases(target, outcomes, report) if only is None else ():
         judges += [(case.name, case.kind, partial(_judge_found, case=case)) for case, _ in found]
         outcomes += [outcome for _, outcome in found]
         if not found:
@@ -129,7 +132,7 @@ def check_target(
     for check in rules.checks.values():
         for kind, found_verdicts in _case_verdicts(check).items():
             verdicts.setdefault(check.name, {}).setdefault(kind, []).extend(found_verdicts)
-    checks = list(check_patterns(target, None if only is None else wanted)) if patterns else []
+    checks = list(check_patterns(target, None if only is None else wanted, report)) if patterns else []
     verdicts |= {check.name: _case_verdicts(check) for check in checks if not check.untaken}
     untaken += [(check.name, check.untaken) for check in checks if check.untaken]
     entries = [MatrixEntry(name, {kind: _worst(v) for kind, v in kinds.items()}) for name, kinds in verdicts.items()]
@@ -138,12 +141,13 @@ def check_target(
 
 
 def _loop_cases(
-    target: str, outcomes: Sequence[ProgramOutcome]
+    target: str, outcomes: Sequence[ProgramOutcome], report: Report
 ) -> Iterator[tuple[str, list[tuple[FoundCase, ProgramOutcome]]]]:
     """Yield the patterns of prim functions that no case took, with cases that are found for them."""
     taken = {pattern for outcome in outcomes for pattern in outcome.patterns}
     for pattern in loop_patterns(target):
         if pattern not in taken:
+            report(f"pattern {pattern}, on kernels")
             yield pattern, list(search_loops(pattern, target))
 
 
@@ -153,6 +157,7 @@ class RuleResults:
 
     target: str
     own: Sequence[Rule]
+    report: Report
     checks: dict[Rule, CaseCheck] = field(default_factory=dict)
     """The cases that were drawn for legalization and schedule rules."""
     judged: list[tuple[str, str, Callable[[ProgramOutcome], SupportVerdict], ProgramOutcome]] = field(
@@ -166,7 +171,8 @@ class RuleResults:
         """Draw cases for each rule, beside the usual ones, whose outcomes are known."""
         reached = {rule for outcome in outcomes for rule in outcome.rules}
         declines = [attempt for outcome in outcomes for attempt in outcome.declines]
-        for rule in self.own:
+        for i, rule in enumerate(self.own):
+            self.report(f"{rule.kind} rule {name_of_rule(rule)} of {rule.target}, {i + 1} of {len(self.own)}")
             if rule.kind == INTRINSIC.kind:
                 self._check_lanes(rule)
             else:
@@ -176,6 +182,7 @@ class RuleResults:
         for rule in self.own:
             if rule in reached:
                 continue
+            self.report(f"{rule.kind} rule {name_of_rule(rule)} of {rule.target}, which no case took")
             for case, outcome in search(rule, declines, self.target):
                 self.judged.append((case.name, case.kind, partial(_judge_found, case=case), outcome))
                 reached |= outcome.rules

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from mirlo.passes.byoc.records import Placement
@@ -13,7 +13,9 @@ from mirlo.tools.conformance.derivations import PatternGraph, graphs_of, produci
 from mirlo.tools.conformance.programs import taken_patterns
 
 
-def check_patterns(target: str, only: Sequence[str] | None = None) -> Iterator[CaseCheck]:
+def check_patterns(
+    target: str, only: Sequence[str] | None = None, report: Callable[[str], None] = lambda step: None
+) -> Iterator[CaseCheck]:
     """Check each pattern of each code generator of the target list; those with one of the operators in `only`."""
     targets = Targets.parse(target).or_host()
     for chosen in targets.generators:
@@ -22,7 +24,8 @@ def check_patterns(target: str, only: Sequence[str] | None = None) -> Iterator[C
         for entry in chosen.entries:
             if not entry.is_of_loops and (only is None or entry.operators & set(only)):
                 entries.setdefault(entry.full_name, []).append(entry)
-        for name, same in entries.items():
+        for i, (name, same) in enumerate(entries.items()):
+            report(f"pattern {name}, {i + 1} of {len(entries)}")
             others = [entry for other, listed in entries.items() if other != name for entry in listed]
             yield PatternSearch(name, beside, str(targets.host), entries=same, others=others).check()
 
