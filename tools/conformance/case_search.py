@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -29,7 +30,7 @@ from mirlo.tools.conformance.programs import (
     operator_class,
 )
 from mirlo.tools.conformance.typed_graphs import Lattice, TypedGraph, typed_graph, with_dynamic_dims
-from mirlo.tools.conformance.values import Arrays, again, draws, expectations
+from mirlo.tools.conformance.values import Arrays, again, compute, drawn, draws, expectations
 
 BATCH = 40
 """Graphs that are matched in one module."""
@@ -106,6 +107,21 @@ class GraphCase:
         return [arrays[leaf] for leaf in self.typed.arguments]
 
 
+@dataclass(frozen=True)
+class HostReference:
+    """An operation without a reference in numpy, as the host compiled it, with others in one module."""
+
+    compiled: CompiledPrograms
+    arrays: Sequence[Sequence[np.ndarray]]
+    """Arguments of all operations of the module."""
+    number: int
+    """Which operation of the module it is."""
+
+    def compute(self, arrays: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+        given = [*self.arrays[: self.number], arrays, *self.arrays[self.number + 1 :]]
+        return self.compiled.call(given)[self.number]
+
+
 def _renamed(kind: TensorType, name: str) -> TensorType:
     """Return a type whose dynamic dims are the program's own."""
     return TensorType.of([dim if isinstance(dim, int) else f"{dim}_{_symbol(name)}" for dim in kind.shape], kind.dtype)
@@ -143,8 +159,8 @@ class CaseSearch(ABC):
     kinds: dict[str, None] = field(default_factory=dict)
     """The element types of graphs that were taken."""
     random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(7))
-    references: dict[object, CompiledPrograms] = field(default_factory=dict)
-    """Operations without a reference in numpy, as the host compiled them."""
+    references: dict[object, HostReference] = field(default_factory=dict)
+    """Operations without a reference in numpy, by name, types and attributes."""
 
     @abstractmethod
     def graphs(self) -> tuple[list[PatternGraph], str]:
@@ -164,12 +180,13 @@ class CaseSearch(ABC):
 
     def trusted(self) -> AbstractContextManager[None]:
         """Return a block in which the host compiles for comparison."""
-        return nullcontext()
+        return contextlib.nullcontext()
 
     def check(self) -> CaseCheck:
         """Return what became of the cases."""
         graphs, why = self.graphs()
         taken = self._taken(graphs)
+        self._prepare_references([(typed, drawn(typed, self.random, 0)) for typed in taken])
         cases = [case for typed in taken for case in self._cases(typed)]
         if not cases:
             return CaseCheck(self.name, untaken=why or self._why(), tried=self.tried)
@@ -291,21 +308,37 @@ class CaseSearch(ABC):
         self, operation: GraphOperation, operands: Sequence[Operand], attributes: dict[str, object]
     ) -> tuple[np.ndarray, ...]:
         """Compute an operation that has no reference in numpy where nothing is given to the code generator."""
-        flat = [array for o in operands for array in (o if isinstance(o, list) else [o]) if array is not None]
+        program = _reference_program(operation, operands, attributes)
+        if program.name not in self.references:
+            self._compile_references([program])
+        return self.references[program.name].compute(program.arrays)
 
-        def emit(values: list[ir.Value]) -> list[ir.Value]:
-            rest = iter(values)
-            given = [
-                [next(rest) for _ in o] if isinstance(o, list) else None if o is None else next(rest) for o in operands
-            ]
-            result = operator_class(operation.name.removeprefix("relax.")).make(*given, **attributes)
-            return list(result) if isinstance(result, tuple) else [result]
+    def _prepare_references(self, cases: Sequence[tuple[TypedGraph, Arrays]]) -> None:
+        """Compile the operations of graphs that have no reference in numpy, many in one module."""
+        needed: dict[str, TestProgram] = {}
 
-        key = operation, str([(array.shape, array.dtype) for array in flat]), str(attributes)
-        if key not in self.references:
-            with self.trusted():
-                self.references[key] = compile_programs([TestProgram("reference", flat, emit)], self.host)
-        return self.references[key].call([flat])[0]
+        def record(
+            operation: GraphOperation, operands: Sequence[Operand], attributes: dict[str, object]
+        ) -> tuple[np.ndarray, ...]:
+            program = _reference_program(operation, operands, attributes)
+            if program.name not in self.references:
+                needed.setdefault(program.name, program)
+            return tuple(np.zeros(kind.static_shape, kind.dtype.to_numpy()) for kind in typed.results[operation])
+
+        for typed, arrays in cases:
+            with contextlib.suppress(MirloError, ir.MLIRError, ValueError), np.errstate(all="ignore"):
+                compute(typed, arrays, record)
+        programs = list(needed.values())
+        for first in range(0, len(programs), BATCH):
+            # Without those that do not compile: an error is the case's own, raised where it is computed.
+            with contextlib.suppress(MirloError, ir.MLIRError):
+                self._compile_references(programs[first : first + BATCH])
+
+    def _compile_references(self, programs: Sequence[TestProgram]) -> None:
+        with self.trusted():
+            compiled = compile_programs(programs, self.host)
+        arrays = [program.arrays for program in programs]
+        self.references |= {program.name: HostReference(compiled, arrays, i) for i, program in enumerate(programs)}
 
     def _compare(self, cases: Sequence[GraphCase], result: CaseCheck, threads: int = 1) -> None:
         """Compute the cases in one module, twice with other arguments and then both at once, and compare."""
@@ -381,8 +414,9 @@ class CaseSearch(ABC):
     def _compare_sizes(self, cases: Sequence[GraphCase], result: CaseCheck) -> None:
         """Compute cases in one module, at each size of their dynamic dims; those that it does not fit keep theirs."""
         compiled: CompiledPrograms | None = None
-        for size in SIZES:
-            sized = [self._sized(case, size) for case in cases]
+        by_size = [[self._sized(case, size) for case in cases] for size in SIZES]
+        self._prepare_references([(own.typed, own.arrays) for sized in by_size for own in sized if own is not None])
+        for sized in by_size:
             if not any(sized):
                 continue
             given = [(own or case).given((own or case).arrays) for case, own in zip(cases, sized, strict=True)]
@@ -417,6 +451,27 @@ class CaseSearch(ABC):
                 numbers[(numbers == 0) & (former != 0).all()] = 1  # it may be a divisor
             arrays[leaf] = numbers.astype(former.dtype)
         return GraphCase(case.name, typed, arrays)
+
+
+def _reference_program(
+    operation: GraphOperation, operands: Sequence[Operand], attributes: dict[str, object]
+) -> TestProgram:
+    """Return a program of one operation; equal names have equal types and attributes."""
+    flat = [array for o in operands for array in (o if isinstance(o, list) else [o]) if array is not None]
+
+    def emit(values: list[ir.Value]) -> list[ir.Value]:
+        rest = iter(values)
+        given = [
+            [next(rest) for _ in o] if isinstance(o, list) else None if o is None else next(rest) for o in operands
+        ]
+        result = operator_class(operation.name.removeprefix("relax.")).make(*given, **attributes)
+        return list(result) if isinstance(result, tuple) else [result]
+
+    types = [
+        [(a.shape, a.dtype.name) for a in o] if isinstance(o, list) else None if o is None else (o.shape, o.dtype.name)
+        for o in operands
+    ]
+    return TestProgram(f"{operation.name} {types} {attributes}", flat, emit)
 
 
 def _most_different(found: dict[TypedGraph, set[object]], count: int) -> list[TypedGraph]:

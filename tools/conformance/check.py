@@ -157,7 +157,7 @@ class RuleResults:
 
     target: str
     own: Sequence[Rule]
-    report: Report
+    report: Report = lambda step: None
     checks: dict[Rule, CaseCheck] = field(default_factory=dict)
     """The cases that were drawn for legalization and schedule rules."""
     judged: list[tuple[str, str, Callable[[ProgramOutcome], SupportVerdict], ProgramOutcome]] = field(

@@ -9,7 +9,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from mirlo.dialects.core.dtypes import DType, dtype
 from mirlo.dialects.relax.infer_windows import CHANNELS_FIRST, kernel_permutation, padding_pairs, per_dim
-from mirlo.tools.conformance.case import FLOATS, Draw, OperatorCase, reference, varied
+from mirlo.tools.conformance.case import ANY, FLOATS, Draw, OperatorCase, reference, varied
 
 
 def windows_of(
@@ -161,6 +161,21 @@ def _matmul_of_bytes(draw: Draw) -> OperatorCase:
     x = draw.array(6, 16, low=-100, high=100)
     y = Draw(dtype("i8"), draw.random, draw.tile, draw.small, draw.beyond).array(16, 11, low=-100, high=100)
     return OperatorCase((x, y), {"out_dtype": "i32"}, ())
+
+
+@varied("strided_slice", kinds=ANY)
+def _slice_forwards(draw: Draw) -> OperatorCase:
+    return OperatorCase((draw.array(4, 6),), {"axes": (1,), "begin": (1,), "end": (5,), "strides": (1,)}, ())
+
+
+@varied("strided_slice", kinds=ANY)
+def _slice_forwards_in_steps(draw: Draw) -> OperatorCase:
+    return OperatorCase((draw.array(2, 7, 6),), {"axes": (-1,), "begin": (0,), "end": (6,), "strides": (2,)}, ())
+
+
+@varied("gather", kinds=ANY)
+def _gather_of_one_position(draw: Draw) -> OperatorCase:
+    return OperatorCase((draw.array(4, 6), draw.ints(-1, 1, 1)), {"axis": 1}, ())
 
 
 def _vary_quantize(kind: str, vector: bool, has_zero: bool) -> None:

@@ -10,11 +10,18 @@ import pytest
 from mirlo.dialects.core.traits import Trait
 from mirlo.dialects.relax import OPS
 from mirlo.extend import LEGALIZE, decline, legalize
+from mirlo.passes.byoc.operators import is_const, is_op, wildcard
 from mirlo.passes.rules import Rule
+from mirlo.tools.conformance import case_search
 from mirlo.tools.conformance.check import names
+from mirlo.tools.conformance.derivations import graphs_of
 from mirlo.tools.conformance.derived import derive_cases, expected
 from mirlo.tools.conformance.kernels import kernel_case
+from mirlo.tools.conformance.programs import CompiledPrograms, compile_programs
+from mirlo.tools.conformance.rule_search import RuleSearch
 from mirlo.tools.conformance.search import search
+from mirlo.tools.conformance.typed_graphs import Lattice, TypedGraph, typed_graph
+from mirlo.tools.conformance.values import Arrays, compute, drawn, expectations
 
 
 def taken(rule: Rule) -> list[str]:
@@ -68,3 +75,66 @@ def test_meanings_of_elementwise_operators_are_derived() -> None:
     (result,) = expected(OPS["leaky_relu"], [x], {"alpha": 0.5})
     np.testing.assert_array_equal(result, [-0.5, 2.0])
     assert all(op.meaning is not None for op in OPS.values() if Trait.ELEMENTWISE in op.TRAITS)
+
+
+def test_references_are_compiled_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Operations without a reference in numpy take one compilation, whatever their sizes and attributes."""
+    counts: list[int] = []
+
+    def compiling(programs: Any, *rest: Any) -> CompiledPrograms:
+        counts.append(len(programs))
+        return compile_programs(programs, *rest)
+
+    monkeypatch.setattr(case_search, "compile_programs", compiling)
+    names()
+    search = RuleSearch("sums", "llvm", "llvm", rule=own("relax.cumsum", lambda op, b: decline("never")))
+    LEGALIZE._rules["relax.cumsum", "llvm"].remove(search.rule)
+    graph, _ = graphs_of([is_op("relax.cumsum")(wildcard())])
+    cases: list[tuple[TypedGraph, Arrays]] = []
+    for tile in (1, 8, 16):
+        typed = typed_graph(graph[0], "f32", Lattice(tile), search.random)
+        assert typed is not None
+        cases.append((typed, drawn(typed, search.random, 0)))
+    search._prepare_references(cases)
+    results = [compute(typed, arrays, search._by_host)[0] for typed, arrays in cases]
+    assert counts == [len(search.references)] and counts[0] > 1
+    for (typed, arrays), result in zip(cases, results, strict=True):
+        attributes = typed.attributes[typed.graph.operations[0]]
+        assert not attributes.get("exclusive") and not attributes.get("reverse")
+        wanted = np.cumsum(arrays[typed.arguments[0]].astype(np.float64), int(str(attributes["axis"])))
+        np.testing.assert_allclose(result, wanted, rtol=1e-5)
+
+
+def logarithm_of_a_difference(x: list[float], dtype: str = "f32") -> tuple[TypedGraph, Arrays]:
+    """Return cast(log(x - 1))."""
+    names()
+    difference = is_op("relax.subtract")(wildcard(), is_const(1.0))
+    graph, _ = graphs_of([is_op("relax.cast").has_attr(dtype=dtype)(is_op("relax.log")(difference))])
+    typed = typed_graph(graph[0], "f32", Lattice(), np.random.default_rng(0))
+    assert typed is not None
+    wanted = {leaf: kind.with_shape([len(x)] if leaf in typed.arguments else []) for leaf, kind in typed.types.items()}
+    sized = typed.with_types(wanted)
+    assert sized is not None
+    return sized, {leaf: np.array(x if leaf in sized.arguments else 1.0, np.float32) for leaf in sized.types}
+
+
+def no_host(*given: Any) -> Any:
+    raise AssertionError("all of these have a reference in numpy")
+
+
+def test_nan_of_an_operation_outside_its_domain_is_not_compared() -> None:
+    """What a code generator computes from NaN is not specified: oneDNN's relu returns zero."""
+    typed, arrays = logarithm_of_a_difference([2.0, 0.5, 1.0 + np.exp(1.0)])
+    (expected,) = expectations(typed, arrays, no_host)
+    assert expected.error_in(np.array([0, 77, 1], np.float32)) is None
+    assert expected.error_in(np.array([0, np.nan, 1], np.float32)) is None
+    assert expected.error_in(np.array([0.5, 77, 1], np.float32)) is not None
+    assert expected.error_in(np.array([np.nan, 77, 1], np.float32)) is not None
+
+
+def test_integers_made_of_nan_are_not_compared() -> None:
+    typed, arrays = logarithm_of_a_difference([2.0, 0.5, 4.0], "i32")
+    with pytest.raises(ValueError, match="'relax.cast' makes i32 of NaN"):
+        expectations(typed, arrays, no_host)
+    typed, arrays = logarithm_of_a_difference([2.0, 5.0, 4.0], "i32")
+    assert expectations(typed, arrays, no_host)[0].exact.tolist() == [0, 1, 1]
