@@ -331,7 +331,7 @@ class CaseSearch(ABC):
         programs = list(needed.values())
         for first in range(0, len(programs), BATCH):
             # Without those that do not compile: an error is the case's own, raised where it is computed.
-            with contextlib.suppress(MirloError, ir.MLIRError):
+            with contextlib.suppress(MirloError, ir.MLIRError, ValueError):
                 self._compile_references(programs[first : first + BATCH])
 
     def _compile_references(self, programs: Sequence[TestProgram]) -> None:
@@ -458,6 +458,9 @@ def _reference_program(
 ) -> TestProgram:
     """Return a program of one operation; equal names have equal types and attributes."""
     flat = [array for o in operands for array in (o if isinstance(o, list) else [o]) if array is not None]
+    if any(array.dtype == np.float64 for array in flat):
+        # A result that is an operand is in f64; the others join it.
+        flat = [array if array.dtype.kind in "biu" else array.astype(np.float64) for array in flat]
 
     def emit(values: list[ir.Value]) -> list[ir.Value]:
         rest = iter(values)
@@ -467,11 +470,9 @@ def _reference_program(
         result = operator_class(operation.name.removeprefix("relax.")).make(*given, **attributes)
         return list(result) if isinstance(result, tuple) else [result]
 
-    types = [
-        [(a.shape, a.dtype.name) for a in o] if isinstance(o, list) else None if o is None else (o.shape, o.dtype.name)
-        for o in operands
-    ]
-    return TestProgram(f"{operation.name} {types} {attributes}", flat, emit)
+    layout = [len(o) if isinstance(o, list) else o is not None for o in operands]
+    types = [(array.shape, array.dtype.name) for array in flat]
+    return TestProgram(f"{operation.name} {layout} {types} {attributes}", flat, emit)
 
 
 def _most_different(found: dict[TypedGraph, set[object]], count: int) -> list[TypedGraph]:

@@ -33,7 +33,7 @@ Fallback = Callable[[GraphOperation, Sequence[Operand], dict[str, object]], tupl
 class ExpectedResult:
     """A result in numpy, and between what rounding may put it.
 
-    Where that is NaN nothing is compared: an operation left its domain, and what a library computes from NaN is not specified.
+    Where that is NaN nothing is compared: what a library computes from NaN is not specified.
     """
 
     exact: np.ndarray
