@@ -140,6 +140,16 @@ SLOW = {"lrn"}
 """On some processors the library has a fast way for some numbers of channels only."""
 
 
+def test_slice_whose_last_step_ends_outside() -> None:
+    """The library refuses strides with which rows of two batches would overlap."""
+    model = after_matmul(
+        node("Slice", "a begin end axes steps", "b"), node("Relu", "b", "y"),
+        begin=np.int64([0]), end=np.int64([6]), axes=np.int64([1]), steps=np.int64([4]))  # fmt: skip
+    x = random(2, 6, 16)
+    (wanted,) = onnxruntime.InferenceSession(model.SerializeToString()).run(None, {"x": x})
+    close(mirlo.compile(model, "onednn,llvm")(x), wanted, 1e-4)
+
+
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("name", MODELS)
 def test_model(name: str) -> None:
