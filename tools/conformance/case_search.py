@@ -34,6 +34,8 @@ from mirlo.tools.conformance.values import Arrays, again, compute, drawn, draws,
 
 BATCH = 40
 """Graphs that are matched in one module."""
+REFERENCES = 8
+"""References that the host compiles in one module, of which each call computes all."""
 MAX_TRIED = 480
 """Graphs of a pattern that are matched before it counts as never taken."""
 ENOUGH = 16
@@ -329,10 +331,10 @@ class CaseSearch(ABC):
             with contextlib.suppress(MirloError, ir.MLIRError, ValueError), np.errstate(all="ignore"):
                 compute(typed, arrays, record)
         programs = list(needed.values())
-        for first in range(0, len(programs), BATCH):
+        for first in range(0, len(programs), REFERENCES):
             # Without those that do not compile: an error is the case's own, raised where it is computed.
             with contextlib.suppress(MirloError, ir.MLIRError, ValueError):
-                self._compile_references(programs[first : first + BATCH])
+                self._compile_references(programs[first : first + REFERENCES])
 
     def _compile_references(self, programs: Sequence[TestProgram]) -> None:
         with self.trusted():
