@@ -14,7 +14,7 @@ from mirlo.dialects.core.installed import import_modules
 from mirlo.passes.options import options_of
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.registry import Pass, load_all
-from mirlo.passes.rules import DEFAULT, LAYOUT, RECOGNIZE, SIMPLIFY, Rule, RuleBook
+from mirlo.passes.rules import COMBINE, DEFAULT, LAYOUT, RECOGNIZE, SIMPLIFY, Rule, RuleBook
 
 HEAD = """# Passes
 
@@ -38,6 +38,7 @@ def reference() -> str:
         lines += _pass(own[name])
     import_modules("mirlo.passes.graph.rules")
     lines += _rules("simplify, recognition", RECOGNIZE)
+    lines += _rules("simplify, combination", COMBINE)
     lines += _rules("simplify", SIMPLIFY)
     lines += _rules("convert-layout", LAYOUT)
     return "\n".join(lines) + "\n"

@@ -378,6 +378,7 @@ def schedule(
 
 RECOGNIZE = RuleBook("recognize")
 SIMPLIFY = RuleBook("simplify")
+COMBINE = RuleBook("combine")
 LAYOUT = RuleBook("layout")
 
 
@@ -389,6 +390,14 @@ def recognize(*operators: str, priority: int = 0) -> Callable[[Registered], Regi
 def simplify(*operators: str, priority: int = 0) -> Callable[[Registered], Registered]:
     """Register a simplification: `f(op, rewriter)` returns the values that replace the operator's results."""
     return SIMPLIFY.decorator(*operators, priority=priority)
+
+
+def combine(*operators: str, priority: int = 0) -> Callable[[Registered], Registered]:
+    """Register a simplification that puts operators into one, which patterns of code generators name one by one.
+
+    It runs on what no code generator took.
+    """
+    return COMBINE.decorator(*operators, priority=priority)
 
 
 def layout(*operators: str, priority: int = 0) -> Callable[[Registered], Registered]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mirlo.passes.byoc.codegen import CodeGenerator
     from mirlo.passes.byoc.tables import PatternEntry
 
-PREPARING = "require-dims,simplify,fold-constant,cse,remove-dead"
+PREPARING = "require-dims,simplify{combine=false},fold-constant,cse,remove-dead"
 """The passes before the partitioning."""
 
 

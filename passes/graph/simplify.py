@@ -9,7 +9,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.installed import import_modules
 from mirlo.passes.graph.rewrite import explain, rewrite
 from mirlo.passes.registry import Pass, option, register_pass
-from mirlo.passes.rules import RECOGNIZE, SIMPLIFY
+from mirlo.passes.rules import COMBINE, RECOGNIZE, SIMPLIFY
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session
@@ -28,13 +28,15 @@ class Simplify(Pass):
     contained = True
     trusted = True
     anchor = "func.func"
+    combine: bool = option(True, "put operators into one that patterns of code generators name one by one")
     explain: bool = option(False, "tell why rules of recognition left operators as they are")
 
     def run(self, op: ir.OpView, session: Session) -> None:
         if not len(op.operation.regions[0].blocks):
             return
         import_modules("mirlo.passes.graph.rules")
-        rewrite(op, RECOGNIZE, session)
-        if self.explain:
-            explain(op, RECOGNIZE, session)
+        for book in (RECOGNIZE, COMBINE) if self.combine else (RECOGNIZE,):
+            rewrite(op, book, session)
+            if self.explain:
+                explain(op, book, session)
         rewrite(op, SIMPLIFY, session)

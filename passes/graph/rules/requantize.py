@@ -19,7 +19,7 @@ from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.infer_windows import channel_axis, kernel_axes
 from mirlo.dialects.relax.meanings import ROUNDING_SHIFT
 from mirlo.passes.graph.rewrite import Rewriter, beside, defining, kind_of, only_use
-from mirlo.passes.rules import Decline, decline, recognize
+from mirlo.passes.rules import Decline, combine, decline
 
 I32, F32 = DTYPES["i32"], DTYPES["f32"]
 BYTES = ("i8", "u8")
@@ -53,7 +53,7 @@ class LinearSum:
     high: float = np.inf
 
 
-@recognize("relax.quantize")
+@combine("relax.quantize")
 def requantized(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     """Quantize sums of products of integers without rounding them first."""
     if not op.dtype.is_integer or op.dtype.bits > 8 or kind_of(op.x).dtype is not F32 or op.block:
