@@ -55,7 +55,10 @@ def _write(page: str, language: str, folder: Path) -> None:
 
 
 def _scores(output: str) -> np.ndarray:
-    return np.array([line for line in output.split() if line[0].isdigit()], np.float32)
+    """Return the numbers of the lines that have nothing else: commands of `mirlo` print words."""
+    lines = [line.split() for line in output.splitlines()]
+    is_number = re.compile(r"[-+.\deinfa]+").fullmatch
+    return np.array([word for words in lines if all(map(is_number, words)) for word in words], np.float32)
 
 
 def _expected(folder: Path) -> np.ndarray:
