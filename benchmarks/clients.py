@@ -14,9 +14,11 @@ import math
 import statistics
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, files
+from datetime import date
+from importlib.metadata import PackageNotFoundError, files, version
 from pathlib import Path
 from typing import Any
 
@@ -195,13 +197,16 @@ def _opened(path: Path, options: Any, cache: str) -> tuple[float, Any]:
 
 
 def table(rows: Sequence[ClientRow]) -> str:
-    """Return the rows as a table of Markdown, with the geometric mean of the ratios."""
+    """Return the rows as a table of Markdown, with a summary below."""
     lines = [
         "| model | difference | ms | ratio to ONNX Runtime | cold | cached |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",
     ]
+    names = Counter((row.model.package, row.model.path.name) for row in rows)
     for row in rows:
-        name = f"{row.model.package}: {row.model.path.name}"
+        path = row.model.path
+        is_unique = names[row.model.package, path.name] == 1
+        name = f"{row.model.package}: {path.name if is_unique else f'{path.parent.name}/{path.name}'}"
         if row.problem:
             lines.append(f"| {name} | refused: {row.problem.splitlines()[0][:160]} | | | | |")
             continue
@@ -210,17 +215,34 @@ def table(rows: Sequence[ClientRow]) -> str:
             f"| {name} | {row.difference:.1g}{note} | {row.milliseconds:.2f} | {row.ratio:.2f} | {row.cold:.1f} s | "
             f"{row.cached:.2f} s |"
         )
+    return "\n".join([*lines, "", summary(rows)])
+
+
+def summary(rows: Sequence[ClientRow]) -> str:
+    """Return how many models are right, the ratios of their latencies, and how long opening took."""
     done = [row for row in rows if not row.problem]
+    right = sum(row.is_right for row in done)
+    parts = [f"{len(rows)} models: {len(done)} compiled, {right} right"]
     ratios = [row.ratio for row in done if not math.isnan(row.ratio)]
     if ratios:
-        mean = math.exp(statistics.mean(map(math.log, ratios)))
-        right = sum(row.is_right for row in done)
-        lines += ["", (
-            f"{len(rows)} models: {len(done)} compiled, {right} right; ratio {mean:.2f} in the geometric mean, "
-            f"{max(ratios):.2f} at most; opened in {max(row.cold for row in done):.1f} s at most, "
-            f"{max(row.cached for row in done):.2f} s from the cache."
-        )]  # fmt: skip
-    return "\n".join(lines)
+        mean, above = math.exp(statistics.mean(map(math.log, ratios))), sum(ratio > 1 for ratio in ratios)
+        parts.append(f"ratio {mean:.2f} in the geometric mean, {max(ratios):.2f} at most, above 1 for {above}")
+    if done:
+        cold, cached = [row.cold for row in done], [row.cached for row in done]
+        parts.append(
+            f"opened in {statistics.median(cold):.1f} s in the median and {max(cold):.1f} s at most, "
+            f"from the cache in {statistics.median(cached):.2f} s and {max(cached):.2f} s"
+        )
+    return "; ".join(parts) + "."
+
+
+def conditions(threads: int, repeat: int) -> str:
+    """Return on what, when and how the numbers were taken."""
+    from mirlo.tools.bench.results import describe_machine
+
+    count = f"{threads} thread{'s' * (threads > 1)}"
+    run = f"ONNX Runtime {version('onnxruntime')}; {count}, medians of {repeat} calls in turns"
+    return f"{describe_machine()}; {date.today()}; {run}."
 
 
 def main() -> None:
@@ -237,12 +259,12 @@ def main() -> None:
             continue
         rows.append(examine(model, arguments.threads, arguments.repeat))
         print(table(rows[-1:]).splitlines()[2], flush=True)
-    text = table(rows)
-    print(text.splitlines()[-1])
+    print(summary(rows))
     if arguments.markdown:
         page = arguments.markdown.read_text(encoding="utf-8")
         head, _, rest = page.partition("<!-- models -->\n")
         tail = rest.partition("<!-- end of models -->")[2]
+        text = f"{conditions(arguments.threads, arguments.repeat)}\n\n{table(rows)}"
         arguments.markdown.write_text(f"{head}<!-- models -->\n{text}\n<!-- end of models -->{tail}", encoding="utf-8")
 
 
