@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 import fnmatch
+import re
 import runpy
 import sys
 import types
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -58,3 +61,36 @@ def test_every_file_is_packaged(given: dict[str, Any]) -> None:
         patterns = ("*.py", *given["package_data"].get(package, ()))
         files = [path.name for path in folder.iterdir() if path.is_file()]
         assert [name for name in files if not any(fnmatch.fnmatch(name, pattern) for pattern in patterns)] == []
+
+
+MODULES_OF_PACKAGES = {"torch-mlir": "torch_mlir", "pillow": "PIL", "onednn-cpu-gomp": "dnnl"}
+"""By package, the module that it installs where the names differ."""
+
+
+def _imported_roots(path: Path, shared: dict[str, Path]) -> set[str]:
+    """Return the packages that a test module imports when it is collected, but for those it is skipped without."""
+    roots: set[str] = set()
+    for statement in ast.parse(path.read_text(encoding="utf-8")).body:
+        skipped = re.findall(r"importorskip\(\s*[\"'](\w+)", ast.unparse(statement))
+        if skipped and not isinstance(statement, ast.FunctionDef):
+            return roots
+        names = [alias.name for alias in statement.names] if isinstance(statement, ast.Import) else []
+        names += [str(statement.module)] if isinstance(statement, ast.ImportFrom) else []
+        for root in {name.partition(".")[0] for name in names}:
+            roots |= _imported_roots(shared[root], shared) if root in shared else {root}
+    return roots
+
+
+def test_tests_import_what_their_command_installs() -> None:
+    """`make test` installs neither PyTorch nor JAX: tests that need them are skipped, and do not end the whole run."""
+    lines = [
+        line for line in metadata.requires("mirlo") or () if "extra ==" not in line or re.search("== .test.", line)
+    ]
+    packages = {re.split(r"[^\w-]", line)[0] for line in lines}
+    installed = {MODULES_OF_PACKAGES.get(name, name).replace("-", "_") for name in packages}
+    installed |= {"mirlo", *sys.stdlib_module_names}
+    tests = [path for path in (ROOT / "test").rglob("*.py") if "Inputs" not in path.parts]
+    shared = {path.stem: path for path in tests}
+    installed |= {path.parent.name for path in tests if path.name == "__init__.py"}  # packages of tests
+    found = {path: _imported_roots(path, shared) for path in tests if path.name.startswith("test_")}
+    assert {str(path): roots - installed for path, roots in found.items() if roots - installed} == {}

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
-import mirlo
-from mirlo import T
-from mirlo.extend import (
+torch = pytest.importorskip("torch", reason="needs PyTorch: make test-doors")
+
+import mirlo  # noqa: E402
+from mirlo import T  # noqa: E402
+from mirlo.extend import (  # noqa: E402
     CodeGenerator,
     DialectOp,
     Float,
@@ -30,7 +31,7 @@ from mirlo.extend import (
     torch_operator,
     wildcard,
 )
-from mirlo.frontends.torch.registry import USERS
+from mirlo.frontends.torch.registry import USERS  # noqa: E402
 
 DYNAMIC = torch.export.Dim.DYNAMIC
 M, N = T.dims("M", "N")
