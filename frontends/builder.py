@@ -20,7 +20,7 @@ from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.op import OpError
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
-from mirlo.frontends.tensor import Tensor, known, of_array
+from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.params import ParameterStore
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class GraphBuilder:
         """Wrap an SSA value of relax."""
         tensor_type = TensorType.from_mlir(value.type)
         assert tensor_type is not None, value.type
-        return Tensor(tensor_type, value, made=value, block=self.blocks[-1])
+        return Tensor(self, tensor_type, value, made=value, block=self.blocks[-1])
 
     def full(self, tensor: Tensor) -> ir.Value:
         """Return the SSA value with the whole shape of a tensor."""
@@ -117,15 +117,44 @@ class GraphBuilder:
         """Return complex numbers as a real tensor, whose last dim holds the parts."""
         return self.tensor(OPS["stack"].make([self.full(real), self.full(imaginary)], axis=real.rank))
 
+    def constant(self, array: npt.ArrayLike, dtype: DType, shape: Sequence[Dim] = ()) -> Tensor:
+        """Return a constant that broadcasts to a shape."""
+        return self.of_array(np.asarray(array).astype(dtype.to_numpy()), TensorType(tuple(shape), dtype))
+
+    def of_array(self, array: np.ndarray, type_: TensorType) -> Tensor:
+        """Return a constant; the array may have any shape that broadcasts to the type's."""
+        return Tensor(self, type_, array=np.asarray(array))
+
+    def known(self, type_: TensorType, sizes: tuple[Dim, ...]) -> Tensor:
+        """Return an integer tensor of known elements."""
+        return Tensor(self, type_, sizes=sizes)
+
+    # Operators
+
+    def emit(self, name: str, *operands: Any, **attributes: Any) -> Tensor:
+        """Make a relax operator of one result; operands are tensors or SSA values, or lists of them."""
+        return self.tensor(OPS[name].make(*map(self._value, operands), **attributes))
+
+    def emit_all(self, name: str, *operands: Any, **attributes: Any) -> list[Tensor]:
+        """Make a relax operator of several results like `emit`."""
+        return [self.tensor(value) for value in OPS[name].make(*map(self._value, operands), **attributes)]
+
+    def _value(self, item: Any) -> Any:
+        if isinstance(item, (list, tuple)):
+            return [self._value(each) for each in item]
+        return self.full(item) if isinstance(item, Tensor) else item
+
     def elementwise(self, name: str, operands: Sequence[Tensor], attributes: Mapping[str, object]) -> Tensor:
-        """Make an elementwise operator on tensors that broadcast, without expanding any."""
+        """Make an elementwise operator without expanding any operand; bools have operators of their own."""
+        if name in OF_BOOLS and operands[0].dtype.is_bool:
+            name = OF_BOOLS[name]
         result = OPS[name].make(*map(self.compact, operands), **attributes)
         shape = broadcast_shape([operand.shape for operand in operands])
         tensor_type = TensorType.from_mlir(result.type)
         assert tensor_type is not None
         if tensor_type.shape == shape:
             return self.tensor(result)
-        return Tensor(tensor_type.with_shape(shape), result)
+        return Tensor(self, tensor_type.with_shape(shape), result)
 
     # Sizes that data determine
 
@@ -245,16 +274,11 @@ class OperationView:
 
     def emit(self, name: str, *operands: Any, **attributes: Any) -> Tensor:
         """Make a relax operator of one result; operands are tensors or SSA values, or lists of them."""
-        return self.tensor(OPS[name].make(*map(self._value, operands), **attributes))
+        return self.body.emit(name, *operands, **attributes)
 
     def emit_all(self, name: str, *operands: Any, **attributes: Any) -> list[Tensor]:
         """Make a relax operator of several results like `emit`."""
-        return [self.tensor(value) for value in OPS[name].make(*map(self._value, operands), **attributes)]
-
-    def _value(self, item: Any) -> Any:
-        if isinstance(item, (list, tuple)):
-            return [self._value(each) for each in item]
-        return self.body.full(item) if isinstance(item, Tensor) else item
+        return self.body.emit_all(name, *operands, **attributes)
 
     def tensor(self, value: ir.Value) -> Tensor:
         """Wrap an SSA value."""
@@ -262,21 +286,19 @@ class OperationView:
 
     def constant(self, array: npt.ArrayLike, dtype: DType, shape: Sequence[Dim] = ()) -> Tensor:
         """Return a constant that broadcasts to a shape."""
-        return of_array(np.asarray(array).astype(dtype.to_numpy()), TensorType(tuple(shape), dtype))
+        return self.body.constant(array, dtype, shape)
 
     def sizes(self, values: Sequence[Dim], dtype: str = "i64") -> Tensor:
         """Return a vector of sizes."""
-        return known(TensorType.of((len(values),), dtype), tuple(values))
+        return self.body.known(TensorType.of((len(values),), dtype), tuple(values))
 
     def elementwise(self, name: str, *operands: Tensor, **attributes: object) -> Tensor:
         """Make an elementwise operator of relax, without expanding any operand; bools have operators of their own."""
-        if name in OF_BOOLS and operands[0].dtype.is_bool:
-            name = OF_BOOLS[name]
         return self.body.elementwise(name, operands, attributes)
 
     def broadcast_to(self, x: Tensor, type_: TensorType) -> Tensor:
         """Return a tensor as one of a type that its shape broadcasts to, without expanding it."""
-        return Tensor(type_, self.body.full(x))
+        return Tensor(self.body, type_, self.body.full(x))
 
     def permuted(self, x: Tensor, order: Sequence[int]) -> Tensor:
         """Return x with its dims in another order."""

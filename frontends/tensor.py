@@ -1,18 +1,90 @@
-"""A tensor of a program that is imported: an SSA value of relax, or what is known of its elements."""
+"""A tensor of a program that is imported, with operators: converters read as mathematics.
+
+    low = x + weight * (end - x)               # relax.subtract, relax.multiply, relax.add
+    near = abs(weight) < 0.5                   # relax.abs, relax.less
+    result = where(near, low, end - (end - x) * (1 - weight))
+
+A tensor is an SSA value of relax, or what is known of its elements. Operators make relax operators through its builder.
+The other operand is a tensor of the same element type, or a number or a size, which becomes a constant of that type.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import EllipsisType
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import Dim, SymbolicDim
 from mirlo.dialects.core.dtypes import DType
+from mirlo.dialects.core.dtypes import dtype as dtype_of
+from mirlo.dialects.core.op import OpError
 from mirlo.dialects.core.types import TensorType
 
 SIZES = 64
 """Integer tensors of up to so many elements are followed as sizes."""
+Operand: TypeAlias = "Tensor | SymbolicDim | float"
+"""What stands beside an operator: a tensor, a size or a number."""
+Axes: TypeAlias = "int | Sequence[int] | None"
+"""Axes of a reduction; None for all of them."""
+Index: TypeAlias = "int | slice | None | EllipsisType"
+"""What stands in brackets for an axis, as in numpy."""
+
+
+class TensorBuilder(Protocol):
+    """What operators use of the function that is being built."""
+
+    def elementwise(self, name: str, operands: Sequence[Tensor], attributes: Mapping[str, object]) -> Tensor:
+        """Make an elementwise operator on tensors that broadcast."""
+
+    def emit(self, name: str, *operands: Any, **attributes: Any) -> Tensor:
+        """Make an operator of one result."""
+
+    def emit_all(self, name: str, *operands: Any, **attributes: Any) -> list[Tensor]:
+        """Make an operator of several results."""
+
+    def compact(self, tensor: Tensor) -> ir.Value:
+        """Return an SSA value that broadcasts to the shape of a tensor."""
+
+
+def _unary(operator: str) -> Callable[[Tensor], Tensor]:
+    """Return a method that makes an elementwise operator of the tensor alone."""
+
+    def apply(x: Tensor) -> Tensor:
+        return x.elementwise(operator)
+
+    return apply
+
+
+def _binary(operator: str) -> Callable[[Tensor, Operand], Tensor]:
+    """Return a method that makes an elementwise operator of the tensor and another operand."""
+
+    def apply(x: Tensor, y: Operand) -> Tensor:
+        return x.elementwise(operator, y)
+
+    return apply
+
+
+def _reflected(operator: str) -> Callable[[Tensor, Operand], Tensor]:
+    """Return a method that makes an elementwise operator of another operand and the tensor."""
+
+    def apply(x: Tensor, y: Operand) -> Tensor:
+        return x.like(y).elementwise(operator, x)
+
+    return apply
+
+
+def _reduction(operator: str) -> Callable[..., Tensor]:
+    """Return a method that reduces the tensor over axes, over all of them if none are given."""
+
+    def apply(x: Tensor, axes: Axes = None, keepdims: bool = False) -> Tensor:
+        return x.builder.emit(operator, x, axes=[axes] if isinstance(axes, int) else axes, keepdims=keepdims)
+
+    return apply
 
 
 @dataclass(eq=False)
@@ -23,6 +95,8 @@ class Tensor:
     need it for elementwise ones.
     """
 
+    builder: TensorBuilder
+    """The function that operators add to."""
     type: TensorType
     value: ir.Value | None = None
     array: np.ndarray | None = None
@@ -33,6 +107,9 @@ class Tensor:
     """The SSA value with the whole shape, once there is one."""
     block: ir.Block | None = None
     """The block that holds `made`."""
+
+    __array_ufunc__ = None
+    """Lets numbers of numpy on the left leave the operator to this class."""
 
     @property
     def shape(self) -> tuple[Dim, ...]:
@@ -68,12 +145,320 @@ class Tensor:
             return None
         return tuple(int(item) for item in constant.reshape(-1))
 
+    # Constants
 
-def known(type_: TensorType, sizes: tuple[Dim, ...]) -> Tensor:
-    """Return an integer tensor of known elements."""
-    return Tensor(type_, sizes=sizes)
+    def like(self, x: Operand) -> Tensor:
+        """Return a number or a size as a constant of this element type; a tensor as it is."""
+        return x if isinstance(x, Tensor) else number(self.builder, x, self.dtype)
+
+    def filled(self, x: float) -> Tensor:
+        """Return a constant of this type, all of whose elements are one number."""
+        return Tensor(self.builder, self.type, array=self.like(x).array)
+
+    # Elementwise operators
+
+    def elementwise(self, operator: str, *others: Operand, **attributes: object) -> Tensor:
+        """Make an elementwise operator of this tensor and others."""
+        return self.builder.elementwise(operator, [self, *map(self.like, others)], attributes)
+
+    __add__ = _binary("add")
+    __radd__ = _reflected("add")
+    __sub__ = _binary("subtract")
+    __rsub__ = _reflected("subtract")
+    __mul__ = _binary("multiply")
+    __rmul__ = _reflected("multiply")
+    __truediv__ = _binary("divide")
+    """Divide as `relax.divide` does: integers towards zero."""
+    __rtruediv__ = _reflected("divide")
+    __floordiv__ = _binary("floor_divide")
+    __rfloordiv__ = _reflected("floor_divide")
+    __mod__ = _binary("mod")
+    """Return the remainder with the sign of the divisor."""
+    __rmod__ = _reflected("mod")
+    __pow__ = _binary("power")
+    __rpow__ = _reflected("power")
+    __lshift__ = _binary("shift_left")
+    __rshift__ = _binary("shift_right")
+    __lt__ = _binary("less")
+    __le__ = _binary("less_equal")
+    __gt__ = _binary("greater")
+    __ge__ = _binary("greater_equal")
+    equals = _binary("equal")
+    """Compare the elements; `==` compares the tensors themselves."""
+    not_equals = _binary("not_equal")
+    __and__ = _binary("bitwise_and")
+    """Return the common bits; of bools, whether both hold."""
+    __rand__ = _reflected("bitwise_and")
+    __or__ = _binary("bitwise_or")
+    __ror__ = _reflected("bitwise_or")
+    __xor__ = _binary("bitwise_xor")
+    __rxor__ = _reflected("bitwise_xor")
+    __invert__ = _unary("bitwise_not")
+    __neg__ = _unary("negative")
+    __abs__ = _unary("abs")
+    fmod = _binary("fmod")
+    """Return the remainder with the sign of the dividend."""
+    atan2 = _binary("atan2")
+
+    acos, acosh, asin, asinh = _unary("acos"), _unary("acosh"), _unary("asin"), _unary("asinh")
+    atan, atanh, cos, cosh = _unary("atan"), _unary("atanh"), _unary("cos"), _unary("cosh")
+    sin, sinh, tan, tanh = _unary("sin"), _unary("sinh"), _unary("tan"), _unary("tanh")
+    exp, exp2, expm1 = _unary("exp"), _unary("exp2"), _unary("expm1")
+    log, log2, log10, log1p = _unary("log"), _unary("log2"), _unary("log10"), _unary("log1p")
+    sqrt, rsqrt, cbrt, square = _unary("sqrt"), _unary("rsqrt"), _unary("cbrt"), _unary("square")
+    reciprocal, sign = _unary("reciprocal"), _unary("sign")
+    erf, erfc, erfinv = _unary("erf"), _unary("erfc"), _unary("erfinv")
+    lgamma, digamma = _unary("lgamma"), _unary("digamma")
+    floor, ceil, trunc = _unary("floor"), _unary("ceil"), _unary("trunc")
+    round = _unary("round")
+    """Round to the nearest integer, halves to the even one."""
+    isnan, isinf, isfinite = _unary("isnan"), _unary("isinf"), _unary("isfinite")
+    relu, sigmoid, softplus = _unary("relu"), _unary("sigmoid"), _unary("softplus")
+
+    def clip(self, least: float | None = None, most: float | None = None) -> Tensor:
+        """Return the elements bounded by two numbers; NaN stays."""
+        bounds = {key: value for key, value in (("min", least), ("max", most)) if value is not None}
+        return self.elementwise("clip", **bounds)
+
+    def cast(self, dtype: DType | str, *, saturate: bool = False) -> Tensor:
+        """Return elements of another type; `saturate` bounds those of 8-bit floats by the largest."""
+        wanted = dtype_of(dtype)
+        if self.dtype is wanted:
+            return self
+        known = self.constant
+        if known is not None and known.size == 1 and not self.dtype.is_float and wanted.bits >= 8:
+            array = known.reshape(()).astype(wanted.to_numpy())
+            return Tensor(self.builder, self.type.with_dtype(wanted), array=array)
+        return self.elementwise("cast", dtype=wanted, saturate=saturate)
+
+    def bitcast(self, dtype: DType | str) -> Tensor:
+        """Return the bits of the elements as another type of the same size."""
+        wanted = dtype_of(dtype)
+        return self if self.dtype is wanted else self.elementwise("bitcast", dtype=wanted)
+
+    # Reductions
+
+    sum, mean, prod = _reduction("reduce_sum"), _reduction("reduce_mean"), _reduction("reduce_prod")
+    max, min = _reduction("reduce_max"), _reduction("reduce_min")
+    any, all = _reduction("reduce_any"), _reduction("reduce_all")
+
+    def argmax(self, axis: int, keepdims: bool = False) -> Tensor:
+        """Return the first position of the maximum along an axis."""
+        return self.builder.emit("argmax", self, axis=axis, keepdims=keepdims)
+
+    def argmin(self, axis: int, keepdims: bool = False) -> Tensor:
+        """Return the first position of the minimum along an axis."""
+        return self.builder.emit("argmin", self, axis=axis, keepdims=keepdims)
+
+    def cumsum(self, axis: int, **attributes: bool) -> Tensor:
+        """Return running sums along an axis."""
+        return self.builder.emit("cumsum", self, axis=axis, **attributes)
+
+    def softmax(self, axis: int) -> Tensor:
+        """Return the exponentials along an axis, divided by their sum."""
+        return self.builder.emit("softmax", self, axis=axis)
+
+    def log_softmax(self, axis: int) -> Tensor:
+        """Return the logarithms of `softmax`."""
+        return self.builder.emit("log_softmax", self, axis=axis)
+
+    # Products
+
+    def matmul(self, y: Tensor, **attributes: object) -> Tensor:
+        """Return the product of matrices, batched over leading dims."""
+        return self.builder.emit("matmul", self, y, **attributes)
+
+    def __matmul__(self, y: Tensor) -> Tensor:
+        return self.matmul(y)
+
+    # Shapes
+
+    def reshape(self, shape: Sequence[Dim]) -> Tensor:
+        """Return the same elements, in row-major order, in another shape."""
+        shape = tuple(shape)
+        if self.shape == shape:
+            return self
+        if self.array is not None and self.array.size == 1:
+            return Tensor(self.builder, self.type.with_shape(shape), array=self.array.reshape(()))
+        return self.builder.emit("reshape", self, shape=shape)
+
+    def expand(self, shape: Sequence[Dim]) -> Tensor:
+        """Return the tensor broadcast to a shape, without computing it."""
+        type_ = self.type.with_shape(tuple(shape))
+        if type_.shape == self.shape:
+            return self
+        if self.array is not None:
+            return Tensor(self.builder, type_, array=self.array)
+        if self.sizes is not None and len(self.sizes) == 1 and type_.elements == 1:
+            return Tensor(self.builder, type_, sizes=self.sizes)
+        return Tensor(self.builder, type_, self.builder.compact(self))
+
+    def permute(self, axes: Sequence[int]) -> Tensor:
+        """Return the tensor with its dims in another order."""
+        axes = list(axes)
+        return self if axes == list(range(self.rank)) else self.builder.emit("permute", self, axes=axes)
+
+    def transpose(self, first: int = -2, second: int = -1) -> Tensor:
+        """Return the tensor with two dims exchanged."""
+        axes = list(range(self.rank))
+        axes[first], axes[second] = axes[second], axes[first]
+        return self.permute(axes)
+
+    def flip(self, axes: Sequence[int]) -> Tensor:
+        """Return the elements in reverse order along axes."""
+        return self.builder.emit("reverse", self, axes=list(axes)) if axes else self
+
+    def expand_dims(self, *axes: int) -> Tensor:
+        """Return the tensor with dims of 1 at these axes of the result."""
+        rank = self.rank + len(axes)
+        new, old = {axis % rank for axis in axes}, iter(self.shape)
+        return self.reshape([1 if axis in new else next(old) for axis in range(rank)])
+
+    def squeeze(self, *axes: int) -> Tensor:
+        """Return the tensor without these axes, which are 1."""
+        gone = {axis % self.rank for axis in axes}
+        for axis in gone:
+            if self.shape[axis] != 1:
+                raise OpError(f"axis {axis} of {self.type} is {self.shape[axis]}: only a dim of 1 can be squeezed")
+        return self.reshape([dim for axis, dim in enumerate(self.shape) if axis not in gone])
+
+    def __getitem__(self, index: Index | tuple[Index, ...]) -> Tensor:
+        """Return a part of the tensor by numbers, slices, `None` and `...`, as in numpy.
+
+        Bounds may be sizes. The bounds of a dynamic dim are not clamped: they are in its range.
+        """
+        entries = index if isinstance(index, tuple) else (index,)
+        used = sum(entry is not None and entry is not ... for entry in entries)
+        if used > self.rank or sum(entry is ... for entry in entries) > 1:
+            raise OpError(f"{len(entries)} indices do not select a part of {self.type}")
+        parts: list[tuple[Dim, Dim, int]] = []
+        shape: list[Dim] = []
+        for entry in entries if any(entry is ... for entry in entries) else (*entries, ...):
+            if entry is None:
+                shape.append(1)
+            elif isinstance(entry, EllipsisType):
+                rest = self.shape[len(parts) : len(parts) + self.rank - used]
+                parts.extend((0, dim, 1) for dim in rest)
+                shape.extend(rest)
+            elif isinstance(entry, slice):
+                parts.append(_bounds(entry, self.shape[len(parts)]))
+                shape.append(parts[-1][1])
+            else:
+                parts.append((_from_start(entry, self.shape[len(parts)]), 1, 1))
+        return self._part(parts).reshape(shape)
+
+    def slice(self, axis: int, begin: Dim, size: Dim, step: int = 1) -> Tensor:
+        """Return so many elements along an axis; `begin` counts from 0."""
+        return self._part([(begin, size, step) if i == axis else (0, dim, 1) for i, dim in enumerate(self.shape)])
+
+    def _part(self, parts: Sequence[tuple[Dim, Dim, int]]) -> Tensor:
+        """Return elements by the begin, the size and the step of each axis."""
+        axes = [axis for axis, part in enumerate(parts) if part[1:] != (self.shape[axis], 1)]
+        if not axes:
+            return self
+        shape = [size for _, size, _ in parts]
+        if self.array is not None and self.array.size == 1:
+            return self.expand(shape) if self.rank else self
+        begins, steps = [begin for begin, _, _ in parts], [step for _, _, step in parts]
+        if all(isinstance(each, int) for axis in axes for each in parts[axis]):
+            ends = [_end(*parts[axis]) for axis in axes]
+            return self.builder.emit(
+                "strided_slice", self, axes=axes, begin=[begins[axis] for axis in axes], end=ends,
+                strides=[steps[axis] for axis in axes],
+            )  # fmt: skip
+        return self.builder.emit("slice_dims", self, begin=begins, shape=tuple(shape), strides=steps)
+
+    def split(self, sizes: Sequence[Dim], axis: int) -> list[Tensor]:
+        """Return consecutive parts of these sizes along an axis."""
+        return self.builder.emit_all("split", self, axis=axis % self.rank, sizes=tuple(sizes))
+
+    def halves(self, axis: int) -> list[Tensor]:
+        """Return the two halves along an axis of an even size."""
+        half = self.shape[axis] // 2
+        return self.split((half, half), axis)
+
+    # Accesses
+
+    def gather(self, indices: Tensor, axis: int = 0) -> Tensor:
+        """Return slices at positions along an axis."""
+        return self.builder.emit("gather", self, indices, axis=axis)
+
+    def gather_elements(self, indices: Tensor, axis: int) -> Tensor:
+        """Return elements at positions along an axis, which has one for each element of the result."""
+        return self.builder.emit("gather_elements", self, indices, axis=axis)
 
 
-def of_array(array: np.ndarray, type_: TensorType) -> Tensor:
-    """Return a constant; the array may have any shape that broadcasts to the type's."""
-    return Tensor(type_, array=np.asarray(array))
+def _bounds(entry: slice, dim: Dim) -> tuple[Dim, Dim, int]:
+    """Return the begin, the size and the step of a slice."""
+    step = 1 if entry.step is None else int(entry.step)
+    if isinstance(dim, int) and all(each is None or isinstance(each, int) for each in (entry.start, entry.stop)):
+        taken = range(dim)[entry]
+        return taken.start, len(taken), step
+    if step < 0:
+        raise OpError(f"a slice with step {step} of a dim of size '{dim}' is not supported: flip the axis first")
+    begin = 0 if entry.start is None else _from_start(entry.start, dim)
+    end = dim if entry.stop is None else _from_start(entry.stop, dim)
+    return begin, D.ceildiv(end - begin, step), step
+
+
+def _from_start(position: Dim, dim: Dim) -> Dim:
+    """Return a position that counts from the start; a negative number counts from the end."""
+    return dim + position if isinstance(position, int) and position < 0 else position
+
+
+def _end(begin: Dim, size: Dim, step: int) -> int:
+    """Return the end of a strided slice."""
+    assert isinstance(begin, int)
+    assert isinstance(size, int)
+    end = begin + (size - 1) * step + (1 if step > 0 else -1) if size else begin
+    return end if end >= 0 else -_LARGEST_DIM
+
+
+_LARGEST_DIM = 2**31 - 1
+"""Negative ends of strided slices count from the end of the dim: that of minus its size and less is the start."""
+
+
+def number(builder: TensorBuilder, x: SymbolicDim | float, dtype: DType) -> Tensor:
+    """Return a number or a size as a tensor without dims; integers wrap around."""
+    type_ = TensorType((), dtype)
+    if isinstance(x, SymbolicDim):
+        return Tensor(builder, TensorType.of((), "i64"), sizes=(x,)).cast(dtype)
+    if not dtype.is_integer:
+        return Tensor(builder, type_, array=np.asarray(x).astype(dtype.to_numpy()))
+    if int(x) != x:
+        raise OpError(f"{x} stands beside a tensor of {dtype}, which has no such number: cast the tensor first")
+    wrapped = np.array(int(x) & ((1 << dtype.bits) - 1), np.uint64)
+    return Tensor(builder, type_, array=wrapped.astype(dtype.to_numpy()))
+
+
+def where(condition: Tensor, x: Operand, y: Operand, dtype: DType | None = None) -> Tensor:
+    """Return the elements of x where the condition holds, else those of y; numbers have the type of the other."""
+    if dtype is None:
+        dtype = x.dtype if isinstance(x, Tensor) else y.dtype if isinstance(y, Tensor) else None
+        if dtype is None:
+            raise OpError(f"needs the element type of {x} and {y}")
+    builder = condition.builder
+    chosen = [each if isinstance(each, Tensor) else number(builder, each, dtype) for each in (x, y)]
+    return builder.elementwise("where", [condition, *chosen], {})
+
+
+def maximum(x: Tensor, y: Operand) -> Tensor:
+    """Return the larger elements; NaN wins."""
+    return x.elementwise("maximum", y)
+
+
+def minimum(x: Tensor, y: Operand) -> Tensor:
+    """Return the smaller elements; NaN wins."""
+    return x.elementwise("minimum", y)
+
+
+def concat(tensors: Sequence[Tensor], axis: int) -> Tensor:
+    """Return tensors one after another along an axis."""
+    if len(tensors) == 1:
+        return tensors[0]
+    return tensors[0].builder.emit("concat", tensors, axis=axis % tensors[0].rank)
+
+
+def stack(tensors: Sequence[Tensor], axis: int) -> Tensor:
+    """Return tensors of one shape along a new axis."""
+    return tensors[0].builder.emit("stack", tensors, axis=axis % (tensors[0].rank + 1))

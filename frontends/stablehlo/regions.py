@@ -53,7 +53,7 @@ def apply(op: StablehloOperation, block: ir.Block, operands: Sequence[Tensor]) -
             raise UnsupportedOperation(
                 f"its region makes {tensor.type} of {operands[0].type}: expected elementwise operations"
             )
-    return [Tensor(tensor.type.with_shape(shape), op.body.compact(tensor)) for tensor in results]
+    return [Tensor(op.body, tensor.type.with_shape(shape), op.body.compact(tensor)) for tensor in results]
 
 
 @dataclass(frozen=True)

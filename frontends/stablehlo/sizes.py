@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, UndecidedDim
 from mirlo.dialects.core.types import TensorType
-from mirlo.frontends.tensor import SIZES, Tensor, known
+from mirlo.frontends.tensor import SIZES, Tensor
 
 if TYPE_CHECKING:
     from mirlo.frontends.stablehlo.operation import StablehloOperation
@@ -40,7 +40,7 @@ def evaluate(op: StablehloOperation) -> Tensor | None:
         return None
     if made is None or len(made) != count or not all(_fits(size, declared) for size in made):
         return None
-    return known(declared, tuple(made))
+    return op.body.known(declared, tuple(made))
 
 
 def _fits(size: Dim, declared: TensorType) -> bool:

@@ -127,7 +127,7 @@ def _with_dims_of(
                 name = getattr(part, "name", None)
                 wanted = part if isinstance(part, int) else bound.setdefault(name, dim) if name else dim
                 if isinstance(dim, D.SymbolicDim) and dim != wanted:
-                    tensor = op.with_dim(tensor, axis, wanted)
+                    tensor = op.body.with_dim(tensor, axis, wanted)
                     same.update({str(dim): wanted} if D.is_symbol_name(str(dim)) else {})
         made.append(tensor)
     return made, same

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeGuard
 from mirlo.dialects.core.dims import Dim, UndecidedDim, symbols_of
 from mirlo.dialects.core.op import OpError
 from mirlo.frontends.builder import UnsupportedOperation
-from mirlo.frontends.tensor import Tensor, known
+from mirlo.frontends.tensor import Tensor
 from mirlo.frontends.torch.complex_tensor import ComplexTensor, component, has_complex, is_complex
 from mirlo.frontends.torch.errors import UnsupportedAten
 from mirlo.frontends.torch.locations import location_of, origin_of, source_line
@@ -80,7 +80,7 @@ class GraphImport(GraphImporter):
                 name = f"number.{name.rpartition('.')[2]}"
             convert = find_converter(name, has_complex([args, list(kwargs.values()), declared]))
             with location_of(node):
-                op = AtenOperation(node, name, self)
+                op, self.operator = AtenOperation(node, name, self), name
                 require_arguments(convert, op, args, kwargs)
                 result = convert(op, *args, **kwargs)
                 return self._as_declared(op, declared, result)
@@ -159,7 +159,7 @@ class GraphImport(GraphImporter):
         for axis, size in enumerate(shape):
             number = self.sizes.only_value(size)
             if number is not None:
-                made = op.with_dim(made, axis, number)
+                made = self.with_dim(made, axis, number)
             else:
                 self.sizes.learn(size, made.shape[axis])
         return made
@@ -189,15 +189,6 @@ class GraphImport(GraphImporter):
                 return dim
         (dim,) = self.bind(count, "count")
         return dim
-
-    def broadcast(self, x: Tensor, shape: tuple[Dim, ...]) -> Tensor:
-        """Return a tensor broadcast to a shape, without computing it."""
-        type_ = x.type.with_shape(shape)
-        if x.array is not None:
-            return Tensor(type_, array=x.array)
-        if x.sizes is not None and len(x.sizes) == 1 and isinstance(type_.elements, int) and type_.elements == 1:
-            return known(type_, x.sizes)
-        return Tensor(type_, self.compact(x))
 
 
 def is_number(value: object) -> bool:

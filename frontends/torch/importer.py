@@ -12,7 +12,7 @@ from mirlo.dialects.core.op import OpError
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
 from mirlo.frontends.builder import UnsupportedOperation
-from mirlo.frontends.tensor import Tensor, known, of_array
+from mirlo.frontends.tensor import Tensor
 from mirlo.frontends.torch.complex_tensor import ComplexTensor, component, is_complex
 from mirlo.frontends.torch.errors import TorchImportError, UnsupportedAten
 from mirlo.frontends.torch.graph import GraphImport
@@ -183,10 +183,10 @@ class _Weights:
         type_ = TensorType(tuple(held.shape), element_type(held.dtype))
         array = to_array(held)
         if array.size <= INLINE_ELEMENTS:
-            return of_array(array.copy(), type_)
+            return self._body.of_array(array.copy(), type_)
         with ir.Location.name(node.name):
             result = OPS["constant"].make(param=self._body.store.add_unique(name, array), result_types=[type_])
-        return Tensor(type_, result, made=result, block=self._body.blocks[0])
+        return Tensor(self._body, type_, result, made=result, block=self._body.blocks[0])
 
 
 def _require_ranges(program: torch.export.ExportedProgram, body: GraphImport) -> None:
@@ -213,7 +213,7 @@ def _result(body: GraphImport, value: object) -> Tensor:
     if isinstance(value, Tensor):
         return value
     if isinstance(value, (int, D.SymbolicDim)) and not isinstance(value, bool):
-        return known(TensorType.of((), "i64"), (value,))
+        return body.known(TensorType.of((), "i64"), (value,))
     raise UnsupportedOperation(f"has a result that is {value!r}: expected a tensor or a size")
 
 

@@ -16,7 +16,7 @@ from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.graph import attribute_of
 from mirlo.frontends.onnx.node import Node, RegionImporter
 from mirlo.frontends.onnx.values import AnyValue, Converted, TensorValue
-from mirlo.frontends.tensor import Tensor, of_array
+from mirlo.frontends.tensor import Tensor
 from mirlo.frontends.torch.operation import AtenOperation
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class _Body:
         assert isinstance(value, TensorValue)
         if value.ir is None:
             assert value.known is not None
-            return self._builder.full(of_array(value.known, value.type))
+            return self._builder.full(self._builder.of_array(value.known, value.type))
         return value.ir
 
     any_ssa = ssa

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
@@ -12,7 +12,7 @@ from mirlo.dialects.core.dims import Dim, SymbolicDim
 from mirlo.dialects.core.dtypes import DType, dtype
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import GraphBuilder, OperationView, UnsupportedOperation
-from mirlo.frontends.tensor import Tensor, known
+from mirlo.frontends.tensor import Tensor, number
 from mirlo.frontends.torch.complex_tensor import component, is_complex
 from mirlo.frontends.torch.promotion import element_type, promoted
 from mirlo.frontends.torch.sizes import SizeReader
@@ -40,14 +40,12 @@ class GraphImporter(GraphBuilder, ABC):
     sizes: SizeReader
     checks: bool
     """Whether calls check what PyTorch's kernels refuse of data."""
+    operator = ""
+    """The operator that is being converted."""
 
     @abstractmethod
     def graph(self, graph: torch.fx.GraphModule, operands: Sequence[object]) -> list[object]:
         """Import a graph that an operator holds, for these arguments; return its results."""
-
-    @abstractmethod
-    def broadcast(self, x: Tensor, shape: tuple[Dim, ...]) -> Tensor:
-        """Return a tensor broadcast to a shape, without computing it."""
 
     @abstractmethod
     def require(self, condition: torch.fx.Node | torch.SymBool | bool, message: str) -> None:
@@ -56,6 +54,33 @@ class GraphImporter(GraphBuilder, ABC):
     @abstractmethod
     def bind_result(self, op: AtenOperation, count: Tensor) -> Dim:
         """Bind the size that the trace gave a result, which data determine, to a number; return it."""
+
+    def elementwise(self, name: str, operands: Sequence[Tensor], attributes: Mapping[str, object]) -> Tensor:
+        """Make an elementwise operator; dims of operands that PyTorch found equal are compared in the call."""
+        return super().elementwise(name, self._with_equal_dims(operands), attributes)
+
+    def _with_equal_dims(self, operands: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Return operands with one expression of each dim: a guard of the trace can say more than expressions do."""
+        result = list(operands)
+        for axis in range(-max((x.rank for x in operands), default=0), 0):
+            dims = [x.shape[axis] for x in operands if -axis <= x.rank and x.shape[axis] != 1]
+            wanted = next((dim for dim in dims if isinstance(dim, int)), dims[0] if dims else 1)
+            for index, x in enumerate(result):
+                if -axis <= x.rank and x.shape[axis] != 1:
+                    result[index] = self.with_dim(x, x.rank + axis, wanted)
+        return result
+
+    def with_dim(self, x: Tensor, axis: int, wanted: Dim) -> Tensor:
+        """Return x with a dim that a guard of the trace says is equal to its own, which the call checks."""
+        dim = x.shape[axis]
+        if dim == wanted or isinstance(dim, int):
+            return x
+        self.require_nonnegative([wanted - dim, dim - wanted], f"a size of '{self.operator}': {dim} is {wanted}")
+        shape = (*x.shape[:axis], wanted, *x.shape[axis + 1 :])
+        if x.array is not None and x.array.size == 1:
+            return self.constant(x.array.reshape(()), x.dtype, shape)
+        words = {"begin": [0] * x.rank, "strides": [1] * x.rank}
+        return self.emit("slice_dims", x, shape=shape, **words)
 
 
 class AtenOperation(OperationView):
@@ -102,20 +127,14 @@ class AtenOperation(OperationView):
 
     def cast(self, x: Tensor, target: DType | str) -> Tensor:
         """Return x with elements of another type."""
-        wanted = dtype(target)
-        if x.dtype is wanted:
-            return x
-        number = x.constant
-        if number is not None and number.size == 1 and not x.dtype.is_float and wanted.bits >= 8:
-            return self.constant(number.reshape(()), wanted, x.shape)
-        return self.elementwise("cast", x, dtype=wanted, saturate=False)
+        return x.cast(target)
 
     def operand(self, x: Operand, target: DType | str) -> Tensor:
         """Return a tensor, a number or a size as a tensor of an element type."""
         if isinstance(x, Tensor):
             return self.cast(x, target)
         if isinstance(x, SymbolicDim):
-            return self.cast(known(TensorType.of((), "i64"), (x,)), target)
+            return number(self.body, x, dtype(target))
         wanted = dtype(target)
         if isinstance(x, int) and wanted.is_integer:  # wraps around
             return self.constant(np.array(x & ((1 << wanted.bits) - 1), np.uint64), wanted)
@@ -140,59 +159,19 @@ class AtenOperation(OperationView):
         """Return 16-bit floats as f32, in which PyTorch computes with them."""
         return self.cast(x, "f32") if x.dtype.is_float and x.dtype.bits < 32 else x
 
-    def elementwise(self, name: str, *operands: Tensor, **attributes: object) -> Tensor:
-        """Make an elementwise operator; dims of operands that PyTorch found equal are compared in the call."""
-        return super().elementwise(name, *self._with_equal_dims(operands), **attributes)
-
-    def _with_equal_dims(self, operands: Sequence[Tensor]) -> Sequence[Tensor]:
-        """Return operands with one expression of each dim: a guard of the trace can say more than expressions do."""
-        result = list(operands)
-        for axis in range(-max((x.rank for x in operands), default=0), 0):
-            dims = [x.shape[axis] for x in operands if -axis <= x.rank and x.shape[axis] != 1]
-            wanted = next((dim for dim in dims if isinstance(dim, int)), dims[0] if dims else 1)
-            for index, x in enumerate(result):
-                if -axis <= x.rank and x.shape[axis] != 1:
-                    result[index] = self.with_dim(x, x.rank + axis, wanted)
-        return result
-
-    def with_dim(self, x: Tensor, axis: int, wanted: Dim) -> Tensor:
-        """Return x with a dim that a guard of the trace says is equal to its own, which the call checks."""
-        dim = x.shape[axis]
-        if dim == wanted or isinstance(dim, int):
-            return x
-        self.body.require_nonnegative([wanted - dim, dim - wanted], f"a size of '{self.name}': {dim} is {wanted}")
-        shape = (*x.shape[:axis], wanted, *x.shape[axis + 1 :])
-        if x.array is not None and x.array.size == 1:
-            return self.constant(x.array.reshape(()), x.dtype, shape)
-        words = {"begin": [0] * x.rank, "strides": [1] * x.rank}
-        return self.emit("slice_dims", x, shape=shape, **words)
-
     # Common forms
 
     def reshaped(self, x: Tensor, shape: Sequence[Dim]) -> Tensor:
         """Return x with another shape."""
-        if x.shape == tuple(shape):
-            return x
-        if x.array is not None and x.array.size == 1:
-            return self.constant(x.array.reshape(()), x.dtype, shape)
-        return self.emit("reshape", x, shape=tuple(shape))
+        return x.reshape(shape)
 
     def expanded(self, x: Tensor, shape: Sequence[Dim]) -> Tensor:
         """Return x broadcast to a shape, without computing it."""
-        return x if x.shape == tuple(shape) else self.body.broadcast(x, tuple(shape))
+        return x.expand(shape)
 
     def sliced(self, x: Tensor, axis: int, begin: Dim, size: Dim, step: int = 1) -> Tensor:
         """Return elements of x along an axis; `begin` counts from 0."""
-        if size == x.shape[axis] and step == 1:
-            return x
-        if isinstance(begin, int) and isinstance(size, int):
-            words = {"axes": [axis], "begin": [begin], "end": [begin + (size - 1) * step + 1 if size else begin]}
-            return self.emit("strided_slice", x, **words, strides=[step])
-        begins: list[Dim] = [0] * x.rank
-        strides = [1] * x.rank
-        begins[axis], strides[axis] = begin, step
-        shape = (*x.shape[:axis], size, *x.shape[axis + 1 :])
-        return self.emit("slice_dims", x, begin=begins, shape=shape, strides=strides)
+        return x.slice(axis, begin, size, step)
 
     def sorted_order(self, x: Tensor, axis: int, descending: bool) -> Tensor:
         """Return the positions of the sorted elements along an axis; NaN is the largest, as PyTorch has it."""

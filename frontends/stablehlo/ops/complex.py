@@ -15,7 +15,7 @@ from mirlo.frontends.complex_numbers import Complex, Real
 from mirlo.frontends.stablehlo.operation import StablehloOperation
 from mirlo.frontends.stablehlo.regions import combiner
 from mirlo.frontends.stablehlo.registry import CONVERTERS, complex_converter, converter
-from mirlo.frontends.tensor import Tensor, of_array
+from mirlo.frontends.tensor import Tensor
 
 BY_PARTS = (
     "add", "subtract", "negate",
@@ -143,7 +143,7 @@ def constant(op: StablehloOperation) -> Sequence[Tensor]:
     result = []
     for part in (elements[..., 0], elements[..., 1]):
         shape = declared.static_shape if part.size == declared.elements else ()
-        result.append(of_array(part.reshape(shape), declared))
+        result.append(op.body.of_array(part.reshape(shape), declared))
     return result
 
 

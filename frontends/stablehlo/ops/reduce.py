@@ -64,7 +64,7 @@ def _is_identity(kind: str, start: Tensor) -> bool:
 def _like(values: Sequence[Tensor], starts: Sequence[Tensor]) -> list[Tensor]:
     """Return the starting values as tensors of the shapes of others."""
     return [
-        Tensor(value.type, start.value, start.array if start.constant is None else start.constant)
+        Tensor(start.builder, value.type, start.value, start.array if start.constant is None else start.constant)
         for value, start in zip(values, starts, strict=True)
     ]
 

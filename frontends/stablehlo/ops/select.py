@@ -125,7 +125,7 @@ def select_and_scatter(op: StablehloOperation) -> Tensor:
     if any(size == 0 for size in windows.source.shape):
         return op.emit("expand", op.emit("reshape", windows.start, shape=()), shape=windows.x.shape)
     is_sum = combiner(windows.scatter) == "add" and windows.source.dtype.is_float
-    chosen, total = windows.chosen(), None if is_sum else Tensor(windows.x.type, op.body.compact(windows.start))
+    chosen, total = windows.chosen(), None if is_sum else windows.start.expand(windows.x.shape)
     for at, tap in enumerate(windows.taps()):
         here = op.elementwise("equal", chosen, op.constant(at, chosen.dtype))
         values = op.elementwise("where", here, windows.source, op.constant(0, windows.source.dtype))

@@ -13,7 +13,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.stablehlo.operation import StablehloOperation
 from mirlo.frontends.stablehlo.registry import converter
-from mirlo.frontends.tensor import Tensor, of_array
+from mirlo.frontends.tensor import Tensor
 
 
 @converter("constant")
@@ -24,9 +24,9 @@ def constant(op: StablehloOperation) -> Tensor:
     if getattr(value, "is_splat", False):
         one = TensorType((), declared.dtype)
         if declared.dtype.name in ("f32", "f64", "bool") or declared.dtype.is_integer:
-            return of_array(np.array(value.get_splat_value().value).astype(declared.dtype.to_numpy()), declared)
-        return of_array(read_dense(value, one), declared)
-    return of_array(read_dense(value, declared), declared)
+            return op.body.of_array(np.array(value.get_splat_value().value).astype(declared.dtype.to_numpy()), declared)
+        return op.body.of_array(read_dense(value, one), declared)
+    return op.body.of_array(read_dense(value, declared), declared)
 
 
 @converter("iota")
@@ -46,7 +46,7 @@ def dynamic_iota(op: StablehloOperation) -> Tensor:
 def reshape(op: StablehloOperation) -> Tensor:
     x, declared = op.operands[0], op.declared()
     if x.array is not None and x.array.size == 1:
-        return of_array(x.array.reshape(()), declared)
+        return op.body.of_array(x.array.reshape(()), declared)
     return op.emit("reshape", x, shape=_known_shape(op, x.shape, declared.shape))
 
 
@@ -92,7 +92,7 @@ def broadcast_leading(op: StablehloOperation) -> Tensor:
 def broadcast(op: StablehloOperation, x: Tensor, type_: TensorType, axes: Sequence[int]) -> Tensor:
     """Return x with its dims at these axes of a larger shape; it is expanded where it has to be."""
     if x.array is not None and x.array.size == 1:
-        return of_array(x.array.reshape(()), type_)
+        return op.body.of_array(x.array.reshape(()), type_)
     order = sorted(range(len(axes)), key=axes.__getitem__)
     result = op.tensor(op.body.compact(x))
     rank = result.rank

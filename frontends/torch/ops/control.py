@@ -42,7 +42,7 @@ def _with_bound_dims(op: AtenOperation, x: Tensor, declared: TensorType) -> Tens
     """Return x with the dims that are declared, as far as the trace has bound their symbols."""
     for axis, dim in enumerate(declared.shape):
         if not D.symbols_of(dim) - op.body.taken:
-            x = op.with_dim(x, axis, dim)
+            x = op.body.with_dim(x, axis, dim)
     return x
 
 
