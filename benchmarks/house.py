@@ -16,12 +16,13 @@ import sys
 import tarfile
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 
 from mirlo.benchmarks.features import new_features
+from mirlo.driver.garbage import FewerCollections
 
 ROOT = Path(__file__).resolve().parents[1]
 LINE_KINDS = ("lines of code", "signatures", "imports", "docstrings", "comments", "blank lines")
@@ -36,10 +37,20 @@ _NO_VERBS = """
 NO_VERBS = frozenset(_NO_VERBS.split())
 """First words of docstrings that are not imperative: articles, pronouns, conjunctions, prepositions, question words."""
 
+DISPATCH: dict[str, str] = {
+    "tools/cli/__init__.py": "the module of a command is found by the word of the command line",
+    "tools/fuzz/modes.py": "likewise; two modes run commands with hostile input",
+    "frontends/onnx/registry.py": "converters register themselves, and are found by the operator of a file",
+    "frontends/stablehlo/registry.py": "likewise",
+    "frontends/torch/registry.py": "likewise",
+}
+"""Files whose names of modules are no dependencies, and why: what they import is chosen by input."""
+
 
 class House:
     """The parsed files of a checkout."""
 
+    @FewerCollections()
     def __init__(self, root: Path) -> None:
         self.root = root
         folders = sorted(p.parent for p in root.glob("*/__init__.py") if p.parent.name not in ("test", "benchmarks"))
@@ -87,12 +98,16 @@ class House:
         return [path.relative_to(self.root).as_posix() for path in self.paths]
 
     @cached_property
+    @FewerCollections()
     def imports(self) -> dict[str, set[str]]:
-        """The modules that each module imports, imports in functions and for type checking included."""
+        """The modules that each module imports: in functions, for type checking and by their names too."""
         modules = {self._module(path): path for path in self.paths}
         result: dict[str, set[str]] = {}
         for module, path in modules.items():
-            names = {name for node in ast.walk(self.trees[path]) for name in _imported(node)}
+            nodes = list(ast.walk(self.trees[path]))
+            names = {name for node in nodes for name in _imported(node)}
+            if path.relative_to(self.root).as_posix() not in DISPATCH:
+                names |= {name for node in nodes for name in _imported_by_name(node, modules)}
             near = {name if name in modules else name.rpartition(".")[0] for name in names}
             result[module] = {name for name in near if name in modules and name != module}
         return result
@@ -206,6 +221,17 @@ def _imported(node: ast.AST) -> Iterator[str]:
         yield from (alias.name for alias in node.names)
     elif isinstance(node, ast.ImportFrom) and node.module:
         yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _imported_by_name(node: ast.AST, modules: Collection[str]) -> Iterator[str]:
+    """Yield the modules that a text names, as in `import_module`, a lazy table, or `import_modules` of a package."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        name = node.value.partition(":")[0]
+        yield from [name] if name in modules else ()
+    elif isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+        function = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if function == "import_modules":
+            yield from (name for name in modules if name.rpartition(".")[0] == node.args[0].value)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING
 
 from mirlo.runtime.cache import MANIFESTS, MODELS, Cache, default_folder, digest_of_file
 from mirlo.runtime.files import resolved
+from mirlo.runtime.sources import MODEL_FOLDERS, compiler_digest, digest_of_sources
 
 if TYPE_CHECKING:
-    from importlib.metadata import Distribution
-
     from mirlo.passes.targets import Target
     from mirlo.runtime.artifact import Artifact
     from mirlo.runtime.executable import Executable
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
 
 MIN_COMPILE_SECONDS = 0.2
 """Models that compile faster are not cached."""
-_LIBRARIES = ("torch-mlir", "mlir-python-bindings", "numpy", "onnx", "ml_dtypes", "llvmlite")
-_FOLDERS = ("dialects", "frontends", "passes", "targets", "runtime", "driver")
 _GROUPS = ("mirlo.targets", "mirlo.dialects", "mirlo.passes", "mirlo.loaders", "mirlo.frontends")
 
 
@@ -173,29 +170,15 @@ def extended(target: Target) -> str | None:
 @cache
 def compiler_version() -> str:
     """Return a digest of the sources of Mirlo and of its plug-ins, and of the versions of their dependencies."""
-    from importlib.metadata import PackageNotFoundError, distribution, entry_points
+    from importlib.metadata import entry_points
 
-    parts = [sys.version]
-    for name in _LIBRARIES:
-        try:
-            parts.append(f"{name} {_version_of(distribution(name))}")
-        except PackageNotFoundError:
-            continue
-    root = Path(__file__).resolve().parents[1]
-    parts.append(_digest_of_sources(root / folder for folder in _FOLDERS))
+    parts = [sys.version, compiler_digest(MODEL_FOLDERS)]
     installed = entry_points()  # asked for once: it reads a file of every package
     offered = [entry.value for group in _GROUPS for entry in installed.select(group=group)]
     modules = {value.split(":")[0].split(".")[0] for value in offered}
     for module in sorted(modules - {"mirlo"}):
-        parts.append(f"{module} {_digest_of_sources(_module_paths(module))}")
+        parts.append(f"{module} {digest_of_sources(_module_paths(module))}")
     return "\n".join(parts)
-
-
-def _version_of(package: Distribution) -> str:
-    """Return the version of an installed package from its metadata line: parsing all metadata takes milliseconds."""
-    head = package.read_text("METADATA") or ""
-    line = next((line for line in head.splitlines() if line.startswith(("Version:", "version:"))), None)
-    return line.partition(":")[2].strip() if line is not None else str(package.version)
 
 
 def _module_paths(module: str) -> list[Path]:
@@ -206,27 +189,3 @@ def _module_paths(module: str) -> list[Path]:
     if spec is None:
         return []
     return [Path(place) for place in spec.submodule_search_locations or [spec.origin or ""]]
-
-
-def _digest_of_sources(places: Iterable[Path]) -> str:
-    digest = hashlib.sha256()
-    for path in places:
-        for file in _sources_in(str(path)):
-            digest.update(f"{os.path.basename(file)}\n".encode())
-            digest.update(_content(file))
-    return digest.hexdigest()
-
-
-def _sources_in(place: str) -> Iterator[str]:
-    """Yield the source files of a folder in order; or the file itself."""
-    # With what is quick, here and below: it is nearly a thousand files, before anything else can be done.
-    if not os.path.isdir(place):
-        yield place
-    for folder, folders, files in os.walk(place):
-        folders.sort()
-        yield from (f"{folder}{os.sep}{name}" for name in sorted(files) if name.endswith((".py", ".ll", ".txt")))
-
-
-def _content(path: str) -> bytes:
-    with open(path, "rb", buffering=0) as file:
-        return file.read()

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +11,9 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.dialects.tir.own_intrinsics import OWN
 from mirlo.dialects.tir.view import RULES
+from mirlo.passes.lower import expansions  # noqa: F401  (importing registers the rules of the last target)
 from mirlo.passes.lower.calls import CALL, lower_found_calls
+from mirlo.passes.lower.intrinsic_call import IntrinsicCall
 from mirlo.passes.lower.values import Num, ValueBuilder
 from mirlo.passes.made_by import check_emitted, operations_between
 from mirlo.passes.registry import Pass, PassError, option, register_pass
@@ -29,39 +29,6 @@ CUSTOM_RULES = "intrinsics"
 
 MAX_LOWERING_ITERATIONS = 16
 """Rules may emit intrinsics, which are lowered in the next round; more rounds than this are a cycle."""
-
-
-class IntrinsicCall:
-    """The operation that a rule lowers, with the builder for its replacement."""
-
-    def __init__(self, operation: ir.Operation, b: ValueBuilder, options: Mapping[str, Any] = MappingProxyType({})):
-        self.operation = operation
-        self.options = options
-        """The options of the compilation; rules of target `llvm` read `machine`."""
-        self.name: str = operation.name.removeprefix("tir.")
-        self.args: list[ir.Value] = list(operation.operands)
-        """The operands, MLIR values: scalars, or vectors of one shape."""
-        self.type: ir.Type | None = operation.results[0].type if len(operation.results) else None
-        """The MLIR type of the result; None for an intrinsic without one."""
-        self._b = b
-
-    @cached_property
-    def nums(self) -> list[Num]:
-        """Return the operands as Nums, to compute with; handles are those of `args`."""
-        return [self._b.num(value) for value in self.args if not _is_handle(value.type)]
-
-    @cached_property
-    def dtype(self) -> str:
-        """Return the element type of the first operand: 'f32', 'i8', ..."""
-        return self.nums[0].kind
-
-    @property
-    def is_vector(self) -> bool:
-        return isinstance(self.type, ir.VectorType)
-
-    @property
-    def location(self) -> ir.Location:
-        return self.operation.location
 
 
 @dataclass(frozen=True)
@@ -152,11 +119,6 @@ def _combined(target: str, host: tuple[str, ...]) -> tuple[str, ...]:
     return (*(name for name in own if name not in host), *host)
 
 
-def load_default_rules() -> None:
-    """Register the rules of the last target of every chain."""
-    importlib.import_module("mirlo.passes.lower.expansions")
-
-
 def _check_names(targets: tuple[str, ...], custom: Given) -> None:
     """Reject rules for intrinsics that do not exist: they would silently never be tried."""
     for name in custom:
@@ -179,7 +141,6 @@ class Lowering:
         custom: Given | None = None,
         options: Mapping[str, Any] = MappingProxyType({}),
     ):
-        load_default_rules()
         self.targets = targets
         self.custom = custom
         self.options = options
@@ -265,10 +226,6 @@ class Lowering:
 def has_intrinsics(root: ir.Operation) -> bool:
     """Return whether an operation contains intrinsics to lower."""
     return bool(_intrinsics_in(root)[0])
-
-
-def _is_handle(mlir_type: ir.Type) -> bool:
-    return isinstance(mlir_type, ir.MemRefType) or str(mlir_type) == "!llvm.ptr"
 
 
 def _previous(operation: ir.Operation) -> ir.Operation | None:

@@ -24,7 +24,7 @@ from mirlo.passes.schedule.loops import (
 )
 
 if TYPE_CHECKING:
-    from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
+    from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 
 
 @schedule("any")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Union
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
@@ -22,6 +21,7 @@ from mirlo.passes.made_by import check_emitted
 from mirlo.passes.memory.inplace import annotate_inplace
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.rules import DEFAULT, SCHEDULE, Attempt, Decline, Rule, RuleError, run_rule, try_rules
+from mirlo.passes.schedule import nest  # noqa: F401  (importing registers the rule of the last target)
 from mirlo.passes.schedule.buffers import SCHEDULE as SCHEDULED
 from mirlo.passes.schedule.buffers import TARGET
 from mirlo.passes.schedule.choices import (
@@ -34,6 +34,7 @@ from mirlo.passes.schedule.choices import (
     parts_of,
     set_parts,
 )
+from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 from mirlo.passes.schedule.tuned import set_tuned, tuned_values
 from mirlo.passes.schedule.words.rule_parts import ANY_RULE, WORDS_RULE, ScheduleParts, inline_for_rules
 from mirlo.passes.schedule.words.trace import APPLIED, PrimitiveCallRecord, Trace
@@ -62,15 +63,6 @@ ANY = "any"
 
 
 @dataclass(frozen=True)
-class Kernel:
-    """The argument of a schedule rule: a prim function in tensor form."""
-
-    view: PrimView
-    words: ScheduleParts | None = None
-    """The parts of the user's schedule, if primitives arrange the loops of some of them."""
-
-
-@dataclass(frozen=True)
 class ScheduleRecord:
     """How one prim function was scheduled."""
 
@@ -83,14 +75,6 @@ class ScheduleRecord:
     """Whether the user gave the words."""
     names: tuple[str, ...] = ()
     """Names of the user's nodes that the function computes."""
-
-
-@dataclass(frozen=True)
-class ScheduleContext:
-    """The environment of a schedule rule."""
-
-    target: str
-    options: dict[str, Any]
 
 
 def _user_schedule(kernel: Kernel, context: ScheduleContext) -> None:
@@ -240,7 +224,6 @@ def adopt_choices(function: ir.OpView, target: str, session: Session) -> bool:
 
 def _rules_of(targets: Sequence[str]) -> list[Rule]:
     """Return the rules of a target chain, in the order in which they are tried."""
-    importlib.import_module("mirlo.passes.schedule.nest")
     return SCHEDULE.candidates(ANY, targets)
 
 

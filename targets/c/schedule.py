@@ -27,7 +27,7 @@ from mirlo.passes.rules import Decline, decline, schedule
 from mirlo.passes.schedule.words.schedule import Schedule
 
 if TYPE_CHECKING:
-    from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
+    from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 
 TILES = (64, 48, 32, 24, 16, 8)
 """Numbers of accumulators: the first that divides the axis is taken. Many hide the latency of additions."""

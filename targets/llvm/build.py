@@ -9,7 +9,7 @@ from mirlo.runtime.cache import OBJECTS, Cache
 from mirlo.targets.llvm.machine_code import OBJECT, CodeSettings
 from mirlo.targets.llvm.options import parse_options
 from mirlo.targets.llvm.processes import Compilation, CompileTask, compile_all
-from mirlo.targets.llvm.units import Unit
+from mirlo.targets.llvm.units import CompilationUnit
 
 
 def code_settings(options: CompileOptions) -> CodeSettings:
@@ -18,7 +18,7 @@ def code_settings(options: CompileOptions) -> CodeSettings:
 
 
 def build(
-    units: Sequence[Unit],
+    units: Sequence[CompilationUnit],
     settings: CodeSettings,
     cache: Cache | None = None,
     jobs: int | None = None,
@@ -45,6 +45,6 @@ def build(
     return [cached[unit.key] for unit in units]
 
 
-def task_of(unit: Unit) -> CompileTask:
+def task_of(unit: CompilationUnit) -> CompileTask:
     """Return the task of compiling a unit."""
     return CompileTask(unit.name, unit.text, unit.entry)

@@ -21,7 +21,7 @@ from mirlo.runtime.cache import OBJECTS
 from mirlo.targets.llvm.build import code_settings, task_of
 from mirlo.targets.llvm.machine_code import OBJECT
 from mirlo.targets.llvm.processes import Compilation, helpers
-from mirlo.targets.llvm.units import SMALL, Unit, kernel_unit
+from mirlo.targets.llvm.units import SMALL, CompilationUnit, kernel_unit
 
 OF_KERNELS = ("lower-loops", "lower-intrinsics", "outline-parallel")
 """The passes behind `schedule` that change each kernel by itself."""
@@ -41,7 +41,7 @@ class CompileAhead(Preparation):
         self._session = Session()
         self._seen: set[str] = set()
         self._characters = 0
-        self._held: list[Unit] = []
+        self._held: list[CompilationUnit] = []
         """Kernels that wait for the model to be large enough to be divided."""
 
     def begin_stage(self, op: ir.OpView, remaining: Sequence[Step]) -> None:
@@ -64,7 +64,7 @@ class CompileAhead(Preparation):
     def close(self) -> None:
         self.compilation.close()
 
-    def _unit(self, function: ir.OpView) -> Unit | None:
+    def _unit(self, function: ir.OpView) -> CompilationUnit | None:
         """Return the unit that the kernel will be; None where a pass fails, as it will on the module."""
         module = ir.Module.create(function.operation.location)
         with ir.InsertionPoint(module.body):
@@ -76,7 +76,7 @@ class CompileAhead(Preparation):
             return None
         return kernel_unit(module, symbol_name(function), self.settings)
 
-    def _add(self, unit: Unit) -> None:
+    def _add(self, unit: CompilationUnit) -> None:
         self._held.append(unit)
         self._characters += len(unit.text)
         if self._characters < SMALL:

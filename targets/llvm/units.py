@@ -11,39 +11,19 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 
-from mirlo.dialects.bindings import PACKAGE, ir
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.tir.view import PRIM_FUNC, is_prim_func
 from mirlo.passes.memory.names import FORK
 from mirlo.runtime.names import c_identifier
+from mirlo.runtime.sources import code_version
 from mirlo.targets.llvm.machine_code import OBJECT, CodeSettings
 from mirlo.targets.llvm.object_code import MAIN, SIZES, EntryInterface
 
 _PLACEHOLDER = "KERNEL"
 _TOKENS = re.compile(r'@"((?:[^"\\]|\\.)*)"|"(?:[^"\\]|\\.)*"|@([A-Za-z_$.][\w$.-]*)')
 """Symbol references; strings are matched too, so that nothing in them is taken for one."""
-_CODE = (
-    "object_code.py",
-    "machine_code.py",
-    "units.py",
-    "pipeline.py",
-    "loop_annotations.py",
-    "outer_loops.py",
-    "quotients.py",
-    "emulated_floats.py",
-    "fma.py",
-    "forks.py",
-    "packed.py",
-    "../host/failures.py",
-    "../host/llvm_ir.py",
-    "../host/runtime_calls.py",
-    "rounding.py",
-    "scalar_bits.py",
-)
-"""The files that determine the object file of a unit: their content is part of every key."""
 SMALL = 100_000
 """Characters of all kernels below which a model is not divided."""
 BUNDLED = 2_000
@@ -53,7 +33,7 @@ BUNDLE = 16_000
 
 
 @dataclass(frozen=True)
-class Unit:
+class CompilationUnit:
     """The input of one object file."""
 
     name: str
@@ -68,7 +48,7 @@ class Unit:
 
 def split(
     module: ir.Module | ir.OpView, entry: EntryInterface, settings: CodeSettings, apart: bool | None = None
-) -> list[Unit]:
+) -> list[CompilationUnit]:
     """Return the units of a module: the one with `main` first, then each kernel once.
 
     Small kernels share a unit; with `apart` none do, with `apart=False` all kernels are in one.
@@ -83,7 +63,7 @@ def split(
     prim = (name for name in called if name not in roots and is_prim_func(operations[name]))
     kernels = [name for name in prim if _has_body(operations[name])]
     made_by = _made_by(settings)
-    units: dict[str, Unit] = {}
+    units: dict[str, CompilationUnit] = {}
     symbols: dict[str, str] = {}
     for name in kernels:
         unit = _kernel_unit(
@@ -103,13 +83,13 @@ def split(
     # Declarations that several kernels share, and kernels with equal text, appear once.
     text = "\n".join(dict.fromkeys([*(_renamed(part, symbols) for part in parts), *kernel_texts]))
     key = _digest(f"{made_by} {entry}", text)
-    main = Unit(MAIN, MAIN, key, text, entry)
+    main = CompilationUnit(MAIN, MAIN, key, text, entry)
     if apart:
         return [main, *units.values()]
     return [main] if is_small else [main, *_bundled(list(units.values()), made_by)]
 
 
-def kernel_unit(module: ir.Module, name: str, settings: CodeSettings) -> Unit | None:
+def kernel_unit(module: ir.Module, name: str, settings: CodeSettings) -> CompilationUnit | None:
     """Return the unit of a kernel, the only one of a module; None for one that shares a unit with others."""
     operations = {symbol_name(op): op.operation for op in module.body.operations}
     _drop_facts(operations[name])
@@ -120,13 +100,13 @@ def kernel_unit(module: ir.Module, name: str, settings: CodeSettings) -> Unit | 
 
 
 def _made_by(settings: CodeSettings) -> str:
-    return f"{_compiler()} {settings}"
+    return f"{code_version()} {settings}"
 
 
-def _bundled(units: Sequence[Unit], settings: str) -> list[Unit]:
+def _bundled(units: Sequence[CompilationUnit], settings: str) -> list[CompilationUnit]:
     """Join small kernels that follow each other into units of up to `BUNDLE` characters."""
-    joined: list[Unit] = []
-    bundle: list[Unit] = []
+    joined: list[CompilationUnit] = []
+    bundle: list[CompilationUnit] = []
     room = BUNDLE
     for unit in units:
         if len(unit.text) > BUNDLED:
@@ -140,13 +120,13 @@ def _bundled(units: Sequence[Unit], settings: str) -> list[Unit]:
     return joined + ([_joined(bundle, settings)] if bundle else [])
 
 
-def _joined(units: Sequence[Unit], settings: str) -> Unit:
+def _joined(units: Sequence[CompilationUnit], settings: str) -> CompilationUnit:
     if len(units) == 1:
         return units[0]
     # What several kernels declare is there once.
     parts = tuple(dict.fromkeys(part for unit in units for part in unit.parts))
     text = "\n".join(parts)
-    return Unit(
+    return CompilationUnit(
         f"{units[0].name} and {len(units) - 1} more", units[0].symbol, _digest(settings, text), text, parts=parts
     )
 
@@ -163,7 +143,7 @@ def _kernel_unit(
     uses: dict[str, list[str]],
     settings: str,
     readable: bool = False,
-) -> Unit:
+) -> CompilationUnit:
     members = _closure([name], uses, stop=set())
     own = [member for member in members if _is_defined_here(operations[member])]
     names = {member: f"{_PLACEHOLDER}.{i}" if i else _PLACEHOLDER for i, member in enumerate(own)}
@@ -175,7 +155,7 @@ def _kernel_unit(
     key = _digest(f"{settings} {shown}", "\n".join(parts))
     symbol = shown or f"mirlo_{key[:24]}"
     named = tuple(part.replace(f"@{_PLACEHOLDER}", f"@{symbol}") for part in parts)
-    return Unit(name, symbol, key, "\n".join(named), parts=named)
+    return CompilationUnit(name, symbol, key, "\n".join(named), parts=named)
 
 
 def _closure(roots: list[str], uses: dict[str, list[str]], stop: set[str]) -> list[str]:
@@ -238,17 +218,3 @@ def _has_body(function: ir.Operation) -> bool:
 
 def _digest(settings: str, text: str) -> str:
     return hashlib.sha256(f"{settings}\n{text}".encode()).hexdigest()[:40]
-
-
-@cache
-def _compiler() -> str:
-    """Return the versions of everything that compiles a unit."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        bindings = version(PACKAGE.replace("_", "-"))
-    except PackageNotFoundError:
-        bindings = "unknown"
-    folder = Path(__file__).parent
-    sources = hashlib.sha256(b"".join((folder / name).read_bytes() for name in _CODE)).hexdigest()
-    return f"{PACKAGE} {bindings} {sources}"

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 from commands import ROOT, output_of, python
+from parsed_package import house
 
 import mirlo
 from mirlo.benchmarks.features import FEATURES, new_features
-from mirlo.benchmarks.house import House
 
 
 def test_types_of_lazy_names_are_those_that_are_imported() -> None:
@@ -42,7 +42,7 @@ def test_the_package_is_found_by_name_in_a_clone() -> None:
 
 
 def test_class_names_are_used_once() -> None:
-    repeated = House(ROOT).repeated_class_names
+    repeated = house().repeated_class_names
     assert "Executable" not in repeated
     if repeated:
         warnings.warn(f"class names that several classes have: {repeated}", stacklevel=1)
@@ -50,7 +50,7 @@ def test_class_names_are_used_once() -> None:
 
 def test_figures_tell_files_of_new_features() -> None:
     """Each pattern of the table matches a file; files of a feature that the other revision has are not new."""
-    names = House(ROOT).names
+    names = house().names
     assert [p for patterns in FEATURES.values() for p in patterns.split() if not matching(names, p)] == []
     old = [name for name in names if not name.startswith("frontends/torch/ops/")]
     assert new_features(names, names) == {} and "PyTorch" not in new_features(names, old)

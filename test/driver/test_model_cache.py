@@ -18,6 +18,7 @@ from mirlo.driver.compiler import Compiler
 from mirlo.driver.model_cache import CacheKey, Uncacheable, cache_key
 from mirlo.passes.targets import declared_target
 from mirlo.runtime.cache import MANIFESTS, MODELS, Cache
+from mirlo.runtime.sources import MODEL_FOLDERS
 
 LLVM = declared_target("llvm")
 
@@ -203,4 +204,4 @@ def test_the_key_holds_the_sources_that_compile() -> None:
     script = (
         "import mirlo.driver.compiler, sys; print(*{n.split('.')[1] for n in sys.modules if n.startswith('mirlo.')})"
     )
-    assert set(output_of(python("-c", script)).split()) <= set(model_cache._FOLDERS)
+    assert set(output_of(python("-c", script)).split()) <= set(MODEL_FOLDERS)

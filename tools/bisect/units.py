@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Unit:
+class NodeGroup:
     """Nodes that one pattern takes, or one node that none takes."""
 
     nodes: tuple[int, ...]
@@ -39,7 +39,7 @@ class DividedModel:
     """A model whose nodes stand in the order of its units."""
 
     model: LoadedModel
-    units: tuple[Unit, ...]
+    units: tuple[NodeGroup, ...]
 
     def nodes(self, first: int, last: int) -> list[int]:
         """Return the nodes of a range of units."""
@@ -58,18 +58,18 @@ def divide(model: LoadedModel, values: Mapping[str, ModelValue], settings: Trial
     ordered = tuple(nodes[index] for unit in order for index in unit.nodes)
     units, start = [], 0
     for unit in order:
-        units.append(Unit(tuple(range(start, start + len(unit.nodes))), unit.pattern))
+        units.append(NodeGroup(tuple(range(start, start + len(unit.nodes))), unit.pattern))
         start += len(unit.nodes)
     return DividedModel(
         replace(model, content=replace(content, graph=replace(content.graph, nodes=ordered))), tuple(units)
     )
 
 
-def _sorted_groups(model: LoadedModel, groups: Sequence[Unit]) -> list[Unit] | None:
+def _sorted_groups(model: LoadedModel, groups: Sequence[NodeGroup]) -> list[NodeGroup] | None:
     """Return groups and single nodes in topological order; None if there is none."""
     nodes = model.content.graph.nodes
     owner = {index: unit for unit in groups for index in unit.nodes}
-    units = list(dict.fromkeys(owner.get(index, Unit((index,))) for index in range(len(nodes))))
+    units = list(dict.fromkeys(owner.get(index, NodeGroup((index,))) for index in range(len(nodes))))
     place = {index: i for i, unit in enumerate(units) for index in unit.nodes}
     producer = {name: place[index] for index, node in enumerate(nodes) for name in node.outputs if name}
     reads = [
@@ -95,7 +95,7 @@ def _sorted_groups(model: LoadedModel, groups: Sequence[Unit]) -> list[Unit] | N
     return [units[i] for i in done]
 
 
-def _composites(model: LoadedModel, values: Mapping[str, ModelValue], settings: TrialOptions) -> list[Unit]:
+def _composites(model: LoadedModel, values: Mapping[str, ModelValue], settings: TrialOptions) -> list[NodeGroup]:
     """Return the nodes of each composite that the targets' patterns make of the model."""
     targets = Targets.parse(settings.target)
     if settings.pipeline is not None or not targets.of_operators:
@@ -112,7 +112,7 @@ def _composites(model: LoadedModel, values: Mapping[str, ModelValue], settings: 
         found = tuple(sorted({index[name] for name in names if name in index} - seen))
         if found:
             seen |= set(found)
-            result.append(Unit(found, f"{taken.target}.{taken.pattern}"))
+            result.append(NodeGroup(found, f"{taken.target}.{taken.pattern}"))
     return sorted(result, key=lambda unit: unit.nodes)
 
 

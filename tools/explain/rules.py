@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -60,10 +59,10 @@ def _subjects() -> dict[str, str]:
     from mirlo.dialects.tir.intrinsics import INTRINSICS
     from mirlo.dialects.tir.own_intrinsics import OWN
     from mirlo.passes.legalize.legalize import load_default_rules, operator_names
+    from mirlo.passes.lower import intrinsics  # noqa: F401  (registers its rules)
+    from mirlo.passes.schedule import schedule  # noqa: F401  (registers its rules)
 
     load_default_rules()
-    importlib.import_module("mirlo.passes.lower.expansions")
-    importlib.import_module("mirlo.passes.schedule.nest")
     subjects = {name: "legalization" for name in sorted(operator_names())}
     subjects |= {f"tir.{name}": "intrinsic lowering" for name in INTRINSICS}
     subjects |= dict.fromkeys(OWN, "intrinsic lowering")

@@ -29,7 +29,7 @@ from mirlo.passes.targets import chain
 from mirlo.targets.gpu.schedule.stage import LANES, PlannedBlocks, StagePlan
 
 if TYPE_CHECKING:
-    from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
+    from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 
 StagePlanner = Callable[[BlockGroup[LaneModel], "ScheduleContext", ChoiceValues], StagePlan | Decline]
 """Plans consecutive blocks of a function, with the choices of a caller."""

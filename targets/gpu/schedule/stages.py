@@ -21,7 +21,7 @@ from mirlo.targets.gpu.schedule.rules import stage_rule
 from mirlo.targets.gpu.schedule.stage import PlannedBlocks, StagePlan, decline_dynamic_dims
 
 if TYPE_CHECKING:
-    from mirlo.passes.schedule.schedule import ScheduleContext
+    from mirlo.passes.schedule.kernel import ScheduleContext
 
 
 Planner = Callable[[BlockGroup[LaneModel]], PlannedBlocks | Decline]

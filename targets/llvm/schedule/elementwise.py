@@ -27,7 +27,7 @@ from mirlo.targets.llvm.schedule.sweep import Sweep, choose_vectors, describe_ve
 from mirlo.targets.llvm.tuned_machine import ELEMENTWISE_CHOICES, TRANSPOSED_COLUMNS, TRANSPOSED_ROWS, UNROLL
 
 if TYPE_CHECKING:
-    from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
+    from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 
 TRANSPOSE_ALIGNMENT = 16
 """Cuts of a loop along which tiles are transposed are at multiples of this: no tile is in two parts."""

@@ -17,7 +17,7 @@ from mirlo.targets.llvm.options import find_machine
 from mirlo.targets.llvm.tuned_machine import tuned_machine
 
 if TYPE_CHECKING:
-    from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
+    from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 
 
 def function_group(kernel: Kernel, context: ScheduleContext) -> BlockGroup[Machine] | Decline:

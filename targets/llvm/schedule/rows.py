@@ -18,7 +18,7 @@ from mirlo.targets.llvm.schedule.sweep import Sweep, choose_vectors, describe_ve
 from mirlo.targets.llvm.tuned_machine import LOOP_CHOICES
 
 if TYPE_CHECKING:
-    from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
+    from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 
 
 @dataclass

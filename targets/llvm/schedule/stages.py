@@ -22,8 +22,8 @@ from mirlo.passes.schedule.choices import (
     parts_of,
     set_parts,
 )
+from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 from mirlo.passes.schedule.nest import emit_block
-from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
 from mirlo.passes.schedule.words.rule_parts import WORDS_RULE, LoopWords, find_blocks
 from mirlo.runtime.names import unique_names
 from mirlo.targets.llvm.machine import Machine

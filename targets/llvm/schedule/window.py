@@ -30,7 +30,7 @@ from mirlo.targets.llvm.schedule.sweep import LoopVectors, describe_vectors
 from mirlo.targets.llvm.tuned_machine import LOOP_CHOICES
 
 if TYPE_CHECKING:
-    from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
+    from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 
 _UNROLLED = 9
 """Most elements of a window that is unrolled."""

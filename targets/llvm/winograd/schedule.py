@@ -33,7 +33,7 @@ from mirlo.targets.llvm.winograd.functions import (
 from mirlo.targets.llvm.winograd.matrices import INPUT, OUTPUT, Matrix, Operations, multiply
 
 if TYPE_CHECKING:
-    from mirlo.passes.schedule.schedule import Kernel, ScheduleContext
+    from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 
 
 @schedule("any", target="llvm", priority=70)

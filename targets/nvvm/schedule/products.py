@@ -33,7 +33,7 @@ from mirlo.targets.nvvm.schedule.warpgroup import plan_warpgroups
 from mirlo.targets.nvvm.schedule.warprows import AROUND
 
 if TYPE_CHECKING:
-    from mirlo.passes.schedule.schedule import ScheduleContext
+    from mirlo.passes.schedule.kernel import ScheduleContext
 
 TilePlan = PipelinedPlan | TiledPlan
 OwnPlan = GemvPlan | TilePlan

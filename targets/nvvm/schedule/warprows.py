@@ -28,7 +28,7 @@ from mirlo.targets.nvvm.schedule.transposed import plan_transpose
 from mirlo.targets.nvvm.schedule.wide import ACCESS, MAX_UNROLLED_OPS, plan_wide_points
 
 if TYPE_CHECKING:
-    from mirlo.passes.schedule.schedule import ScheduleContext
+    from mirlo.passes.schedule.kernel import ScheduleContext
 
 MAX_ROW_THREADS = 512
 """Most threads per row."""

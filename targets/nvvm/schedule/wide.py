@@ -20,7 +20,7 @@ from mirlo.targets.gpu.schedule.stages import plan_stages
 from mirlo.targets.nvvm.schedule.transposed import TransposePlan, plan_transpose
 
 if TYPE_CHECKING:
-    from mirlo.passes.schedule.schedule import ScheduleContext
+    from mirlo.passes.schedule.kernel import ScheduleContext
 
 ACCESS = 16
 """Bytes that a thread reads or writes at once."""

@@ -22,7 +22,7 @@ from mirlo.targets.gpu.schedule.stage import StagePlan
 from mirlo.targets.gpu.schedule.stages import Planner, plan_stages
 
 if TYPE_CHECKING:
-    from mirlo.passes.schedule.schedule import ScheduleContext
+    from mirlo.passes.schedule.kernel import ScheduleContext
 
 MIN_BLOCKS = 64
 """Assumed multiprocessors of a device: with fewer thread blocks, keys are split if that costs less."""

@@ -40,7 +40,7 @@ from mirlo.targets.nvvm.schedule.units import ROWS, Format, format_of
 from mirlo.targets.nvvm.schedule.warprows import AROUND
 
 if TYPE_CHECKING:
-    from mirlo.passes.schedule.schedule import ScheduleContext
+    from mirlo.passes.schedule.kernel import ScheduleContext
 
 RESIDENT_BLOCKS = 4
 """Resident blocks per multiprocessor, with few rows or one warp: each of them mostly waits."""
