@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from mirlo.frontends.onnx.errors import DamagedModelError, OnnxImportError
+from mirlo.frontends.onnx.file_kinds import SIGNATURE_BYTES, kind_by_content, kind_by_name
 from mirlo.frontends.onnx.graph import ModelDef
 from mirlo.frontends.onnx.old import modernized
 from mirlo.frontends.onnx.reading import read_model
@@ -26,18 +29,6 @@ Source: TypeAlias = "str | os.PathLike[str] | bytes | onnx.ModelProto | LoadedMo
 
 OLDEST_OPSET, NEWEST_OPSET = 7, 28
 """Versions of the default opset that the converters support."""
-
-# Files commonly mistaken for ONNX: their first bytes, and advice.
-_SIGNATURES = {
-    b"version https://git-lfs": "a Git LFS pointer: run 'git lfs pull' to get the model itself",
-    b"PK\x03\x04": "a zip archive, perhaps a PyTorch checkpoint: export the model with torch.onnx.export",
-    b"\x89HDF": "an HDF5 file, perhaps a Keras model: convert it with tf2onnx",
-    b"\x93NUMPY": "a NumPy array",
-    b"<!DOCTYPE": "a web page: the download went wrong",
-    b"<html": "a web page: the download went wrong",
-    b"\x93MIRLO": "a file that Mirlo wrote: a compiled model is run, not imported",
-    b"ML\xefR": "MLIR bytecode",
-}
 
 
 @dataclass(frozen=True)
@@ -76,7 +67,17 @@ def load(model: Source) -> LoadedModel:
         return _parse(map_file(path, "the model is expected in"), str(path), path)
     if isinstance(model, (bytes, bytearray, memoryview)):
         return _parse(memoryview(model).cast("B"), "the model", None)
-    raise OnnxImportError(f"a model is a path, bytes or an onnx.ModelProto, got {type(model).__name__}")
+    if isinstance(model, (FunctionType, BuiltinFunctionType, partial)):
+        name = terminal(getattr(model, "__name__", "partial"))
+        raise OnnxImportError(
+            f"a model is a file, or an object of a framework, got the function {name}: compile jax.jit({name}) of JAX "
+            "with args=(x,), a torch.nn.Module with this forward and args=(x,), or use "
+            f"torch.compile({name}, backend='mirlo')"
+        )
+    raise OnnxImportError(
+        "a model is a path, bytes, an onnx.ModelProto, an MLIR module or a model of PyTorch, JAX or scikit-learn, "
+        f"got {type(model).__name__}"
+    )
 
 
 def load_shared(proto: onnx.ModelProto, arrays: Mapping[str, np.ndarray]) -> LoadedModel:
@@ -105,14 +106,19 @@ def _parse(buffer: memoryview, what: str, path: Path | None) -> LoadedModel:
 
     if not len(buffer):
         raise DamagedModelError(f"{what}: the file is empty" if path else f"{what}: no bytes")
-    for signature, explanation in _SIGNATURES.items():
-        if bytes(buffer[: len(signature)]) == signature:
-            raise DamagedModelError(f"{what}: not an ONNX model but {explanation}")
-    slimmed = slim(buffer, what)
+    kind = kind_by_content(bytes(buffer[:SIGNATURE_BYTES]), path)
+    if kind is not None:
+        raise DamagedModelError(f"{what}: not an ONNX model but {kind}")
     proto = onnx.ModelProto()
     try:
+        slimmed = slim(buffer, what)
         proto.ParseFromString(slimmed.message)
-    except DecodeError as error:
+    except (DamagedModelError, DecodeError) as error:
+        kind = kind_by_name(path)
+        if kind is not None:
+            raise DamagedModelError(f"{what}: not an ONNX model but {kind}") from None
+        if isinstance(error, DamagedModelError):
+            raise
         raise DamagedModelError(f"{what}: not an ONNX model, or a damaged one: {error}") from None
     if _version(proto) < OLDEST_OPSET:
         # The version converter needs the data too; models of that age are small.

@@ -40,8 +40,8 @@ CASES = {
     "noise": ("run noise.onnx", "noise.onnx: not an ONNX model: byte 0 is not a field of a ModelProto (wire type 7)"),
     "a checkpoint": (
         "run checkpoint.onnx",
-        "checkpoint.onnx: not an ONNX model but a zip archive, perhaps a PyTorch checkpoint: export the model with "
-        "torch.onnx.export",
+        "checkpoint.onnx: not an ONNX model but a zip archive, perhaps a PyTorch checkpoint, which has weights and no "
+        "graph: load it into its module in Python, and compile that: mirlo.compile(module, args=(example,))",
     ),
     "unknown operators": (
         "compile unknown.onnx",

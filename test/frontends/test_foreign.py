@@ -47,7 +47,7 @@ def test_a_front_end_that_does_not_load_is_named(monkeypatch: pytest.MonkeyPatch
 def test_examples_are_for_models_of_frameworks() -> None:
     with pytest.raises(ValueError, match="args, kwargs and dynamic_shapes are for models of other frameworks"):
         mirlo.compile(b"", args=(1,))
-    with pytest.raises(ValueError, match="a model is a path, bytes or an onnx.ModelProto, got Model"):
+    with pytest.raises(ValueError, match="a model is a path, bytes, .* PyTorch, JAX or scikit-learn, got Model"):
         mirlo.compile(Model())
 
 

@@ -52,6 +52,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(argv: Sequence[str] | None) -> int:
     parser = make_parser()
+    if not (sys.argv[1:] if argv is None else argv):
+        parser.print_help()
+        return 0
     arguments = parser.parse_args(argv, namespace=Arguments())
     if "sample" in arguments:
         from mirlo.tools.cli.sampling import check_model

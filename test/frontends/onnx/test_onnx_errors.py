@@ -55,7 +55,30 @@ def test_not_a_model(context: Any, tmp_path: Path, data: bytes, part: str) -> No
 
 
 def test_not_even_bytes(context: Any) -> None:
-    assert message(context, 3) == "a model is a path, bytes or an onnx.ModelProto, got int"
+    expected = "a path, bytes, an onnx.ModelProto, an MLIR module or a model of PyTorch, JAX or scikit-learn"
+    assert message(context, 3) == f"a model is {expected}, got int"
+    assert "got the function <lambda>: compile jax.jit(<lambda>)" in message(context, lambda x: x)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "part"),
+    [
+        ("a.tflite", b"\x1c\0\0\0TFL3" + bytes(40), "a TensorFlow Lite model: convert it with"),
+        ("a.onnx", b"\x1c\0\0\0TFL3" + bytes(40), "tf2onnx.convert --tflite FILE"),
+        ("a.pkl", b"\x80\x04\x95rest", "a Python pickle, which may run any code"),
+        ("a.h5", b"\x89HDF\r\n", "a Keras model"),
+        ("a.pt", b"PK\x03\x04rest", "a PyTorch checkpoint, which has weights and no graph"),
+        ("a.pt2", b"PK\x03\x04rest", "mirlo.compile(torch.export.load('a.pt2'))"),
+        ("a.keras", b"PK\x03\x04rest", "KERAS_BACKEND=jax"),
+        ("a.gguf", b"GGUF\x03\0\0\0", "'mirlo generate'"),
+        ("a.safetensors", b"\x40" + bytes(7) + b'{"weight":', "a safetensors file"),
+        ("a.PB", b"hello, this is not a model", "a TensorFlow graph"),
+    ],
+)
+def test_other_files(context: Any, tmp_path: Path, name: str, data: bytes, part: str) -> None:
+    (tmp_path / name).write_bytes(data)
+    text = message(context, tmp_path / name)
+    assert "not an ONNX model but " in text and part in text
 
 
 def test_truncated(context: Any, tmp_path: Path) -> None:

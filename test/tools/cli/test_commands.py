@@ -285,3 +285,8 @@ def test_builds_for_some_sizes(files: Path, tmp_path: Path, capsys: pytest.Captu
     assert "[5, 4]" in _call(capsys, "run", tmp_path / "o.mirlo", "--input", f"image/x={files / 'x.npy'}")
     assert main([str(argument) for argument in (*model, "--specialize", "row=5")]) == 1
     assert "'row' is not a symbolic dim of the model" in capsys.readouterr().err
+
+
+def test_no_command_prints_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    assert capsys.readouterr().out.startswith("usage: mirlo [-h]")
