@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -46,7 +45,13 @@ class ServingEngine:
         self._decoder, self._search, self._texts, self._grammar = decoder, search, texts, grammar
         self._count = slots
         self._slots = self._new_slots()
-        self._waiting: deque[Request] = deque()
+        self._requests: dict[Request, None] = {}
+        """The requests that are not done, in their order. Slots and caches are derived from them: after an interrupt
+        these are made anew."""
+        self._changed: dict[Request, None] = {}
+        """The requests that got a token in a step, until the caller has received them."""
+        self._returned: list[Request] = []
+        """Those that the last step returned."""
         self._lock = threading.Lock()
         """Held by a step."""
 
@@ -58,7 +63,8 @@ class ServingEngine:
     @property
     def waiting(self) -> list[Request]:
         """Return the requests that wait for a slot."""
-        return [request for request in list(self._waiting) if not request.is_done]
+        active = set(self._slots.requests)
+        return [request for request in list(self._requests) if not request.is_done and request not in active]
 
     @property
     def is_idle(self) -> bool:
@@ -92,59 +98,71 @@ class ServingEngine:
         grammar = self._grammar({"json_schema": json_schema, "regex": regex, "lark": lark})
         request = Request(tokens, options, self._decoder.config, self._texts, stops, grammar, adapter, self.step)
         if not request.is_done:
-            self._waiting.append(request)
+            self._requests[request] = None
         return request
 
     def step(self) -> list[Request]:
-        """Compute a token of each active sequence and a part of the prompts; return the requests that got a token."""
-        with self._lock:
-            self._admit()
-            self.counts.steps += 1
-            changed = list[Request]()
-            try:
-                for call in self._slots.calls(self._search.chunk_size):
-                    changed += self._compute(call)
-            except BaseException:  # of a call that was interrupted, the caches may hold a part
-                self._forget()
-                raise
-            self._wait_again()
-            self._slots.end_those_done()
-            self.counts.tokens += len(changed)
-        return changed
+        """Compute a token of each active sequence and a part of the prompts; return the requests that got a token.
+
+        If it is interrupted, no request is lost or changed: the next step computes again what the caches held, and
+        returns the requests that had their token already as well.
+        """
+        self._forget_returned()
+        self._step()
+        self._returned = list(self._changed)
+        return list(self._returned)
 
     def run(self) -> Iterator[Request]:
-        """Step until there is nothing to compute; yield each request as it is done."""
-        while not self.is_idle:
-            yield from (request for request in self.step() if request.is_done)
+        """Step until there is nothing to compute; yield each request as it is done.
+
+        If it is interrupted, another call goes on.
+        """
+        self._forget_returned()
+        while self._changed or not self.is_idle:
+            for request in list(self._changed):
+                try:
+                    if request.is_done:
+                        yield request
+                except GeneratorExit:  # the caller has it, and leaves the loop
+                    self._changed.pop(request, None)
+                    raise
+                self._changed.pop(request, None)
+            self._step()
+
+    def _forget_returned(self) -> None:
+        """Forget the requests that the last step returned: its caller has them."""
+        while self._returned:
+            self._changed.pop(self._returned[-1], None)
+            self._returned.pop()
+
+    def _step(self) -> None:
+        with self._lock:
+            try:
+                self._admit()
+                self.counts.steps += 1
+                for call in self._slots.calls(self._search.chunk_size):
+                    self._compute(call)
+                self._slots.end_those_done()
+            except BaseException:  # of a call that was interrupted, the caches may hold a part
+                self._slots = self._new_slots()
+                raise
 
     def _new_slots(self) -> EngineSlots:
         pool = self._decoder.new_pool(FIRST_CAPACITY, self._count, self._search.chunk_size)
         return EngineSlots(self._decoder, pool, self._count, self.counts)
 
-    def _forget(self) -> None:
-        """Let the caches hold nothing: active sequences are computed anew."""
-        active = self._slots.requests
-        self._wait_again()
-        self._slots = self._new_slots()
-        for request in reversed(active):
-            self._waiting.appendleft(request)
-
-    def _wait_again(self) -> None:
-        """Let requests that lost their slots be the first of those that wait."""
-        while self._slots.preempted:
-            self._waiting.appendleft(self._slots.preempted.pop(0))
-
     def _admit(self) -> None:
         """Free the slots of requests that are done, and give them to those that wait, in their order."""
         self._slots.end_those_done()
-        while self._waiting:
-            request = self._waiting.popleft()
-            if not request.is_done and not self._slots.take(request):
-                self._waiting.appendleft(request)
+        for request in list(self._requests):
+            if request.is_done:
+                self._requests.pop(request, None)
+        for request in self.waiting:
+            if not self._slots.take(request):
                 return
 
-    def _compute(self, call: Mapping[int, int]) -> list[Request]:
-        """Compute tokens of some sequences; return the requests that got a token."""
+    def _compute(self, call: Mapping[int, int]) -> None:
+        """Compute tokens of some sequences."""
         slots, pool = self._slots, self._slots.pool
         decoder = self._decoder.with_adapter(slots[next(iter(call))].adapter)
         selection = pool.select(list(call), decoder.constants)
@@ -154,7 +172,6 @@ class ServingEngine:
         new = PaddedTokens(tokens, selection.mask(tokens.shape[1]), positions, tuple(map(len, parts)))
         self.counts.calls += 1
         logits = decoder.run(selection, new)
-        changed = list[Request]()
         for i, part, row in zip(selection.sequences, parts, logits[:, -1], strict=True):
             slot, request = slots[i], slots[i].request
             assert request is not None  # a call has slots with requests only
@@ -164,5 +181,5 @@ class ServingEngine:
                 slots.keep(i)
             if slot.pending == 0:
                 request.choose(row)
-                changed.append(request)
-        return changed
+                self._changed[request] = None
+                self.counts.tokens += 1

@@ -80,6 +80,13 @@ class Guide:
 
     def allowed(self, answer: Sequence[int]) -> np.ndarray:
         """Return for each token whether it may follow the tokens of an answer."""
+        try:
+            return self._allowed(answer)
+        except BaseException:  # the matcher may have taken a token that is not noted
+            self._matcher, self._taken = self._grammar.matcher(), []
+            raise
+
+    def _allowed(self, answer: Sequence[int]) -> np.ndarray:
         same = 0
         while same < len(answer) and same < len(self._taken) and answer[same] == self._taken[same]:
             same += 1

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from types import TracebackType
 
 import numpy as np
 
@@ -90,6 +91,13 @@ class PrefixCache:
         self.nbytes = 0
         """Bytes of all pages."""
 
+    def __enter__(self) -> None:
+        """Begin a change, with the lock."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if kind is not None:  # what is known may be there in part
+            self._roots, self._used, self.nbytes = {}, OrderedDict(), 0
+
     def __len__(self) -> int:
         return len(self._used)
 
@@ -98,7 +106,7 @@ class PrefixCache:
 
         With states of a fixed size it ends where these are known.
         """
-        with self._lock:
+        with self._lock, self:
             root = self._roots.get(adapter)
             if root is None:
                 return None
@@ -126,7 +134,7 @@ class PrefixCache:
         """
         if self._limit <= 0 or not tokens:
             return
-        with self._lock:
+        with self._lock, self:
             root, size = self._roots.setdefault(adapter, CachePage((), None, {}, None)), len(tokens)
             whole = (found for found in _matches(root, tokens, size) if found.is_whole)
             start = max(whole, key=lambda found: found.length, default=_Match(root, 0, True))
@@ -152,7 +160,7 @@ class PrefixCache:
 
     def shrink(self) -> bool:
         """Forget the page that was not used for longest; return whether there was one."""
-        with self._lock:
+        with self._lock, self:
             page = next(iter(self._used), None)
             if page is not None:
                 self._remove(page)
@@ -160,7 +168,7 @@ class PrefixCache:
 
     def clear(self) -> None:
         """Forget all pages."""
-        with self._lock:
+        with self._lock, self:
             while self._used:  # one by one: pages and their parents refer to each other
                 self._remove(next(iter(self._used)))
             self._roots.clear()

@@ -77,9 +77,15 @@ class Request:
         """Yield the text as it comes; the engine steps, with all its requests, until this one is done."""
         require_texts(self._texts)
         while True:
-            text = self.take()
+            count = len(self._pieces)
+            text = "".join(self._pieces[self._taken : count])
             if text:
-                yield text
+                try:
+                    yield text
+                except GeneratorExit:  # the caller has the text, and leaves the loop
+                    self._taken = count
+                    raise
+                self._taken = count
             elif self.is_done:
                 break
             else:
@@ -105,22 +111,34 @@ class Request:
         self.reason, self.error = FAILED, error
 
     def choose(self, logits: np.ndarray) -> None:
-        """Add the token that follows."""
+        """Add the token that follows; if it is interrupted, the request is as before."""
+        count, pieces = len(self.sequence), len(self._pieces)
+        answer = None if self._answer is None else self._answer.fork()
+        state = self._sampler.state
         try:
-            token = self._sampler.choose(logits, self.sequence, len(self.prompt))
-            self.sequence.append(token)
-            if token in self._config.ends:
-                self._finish(END)
-                return
-            if self._answer is not None:
-                self._add_text(self._answer.add(token))
-                if self._answer.is_stopped:
-                    self.reason = STOP
-                    return
-            if self._room() <= 0:
-                self._finish(LENGTH)
+            self._choose(logits)
         except MirloError as error:
             self.fail(error)
+        except BaseException:
+            del self.sequence[count:], self._pieces[pieces:]
+            self._answer, self._sampler.state = answer, state
+            if self.reason != CANCELLED:
+                self.reason = None
+            raise
+
+    def _choose(self, logits: np.ndarray) -> None:
+        token = self._sampler.choose(logits, self.sequence, len(self.prompt))
+        self.sequence.append(token)
+        if token in self._config.ends:
+            self._finish(END)
+            return
+        if self._answer is not None:
+            self._add_text(self._answer.add(token))
+            if self._answer.is_stopped:
+                self.reason = STOP
+                return
+        if self._room() <= 0:
+            self._finish(LENGTH)
 
     def _room(self) -> int:
         return room_for(self.options, self._config, len(self.sequence), len(self.sequence) - len(self.prompt))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -39,6 +40,16 @@ class Sampler:
             or options.presence_penalty
             or options.no_repeat_ngram_size
         )
+
+    @property
+    def state(self) -> Mapping[str, Any] | None:
+        """Return the state of the random numbers; None if none are drawn."""
+        return None if self._options.is_greedy else self._random.bit_generator.state
+
+    @state.setter
+    def state(self, state: Mapping[str, Any] | None) -> None:
+        if state is not None:
+            self._random.bit_generator.state = state
 
     def choose(self, logits: np.ndarray, tokens: Sequence[int], prompt: int) -> int:
         """Return the token that follows `tokens`, of which the first `prompt` are given; the logits are not changed."""

@@ -73,8 +73,6 @@ class EngineSlots:
 
     def __init__(self, decoder: CompiledDecoder, pool: EngineCaches, count: int, counts: EngineCounts) -> None:
         self.pool = pool
-        self.preempted: list[Request] = []
-        """Requests that lost their slots, the youngest first."""
         self._decoder, self._counts, self._admitted = decoder, counts, 0
         self._slots = [Slot() for _ in range(count)]
 
@@ -226,7 +224,6 @@ class EngineSlots:
         """Take the slot of a sequence from it."""
         slot = self._slots[place]
         assert slot.request is not None
-        self.preempted.append(slot.request)
         self._counts.preempted += 1
         slot.request = None
         self._empty(place)

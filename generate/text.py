@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -36,6 +37,12 @@ class TextStream:
         self._tokens = list(before)
         self._shown = len(self._decoded())
         self._pending = 0
+
+    def fork(self) -> TextStream:
+        """Return a copy that goes on by itself."""
+        clone = copy.copy(self)
+        clone._tokens = list(self._tokens)
+        return clone
 
     def _decoded(self) -> str:
         return self._texts.decode(self._tokens) if self._tokens else ""
@@ -96,6 +103,12 @@ class AnswerText:
         """Begin behind the tokens `before`."""
         self._stream = TextStream(texts, before[-TextStream.CONTEXT :])
         self._stop = StopText(stops)
+
+    def fork(self) -> AnswerText:
+        """Return a copy that goes on by itself."""
+        clone = copy.copy(self)
+        clone._stream, clone._stop = self._stream.fork(), copy.copy(self._stop)
+        return clone
 
     @property
     def is_stopped(self) -> bool:

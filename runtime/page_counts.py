@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import itertools
+import weakref
 from collections import deque
 from collections.abc import Sequence
+from types import TracebackType
+from typing import Protocol
 
 NO_WRITER = 0
 """Stands for the number of a sequence where none writes."""
+_NUMBERS = itertools.count(1)
+
+
+class PageUser(Protocol):
+    """What uses pages: a sequence, or rows that are kept. One is used once for each time that it is listed."""
+
+    @property
+    def pages(self) -> Sequence[int]: ...
 
 
 class PageCounts:
     """The uses of pages, and who may write behind their rows.
 
     Rows that several sequences have are never written again. Behind them, one sequence may write to a page that others
-    use as well: the first one to do so. Changes need the lock of the pool; `let_go` does not.
+    use as well: the first one to do so. Changes need the lock of the pool, and are made `with` the counts: if one is
+    interrupted, the uses are counted again.
     """
 
     def __init__(self, page_rows: int) -> None:
@@ -24,8 +37,17 @@ class PageCounts:
         self._writers: list[int] = []
         """The number of the sequence that writes behind them; `NO_WRITER` if any may begin to."""
         self._free: list[int] = []
+        self._users: dict[int, weakref.ref[PageUser]] = {}
+        """By number, what uses pages."""
         self._gone: deque[tuple[Sequence[int], int]] = deque()
-        """Pages of sequences that nothing refers to any more, which the garbage collector may find at any time."""
+        """Pages of users that nothing refers to any more, which the garbage collector may find at any time."""
+
+    def __enter__(self) -> None:
+        """Begin a change."""
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if kind is not None:
+            self._count_again()
 
     @property
     def total(self) -> int:
@@ -56,6 +78,14 @@ class PageCounts:
         self._uses[page], self._filled[page], self._writers[page] = 1, 0, NO_WRITER
         return page
 
+    def register(self, user: PageUser, pages: Sequence[int]) -> int:
+        """Note that an object uses these pages until nothing refers to it; return its number."""
+        number = next(_NUMBERS)
+        weakref.finalize(user, self._gone.append, (pages, number))
+        self._users[number] = weakref.ref(user)
+        self.hold(pages)
+        return number
+
     def hold(self, pages: Sequence[int]) -> None:
         """Note that one more sequence uses these pages."""
         for page in pages:
@@ -68,10 +98,6 @@ class PageCounts:
             self._uses[page] -= 1
             if not self._uses[page]:
                 self._free.append(page)
-
-    def let_go(self, pages: Sequence[int], number: int) -> None:
-        """Release pages once the lock is held; any thread may call it at any time."""
-        self._gone.append((pages, number))
 
     def is_shared(self, page: int) -> bool:
         """Return whether several sequences use a page."""
@@ -99,4 +125,18 @@ class PageCounts:
 
     def _settle(self) -> None:
         while self._gone:
-            self.release(*self._gone.popleft())
+            pages, number = self._gone.popleft()
+            if self._users.pop(number, None) is not None:
+                self.release(pages, number)
+
+    def _count_again(self) -> None:
+        """Count the uses of all pages, after a change that was made in part."""
+        users = {number: user for number, ref in list(self._users.items()) if (user := ref()) is not None}
+        total = len(self._uses)
+        self._users = {number: weakref.ref(user) for number, user in users.items()}
+        self._uses = [0] * total
+        for user in users.values():
+            self.hold(user.pages)
+        self._filled = (self._filled + [0] * total)[:total]
+        self._writers = [writer if writer in users else NO_WRITER for writer in (self._writers + [0] * total)[:total]]
+        self._free = [page for page in reversed(range(total)) if not self._uses[page]]

@@ -61,7 +61,7 @@ class PagePool:
     @property
     def used(self) -> int:
         """Return how many pages sequences use, each counted once."""
-        with self.lock:
+        with self.lock, self.counts:
             return self.counts.used
 
     @property
@@ -94,7 +94,7 @@ class PagePool:
             raise InputError(f"pages: expected different sequences, each with new tokens, found {len(sequences)}")
         if any(each.pool is not self for each in sequences) or min(tokens) < 0 or not any(tokens):
             raise InputError(f"pages: expected sequences of this pool and 1 token or more, found {list(tokens)}")
-        with self.lock:
+        with self.lock, self.counts:
             self._make_room(sequences, tokens)
             for sequence, count in zip(sequences, tokens, strict=True):
                 self._write(sequence, count)
@@ -106,7 +106,7 @@ class PagePool:
 
     def reserve(self, sequence: PagedSequence, tokens: int, spare: int = 0) -> bool:
         """Give a sequence pages for so many new tokens, if as many as `spare` are left then; return whether it did."""
-        with self.lock:
+        with self.lock, self.counts:
             try:
                 self._make_room([sequence], [tokens], spare)
             except OutOfPagesError:
@@ -117,7 +117,7 @@ class PagePool:
         """Return a copy of the rows [tokens, heads, size] of a sequence, by the names of the inputs."""
         pages = list(sequence.pages)
         copies = {}
-        with self.lock:
+        with self.lock, self.counts:
             for name, array in self.arrays.items():
                 _, rows, *size = array.shape
                 copies[name] = array[pages].reshape(len(pages) * rows, *size)[: sequence.length]
@@ -204,8 +204,8 @@ class PagePool:
         kinds = [(numpy_dtype(spec.dtype), (*shape, *map(int, spec.shape[2:]))) for spec in self._specs]
         arrays = dict(zip((spec.name for spec in self._specs), empty_together(kinds), strict=True))
         for name, array in arrays.items():
-            array[:before] = self.arrays[name] if before else 0
+            array[:before] = self.arrays[name][:before] if before else 0
             array[before:] = 0  # rows that are not valid are hidden, which NaN would survive
-        self.arrays = arrays
         self._calls = {}
+        self.arrays = arrays
         self.counts.add(total - before)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
@@ -13,8 +11,6 @@ import numpy as np
 from mirlo.runtime.cache_arrays import Rows
 from mirlo.runtime.errors import InputError
 from mirlo.runtime.page_counts import PageCounts
-
-_NUMBERS = itertools.count(1)
 
 
 class Pages(Protocol):
@@ -45,9 +41,13 @@ class PagedRows(Mapping[str, np.ndarray]):
     def __init__(self, pool: Pages, page: int, start: int, count: int) -> None:
         """Hold the rows `start` to `start + count` of a page."""
         self.pool, self.page, self.start, self.count = pool, page, start, count
-        with pool.lock:
-            pool.counts.hold([page])
-        weakref.finalize(self, pool.counts.let_go, [page], 0)
+        with pool.lock, pool.counts:
+            pool.counts.register(self, self.pages)
+
+    @property
+    def pages(self) -> list[int]:
+        """Return the page."""
+        return [self.page]
 
     def __getitem__(self, name: str) -> np.ndarray:
         rows: np.ndarray = self.pool.arrays[name][self.page, self.start : self.start + self.count]
@@ -74,11 +74,9 @@ class PagedSequence:
 
     def __init__(self, pool: Pages, pages: list[int], length: int) -> None:
         self._pool, self._pages, self._length = pool, pages, length
-        self.number = next(_NUMBERS)
-        """What the sequence is called where pages are counted."""
-        with pool.lock:
-            pool.counts.hold(pages)
-        weakref.finalize(self, pool.counts.let_go, pages, self.number)
+        with pool.lock, pool.counts:
+            self.number = pool.counts.register(self, pages)
+            """What the sequence is called where pages are counted."""
 
     @property
     def pool(self) -> Pages:
@@ -103,7 +101,7 @@ class PagedSequence:
         """Return a sequence that begins with the same tokens and continues on its own: it shares all pages."""
         kept = self._length if length is None else min(length, self._length)
         count = -(-kept // self._pool.page_rows)  # without pages of a call that failed
-        with self._pool.lock:
+        with self._pool.lock, self._pool.counts:
             return PagedSequence(self._pool, self._pages[:count], kept)
 
     def rewind(self, length: int) -> None:
@@ -112,25 +110,25 @@ class PagedSequence:
         if not 0 <= kept <= self._length:
             raise InputError(f"pages: cannot go back to {length} tokens: there are {self._length}")
         count = -(-kept // self._pool.page_rows)
-        with self._pool.lock:
-            self._pool.counts.release(self._pages[count:], self.number)
-            del self._pages[count:]
-            if kept < self._length and self._pages:
+        with self._pool.lock, self._pool.counts:
+            before, self._length = self._length, kept
+            released, self._pages[count:] = self._pages[count:], []
+            self._pool.counts.release(released, self.number)
+            if kept < before and self._pages:
                 self._pool.counts.stop_writing(self._pages[-1], self.number)
-            self._length = kept
 
     def rows(self, start: int, stop: int) -> PagedRows:
         """Return the rows of some tokens, all in one page: they stay where they are."""
         whole, first = divmod(start, self._pool.page_rows)
         if not 0 <= start <= stop <= self._length or first + stop - start > self._pool.page_rows:
             raise InputError(f"pages: expected tokens of one page, of {self._length}, found {start} to {stop}")
-        with self._pool.lock:
+        with self._pool.lock, self._pool.counts:
             return PagedRows(self._pool, self._pages[whole], first, stop - start)
 
     def adopt(self, parts: Sequence[Rows]) -> None:
         """Append tokens whose rows are in pages, which the sequence uses from now on."""
         rows = self._pool.page_rows
-        with self._pool.lock:
+        with self._pool.lock, self._pool.counts:
             for part in parts:
                 if not isinstance(part, PagedRows) or part.pool is not self._pool:
                     raise InputError("pages: expected rows in pages of this pool")
