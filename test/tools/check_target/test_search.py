@@ -15,6 +15,7 @@ from mirlo.passes.byoc.operators import is_const, is_op, wildcard
 from mirlo.passes.rules import Rule
 from mirlo.tools.conformance import case_search
 from mirlo.tools.conformance.case import UndefinedResult
+from mirlo.tools.conformance.case_search import GraphCase
 from mirlo.tools.conformance.check import names
 from mirlo.tools.conformance.derivations import graphs_of
 from mirlo.tools.conformance.derived import derive_cases, evaluate, expected
@@ -22,7 +23,7 @@ from mirlo.tools.conformance.kernels import kernel_case
 from mirlo.tools.conformance.programs import CompiledPrograms, compile_programs
 from mirlo.tools.conformance.rule_search import RuleSearch
 from mirlo.tools.conformance.search import search
-from mirlo.tools.conformance.typed_graphs import Lattice, TypedGraph, typed_graph
+from mirlo.tools.conformance.typed_graphs import Lattice, TypedGraph, typed_graph, with_dynamic_dims
 from mirlo.tools.conformance.values import Arrays, again, compute, drawn, draws, expectations
 
 
@@ -105,6 +106,36 @@ def test_references_are_compiled_together(monkeypatch: pytest.MonkeyPatch) -> No
         assert not attributes.get("exclusive") and not attributes.get("reverse")
         wanted = np.cumsum(arrays[typed.arguments[0]].astype(np.float64), int(str(attributes["axis"])))
         np.testing.assert_allclose(result, wanted, rtol=1e-5)
+
+
+def test_references_of_dynamic_dims_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One compilation gives the references of all sizes, in f64 for all floats."""
+    compiled: list[str] = []
+
+    def compiling(programs: Any, target: str, threads: int = 1) -> CompiledPrograms:
+        compiled.extend(f"{kind}" for program in programs for kind in program.argument_types if threads == 1)
+        return compile_programs(programs, target, threads)
+
+    monkeypatch.setattr(case_search, "compile_programs", compiling)
+    names()
+    search = RuleSearch("sums", "llvm", "llvm", rule=own("relax.cumsum", lambda op, b: decline("never")))
+    LEGALIZE._rules["relax.cumsum", "llvm"].remove(search.rule)
+    graph, _ = graphs_of([is_op("relax.cumsum")(wildcard())])
+    typed = typed_graph(graph[0], "f16", Lattice(), search.random)
+    assert typed is not None
+    dynamic, axes = next(with_dynamic_dims(typed))
+    case = GraphCase("dynamic 0", dynamic, drawn(typed, search.random, 0), axes)
+    search._prepare_sizes([case], [[search._sized(case, size)] for size in (3, 7)])
+    assert len(compiled) == 1 and compiled[0].startswith("f64[n_dynamic_0_0, "), compiled
+    for size in (3, 7):
+        sized = search._sized(case, size)
+        assert sized is not None
+        (expected,) = expectations(sized.typed, sized.arrays, search._by_host)
+        (x,) = sized.given(sized.arrays)
+        attributes = typed.attributes[typed.graph.operations[0]]
+        wanted = np.cumsum(x.astype(np.float64), int(str(attributes["axis"])))
+        assert expected.error_in(wanted) is None and expected.error_in(wanted + 1) is not None
+    assert len(compiled) == 1
 
 
 def logarithm_of_a_difference(x: list[float], dtype: str = "f32") -> tuple[TypedGraph, Arrays]:
