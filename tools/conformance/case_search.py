@@ -30,7 +30,7 @@ from mirlo.tools.conformance.programs import (
     module_of,
     operator_class,
 )
-from mirlo.tools.conformance.typed_graphs import Lattice, TypedGraph, typed_graph, with_dynamic_dims
+from mirlo.tools.conformance.typed_graphs import Lattice, TypedGraph, finite_range, typed_graph, with_dynamic_dims
 from mirlo.tools.conformance.values import Arrays, again, compute, drawn, draws, expectations
 
 BATCH = 40
@@ -162,7 +162,7 @@ class CaseSearch(ABC):
     kinds: dict[str, None] = field(default_factory=dict)
     """The element types of graphs that were taken."""
     random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(7))
-    references: dict[object, HostReference] = field(default_factory=dict)
+    references: dict[str, HostReference] = field(default_factory=dict)
     """Operations without a reference in numpy, by name, types and attributes."""
 
     @abstractmethod
@@ -332,8 +332,8 @@ class CaseSearch(ABC):
         used: dict[str, str] = {}
         for sized in by_size:
             for case, own in zip(cases, sized, strict=True):
-                for operation, *given in _without_reference(own.typed, own.arrays) if own is not None else ():
-                    program = _reference_program(operation, *given)
+                for part in _without_reference(own.typed, own.arrays) if own is not None else ():
+                    program, operation = _reference_program(*part), part[0]
                     name = f"{case.name} {case.typed.graph.operations.index(operation)}"
                     types = [_renamed(kind, name) for kind in _flat(case.typed.operand_types(operation))]
                     needed.setdefault(name, replace(program, types=[_in_f64(kind) for kind in types]))
@@ -463,7 +463,7 @@ class CaseSearch(ABC):
         arrays = dict(case.arrays)
         for leaf in case.axes:
             former = arrays[leaf]
-            numbers = self.random.uniform(former.min(), former.max(), types[leaf].static_shape)
+            numbers = self.random.uniform(*finite_range(former), types[leaf].static_shape)
             if not typed.ranges[leaf].dtype.is_float:
                 numbers = np.rint(numbers)
                 numbers[(numbers == 0) & (former != 0).all()] = 1  # it may be a divisor

@@ -220,3 +220,20 @@ def test_trees_that_are_drawn_have_no_cycle() -> None:
     with pytest.raises(UndefinedResult, match="the nodes of 'relax.tree_ensemble' form a cycle"):
         compute(typed, cyclic, no_host)
     assert len(orders) > 1
+
+
+@pytest.mark.parametrize("kind", ["f32", "bf16"])
+@pytest.mark.parametrize("name", ["isinf", "isfinite", "hardmax", "isnan"])
+def test_elements_that_are_not_finite_are_drawn_where_cases_have_them(name: str, kind: str) -> None:
+    names()
+    graph, _ = graphs_of([is_op(f"relax.{name}")(wildcard())])
+    search = RuleSearch("any", "llvm", "llvm", rule=own(f"relax.{name}", lambda op, b: decline("never")))
+    LEGALIZE._rules[f"relax.{name}", "llvm"].remove(search.rule)
+    typed = typed_graph(graph[0], kind, Lattice(), search.random)
+    assert typed is not None
+    arrays = drawn(typed, search.random, 0)
+    (x,) = (array.astype(np.float64) for array in arrays.values())
+    assert 0 < np.isinf(x).sum() < x.size / 2 and not np.isnan(x).any()
+    dynamic, axes = next(with_dynamic_dims(typed))
+    sized = search._sized(GraphCase("one", dynamic, arrays, axes), 9)
+    assert sized is not None
