@@ -17,7 +17,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dense import dense_attribute
 from mirlo.dialects.core.dims import UNKNOWN, Dim
 from mirlo.dialects.core.dtypes import DType
-from mirlo.dialects.core.op import OpError
+from mirlo.dialects.core.op import DialectOp, OpError
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
 from mirlo.frontends.tensor import Tensor
@@ -133,15 +133,21 @@ class GraphBuilder:
 
     def emit(self, name: str, *operands: Any, **attributes: Any) -> Tensor:
         """Make a relax operator of one result; operands are tensors or SSA values, or lists of them."""
-        return self.tensor(OPS[name].make(*map(self._value, operands), **attributes))
+        (result,) = self.operation(OPS[name], operands, attributes).operation.results
+        return self.tensor(result)
 
     def emit_all(self, name: str, *operands: Any, **attributes: Any) -> list[Tensor]:
         """Make a relax operator of several results like `emit`."""
-        return [self.tensor(value) for value in OPS[name].make(*map(self._value, operands), **attributes)]
+        return list(map(self.tensor, self.operation(OPS[name], operands, attributes).operation.results))
 
-    def _value(self, item: Any) -> Any:
+    def operation(self, operator: type[DialectOp], operands: Sequence[Any], attributes: Mapping[str, Any]) -> ir.OpView:
+        """Make an operation; operands are tensors or SSA values, or lists of them, or None."""
+        return operator.build(*map(self.operand, operands), **attributes)
+
+    def operand(self, item: Any) -> Any:
+        """Return the SSA value of a tensor, or those of a list; everything else as it is."""
         if isinstance(item, (list, tuple)):
-            return [self._value(each) for each in item]
+            return [self.operand(each) for each in item]
         return self.full(item) if isinstance(item, Tensor) else item
 
     def elementwise(self, name: str, operands: Sequence[Tensor], attributes: Mapping[str, object]) -> Tensor:
@@ -192,6 +198,11 @@ class GraphBuilder:
         )
 
     # Regions
+
+    @property
+    def depth(self) -> int:
+        """Return the number of open regions inside of the function."""
+        return len(self.blocks) - 1
 
     @contextmanager
     def inside(self, block: ir.Block) -> Iterator[None]:

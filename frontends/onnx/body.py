@@ -46,6 +46,7 @@ from mirlo.frontends.onnx.values import (
     Output,
     TensorValue,
 )
+from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.params import ParameterStore
 
@@ -94,7 +95,6 @@ class Body(ValueMaker):
         """The nodes being imported, each inside of the previous one."""
         self.solvable: set[str] = set()
         """Input symbols that may be replaced by what operators require."""
-        self.taken: set[str] = set()  # symbols of the inputs
         self.solutions: Solutions | None = None
         """The solutions of symbols; None if no more are searched for."""
         self.of_data: dict[str, int] = {}
@@ -169,8 +169,9 @@ class Body(ValueMaker):
         """Return what follows for a symbol if two dims must be equal; a branch requires nothing of the inputs."""
         return solve(left, right, () if self.is_in_branch else self.solvable, self.of_data)
 
-    def broadcast_size(self, base: str, dims: Collection[Dim]) -> Dim:
+    def broadcast_size(self, dims: Collection[Dim]) -> Dim:
         step, scope = self.steps[-1]
+        base = next(filter(None, step.outputs), "")
         size = self.broadcasts.size(f"{scope.prefix}{step.name} {base}", base[-SYMBOL_LENGTH:], dims, self)
         if (required := self.broadcasts.requirement(dims)) is not None:
             listed = " and ".join(map(str, dims))
@@ -197,10 +198,10 @@ class Body(ValueMaker):
     def _place(step: NodeDef, scope: Scope) -> str:
         return f"{scope.prefix}{step.name}"
 
-    def choose(self, condition: TensorValue, then_graph: GraphDef, else_graph: GraphDef) -> list[AnyValue]:
+    def conditional(self, condition: TensorValue, then_graph: GraphDef, else_graph: GraphDef) -> list[AnyValue]:
         return regions.choose(self, condition, then_graph, else_graph)
 
-    def repeat(
+    def loop(
         self,
         round_: LoopIteration | GraphDef,
         limit: TensorValue | None,
@@ -363,7 +364,7 @@ class Body(ValueMaker):
             if NodeTrait.MOVES in traits or NodeTrait.MEASURES in traits:
                 return moved(node, traits, lambda places: self._convert(step, places, scope))
 
-        def compute() -> ir.Value:
+        def compute() -> Tensor | TensorValue:
             return converted(node.fresh())[0]  # type: ignore[return-value] # what folds makes tensors
 
         folded = fold(node, compute) or fold_fractions(node, compute)
@@ -422,6 +423,8 @@ class Body(ValueMaker):
 def _as_value(name: str, result: Output) -> AnyValue | None:
     if result is None or isinstance(result, (TensorValue, ListValue, OptionalValue, ObjectValue)):
         return result
+    if isinstance(result, Tensor):
+        return TensorValue(name, result.type, ir=result.made)
     return TensorValue(name, type_of(result), ir=result)
 
 

@@ -30,7 +30,7 @@ class ResumableImport(Protocol):
     of_data: dict[str, int]
     bound: dict[str, None]
     broadcasts: Broadcasts
-    made: list[TensorValue | ObjectValue]
+    constructed: list[TensorValue | ObjectValue]
     """The values with an SSA value that was made for them, in order."""
     parameters: dict[tuple[object, ...], tuple[str, np.ndarray]]
     problems: list[str]
@@ -76,7 +76,7 @@ class Checkpoint:
             len(body.of_data),
             len(body.bound),
             len(body.broadcasts),
-            len(body.made),
+            len(body.constructed),
             len(body.parameters),
             len(body.problems),
             len(body.steps),
@@ -90,11 +90,11 @@ class Checkpoint:
         """Undo what was imported since, and erase its operations."""
         for operation in reversed(list(islice(ir.InsertionPoint.current.block.operations, self.operations, None))):
             operation.operation.erase()
-        for value in body.made[self.ssa_values :]:
+        for value in body.constructed[self.ssa_values :]:
             value.ir = None
         for name, _ in list(body.parameters.values())[self.parameters :]:
             body.store.discard(name)
-        del body.made[self.ssa_values :]
+        del body.constructed[self.ssa_values :]
         del body.problems[self.problems :], body.steps[self.steps :]
         body.broadcasts.truncate(self.sizes)
         for entries, count in (

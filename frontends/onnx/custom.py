@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.errors import OpError, OpMistake, describe_raised
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.calls import CallDpsPacked, CallTir
@@ -49,9 +48,9 @@ def onnx_operator(
         outputs = None if infer is None else _outputs(infer, types, given)
         if prims is None:
             assert packed is not None
-            return _results(CallDpsPacked.build(node.all(), result_types=outputs, function=packed))
+            return node.emit_all(CallDpsPacked, node.all(), result_types=outputs, function=packed)
         symbol, results = _specialized(prims, node, types, outputs, given)
-        return _results(CallTir.build(node.all(), result_types=outputs or results, callee=symbol))
+        return node.emit_all(CallTir, node.all(), result_types=outputs or results, callee=symbol)
 
     CONVERTERS.users.add(domain, operator, since, convert)
 
@@ -92,8 +91,3 @@ def _outputs(infer: Infer, types: Sequence[TensorType], attributes: Mapping[str,
             raise NodeError(f"its shape function must return TensorType, or a tuple of them; found {found!r}")
         listed.append(found)
     return listed
-
-
-def _results(made: ir.OpView) -> Converted:
-    values = tuple(made.operation.results)
-    return values[0] if len(values) == 1 else values

@@ -14,10 +14,10 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.calls import CallDpsPacked
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.graph import GraphDef
-from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.node_traits import NodeTrait
 from mirlo.frontends.onnx.registry import CONVERTERS
-from mirlo.frontends.onnx.relax_value import RelaxValue
+from mirlo.frontends.tensor import Tensor
 
 
 def declared_shapes(graph: GraphDef, functions: Container[tuple[str, str, str]]) -> Mapping[str, tuple[int, ...]]:
@@ -48,9 +48,7 @@ CONTRADICTS = "which contradicts the shape that the model declares"
 ADVICE = ": correct or remove that, or open the model with mirlo.InferenceSession, which goes on without"
 
 
-def required(
-    node: Node, holds: RelaxValue, what: str, value: RelaxValue, why: str = CONTRADICTS + ADVICE
-) -> RelaxValue:
+def required(node: Node, holds: Tensor, what: str, value: Tensor, why: str = CONTRADICTS + ADVICE) -> Tensor:
     """Return the value if all elements of a bool tensor hold; otherwise the call ends with an error."""
     return required_all(node, holds, what, [value], why)[0]
 
@@ -61,18 +59,16 @@ def assumption(node: Node, what: str, why: str) -> str:
 
 
 def required_all(
-    node: Node, holds: RelaxValue, what: str, values: Iterable[RelaxValue], why: str = CONTRADICTS + ADVICE
-) -> list[RelaxValue]:
+    node: Node, holds: Tensor, what: str, values: Iterable[Tensor], why: str = CONTRADICTS + ADVICE
+) -> list[Tensor]:
     """Return the values if all elements of a bool tensor hold, as `required`."""
     message = node.constant(np.frombuffer(assumption(node, what, why).encode(), np.uint8))
-    checked = CallDpsPacked.build(
-        [holds, message], result_types=[type_of(holds).to_mlir()], function="mirlo.require"
-    ).operation.results[0]
-    flag = node.emit("reduce_all", checked) if type_of(checked).rank else checked
-    return [node.emit("where", flag, value, node.constant(0, type_of(value))) for value in values]
+    checked = node.emit(CallDpsPacked, [holds, message], result_types=[holds.type], function="mirlo.require")
+    flag = node.emit("reduce_all", checked) if checked.type.rank else checked
+    return [node.emit("where", flag, value, node.constant(0, value.type)) for value in values]
 
 
-def equals(node: Node, index: int, wanted: Sequence[float] | float) -> RelaxValue:
+def equals(node: Node, index: int, wanted: Sequence[float] | float) -> Tensor:
     """Return whether the elements of an input equal these numbers."""
     tensor_type = node.type(index)
     if tensor_type.elements != np.size(wanted):
@@ -81,7 +77,7 @@ def equals(node: Node, index: int, wanted: Sequence[float] | float) -> RelaxValu
     return node[index].equals(node.constant(np.reshape(wanted, tensor_type.static_shape), tensor_type))
 
 
-def axes_set(node: Node, index: int, rank: int) -> RelaxValue:
+def axes_set(node: Node, index: int, rank: int) -> Tensor:
     """Return the axes that an input lists as a bit set."""
     column = node.emit("reshape", node[index], shape=(count_of(node, index), 1))
     kind = node.type(index)
@@ -100,7 +96,7 @@ def candidate_axes(x: TensorType, count: int, shape: Sequence[int], keepdims: bo
     return result
 
 
-def is_candidate(node: Node, found: RelaxValue, candidates: Sequence[tuple[int, ...]]) -> RelaxValue:
+def is_candidate(node: Node, found: Tensor, candidates: Sequence[tuple[int, ...]]) -> Tensor:
     """Return whether an axis set is one of the candidates."""
     numbers = node.constant(np.array([axes_as_bits(axes) for axes in candidates]), "i64")
     return node.emit("reduce_any", found.equals(numbers))

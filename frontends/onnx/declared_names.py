@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import graph_operations
 from mirlo.dialects.core import attributes as A
 from mirlo.dialects.core.attributes import REQUIRED
@@ -13,6 +12,7 @@ from mirlo.dialects.core.traits import OnnxName, Trait
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.node_traits import NodeTrait
 from mirlo.frontends.onnx.values import Converted
+from mirlo.frontends.tensor import Tensor
 
 _READERS: tuple[tuple[type, str], ...] = (
     (A.Bool, "bool"), (A.Int, "int"), (A.Ints, "ints"), (A.Floats, "floats"), (A.Float, "float"),
@@ -62,7 +62,7 @@ def _name(cls: type[DialectOp]) -> OnnxName:
 
 def convert(node: Node, cls: type[DialectOp]) -> Converted:
     """Convert a node to the operator of a class: its inputs in order, its attributes by name."""
-    operands: list[ir.Value | Sequence[ir.Value] | None] = []
+    operands: list[Tensor | Sequence[Tensor] | None] = []
     for i, field in enumerate(cls._operand_layout.fields):
         if field.kind == "variadic":
             operands.append(node.all(i))

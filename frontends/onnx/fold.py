@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DTYPES, DType
 from mirlo.frontends.onnx.dimensions import Undecided
@@ -18,12 +17,13 @@ from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.node_traits import NodeTrait
 from mirlo.frontends.onnx.registry import CONVERTERS, FOLDERS
 from mirlo.frontends.onnx.values import FoldedDims, TensorValue, constant, symbolic
+from mirlo.frontends.tensor import Tensor
 
 FOLD_ELEMENTS = 1024
 """Most elements of a folded value."""
 
 
-def fold(node: Node, compute: Callable[[], ir.Value]) -> list[TensorValue] | None:
+def fold(node: Node, compute: Callable[[], Tensor | TensorValue]) -> list[TensorValue] | None:
     """Return the outputs of a node if they can be folded. `compute` makes the operation in its place."""
     function = FOLDERS.find(node.domain, node.operator, node.opset)
     if function is None or not (_measures(node) or _has_known_inputs(node)):

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.dimensions import Undecided
@@ -24,6 +23,7 @@ from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.node_traits import NodeTrait
 from mirlo.frontends.onnx.registry import CONVERTERS, FOLDERS
 from mirlo.frontends.onnx.values import TensorValue, as_dim, symbolic
+from mirlo.frontends.tensor import Tensor
 
 _EXACT = ("f32", "f64")
 """Element types that hold dims exactly, as they are below 2^24."""
@@ -117,7 +117,7 @@ def fractions_of(node: Node, result: TensorValue) -> np.ndarray | None:
     )
 
 
-def fold_fractions(node: Node, compute: Callable[[], ir.Value]) -> list[TensorValue] | None:
+def fold_fractions(node: Node, compute: Callable[[], Tensor | TensorValue]) -> list[TensorValue] | None:
     """Return the result of a cast of fractions to integers, which are dims; `compute` makes the operation."""
     value = node.inputs[0] if (node.domain, node.operator) == ("", "Cast") else None
     if not isinstance(value, TensorValue) or value.fractions is None:

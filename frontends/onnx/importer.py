@@ -139,6 +139,7 @@ def build_main(
     block = function.add_entry_block()
     with ir.InsertionPoint(block):
         body = Body(model, store, trusts_declared=as_declared, observer=observer)
+        body.blocks.append(block)
         body.rings, body.choices = windows, choices
         dims = [dim for t in types.values() if isinstance(t, TensorType) for dim in t.shape]
         body.taken = set().union(*map(D.symbols_of, dims))

@@ -81,7 +81,7 @@ def repeat(
             body.expansion.carried[round_.graph] = kinds
         count, _, *results = op.results
         values = [value_of(body, result, kind) for result, kind in zip(results, kinds, strict=False)]
-        return values if room is None else [*values, *results[len(kinds) :], count]
+        return values if room is None else [*values, *map(body.tensor, results[len(kinds) :]), body.tensor(count)]
     raise NodeError(CHANGES_TYPE)
 
 
@@ -166,7 +166,7 @@ def _collected_types(
     known = set(body.bound)
     probe = ir.Operation.create("scf.while", operands=list(inits), results=types, regions=2)
     _, after = (region.blocks.append(*types) for region in probe.regions)
-    with body.inside(probe, after):
+    with body.inside(after):
         _, results, collected = _imported(body, round_, after, kinds)
         values = [value for value in collected if isinstance(value, TensorValue)]
         if len(values) < len(collected):
@@ -225,7 +225,7 @@ def _import_iteration(
     room: Dim | None,
 ) -> list[Kind] | None:
     """Import an iteration into its block; return the kinds to carry instead if these do not fit."""
-    with body.inside(loop, block):
+    with body.inside(block):
         condition, results, collected = _imported(body, round_, block, kinds)
         pairs = [_carried(body, round_, i, new, kind) for i, (new, kind) in enumerate(zip(results, kinds, strict=True))]
         results, joined = [value for value, _ in pairs], [kind for _, kind in pairs]

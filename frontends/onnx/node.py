@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import reduce
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from mirlo.dialects.bindings import ir
-from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DType, dtype
-from mirlo.dialects.core.errors import BroadcastDiffers
 from mirlo.dialects.core.op import DialectOp
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import DIALECT
@@ -24,7 +21,6 @@ from mirlo.frontends.onnx.expansion import Expansion
 from mirlo.frontends.onnx.graph import GraphDef, TensorDef
 from mirlo.frontends.onnx.loop_iteration import LoopIteration
 from mirlo.frontends.onnx.objects import call_host
-from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.signature import Signature
 from mirlo.frontends.onnx.values import (
     AnyValue,
@@ -36,6 +32,7 @@ from mirlo.frontends.onnx.values import (
     as_dim,
     constant,
 )
+from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.kinds import SEQUENCE, STRING, Kind
 
 OperatorClass = type[DialectOp]
@@ -80,8 +77,20 @@ class NodeImporter(Protocol):
     def bind_dims(self, node: Node, index: int) -> tuple[Dim, ...]:
         """Bind symbols to the elements of an input computed at run time."""
 
-    def broadcast_size(self, base: str, dims: Collection[Dim]) -> Dim:
+    def broadcast_size(self, dims: Collection[Dim]) -> Dim:
         """Return what these dims broadcast to if only the call tells whether they are 1: a required dim or a symbol."""
+
+    def tensor(self, value: ir.Value) -> Tensor:
+        """Wrap an SSA value of relax."""
+
+    def full(self, tensor: Tensor) -> ir.Value:
+        """Return the SSA value of a tensor."""
+
+    def emit(self, name: str, *operands: Any, **attributes: Any) -> Tensor:
+        """Make a relax operator of one result."""
+
+    def operation(self, operator: type[DialectOp], operands: Sequence[Any], attributes: Mapping[str, Any]) -> ir.OpView:
+        """Make an operation; operands that may broadcast at run time are expanded."""
 
     def is_solvable(self, left: Dim, right: Dim) -> bool:
         """Return whether a symbol can be solved for if these dims must be equal."""
@@ -89,10 +98,10 @@ class NodeImporter(Protocol):
     def chosen_branch(self) -> bool | None:
         """Return which branch of this If is the only one that the rest of the model accepts; None for either."""
 
-    def choose(self, condition: TensorValue, then_graph: GraphDef, else_graph: GraphDef) -> list[AnyValue]:
+    def conditional(self, condition: TensorValue, then_graph: GraphDef, else_graph: GraphDef) -> list[AnyValue]:
         """Import two graphs as the branches of an scf.if; return its results."""
 
-    def repeat(
+    def loop(
         self,
         round_: GraphDef | LoopIteration,
         limit: TensorValue | None,
@@ -123,8 +132,8 @@ class RegionImporter(NodeImporter, Protocol):
     def refuse_ranks(self, text: str) -> None:
         """Raise `RanksDiffer` for this node if the import can be tried with each branch alone."""
 
-    def inside(self, op: ir.OpView | ir.Operation, block: ir.Block) -> AbstractContextManager[None]:
-        """Insert at the end of a block of an operation's region."""
+    def inside(self, block: ir.Block) -> AbstractContextManager[None]:
+        """Insert at the end of a block of a region."""
 
 
 class Node:
@@ -192,27 +201,30 @@ class Node:
         """Return an input of any kind as an SSA value; None if the node omits it."""
         return self.builder.any_ssa(self.any_value(index)) if self.has(index) else None
 
-    def host(self, function: str, *values: ir.Value | None, results: Sequence[Kind], **options: Any) -> list[AnyValue]:
+    def host(
+        self, function: str, *values: Tensor | ir.Value | None, results: Sequence[Kind], **options: Any
+    ) -> list[AnyValue]:
         """Call a host function on SSA values; return its results, which have these kinds."""
-        return call_host(function, values, results, **options)
+        given = [self.builder.full(value) if isinstance(value, Tensor) else value for value in values]
+        return call_host(function, given, results, **options)
 
-    def __getitem__(self, index: int) -> RelaxValue:
+    def __getitem__(self, index: int) -> Tensor:
         """Return an input as an SSA value."""
         return self.ssa(self.value(index))
 
-    def ssa(self, value: AnyValue) -> RelaxValue:
+    def ssa(self, value: AnyValue) -> Tensor:
         """Return the SSA value of a tensor that is no input."""
-        return RelaxValue(self.builder.ssa(value), self)
+        return self.builder.tensor(self.builder.ssa(value))
 
     def declared(self, output: int) -> tuple[int, ...] | None:
         """Return the declared shape of an output if it is static."""
         return self.builder.declared(self.outputs[output]) if self.has_output(output) else None
 
-    def optional(self, index: int) -> RelaxValue | None:
+    def optional(self, index: int) -> Tensor | None:
         """Return an input as an SSA value, or None if the node omits it."""
         return self[index] if self.has(index) else None
 
-    def all(self, start: int = 0) -> list[RelaxValue]:
+    def all(self, start: int = 0) -> list[Tensor]:
         """Return all inputs from `start` on as SSA values."""
         return [self[i] for i in range(start, len(self))]
 
@@ -297,7 +309,7 @@ class Node:
             return self.attr.ints(name)
         return self.ints(index) if self.has(index) else None
 
-    def emit(self, operator: str | OperatorClass, *operands: Any, **attributes: Any) -> RelaxValue:
+    def emit(self, operator: str | OperatorClass, *operands: Any, **attributes: Any) -> Tensor:
         """Make an operation of one result, of relax by name or of a class; return its value.
 
         Operands that may broadcast at run time are expanded.
@@ -306,20 +318,13 @@ class Node:
         # Converters of extensions may unpack several results; `emit_all` has the type for that.
         return result[0] if len(result) == 1 else result  # type: ignore[return-value]
 
-    def emit_all(self, operator: str | OperatorClass, *operands: Any, **attributes: Any) -> tuple[RelaxValue, ...]:
+    def emit_all(self, operator: str | OperatorClass, *operands: Any, **attributes: Any) -> tuple[Tensor, ...]:
         """Make an operation like `emit`; return the values of its results, one or several."""
         cls = relax_op(operator) if isinstance(operator, str) else operator
-        while True:
-            try:
-                result = cls.build(*operands, **attributes)
-                return tuple(RelaxValue(value, self) for value in result.operation.results)
-            except BroadcastDiffers as error:
-                expanded = expanded_operands(self, operands, error)
-                if expanded is None:
-                    raise
-                operands = expanded
+        made = self.builder.operation(cls, operands, attributes)
+        return tuple(map(self.builder.tensor, made.operation.results))
 
-    def constant(self, array: npt.ArrayLike, like: TensorType | DType | str | None = None) -> RelaxValue:
+    def constant(self, array: npt.ArrayLike, like: TensorType | DType | str | None = None) -> Tensor:
         """Return the SSA value of a constant with the element type of `like`."""
         if like is not None:
             element = like.dtype if isinstance(like, TensorType) else dtype(like)
@@ -328,68 +333,6 @@ class Node:
 
     def tensor_attribute(self, name: str) -> np.ndarray:
         return self.builder.array(self.attr.tensor(name))
-
-
-def broadcast_dim(node: Node, left: Dim, right: Dim) -> Dim:
-    """Return the dim that two dims broadcast to, each of which may be 1, or equal to the other."""
-    if left == 1 or left == right or (isinstance(left, int) and isinstance(right, int) and right != 1):
-        return right
-    if right == 1:
-        return left
-    for one, other in ((left, right), (right, left)):
-        if isinstance(one, int):
-            return one
-        if D.is_nonnegative(1 - one):  # 0 or 1
-            return one * other
-        if other == D.maximum(one, 0):  # a dim of an array is not negative
-            return one
-    for one, other in ((left, right), (right, left)):
-        if _is_equal_unless_empty(one, other):
-            return one
-    largest = D.maximum(left, right)
-    result = largest * D.minimum(1, left) * D.minimum(1, right)
-    if result in (left, right):
-        return result
-    return node.builder.broadcast_size(next(filter(None, node.outputs), ""), (left, right))
-
-
-def _is_equal_unless_empty(one: Dim, other: Dim) -> bool:
-    """Return whether a dim is 0 where some symbol is, and equal to the other dim where none is."""
-    names = D.symbols_of(one)
-    if not names or D.symbols_of(other) != names:
-        return False
-    positive = {name: D.symbol(name) + 1 for name in names}
-    return D.substitute(one, positive) == D.substitute(other, positive) and all(
-        D.substitute(one, {name: 0}) == 0 for name in names
-    )
-
-
-def expanded_operands(node: Node, operands: Sequence[Any], error: BroadcastDiffers) -> tuple[Any, ...] | None:
-    """Return the operands with broadcast axes expanded; None if they cannot be."""
-    sides = (error.left, error.right)
-    if any(side is D.UNKNOWN for side in sides) or all(isinstance(side, int) for side in sides):
-        return None
-    size = _broadcast_size(node, error) if error.target is None else error.target
-    made = [_expanded(node, operand, error, size) for operand in operands]
-    return None if all(new is old for new, old in zip(made, operands, strict=True)) else tuple(made)
-
-
-def _broadcast_size(node: Node, error: BroadcastDiffers) -> Dim:
-    """Return what all operands broadcast to along the axis, of which the error names two; numbers come first."""
-    dims = [shape[error.axis] for shape in error.shapes if -error.axis <= len(shape)]
-    dims.sort(key=lambda dim: not isinstance(dim, int))
-    return reduce(lambda left, right: broadcast_dim(node, left, right), (dim for dim in dims if dim is not D.UNKNOWN))
-
-
-def _expanded(node: Node, operand: Any, error: BroadcastDiffers, size: Dim) -> Any:
-    tensor_type = TensorType.from_mlir(operand.type) if hasattr(operand, "type") else None
-    if tensor_type is None or tensor_type.shape not in error.shapes or -error.axis > tensor_type.rank:
-        return operand
-    shape = list(tensor_type.shape)
-    if shape[error.axis] in (1, size):
-        return operand
-    shape[error.axis] = size
-    return node.emit("expand", operand, shape=tuple(shape))
 
 
 def is_exact(number: float) -> bool:

@@ -7,13 +7,13 @@ import numpy as np
 from mirlo.dialects.core.budget import require_table
 from mirlo.frontends.onnx.declared import required
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.node import Node, type_of
-from mirlo.frontends.onnx.relax_value import RelaxValue
+from mirlo.frontends.onnx.node import Node
+from mirlo.frontends.tensor import Tensor
 
 PADS, VALUE = 1, 2
 
 
-def pad_of_declared_shape(node: Node, axes: list[int], shape: tuple[int, ...]) -> RelaxValue:
+def pad_of_declared_shape(node: Node, axes: list[int], shape: tuple[int, ...]) -> Tensor:
     x, count = node.type(0), len(axes)
     if node.type(PADS).static_shape != (2 * count,) or len(shape) != x.rank:
         raise NodeError(f"pads must have {2 * count} numbers for {count} axes of {x}, got {node.type(PADS)}")
@@ -30,9 +30,7 @@ def pad_of_declared_shape(node: Node, axes: list[int], shape: tuple[int, ...]) -
     return required(node, ends.equals(grown), "input 'pads' adds another number of elements", padded)
 
 
-def _along(
-    node: Node, x: RelaxValue, source: RelaxValue, axis: int, size: int, mode: str, value: RelaxValue
-) -> RelaxValue:
+def _along(node: Node, x: Tensor, source: Tensor, axis: int, size: int, mode: str, value: Tensor) -> Tensor:
     """Pad one dim: the element at each position of `source`, or the value that the mode defines outside."""
     if size == 0:
         raise NodeError(f"an empty dim of {node.type(0)} is padded by amounts that are known at run time only")
@@ -49,6 +47,6 @@ def _along(
     if mode != "constant":
         return result
     is_inside = source.equals(nearest)
-    tensor_type = type_of(result)
+    tensor_type = result.type
     column = tuple(dim if i == axis else 1 for i, dim in enumerate(tensor_type.shape))
     return node.emit("where", node.emit("reshape", is_inside, shape=column), result, value)

@@ -46,7 +46,7 @@ def conditional(
     results = [_branch_of(body, block, draft, branch) for block, branch in zip(blocks, branches, strict=True)]
     kinds = join_kinds(body, *results)
     for block, values in zip(blocks, results, strict=True):
-        with body.inside(draft, block):
+        with body.inside(block):
             scf.YieldOp([of_kind(body, value, kind) for value, kind in zip(values, kinds, strict=True)])
     types = [value.type for value in list(blocks[0].operations)[-1].operands]
     op = ir.Operation.create("scf.if", operands=[flag], results=types, regions=2)
@@ -58,7 +58,7 @@ def conditional(
 
 
 def _branch_of(body: RegionImporter, block: ir.Block, op: ir.OpView, branch: Branch) -> list[AnyValue]:
-    with body.inside(op, block):
+    with body.inside(block):
         values = branch()
         for value in values:
             if isinstance(value, TensorValue):

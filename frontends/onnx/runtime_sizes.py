@@ -16,11 +16,12 @@ from mirlo.dialects.core.budget import require_table
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.dynamic import BindDims, RequireDims
+from mirlo.frontends.onnx.broadcasts import broadcast_dim
 from mirlo.frontends.onnx.dimensions import divisor_of
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.node import Node, broadcast_dim, type_of
-from mirlo.frontends.onnx.relax_value import RelaxValue
+from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.values import TensorValue, as_dim
+from mirlo.frontends.tensor import Tensor
 
 WRONG = -1
 """A size that signals an error."""
@@ -28,7 +29,7 @@ MAX_SIZE = float(1 << 62)
 """Sizes from here on are invalid: sums of a few of them would overflow i64."""
 
 
-def bind_unknown(node: Node, values: RelaxValue, what: str, known: Sequence[Dim | None]) -> tuple[Dim, ...]:
+def bind_unknown(node: Node, values: Tensor, what: str, known: Sequence[Dim | None]) -> tuple[Dim, ...]:
     """Return the elements of an i64 vector: those that are known, and symbols that the others are bound to."""
     unknown = [i for i, dim in enumerate(known) if dim is None]
     chosen = values if len(unknown) == len(known) else node.emit("gather", values, i64_constant(node, unknown), axis=0)
@@ -41,9 +42,9 @@ def known_sizes(elements: Sequence[Dim | None]) -> list[Dim | None]:
     return [None if dim is None or dim == 0 or not D.is_nonnegative(dim) else dim for dim in elements]
 
 
-def bind(node: Node, values: RelaxValue, what: str, bounds: Sequence[Dim] | None = None) -> tuple[Dim, ...]:
+def bind(node: Node, values: Tensor, what: str, bounds: Sequence[Dim] | None = None) -> tuple[Dim, ...]:
     """Bind the elements of an i64 vector to symbols; `what` describes them in errors."""
-    tensor_type = type_of(values)
+    tensor_type = values.type
     if tensor_type.rank != 1:
         raise NodeError(f"a list of numbers is expected, got {tensor_type}")
     (count,) = tensor_type.shape
@@ -76,13 +77,13 @@ def bind(node: Node, values: RelaxValue, what: str, bounds: Sequence[Dim] | None
         bound if divisor is None or bound is D.UNKNOWN else bound // divisor
         for bound, divisor in zip(bounds or [D.UNKNOWN] * count, divisors, strict=True)
     ]
-    BindDims.build(values, symbols=names, bounds=limits, what=text, result_types=[])
+    BindDims.build(node.builder.full(values), symbols=names, bounds=limits, what=text, result_types=[])
     return made
 
 
 def _bound_quotients(
-    node: Node, values: RelaxValue, names: Sequence[str], made: Sequence[Dim], divisors: Sequence[int | None]
-) -> tuple[tuple[str, ...], RelaxValue]:
+    node: Node, values: Tensor, names: Sequence[str], made: Sequence[Dim], divisors: Sequence[int | None]
+) -> tuple[tuple[str, ...], Tensor]:
     """Return what to bind instead of sizes that must be multiples: the symbols of their quotients."""
     numbers = i64_constant(node, [divisor or 1 for divisor in divisors])
     quotients = values // numbers
@@ -94,14 +95,14 @@ def _bound_quotients(
     return tuple(symbols), node.emit("where", whole, quotients, i64_constant(node, WRONG))
 
 
-def vector(node: Node, index: int) -> RelaxValue:
+def vector(node: Node, index: int) -> Tensor:
     """Return an input that is a list of integers as an i64 vector."""
     tensor_type = node.type(index)
     value = node[index] if tensor_type.rank == 1 else node.emit("reshape", node[index], shape=(tensor_type.elements,))
     return value if tensor_type.dtype.name == "i64" else node.emit("cast", value, dtype="i64")
 
 
-def scalar(node: Node, index: int) -> RelaxValue:
+def scalar(node: Node, index: int) -> Tensor:
     """Return an input of one element as rank 0."""
     tensor_type = node.type(index)
     if tensor_type.elements != 1:
@@ -109,57 +110,57 @@ def scalar(node: Node, index: int) -> RelaxValue:
     return node.emit("reshape", node[index], shape=()) if tensor_type.rank else node[index]
 
 
-def shape_vector(node: Node, shape: Sequence[Dim]) -> RelaxValue:
+def shape_vector(node: Node, shape: Sequence[Dim]) -> Tensor:
     """Return dims as an i64 vector."""
     if all(isinstance(dim, int) for dim in shape):
         return node.constant(np.array(shape, np.int64))
     return node.emit("dims_tensor", dims=tuple(shape))
 
 
-def as_value(made: RelaxValue) -> TensorValue:
+def as_value(made: Tensor) -> TensorValue:
     """Wrap an emitted SSA value."""
-    return TensorValue("", type_of(made), ir=made)
+    return TensorValue("", made.type, ir=made.made)
 
 
-def as_scalar(node: Node, dim: Dim) -> RelaxValue:
+def as_scalar(node: Node, dim: Dim) -> Tensor:
     """Return a dim as an i64 of rank 0."""
     if isinstance(dim, int):
         return i64_constant(node, dim)
     return node.emit("reshape", shape_vector(node, [dim]), shape=())
 
 
-def i64_constant(node: Node, values: int | Sequence[int] | np.ndarray) -> RelaxValue:
+def i64_constant(node: Node, values: int | Sequence[int] | np.ndarray) -> Tensor:
     """Return integers as an i64 constant."""
     return node.constant(np.asarray(values, np.int64))
 
 
-def unless(node: Node, holds: RelaxValue, values: RelaxValue) -> RelaxValue:
+def unless(node: Node, holds: Tensor, values: Tensor) -> Tensor:
     """Return the values if all of these conditions hold, else invalid sizes."""
-    rank = type_of(holds).rank
+    rank = holds.type.rank
     flag = node.emit("reduce_all", holds) if rank else holds
     return node.emit("where", flag, values, i64_constant(node, WRONG))
 
 
-def as_sizes(node: Node, values: RelaxValue) -> RelaxValue:
+def as_sizes(node: Node, values: Tensor) -> Tensor:
     """Convert f64 to i64; values that are not sizes, such as NaN, become invalid sizes."""
     return node.emit(
         "where", _is_small(node, values), node.emit("cast", values, dtype="i64"), i64_constant(node, WRONG)
     )
 
 
-def holds_sum(node: Node, *terms: RelaxValue) -> RelaxValue:
+def holds_sum(node: Node, *terms: Tensor) -> Tensor:
     """Return whether the sum of these integers fits i64."""
     wide = [node.emit("cast", term, dtype="f64") for term in terms]
     return _is_small(node, reduce(partial(node.emit, "add"), wide))
 
 
-def _is_small(node: Node, values: RelaxValue) -> RelaxValue:
+def _is_small(node: Node, values: Tensor) -> Tensor:
     return node.emit("abs", values) < MAX_SIZE
 
 
-def by_axis(node: Node, values: RelaxValue, axes: RelaxValue, rank: int) -> RelaxValue:
+def by_axis(node: Node, values: Tensor, axes: Tensor, rank: int) -> Tensor:
     """Return a number per axis: `values` for the axes that `axes` lists, which may be negative; 0 for others."""
-    (count,) = type_of(values).shape
+    (count,) = values.type.shape
     column = node.emit("reshape", axes, shape=(count, 1))
     positions = i64_constant(node, np.arange(rank)[None])
     negative = positions - rank
@@ -169,13 +170,13 @@ def by_axis(node: Node, values: RelaxValue, axes: RelaxValue, rank: int) -> Rela
 
 
 def reshape_dims(
-    node: Node, x: TensorType, wanted: RelaxValue, allow_zero: bool, elements: Sequence[Dim | None] | None = None
+    node: Node, x: TensorType, wanted: Tensor, allow_zero: bool, elements: Sequence[Dim | None] | None = None
 ) -> tuple[Dim, ...]:
     """Return the result dims of a Reshape to a run-time shape: 0 copies a dim, -1 is the rest.
 
     `elements` are those of the shape that are known.
     """
-    (rank,) = type_of(wanted).shape
+    (rank,) = wanted.type.shape
     if not isinstance(rank, int):
         raise NodeError(f"input 'shape' is a list of {rank} numbers: the rank of the result must be known")
     dims = wanted
@@ -214,9 +215,9 @@ WRONG_DIM = 0
 """Stands for a missing dim that should be copied: the element counts then match only for empty tensors."""
 
 
-def expand_dims(node: Node, x: TensorType, wanted: RelaxValue) -> tuple[Dim, ...]:
+def expand_dims(node: Node, x: TensorType, wanted: Tensor) -> tuple[Dim, ...]:
     """Return the dims of x broadcast with a run-time shape, both ways."""
-    (count,) = type_of(wanted).shape
+    (count,) = wanted.type.shape
     if not isinstance(count, int):
         raise NodeError(f"input 'shape' is a list of {count} numbers: the rank of the result must be known")
     rank = max(x.rank, count)
@@ -226,10 +227,13 @@ def expand_dims(node: Node, x: TensorType, wanted: RelaxValue) -> tuple[Dim, ...
     fits = wanted.equals(given) | wanted.equals(1) | given.equals(1)
     checked = unless(node, fits, wanted)
     bound = bind(node, checked, f"input 'shape' does not broadcast with the input {x}")
-    return (*own[: rank - count], *(broadcast_dim(node, old, new) for old, new in zip(tail, bound, strict=True)))
+    return (
+        *own[: rank - count],
+        *map(partial(broadcast_dim, node.builder), tail, bound),
+    )
 
 
-def dynamic_slice(node: Node) -> RelaxValue:
+def dynamic_slice(node: Node) -> Tensor:
     """Convert Slice with run-time bounds: start and length are computed at run time."""
     x = node.type(0)
     if not x.rank or node.type(1).rank != 1:
@@ -243,8 +247,8 @@ def dynamic_slice(node: Node) -> RelaxValue:
     starts, ends = vector(node, 1), vector(node, 2)
     axes = vector(node, 3) if node.has(3) else None
     steps = vector(node, 4) if node.has(4) else None
-    if axes is None and not all(type_of(each).is_static for each in (starts, ends)):
-        count = type_of(starts).shape[0]
+    if axes is None and not all(each.type.is_static for each in (starts, ends)):
+        count = starts.type.shape[0]
         starts = _per_axis(node, starts, count, x.rank, 0)
         ends = _per_axis(node, ends, count, x.rank, FAR)
         steps = None if steps is None else _per_axis(node, steps, count, x.rank, 1)
@@ -263,9 +267,9 @@ FAR = 2**63 - 1
 """The end of a slice that takes all."""
 
 
-def _per_axis(node: Node, values: RelaxValue, count: Dim, rank: int, rest: int) -> RelaxValue:
+def _per_axis(node: Node, values: Tensor, count: Dim, rank: int, rest: int) -> Tensor:
     """Return a number per axis from those of the first axes, of which only the call knows how many there are."""
-    (own,) = type_of(values).shape
+    (own,) = values.type.shape
     what = (
         f"node '{node.outputs[0]}' ({node.operator}): starts, ends and steps must be of one length, at most {rank}, "
         f"got {count} and {own} elements"
@@ -310,7 +314,7 @@ def _elements(value: TensorValue) -> list[Dim | None]:
     return list(value.partial or ())
 
 
-def dynamic_split(node: Node, axis: int) -> tuple[RelaxValue, ...]:
+def dynamic_split(node: Node, axis: int) -> tuple[Tensor, ...]:
     """Convert Split with run-time sizes."""
     x, sizes = node.type(0), vector(node, 1)
     total = node.emit("reduce_sum", sizes).equals(shape_vector(node, x.shape[axis : axis + 1]))
@@ -338,11 +342,11 @@ def _sliced_axes(node: Node, rank: int) -> list[int]:
     return list(range(count if isinstance(count, int) else rank))
 
 
-def dynamic_pad(node: Node) -> RelaxValue:
+def dynamic_pad(node: Node) -> Tensor:
     """Convert Pad with run-time amounts and axes."""
     x, mode = node.type(0), node.attr.choice("mode", "constant", ("constant", "reflect", "edge", "wrap"))
     pads = vector(node, 1)
-    (amounts,) = type_of(pads).shape
+    (amounts,) = pads.type.shape
     if not isinstance(amounts, int) or amounts % 2:
         raise NodeError(f"input 'pads' must have two numbers for each axis, got {node.type(1)}")
     halves = node.emit("reshape", pads, shape=(2, amounts // 2))
@@ -364,7 +368,7 @@ def dynamic_pad(node: Node) -> RelaxValue:
     value = None
     if node.has(2):
         value = scalar(node, 2)
-        if type_of(value).dtype is not x.dtype:
+        if value.type.dtype is not x.dtype:
             value = node.emit("cast", value, dtype=x.dtype)
     return node.emit("pad_at", node[0], before, value, shape=shape, mode=mode)
 
@@ -381,10 +385,10 @@ def _padded(node: Node, x: TensorType) -> tuple[Dim, ...] | None:
     return tuple(shape) if all(D.is_certain(lambda dim=dim: dim >= 0) for dim in shape) else None  # type: ignore[misc]
 
 
-def dynamic_range(node: Node) -> RelaxValue:
+def dynamic_range(node: Node) -> Tensor:
     """Convert Range with run-time bounds."""
     start, limit, delta = (scalar(node, i) for i in range(3))
-    tensor_type = type_of(start)
+    tensor_type = start.type
     if tensor_type.dtype.is_float:
         wide = "f64"
         first, last, step = (node.emit("cast", each, dtype=wide) for each in (start, limit, delta))
@@ -409,9 +413,9 @@ def dynamic_range(node: Node) -> RelaxValue:
     return node.emit("steps", start, delta, shape=shape)
 
 
-def nonzero_of(node: Node, x: RelaxValue) -> RelaxValue:
+def nonzero_of(node: Node, x: Tensor) -> Tensor:
     """Return the indices of non-zero elements, as ONNX's NonZero: counted first."""
-    tensor_type = type_of(x)
+    tensor_type = x.type
     flags = x if tensor_type.dtype.is_bool else node.emit("not_equal", x, node.constant(0, tensor_type))
     total = (
         node.emit("reduce_sum", node.emit("cast", flags, dtype="i64"))
@@ -422,7 +426,7 @@ def nonzero_of(node: Node, x: RelaxValue) -> RelaxValue:
     return node.emit("nonzero", flags, count=count)
 
 
-def positions(node: Node, count: Dim) -> RelaxValue:
+def positions(node: Node, count: Dim) -> Tensor:
     """Return 0, 1, 2, ... as an i64 vector."""
     if isinstance(count, int):
         require_table("the positions along a dim", count)

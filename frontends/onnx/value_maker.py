@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dense import dense_attribute
+from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DTYPES
+from mirlo.dialects.core.errors import BroadcastDiffers
+from mirlo.dialects.core.op import DialectOp
 from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.builder import OF_BOOLS, GraphBuilder
+from mirlo.frontends.onnx.broadcasts import expanded_operands
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.model import LoadedModel
 from mirlo.frontends.onnx.node import relax_op
@@ -23,23 +30,21 @@ from mirlo.frontends.onnx.values import (
     OptionalValue,
     TensorValue,
 )
+from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.params import ParameterStore
 
 
-class ValueMaker:
+class ValueMaker(GraphBuilder, ABC):
     """Makes SSA values; operations go to the current insertion point, or to that of an enclosing region."""
 
     def __init__(self, model: LoadedModel, store: ParameterStore) -> None:
+        super().__init__(model.name, store)
         self.model = model
-        self.store = store
         self.parameters: dict[tuple[object, ...], tuple[str, np.ndarray]] = {}
         """Parameter names by the address of the elements, so that a tensor is stored once. The arrays are kept, so
         that addresses are not reused."""
-        self.made: list[TensorValue | ObjectValue] = []
+        self.constructed: list[TensorValue | ObjectValue] = []
         """The values with an SSA value that was made for them, in order."""
-        self._regions: list[ir.OpView | ir.Operation] = []
-        """For each open region, the operation in the parent region that contains it: the insertion point for the
-        parent."""
 
     def ssa(self, value: AnyValue) -> ir.Value:
         if not isinstance(value, TensorValue):
@@ -52,7 +57,7 @@ class ValueMaker:
         if value.ir is None:
             with self._region_of(value):
                 value.ir = self._make(value)
-            self.made.append(value)
+            self.constructed.append(value)
         return value.ir
 
     def _make(self, value: TensorValue | ObjectValue) -> ir.Value:
@@ -69,7 +74,7 @@ class ValueMaker:
         assert value.known is not None
         if value.compute is not None:
             made = value.compute()
-            return self.ssa(made) if isinstance(made, TensorValue) else made
+            return self.ssa(made) if isinstance(made, TensorValue) else self.full(made)
         if value.known.size <= INLINE_ELEMENTS:
             attributes: dict[str, ir.Attribute | str] = {"value": dense_attribute(value.known, value.type)}
         else:
@@ -92,36 +97,45 @@ class ValueMaker:
     @contextmanager
     def _region_of(self, value: TensorValue | ObjectValue) -> Iterator[None]:
         """Insert into the region that a value belongs to, where all its users see it."""
-        depth = len(self._regions) if value.region is None else value.region
-        if depth >= len(self._regions):
+        depth = self.depth if value.region is None else value.region
+        if depth >= self.depth:
             yield
             return
-        inside = self._regions[depth:]
-        del self._regions[depth:]
-        with ir.InsertionPoint(inside[0]):
+        inside = self.blocks[depth + 1 :]
+        del self.blocks[depth + 1 :]
+        with ir.InsertionPoint(inside[0].owner):
             yield
-        self._regions += inside
-
-    @contextmanager
-    def inside(self, op: ir.OpView | ir.Operation, block: ir.Block) -> Iterator[None]:
-        """Insert at the end of a block of an operation's region."""
-        self._regions.append(op)
-        try:
-            with ir.InsertionPoint(block):
-                yield
-        finally:
-            self._regions.pop()
+        self.blocks += inside
 
     def close_regions(self) -> None:
         """Return to the outermost region after an exception."""
-        self._regions.clear()
+        del self.blocks[1:]
 
     @property
     def is_in_branch(self) -> bool:
         """Whether operations are inserted where a call may not come to."""
-        return any(op.name == "scf.if" for op in self._regions)
+        return any(block.owner.operation.name == "scf.if" for block in self.blocks)
 
-    @property
-    def depth(self) -> int:
-        """Return the number of open regions."""
-        return len(self._regions)
+    # Operations
+
+    @abstractmethod
+    def broadcast_size(self, dims: Collection[Dim]) -> Dim:
+        """Return what these dims broadcast to if only the call tells whether they are 1: a required dim or a symbol."""
+
+    def operation(self, operator: type[DialectOp], operands: Sequence[Any], attributes: Mapping[str, Any]) -> ir.OpView:
+        """Make an operation; operands that may broadcast at run time are expanded."""
+        operands = list(map(self.operand, operands))
+        while True:
+            try:
+                return super().operation(operator, operands, attributes)
+            except BroadcastDiffers as error:
+                expanded = expanded_operands(self, operands, error)
+                if expanded is None:
+                    raise
+                operands = expanded
+
+    def elementwise(self, name: str, operands: Sequence[Tensor], attributes: Mapping[str, object]) -> Tensor:
+        """Make an elementwise operator on tensors that broadcast, as relax infers its shape."""
+        if name in OF_BOOLS and operands[0].dtype.is_bool:
+            name = OF_BOOLS[name]
+        return self.tensor(self.operation(relax_op(name), operands, attributes).operation.results[0])

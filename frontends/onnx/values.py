@@ -20,6 +20,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.dtypes import onnx_type_name
 from mirlo.frontends.onnx.graph import TensorDef
 from mirlo.frontends.onnx.kinds import onnx_type_of, tensor_kind
+from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.kinds import STRING, Kind, optional_of, sequence_of
 
 INLINE_ELEMENTS = 16
@@ -46,7 +47,7 @@ class TensorValue:
     """The elements of a float tensor that are fractions of dims, as `fractions.DimFraction`."""
     packed: np.ndarray | None = None
     """The bytes of a constant of 2 or 4 bits an element, which is not known at import."""
-    compute: Callable[[], SsaValue] | None = field(default=None, repr=False)
+    compute: Callable[[], Tensor | TensorValue] | None = field(default=None, repr=False)
     """Makes the SSA value of a symbolic known value: the operation that was folded."""
     region: int | None = None
     """Region depth of the definition; a constant is placed there, where all its users see it."""
@@ -142,7 +143,7 @@ def strings(name: str, array: np.ndarray) -> ObjectValue:
 
 
 AnyValue = TensorValue | ListValue | OptionalValue | ObjectValue
-Output = AnyValue | ir.Value | None
+Output = AnyValue | Tensor | ir.Value | None
 """An output of a node as its converter makes it; None for an optional one that is left out."""
 Converted = Output | Sequence[Output] | NotImplementedType
 """What a converter returns: the outputs of the node, or NotImplemented."""
@@ -165,7 +166,7 @@ def constant(name: str, array: np.ndarray) -> TensorValue:
     return TensorValue(name, TensorType(array.shape, dtype_of_array(array)), known=array)
 
 
-def symbolic(name: str, array: np.ndarray, dtype: DType, compute: Callable[[], ir.Value]) -> TensorValue:
+def symbolic(name: str, array: np.ndarray, dtype: DType, compute: Callable[[], Tensor | TensorValue]) -> TensorValue:
     """Return a value whose elements are dims; a plain one if all are numbers."""
     if not any(isinstance(dim, SymbolicDim) for dim in array.flat):
         return TensorValue(name, TensorType(array.shape, dtype), known=array.astype(dtype.to_numpy()))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.op import DialectOp
 from mirlo.frontends.builder import GraphBuilder, UnsupportedOperation
 from mirlo.frontends.onnx import loops
 from mirlo.frontends.onnx.attributes import Attributes
@@ -44,6 +45,15 @@ class _Body:
 
     any_ssa = ssa
 
+    def tensor(self, value: ir.Value) -> Tensor:
+        return self._builder.tensor(value)
+
+    def full(self, tensor: Tensor) -> ir.Value:
+        return self._builder.full(tensor)
+
+    def operation(self, operator: type[DialectOp], operands: Sequence[Any], attributes: Mapping[str, Any]) -> ir.OpView:
+        return self._builder.operation(operator, operands, attributes)
+
     def new_symbol(self, base: str) -> str:
         return self._builder.new_symbol(base or "size")
 
@@ -52,12 +62,10 @@ class _Body:
         self.bound[name] = None
         return name
 
-    @contextmanager
-    def inside(self, op: ir.OpView | ir.Operation, block: ir.Block) -> Iterator[None]:
-        with self._builder.inside(block):
-            yield
+    def inside(self, block: ir.Block) -> AbstractContextManager[None]:
+        return self._builder.inside(block)
 
-    def repeat(
+    def loop(
         self,
         round_: LoopIteration,
         limit: TensorValue | None,
@@ -83,4 +91,4 @@ def onnx_layer(
     except NodeError as problem:
         raise UnsupportedOperation(str(problem)) from None
     assert isinstance(result, (list, tuple)), result
-    return [op.tensor(value) for value in result]
+    return [value for value in result if isinstance(value, Tensor)]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -30,7 +29,7 @@ from mirlo.tools.conformance.programs import (
     module_of,
     operator_class,
 )
-from mirlo.tools.conformance.typed_graphs import Lattice, TypedGraph, finite_range, typed_graph, with_dynamic_dims
+from mirlo.tools.conformance.typed_graphs import Lattice, TypedGraph, typed_graph, with_dynamic_dims
 from mirlo.tools.conformance.values import Arrays, again, compute, drawn, draws, expectations
 
 BATCH = 40
@@ -162,7 +161,7 @@ class CaseSearch(ABC):
     kinds: dict[str, None] = field(default_factory=dict)
     """The element types of graphs that were taken."""
     random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(7))
-    references: dict[str, HostReference] = field(default_factory=dict)
+    references: dict[object, HostReference] = field(default_factory=dict)
     """Operations without a reference in numpy, by name, types and attributes."""
 
     @abstractmethod
@@ -313,49 +312,35 @@ class CaseSearch(ABC):
         """Compute an operation that has no reference in numpy where nothing is given to the code generator."""
         program = _reference_program(operation, operands, attributes)
         if program.name not in self.references:
-            self.references |= self._compile_references({program.name: program})
+            self._compile_references([program])
         return self.references[program.name].compute(program.arrays)
 
     def _prepare_references(self, cases: Sequence[tuple[TypedGraph, Arrays]]) -> None:
         """Compile the operations of graphs that have no reference in numpy, many in one module."""
         needed: dict[str, TestProgram] = {}
+
+        def record(
+            operation: GraphOperation, operands: Sequence[Operand], attributes: dict[str, object]
+        ) -> tuple[np.ndarray, ...]:
+            program = _reference_program(operation, operands, attributes)
+            if program.name not in self.references:
+                needed.setdefault(program.name, program)
+            return tuple(np.zeros(kind.static_shape, kind.dtype.to_numpy()) for kind in typed.results[operation])
+
         for typed, arrays in cases:
-            for part in _without_reference(typed, arrays):
-                program = _reference_program(*part)
-                if program.name not in self.references:
-                    needed.setdefault(program.name, program)
-        self.references |= self._compiled_references(needed)
-
-    def _prepare_sizes(self, cases: Sequence[GraphCase], by_size: Sequence[Sequence[GraphCase | None]]) -> None:
-        """Compile the operations of graphs with dynamic dims that have no reference in numpy, once for all sizes."""
-        needed: dict[str, TestProgram] = {}
-        used: dict[str, str] = {}
-        for sized in by_size:
-            for case, own in zip(cases, sized, strict=True):
-                for part in _without_reference(own.typed, own.arrays) if own is not None else ():
-                    program, operation = _reference_program(*part), part[0]
-                    name = f"{case.name} {case.typed.graph.operations.index(operation)}"
-                    types = [_renamed(kind, name) for kind in _flat(case.typed.operand_types(operation))]
-                    needed.setdefault(name, replace(program, types=[_in_f64(kind) for kind in types]))
-                    if program.name not in self.references:
-                        used[program.name] = name
-        compiled = self._compiled_references({name: needed[name] for name in used.values()})
-        self.references |= {key: compiled[name] for key, name in used.items() if name in compiled}
-
-    def _compiled_references(self, programs: Mapping[str, TestProgram]) -> dict[str, HostReference]:
-        """Return references by name, without those that do not compile: a case of its own raises such an error."""
-        compiled: dict[str, HostReference] = {}
-        listed = list(programs.items())
-        for first in range(0, len(listed), REFERENCES):
+            with contextlib.suppress(MirloError, ir.MLIRError, ValueError), np.errstate(all="ignore"):
+                compute(typed, arrays, record)
+        programs = list(needed.values())
+        for first in range(0, len(programs), REFERENCES):
+            # Without those that do not compile: an error is the case's own, raised where it is computed.
             with contextlib.suppress(MirloError, ir.MLIRError, ValueError):
-                compiled |= self._compile_references(dict(listed[first : first + REFERENCES]))
-        return compiled
+                self._compile_references(programs[first : first + REFERENCES])
 
-    def _compile_references(self, programs: Mapping[str, TestProgram]) -> dict[str, HostReference]:
+    def _compile_references(self, programs: Sequence[TestProgram]) -> None:
         with self.trusted():
-            compiled = compile_programs(list(programs.values()), self.host)
-        arrays = [program.arrays for program in programs.values()]
-        return {name: HostReference(compiled, arrays, i) for i, name in enumerate(programs)}
+            compiled = compile_programs(programs, self.host)
+        arrays = [program.arrays for program in programs]
+        self.references |= {program.name: HostReference(compiled, arrays, i) for i, program in enumerate(programs)}
 
     def _compare(self, cases: Sequence[GraphCase], result: CaseCheck, threads: int = 1) -> None:
         """Compute the cases in one module, twice with other arguments and then both at once, and compare."""
@@ -432,7 +417,6 @@ class CaseSearch(ABC):
         """Compute cases in one module, at each size of their dynamic dims; those that it does not fit keep theirs."""
         compiled: CompiledPrograms | None = None
         by_size = [[self._sized(case, size) for case in cases] for size in SIZES]
-        self._prepare_sizes(cases, by_size)
         self._prepare_references([(own.typed, own.arrays) for sized in by_size for own in sized if own is not None])
         for sized in by_size:
             if not any(sized):
@@ -463,7 +447,7 @@ class CaseSearch(ABC):
         arrays = dict(case.arrays)
         for leaf in case.axes:
             former = arrays[leaf]
-            numbers = self.random.uniform(*finite_range(former), types[leaf].static_shape)
+            numbers = self.random.uniform(former.min(), former.max(), types[leaf].static_shape)
             if not typed.ranges[leaf].dtype.is_float:
                 numbers = np.rint(numbers)
                 numbers[(numbers == 0) & (former != 0).all()] = 1  # it may be a divisor
@@ -471,38 +455,14 @@ class CaseSearch(ABC):
         return GraphCase(case.name, typed, arrays)
 
 
-def _without_reference(
-    typed: TypedGraph, arrays: Arrays
-) -> list[tuple[GraphOperation, Sequence[Operand], dict[str, object]]]:
-    """Return the operations of a graph without a reference in numpy, with operands of their types and attributes."""
-    found: list[tuple[GraphOperation, Sequence[Operand], dict[str, object]]] = []
-
-    def record(
-        operation: GraphOperation, operands: Sequence[Operand], attributes: dict[str, object]
-    ) -> tuple[np.ndarray, ...]:
-        found.append((operation, operands, attributes))
-        return tuple(np.zeros(kind.static_shape, kind.dtype.to_numpy()) for kind in typed.results[operation])
-
-    with contextlib.suppress(MirloError, ir.MLIRError, ValueError), np.errstate(all="ignore"):
-        compute(typed, arrays, record)
-    return found
-
-
-def _flat(operands: Sequence[object]) -> list[TensorType]:
-    listed = itertools.chain.from_iterable(o if isinstance(o, list) else [o] for o in operands)
-    return [kind for kind in listed if isinstance(kind, TensorType)]
-
-
-def _in_f64(kind: TensorType) -> TensorType:
-    return kind.with_dtype("f64") if kind.dtype.is_float else kind
-
-
 def _reference_program(
     operation: GraphOperation, operands: Sequence[Operand], attributes: dict[str, object]
 ) -> TestProgram:
-    """Return a program of one operation, floats in f64; equal names have equal types and attributes."""
+    """Return a program of one operation; equal names have equal types and attributes."""
     flat = [array for o in operands for array in (o if isinstance(o, list) else [o]) if array is not None]
-    flat = [array if array.dtype.kind in "biu" else array.astype(np.float64) for array in flat]
+    if any(array.dtype == np.float64 for array in flat):
+        # A result that is an operand is in f64; the others join it.
+        flat = [array if array.dtype.kind in "biu" else array.astype(np.float64) for array in flat]
 
     def emit(values: list[ir.Value]) -> list[ir.Value]:
         rest = iter(values)

@@ -6,8 +6,8 @@ from mirlo.dialects.core import dims as D
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, is_exact
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.values import Converted
+from mirlo.frontends.tensor import Tensor
 
 
 @converter("Gelu")
@@ -48,7 +48,7 @@ def clip(node: Node) -> Converted:
     return result
 
 
-def scalar_tensor(node: Node, index: int) -> RelaxValue:
+def scalar_tensor(node: Node, index: int) -> Tensor:
     """Return an input of one element as a tensor of rank 0."""
     return node[index] if node.type(index).rank == 0 else node.emit("reshape", node[index], shape=())
 
@@ -57,12 +57,12 @@ SOFTMAX = {"Softmax": "softmax", "LogSoftmax": "log_softmax", "Hardmax": "hardma
 
 
 @converter(*SOFTMAX, since=13)
-def softmax(node: Node) -> RelaxValue:
+def softmax(node: Node) -> Tensor:
     return node.emit(SOFTMAX[node.operator], node[0], axis=node.attr.int("axis", -1))
 
 
 @converter(*SOFTMAX)
-def softmax_flattened(node: Node) -> RelaxValue:
+def softmax_flattened(node: Node) -> Tensor:
     """Convert softmax before opset 13: over all dims from `axis` on, flattened."""
     name, found = SOFTMAX[node.operator], node.type(0)
     axis = node.attr.int("axis", 1)

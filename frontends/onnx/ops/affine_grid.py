@@ -9,12 +9,12 @@ from mirlo.dialects.relax.infer import require_equal_shapes
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.runtime_sizes import positions, shape_vector
+from mirlo.frontends.tensor import Tensor
 
 
 @converter("AffineGrid", since=20)
-def affine_grid(node: Node) -> RelaxValue:
+def affine_grid(node: Node) -> Tensor:
     """Convert AffineGrid: theta [N, 2, 3] or [N, 3, 4].
 
     The grid sizes [N, C, (D,) H, W] are constants or run-time values.
@@ -45,7 +45,7 @@ def affine_grid(node: Node) -> RelaxValue:
     return result if theta.dtype.name == wide else node.emit("cast", result, dtype=theta.dtype)
 
 
-def _positions(node: Node, size: Dim, corners: bool, kind: TensorType) -> RelaxValue:
+def _positions(node: Node, size: Dim, corners: bool, kind: TensorType) -> Tensor:
     """Return positions from -1 to 1: the corners, or the centers, of `size` equal parts."""
     i = node.emit("cast", positions(node, size), dtype=kind.dtype)
     if isinstance(size, int):

@@ -7,10 +7,10 @@ from mirlo.dialects.core.errors import DimsDiffer
 from mirlo.frontends.onnx.dimensions import quotient
 from mirlo.frontends.onnx.equations import divisible
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.values import DECLINED, Converted
+from mirlo.frontends.tensor import Tensor
 
 PAST_KEY, PAST_VALUE, NONPAD_LENGTHS = 4, 5, 6
 SCORES = 3
@@ -32,29 +32,29 @@ def attention(node: Node) -> Converted:
     if node.has(PAST_VALUE):
         value = node.emit("concat", [node[PAST_VALUE], value], axis=2)
     mask = node.optional(3)
-    if mask is not None and not type_of(mask).rank:
-        raise NodeError(f"input 'attn_mask' must have 2 to 4 dims, got {type_of(mask)}")
-    if mask is not None and type_of(mask).shape[-1] != type_of(key).shape[2] and type_of(mask).shape[-1] != 1:
+    if mask is not None and not mask.type.rank:
+        raise NodeError(f"input 'attn_mask' must have 2 to 4 dims, got {mask.type}")
+    if mask is not None and mask.type.shape[-1] != key.type.shape[2] and mask.type.shape[-1] != 1:
         return DECLINED
     bound = bound_of(causal, node.has(PAST_KEY), query)
     result = node.emit("attention", query, key, value, mask, scale=node.attr.float("scale", None), **bound)
     if node.type(0).rank == 3:
-        batch, heads, length, size = type_of(result).shape
+        batch, heads, length, size = result.type.shape
         rows = node.emit("permute", result, axes=(0, 2, 1, 3))
         result = node.emit("reshape", rows, shape=(batch, length, heads * size))
     return result, key, value
 
 
-def bound_of(causal: bool, has_past: bool, query: RelaxValue) -> dict[str, bool]:
+def bound_of(causal: bool, has_past: bool, query: Tensor) -> dict[str, bool]:
     """Return the causal attributes of attention; with a cache, the last query sees all keys."""
-    if not causal or (has_past and type_of(query).shape[2] == 1):
+    if not causal or (has_past and query.type.shape[2] == 1):
         return {}
     return {"causal": True, "at_end": has_past}
 
 
-def _heads(node: Node, x: RelaxValue, attribute: str) -> RelaxValue:
+def _heads(node: Node, x: Tensor, attribute: str) -> Tensor:
     """Return [batch, heads, length, size], from that or from [batch, length, heads * size]."""
-    tensor_type = type_of(x)
+    tensor_type = x.type
     if tensor_type.rank == 4:
         node.attr.ignore(attribute)
         return x
@@ -63,12 +63,12 @@ def _heads(node: Node, x: RelaxValue, attribute: str) -> RelaxValue:
     return split_heads(node, x, node.attr.int(attribute), attribute)
 
 
-def split_heads(node: Node, x: RelaxValue, heads: int, attribute: str) -> RelaxValue:
+def split_heads(node: Node, x: Tensor, heads: int, attribute: str) -> Tensor:
     """Reshape [batch, length, heads * size] to [batch, heads, length, size]."""
-    batch, length, hidden = type_of(x).shape
+    batch, length, hidden = x.type.shape
     size: Dim | None = quotient(hidden, heads)
     if size is None:
-        text = f"attribute '{attribute}' is {heads}, which does not divide {hidden}, the last dim of {type_of(x)}"
+        text = f"attribute '{attribute}' is {heads}, which does not divide {hidden}, the last dim of {x.type}"
         raise DimsDiffer(text, *divisible(hidden, heads)) if heads > 0 else NodeError(text)
     return node.emit("permute", node.emit("reshape", x, shape=(batch, length, heads, size)), axes=(0, 2, 1, 3))
 
@@ -78,7 +78,7 @@ def rotary_embedding(node: Node) -> Converted:
     tensor_type = node.type(0)
     heads, rotated = node.attr.int("num_heads", 0), node.attr.int("rotary_embedding_dim", 0)
     cos, sin = (_angles(node, i) for i in (1, 2))
-    half = type_of(cos).shape[-1]
+    half = cos.type.shape[-1]
     if rotated and 2 * half != rotated:
         text = f"attribute 'rotary_embedding_dim' is {rotated}, but the caches have {half} angles"
         raise DimsDiffer(text, 2 * half, rotated)
@@ -89,11 +89,11 @@ def rotary_embedding(node: Node) -> Converted:
     return node.emit("reshape", node.emit("permute", result, axes=(0, 2, 1, 3)), shape=tensor_type.shape)
 
 
-def _angles(node: Node, index: int) -> RelaxValue:
+def _angles(node: Node, index: int) -> Tensor:
     """Return the cache as [batch, 1, length, angles], with rows selected by 'position_ids' if given."""
     cache = node[index]
     if node.has(3):
         cache = node.emit("gather", cache, node[3], axis=0)
-    if type_of(cache).rank != 3:
+    if cache.type.rank != 3:
         raise NodeError(f"input '{node.input_name(index)}' does not fit: got {node.type(index)}")
     return node.emit("expand_dims", cache, axes=[1])

@@ -9,8 +9,8 @@ from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.node_traits import NodeTrait
 from mirlo.frontends.onnx.ops.string import cast_strings
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.values import Converted, Output
+from mirlo.frontends.tensor import Tensor
 
 
 @converter("Cast", traits=[NodeTrait.SAME_SHAPE, NodeTrait.SAME_VALUES])
@@ -45,10 +45,10 @@ def _cast(node: Node, wanted: DType) -> Output:
     return node.emit("cast", node[0], dtype=wanted, saturate=saturate)
 
 
-def _powers_of_two(node: Node, rounding: str, saturate: bool) -> RelaxValue:
+def _powers_of_two(node: Node, rounding: str, saturate: bool) -> Tensor:
     """Cast to the exponent-only type: the exponent of the nearest f32, or of the next one."""
 
-    def number(value: int) -> RelaxValue:
+    def number(value: int) -> Tensor:
         return node.constant(value, "u32")
 
     x = node.type(0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.relax.infer import require_equal_dims, require_rank
-from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import positions
 from mirlo.frontends.onnx.values import DECLINED, Converted
@@ -27,7 +27,7 @@ def causal_conv(node: Node) -> Converted:
     before = node.optional(3)
     if before is None:
         before = node.emit("full", shape=(batch, channels, kept), value=0, dtype=x.dtype)
-    require_equal_dims(type_of(before).shape[2], kept, f"the last dim of 'past_state' and a window of {window}")
+    require_equal_dims(before.type.shape[2], kept, f"the last dim of 'past_state' and a window of {window}")
     padded = node.emit("concat", (before, node[0]), axis=2)
 
     wide = "f64" if x.dtype.name == "f64" else "f32"

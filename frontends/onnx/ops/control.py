@@ -11,9 +11,8 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.expansion import TooManyIterations
 from mirlo.frontends.onnx.graph import GraphDef
-from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.runtime_sizes import WRONG, bind, scalar
 from mirlo.frontends.onnx.values import (
     AnyValue,
@@ -25,6 +24,7 @@ from mirlo.frontends.onnx.values import (
     TensorValue,
     constant,
 )
+from mirlo.frontends.tensor import Tensor
 
 MAX_UNROLLED_ITERATIONS = 1024
 """Most iterations to unroll; more would take too long to compile."""
@@ -42,7 +42,7 @@ def if_(node: Node) -> Converted:
         return node.builder.branch(then_branch if node.scalar(0) else else_branch)
     flag = node.builder.chosen_branch()
     if flag is None:
-        return node.builder.choose(node.value(0), then_branch, else_branch)
+        return node.builder.conditional(node.value(0), then_branch, else_branch)
     return _only_branch(node, then_branch if flag else else_branch, flag)
 
 
@@ -121,23 +121,23 @@ def _compiled(
     node: Node, body: GraphDef, limit: TensorValue | None, going: TensorValue | None, carried: Sequence[AnyValue]
 ) -> list[Output]:
     if len(body.outputs) == 1 + len(carried):
-        return list(node.builder.repeat(body, limit, going, carried))
+        return list(node.builder.loop(body, limit, going, carried))
     if limit is None or (limit.is_constant and node.scalar(0) > MAX_COLLECTED_ITERATIONS):
-        return list(node.builder.repeat(body, limit, going, carried, D.UNKNOWN))
+        return list(node.builder.loop(body, limit, going, carried, D.UNKNOWN))
     most = node.emit("maximum", scalar(node, 0), node.constant(np.int64(0)))
     (room,) = bind(node, node.emit("reshape", most, shape=(1,)), "the number of iterations")
-    *made, used = node.builder.repeat(body, limit, going, carried, room)
+    *made, used = node.builder.loop(body, limit, going, carried, room)
     (count,) = bind(node, node.emit("reshape", used, shape=(1,)), "the number of iterations", [room])
     return [*made[: len(carried)], *(_first(node, rows, count) for rows in made[len(carried) :])]
 
 
-def _first(node: Node, rows: RelaxValue, count: Dim) -> RelaxValue:
-    tensor_type = type_of(rows)
+def _first(node: Node, rows: Tensor, count: Dim) -> Tensor:
+    tensor_type = rows.type
     zeros, ones = [0] * tensor_type.rank, [1] * tensor_type.rank
     return node.emit("slice_dims", rows, begin=zeros, shape=(count, *tensor_type.shape[1:]), strides=ones)
 
 
-def stacked(node: Node, sequence: Sequence[AnyValue], axis: int) -> RelaxValue:
+def stacked(node: Node, sequence: Sequence[AnyValue], axis: int) -> Tensor:
     """Stack scan outputs to one value."""
     if not sequence:
         raise NodeError("the loop has no iterations, so that the shape of what it collects is not known")

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.dynamic_padding import cut_or_grown, padded_for_same, pads_at_run_time, windows_inside
 from mirlo.frontends.onnx.ops.windows import AUTO_PADS, kernel_shape, padding, per_dim, windows
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.values import Converted
+from mirlo.frontends.tensor import Tensor
 
 
 def conv_attributes(node: Node, x: TensorType, weight: TensorType) -> dict[str, int | tuple[int, ...]]:
@@ -37,7 +37,7 @@ def conv(node: Node) -> Converted:
 
 
 @converter("ConvTranspose")
-def conv_transpose(node: Node) -> RelaxValue:
+def conv_transpose(node: Node) -> Tensor:
     x, weight = node.type(0), node.type(1)
     if x.rank < 3 or x.rank != weight.rank:
         raise NodeError(f"the data and the weight must have one rank of at least 3, got {x} and {weight}")
@@ -61,7 +61,7 @@ def conv_transpose(node: Node) -> RelaxValue:
     result = cut_or_grown(node, result, sizes, node.attr.str("auto_pad", "NOTSET") == "SAME_UPPER")
     if not node.has(2):
         return result
-    return result + node.emit("reshape", node[2], shape=(type_of(node[2]).shape[0], *[1] * count))
+    return result + node.emit("reshape", node[2], shape=(node[2].type.shape[0], *[1] * count))
 
 
 def _transposed_padding(

@@ -15,9 +15,9 @@ from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.graph import STRING_CODE
 from mirlo.frontends.onnx.node import Node, is_exact
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.runtime_sizes import dynamic_range, positions, scalar
 from mirlo.frontends.onnx.values import Converted, constant, dtype_of_array, strings
+from mirlo.frontends.tensor import Tensor
 
 
 @converter("Constant")
@@ -65,7 +65,7 @@ def constant_of_shape(node: Node) -> Converted:
     return result if declared is None else required(node, equals(node, 0, declared), "input 'input' is another", result)
 
 
-def _filled(node: Node, value: np.ndarray, shape: Sequence[Dim]) -> RelaxValue:
+def _filled(node: Node, value: np.ndarray, shape: Sequence[Dim]) -> Tensor:
     if any(isinstance(dim, int) and dim < 0 for dim in shape):
         raise NodeError(f"input 'input' must be sizes, got {list(shape)}")
     number = value.reshape(-1)[0].item()
@@ -93,7 +93,7 @@ def arange(node: Node) -> Converted:
     return dynamic_range(node)
 
 
-def _range_of_declared_shape(node: Node, count: int) -> RelaxValue:
+def _range_of_declared_shape(node: Node, count: int) -> Tensor:
     start, limit, delta = (node.emit("reshape", node[i], shape=()) for i in range(3))
     require_table("the range", count)
     steps = node.constant(np.arange(count), node.type(0))
@@ -123,7 +123,7 @@ def trilu(node: Node) -> Converted:
     return node.emit("tri", node[0], k=int(node.scalar(1, 0)), upper=node.attr.bool("upper", 1))
 
 
-def _trilu_of_dynamic_k(node: Node) -> RelaxValue:
+def _trilu_of_dynamic_k(node: Node) -> Tensor:
     """Convert Trilu with a run-time diagonal: compare it with each element's own."""
     rows, columns = node.type(0).shape[-2:]
     down = node.emit("reshape", positions(node, rows), shape=(rows, 1))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.node import Node, type_of
-from mirlo.frontends.onnx.relax_value import RelaxValue
+from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.runtime_sizes import bind, by_axis, i64_constant, shape_vector, unless, vector
+from mirlo.frontends.tensor import Tensor
 
 
-def dynamic_squeeze(node: Node) -> RelaxValue:
+def dynamic_squeeze(node: Node) -> Tensor:
     x, count = node.type(0), _count(node)
     left, dims = x.rank - count, shape_vector(node, node.type(0).shape)
     if left < 0:
@@ -22,7 +22,7 @@ def dynamic_squeeze(node: Node) -> RelaxValue:
     return _reshaped(node, ones & once, shape, f"must name {count} dims of {x} that are 1")
 
 
-def dynamic_unsqueeze(node: Node) -> RelaxValue:
+def dynamic_unsqueeze(node: Node) -> Tensor:
     x, count = node.type(0), _count(node)
     rank = x.rank + count
     kept, position, once = _kept_axes(node, rank)
@@ -35,13 +35,13 @@ def dynamic_unsqueeze(node: Node) -> RelaxValue:
 
 
 def _count(node: Node) -> int:
-    (count,) = type_of(vector(node, 1)).shape
+    (count,) = vector(node, 1).type.shape
     if not isinstance(count, int):
         raise NodeError(f"input 'axes' is a list of {count} numbers: how many there are must be known")
     return count
 
 
-def _kept_axes(node: Node, rank: int) -> tuple[RelaxValue, RelaxValue, RelaxValue]:
+def _kept_axes(node: Node, rank: int) -> tuple[Tensor, Tensor, Tensor]:
     """Return, for each axis, whether it is not listed and its rank among those (0 if listed).
 
     The third result is whether the list has no duplicates.
@@ -56,9 +56,9 @@ def _kept_axes(node: Node, rank: int) -> tuple[RelaxValue, RelaxValue, RelaxValu
     return kept, position, named.equals(count)
 
 
-def _reshaped(node: Node, fits: RelaxValue, shape: RelaxValue, what: str) -> RelaxValue:
+def _reshaped(node: Node, fits: Tensor, shape: Tensor, what: str) -> Tensor:
     what = f"input 'axes' {what}"
-    if type_of(shape).shape != (0,):
+    if shape.type.shape != (0,):
         return node.emit("reshape", node[0], shape=bind(node, unless(node, fits, shape), what))
     bind(node, node.emit("reshape", unless(node, fits, i64_constant(node, 0)), shape=(1,)), what)
     return node.emit("reshape", node[0], shape=())

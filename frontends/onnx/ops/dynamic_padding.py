@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
-from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.windows import per_dim, same_padding
-from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.runtime_sizes import shape_vector
+from mirlo.frontends.tensor import Tensor
 
 
 def pads_at_run_time(node: Node) -> bool:
@@ -25,9 +25,9 @@ def pads_at_run_time(node: Node) -> bool:
     return any(stride > 1 and not isinstance(size, int) for size, stride in zip(spatial, strides, strict=True))
 
 
-def padded_for_same(node: Node, x: RelaxValue, kernel: Sequence[Dim], value: float) -> RelaxValue:
+def padded_for_same(node: Node, x: Tensor, kernel: Sequence[Dim], value: float) -> Tensor:
     """Pad x [N, C, *spatial] so that ceil(size / stride) windows fit without further padding."""
-    kind = type_of(x)
+    kind = x.type
     spatial = kind.shape[2:]
     strides, dilations = per_dim(node, "strides", len(spatial)), per_dim(node, "dilations", len(spatial))
     upper = node.attr.str("auto_pad") == "SAME_UPPER"
@@ -45,18 +45,18 @@ def windows_inside(node: Node) -> dict[str, tuple[int, ...]]:
     return {"strides": per_dim(node, "strides", count), "dilations": per_dim(node, "dilations", count)}
 
 
-def cut_or_grown(node: Node, made: RelaxValue, wanted: Sequence[Dim], upper: bool) -> RelaxValue:
+def cut_or_grown(node: Node, made: Tensor, wanted: Sequence[Dim], upper: bool) -> Tensor:
     """Cut or extend the result of an unpadded transposed convolution, [N, C, *spatial], to one of these sizes.
 
     The excess is cut at both ends, with the odd element at the end if `upper`; missing elements are zeros at the
     end.
     """
-    kind = type_of(made)
+    kind = made.type
     totals = [D.maximum(size - dim, 0) for size, dim in zip(kind.shape[2:], wanted, strict=True)]
     cut = [total // 2 if upper else total - total // 2 for total in totals]
     return _padded(node, made, [begin * -1 for begin in cut], (*kind.shape[:2], *wanted), 0)
 
 
-def _padded(node: Node, x: RelaxValue, begins: Sequence[Dim], shape: Sequence[Dim], value: float) -> RelaxValue:
+def _padded(node: Node, x: Tensor, begins: Sequence[Dim], shape: Sequence[Dim], value: float) -> Tensor:
     amounts = shape_vector(node, [0, 0, *begins])
-    return node.emit("pad_at", x, amounts, node.constant(value, type_of(x)), shape=tuple(shape))
+    return node.emit("pad_at", x, amounts, node.constant(value, x.type), shape=tuple(shape))

@@ -7,8 +7,8 @@ from functools import reduce
 from mirlo.dialects.core.dtypes import DType
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.values import Converted
+from mirlo.frontends.tensor import Tensor
 
 VARIADIC = {"Sum": "add", "Max": "maximum", "Min": "minimum"}
 
@@ -46,7 +46,7 @@ def power(node: Node) -> Converted:
     return node.emit("cast", result, dtype=base.dtype)
 
 
-def cast_to(node: Node, value: RelaxValue, found: DType, wanted: DType | str) -> RelaxValue:
+def cast_to(node: Node, value: Tensor, found: DType, wanted: DType | str) -> Tensor:
     return value if str(found) == str(wanted) else node.emit("cast", value, dtype=wanted)
 
 

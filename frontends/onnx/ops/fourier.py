@@ -16,11 +16,11 @@ from mirlo.dialects.relax.fourier import LONGEST, dft_matrix
 from mirlo.dialects.relax.infer import require_equal_dims
 from mirlo.frontends.onnx.declared import required
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, as_value, bind, positions, scalar, unless
 from mirlo.frontends.onnx.values import Converted
+from mirlo.frontends.tensor import Tensor
 
 MAX_POSITIONS = 2**24
 """Most elements of all frames of a signal: ten minutes of speech, for example."""
@@ -38,7 +38,7 @@ def dft(node: Node) -> Converted:
     return _dft_of_declared_shape(node)
 
 
-def _dft_of_declared_shape(node: Node) -> RelaxValue:
+def _dft_of_declared_shape(node: Node) -> Tensor:
     """Convert DFT with a run-time axis: select among the axes that make the declared shape."""
     x, rank = node.type(0), node.type(0).rank
     declared: tuple[Dim, ...] | None = node.declared(0)
@@ -46,23 +46,23 @@ def _dft_of_declared_shape(node: Node) -> RelaxValue:
         declared = (*x.shape[:-1], 2)  # whichever axis it is
     if declared is None:
         raise NodeError("input 'axis' must be a constant, or the model must declare the shape of the result")
-    fitting: dict[int, RelaxValue] = {}
+    fitting: dict[int, Tensor] = {}
     for axis in range(rank - 1):
         with suppress(NodeError):  # an axis that cannot be transformed is not a candidate
             output = _dft(node, axis)
-            if type_of(output).shape == declared:
+            if output.type.shape == declared:
                 fitting[axis] = output
     if not fitting:
         raise NodeError(f"no axis makes the shape {list(declared)} that is declared")
     given = scalar(node, 2)
 
-    def is_axis(axis: int) -> RelaxValue:
+    def is_axis(axis: int) -> Tensor:
         names = [given.equals(number) for number in (axis, axis - rank)]
         return node.emit("logical_or", *names)
 
     flags = {axis: is_axis(axis) for axis in fitting}
-    result: RelaxValue | None = None
-    known: RelaxValue | None = None
+    result: Tensor | None = None
+    known: Tensor | None = None
     for axis, value in fitting.items():
         result = value if result is None else node.emit("where", flags[axis], value, result)
         known = flags[axis] if known is None else known | flags[axis]
@@ -70,7 +70,7 @@ def _dft_of_declared_shape(node: Node) -> RelaxValue:
     return required(node, known, "input 'axis' is another", result)
 
 
-def _dft(node: Node, axis: int) -> RelaxValue:
+def _dft(node: Node, axis: int) -> Tensor:
     """Transform along one axis of a tensor whose last dim holds the real and possibly the imaginary part."""
     x = node.type(0)
     if (
@@ -121,7 +121,7 @@ def stft(node: Node) -> Converted:
     return _frames(node, _starts(node, (size - length) // step + 1, step), length, onesided)
 
 
-def _stft_of_declared_shape(node: Node, size: int, window: int, onesided: bool) -> RelaxValue:
+def _stft_of_declared_shape(node: Node, size: int, window: int, onesided: bool) -> Tensor:
     """Convert STFT with a run-time step or length: compute what makes the declared shape."""
     declared = node.declared(0)
     if declared is None or len(declared) != 4:
@@ -149,30 +149,30 @@ def _stft_of_declared_shape(node: Node, size: int, window: int, onesided: bool) 
     return required(node, fits, "inputs 'frame_step' and 'frame_length' are others", result)
 
 
-def _whole(node: Node, number: int) -> RelaxValue:
+def _whole(node: Node, number: int) -> Tensor:
     return node.constant(np.int64(number))
 
 
-def _between(node: Node, room: RelaxValue, step: RelaxValue) -> RelaxValue:
+def _between(node: Node, room: Tensor, step: Tensor) -> Tensor:
     """Return whether the signal continues after the last frame, but by less than one step."""
     return (room >= _whole(node, 0)) & (room < step)
 
 
-def _dynamic_stft(node: Node, onesided: bool) -> RelaxValue:
+def _dynamic_stft(node: Node, onesided: bool) -> Tensor:
     """Convert STFT of a signal of any length, with a size and step that may be run-time values."""
     size = node.type(0).shape[1]
     step, length = _frame_sizes(node, size)
     return _frames(node, _starts(node, (size - length) // step + 1, step), length, onesided)
 
 
-def _starts(node: Node, count: Dim, step: Dim) -> RelaxValue:
+def _starts(node: Node, count: Dim, step: Dim) -> Tensor:
     """Return where frames begin."""
     return positions(node, count) * as_scalar(node, step)
 
 
-def _frames(node: Node, starts: RelaxValue, length: Dim, onesided: bool) -> RelaxValue:
+def _frames(node: Node, starts: Tensor, length: Dim, onesided: bool) -> Tensor:
     """Return the transforms of frames that start at these positions."""
-    (count,) = type_of(starts).shape
+    (count,) = starts.type.shape
     if isinstance(count, int) and isinstance(length, int) and count * length > MAX_POSITIONS:
         raise NodeError(f"{count} frames of {length} elements are too many")
     indices = node.emit("reshape", starts, shape=(count, 1)) + positions(node, length)
@@ -207,18 +207,18 @@ def _dynamic_length(node: Node, index: int) -> Dim:
     return length
 
 
-def _transformed(node: Node, rows: RelaxValue, length: Dim, inverse: bool, onesided: bool) -> RelaxValue:
+def _transformed(node: Node, rows: Tensor, length: Dim, inverse: bool, onesided: bool) -> Tensor:
     """Transform rows [..., size, 1 or 2] to [..., bins, 1 or 2]; elements beyond `length` are cut off."""
-    *outer, size, parts = type_of(rows).shape
+    *outer, size, parts = rows.type.shape
     mirrored = inverse and onesided
     bins, made = length // 2 + 1 if onesided and not inverse else length, 1 if mirrored else 2
-    matrix = _matrix(node, (size, parts, bins, made), length, inverse, mirrored, type_of(rows).dtype)
+    matrix = _matrix(node, (size, parts, bins, made), length, inverse, mirrored, rows.type.dtype)
     matrix = node.emit("reshape", matrix, shape=(size * parts, bins * made))
     flat = node.emit("reshape", rows, shape=(*outer, size * parts))
     return node.emit("reshape", node.emit("matmul", flat, matrix), shape=(*outer, bins, made))
 
 
-def _matrix(node: Node, shape: tuple[Dim, ...], length: Dim, inverse: bool, mirrored: bool, dtype: DType) -> RelaxValue:
+def _matrix(node: Node, shape: tuple[Dim, ...], length: Dim, inverse: bool, mirrored: bool, dtype: DType) -> Tensor:
     """Return the factors [size, parts, bins, parts]: a constant if the sizes are known."""
     known = [dim for dim in (*shape, length) if isinstance(dim, int)]
     if len(known) <= len(shape):

@@ -16,9 +16,9 @@ from mirlo.frontends.onnx.declared import declared_shape, equals, required
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter, removed
-from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.runtime_sizes import as_sizes, bind, i64_constant, shape_vector, unless, vector
 from mirlo.frontends.onnx.values import Converted
+from mirlo.frontends.tensor import Tensor
 
 MODES = {"nearest": "nearest", "linear": "linear", "bilinear": "linear", "cubic": "cubic", "bicubic": "cubic"}
 ROI, SCALES, SIZES = 1, 2, 3
@@ -45,7 +45,7 @@ def upsample_input(node: Node) -> Converted:
     return _simple_resize(node, [float(scale) for scale in node.array(1)])
 
 
-def _dynamic_upsample(node: Node) -> RelaxValue:
+def _dynamic_upsample(node: Node) -> Tensor:
     """Convert Upsample with run-time scales; those below 1 would round away from the origin, and are refused."""
     x = node.type(0)
     mode = MODES[node.attr.choice("mode", "nearest", ("nearest", "linear", "bilinear"))]
@@ -57,7 +57,7 @@ def _dynamic_upsample(node: Node) -> RelaxValue:
     return node.emit("resize_at", node[0], scales, shape=shape, mode=mode, coordinates="asymmetric", nearest="floor")
 
 
-def _simple_resize(node: Node, scales: Sequence[float]) -> RelaxValue:
+def _simple_resize(node: Node, scales: Sequence[float]) -> Tensor:
     """Convert the operators before opset 11: coordinates are divided by the scale, without options."""
     mode = MODES[node.attr.choice("mode", "nearest", ("nearest", "linear", "bilinear"))]
     target = _scaled(node, scales)
@@ -71,7 +71,7 @@ def _simple_resize(node: Node, scales: Sequence[float]) -> RelaxValue:
     return node.emit("resize", node[0], shape=target.shape, scales=target.scales, **options)
 
 
-def resized(node: Node, scales: Sequence[float], mode: str, coordinates: str) -> RelaxValue:
+def resized(node: Node, scales: Sequence[float], mode: str, coordinates: str) -> Tensor:
     """Return the first input scaled; without interpolation, positions are rounded down."""
     target = _scaled(node, scales)
     options = {"mode": MODES[mode], "coordinates": coordinates, "nearest": "floor"}
@@ -82,7 +82,7 @@ removed("Upsample", since=10)
 
 
 @converter("Resize", since=11)
-def resize(node: Node) -> RelaxValue:
+def resize(node: Node) -> Tensor:
     rank = node.type(0).rank
     axes = [axis % rank for axis in node.attr.ints("axes", None) or range(rank)]
     if _is_dynamic(node):
@@ -111,7 +111,7 @@ def _is_dynamic(node: Node) -> bool:
     )
 
 
-def _dynamic_resize(node: Node, axes: list[int]) -> RelaxValue:
+def _dynamic_resize(node: Node, axes: list[int]) -> Tensor:
     """Convert Resize with run-time scales, sizes or region."""
     x = node.type(0)
     policy = node.attr.choice("keep_aspect_ratio_policy", "stretch", ("stretch", "not_larger", "not_smaller"))
@@ -167,7 +167,7 @@ def _options(node: Node) -> _Options:
     }
 
 
-def _spread(node: Node, values: RelaxValue, axes: list[int], default: float) -> RelaxValue:
+def _spread(node: Node, values: Tensor, axes: list[int], default: float) -> Tensor:
     """Return a value per axis, from those given for some."""
     filled = node.emit("concat", [values, node.constant(np.array([default]), "f64")], axis=0)
     rank = node.type(0).rank
@@ -175,7 +175,7 @@ def _spread(node: Node, values: RelaxValue, axes: list[int], default: float) -> 
     return node.emit("gather", filled, i64_constant(node, chosen), axis=0)
 
 
-def _resize(node: Node, axes: list[int]) -> RelaxValue:
+def _resize(node: Node, axes: list[int]) -> Tensor:
     target, options = _target(node, axes), _options(node)
     roi: tuple[float, ...] = ()
     if options["coordinates"] == "tf_crop_and_resize":

@@ -8,12 +8,12 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.relax.infer import normalize_axis
 from mirlo.frontends.onnx.declared import declared_shape, equals, required, required_all
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.node_traits import NodeTrait
 from mirlo.frontends.onnx.registry import CONVERTERS, converter, removed
-from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, nonzero_of, positions, scalar, vector
 from mirlo.frontends.onnx.values import Converted, Output
+from mirlo.frontends.tensor import Tensor
 
 REDUCTIONS = ("none", "add", "mul", "max", "min")
 
@@ -75,7 +75,7 @@ def _dynamic_one_hot(node: Node, axis: int) -> Output:
     indices = node[0] if node.type(0).dtype.name == "i64" else node.emit("cast", node[0], dtype="i64")
     tensor_type = node.type(0)
     size = scalar(node, 1)
-    size = size if type_of(size).dtype.name == "i64" else node.emit("cast", size, dtype="i64")
+    size = size if size.type.dtype.name == "i64" else node.emit("cast", size, dtype="i64")
     (depth,) = bind(node, node.emit("reshape", size, shape=(1,)), "input 'depth' must be a size")
     at = axis % (tensor_type.rank + 1)
     below = indices < 0
@@ -104,7 +104,7 @@ def top_k_attribute(node: Node) -> Converted:
     return _top_k(node, node.attr.int("k"))
 
 
-def _top_k(node: Node, count: float) -> tuple[RelaxValue, ...]:
+def _top_k(node: Node, count: float) -> tuple[Tensor, ...]:
     return node.emit_all(
         "topk",
         node[0],
@@ -115,7 +115,7 @@ def _top_k(node: Node, count: float) -> tuple[RelaxValue, ...]:
     )
 
 
-def _dynamic_top_k(node: Node) -> tuple[RelaxValue, ...]:
+def _dynamic_top_k(node: Node) -> tuple[Tensor, ...]:
     """Convert TopK with a run-time k: sort everything and take the first elements."""
     x, largest = node.type(0), node.attr.bool("largest", 1)
     axis = node.attr.int("axis", -1) % x.rank
@@ -135,7 +135,7 @@ def compress(node: Node) -> Converted:
     x, axis = node[0], node.attr.int("axis", 0)
     if "axis" not in node.attr:
         x = node.emit("reshape", x, shape=(node.type(0).elements,))
-    condition, size = node.type(1), type_of(x).shape[normalize_axis(axis, type_of(x).rank)]
+    condition, size = node.type(1), x.type.shape[normalize_axis(axis, x.type.rank)]
     if condition.rank != 1:
         raise NodeError(f"input 'condition' must have rank 1, got {condition}")
     fits = D.is_certain(lambda: condition.shape[0] <= size)
@@ -145,7 +145,7 @@ def compress(node: Node) -> Converted:
         # What is longer than the axis selects nothing.
         first = D.minimum(condition.shape[0], size)
         flags = node[1] if fits else node.emit("slice_dims", node[1], begin=[0], shape=[first], strides=[1])
-        indices = node.emit("reshape", found := nonzero_of(node, flags), shape=(type_of(found).shape[1],))
+        indices = node.emit("reshape", found := nonzero_of(node, flags), shape=(found.type.shape[1],))
     return node.emit("gather", x, indices, axis=axis)
 
 

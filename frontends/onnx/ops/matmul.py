@@ -5,14 +5,14 @@ from __future__ import annotations
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node, simple
 from mirlo.frontends.onnx.registry import CONVERTERS, converter
-from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.values import Converted
+from mirlo.frontends.tensor import Tensor
 
 CONVERTERS.add("", "MatMul", 1, simple("matmul", 2))
 
 
 @converter("Gemm")
-def gemm(node: Node) -> RelaxValue:
+def gemm(node: Node) -> Tensor:
     """Convert to alpha * A' * B' + beta * C."""
     a, b = node.type(0), node.type(1)
     if a.rank != 2 or b.rank != 2:

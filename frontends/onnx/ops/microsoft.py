@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from mirlo.dialects.core.dtypes import DTYPES
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.values import Converted, Output
+from mirlo.frontends.tensor import Tensor
 
 DOMAIN = "com.microsoft"
 
@@ -36,7 +36,7 @@ def quick_gelu(node: Node) -> Converted:
 
 
 @converter("FusedMatMul", "TransposeMatMul", domain=DOMAIN)
-def fused_matmul(node: Node) -> RelaxValue:
+def fused_matmul(node: Node) -> Tensor:
     if node.attr.bool("transBatchA", 0) or node.attr.bool("transBatchB", 0):
         raise NodeError("attributes 'transBatchA' and 'transBatchB' must be 0")
     product = node.emit(
@@ -52,7 +52,7 @@ def fused_matmul(node: Node) -> RelaxValue:
 
 @converter("SimplifiedLayerNormalization")
 @converter("SimplifiedLayerNormalization", domain=DOMAIN)
-def simplified_layer_normalization(node: Node) -> RelaxValue:
+def simplified_layer_normalization(node: Node) -> Tensor:
     node.attr.ignore("stash_type")  # accumulators are f32 or better
     attributes = {"axis": node.attr.int("axis", -1), "epsilon": node.attr.float("epsilon", 1e-5)}
     return node.emit("rms_norm", node[0], node[1], **attributes)
@@ -73,12 +73,12 @@ def skip_simplified_layer_normalization(node: Node) -> Converted:
     return _with_sum(node, node.emit("rms_norm", total, node[2], axis=-1, epsilon=epsilon), total)
 
 
-def _skip_sum(node: Node, bias: int) -> RelaxValue:
+def _skip_sum(node: Node, bias: int) -> Tensor:
     total = node[0] + node[1]
     return total + node[bias] if node.has(bias) else total
 
 
-def _with_sum(node: Node, result: RelaxValue, total: RelaxValue) -> Sequence[Output]:
+def _with_sum(node: Node, result: Tensor, total: Tensor) -> Sequence[Output]:
     if node.has_output(1) or node.has_output(2):
         raise NodeError("training is not supported: mean and deviation are outputs; export the model for inference")
     return result, None, None, total
@@ -87,20 +87,20 @@ def _with_sum(node: Node, result: RelaxValue, total: RelaxValue) -> Sequence[Out
 # Quantized operators, on dequantized values
 
 
-def real(node: Node, value: int, scale: int, zero_point: int) -> RelaxValue:
+def real(node: Node, value: int, scale: int, zero_point: int) -> Tensor:
     """Dequantize an input to f32, with a scale and zero point per tensor."""
     zero = scalar_input(node, zero_point) if node.has(zero_point) else None
     return node.emit("dequantize", node[value], scalar_input(node, scale), zero, dtype=node.type(scale).dtype)
 
 
-def scalar_input(node: Node, index: int) -> RelaxValue:
+def scalar_input(node: Node, index: int) -> Tensor:
     tensor_type = node.type(index)
     if tensor_type.elements != 1:
         raise NodeError(f"input {node.input_name(index)} must have one element, got {tensor_type}")
     return node[index] if tensor_type.rank == 0 else node.emit("reshape", node[index], shape=())
 
 
-def quantized(node: Node, value: RelaxValue, scale: int, zero_point: int, default: str = "u8") -> RelaxValue:
+def quantized(node: Node, value: Tensor, scale: int, zero_point: int, default: str = "u8") -> Tensor:
     dtype = node.type(zero_point).dtype if node.has(zero_point) else DTYPES[default]
     zero = scalar_input(node, zero_point) if node.has(zero_point) else None
     return node.emit("quantize", value, scalar_input(node, scale), zero, dtype=dtype)
@@ -160,20 +160,20 @@ def qgemm(node: Node) -> Converted:
         unit = scalar_input(node, 1) * per_column
         if alpha != 1:
             unit = unit * alpha
-        addend = node.emit("cast", node[6], dtype=type_of(product).dtype) * unit
+        addend = node.emit("cast", node[6], dtype=product.type.dtype) * unit
         product = product + addend
     return quantized(node, product, 7, 8) if node.has(7) else product
 
 
 @converter("MatMulIntegerToFloat", domain=DOMAIN)
-def matmul_integer_to_float(node: Node) -> RelaxValue:
+def matmul_integer_to_float(node: Node) -> Tensor:
     """Convert; inputs: A, B, scale of A, scale of B (possibly per column), zero point of A, of B, bias."""
     lhs = real(node, 0, 2, 4)
     product = node.emit("matmul", lhs, _real_columns(node, 1, 3, 5, axis=node.type(1).rank - 1))
     return product + node[6] if node.has(6) else product
 
 
-def _real_columns(node: Node, index: int, scale: int, zero: int, axis: int) -> RelaxValue:
+def _real_columns(node: Node, index: int, scale: int, zero: int, axis: int) -> Tensor:
     """Dequantize an operand with one scale and zero point, or one per column."""
     scales, zeros = node[scale], node.optional(zero)
     if node.type(scale).elements == 1:

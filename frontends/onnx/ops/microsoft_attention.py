@@ -8,16 +8,16 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.dimensions import quotient
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.attention import bound_of, split_heads
 from mirlo.frontends.onnx.ops.conv import conv_attributes
 from mirlo.frontends.onnx.ops.matmul import gemm
 from mirlo.frontends.onnx.ops.microsoft import real
 from mirlo.frontends.onnx.ops.microsoft_beams import CachedRows, read_caches
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.runtime_sizes import positions
 from mirlo.frontends.onnx.values import Converted
+from mirlo.frontends.tensor import Tensor
 
 DOMAIN = "com.microsoft"
 FILTER = -10000.0
@@ -38,7 +38,7 @@ def fused_gemm(node: Node) -> Converted:
     return activated(node, gemm(node))
 
 
-def activated(node: Node, value: RelaxValue) -> RelaxValue:
+def activated(node: Node, value: Tensor) -> Tensor:
     """Return the value after the activation that a fused node names."""
     activation = node.attr.str("activation", "")
     params = node.attr.floats("activation_params", [])
@@ -84,14 +84,14 @@ def quantized_embed_layer_normalization(node: Node) -> Converted:
     return result, _tokens(node)
 
 
-def _placed(node: Node, table: RelaxValue, places: int | None = None) -> RelaxValue:
+def _placed(node: Node, table: Tensor, places: int | None = None) -> Tensor:
     """Return the embeddings of positions: those of an input, or of 0, 1, 2, ..."""
     if places is not None and node.has(places):
         return node.emit("gather", table, node[places], axis=0)
     return node.emit("gather", table, positions(node, node.type(0).shape[1]), axis=0)
 
 
-def _tokens(node: Node) -> RelaxValue | None:
+def _tokens(node: Node) -> Tensor | None:
     """Return how many tokens of each sequence are not padding, where mask 7 is 1."""
     if node.has(7):
         is_token = node[7].equals(1)
@@ -127,7 +127,7 @@ def decoder_masked_attention(node: Node) -> Converted:
         raise NodeError("input 'past_sequence_length' and attribute 'past_present_share_buffer' = 1 need each other")
     parts = [node[0], node[1], node[2]] if node.has(1) else _thirds(node)
     query, key, value = _heads(node, parts, bias=10)
-    if type_of(query).shape[2] != 1:
+    if query.type.shape[2] != 1:
         raise NodeError(f"one token of each sequence is expected, got {node.type(0)}")
     if node.has(1) and node.type(1).rank == 4:  # keys and values of another sequence, which stay
         cached = CachedRows((key, value), (key, value), None)
@@ -136,7 +136,7 @@ def decoder_masked_attention(node: Node) -> Converted:
     return _attended(node, query, *cached.read, mask=3, bias=4, past=cached), *cached.kept
 
 
-def _thirds(node: Node) -> list[RelaxValue]:
+def _thirds(node: Node) -> list[Tensor]:
     """Return queries, keys and values that are side by side in input 0."""
     width = quotient(node.type(0).shape[-1], 3)
     if width is None:
@@ -144,17 +144,17 @@ def _thirds(node: Node) -> list[RelaxValue]:
     return list(node.emit_all("split", node[0], axis=2, sizes=(width,) * 3))
 
 
-def _heads(node: Node, parts: list[RelaxValue], bias: int) -> list[RelaxValue]:
+def _heads(node: Node, parts: list[Tensor], bias: int) -> list[Tensor]:
     """Return queries, keys and values [batch, heads, length, size], after their biases; those of rank 4 stay."""
     heads = node.attr.int("num_heads")
     if node.has(bias):
-        sizes = tuple(type_of(part).shape[-1] for part in parts)
+        sizes = tuple(part.type.shape[-1] for part in parts)
         biases = node.emit_all("split", node[bias], axis=0, sizes=sizes)
         parts = [part + each for part, each in zip(parts, biases, strict=True)]
-    return [part if type_of(part).rank == 4 else split_heads(node, part, heads, "num_heads") for part in parts]
+    return [part if part.type.rank == 4 else split_heads(node, part, heads, "num_heads") for part in parts]
 
 
-def _unpacked(node: Node) -> list[RelaxValue]:
+def _unpacked(node: Node) -> list[Tensor]:
     """Return queries, keys and values; they may be packed: all [batch, length, heads, 3, size], or the last two."""
     if node.type(0).rank == 5 and not node.has(1) and not node.has(2):
         return _slices(node, 0, 3)
@@ -167,7 +167,7 @@ def _unpacked(node: Node) -> list[RelaxValue]:
     return [node[0], node[1], node[2]]
 
 
-def _slices(node: Node, index: int, count: int) -> list[RelaxValue]:
+def _slices(node: Node, index: int, count: int) -> list[Tensor]:
     """Return the slices of an input [batch, length, heads, count, size] as [batch, length, heads * size]."""
     tensor_type = node.type(index)
     if tensor_type.shape[3] != count:
@@ -205,11 +205,11 @@ def quantized_attention(node: Node) -> Converted:
 
 
 def _projected(
-    node: Node, projected: RelaxValue, widths: list[int] | None, mask: int, past: int, bias: int | None = None
+    node: Node, projected: Tensor, widths: list[int] | None, mask: int, past: int, bias: int | None = None
 ) -> Converted:
     """Return the attention of queries, keys and values that lie side by side, and the keys and values with the past."""
     heads = node.attr.int("num_heads")
-    width: Dim | None = quotient(type_of(projected).shape[-1], 3)
+    width: Dim | None = quotient(projected.type.shape[-1], 3)
     sizes = tuple(widths or [width] * 3)
     if any(size is None for size in sizes):
         raise NodeError(f"input #1 must hold the weights of query, key and value, got {node.type(1)}")
@@ -229,23 +229,23 @@ def _projected(
 
 
 def _attended(
-    node: Node, query: RelaxValue, key: RelaxValue, value: RelaxValue, mask: int, bias: int | None, past: CachedRows
-) -> RelaxValue:
+    node: Node, query: Tensor, key: Tensor, value: Tensor, mask: int, bias: int | None, past: CachedRows
+) -> Tensor:
     """Return [batch, length, heads * size] from queries, keys and values [batch, heads, length, size]."""
     causal = node.attr.bool("unidirectional", 0)
-    hidden = _hidden(node, mask, type_of(query), type_of(key).shape[2])
+    hidden = _hidden(node, mask, query.type, key.type.shape[2])
     added = None if bias is None else node.optional(bias)
     if hidden is not None and added is not None:
         added = added + hidden
     added = hidden if added is None else added
     bound = bound_of(causal, past.has_past, query)
     result = node.emit("attention", query, key, value, added, scale=node.attr.float("scale", 0.0) or None, **bound)
-    batch, heads, length, size = type_of(result).shape
+    batch, heads, length, size = result.type.shape
     rows = node.emit("permute", result, axes=(0, 2, 1, 3))
     return node.emit("reshape", rows, shape=(batch, length, heads * size))
 
 
-def _hidden(node: Node, mask: int, query: TensorType, keys: Dim) -> RelaxValue | None:
+def _hidden(node: Node, mask: int, query: TensorType, keys: Dim) -> Tensor | None:
     """Return what is added to the scores: a large negative number where the mask [batch, (queries,) keys] is 0.
 
     A mask [batch] holds the number of visible keys per sequence.
@@ -273,7 +273,7 @@ def _hidden(node: Node, mask: int, query: TensorType, keys: Dim) -> RelaxValue |
 def rotary_embedding(node: Node) -> Converted:
     """Convert; inputs: x, positions (one each, or the first), cos and sin by position."""
     value = _by_head(node)
-    length = type_of(value).shape[2]
+    length = value.type.shape[2]
     indices = node[1]
     if node.type(1).elements == 1 and node.type(1).rank == 1:
         indices = indices + node.emit("reshape", positions(node, length), shape=(1, length))
@@ -305,12 +305,12 @@ def multimodal_rotary_embedding(node: Node) -> Converted:
     return _rotated(node, value, cos, sin)
 
 
-def _selected(node: Node, values: RelaxValue, is_of: RelaxValue) -> RelaxValue:
+def _selected(node: Node, values: Tensor, is_of: Tensor) -> Tensor:
     """Return, for each place of the last dim, the one of three values [3, ...] that is selected there."""
-    return node.emit("reduce_sum", node.emit("where", is_of, values, node.constant(0, type_of(values))), axes=[0])
+    return node.emit("reduce_sum", node.emit("where", is_of, values, node.constant(0, values.type)), axes=[0])
 
 
-def _by_head(node: Node) -> RelaxValue:
+def _by_head(node: Node) -> Tensor:
     """Return x as [batch, heads, length, size]; it may be given as [batch, length, heads * size]."""
     x = node.type(0)
     heads, rotated = node.attr.int("num_heads", 0), node.attr.int("rotary_embedding_dim", 0)
@@ -323,7 +323,7 @@ def _by_head(node: Node) -> RelaxValue:
     return node[0] if x.rank == 4 else split_heads(node, node[0], heads, "num_heads")
 
 
-def _rotated(node: Node, value: RelaxValue, cos: RelaxValue, sin: RelaxValue) -> RelaxValue:
+def _rotated(node: Node, value: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Return the rotated values, in the form of x."""
     x = node.type(0)
     result = node.emit("rotary_embedding", value, cos, sin, interleaved=node.attr.bool("interleaved", 0))

@@ -7,28 +7,26 @@ from dataclasses import dataclass
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.microsoft_cache import first_rows
-from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, i64_constant, positions, unless, vector
+from mirlo.frontends.tensor import Tensor
 
 
 @dataclass(frozen=True)
 class CachedRows:
     """Keys and values, [batch, heads, rows, size] each."""
 
-    read: tuple[RelaxValue, RelaxValue]
+    read: tuple[Tensor, Tensor]
     """Those that are attended to."""
-    kept: tuple[RelaxValue, RelaxValue]
+    kept: tuple[Tensor, Tensor]
     """Those that are the outputs."""
     before: Dim | None = None
     """The rows of the past in caches with room."""
     has_past: bool = False
 
 
-def read_caches(
-    node: Node, key: RelaxValue, value: RelaxValue, past: int, length: int, beams: int, mask: int
-) -> CachedRows:
+def read_caches(node: Node, key: Tensor, value: Tensor, past: int, length: int, beams: int, mask: int) -> CachedRows:
     """Return new keys and values behind those of the past; the numbers are those of inputs.
 
     With a length of the past, the caches have room for the new rows, and stay as large.
@@ -38,13 +36,13 @@ def read_caches(
             if node.has(index):
                 raise NodeError(f"input '{node.input_name(index)}' needs caches of keys and values")
         return CachedRows((key, value), (key, value))
-    new = type_of(key).shape[2]
+    new = key.type.shape[2]
     if not node.has(length):
         caches = tuple(node.emit("concat", [node[past + i], rows], axis=2) for i, rows in enumerate((key, value)))
         before: Dim = node.type(past).shape[2]
     else:
         before = _length(node, length, node.type(past).shape[2], new, mask)
-        batch = type_of(key).shape[0]
+        batch = key.type.shape[0]
         at = positions(node, new) + as_scalar(node, before)
         at = node.emit("expand", node.emit("expand_dims", at, axes=[0]), shape=(batch, new))
         caches = tuple(
@@ -56,7 +54,7 @@ def read_caches(
         total = D.minimum(total, node.type(past).shape[2])
     read = [first_rows(node, rows, total) for rows in caches]
     if node.has(beams):
-        source = _sources(node, beams, type_of(key).shape[0], total, before)
+        source = _sources(node, beams, key.type.shape[0], total, before)
         read = [_of_beams(node, rows, source) for rows in read]
     return CachedRows((read[0], read[1]), (caches[0], caches[1]), before, True)
 
@@ -73,7 +71,7 @@ def _length(node: Node, index: int, room: Dim, new: Dim, mask: int) -> Dim:
     return columns - new
 
 
-def _sources(node: Node, index: int, batch: Dim, rows: Dim, before: Dim) -> RelaxValue:
+def _sources(node: Node, index: int, batch: Dim, rows: Dim, before: Dim) -> Tensor:
     """Return which sequence each row of each sequence is read from: i64[batch, rows]; new rows are its own."""
     tensor_type = node.type(index)
     if tensor_type.rank != 3 or not isinstance(tensor_type.shape[1], int):
@@ -83,7 +81,7 @@ def _sources(node: Node, index: int, batch: Dim, rows: Dim, before: Dim) -> Rela
         )
     beams = tensor_type.shape[1]
     own = node.emit("expand_dims", positions(node, batch), axes=[1])
-    count = node.constant(beams, type_of(own))
+    count = node.constant(beams, own.type)
     first = own // count * count
     position = node.emit("expand_dims", positions(node, rows), axes=[0])
     outer = node.emit("cast", node[index], dtype="i64")
@@ -95,9 +93,9 @@ def _sources(node: Node, index: int, batch: Dim, rows: Dim, before: Dim) -> Rela
     return node.emit("where", is_past, first + limited, own)
 
 
-def _of_beams(node: Node, rows: RelaxValue, source: RelaxValue) -> RelaxValue:
+def _of_beams(node: Node, rows: Tensor, source: Tensor) -> Tensor:
     """Return keys or values [batch, heads, rows, size], each row of the sequence that it comes from."""
-    batch, heads, count, size = type_of(rows).shape
+    batch, heads, count, size = rows.type.shape
     flat = node.emit("reshape", node.emit("permute", rows, axes=(0, 2, 1, 3)), shape=(batch * count, heads, size))
     start = source * as_scalar(node, count)
     at = start + node.emit("expand_dims", positions(node, count), axes=[0])

@@ -12,14 +12,14 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.attention import bound_of, split_heads
 from mirlo.frontends.onnx.ops.microsoft_kv_cache import SCALES, cache_formats
 from mirlo.frontends.onnx.ops.microsoft_window import RingCache, WindowCache
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, positions, vector
 from mirlo.frontends.onnx.values import Converted, as_dim
+from mirlo.frontends.tensor import Tensor
 
 DOMAIN = "com.microsoft"
 PAST_KEY, PAST_VALUE, LAST_PLACE, TOTAL, COS, SIN, POSITIONS, BIAS, SINK = range(3, 12)
@@ -33,9 +33,9 @@ HIDDEN = -1e9
 class TokenPositions:
     """Positions of the new tokens: as numbers [batch, 1] and [batch, length]."""
 
-    first: RelaxValue
-    each: RelaxValue
-    last: RelaxValue
+    first: Tensor
+    each: Tensor
+    last: Tensor
     """The last position of each sequence after this step: [batch, 1]."""
 
 
@@ -50,7 +50,7 @@ def group_query_attention(node: Node) -> Converted:
     """
     heads, kv_heads = node.attr.int("num_heads"), node.attr.int("kv_num_heads")
     query, key, value = projected(node, heads, kv_heads)
-    batch, _, length, size = type_of(query).shape
+    batch, _, length, size = query.type.shape
     last = node.emit("cast", node.emit("reshape", node[LAST_PLACE], shape=(batch, 1)), dtype="i64")
     indices = token_positions(node, last, length)
     query, key = _normalized(node, query, key)
@@ -71,13 +71,13 @@ def group_query_attention(node: Node) -> Converted:
     return node.emit("reshape", rows, shape=(batch, length, heads * size)), key, value, scores
 
 
-Attended = tuple[RelaxValue, RelaxValue | None, RelaxValue, RelaxValue]
+Attended = tuple[Tensor, Tensor | None, Tensor, Tensor]
 """The result, the scores if they are an output, and the keys and values to keep."""
 
 
-def _in_cache(node: Node, query: RelaxValue, key: RelaxValue, value: RelaxValue, places: TokenPositions) -> Attended:
+def _in_cache(node: Node, query: Tensor, key: Tensor, value: Tensor, places: TokenPositions) -> Attended:
     """Write the new keys and values to the cache, if there is one, and attend to its rows."""
-    keys = type_of(query).shape[2]
+    keys = query.type.shape[2]
     of_keys, of_values = cache_formats(node, PAST_KEY, query)
     if node.has(PAST_KEY):
         room, keys = _lengths(node)
@@ -95,12 +95,12 @@ def _in_cache(node: Node, query: RelaxValue, key: RelaxValue, value: RelaxValue,
     return of_values.scaled(node, result), scores, key, value
 
 
-def _in_ring(node: Node, query: RelaxValue, key: RelaxValue, value: RelaxValue, places: TokenPositions) -> Attended:
+def _in_ring(node: Node, query: Tensor, key: Tensor, value: Tensor, places: TokenPositions) -> Attended:
     """Write the new keys and values to rings, and attend to their rows, whatever their order."""
     of_keys, of_values = cache_formats(node, PAST_KEY, query)
     total, name = total_length(node), node.value(PAST_KEY).name
     ring = RingCache(node, node.type(PAST_KEY).shape[2], total, places.last)
-    ring.require_room(name, node.builder.rings[name], type_of(query).shape[2], total)
+    ring.require_room(name, node.builder.rings[name], query.type.shape[2], total)
     rows = replace(places, each=ring.row_of(places.each))
     key = written(node, node[PAST_KEY], of_keys.encoded(node, key), rows, ring.rows)
     value = written(node, node[PAST_VALUE], of_values.encoded(node, value), rows, ring.rows)
@@ -112,7 +112,7 @@ def _in_ring(node: Node, query: RelaxValue, key: RelaxValue, value: RelaxValue, 
     return of_values.scaled(node, result), scores, key, value
 
 
-def _in_window(node: Node, query: RelaxValue, key: RelaxValue, value: RelaxValue, places: TokenPositions) -> Attended:
+def _in_window(node: Node, query: Tensor, key: Tensor, value: Tensor, places: TokenPositions) -> Attended:
     """Attend to the rows of a window and to the new ones; keep the newest."""
     if not node.has(PAST_KEY):
         raise NodeError("attribute 'sliding_window_cache' = 1 needs a cache, inputs 'past_key' and 'past_value'")
@@ -120,13 +120,13 @@ def _in_window(node: Node, query: RelaxValue, key: RelaxValue, value: RelaxValue
     for index in (BIAS, *SCALES):
         if node.has(index):
             raise NodeError(f"input '{node.input_name(index)}' is not supported with 'sliding_window_cache'")
-    cache = WindowCache(node, node.type(PAST_KEY).shape[2], type_of(query).shape[2], places.last)
+    cache = WindowCache(node, node.type(PAST_KEY).shape[2], query.type.shape[2], places.last)
     keys, values = cache.keys(node[PAST_KEY], key), cache.keys(node[PAST_VALUE], value)
     seen = _seen(node, places, node.emit("expand_dims", cache.key_positions(), axes=[1, 2]))
     return *attended(node, query, keys, values, seen, None), cache.stored(keys), cache.stored(values)
 
 
-def _normalized(node: Node, query: RelaxValue, key: RelaxValue) -> tuple[RelaxValue, RelaxValue]:
+def _normalized(node: Node, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
     """Normalize each head of queries and keys, if weights are given."""
     if not node.has(QUERY_NORM) and not node.has(KEY_NORM):
         node.attr.ignore("qk_norm_epsilon")
@@ -139,7 +139,7 @@ def _normalized(node: Node, query: RelaxValue, key: RelaxValue) -> tuple[RelaxVa
     return query, key
 
 
-def projected(node: Node, heads: int, kv_heads: int) -> tuple[RelaxValue, RelaxValue, RelaxValue]:
+def projected(node: Node, heads: int, kv_heads: int) -> tuple[Tensor, Tensor, Tensor]:
     given = [node.optional(i) for i in range(3)]
     parts = [part for part in given if part is not None]
     if given[1] is None:
@@ -153,27 +153,27 @@ def projected(node: Node, heads: int, kv_heads: int) -> tuple[RelaxValue, RelaxV
     return query, key, value
 
 
-def token_positions(node: Node, last: RelaxValue, length: Dim) -> TokenPositions:
+def token_positions(node: Node, last: Tensor, length: Dim) -> TokenPositions:
     """Return the positions of the new tokens, of which `last` [batch, 1] are the last ones."""
     if node.has(PAST_KEY):
         first = last - as_scalar(node, length - 1)
         # In a prompt, sequences shorter than the longest are padded at the end.
         first = node.emit("maximum", first, node.constant(np.int64(0)))
     else:
-        first = node.emit("full", shape=type_of(last).shape, value=0.0, dtype="i64")
+        first = node.emit("full", shape=last.type.shape, value=0.0, dtype="i64")
     each = first + node.emit("expand_dims", positions(node, length), axes=[0])
     return TokenPositions(first, each, last)
 
 
 def attended(
     node: Node,
-    query: RelaxValue,
-    key: RelaxValue,
-    value: RelaxValue,
-    seen: RelaxValue,
-    bias: RelaxValue | None,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    seen: Tensor,
+    bias: Tensor | None,
     bounds: Mapping[str, bool] = MappingProxyType({}),
-) -> tuple[RelaxValue, RelaxValue | None]:
+) -> tuple[Tensor, Tensor | None]:
     """Attend; with scores as output by products and a softmax over the scores.
 
     `bounds` are attributes of attention that hide nothing else than `seen` does.
@@ -181,7 +181,7 @@ def attended(
     output = node.attr.int("qk_output", 0)
     if output not in (0, 1, 2) or node.has_output(QK_OUTPUT) != (output != 0):
         raise NodeError(f"attribute 'qk_output' = {output}: 1 or 2 with output 'output_qk', 0 without it is expected")
-    scores = score_options(node, type_of(query), seen, bias)
+    scores = score_options(node, query.type, seen, bias)
     if output:
         return _with_scores(node, query, key, value, (seen, scores.mask, bias), scores.sinks)
     options = {**scores.attributes, **bounds}
@@ -194,12 +194,12 @@ def attended(
 class ScoreOptions:
     """What is done to the scores of an attention."""
 
-    mask: RelaxValue
-    sinks: RelaxValue | None
+    mask: Tensor
+    sinks: Tensor | None
     attributes: dict[str, float | None]
 
 
-def score_options(node: Node, kind: TensorType, seen: RelaxValue, bias: RelaxValue | None = None) -> ScoreOptions:
+def score_options(node: Node, kind: TensorType, seen: Tensor, bias: Tensor | None = None) -> ScoreOptions:
     """Return what the attributes and inputs of a node say of the scores; keys that are not `seen` are hidden.
 
     `kind` is the type of the queries.
@@ -222,17 +222,17 @@ def score_options(node: Node, kind: TensorType, seen: RelaxValue, bias: RelaxVal
 
 def _with_scores(
     node: Node,
-    query: RelaxValue,
-    key: RelaxValue,
-    value: RelaxValue,
-    masks: tuple[RelaxValue, RelaxValue, RelaxValue | None],
-    sinks: RelaxValue | None,
-) -> tuple[RelaxValue, RelaxValue]:
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    masks: tuple[Tensor, Tensor, Tensor | None],
+    sinks: Tensor | None,
+) -> tuple[Tensor, Tensor]:
     """Attend; return the result and output 'output_qk': scores with the bias, 0 where hidden, or their softmax."""
     seen, mask, bias = masks
-    kind = type_of(query)
+    kind = query.type
     batch, heads, length, size = kind.shape
-    _, kv_heads, keys, _ = type_of(key).shape
+    _, kv_heads, keys, _ = key.type.shape
     if not isinstance(size, int) or not isinstance(heads, int):
         raise NodeError(f"the heads and their size must be known, got {kind}")
     scale, cap = node.attr.float("scale", 0.0), node.attr.float("softcap", 0.0)
@@ -258,10 +258,10 @@ def _with_scores(
         shown = node.emit("where", seen, biased, node.constant(0, kind))
     weights = node.emit("reshape", weights, shape=(batch, kv_heads, group * length, keys))
     result = node.emit("matmul", weights, value)
-    return node.emit("reshape", result, shape=(batch, heads, length, type_of(value).shape[3])), shown
+    return node.emit("reshape", result, shape=(batch, heads, length, value.type.shape[3])), shown
 
 
-def rotated(node: Node, x: RelaxValue, at: RelaxValue, tables: tuple[int, int]) -> RelaxValue:
+def rotated(node: Node, x: Tensor, at: Tensor, tables: tuple[int, int]) -> Tensor:
     """Rotate heads by their positions; inputs `tables` are cos and sin by position."""
     cos, sin = (node.emit("expand_dims", node.emit("gather", node[i], at, axis=0), axes=[1]) for i in tables)
     return node.emit("rotary_embedding", x, cos, sin, interleaved=node.attr.bool("rotary_interleaved", 0))
@@ -289,22 +289,22 @@ def _lengths(node: Node) -> tuple[Dim, Dim]:
     return D.maximum(before, total), total
 
 
-def first_rows(node: Node, cache: RelaxValue, count: Dim) -> RelaxValue:
+def first_rows(node: Node, cache: Tensor, count: Dim) -> Tensor:
     """Return the first rows of keys or values."""
-    batch, heads, rows, size = type_of(cache).shape
+    batch, heads, rows, size = cache.type.shape
     if count == rows:
         return cache
     shape = (batch, heads, count, size)
     return node.emit("slice_dims", cache, begin=(0, 0, 0, 0), shape=shape, strides=(1, 1, 1, 1))
 
 
-def written(node: Node, cache: RelaxValue, new: RelaxValue, places: TokenPositions, room: Dim) -> RelaxValue:
+def written(node: Node, cache: Tensor, new: Tensor, places: TokenPositions, room: Dim) -> Tensor:
     """Return the cache with the new keys or values at their positions."""
-    batch, heads, _, size = type_of(new).shape
+    batch, heads, _, size = new.type.shape
     return node.emit("cache_write", cache, new, places.each, shape=(batch, heads, room, size))
 
 
-def _seen(node: Node, places: TokenPositions, key_places: RelaxValue) -> RelaxValue:
+def _seen(node: Node, places: TokenPositions, key_places: Tensor) -> Tensor:
     """Return which keys each token sees, [batch, 1, length, keys], from the positions [batch, 1, 1, keys] of keys."""
     own = node.emit("expand_dims", places.each, axes=[1, 3])
     is_causal, window = node.attr.bool("causal", 1), node.attr.int("local_window_size", -1)

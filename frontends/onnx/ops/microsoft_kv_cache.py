@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.node import Node, type_of
-from mirlo.frontends.onnx.relax_value import RelaxValue
+from mirlo.frontends.onnx.node import Node
+from mirlo.frontends.tensor import Tensor
 
 SCALES = (12, 13)
 """Inputs: the scales of keys and of values."""
@@ -20,13 +20,13 @@ class CacheFormat:
 
     bits: int = 0
     """0: as they are."""
-    scale: RelaxValue | None = None
+    scale: Tensor | None = None
 
-    def encoded(self, node: Node, rows: RelaxValue) -> RelaxValue:
+    def encoded(self, node: Node, rows: Tensor) -> Tensor:
         """Return rows as they are stored: rounded to integers, two of 4 bits in a byte, the first in the lower half."""
         if self.scale is None:
             return rows
-        kind, low = type_of(rows), -(1 << (self.bits - 1))
+        kind, low = rows.type, -(1 << (self.bits - 1))
         steps = node.emit("round", rows / self.scale)
         limited = node.emit("clip", steps, min=low, max=-low - 1)
         if self.bits == 8:
@@ -39,11 +39,11 @@ class CacheFormat:
         byte = first + second * 16
         return node.emit("cast", node.emit("reshape", byte, shape=(*outer, size // 2)), dtype="u8")
 
-    def decoded(self, node: Node, rows: RelaxValue) -> RelaxValue:
+    def decoded(self, node: Node, rows: Tensor) -> Tensor:
         """Return stored rows as real numbers, or as multiples of the scale where `scaled` multiplies with it."""
         if self.scale is None:
             return rows
-        kind = type_of(self.scale)
+        kind = self.scale.type
         if self.bits == 8:
             steps = node.emit("cast", rows, dtype=kind.dtype)
         else:
@@ -56,14 +56,14 @@ class CacheFormat:
         """Return whether the scale is applied to queries and results: not in f16, where these could underflow."""
         return kind.dtype.name != "f16"
 
-    def scaled(self, node: Node, rows: RelaxValue) -> RelaxValue:
+    def scaled(self, node: Node, rows: Tensor) -> Tensor:
         """Return rows of all heads, queries or results, times the scale of the keys or values that they are for.
 
         The scale of an element of the keys is that of the element of the queries that it is multiplied with.
         """
-        if self.scale is None or not self._is_scaled_later(type_of(self.scale)):
+        if self.scale is None or not self._is_scaled_later(self.scale.type):
             return rows
-        heads, (_, shared, _, size) = type_of(rows).shape[1], type_of(self.scale).shape
+        heads, (_, shared, _, size) = rows.type.shape[1], self.scale.type.shape
         if shared == 1:
             return rows * self.scale
         assert isinstance(heads, int) and isinstance(shared, int)
@@ -73,7 +73,7 @@ class CacheFormat:
         return rows * node.emit("reshape", scale, shape=(1, heads, 1, size))
 
 
-def cache_formats(node: Node, past: int, query: RelaxValue) -> list[CacheFormat]:
+def cache_formats(node: Node, past: int, query: Tensor) -> list[CacheFormat]:
     """Return how keys and values are stored, from the attributes, the type of input `past` and the scales."""
     formats = []
     for which, scale in zip("kv", SCALES, strict=True):
@@ -94,9 +94,9 @@ def cache_formats(node: Node, past: int, query: RelaxValue) -> list[CacheFormat]
     return formats
 
 
-def _scale(node: Node, index: int, query: RelaxValue) -> RelaxValue:
+def _scale(node: Node, index: int, query: Tensor) -> Tensor:
     given = node.type(index)
     shape: tuple[Dim, ...] = (1, 1, 1, 1) if given.elements == 1 else given.shape
     if len(shape) != 4:
         raise NodeError(f"scales must be one number or [1, heads, 1, size], got {given}")
-    return node.emit("cast", node.emit("reshape", node[index], shape=shape), dtype=type_of(query).dtype)
+    return node.emit("cast", node.emit("reshape", node[index], shape=shape), dtype=query.type.dtype)

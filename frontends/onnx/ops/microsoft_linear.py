@@ -5,17 +5,17 @@ from __future__ import annotations
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax.infer import require_equal_dims, require_rank
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.microsoft import scalar_input
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.values import DECLINED, Converted
+from mirlo.frontends.tensor import Tensor
 
 DOMAIN = "com.microsoft"
 
 
 @converter("ScaledSiLU", domain=DOMAIN)
-def scaled_silu(node: Node) -> RelaxValue:
+def scaled_silu(node: Node) -> Tensor:
     """Convert z * sigmoid(z) of z = x times an input or the attribute alpha."""
     x = node.type(0)
     if node.has(1):
@@ -28,12 +28,12 @@ def scaled_silu(node: Node) -> RelaxValue:
 
 
 @converter("GatedAdd", domain=DOMAIN)
-def gated_add(node: Node) -> RelaxValue:
+def gated_add(node: Node) -> Tensor:
     return node[0] + node[1] * node[2]
 
 
 @converter("GatedRMSNorm", domain=DOMAIN)
-def gated_rms_norm(node: Node) -> RelaxValue:
+def gated_rms_norm(node: Node) -> Tensor:
     """Convert; inputs: x [..., groups * width], scale [width], gate. Each group is normalized, in f32."""
     x, kind = node.type(0), node.attr.choice("activation", "silu", ("silu", "swish", "sigmoid"))
     rows, gate = (_groups(node, node[i], node.type(1).shape[0]) for i in (0, 2))
@@ -46,17 +46,17 @@ def _epsilon(node: Node) -> float:
     return node.attr.float("epsilon", 1e-5)
 
 
-def _groups(node: Node, value: RelaxValue, width: Dim) -> RelaxValue:
+def _groups(node: Node, value: Tensor, width: Dim) -> Tensor:
     """Return x [..., groups * width] as [..., groups, width], in f32."""
-    *outer, last = type_of(value).shape
+    *outer, last = value.type.shape
     if not isinstance(width, int) or not isinstance(last, int) or not width or last % width:
-        raise NodeError(f"the last dim of {type_of(value)} must be a multiple of {width}, the size of the scale")
+        raise NodeError(f"the last dim of {value.type} must be a multiple of {width}, the size of the scale")
     wide = node.emit("cast", value, dtype="f32")
     return node.emit("reshape", wide, shape=(*outer, last // width, width))
 
 
 @converter("BranchwiseRMSNorm", domain=DOMAIN)
-def branchwise_rms_norm(node: Node) -> RelaxValue:
+def branchwise_rms_norm(node: Node) -> Tensor:
     """Convert; inputs: x [..., branches, width] or, with `num_branches`, [..., branches * width], and a scale."""
     x, count = node.type(0), node.attr.int("num_branches", 0)
     width = x.shape[-1]
@@ -74,7 +74,7 @@ def branchwise_rms_norm(node: Node) -> RelaxValue:
     if node.has(1):
         scale = node.emit("cast", node[1], dtype="f32")
         if node.type(1).elements != width:
-            scale = node.emit("reshape", scale, shape=type_of(rows).shape[-2:])
+            scale = node.emit("reshape", scale, shape=rows.type.shape[-2:])
         normal = normal * scale
     return node.emit("reshape", node.emit("cast", normal, dtype=x.dtype), shape=x.shape)
 
@@ -129,12 +129,12 @@ def causal_conv(node: Node) -> Converted:
         raise NodeError(f"weights of a fixed size and a positive 'dilation' are expected, got {weight} and {dilation}")
     kept = (window - 1) * dilation
     x = _channels_first(node, node[0], channels) if is_last else node[0]
-    require_rank(type_of(x), 3, "input 'input'")
-    batch, found, length = type_of(x).shape
+    require_rank(x.type, 3, "input 'input'")
+    batch, found, length = x.type.shape
     require_equal_dims(found, channels, f"the channels of {node.type(0)} and {weight}")
     if node.has(3):
         before = _channels_first(node, node[3], channels) if is_last else node[3]
-        require_equal_dims(type_of(before).shape[-1], kept, f"the length of 'past_state' and a window of {kept + 1}")
+        require_equal_dims(before.type.shape[-1], kept, f"the length of 'past_state' and a window of {kept + 1}")
     else:
         before = node.emit("full", shape=(batch, channels, kept), value=0, dtype=node.type(0).dtype)
     padded = node.emit("concat", (before, x), axis=2)
@@ -155,12 +155,12 @@ def _require(node: Node, name: str, value: int, meaning: str) -> None:
         raise NodeError(f"attribute '{name}' must be {value}, {meaning}, got {found}")
 
 
-def _channels_first(node: Node, value: RelaxValue, channels: int) -> RelaxValue:
+def _channels_first(node: Node, value: Tensor, channels: int) -> Tensor:
     """Return [batch, channels, length] of [batch, length, channels...]."""
-    batch, length, *_ = type_of(value).shape
+    batch, length, *_ = value.type.shape
     return node.emit("permute", node.emit("reshape", value, shape=(batch, length, channels)), axes=(0, 2, 1))
 
 
-def _channels_last(node: Node, value: RelaxValue, outer: tuple[Dim, ...]) -> RelaxValue:
-    batch, _, length = type_of(value).shape
+def _channels_last(node: Node, value: Tensor, outer: tuple[Dim, ...]) -> Tensor:
+    batch, _, length = value.type.shape
     return node.emit("reshape", node.emit("permute", value, axes=(0, 2, 1)), shape=(batch, length, *outer))

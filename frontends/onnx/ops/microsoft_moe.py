@@ -11,7 +11,7 @@ import numpy as np
 
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.microsoft_float_experts import (
     E2M1,
     E4M3,
@@ -24,8 +24,8 @@ from mirlo.frontends.onnx.ops.microsoft_float_experts import (
 from mirlo.frontends.onnx.ops.microsoft_float_experts import KINDS as FLOAT_KINDS
 from mirlo.frontends.onnx.ops.microsoft_nbits import ACTIVATIONS, BITS, packed_zero_points, unpacked
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.runtime_sizes import bind
+from mirlo.frontends.tensor import Tensor
 
 DOMAIN = "com.microsoft"
 PLAIN = {"relu": "relu", "silu": "silu", "identity": ""}
@@ -37,11 +37,11 @@ KINDS = (*PLAIN, "gelu", "swiglu")
 class _Layer:
     """One linear layer of all experts: weights [experts, columns, rows], perhaps packed, and their bias."""
 
-    weights: RelaxValue
+    weights: Tensor
     rows: int
-    bias: RelaxValue | None = None
-    scales: RelaxValue | None = None
-    zeros: RelaxValue | None = None
+    bias: Tensor | None = None
+    scales: Tensor | None = None
+    zeros: Tensor | None = None
     bits: int = 0
     block: int = 0
     floats: str = ""
@@ -49,7 +49,7 @@ class _Layer:
 
     @property
     def columns(self) -> int:
-        columns = type_of(self.weights).shape[1]
+        columns = self.weights.type.shape[1]
         assert isinstance(columns, int)
         return columns
 
@@ -65,7 +65,7 @@ class _Network:
 
 
 @converter("MoE", domain=DOMAIN)
-def moe(node: Node) -> RelaxValue:
+def moe(node: Node) -> Tensor:
     """Convert; inputs: tokens, logits of the router, then weights and bias of the layers 1, 2 and 3."""
     hidden, inner = _sizes(node, node.type(4).shape)
     first = _layer(node, 2, 3, hidden)
@@ -78,7 +78,7 @@ def moe(node: Node) -> RelaxValue:
 
 
 @converter("QMoE", domain=DOMAIN)
-def quantized_moe(node: Node) -> RelaxValue:
+def quantized_moe(node: Node) -> Tensor:
     """Convert; inputs: tokens, logits of the router, (weights, scales, bias) of three layers, zero points, weights.
 
     As ONNX Runtime computes on CPUs, the weights of the chosen experts add up to 1, unless they are given.
@@ -112,7 +112,7 @@ def quantized_moe(node: Node) -> RelaxValue:
     return _mixed(node, network, chosen, factors)
 
 
-def _moe_of_floats(node: Node, kind: str) -> RelaxValue:
+def _moe_of_floats(node: Node, kind: str) -> Tensor:
     """Convert weights in floats of 4 or 8 bits, which stay as they are."""
     for index in (11, 12, 13, *range(17, len(node))):
         if node.has(index):
@@ -150,7 +150,7 @@ def _float_layer(node: Node, number: int, kind: str, rows: int) -> _Layer:
     return _biased(node, layer, WEIGHTS[number] + 2)
 
 
-def _normalized(node: Node, factors: RelaxValue) -> RelaxValue:
+def _normalized(node: Node, factors: Tensor) -> Tensor:
     """Return the weights of the chosen experts, divided by their sum if the node asks for it."""
     if not node.attr.bool("normalize_routing_weights", 0):
         return factors
@@ -209,27 +209,27 @@ def _biased(node: Node, layer: _Layer, index: int) -> _Layer:
     return replace(layer, bias=node[index])
 
 
-def _largest(node: Node, logits: RelaxValue, weights: RelaxValue) -> tuple[RelaxValue, RelaxValue]:
+def _largest(node: Node, logits: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     """Return the k experts of the largest logits of each token, and their weights."""
-    count, experts = node.attr.int("k", 1), type_of(logits).shape[1]
+    count, experts = node.attr.int("k", 1), logits.type.shape[1]
     if node.attr.bool("use_sparse_mixer", 0):
         raise NodeError("attribute 'use_sparse_mixer' must be 0: that way to choose experts is for CUDA")
     if count < 1 or not isinstance(experts, int) or count > experts:
         raise NodeError(f"attribute 'k' must be from 1 to the number of experts, {experts}, got {count}")
-    if type_of(weights) != type_of(logits):
-        raise NodeError(f"weights {type_of(weights)} of experts must be like the logits {type_of(logits)}")
+    if weights.type != logits.type:
+        raise NodeError(f"weights {weights.type} of experts must be like the logits {logits.type}")
     order = node.emit("argsort", logits, axis=1, descending=True)
     chosen = node.emit("strided_slice", order, axes=[1], begin=[0], end=[count], strides=[1])
     return chosen, node.emit("gather_elements", weights, chosen, axis=1)
 
 
-def _mixed(node: Node, network: _Network, chosen: RelaxValue, factors: RelaxValue) -> RelaxValue:
+def _mixed(node: Node, network: _Network, chosen: Tensor, factors: Tensor) -> Tensor:
     """Return the sum of what the chosen experts compute for each token, times their factors.
 
     The choices are sorted by expert: each expert computes a range of them, whose size is bound at run time.
     """
     x, width = node.type(0), network.last.columns
-    tokens, count = type_of(chosen).shape
+    tokens, count = chosen.type.shape
     rows = node.emit("reshape", node[0], shape=(tokens, width))
     assert isinstance(count, int)
     flat = node.emit("reshape", chosen, shape=(tokens * count,))
@@ -246,26 +246,26 @@ def _mixed(node: Node, network: _Network, chosen: RelaxValue, factors: RelaxValu
     return node.emit("reshape", node.emit("reduce_sum", scaled, axes=[1]), shape=x.shape)
 
 
-def _ranges(node: Node, network: _Network, chosen: RelaxValue) -> list[tuple[Dim, Dim]]:
+def _ranges(node: Node, network: _Network, chosen: Tensor) -> list[tuple[Dim, Dim]]:
     """Bind, for each expert, where its range of sorted choices begins, and its size."""
-    (total,), (experts, *_) = type_of(chosen).shape, type_of(network.first.weights).shape
+    (total,), (experts, *_) = chosen.type.shape, network.first.weights.type.shape
     assert isinstance(experts, int)
     column = node.emit("reshape", chosen, shape=(total, 1))
-    hits = column.equals(node.constant(np.arange(experts)[None], type_of(chosen)))
+    hits = column.equals(node.constant(np.arange(experts)[None], chosen.type))
     sizes = node.emit("reduce_sum", node.emit("cast", hits, dtype="i64"), axes=[0])
     begins = node.emit("cumsum", sizes, axis=0) - sizes
     bound = bind(node, node.emit("concat", [begins, sizes], axis=0), "rows of an expert", [total] * (2 * experts))
     return list(zip(bound[:experts], bound[experts:], strict=True))
 
 
-def _computed(node: Node, network: _Network, expert: int, rows: RelaxValue) -> RelaxValue:
+def _computed(node: Node, network: _Network, expert: int, rows: Tensor) -> Tensor:
     """Return what one expert computes for rows of tokens."""
     first = _product(node, network.first, expert, rows, network.activations)
     other = None if network.gated is None else _product(node, network.gated, expert, rows, network.activations)
     return _product(node, network.last, expert, _activated(node, first, other), network.activations)
 
 
-def _product(node: Node, layer: _Layer, expert: int, x: RelaxValue, activations: str) -> RelaxValue:
+def _product(node: Node, layer: _Layer, expert: int, x: Tensor, activations: str) -> Tensor:
     weights = _of_expert(node, layer.weights, expert)
     if layer.scales is None:
         result = node.emit("matmul", x, weights, transpose_rhs=True)
@@ -279,37 +279,37 @@ def _product(node: Node, layer: _Layer, expert: int, x: RelaxValue, activations:
             None if layer.floats else _zero_points(node, layer, expert, blocks),
             axis=1,
             block=layer.block,
-            dtype=type_of(scales).dtype,
+            dtype=scales.type.dtype,
         )
-        if type_of(real).dtype is not type_of(x).dtype:
-            real = node.emit("cast", real, dtype=type_of(x).dtype)
+        if real.type.dtype is not x.type.dtype:
+            real = node.emit("cast", real, dtype=x.type.dtype)
         result = node.emit("matmul", x, real, transpose_rhs=True, activations=activations)
     return result if layer.bias is None else result + _of_expert(node, layer.bias, expert)
 
 
-def _stored(node: Node, layer: _Layer, weights: RelaxValue) -> RelaxValue:
+def _stored(node: Node, layer: _Layer, weights: Tensor) -> Tensor:
     """Return weights in the type that they are stored in."""
     if not layer.floats:
         return unpacked(node, weights, layer.bits)
     return weights if layer.bits == 8 else node.emit("unpack", weights, dtype=layer.floats)
 
 
-def _zero_points(node: Node, layer: _Layer, expert: int, blocks: int) -> RelaxValue:
+def _zero_points(node: Node, layer: _Layer, expert: int, blocks: int) -> Tensor:
     """Return zero points [columns, blocks]; packed ones begin a row, or the only row of a layer, at a byte."""
     if layer.zeros is None:
         return node.emit("full", shape=(layer.columns, blocks), value=1 << (layer.bits - 1), dtype=f"u{layer.bits}")
     found = _of_expert(node, layer.zeros, expert)
-    shape = (layer.columns, blocks) if type_of(found).rank == 2 else (blocks, layer.columns)
+    shape = (layer.columns, blocks) if found.type.rank == 2 else (blocks, layer.columns)
     return node.emit("reshape", packed_zero_points(node, found, shape, layer.bits), shape=(layer.columns, blocks))
 
 
-def _of_expert(node: Node, value: RelaxValue, expert: int) -> RelaxValue:
+def _of_expert(node: Node, value: Tensor, expert: int) -> Tensor:
     """Return the part of a tensor that belongs to one expert."""
     part = node.emit("strided_slice", value, axes=[0], begin=[expert], end=[expert + 1], strides=[1])
-    return node.emit("reshape", part, shape=type_of(value).shape[1:])
+    return node.emit("reshape", part, shape=value.type.shape[1:])
 
 
-def _activated(node: Node, first: RelaxValue, other: RelaxValue | None) -> RelaxValue:
+def _activated(node: Node, first: Tensor, other: Tensor | None) -> Tensor:
     """Return the activation of the first layer, gated by the third one if there is one."""
     kind = node.attr.str("activation_type", "relu")
     if kind not in KINDS:
@@ -323,9 +323,9 @@ def _activated(node: Node, first: RelaxValue, other: RelaxValue | None) -> Relax
     return result if other is None else result * other
 
 
-def _swiglu(node: Node, first: RelaxValue, other: RelaxValue | None) -> RelaxValue:
+def _swiglu(node: Node, first: Tensor, other: Tensor | None) -> Tensor:
     """Return gate * sigmoid(alpha * gate) * (linear + beta), both clamped."""
-    fusion, found = node.attr.int("swiglu_fusion", 0), type_of(first)
+    fusion, found = node.attr.int("swiglu_fusion", 0), first.type
     rows, columns = found.shape
     if fusion not in (0, 1, 2) or (fusion == 0) != (other is not None):
         raise NodeError(f"attribute 'swiglu_fusion' is {fusion}: it must be 0 with a third layer, else 1 or 2")

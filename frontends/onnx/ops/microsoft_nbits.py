@@ -7,10 +7,10 @@ import numpy as np
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DType
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.values import Converted
+from mirlo.frontends.tensor import Tensor
 
 DOMAIN = "com.microsoft"
 BITS = (2, 4, 8)
@@ -43,30 +43,30 @@ def matmul_n_bits(node: Node) -> Converted:
         raise NodeError(f"scales must be {columns} x {blocks}, got {node.type(2)}")
     packed = node.emit("reshape", node[1], shape=(columns, blocks * block * bits // 8))
     scales = node.emit("reshape", node[2], shape=(columns, blocks))
-    x, zeros = node[0], _zero_points(node, 3, (columns, blocks), bits, type_of(scales).dtype)
+    x, zeros = node[0], _zero_points(node, 3, (columns, blocks), bits, scales.type.dtype)
     weights = unpacked(node, packed, bits)
     if node.has(4):
         order = _order_of_groups(node, rows, blocks, block)
         if order is None:
             return _biased(node, node.emit("matmul", x, _grouped(node, weights, scales, zeros), transpose_rhs=True))
-        x = node.emit("gather", x, node.constant(order), axis=type_of(x).rank - 1)
+        x = node.emit("gather", x, node.constant(order), axis=x.type.rank - 1)
         weights = unpacked(node, node.constant(_sorted(node.array(1), order, columns, bits), "u8"), bits)
-    real = node.emit("dequantize", weights, scales, zeros, axis=1, block=block, dtype=type_of(scales).dtype)
+    real = node.emit("dequantize", weights, scales, zeros, axis=1, block=block, dtype=scales.type.dtype)
     if rows % block:
         real = node.emit("strided_slice", real, axes=[1], begin=[0], end=[rows], strides=[1])
     return _biased(node, node.emit("matmul", x, real, transpose_rhs=True, activations=ACTIVATIONS[level]))
 
 
-def _biased(node: Node, product: RelaxValue) -> RelaxValue:
+def _biased(node: Node, product: Tensor) -> Tensor:
     return product + node[5] if node.has(5) else product
 
 
-def unpacked(node: Node, packed: RelaxValue, bits: int) -> RelaxValue:
+def unpacked(node: Node, packed: Tensor, bits: int) -> Tensor:
     """Return values of a few bits, packed in bytes along the last dim, as unsigned integers."""
     return packed if bits == 8 else node.emit("unpack", packed, dtype=f"u{bits}")
 
 
-def _zero_points(node: Node, index: int, shape: tuple[int, int], bits: int, real: DType) -> RelaxValue:
+def _zero_points(node: Node, index: int, shape: tuple[int, int], bits: int, real: DType) -> Tensor:
     """Return the zero points: packed integers, whose rows begin at a byte, or values of the type of the scales."""
     if not node.has(index):
         return node.emit("full", shape=shape, value=1 << (bits - 1), dtype=f"u{bits}")
@@ -80,12 +80,12 @@ def _zero_points(node: Node, index: int, shape: tuple[int, int], bits: int, real
     return packed_zero_points(node, node[index], shape, bits)
 
 
-def packed_zero_points(node: Node, given: RelaxValue, shape: tuple[int, int], bits: int) -> RelaxValue:
+def packed_zero_points(node: Node, given: Tensor, shape: tuple[int, int], bits: int) -> Tensor:
     """Return zero points of a few bits, packed in u8; each row begins at a byte."""
     rows, count = shape
     width = -(-count * bits // 8)
-    if type_of(given).elements != rows * width:
-        raise NodeError(f"zero points of {bits} bits for {rows} x {count} blocks do not fit {type_of(given)}")
+    if given.type.elements != rows * width:
+        raise NodeError(f"zero points of {bits} bits for {rows} x {count} blocks do not fit {given.type}")
     found = unpacked(node, node.emit("reshape", given, shape=(rows, width)), bits)
     return _cut(node, found, shape)
 
@@ -110,14 +110,14 @@ def _sorted(packed: np.ndarray, order: np.ndarray, columns: int, bits: int) -> n
     return result
 
 
-def _grouped(node: Node, weights: RelaxValue, scales: RelaxValue, zeros: RelaxValue) -> RelaxValue:
+def _grouped(node: Node, weights: Tensor, scales: Tensor, zeros: Tensor) -> Tensor:
     """Dequantize weights each of whose rows of K names its group."""
     groups = node.constant(node.array(4).astype(np.int64))
-    rows = type_of(groups).shape[0]
-    if type_of(weights).shape[1] != rows:
+    rows = groups.type.shape[0]
+    if weights.type.shape[1] != rows:
         weights = node.emit("strided_slice", weights, axes=[1], begin=[0], end=[rows], strides=[1])
     scales, zeros = (node.emit("gather", value, groups, axis=1) for value in (scales, zeros))
-    return node.emit("dequantize", weights, scales, zeros, axis=1, block=1, dtype=type_of(scales).dtype)
+    return node.emit("dequantize", weights, scales, zeros, axis=1, block=1, dtype=scales.type.dtype)
 
 
 @converter("GatherBlockQuantized", domain=DOMAIN)
@@ -141,16 +141,16 @@ def gather_block_quantized(node: Node) -> Converted:
     if is_packed:
         rows = unpacked(node, rows, bits)
         if zeros is not None:
-            zeros = _cut(node, unpacked(node, zeros, bits), type_of(scales).shape)
+            zeros = _cut(node, unpacked(node, zeros, bits), scales.type.shape)
     if zeros is None and data.dtype.name == "u8":
-        zeros = node.emit("full", shape=type_of(scales).shape, value=1 << (bits - 1), dtype=f"u{bits}")
-    return node.emit("dequantize", rows, scales, zeros, axis=at, block=block, dtype=type_of(scales).dtype)
+        zeros = node.emit("full", shape=scales.type.shape, value=1 << (bits - 1), dtype=f"u{bits}")
+    return node.emit("dequantize", rows, scales, zeros, axis=at, block=block, dtype=scales.type.dtype)
 
 
-def _cut(node: Node, value: RelaxValue, shape: tuple[Dim, ...]) -> RelaxValue:
+def _cut(node: Node, value: Tensor, shape: tuple[Dim, ...]) -> Tensor:
     """Cut padding off the last dim."""
     last = shape[-1]
-    if type_of(value).shape[-1] == last or not isinstance(last, int):
+    if value.type.shape[-1] == last or not isinstance(last, int):
         return value
     return node.emit("strided_slice", value, axes=[len(shape) - 1], begin=[0], end=[last], strides=[1])
 
@@ -197,7 +197,7 @@ def matmul_bnb4(node: Node) -> Converted:
     return node.emit("matmul", node[0], weights, transpose_rhs=True)
 
 
-def _from_table(node: Node, table: RelaxValue, shape: tuple[int, int], block: int) -> RelaxValue:
+def _from_table(node: Node, table: Tensor, shape: tuple[int, int], block: int) -> Tensor:
     """Return weights whose codes name elements of a table; each row of K consists of whole blocks."""
     columns, rows = shape
     given = node.array(1).reshape(columns, rows // block, block // 2)

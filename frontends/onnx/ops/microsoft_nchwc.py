@@ -11,7 +11,6 @@ from __future__ import annotations
 import numpy as np
 
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.conv import conv_attributes
@@ -19,8 +18,8 @@ from mirlo.frontends.onnx.ops.image import resized
 from mirlo.frontends.onnx.ops.microsoft_attention import activated
 from mirlo.frontends.onnx.ops.pool import average_pool, global_pool, max_pool
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.values import Converted
+from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.host_cpu import host_cpu
 
 DOMAIN = "com.microsoft.nchwc"
@@ -32,12 +31,12 @@ def block_size() -> int:
 
 
 @converter("ReorderInput", domain=DOMAIN)
-def reorder_input(node: Node) -> RelaxValue:
+def reorder_input(node: Node) -> Tensor:
     """Fill the last block of channels with zeros."""
     x = node[0]
     if node.attr.bool("channels_last", 0):
         x = node.emit("permute", x, axes=(0, 3, 1, 2))
-    channels = TensorType.from_mlir(x.type).shape[1]  # type: ignore[union-attr]
+    channels = x.shape[1]
     missing = D.apply("mod", channels * -1, block_size())
     if missing == 0:
         return x
@@ -47,7 +46,7 @@ def reorder_input(node: Node) -> RelaxValue:
 
 
 @converter("ReorderOutput", domain=DOMAIN)
-def reorder_output(node: Node) -> RelaxValue:
+def reorder_output(node: Node) -> Tensor:
     """Remove the channels that fill the last block."""
     channels = node.attr.int("channels")
     x = node.emit("strided_slice", node[0], axes=[1], begin=[0], end=[channels], strides=[1])
@@ -55,7 +54,7 @@ def reorder_output(node: Node) -> RelaxValue:
 
 
 @converter("Conv", domain=DOMAIN)
-def blocked_conv(node: Node) -> RelaxValue:
+def blocked_conv(node: Node) -> Tensor:
     """Convert a convolution of a kernel in blocks, with a bias, a tensor to add and an activation."""
     kernel = unblocked(node, node.array(1), block_size())
     attributes = conv_attributes(node, node.type(0), node.type(1))
@@ -95,7 +94,7 @@ def blocked_global_pool(node: Node) -> Converted:
 
 
 @converter("Upsample", domain=DOMAIN)
-def upsample(node: Node) -> RelaxValue:
+def upsample(node: Node) -> Tensor:
     """Convert an enlargement by whole numbers; without interpolation each element is repeated."""
     scales, mode = node.attr.ints("scales"), node.attr.choice("mode", "nearest", ("nearest", "linear"))
     coordinates = node.attr.str("coordinate_transformation_mode", "asymmetric")

@@ -8,13 +8,13 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax.infer import require_rank
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.microsoft_cache import rotated, score_options
 from mirlo.frontends.onnx.ops.microsoft_kv_cache import CacheFormat
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, i64_constant, positions, vector
 from mirlo.frontends.onnx.values import Converted
+from mirlo.frontends.tensor import Tensor
 
 DOMAIN = "com.microsoft"
 KEY_CACHE, VALUE_CACHE, ENDS, PAST, TABLE, COS, SIN, SLOTS = range(3, 11)
@@ -28,17 +28,17 @@ class _Tokens:
 
     count: Dim
     batch: Dim
-    sequence: RelaxValue
+    sequence: Tensor
     """The sequence of each token: i64[tokens]; `batch` for tokens behind the last one."""
-    place: RelaxValue
+    place: Tensor
     """The number of the token among the new ones of its sequence: i64[tokens]."""
-    position: RelaxValue
+    position: Tensor
     """The number of the token in its sequence: i64[tokens]."""
-    begins: RelaxValue
+    begins: Tensor
     """The first token of each sequence: i64[batch]."""
-    past: RelaxValue
+    past: Tensor
     """The tokens of each sequence in the caches: i64[batch]."""
-    totals: RelaxValue
+    totals: Tensor
     """The tokens of each sequence afterwards: i64[batch]."""
     longest: Dim
     """The most new tokens of a sequence."""
@@ -65,7 +65,7 @@ def paged_attention(node: Node) -> Converted:
     heads, shared = node.attr.int("num_heads"), node.attr.int("kv_num_heads")
     require_rank(node.type(KEY_CACHE), 4, "input 'key_cache' [blocks, block size, heads, size]")
     query, key, value = _normalized(node, _projected(node, heads, shared))
-    tokens = _tokens(node, type_of(query).shape[2])
+    tokens = _tokens(node, query.type.shape[2])
     if node.attr.bool("do_rotary", 0):
         at = node.emit("expand_dims", tokens.position, axes=[0])
         query, key = (rotated(node, rows, at, (COS, SIN)) for rows in (query, key))
@@ -82,11 +82,9 @@ def paged_attention(node: Node) -> Converted:
     return _packed(node, result, tokens), *caches
 
 
-def _attended(
-    node: Node, query: RelaxValue, caches: list[RelaxValue], formats: list[CacheFormat], tokens: _Tokens
-) -> RelaxValue:
+def _attended(node: Node, query: Tensor, caches: list[Tensor], formats: list[CacheFormat], tokens: _Tokens) -> Tensor:
     """Attend queries [batch, heads, longest, size] to the rows of their sequences."""
-    kind = type_of(query).dtype
+    kind = query.type.dtype
     if kind.name == "f16" and any(form.scale is not None for form in formats):  # f16 could underflow
         query = node.emit("cast", query, dtype="f32")
         formats = [
@@ -94,17 +92,17 @@ def _attended(
             for form in formats
         ]
     of_keys, of_values = formats
-    rows = tokens.blocks * type_of(caches[0]).shape[1]
-    scores = score_options(node, type_of(query), _seen(node, tokens, rows))
+    rows = tokens.blocks * caches[0].type.shape[1]
+    scores = score_options(node, query.type, _seen(node, tokens, rows))
     result = node.emit(
         "paged_attention", of_keys.scaled(node, query), *caches, _table(node, tokens), tokens.totals, scores.mask,
         None, None, scores.sinks, **scores.attributes,
     )  # fmt: skip
     result = of_values.scaled(node, result)
-    return result if type_of(result).dtype is kind else node.emit("cast", result, dtype=kind)
+    return result if result.type.dtype is kind else node.emit("cast", result, dtype=kind)
 
 
-def _projected(node: Node, heads: int, shared: int) -> list[RelaxValue]:
+def _projected(node: Node, heads: int, shared: int) -> list[Tensor]:
     """Return queries, keys and values as [1, heads, tokens, size]."""
     parts = [node.optional(i) for i in range(3)]
     counts = (heads, shared, shared)
@@ -118,15 +116,15 @@ def _projected(node: Node, heads: int, shared: int) -> list[RelaxValue]:
     for part, count in zip(parts, counts, strict=True):
         if part is None:
             raise NodeError("inputs 'key' and 'value' must both be given")
-        tokens, width = type_of(part).shape
+        tokens, width = part.type.shape
         if not isinstance(width, int) or width % count:
-            raise NodeError(f"tokens of {count} heads are expected, got {type_of(part)}")
+            raise NodeError(f"tokens of {count} heads are expected, got {part.type}")
         rows = node.emit("reshape", part, shape=(1, tokens, count, width // count))
         result.append(node.emit("permute", rows, axes=(0, 2, 1, 3)))
     return result
 
 
-def _normalized(node: Node, parts: list[RelaxValue]) -> list[RelaxValue]:
+def _normalized(node: Node, parts: list[Tensor]) -> list[Tensor]:
     """Normalize each head of queries and keys, if weights are given."""
     epsilon = node.attr.float("qk_norm_epsilon", 1e-6)
     if node.has(QUERY_NORM) != node.has(KEY_NORM):
@@ -142,7 +140,7 @@ def _normalized(node: Node, parts: list[RelaxValue]) -> list[RelaxValue]:
 
 def _tokens(node: Node, count: Dim) -> _Tokens:
     ends, past = vector(node, ENDS), vector(node, PAST)
-    batch = type_of(ends).shape[0] - 1
+    batch = ends.type.shape[0] - 1
     begins, after = (node.emit("slice_dims", ends, begin=(at,), shape=(batch,), strides=(1,)) for at in (0, 1))
     past = node.emit("gather", past, positions(node, batch), axis=0)
     number = positions(node, count)
@@ -166,7 +164,7 @@ def _tokens(node: Node, count: Dim) -> _Tokens:
     return _Tokens(count, batch, sequence, index, position, begins, past, totals, longest, used)
 
 
-def _slots(node: Node, tokens: _Tokens) -> RelaxValue:
+def _slots(node: Node, tokens: _Tokens) -> Tensor:
     """Return where each token is written: i64[tokens], -1 for nowhere."""
     nowhere = i64_constant(node, -1)
     if node.has(SLOTS):
@@ -174,7 +172,7 @@ def _slots(node: Node, tokens: _Tokens) -> RelaxValue:
     block, most = (as_scalar(node, dim) for dim in (node.type(KEY_CACHE).shape[1], node.type(TABLE).shape[1]))
     column = tokens.position // block
     table = node.emit("cast", node[TABLE], dtype="i64")
-    (rows, columns) = type_of(table).shape
+    (rows, columns) = table.type.shape
     flat = node.emit("reshape", table, shape=(rows * columns,))
     position = tokens.sequence * most + column
     start = node.emit("gather", flat, position, axis=0) * block
@@ -185,14 +183,14 @@ def _slots(node: Node, tokens: _Tokens) -> RelaxValue:
     return node.emit("where", holds, start + offset, nowhere)
 
 
-def _format(node: Node, cache: int, scale: int, rows: RelaxValue) -> CacheFormat:
+def _format(node: Node, cache: int, scale: int, rows: Tensor) -> CacheFormat:
     """Return how keys or values are stored: as they are, or as int8."""
     which = "k" if cache == KEY_CACHE else "v"
     kind, found = (
         node.attr.choice(f"{which}_quant_type", "NONE", ("NONE", "PER_TENSOR", "PER_CHANNEL")),
         node.type(cache),
     )
-    wide = type_of(rows)
+    wide = rows.type
     if kind == "NONE":
         if found.dtype is not wide.dtype or found.shape[2:] != (wide.shape[1], wide.shape[3]):
             expected = f"{wide.dtype}[blocks, block size, {wide.shape[1]}, {wide.shape[3]}]"
@@ -210,10 +208,10 @@ def _format(node: Node, cache: int, scale: int, rows: RelaxValue) -> CacheFormat
     return CacheFormat(8, node.emit("cast", node.emit("reshape", node[scale], shape=shape), dtype=wide.dtype))
 
 
-def _written(node: Node, index: int, rows: RelaxValue, slots: RelaxValue) -> RelaxValue:
+def _written(node: Node, index: int, rows: Tensor, slots: Tensor) -> Tensor:
     """Return the cache with rows [1, heads, tokens, size] in their slots."""
     blocks, block, heads, size = node.type(index).shape
-    tokens = type_of(rows).shape[2]
+    tokens = rows.type.shape[2]
     # Slots are the rows of one cache with one head.
     room = (1, 1, blocks * block, heads * size)
     flat = node.emit("reshape", node[index], shape=room)
@@ -222,25 +220,25 @@ def _written(node: Node, index: int, rows: RelaxValue, slots: RelaxValue) -> Rel
     return node.emit("reshape", result, shape=(blocks, block, heads, size))
 
 
-def _table(node: Node, tokens: _Tokens) -> RelaxValue:
+def _table(node: Node, tokens: _Tokens) -> Tensor:
     """Return the blocks of each sequence: i64[batch, most blocks]."""
     table = node.emit("cast", node[TABLE], dtype="i64")
-    shape = (type_of(table).shape[0], tokens.blocks)
+    shape = (table.type.shape[0], tokens.blocks)
     table = node.emit("slice_dims", table, begin=(0, 0), shape=shape, strides=(1, 1))
     return node.emit("gather", table, positions(node, tokens.batch), axis=0)
 
 
-def _by_sequence(node: Node, query: RelaxValue, tokens: _Tokens) -> RelaxValue:
+def _by_sequence(node: Node, query: Tensor, tokens: _Tokens) -> Tensor:
     """Return queries [1, heads, tokens, size] as [batch, heads, longest, size]."""
     number = node.emit("expand_dims", tokens.begins, axes=[1]) + node.emit(
         "expand_dims", positions(node, tokens.longest), axes=[0]
     )
-    _, heads, count, size = type_of(query).shape
+    _, heads, count, size = query.type.shape
     rows = node.emit("reshape", node.emit("permute", query, axes=(0, 2, 1, 3)), shape=(count, heads, size))
     return node.emit("permute", node.emit("gather", rows, number, axis=0), axes=(0, 2, 1, 3))
 
 
-def _seen(node: Node, tokens: _Tokens, rows: Dim) -> RelaxValue:
+def _seen(node: Node, tokens: _Tokens, rows: Dim) -> Tensor:
     """Return which rows each token sees: [batch, 1, longest, rows]."""
     key = node.emit("expand_dims", positions(node, rows), axes=[0, 1, 2])
     past, totals = (node.emit("expand_dims", each, axes=[1, 2, 3]) for each in (tokens.past, tokens.totals))
@@ -255,9 +253,9 @@ def _seen(node: Node, tokens: _Tokens, rows: Dim) -> RelaxValue:
     return seen
 
 
-def _packed(node: Node, result: RelaxValue, tokens: _Tokens) -> RelaxValue:
+def _packed(node: Node, result: Tensor, tokens: _Tokens) -> Tensor:
     """Return results [batch, heads, longest, size] by token: [tokens, heads * size]."""
-    batch, heads, longest, size = type_of(result).shape
+    batch, heads, longest, size = result.type.shape
     rows = node.emit("permute", result, axes=(0, 2, 1, 3))
     flat = node.emit("reshape", rows, shape=(batch * longest, heads * size))
     start = tokens.sequence * as_scalar(node, longest)

@@ -9,13 +9,13 @@ import numpy as np
 from mirlo.dialects.core.budget import require_table
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.microsoft import quantized, real, scalar_input
 from mirlo.frontends.onnx.ops.pool import pool_attributes
 from mirlo.frontends.onnx.ops.quantize import dequantize_linear, quantize_linear
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.values import Converted
+from mirlo.frontends.tensor import Tensor
 
 DOMAIN = "com.microsoft"
 
@@ -82,7 +82,7 @@ def dynamic_quantize_matmul(node: Node) -> Converted:
     return product + node[4] if node.has(4) else product
 
 
-def dynamically_quantized(node: Node, x: RelaxValue) -> RelaxValue:
+def dynamically_quantized(node: Node, x: Tensor) -> Tensor:
     """Return the values that u8 codes of a tensor stand for, with the scale of its own range."""
     zero = node.constant(0, "f32")
     low = node.emit("minimum", node.emit("reduce_min", x), zero)
@@ -95,7 +95,7 @@ def dynamically_quantized(node: Node, x: RelaxValue) -> RelaxValue:
     return node.emit("dequantize", code, scale, node.emit("cast", point, dtype="u8"), dtype="f32")
 
 
-def _columns(node: Node, value: int, scale: int, zero: int) -> RelaxValue:
+def _columns(node: Node, value: int, scale: int, zero: int) -> Tensor:
     """Dequantize a matrix with one scale, or one per column."""
     axis = node.type(value).rank - 1
     given = [node[scale], node.optional(zero)]
@@ -136,9 +136,9 @@ def bias_add(node: Node) -> Converted:
 def bias_split_gelu(node: Node) -> Converted:
     """Multiply the first half of the sum with the Gelu of the second."""
     total = node[0] + node[1]
-    width = type_of(total).shape[-1]
+    width = total.type.shape[-1]
     if not isinstance(width, int) or width % 2:
-        raise NodeError(f"the last dim must be even, got {type_of(total)}")
+        raise NodeError(f"the last dim must be even, got {total.type}")
     first, second = node.emit_all("split", total, axis=-1, sizes=[width // 2, width // 2])
     return first * node.emit("gelu", second)
 
@@ -158,7 +158,7 @@ def group_norm(node: Node) -> Converted:
         total = total + _of_channels(node, 3, x.rank, is_last)
         total = total + _of_channels(node, 4, x.rank, is_last) if node.has(4) else total
     given = {"groups": node.attr.int("groups"), "epsilon": node.attr.float("epsilon", 1e-5)}
-    kind = type_of(total).dtype
+    kind = total.type.dtype
     scale, bias = (
         node.emit("cast", node[i], dtype=kind) if node.type(i).dtype is not kind else node[i] for i in (1, 2)
     )
@@ -170,7 +170,7 @@ def group_norm(node: Node) -> Converted:
     return (result, total) if node.operator == "SkipGroupNorm" else result
 
 
-def _of_channels(node: Node, index: int, rank: int, is_last: bool) -> RelaxValue:
+def _of_channels(node: Node, index: int, rank: int, is_last: bool) -> Tensor:
     """Reshape [C] or [N, C] to broadcast with images; leave full-rank tensors alone."""
     tensor_type = node.type(index)
     if tensor_type.rank == rank or is_last and tensor_type.rank == 1:

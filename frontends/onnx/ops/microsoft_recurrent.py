@@ -7,8 +7,8 @@ from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.microsoft_quantized import DOMAIN, dynamically_quantized
 from mirlo.frontends.onnx.ops.recurrent import QuantizedWeights, lstm_layer, pick_direction
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.values import Converted
+from mirlo.frontends.tensor import Tensor
 
 
 @converter("DynamicQuantizeLSTM", domain=DOMAIN)
@@ -18,7 +18,7 @@ def dynamic_quantize_lstm(node: Node) -> Converted:
     The inputs are those of LSTM, with W and R transposed and quantized, then scale and zero point of W and of R.
     """
 
-    def pick(index: int, at: int) -> RelaxValue:
+    def pick(index: int, at: int) -> Tensor:
         """Scale and zero point are one value for each direction, or one for each of its columns."""
         directions, _, columns = node.type(index).shape
         scale, zero = (6 + 2 * index, 7 + 2 * index)

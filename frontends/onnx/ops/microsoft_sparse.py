@@ -7,7 +7,7 @@ import numpy as np
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.budget import require_table
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.microsoft_cache import (
     PAST_KEY,
     PAST_VALUE,
@@ -20,9 +20,9 @@ from mirlo.frontends.onnx.ops.microsoft_cache import (
     written,
 )
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.runtime_sizes import i64_constant, positions
 from mirlo.frontends.onnx.values import Converted
+from mirlo.frontends.tensor import Tensor
 
 ROWS, COLUMNS, TOTAL, LENGTHS, COS, SIN = range(5, 11)
 
@@ -36,7 +36,7 @@ def sparse_attention(node: Node) -> Converted:
     """
     heads, kv_heads, block = (node.attr.int(name) for name in ("num_heads", "kv_num_heads", "sparse_block_size"))
     query, key, value = projected(node, heads, kv_heads)
-    batch, _, length, size = type_of(query).shape
+    batch, _, length, size = query.type.shape
     lengths = node.emit("cast", node.emit("reshape", node[LENGTHS], shape=(batch, 1)), dtype="i64")
     indices = token_positions(node, lengths - 1, length)
     if node.attr.bool("do_rotary", 0):
@@ -79,16 +79,14 @@ def _seen_blocks(node: Node, block: int) -> np.ndarray:
     return seen
 
 
-def _by_token(
-    node: Node, blocks: np.ndarray, block: int, heads: int, tokens: RelaxValue, keys: RelaxValue
-) -> RelaxValue:
+def _by_token(node: Node, blocks: np.ndarray, block: int, heads: int, tokens: Tensor, keys: Tensor) -> Tensor:
     """Return which keys are seen [batch, heads, length, keys]; layouts belong to the heads in turn."""
     layouts = len(blocks)
     size = i64_constant(node, block)
     of_tokens, of_keys = (places // size for places in (tokens, keys))
     rows = node.emit("gather", node.constant(blocks), of_tokens, axis=1)
     result = node.emit("permute", node.emit("gather", rows, of_keys, axis=3), axes=(1, 0, 2, 3))
-    batch, _, length, count = type_of(result).shape
+    batch, _, length, count = result.type.shape
     each = node.emit("expand_dims", result, axes=[1])
     each = node.emit("expand", each, shape=(batch, heads // layouts, layouts, length, count))
     return node.emit("reshape", each, shape=(batch, heads, length, count))

@@ -13,9 +13,9 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax.dynamic import RequireDims
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.node import Node, type_of
-from mirlo.frontends.onnx.relax_value import RelaxValue
+from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, i64_constant, positions
+from mirlo.frontends.tensor import Tensor
 
 
 class RingCache:
@@ -25,7 +25,7 @@ class RingCache:
     tokens of the sequence do: `require_room` makes other calls an error.
     """
 
-    def __init__(self, node: Node, rows: Dim, total: Dim, last: RelaxValue) -> None:
+    def __init__(self, node: Node, rows: Dim, total: Dim, last: Tensor) -> None:
         """Describe the ring: the longest sequence has `total` tokens after the step, each ends at `last` [batch, 1]."""
         self.node, self.rows, self.last = node, rows, last
         self.keys = D.minimum(rows, total)
@@ -45,11 +45,11 @@ class RingCache:
         )
         RequireDims.build(dims=(new,), bounds=(largest,), what=what, result_types=[])
 
-    def row_of(self, places: RelaxValue) -> RelaxValue:
+    def row_of(self, places: Tensor) -> Tensor:
         """Return the rows of tokens at these positions, which are not negative."""
         return places % self._divisor
 
-    def key_positions(self) -> RelaxValue:
+    def key_positions(self) -> Tensor:
         """Return the position of the newest token of each row [batch, keys]; a negative number for unused rows."""
         row = self.node.emit("expand_dims", positions(self.node, self.keys), axes=[0])
         return row + (self.last - row) // self._divisor * self._divisor
@@ -58,7 +58,7 @@ class RingCache:
 class WindowCache:
     """The rows of a cache before and after a step, by sequence: all values are i64 [batch, ...]."""
 
-    def __init__(self, node: Node, rows: Dim, new: Dim, last: RelaxValue) -> None:
+    def __init__(self, node: Node, rows: Dim, new: Dim, last: Tensor) -> None:
         """Compute the layouts; `last` [batch, 1] is the last position of each sequence after the step."""
         window = node.attr.int("local_window_size", -1)
         if window < 1 or not isinstance(rows, int) or rows < window:
@@ -70,7 +70,7 @@ class WindowCache:
         self.total = last + 1
         self.before = self.total - as_scalar(node, new)
 
-    def _resident(self, tokens: RelaxValue) -> RelaxValue:
+    def _resident(self, tokens: Tensor) -> Tensor:
         """Return how many rows a sequence of so many tokens has."""
         node, group = self.node, i64_constant(self.node, self.group)
         beyond = tokens - (self.rows - self.group + 1)
@@ -78,7 +78,7 @@ class WindowCache:
         dropped = node.emit("maximum", groups, i64_constant(node, 0)) * group
         return tokens - dropped
 
-    def key_positions(self) -> RelaxValue:
+    def key_positions(self) -> Tensor:
         """Return the position of each key [batch, rows + new]: of rows that are not used, one that no token sees."""
         node = self.node
         position = self.before - self._resident(self.before) + self._row()
@@ -86,23 +86,23 @@ class WindowCache:
         step = node.emit("reshape", positions(node, self.new), shape=(1, self.new))
         return node.emit("concat", [old, self.before + step], axis=1)
 
-    def _row(self) -> RelaxValue:
+    def _row(self) -> Tensor:
         return self.node.emit("reshape", positions(self.node, self.rows), shape=(1, self.rows))
 
-    def _is_used(self) -> RelaxValue:
+    def _is_used(self) -> Tensor:
         """Return which rows the sequences used before the step."""
         return self._row() < self._resident(self.before)
 
-    def keys(self, past: RelaxValue, new: RelaxValue) -> RelaxValue:
+    def keys(self, past: Tensor, new: Tensor) -> Tensor:
         """Return the rows of the cache followed by the new ones; rows that are not used may hold anything: zeros."""
         used = self.node.emit("expand_dims", self._is_used(), axes=[1, 3])
-        known = self.node.emit("where", used, past, self.node.constant(0, type_of(past)))
+        known = self.node.emit("where", used, past, self.node.constant(0, past.type))
         return self.node.emit("concat", [known, new], axis=2)
 
-    def stored(self, keys: RelaxValue) -> RelaxValue:
+    def stored(self, keys: Tensor) -> Tensor:
         """Return the cache after the step, from `keys`."""
         node = self.node
-        batch, heads, count, size = type_of(keys).shape
+        batch, heads, count, size = keys.type.shape
         position = self.total - self._resident(self.total) + self._row()
         first = self.before - self._resident(self.before)
         of_past = position - first

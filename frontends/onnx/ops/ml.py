@@ -9,17 +9,17 @@ import numpy as np
 from mirlo.frontends.onnx.declared import assumption, required
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.graph import STRING_CODE
-from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.node_traits import NodeTrait
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.values import AnyValue, Converted, strings
+from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.kinds import STRING, Kind
 
 DOMAIN = "ai.onnx.ml"
 
 
-def as_float(node: Node, index: int = 0) -> RelaxValue:
+def as_float(node: Node, index: int = 0) -> Tensor:
     """Return an input as f32, in which most of these operators compute."""
     return node[index] if node.type(index).dtype.name == "f32" else node.emit("cast", node[index], dtype="f32")
 
@@ -46,7 +46,7 @@ def scaler(node: Node) -> Converted:
     return shifted * _per_feature(node, "scale", node.attr.floats("scale", [1.0]))
 
 
-def _per_feature(node: Node, what: str, numbers: Sequence[float]) -> RelaxValue:
+def _per_feature(node: Node, what: str, numbers: Sequence[float]) -> Tensor:
     features = node.type(0).shape[-1] if node.type(0).rank else 1
     if len(numbers) not in (1, features):
         raise NodeError(f"attribute '{what}' must have 1 or {features} numbers, got {len(numbers)}")
@@ -182,37 +182,37 @@ def _default(node: Node, values: np.ndarray) -> float | str | np.generic:
     return node.attr.int("default_int64", -1) if values.dtype.kind in "iu" else node.attr.float("default_float", -0.0)
 
 
-def indices_of_strings(node: Node, keys: Sequence[str], message: str = "") -> RelaxValue:
+def indices_of_strings(node: Node, keys: Sequence[str], message: str = "") -> Tensor:
     """Return the index of each string among the keys; that of others is -1, or an error with a message."""
     kind = Kind("i64", node.any_value(0).kind.shape)
     options = {"keys": list(keys), "default": -1, **({"message": message} if message else {})}
     return _ssa(node, node.host("mirlo.string.lookup", node.object(0), results=[kind], **options))
 
 
-def _ssa(node: Node, values: Sequence[AnyValue]) -> RelaxValue:
+def _ssa(node: Node, values: Sequence[AnyValue]) -> Tensor:
     return node.ssa(values[0])
 
 
-def indices_of_values(node: Node, x: RelaxValue, keys: np.ndarray) -> RelaxValue:
+def indices_of_values(node: Node, x: Tensor, keys: np.ndarray) -> Tensor:
     """Return the last index of each element among the keys, or -1."""
     kept, last = np.unique(keys[::-1], return_index=True)
-    result = node.emit("find_sorted", x, node.constant(kept, type_of(x)))
+    result = node.emit("find_sorted", x, node.constant(kept, x.type))
     indices = np.concatenate([len(keys) - 1 - last, [-1]])
     # Place -1 counts from the end, where -1 stands.
     return node.emit("gather", node.constant(indices, "i64"), result, axis=0)
 
 
-def select_values(node: Node, places: RelaxValue, values: np.ndarray, default: float | str | np.generic) -> RelaxValue:
+def select_values(node: Node, places: Tensor, values: np.ndarray, default: float | str | np.generic) -> Tensor:
     table = np.concatenate([values, np.array([default], values.dtype)])
     return node.emit("gather", node.constant(table), places, axis=0)
 
 
-def select_strings(node: Node, places: RelaxValue, words: Sequence[str], default: str | None) -> list[AnyValue]:
+def select_strings(node: Node, places: Tensor, words: Sequence[str], default: str | None) -> list[AnyValue]:
     """Return the words at these indices; -1 is the default."""
     table = strings("", np.array([*words, *([] if default is None else [default])], dtype=object))
     kind = Kind(STRING, _shape_text(places))
     return node.host("mirlo.string.take", node.builder.any_ssa(table), places, results=[kind])
 
 
-def _shape_text(value: RelaxValue) -> tuple[int | str, ...]:
-    return tuple(dim if isinstance(dim, int) else str(dim) for dim in type_of(value).shape)
+def _shape_text(value: Tensor) -> tuple[int | str, ...]:
+    return tuple(dim if isinstance(dim, int) else str(dim) for dim in value.type.shape)

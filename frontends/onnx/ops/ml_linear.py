@@ -7,17 +7,17 @@ from collections.abc import Sequence
 import numpy as np
 
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.ml import DOMAIN, as_float
 from mirlo.frontends.onnx.ops.ml_scores import classified, transformed
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.values import Converted
+from mirlo.frontends.tensor import Tensor
 
 TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 
 
-def rows_of(node: Node) -> RelaxValue:
+def rows_of(node: Node) -> Tensor:
     """Return input X as f32 [N, features]."""
     tensor_type = node.type(0)
     if tensor_type.rank not in (1, 2) or not isinstance(tensor_type.shape[-1], int):
@@ -27,10 +27,10 @@ def rows_of(node: Node) -> RelaxValue:
 
 
 def linear_scores(
-    node: Node, x: RelaxValue, coefficients: Sequence[float], intercepts: Sequence[float], targets: int
-) -> RelaxValue:
+    node: Node, x: Tensor, coefficients: Sequence[float], intercepts: Sequence[float], targets: int
+) -> Tensor:
     """Return the scores of rows, [N, targets]."""
-    features = type_of(x).shape[1]
+    features = x.type.shape[1]
     assert isinstance(features, int)
     if len(coefficients) != targets * features:
         raise NodeError(
@@ -60,7 +60,7 @@ def linear_classifier(node: Node) -> Converted:
     node.attr.ignore("multi_class")  # says how the model was trained
     labels = labels_of(node)
     coefficients, x = node.attr.floats("coefficients"), rows_of(node)
-    features = type_of(x).shape[1]
+    features = x.type.shape[1]
     assert isinstance(features, int)
     targets = max(len(coefficients) // max(features, 1), 1)
     scores = linear_scores(node, x, coefficients, node.attr.floats("intercepts", []), targets)

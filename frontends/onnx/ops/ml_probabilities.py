@@ -12,10 +12,10 @@ from itertools import combinations
 import numpy as np
 
 from mirlo.frontends.onnx.loop_iteration import LoopIteration
-from mirlo.frontends.onnx.node import Node, type_of
-from mirlo.frontends.onnx.relax_value import RelaxValue
+from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.runtime_sizes import as_value
 from mirlo.frontends.onnx.values import AnyValue, TensorValue, constant
+from mirlo.frontends.tensor import Tensor
 
 _MAX_ITERATIONS = 100
 _TOLERANCE = 0.005
@@ -24,17 +24,17 @@ _MIN_PROBABILITY = 1e-7
 """No comparison is more certain than 1 less this."""
 
 
-def pair_probabilities(node: Node, scores: RelaxValue, a: Sequence[float], b: Sequence[float]) -> RelaxValue:
+def pair_probabilities(node: Node, scores: Tensor, a: Sequence[float], b: Sequence[float]) -> Tensor:
     """Return the probability that the first class of each pair wins, [N, pairs], from the scores of the pairs."""
     shifted = scores * node.constant(a, "f32") + node.constant(b, "f32")
     probability = node.emit("sigmoid", -shifted)
     return node.emit("clip", probability, min=_MIN_PROBABILITY, max=float(np.float32(1) - np.float32(_MIN_PROBABILITY)))
 
 
-def class_probabilities(node: Node, wins: RelaxValue, classes: int) -> RelaxValue:
+def class_probabilities(node: Node, wins: Tensor, classes: int) -> Tensor:
     """Return the probabilities of the classes, [N, classes], that fit those of the pairs best."""
     matrix = _matrix(node, wins, classes)
-    rows = type_of(wins).shape[0]
+    rows = wins.type.shape[0]
     start = node.emit("full", shape=(rows, classes), value=1 / classes, dtype="f32")
     tolerance = node.constant(np.float32(_TOLERANCE) / np.float32(classes), "f32")
 
@@ -52,13 +52,13 @@ def class_probabilities(node: Node, wins: RelaxValue, classes: int) -> RelaxValu
         return as_value(goes_on), [as_value(node.emit("where", is_open, swept, p))], []
 
     limit = constant("", np.array(_MAX_ITERATIONS, np.int64))
-    (probabilities,) = node.builder.repeat(LoopIteration(make), limit, None, [as_value(start)])
+    (probabilities,) = node.builder.loop(LoopIteration(make), limit, None, [as_value(start)])
     return node.ssa(probabilities)
 
 
-def _matrix(node: Node, wins: RelaxValue, classes: int) -> RelaxValue:
+def _matrix(node: Node, wins: Tensor, classes: int) -> Tensor:
     """Return Q of the quadratic form that is made least, [N, classes, classes]."""
-    rows, pairs = type_of(wins).shape
+    rows, pairs = wins.type.shape
     assert isinstance(pairs, int)
     index = np.full((classes, classes), 2 * pairs)  # the diagonal: the column of zeros at the end
     for at, (i, j) in enumerate(combinations(range(classes), 2)):
@@ -73,9 +73,7 @@ def _matrix(node: Node, wins: RelaxValue, classes: int) -> RelaxValue:
     return outside + diagonal * node.constant(np.eye(classes), "f32")
 
 
-def _sweep(
-    node: Node, matrix: RelaxValue, classes: int, p: RelaxValue, product: RelaxValue, form: RelaxValue
-) -> RelaxValue:
+def _sweep(node: Node, matrix: Tensor, classes: int, p: Tensor, product: Tensor, form: Tensor) -> Tensor:
     """Return the probabilities after a step for each class in turn; `product` is Q p and `form` is p Q p."""
     numbers = node.constant(np.arange(classes), "i64")
 
@@ -97,5 +95,5 @@ def _sweep(
         return going, [as_value(p), as_value(product), as_value(form)], []
 
     limit = constant("", np.array(classes, np.int64))
-    states = node.builder.repeat(LoopIteration(make), limit, None, [as_value(p), as_value(product), as_value(form)])
+    states = node.builder.loop(LoopIteration(make), limit, None, [as_value(p), as_value(product), as_value(form)])
     return node.ssa(states[0])

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 import numpy as np
 
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.ml import select_strings, select_values
-from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.values import Output
+from mirlo.frontends.tensor import Tensor
 
 PROBIT_A, PROBIT_B = 0.147, 2 / (np.pi * 0.147)
 """Winitzki's approximation of the inverse of erf."""
 
 
-def transformed(node: Node, scores: RelaxValue, transform: str) -> RelaxValue:
+def transformed(node: Node, scores: Tensor, transform: str) -> Tensor:
     """Transform the scores [N, targets]."""
     if transform == "NONE":
         return scores
@@ -29,9 +29,9 @@ def transformed(node: Node, scores: RelaxValue, transform: str) -> RelaxValue:
     return _probit(node, scores)
 
 
-def _softmax_zero(node: Node, scores: RelaxValue) -> RelaxValue:
+def _softmax_zero(node: Node, scores: Tensor) -> Tensor:
     """Return the softmax of the scores that are not 0; where all are 0, there is none: NaN, as in ONNX Runtime."""
-    kind = type_of(scores)
+    kind = scores.type
     largest = node.emit("reduce_max", scores, axes=[-1], keepdims=True)
     is_zero = node.emit("abs", scores) <= 1e-7
     powers = node.emit("exp", scores - largest)
@@ -41,7 +41,7 @@ def _softmax_zero(node: Node, scores: RelaxValue) -> RelaxValue:
     return node.emit("where", is_zero, kept, powers) / total
 
 
-def _probit(node: Node, scores: RelaxValue) -> RelaxValue:
+def _probit(node: Node, scores: Tensor) -> Tensor:
     x = scores * 2 - 1
     log = node.emit("log", 1 - node.emit("square", x))
     half = log * 0.5 + PROBIT_B
@@ -52,18 +52,18 @@ def _probit(node: Node, scores: RelaxValue) -> RelaxValue:
 
 def classified(
     node: Node,
-    scores: RelaxValue,
+    scores: Tensor,
     labels: Sequence[int | str],
     transform: str,
     threshold: float,
     mirrored: bool | None = None,
-) -> tuple[Output, RelaxValue]:
+) -> tuple[Output, Tensor]:
     """Return the label of the best class and the scores of all classes.
 
     If there is one score for two classes, a score above the threshold selects the second class. The first one's score
     is 1 - score, or -score if `mirrored` (by default: if the threshold is 0).
     """
-    tensor_type = type_of(scores)
+    tensor_type = scores.type
     count = tensor_type.shape[1]
     if count == 1 and len(labels) == 2:
         best = node.emit("cast", scores > threshold, dtype="i64")
@@ -77,7 +77,7 @@ def classified(
     return labelled(node, indices, labels), transformed(node, scores, transform)
 
 
-def _two(node: Node, scores: RelaxValue, transform: str, mirrored: bool) -> RelaxValue:
+def _two(node: Node, scores: Tensor, transform: str, mirrored: bool) -> Tensor:
     if transform == "PROBIT":
         return _probit(node, scores)
     if transform == "LOGISTIC":
@@ -87,7 +87,7 @@ def _two(node: Node, scores: RelaxValue, transform: str, mirrored: bool) -> Rela
     return node.emit("concat", [first, scores], axis=1)  # which other transforms leave as it is
 
 
-def labelled(node: Node, places: RelaxValue, labels: Sequence[int | str]) -> Output:
+def labelled(node: Node, places: Tensor, labels: Sequence[int | str]) -> Output:
     """Return the labels of the classes at these places."""
     if isinstance(labels[0], str):
         return select_strings(node, places, list(map(str, labels)), None)[0]

@@ -13,13 +13,13 @@ import numpy as np
 
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.ml import DOMAIN
 from mirlo.frontends.onnx.ops.ml_scores import labelled, transformed
 from mirlo.frontends.onnx.ops.ml_trees import TRANSFORMS, base_values, columns, numbers_of, old_forest, tree_scores
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.values import Converted, Output
+from mirlo.frontends.tensor import Tensor
 
 
 @converter("TreeEnsembleClassifier", domain=DOMAIN)
@@ -49,10 +49,10 @@ def tree_ensemble_classifier(node: Node) -> Converted:
 
 
 def _one_class(
-    node: Node, scores: RelaxValue, labels: Sequence[int | str], base: Sequence[float], transform: str
-) -> tuple[Output, RelaxValue]:
+    node: Node, scores: Tensor, labels: Sequence[int | str], base: Sequence[float], transform: str
+) -> tuple[Output, Tensor]:
     """Return as label whether the score is positive, 1 or 0, whatever number the class has."""
-    kind = type_of(scores)
+    kind = scores.type
     if base:
         scores = scores + base[0]
     positive = node.emit("cast", scores > 0, dtype="i64")
@@ -64,14 +64,14 @@ def _one_class(
 
 def _many_classes(
     node: Node,
-    scores: RelaxValue,
-    is_voted: RelaxValue | None,
+    scores: Tensor,
+    is_voted: Tensor | None,
     labels: Sequence[int | str],
     base: Sequence[float],
     transform: str,
-) -> tuple[Output, RelaxValue]:
+) -> tuple[Output, Tensor]:
     """Return the first class with the largest score, of those with a weight or a base value."""
-    kind = type_of(scores)
+    kind = scores.type
     if base:
         scores = scores + node.constant(base, kind.dtype.name)
     # A class for which a row reaches no weight does not win.
@@ -87,20 +87,20 @@ class _Pair:
     def __init__(
         self,
         node: Node,
-        scores: RelaxValue,
-        is_voted: RelaxValue | None,
+        scores: Tensor,
+        is_voted: Tensor | None,
         voted: Sequence[int],
         base: Sequence[float],
         is_positive: bool,
     ):
         self.node = node
-        self.kind = type_of(scores)
+        self.kind = scores.type
         self.base = base
         self.is_binary = len(voted) == 1
         self.is_positive = is_positive
         # Of each class: the score, and whether there is a weight, True and False if that holds for all rows.
-        self.sums: list[RelaxValue] = []
-        self.has: list[RelaxValue | bool] = []
+        self.sums: list[Tensor] = []
+        self.has: list[Tensor | bool] = []
         for i in range(2):
             at = voted.index(i) if i in voted else None
             self.sums.append(self._number(0) if at is None else columns(node, scores, at, at + 1))
@@ -116,17 +116,17 @@ class _Pair:
         flat = self.node.emit("reshape", indices, shape=(self._row_count(),))
         return labelled(self.node, flat, labels if self.is_binary or isinstance(labels[0], str) else [0, 1])
 
-    def scores(self, transform: str) -> RelaxValue:
+    def scores(self, transform: str) -> Tensor:
         """Return the scores of both classes."""
         two = None if self.has[1] is False else self._transformed(self._both(), transform)
         one = None if self.has[1] is True else self._single(transform)
         return self._choose(self.has[1], two, one)
 
-    def _first(self) -> RelaxValue:
+    def _first(self) -> Tensor:
         """Return the score of the first class; 0, without the base value, where there is no weight for it."""
         return self._choose(self.has[0], self._plus(self.sums[0], self.base[0] if self.base else 0), self._number(0))
 
-    def _both(self) -> tuple[RelaxValue, RelaxValue]:
+    def _both(self) -> tuple[Tensor, Tensor]:
         """Return the scores where there is a weight for the second class."""
         if len(self.base) < 2:
             return self._first(), self.sums[1]
@@ -134,7 +134,7 @@ class _Pair:
         second = self._plus(self.sums[0], self.base[1])
         return self._choose(self.has[0], -second, self._number(0)), second
 
-    def _single(self, transform: str) -> RelaxValue:
+    def _single(self, transform: str) -> Tensor:
         """Return the scores where there is no weight for the second class."""
         node, first = self.node, self._first()
         if len(self.base) == 2:
@@ -149,32 +149,32 @@ class _Pair:
             return self._pair(self._number(1) - first, first)
         return self._pair(-first, first)
 
-    def _transformed(self, scores: tuple[RelaxValue, RelaxValue], transform: str) -> RelaxValue:
+    def _transformed(self, scores: tuple[Tensor, Tensor], transform: str) -> Tensor:
         return transformed(self.node, self._pair(*scores), transform)
 
-    def _pair(self, first: RelaxValue, second: RelaxValue) -> RelaxValue:
+    def _pair(self, first: Tensor, second: Tensor) -> Tensor:
         values = [self._f32(self._rows(value)) for value in (first, second)]
         return self.node.emit("concat", values, axis=1)
 
-    def _rows(self, value: RelaxValue) -> RelaxValue:
+    def _rows(self, value: Tensor) -> Tensor:
         """Return a value as one per row."""
-        if type_of(value).rank == 2:
+        if value.type.rank == 2:
             return value
         return self.node.emit("expand", value, shape=(self._row_count(), 1))
 
     def _row_count(self) -> Dim:
         return self.kind.shape[0]
 
-    def _number(self, value: float) -> RelaxValue:
+    def _number(self, value: float) -> Tensor:
         return self.node.constant(value, self.kind)
 
-    def _plus(self, value: RelaxValue, base: float) -> RelaxValue:
+    def _plus(self, value: Tensor, base: float) -> Tensor:
         return value + self._number(base) if base else value
 
-    def _f32(self, value: RelaxValue) -> RelaxValue:
+    def _f32(self, value: Tensor) -> Tensor:
         return self.node.emit("cast", value, dtype="f32")
 
-    def _choose(self, condition: RelaxValue | bool, yes: RelaxValue | None, no: RelaxValue | None) -> RelaxValue:
+    def _choose(self, condition: Tensor | bool, yes: Tensor | None, no: Tensor | None) -> Tensor:
         if isinstance(condition, bool):
             chosen = yes if condition else no
             assert chosen is not None

@@ -10,12 +10,12 @@ import numpy as np
 
 from mirlo.dialects.relax.tree import NAN_BY_NODE
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.ml import DOMAIN
 from mirlo.frontends.onnx.ops.ml_scores import transformed
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.values import Converted
+from mirlo.frontends.tensor import Tensor
 
 MODES = {"BRANCH_LEQ": 0, "BRANCH_LT": 1, "BRANCH_GTE": 2, "BRANCH_GT": 3, "BRANCH_EQ": 4, "BRANCH_NEQ": 5}
 LEAF, MEMBER = "LEAF", 6
@@ -161,9 +161,7 @@ def _checked(
     return Forest(thresholds, nodes, roots, weights, votes, below[roots].any(axis=0))
 
 
-def tree_scores(
-    node: Node, forest: Forest, aggregate: str, needs_votes: bool = True
-) -> tuple[RelaxValue, RelaxValue | None]:
+def tree_scores(node: Node, forest: Forest, aggregate: str, needs_votes: bool = True) -> tuple[Tensor, Tensor | None]:
     """Return the scores of each row and target; and whether it reached a weight, None where each row does.
 
     Without `needs_votes`, it is None too.
@@ -197,17 +195,17 @@ def tree_scores(
     return columns(node, result, 0, count), node.emit(name, counts, node.constant(0, kind))
 
 
-def columns(node: Node, values: RelaxValue, begin: int, end: int) -> RelaxValue:
+def columns(node: Node, values: Tensor, begin: int, end: int) -> Tensor:
     """Return some of the columns of values [N, columns]."""
-    if (begin, end) == (0, type_of(values).shape[1]):
+    if (begin, end) == (0, values.type.shape[1]):
         return values
     return node.emit("strided_slice", values, axes=[1], begin=[begin], end=[end], strides=[1])
 
 
-def _aggregated(node: Node, forest: Forest, aggregate: str, base: np.ndarray | None) -> RelaxValue:
+def _aggregated(node: Node, forest: Forest, aggregate: str, base: np.ndarray | None) -> Tensor:
     """Return the scores of all targets with the base values; 0 without them where a row reaches no weight."""
     scores, is_voted = tree_scores(node, forest, aggregate, needs_votes=aggregate in ("MIN", "MAX") or base is not None)
-    kind = type_of(scores)
+    kind = scores.type
     if aggregate == "AVERAGE":
         scores = scores / (max(len(forest.roots), 1))
     if base is not None:
@@ -240,9 +238,9 @@ def _breadth_first(
     return kept.astype(kind), thresholds[order], first.astype(kind)
 
 
-def _regressed(node: Node, scores: RelaxValue, transform: str) -> RelaxValue:
+def _regressed(node: Node, scores: Tensor, transform: str) -> Tensor:
     """Transform scores as ONNX Runtime does: in f32; of a single target, PROBIT is the only transform."""
-    kind = type_of(scores)
+    kind = scores.type
     if transform == "NONE" or (kind.shape[1] == 1 and transform != "PROBIT"):
         return scores
     made = transformed(node, node.emit("cast", scores, dtype="f32"), transform)

@@ -9,19 +9,19 @@ import numpy as np
 
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.ml import DOMAIN
 from mirlo.frontends.onnx.ops.ml_linear import TRANSFORMS, labels_of, linear_scores, rows_of
 from mirlo.frontends.onnx.ops.ml_probabilities import class_probabilities, pair_probabilities
 from mirlo.frontends.onnx.ops.ml_scores import labelled, transformed
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.values import Converted
+from mirlo.frontends.tensor import Tensor
 
 _KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
 
 
-def _kernel(node: Node, x: RelaxValue, vectors: np.ndarray) -> RelaxValue:
+def _kernel(node: Node, x: Tensor, vectors: np.ndarray) -> Tensor:
     """Compute the kernel function of each row and each support vector: [N, vectors]."""
     name = node.attr.choice("kernel_type", "LINEAR", _KERNELS)
     gamma, shift, degree = (node.attr.floats("kernel_params", None) or [0.0, 0.0, 0.0])[:3]
@@ -49,7 +49,7 @@ def svm_regressor(node: Node) -> Converted:
     rho = node.attr.floats("rho", [0.0])
     coefficients = node.attr.floats("coefficients")
     if count:
-        near = _kernel(node, x, _vectors(node, count, type_of(x).shape[1]))
+        near = _kernel(node, x, _vectors(node, count, x.type.shape[1]))
     else:
         node.attr.ignore("support_vectors", "kernel_type", "kernel_params")
         near = x
@@ -98,12 +98,12 @@ def svm_classifier(node: Node) -> Converted:
     return chosen, both if is_softmax else transformed(node, both, transform)
 
 
-def _complement(node: Node, value: RelaxValue) -> RelaxValue:
+def _complement(node: Node, value: Tensor) -> Tensor:
     return 1 - value
 
 
 def _linear_classes(
-    node: Node, x: RelaxValue, labels: Sequence[int | str], transform: str, is_probability: bool
+    node: Node, x: Tensor, labels: Sequence[int | str], transform: str, is_probability: bool
 ) -> Converted:
     """Return labels and scores of a model without support vectors: one linear score per class."""
     node.attr.ignore("support_vectors", "kernel_type", "kernel_params")  # it is linear whatever they are
@@ -122,10 +122,10 @@ def _linear_classes(
     return labelled(node, best, labels), scores if is_one else transformed(node, scores, transform)
 
 
-def _pair_scores(node: Node, x: RelaxValue, sizes: Sequence[int], pairs: Sequence[tuple[int, int]]) -> RelaxValue:
+def _pair_scores(node: Node, x: Tensor, sizes: Sequence[int], pairs: Sequence[tuple[int, int]]) -> Tensor:
     """Return how far each comparison of two classes goes for the first of them: [N, pairs]."""
     count, classes = sum(sizes), len(sizes)
-    near = _kernel(node, x, _vectors(node, count, type_of(x).shape[1]))
+    near = _kernel(node, x, _vectors(node, count, x.type.shape[1]))
     table = np.array(node.attr.floats("coefficients"), np.float32)
     if len(table) != count * (classes - 1):
         raise NodeError(f"attribute 'coefficients' must have {count * (classes - 1)} numbers, got {len(table)}")
@@ -136,7 +136,7 @@ def _pair_scores(node: Node, x: RelaxValue, sizes: Sequence[int], pairs: Sequenc
     return node.emit("matmul", near, node.constant(matrix)) + node.constant(rho, "f32")
 
 
-def _vote(node: Node, scores: RelaxValue, pairs: Sequence[tuple[int, int]], classes: int) -> RelaxValue:
+def _vote(node: Node, scores: Tensor, pairs: Sequence[tuple[int, int]], classes: int) -> Tensor:
     """Return the index of the class that most comparisons are for."""
     firsts, seconds = (np.eye(classes, dtype=np.float32)[[pair[i] for pair in pairs]] for i in range(2))
     won = node.emit("cast", scores > 0, dtype="f32")

@@ -10,8 +10,8 @@ from mirlo.frontends.onnx.equations import divisible
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.values import DECLINED, Converted
+from mirlo.frontends.tensor import Tensor
 
 FLOAT_CODE = 1
 
@@ -59,7 +59,7 @@ def batch_normalization(node: Node) -> Converted:
     return node.emit("batch_norm", *(node[i] for i in range(5)), epsilon=node.attr.float("epsilon", 1e-5))
 
 
-def _batch_statistics(node: Node) -> list[RelaxValue]:
+def _batch_statistics(node: Node) -> list[Tensor]:
     """Normalize with mean and variance of the batch, and update the running ones."""
     x, axes = node[0], [axis for axis in range(node.type(0).rank) if axis != 1]
     centred = x - node.emit("reduce_mean", x, axes=axes, keepdims=True)

@@ -9,8 +9,8 @@ from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.dynamic_padding import padded_for_same, pads_at_run_time, windows_inside
 from mirlo.frontends.onnx.ops.windows import kernel_shape, windows
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.values import Converted
+from mirlo.frontends.tensor import Tensor
 
 
 def pool_attributes(node: Node, channels_last: bool = False) -> dict[str, object]:
@@ -66,7 +66,7 @@ def lp_pool(node: Node) -> Converted:
     return node.emit("lp_pool", node[0], p=node.attr.int("p", 2), **pool_attributes(node))
 
 
-def _padded(node: Node, x: RelaxValue, value: float) -> tuple[RelaxValue, dict[str, object]]:
+def _padded(node: Node, x: Tensor, value: float) -> tuple[Tensor, dict[str, object]]:
     """Return the operand with 'auto_pad' padding of dynamic size, and the attributes of windows over it."""
     kernel = kernel_shape(node)
     attributes = {"kernel": kernel, "ceil_mode": node.attr.bool("ceil_mode", 0), **windows_inside(node)}

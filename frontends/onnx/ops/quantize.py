@@ -5,11 +5,11 @@ from __future__ import annotations
 from mirlo.dialects.core.dtypes import DTYPES, DType
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.conv import conv_attributes
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.values import Converted
+from mirlo.frontends.tensor import Tensor
 
 I32 = DTYPES["i32"]
 
@@ -47,12 +47,12 @@ def _is_scalar(node: Node, index: int) -> bool:
     return node.type(index).rank <= 1 and node.type(index).elements == 1
 
 
-def _scale(node: Node) -> list[RelaxValue]:
+def _scale(node: Node) -> list[Tensor]:
     scalar = _is_scalar(node, 1)
     return [_as_scalar(node, i) if scalar else node[i] for i in (1, 2) if node.has(i)]
 
 
-def _as_scalar(node: Node, index: int) -> RelaxValue:
+def _as_scalar(node: Node, index: int) -> Tensor:
     return node[index] if node.type(index).rank == 0 else node.emit("reshape", node[index], shape=())
 
 
@@ -80,13 +80,13 @@ def qlinear_conv(node: Node) -> Converted:
     return _requantized(node, product, _as_scalar(node, 1) * per_channel)
 
 
-def _requantized(node: Node, product: RelaxValue, scale: RelaxValue) -> RelaxValue:
+def _requantized(node: Node, product: Tensor, scale: Tensor) -> Tensor:
     """Requantize i32 accumulators to the output's scale (input 6) and zero point (input 7)."""
-    real = node.emit("cast", product, dtype=type_of(scale).dtype) * scale
+    real = node.emit("cast", product, dtype=scale.type.dtype) * scale
     return node.emit("quantize", real, _as_scalar(node, 6), _as_scalar(node, 7), dtype=node.type(7).dtype)
 
 
-def _integer_matmul(node: Node, data: tuple[int, int], zero_points: tuple[int, int]) -> RelaxValue:
+def _integer_matmul(node: Node, data: tuple[int, int], zero_points: tuple[int, int]) -> Tensor:
     lhs, rhs = data
     if _is_zero(node, zero_points[0]) and _is_zero(node, zero_points[1]):
         return node.emit("matmul", node[lhs], node[rhs], out_dtype=I32)
@@ -97,9 +97,7 @@ def _integer_matmul(node: Node, data: tuple[int, int], zero_points: tuple[int, i
     )
 
 
-def _integer_conv(
-    node: Node, data: tuple[int, int], zero_points: tuple[int, int], bias: RelaxValue | None
-) -> RelaxValue:
+def _integer_conv(node: Node, data: tuple[int, int], zero_points: tuple[int, int], bias: Tensor | None) -> Tensor:
     x, weight = data
     attributes = conv_attributes(node, node.type(x), node.type(weight))
     if _is_zero(node, zero_points[0]) and _is_zero(node, zero_points[1]):
@@ -117,7 +115,7 @@ def _is_zero(node: Node, index: int) -> bool:
     return known is not None and not node.value(index).is_symbolic and not known.any()
 
 
-def _centred(node: Node, index: int, zero_point: int, axis: int) -> RelaxValue:
+def _centred(node: Node, index: int, zero_point: int, axis: int) -> Tensor:
     """Return x - zero point, in i32."""
     wide = node.emit("cast", node[index], dtype=I32)
     if _is_zero(node, zero_point):
@@ -125,7 +123,7 @@ def _centred(node: Node, index: int, zero_point: int, axis: int) -> RelaxValue:
     return wide - node.emit("cast", _along(node, zero_point, node.type(index).rank, axis), dtype=I32)
 
 
-def _along(node: Node, index: int, rank: int, axis: int) -> RelaxValue:
+def _along(node: Node, index: int, rank: int, axis: int) -> Tensor:
     """Reshape a scale or zero point to broadcast: a vector runs along `axis` of a tensor of this rank."""
     tensor_type = node.type(index)
     if tensor_type.rank == 0 or tensor_type.rank > 1:

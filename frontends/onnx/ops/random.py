@@ -16,10 +16,10 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.calls import CallDpsPacked
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.values import Converted
+from mirlo.frontends.tensor import Tensor
 
 SEEDS = "mirlo.random_seed"
 """The packed function that returns another seed in each run."""
@@ -43,7 +43,7 @@ def _dtype(node: Node) -> DType:
     return result
 
 
-def _random(node: Node, shape: Sequence[Dim], dtype: DType) -> RelaxValue:
+def _random(node: Node, shape: Sequence[Dim], dtype: DType) -> Tensor:
     if not dtype.is_float:
         raise NodeError(f"random numbers must be of a floating point type: set attribute 'dtype', got {dtype}")
     if "Uniform" in node.operator:
@@ -53,7 +53,7 @@ def _random(node: Node, shape: Sequence[Dim], dtype: DType) -> RelaxValue:
     return node.emit("random_normal", seed(node), shape=shape, dtype=dtype, **spread)
 
 
-def seed(node: Node) -> RelaxValue:
+def seed(node: Node) -> Tensor:
     """Return the seed of a node as a value: the attribute, or one from the run time."""
     if "seed" in node.attr:
         given = node.attr.plain("seed")
@@ -63,8 +63,7 @@ def seed(node: Node) -> RelaxValue:
     # Its name makes the calls of two nodes differ, which would otherwise be merged as equal.
     name = node.constant(np.frombuffer(node.outputs[0].encode(), np.uint8))
     kind = TensorType((), onnx_dtype(7, "").dtype)
-    call = CallDpsPacked.build([name], result_types=[kind.to_mlir()], function=SEEDS)
-    return RelaxValue(call.operation.results[0], node)
+    return node.emit(CallDpsPacked, [name], result_types=[kind], function=SEEDS)
 
 
 @converter("Multinomial")
@@ -77,7 +76,7 @@ def multinomial(node: Node) -> Converted:
     batch, classes = x.shape
     logits = node[0] if x.dtype.bits >= 32 else node.emit("cast", node[0], dtype="f32")
     sums = node.emit("cumsum", node.emit("softmax", logits, axis=-1), axis=1)
-    element = type_of(sums).dtype
+    element = sums.type.dtype
     drawn = node.emit("random_uniform", seed(node), shape=(batch, count), dtype=element)
     is_past = node.emit("expand_dims", drawn, axes=[2]) >= node.emit("expand_dims", sums, axes=[1])
     passed = node.emit("reduce_sum", node.emit("cast", is_past, dtype="i64"), axes=[2])

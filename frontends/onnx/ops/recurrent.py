@@ -9,12 +9,12 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.errors import DimsDiffer
 from mirlo.dialects.relax.infer import require_equal_dims
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.loops import LoopIteration, from_the_end
-from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.loops import LoopIteration
+from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, as_value
 from mirlo.frontends.onnx.values import AnyValue, Converted, TensorValue
+from mirlo.frontends.tensor import Tensor
 
 MAX_UNROLLED_STEPS = 128
 """Most unrolled time steps: a loop is at most a tenth slower, and compiles in the time of one step."""
@@ -31,8 +31,8 @@ _ACTIVATIONS: dict[str, tuple[str, float | None, float | None]] = {
     "thresholdedrelu": ("thresholded_relu", 1.0, None),
     "hardsigmoid": ("hard_sigmoid", 0.2, 0.5),
 }
-Function = Callable[[RelaxValue], RelaxValue]
-States = tuple[RelaxValue, ...]
+Function = Callable[[Tensor], Tensor]
+States = tuple[Tensor, ...]
 
 
 @dataclass
@@ -43,35 +43,35 @@ class _Direction:
     functions: list[Function]
     clip: float | None
     hidden: Dim
-    recurrent: RelaxValue
+    recurrent: Tensor
     """[gates * hidden, hidden]"""
-    recurrent_bias: RelaxValue | None
+    recurrent_bias: Tensor | None
     """[gates * hidden], if it is not part of the input projection already; else None."""
     quantize: Function | None = None
     """What an operand goes through before it is multiplied with quantized weights, [size, gates * hidden]."""
-    peepholes: list[RelaxValue] = field(default_factory=list)
+    peepholes: list[Tensor] = field(default_factory=list)
 
-    def gate(self, index: int, value: RelaxValue) -> RelaxValue:
+    def gate(self, index: int, value: Tensor) -> Tensor:
         """Clip, then apply the activation with this index."""
         if self.clip:
             value = self.node.emit("clip", value, min=-self.clip, max=self.clip)
         return self.functions[index](value)
 
-    def add(self, *values: RelaxValue) -> RelaxValue:
+    def add(self, *values: Tensor) -> Tensor:
         total = values[0]
         for value in values[1:]:
             total = total + value
         return total
 
-    def multiply(self, left: RelaxValue, right: RelaxValue) -> RelaxValue:
+    def multiply(self, left: Tensor, right: Tensor) -> Tensor:
         return left * right
 
-    def product(self, state: RelaxValue, weights: RelaxValue) -> RelaxValue:
+    def product(self, state: Tensor, weights: Tensor) -> Tensor:
         if self.quantize is not None:
             return self.node.emit("matmul", self.quantize(state), weights)
         return self.node.emit("matmul", state, weights, transpose_rhs=True)
 
-    def parts(self, value: RelaxValue, count: int, axis: int = -1) -> tuple[RelaxValue, ...]:
+    def parts(self, value: Tensor, count: int, axis: int = -1) -> tuple[Tensor, ...]:
         """Split along an axis into parts of the hidden size."""
         if count == 1:
             return (value,)
@@ -84,11 +84,11 @@ class QuantizedWeights:
 
     quantize: Function
     """What operands of products with the weights go through."""
-    pick: Callable[[int, int], RelaxValue]
+    pick: Callable[[int, int], Tensor]
     """The weights of an input, of a direction, as real values."""
 
 
-Step = Callable[[_Direction, RelaxValue, States], States]
+Step = Callable[[_Direction, Tensor, States], States]
 """The states after a step, from the projected input and the states before; the first state is the output."""
 
 
@@ -105,21 +105,21 @@ def gru(node: Node) -> Converted:
 
 
 @converter("LSTM")
-def lstm(node: Node) -> tuple[RelaxValue, ...]:
+def lstm(node: Node) -> tuple[Tensor, ...]:
     return lstm_layer(node)
 
 
-def lstm_layer(node: Node, quantized: QuantizedWeights | None = None) -> tuple[RelaxValue, ...]:
+def lstm_layer(node: Node, quantized: QuantizedWeights | None = None) -> tuple[Tensor, ...]:
     """Convert an LSTM, whose weights may be quantized."""
     step = _lstm_coupled_step if node.attr.bool("input_forget", 0) else _lstm_step
     return _layer(node, 4, 2, ("Sigmoid", "Tanh", "Tanh"), step, quantized=quantized)
 
 
-def _rnn_step(d: _Direction, x: RelaxValue, states: States) -> States:
+def _rnn_step(d: _Direction, x: Tensor, states: States) -> States:
     return (d.gate(0, d.add(x, d.product(states[0], d.recurrent))),)
 
 
-def _gru_step(d: _Direction, x: RelaxValue, states: States) -> States:
+def _gru_step(d: _Direction, x: Tensor, states: States) -> States:
     (h,) = states
     recurrent_z, recurrent_r, recurrent_h = d.parts(d.recurrent, 3, axis=0)
     xz, xr, xh = d.parts(x, 3)
@@ -128,7 +128,7 @@ def _gru_step(d: _Direction, x: RelaxValue, states: States) -> States:
     return (_blend(d, z, h, d.gate(1, d.add(xh, d.product(d.multiply(r, h), recurrent_h)))),)
 
 
-def _gru_linear_step(d: _Direction, x: RelaxValue, states: States) -> States:
+def _gru_linear_step(d: _Direction, x: Tensor, states: States) -> States:
     (h,) = states
     product = d.product(h, d.recurrent)
     if d.recurrent_bias is not None:
@@ -138,25 +138,25 @@ def _gru_linear_step(d: _Direction, x: RelaxValue, states: States) -> States:
     return (_blend(d, z, h, d.gate(1, d.add(xh, d.multiply(r, hh)))),)
 
 
-def _blend(d: _Direction, z: RelaxValue, h: RelaxValue, new: RelaxValue) -> RelaxValue:
+def _blend(d: _Direction, z: Tensor, h: Tensor, new: Tensor) -> Tensor:
     """Return (1 - z) * new + z * h."""
     return d.add(new, d.multiply(z, d.node.emit("subtract", h, new)))
 
 
-def _lstm_step(d: _Direction, x: RelaxValue, states: States, coupled: bool = False) -> States:
+def _lstm_step(d: _Direction, x: Tensor, states: States, coupled: bool = False) -> States:
     h, c = states
     i, o, f, g = d.parts(d.add(x, d.product(h, d.recurrent)), 4)
     if d.peepholes:
         i, f = d.add(i, d.multiply(d.peepholes[0], c)), d.add(f, d.multiply(d.peepholes[2], c))
     i, g = d.gate(0, i), d.gate(1, g)
-    f = d.node.emit("subtract", d.node.constant(1, type_of(i)), i) if coupled else d.gate(0, f)
+    f = d.node.emit("subtract", d.node.constant(1, i.type), i) if coupled else d.gate(0, f)
     c = d.add(d.multiply(f, c), d.multiply(i, g))
     if d.peepholes:
         o = d.add(o, d.multiply(d.peepholes[1], c))
     return d.multiply(d.gate(0, o), d.functions[2](c)), c
 
 
-def _lstm_coupled_step(d: _Direction, x: RelaxValue, states: States) -> States:
+def _lstm_coupled_step(d: _Direction, x: Tensor, states: States) -> States:
     return _lstm_step(d, x, states, coupled=True)
 
 
@@ -168,7 +168,7 @@ def _layer(
     step: Step,
     keep_recurrent_bias: bool = False,
     quantized: QuantizedWeights | None = None,
-) -> tuple[RelaxValue, ...]:
+) -> tuple[Tensor, ...]:
     """Convert all directions of a layer: Y, Y_h and for an LSTM Y_c."""
     batch_first = bool(node.attr.int("layout", 0))
     direction = node.attr.choice("direction", "forward", ("forward", "reverse", "bidirectional"))
@@ -176,13 +176,13 @@ def _layer(
     hidden = _hidden_size(node, quantized is not None)
     require_equal_dims(node.type(1).shape[0], count, f"the directions of '{direction}' and the first dim of input 'W'")
     x = node.emit("permute", node[0], axes=(1, 0, 2)) if batch_first else node[0]
-    length, batch, _ = type_of(x).shape
+    length, batch, _ = x.type.shape
     functions = _functions(node, defaults, count)
     initial = [_initial(node, 5 + i, batch_first, (count, batch, hidden)) for i in range(states)]
     lengths = node.emit("expand_dims", node[4], axes=[1]) if node.has(4) else None
     run = _loop if not isinstance(length, int) or length > MAX_UNROLLED_STEPS else _unroll if length else _no_steps
-    outputs: list[RelaxValue] = []
-    finals: list[list[RelaxValue]] = [[] for _ in range(states)]
+    outputs: list[Tensor] = []
+    finals: list[list[Tensor]] = [[] for _ in range(states)]
     for at in range(count):
         chosen = functions[at * len(defaults) : (at + 1) * len(defaults)]
         made, projected = _direction(node, at, x, gates, chosen, hidden, keep_recurrent_bias, quantized)
@@ -216,13 +216,13 @@ def _hidden_size(node: Node, is_quantized: bool) -> Dim:
 def _direction(
     node: Node,
     at: int,
-    x: RelaxValue,
+    x: Tensor,
     gates: int,
     functions: list[Function],
     hidden: Dim,
     keep_recurrent_bias: bool,
     quantized: QuantizedWeights | None,
-) -> tuple[_Direction, RelaxValue]:
+) -> tuple[_Direction, Tensor]:
     """Return one direction, and its projected input for all steps: [length, batch, gates * hidden]."""
     read = quantized.pick if quantized else lambda index, at: pick_direction(node, node[index], at)
     result = _Direction(
@@ -243,36 +243,36 @@ def _direction(
     return result, projected
 
 
-def pick_direction(node: Node, value: RelaxValue, at: int) -> RelaxValue:
+def pick_direction(node: Node, value: Tensor, at: int) -> Tensor:
     """Return the part of one direction: value[at]."""
     part = node.emit("strided_slice", value, axes=[0], begin=[at], end=[at + 1], strides=[1])
     return node.emit("squeeze", part, axes=[0])
 
 
-def _initial(node: Node, index: int, batch_first: bool, shape: tuple[Dim, ...]) -> RelaxValue:
+def _initial(node: Node, index: int, batch_first: bool, shape: tuple[Dim, ...]) -> Tensor:
     if not node.has(index):
         return node.emit("full", shape=shape, value=0.0, dtype=node.type(0).dtype)
     return node.emit("permute", node[index], axes=(1, 0, 2)) if batch_first else node[index]
 
 
 def _no_steps(
-    d: _Direction, projected: RelaxValue, states: States, step: Step, backwards: bool, lengths: RelaxValue | None
-) -> tuple[RelaxValue, States]:
+    d: _Direction, projected: Tensor, states: States, step: Step, backwards: bool, lengths: Tensor | None
+) -> tuple[Tensor, States]:
     """Return the results for sequences of length 0: no outputs, and the initial states."""
-    tensor_type = type_of(projected)
+    tensor_type = projected.type
     return d.node.emit("full", shape=(0, tensor_type.shape[1], d.hidden), value=0.0, dtype=tensor_type.dtype), states
 
 
 def _unroll(
-    d: _Direction, projected: RelaxValue, states: States, step: Step, backwards: bool, lengths: RelaxValue | None
-) -> tuple[RelaxValue, States]:
+    d: _Direction, projected: Tensor, states: States, step: Step, backwards: bool, lengths: Tensor | None
+) -> tuple[Tensor, States]:
     """Return the outputs of all steps, [length, batch, hidden], and the last states."""
     node = d.node
-    length = type_of(projected).shape[0]
+    length = projected.type.shape[0]
     assert isinstance(length, int)
     pieces = node.emit_all("split", projected, axis=0, sizes=(1,) * length) if length > 1 else projected
     inputs = [node.emit("squeeze", x, axes=[0]) for x in (pieces if isinstance(pieces, tuple) else (pieces,))]
-    outputs: list[RelaxValue | None] = [None] * length
+    outputs: list[Tensor | None] = [None] * length
     for t in range(length)[:: -1 if backwards else 1]:
         number = None if lengths is None else node.constant(t, node.type(4))
         outputs[t], states = _stepped(d, inputs[t], states, step, number, lengths)
@@ -280,32 +280,32 @@ def _unroll(
 
 
 def _loop(
-    d: _Direction, projected: RelaxValue, states: States, step: Step, backwards: bool, lengths: RelaxValue | None
-) -> tuple[RelaxValue, States]:
+    d: _Direction, projected: Tensor, states: States, step: Step, backwards: bool, lengths: Tensor | None
+) -> tuple[Tensor, States]:
     """Return the same as `_unroll`, with a loop over the steps."""
     node = d.node
-    length = type_of(projected).shape[0]
+    length = projected.type.shape[0]
 
     def make(
         number: TensorValue, going: TensorValue, values: list[AnyValue]
     ) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
         at = node.ssa(number)
         if backwards:
-            at = RelaxValue(from_the_end(length, at), node)
+            at = as_scalar(node, length - 1) - at
         x = node.emit("gather", projected, at, axis=0)
-        position = None if lengths is None else node.emit("cast", at, dtype=type_of(lengths).dtype)
+        position = None if lengths is None else node.emit("cast", at, dtype=lengths.type.dtype)
         output, made = _stepped(d, x, tuple(map(node.ssa, values)), step, position, lengths)
         return going, list(map(as_value, made)), [as_value(output)]
 
     count = as_value(as_scalar(node, length))
     loop = LoopIteration(make, backwards=[backwards])
-    *made, rows, _ = node.builder.repeat(loop, count, None, list(map(as_value, states)), length)
+    *made, rows, _ = node.builder.loop(loop, count, None, list(map(as_value, states)), length)
     return rows, tuple(map(node.ssa, made))
 
 
 def _stepped(
-    d: _Direction, x: RelaxValue, states: States, step: Step, number: RelaxValue | None, lengths: RelaxValue | None
-) -> tuple[RelaxValue, States]:
+    d: _Direction, x: Tensor, states: States, step: Step, number: Tensor | None, lengths: Tensor | None
+) -> tuple[Tensor, States]:
     """Return the output of a step and the states after it: a finished sequence keeps its states, with zero output.
 
     `lengths`, [batch, 1], determines which sequences are finished at this step.
@@ -315,7 +315,7 @@ def _stepped(
         return result[0], result
     node = d.node
     valid = number < lengths
-    output = node.emit("where", valid, result[0], node.constant(0, type_of(result[0])))
+    output = node.emit("where", valid, result[0], node.constant(0, result[0].type))
     return output, tuple(node.emit("where", valid, new, old) for new, old in zip(result, states, strict=True))
 
 

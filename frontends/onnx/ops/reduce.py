@@ -17,11 +17,11 @@ from mirlo.frontends.onnx.declared import (
     required,
 )
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, by_axis, i64_constant, shape_vector, unless, vector
 from mirlo.frontends.onnx.values import Converted, Output
+from mirlo.frontends.tensor import Tensor
 
 REDUCTIONS = {
     "ReduceSum": "reduce_sum", "ReduceMean": "reduce_mean", "ReduceProd": "reduce_prod", "ReduceL1": "reduce_l1",
@@ -58,13 +58,13 @@ def reduce(node: Node) -> Converted:
     return _reduced(node, axes, keepdims)
 
 
-def _reduced(node: Node, axes: Sequence[int] | None, keepdims: bool) -> RelaxValue:
+def _reduced(node: Node, axes: Sequence[int] | None, keepdims: bool) -> Tensor:
     return _reduction(node, node[0], axes, keepdims)
 
 
-def _reduction(node: Node, x: RelaxValue, axes: Sequence[int] | None, keepdims: bool) -> RelaxValue:
+def _reduction(node: Node, x: Tensor, axes: Sequence[int] | None, keepdims: bool) -> Tensor:
     """Emit the reduction; of integers as ONNX's functions define it, in f64 and truncated."""
-    dtype = type_of(x).dtype
+    dtype = x.type.dtype
     if dtype.is_bool:
         return node.emit(OF_BOOLS[node.operator], x, axes=axes, keepdims=keepdims)
     if dtype.is_float or node.operator not in ROOTS_AND_LOGS:
@@ -79,7 +79,7 @@ def _reduction(node: Node, x: RelaxValue, axes: Sequence[int] | None, keepdims: 
     return node.emit("cast", made, dtype=dtype)
 
 
-def _reduce_of_declared_shape(node: Node, shape: Sequence[int]) -> RelaxValue:
+def _reduce_of_declared_shape(node: Node, shape: Sequence[int]) -> Tensor:
     """Reduce over each axis set that makes the declared shape, and select the requested one."""
     keepdims = node.attr.bool("keepdims", 1)
     node.attr.ignore("noop_with_empty_axes")
@@ -95,12 +95,12 @@ def _reduce_of_declared_shape(node: Node, shape: Sequence[int]) -> RelaxValue:
     return required(node, is_candidate(node, found, candidates), "input 'axes' names other axes", result)
 
 
-def _reduce_along(node: Node) -> RelaxValue:
+def _reduce_along(node: Node) -> Tensor:
     """Reduce over run-time axes: each axis becomes two, of which one is 1, and the inner ones are reduced."""
     x, rank = node.type(0), node.type(0).rank
     is_noop = node.attr.bool("noop_with_empty_axes", 0)
     keepdims, axes = node.attr.bool("keepdims", 1), vector(node, 1)
-    (count,) = type_of(axes).shape
+    (count,) = axes.type.shape
     if not keepdims and not isinstance(count, int):
         raise NodeError(
             f"input 'axes' is a list of {count} numbers: with keepdims = 0, how many there are must be known, because "
@@ -162,12 +162,12 @@ def cumulative(node: Node) -> Converted:
     return _cumulative(node, axis)
 
 
-def _cumulative(node: Node, axis: int) -> RelaxValue:
+def _cumulative(node: Node, axis: int) -> Tensor:
     is_exclusive, is_reversed = node.attr.bool("exclusive", 0), node.attr.bool("reverse", 0)
     return node.emit(node.operator.lower(), node[0], axis=axis, exclusive=is_exclusive, reverse=is_reversed)
 
 
-def _cumulative_of_dynamic_axis(node: Node, rank: int) -> RelaxValue:
+def _cumulative_of_dynamic_axis(node: Node, rank: int) -> Tensor:
     """Accumulate along each axis and select the requested one; an invalid axis counts as the first."""
     if node.type(1).elements != 1:
         raise NodeError(f"input 'axis' must have one element, got {node.type(1)}")

@@ -12,13 +12,13 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax.infer import require_equal_dims
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.graph import GraphDef
-from mirlo.frontends.onnx.loops import LoopIteration, from_the_end
-from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.loops import LoopIteration
+from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.control import stacked
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, as_value, vector
 from mirlo.frontends.onnx.values import AnyValue, Converted, TensorValue
+from mirlo.frontends.tensor import Tensor
 
 MAX_UNROLLED_SLICES = 16
 """Most slices to unroll iterations for: a loop is as fast for more, and compiles in the time of one iteration."""
@@ -29,24 +29,24 @@ class _Sequence:
     """A scanned tensor: its slices along an axis, possibly in reverse."""
 
     node: Node
-    value: RelaxValue
+    value: Tensor
     axis: int
     backwards: bool
 
     @property
     def length(self) -> Dim:
-        return type_of(self.value).shape[self.axis]
+        return self.value.type.shape[self.axis]
 
-    def at(self, number: RelaxValue) -> TensorValue:
+    def at(self, number: Tensor) -> TensorValue:
         """Return the slice of an iteration, whose number is a tensor of rank 0."""
-        position = from_the_end(self.length, number) if self.backwards else number
+        position = as_scalar(self.node, self.length - 1) - number if self.backwards else number
         return as_value(self.node.emit("gather", self.value, position, axis=self.axis))
 
     def slices(self) -> list[TensorValue]:
         """Return all slices, a known number, in the order of the iterations."""
         length = self.length
         assert isinstance(length, int)
-        pieces: tuple[RelaxValue, ...] = (self.value,)
+        pieces: tuple[Tensor, ...] = (self.value,)
         if length > 1:
             pieces = self.node.emit_all("split", self.value, axis=self.axis, sizes=(1,) * length)
         made = [as_value(self.node.emit("squeeze", x, axes=[self.axis])) for x in pieces]
@@ -100,7 +100,7 @@ def _rounds(
         outputs = node.builder.branch(body, [*values, *(sequence.at(node.ssa(number)) for sequence in sequences)])
         return going, outputs[: len(carried)], outputs[len(carried) :]
 
-    *outputs, _ = node.builder.repeat(
+    *outputs, _ = node.builder.loop(
         LoopIteration(
             make,
             carried=body.inputs[: len(carried)],
@@ -115,11 +115,11 @@ def _rounds(
     return outputs
 
 
-def _with_axis(node: Node, rows: RelaxValue, axis: int) -> RelaxValue:
+def _with_axis(node: Node, rows: Tensor, axis: int) -> Tensor:
     """Return rows as slices along another axis than the first."""
-    rank = type_of(rows).rank
+    rank = rows.type.rank
     if not -rank <= axis < rank:
-        raise NodeError(f"attribute 'scan_output_axes' names axis {axis} of {type_of(rows)}")
+        raise NodeError(f"attribute 'scan_output_axes' names axis {axis} of {rows.type}")
     axes = list(range(1, rank))
     axes.insert(axis % rank, 0)
     return node.emit("permute", rows, axes=axes) if axis % rank else rows
@@ -157,7 +157,7 @@ def batched_scan(node: Node) -> Converted:
         outputs = _rounds(node, body, carried, own, rounds, longest, [0] * (len(body.outputs) - states))
         return going, [], [each if isinstance(each, TensorValue) else as_value(each) for each in outputs]
 
-    *outputs, _ = node.builder.repeat(LoopIteration(make), as_value(as_scalar(node, batch)), None, [], batch)
+    *outputs, _ = node.builder.loop(LoopIteration(make), as_value(as_scalar(node, batch)), None, [], batch)
     return outputs
 
 
@@ -185,14 +185,14 @@ def _one_of_batch(
         return as_value(node.emit("gather", node.ssa(value), position, axis=0))
 
     carried: list[AnyValue] = [own(node.value(1 + i)) for i in range(states)]
-    collected: list[list[RelaxValue]] = [[] for _ in body.outputs[states:]]
+    collected: list[list[Tensor]] = [[] for _ in body.outputs[states:]]
     for step in range(length):
         outputs = node.builder.branch(body, [*carried, *(own(each[step]) for each in slices)], f"{index}/{step}/")
         carried = outputs[:states]
         for sequence, value in zip(collected, outputs[states:], strict=True):
             sequence.append(node.ssa(value))
     for rows in collected:
-        zero = node.emit("full", shape=type_of(rows[0]).shape, value=0, dtype=type_of(rows[0]).dtype)
+        zero = node.emit("full", shape=rows[0].type.shape, value=0, dtype=rows[0].type.dtype)
         rows += [zero] * (len(slices[0]) - length)
     return [*carried, *(node.emit("stack", rows, axis=0) for rows in collected)]
 

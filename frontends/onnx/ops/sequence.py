@@ -9,7 +9,7 @@ from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.graph import STRING_CODE
 from mirlo.frontends.onnx.kinds import join, kind_of
-from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.objects import common_kind
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.values import (
@@ -119,7 +119,7 @@ def split_to_sequence(node: Node) -> Converted:
     pieces = (node[0],) if len(sizes) <= 1 else node.emit_all("split", node[0], axis=axis, sizes=sizes)
     if not node.has(1) and not keepdims:
         pieces = tuple(node.emit("squeeze", piece, axes=[axis]) for piece in pieces)
-    items = tuple(TensorValue(f"{node.outputs[0]}[{i}]", type_of(piece), ir=piece) for i, piece in enumerate(pieces))
+    items = tuple(TensorValue(f"{node.outputs[0]}[{i}]", piece.type, ir=piece.made) for i, piece in enumerate(pieces))
     return ListValue(node.outputs[0], common_kind(items, "the pieces") if items else Kind(x.dtype.name), items)
 
 

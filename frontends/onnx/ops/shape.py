@@ -14,6 +14,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.core.values import OPERAND_RUNS
 from mirlo.dialects.relax.dynamic import RequireDims
 from mirlo.dialects.relax.infer import shape_text
+from mirlo.frontends.onnx.broadcasts import broadcast_dim
 from mirlo.frontends.onnx.declared import (
     axes_set,
     candidate_axes,
@@ -28,12 +29,11 @@ from mirlo.frontends.onnx.dimensions import quotient
 from mirlo.frontends.onnx.equations import divisible
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.fold import FOLD_ELEMENTS
-from mirlo.frontends.onnx.node import Node, broadcast_dim, is_exact, type_of
+from mirlo.frontends.onnx.node import Node, is_exact
 from mirlo.frontends.onnx.node_traits import NodeTrait
 from mirlo.frontends.onnx.ops.dynamic_axes import dynamic_squeeze, dynamic_unsqueeze
 from mirlo.frontends.onnx.padding import pad_of_declared_shape
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.reshaping import Undivided, reshaped
 from mirlo.frontends.onnx.runtime_sizes import (
     dynamic_pad,
@@ -46,6 +46,7 @@ from mirlo.frontends.onnx.runtime_sizes import (
     vector,
 )
 from mirlo.frontends.onnx.values import Converted, TensorValue, as_dim
+from mirlo.frontends.tensor import Tensor
 
 
 @converter("Identity", traits=[NodeTrait.SAME_SHAPE, NodeTrait.SAME_VALUES])
@@ -80,7 +81,7 @@ def reshape(node: Node) -> Converted:
     return node.emit("reshape", node[0], shape=dims)
 
 
-def _reshape_of_declared_shape(node: Node, shape: tuple[int, ...], allow_zero: bool) -> RelaxValue:
+def _reshape_of_declared_shape(node: Node, shape: tuple[int, ...], allow_zero: bool) -> Tensor:
     x = node.type(0)
     fits = equals(node, 1, shape) | equals(node, 1, [-1] * len(shape))
     if not allow_zero:
@@ -91,7 +92,7 @@ def _reshape_of_declared_shape(node: Node, shape: tuple[int, ...], allow_zero: b
 
 
 @converter("Flatten", traits=[NodeTrait.MOVES])
-def flatten(node: Node) -> RelaxValue:
+def flatten(node: Node) -> Tensor:
     x, axis = node.type(0), node.attr.int("axis", 1)
     if not -x.rank <= axis <= x.rank:
         raise NodeError(f"attribute 'axis' is {axis}, outside a tensor of rank {x.rank}")
@@ -100,7 +101,7 @@ def flatten(node: Node) -> RelaxValue:
 
 
 @converter("Transpose", traits=[NodeTrait.MOVES])
-def transpose(node: Node) -> RelaxValue:
+def transpose(node: Node) -> Tensor:
     axes = node.attr.ints("perm", None)
     if axes is None:
         axes = list(range(node.type(0).rank))[::-1]
@@ -146,7 +147,7 @@ def unsqueeze(node: Node) -> Converted:
     return node.emit("expand_dims", node[0], axes=axes)
 
 
-def _with_axes(node: Node, rank: int, candidates: list[tuple[int, ...]], shape: tuple[int, ...]) -> RelaxValue:
+def _with_axes(node: Node, rank: int, candidates: list[tuple[int, ...]], shape: tuple[int, ...]) -> Tensor:
     """Add or remove unit dims at run-time axes: return the declared shape if the axes make it."""
     if not candidates:
         raise NodeError(f"no {node.type(1).elements} axes make the declared shape {list(shape)} of {node.type(0)}")
@@ -155,7 +156,7 @@ def _with_axes(node: Node, rank: int, candidates: list[tuple[int, ...]], shape: 
 
 
 @converter("Expand", traits=[NodeTrait.MOVES])
-def expand(node: Node) -> RelaxValue:
+def expand(node: Node) -> Tensor:
     """Broadcast both ways: a wanted dim of 1 keeps the input's."""
     declared = declared_shape(node, 1)
     if declared is not None and count_of(node, 1) <= len(declared):
@@ -171,7 +172,7 @@ def expand(node: Node) -> RelaxValue:
     rank = max(x.rank, len(wanted))
     padded = [*[1] * (rank - len(wanted)), *wanted]
     own = [*[1] * (rank - x.rank), *x.shape]
-    shape = [broadcast_dim(node, old, new) for old, new in zip(own, padded, strict=True)]
+    shape = [broadcast_dim(node.builder, old, new) for old, new in zip(own, padded, strict=True)]
     _require_broadcast(node, padded, shape)
     return node.emit("expand", node[0], shape=tuple(shape))
 
@@ -217,7 +218,7 @@ def concat(node: Node) -> TensorValue:
         groups = [parts[i : i + OPERAND_RUNS] for i in range(0, len(parts), OPERAND_RUNS)]
         parts = [node.emit("concat", group, axis=axis) for group in groups]
     result = node.emit("concat", parts, axis=axis)
-    return TensorValue(node.outputs[0], type_of(result), ir=result, partial=_known_elements(node))
+    return TensorValue(node.outputs[0], result.type, ir=result.made, partial=_known_elements(node))
 
 
 def _known_elements(node: Node) -> tuple[Dim | None, ...] | None:
@@ -297,7 +298,7 @@ def slice_arguments(node: Node) -> tuple[Sequence[Dim], Sequence[Dim], list[int]
     return starts, ends, axes, steps
 
 
-def _dynamic_splits(node: Node, axis: int, count: int) -> tuple[RelaxValue, ...]:
+def _dynamic_splits(node: Node, axis: int, count: int) -> tuple[Tensor, ...]:
     """Return parts of one size that depends on a symbol, the last ones smaller."""
     x = node.type(0)
     part = D.ceildiv(x.shape[axis], count)
@@ -311,7 +312,7 @@ def _dynamic_splits(node: Node, axis: int, count: int) -> tuple[RelaxValue, ...]
 
 
 @converter("Slice", traits=[NodeTrait.MOVES])
-def slice_(node: Node) -> RelaxValue:
+def slice_(node: Node) -> Tensor:
     x = node.type(0)
     if node.opset >= 10 and not all(node.value(i).known is not None for i in range(1, len(node)) if node.has(i)):
         return dynamic_slice(node)
@@ -352,7 +353,7 @@ def pad_attributes(node: Node) -> Converted:
     return _pad(node, node.attr.ints("pads"), list(range(node.type(0).rank)), node.attr.float("value", 0.0))
 
 
-def _pad(node: Node, pads: list[int], axes: list[int], value: float) -> RelaxValue:
+def _pad(node: Node, pads: list[int], axes: list[int], value: float) -> Tensor:
     rank = node.type(0).rank
     if len(pads) != 2 * len(axes):
         raise NodeError(f"pads must have {2 * len(axes)} numbers, begins then ends, got {pads}")

@@ -10,12 +10,12 @@ from mirlo.dialects.core.dtypes import DType
 from mirlo.frontends.onnx.declared import required
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.string import shape_of_strings
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, positions, scalar, unless
 from mirlo.frontends.onnx.values import Converted
+from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.kinds import Kind
 
 
@@ -23,7 +23,7 @@ from mirlo.runtime.kinds import Kind
 def tf_idf(node: Node) -> Converted:
     if node.is_string(0):
         rows, pool = _numbered(node)
-        x = type_of(rows)
+        x = rows.type
     else:
         x, pool = node.type(0), _pool_of_numbers(node)
         rows = node[0]
@@ -41,7 +41,7 @@ def _pool_of_numbers(node: Node) -> np.ndarray:
     return np.array(pool, np.int64)
 
 
-def _numbered(node: Node) -> tuple[RelaxValue, np.ndarray]:
+def _numbered(node: Node) -> tuple[Tensor, np.ndarray]:
     """Return the strings and those of the n-grams as numbers: each word of the pool has one, all others have -1."""
     pool = node.attr.strs("pool_strings", None)
     if pool is None:
@@ -52,7 +52,7 @@ def _numbered(node: Node) -> tuple[RelaxValue, np.ndarray]:
     return node.ssa(numbers), np.array([words[word] for word in pool], np.int64)
 
 
-def ngram_weights(node: Node, rows: RelaxValue, pool: np.ndarray) -> RelaxValue:
+def ngram_weights(node: Node, rows: Tensor, pool: np.ndarray) -> Tensor:
     """Return the output of a TfIdfVectorizer for rows of integers; `pool` are its n-grams."""
     mode = node.attr.choice("mode", None, ("TF", "IDF", "TFIDF"))
     columns = np.array(node.attr.ints("ngram_indexes"), np.int64)
@@ -62,7 +62,7 @@ def ngram_weights(node: Node, rows: RelaxValue, pool: np.ndarray) -> RelaxValue:
         raise NodeError(f"attribute 'ngram_indexes' must have {count} columns, one per n-gram, got {list(columns)[:8]}")
     size = int(columns.max(initial=-1)) + 1
     require_table("the columns of the n-grams", size)
-    skips, kind = node.attr.int("max_skip_count", 0), type_of(rows)
+    skips, kind = node.attr.int("max_skip_count", 0), rows.type
     shortest, longest = node.attr.int("min_gram_length"), node.attr.int("max_gram_length")
     total = node.emit("full", shape=(kind.shape[0], size), value=0, dtype="i64")
     start = 0
@@ -96,7 +96,7 @@ def _ngrams(node: Node, pool: np.ndarray) -> list[np.ndarray]:
     return ngrams
 
 
-def _weighted(node: Node, counts: RelaxValue, mode: str, columns: np.ndarray, size: int) -> RelaxValue:
+def _weighted(node: Node, counts: Tensor, mode: str, columns: np.ndarray, size: int) -> Tensor:
     given = node.attr.floats("weights", None)
     if mode == "TF":
         return counts
@@ -166,27 +166,27 @@ def _mel_sizes(node: Node) -> tuple[Dim, ...]:
     return length // 2 + 1, bins
 
 
-def _integer(node: Node, index: int) -> RelaxValue:
+def _integer(node: Node, index: int) -> Tensor:
     return node.emit("cast", scalar(node, index), dtype="i64")
 
 
-def _mel_of_declared_shape(node: Node, shape: tuple[Dim, ...], dtype: DType) -> RelaxValue:
+def _mel_of_declared_shape(node: Node, shape: tuple[Dim, ...], dtype: DType) -> Tensor:
     """Compute the weights by operators at run time."""
     rows, bins = shape
 
-    def real(index: int) -> RelaxValue:
+    def real(index: int) -> Tensor:
         return node.emit("cast", scalar(node, index), dtype="f64")
 
-    def count(dim: Dim) -> RelaxValue:
+    def count(dim: Dim) -> Tensor:
         return node.emit("cast", as_scalar(node, dim), dtype="f64")
 
-    def index(dim: Dim) -> RelaxValue:
+    def index(dim: Dim) -> Tensor:
         return node.emit("cast", positions(node, dim), dtype="f64")
 
-    def number(value: float) -> RelaxValue:
+    def number(value: float) -> Tensor:
         return node.constant(value, "f64")
 
-    def mel(value: RelaxValue) -> RelaxValue:
+    def mel(value: Tensor) -> Tensor:
         unit = node.emit("log1p", value / 700)
         return unit * 2595 / float(np.log(10))
 
@@ -201,7 +201,7 @@ def _mel_of_declared_shape(node: Node, shape: tuple[Dim, ...], dtype: DType) -> 
     left, center, right = (node.emit("slice_dims", edges, begin=[i], shape=(bins,), strides=[1]) for i in range(3))
     row = node.emit("reshape", index(rows), shape=(rows, 1))
 
-    def slope(over: RelaxValue, under: RelaxValue, flat: float) -> RelaxValue:
+    def slope(over: Tensor, under: Tensor, flat: float) -> Tensor:
         ratio = over / node.emit("maximum", under, number(1))
         return node.emit("where", under > 0, ratio, number(flat))
 

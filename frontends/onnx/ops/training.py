@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.relax_value import RelaxValue
+from mirlo.frontends.tensor import Tensor
 
 DOMAIN = "ai.onnx.preview.training"
 
 
 @converter("Adagrad", domain=DOMAIN)
-def adagrad(node: Node) -> list[RelaxValue]:
+def adagrad(node: Node) -> list[Tensor]:
     rate, step = _rate_and_step(node)
     decay, epsilon = node.attr.float("decay_factor", 0.0), node.attr.float("epsilon", 1e-6)
     norm = node.attr.float("norm_coefficient", 0.0)
@@ -28,11 +28,11 @@ def adagrad(node: Node) -> list[RelaxValue]:
 
 
 @converter("Momentum", domain=DOMAIN)
-def momentum(node: Node) -> list[RelaxValue]:
+def momentum(node: Node) -> list[Tensor]:
     rate, step = _rate_and_step(node)
     alpha, beta, norm = (node.attr.float(name) for name in ("alpha", "beta", "norm_coefficient"))
     is_nesterov = node.attr.choice("mode", None, ("standard", "nesterov")) == "nesterov"
-    kind = type_of(rate)
+    kind = rate.type
     share = node.emit("where", step > 0, node.constant(beta, kind), node.constant(1, kind))
     weights, velocities = [], []
     for x, gradient, velocity in _groups(node, 3):
@@ -45,11 +45,11 @@ def momentum(node: Node) -> list[RelaxValue]:
 
 
 @converter("Adam", domain=DOMAIN)
-def adam(node: Node) -> list[RelaxValue]:
+def adam(node: Node) -> list[Tensor]:
     rate, step = _rate_and_step(node)
     alpha, beta = node.attr.float("alpha", 0.9), node.attr.float("beta", 0.999)
     norm, norm_after = (node.attr.float(f"norm_coefficient{suffix}", 0.0) for suffix in ("", "_post"))
-    epsilon, kind = node.attr.float("epsilon", 1e-6), type_of(rate)
+    epsilon, kind = node.attr.float("epsilon", 1e-6), rate.type
     grown = [1 - node.emit("power", node.constant(number, kind), step) for number in (alpha, beta)]
     corrected = rate * node.emit("sqrt", grown[1]) / grown[0]
     rate = node.emit("where", step > 0, corrected, rate)
@@ -67,16 +67,16 @@ def adam(node: Node) -> list[RelaxValue]:
     return [*weights, *means, *squares]
 
 
-def _rate_and_step(node: Node) -> tuple[RelaxValue, RelaxValue]:
+def _rate_and_step(node: Node) -> tuple[Tensor, Tensor]:
     """Return the learning rate, and the step number in its type."""
     for i, name in enumerate("RT"):
         if node.type(i).elements != 1:
             raise NodeError(f"input '{name}' must have one element, got {node.type(i)}")
     rate, step = (node.emit("reshape", node[i], shape=()) if node.type(i).rank else node[i] for i in range(2))
-    return rate, node.emit("cast", step, dtype=type_of(rate).dtype)
+    return rate, node.emit("cast", step, dtype=rate.type.dtype)
 
 
-def _groups(node: Node, count: int) -> list[tuple[RelaxValue, ...]]:
+def _groups(node: Node, count: int) -> list[tuple[Tensor, ...]]:
     """Return the inputs after the first two, by tensor: all weights come first, then all gradients, and so on."""
     values = node.all(2)
     if len(values) % count:
@@ -85,5 +85,5 @@ def _groups(node: Node, count: int) -> list[tuple[RelaxValue, ...]]:
     return [tuple(values[i::tensors]) for i in range(tensors)]
 
 
-def _regularized(node: Node, x: RelaxValue, gradient: RelaxValue, norm: float) -> RelaxValue:
+def _regularized(node: Node, x: Tensor, gradient: Tensor, norm: float) -> Tensor:
     return x * norm + gradient if norm else gradient

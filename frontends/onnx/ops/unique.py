@@ -8,20 +8,20 @@ import numpy as np
 
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.runtime_sizes import nonzero_of, positions
 from mirlo.frontends.onnx.values import Converted
+from mirlo.frontends.tensor import Tensor
 
 
 @dataclass(frozen=True)
 class _Distinct:
     """For each distinct element its first position and count; for each element the index of its distinct one."""
 
-    first: RelaxValue
-    inverse: RelaxValue
-    counts: RelaxValue
+    first: Tensor
+    inverse: Tensor
+    counts: Tensor
 
 
 @converter("Unique", since=11)
@@ -58,7 +58,7 @@ def unique(node: Node) -> Converted:
     )
 
 
-def _find_distinct(node: Node, ordered: RelaxValue, order: RelaxValue, count: Dim) -> _Distinct:
+def _find_distinct(node: Node, ordered: Tensor, order: Tensor, count: Dim) -> _Distinct:
     """Return the distinct elements, or rows, of sorted ones."""
     if count == 0:
         none = node.constant(np.zeros(0, np.int64))
@@ -66,7 +66,7 @@ def _find_distinct(node: Node, ordered: RelaxValue, order: RelaxValue, count: Di
     number = positions(node, count)
     before = node.emit("gather", ordered, node.emit("maximum", number - 1, node.constant(np.int64(0))), axis=0)
     changes = node.emit("not_equal", ordered, before)
-    kind = type_of(ordered)
+    kind = ordered.type
     if kind.dtype.is_float:  # NaN differs from itself, but counts once
         both = node.emit("isnan", ordered) & node.emit("isnan", before)
         changes = changes & ~both
@@ -76,7 +76,7 @@ def _find_distinct(node: Node, ordered: RelaxValue, order: RelaxValue, count: Di
     group = node.emit("cumsum", node.emit("cast", begins, dtype="i64"), axis=0) - 1
     blank = node.emit("full", shape=(count,), value=0, dtype="i64")
     inverse = node.emit("scatter_elements", blank, order, group, axis=0)
-    starts = node.emit("reshape", chosen := nonzero_of(node, begins), shape=(type_of(chosen).shape[1],))
+    starts = node.emit("reshape", chosen := nonzero_of(node, begins), shape=(chosen.type.shape[1],))
     first = node.emit("gather", order, starts, axis=0)
     ones = node.emit("full", shape=(count,), value=1, dtype="i64")
     return _Distinct(first, inverse, node.emit("scatter_elements", first * 0, group, ones, axis=0, reduction="add"))

@@ -14,12 +14,12 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.infer import shape_text
 from mirlo.frontends.onnx.declared import declared_shape, equals, required
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.node import Node, simple, type_of
+from mirlo.frontends.onnx.node import Node, simple
 from mirlo.frontends.onnx.ops.windows import kernel_shape, per_dim
 from mirlo.frontends.onnx.registry import CONVERTERS, converter
-from mirlo.frontends.onnx.relax_value import RelaxValue
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, i64_constant, shape_vector, unless, vector
 from mirlo.frontends.onnx.values import Converted
+from mirlo.frontends.tensor import Tensor
 
 CONVERTERS.add("", "Det", 1, simple("det"))
 
@@ -49,10 +49,10 @@ def _col2im_attributes(node: Node, count: int) -> dict[str, Sequence[int]]:
     }
 
 
-def _dynamic_col2im(node: Node) -> RelaxValue:
+def _dynamic_col2im(node: Node) -> Tensor:
     """Convert Col2Im with run-time sizes, which are checked against the operand's windows."""
     x, sizes = node.type(0), [vector(node, 1), vector(node, 2)]
-    (count,), (other,) = (type_of(each).shape for each in sizes)
+    (count,), (other,) = (each.type.shape for each in sizes)
     if not isinstance(count, int) or count != other or x.rank != 3:
         raise NodeError(f"inputs must be [N, rows, columns] and two lists of one length, got {x}, {count} and {other}")
     attributes = _col2im_attributes(node, count)
@@ -76,7 +76,7 @@ def _dynamic_col2im(node: Node) -> RelaxValue:
     return node.emit("col2im", node[0], image=made[:count], window=made[count:], **attributes)
 
 
-def _col2im_of_declared_shape(node: Node, declared: Sequence[int], attributes: dict[str, Sequence[int]]) -> RelaxValue:
+def _col2im_of_declared_shape(node: Node, declared: Sequence[int], attributes: dict[str, Sequence[int]]) -> Tensor:
     """Convert Col2Im with windows of run-time size: as many elements as the declared channels leave."""
     result = node.emit("col2im", node[0], node[2], channels=declared[1], **attributes)
     elements = node.emit("reduce_prod", node[2])
@@ -125,9 +125,7 @@ def max_roi_pool(node: Node) -> Converted:
     images = node.emit("gather", node[0], node.emit("cast", image, dtype="i64"), axis=0)
     nothing = node.constant(-np.inf, x)
 
-    def largest(
-        values: RelaxValue, shape: Sequence[Dim], inside: RelaxValue, of: Sequence[Dim], axis: int
-    ) -> RelaxValue:
+    def largest(values: Tensor, shape: Sequence[Dim], inside: Tensor, of: Sequence[Dim], axis: int) -> Tensor:
         masked = node.emit(
             "where", node.emit("reshape", inside, shape=of), node.emit("reshape", values, shape=shape), nothing
         )
@@ -144,7 +142,7 @@ def max_roi_pool(node: Node) -> Converted:
     return node.emit("where", has_rows & has_columns, result, node.constant(0, x))
 
 
-def _elements_of_bins(node: Node, first: int, size: Dim, bins: int) -> RelaxValue:
+def _elements_of_bins(node: Node, first: int, size: Dim, bins: int) -> Tensor:
     """Return whether each element of an axis is in each bin of each region, whose bounds are numbers i and i + 2.
 
     Bounds are rounded, halves away from zero; bins overlap where they end within a pixel.
@@ -152,7 +150,7 @@ def _elements_of_bins(node: Node, first: int, size: Dim, bins: int) -> RelaxValu
     rois, scale = node.type(1), node.attr.float("spatial_scale", 1.0)
     kind = "f64" if rois.dtype.name == "f64" else "f32"
 
-    def bound(number: int) -> RelaxValue:
+    def bound(number: int) -> Tensor:
         column = node.emit("cast", node.emit("gather", node[1], i64_constant(node, [number]), axis=1), dtype=kind)
         scaled = node.emit("reshape", column * node.constant(scale, kind), shape=(rois.shape[0], 1, 1))
         size = node.emit("abs", scaled)
@@ -227,7 +225,7 @@ def _unpooled_shape(node: Node, pooled: Sequence[Dim], declared: Sequence[int] |
         shape = node.ints(2)
     if shape is None:
         given = vector(node, 2)
-        if type_of(given).shape != (len(pooled),):
+        if given.type.shape != (len(pooled),):
             raise NodeError(f"input 'output_shape' must have {len(pooled)} numbers, got {node.type(2)}")
         fits = given >= shape_vector(node, pooled)
         what = f"input 'output_shape' does not hold what was pooled, {shape_text(pooled)}"
@@ -257,7 +255,7 @@ def non_max_suppression(node: Node) -> Converted:
     return first_rows(node, selected, used)
 
 
-def _scalar(node: Node, index: int, default: float | None, like: TensorType | str) -> RelaxValue | None:
+def _scalar(node: Node, index: int, default: float | None, like: TensorType | str) -> Tensor | None:
     if not node.has(index):
         return None if default is None else node.constant(default, like)
     tensor_type = node.type(index)
@@ -266,9 +264,9 @@ def _scalar(node: Node, index: int, default: float | None, like: TensorType | st
     return node.emit("reshape", node[index], shape=()) if tensor_type.rank else node[index]
 
 
-def first_rows(node: Node, rows: RelaxValue, used: RelaxValue) -> RelaxValue:
+def first_rows(node: Node, rows: Tensor, used: Tensor) -> Tensor:
     """Return the used rows: the declared number, which is checked, or a data-dependent one."""
-    declared, kind = node.declared(0), type_of(rows)
+    declared, kind = node.declared(0), rows.type
     most = kind.shape[0]
     if declared is None or not isinstance(most, int):
         counted = node.emit("reshape", used, shape=(1,))
