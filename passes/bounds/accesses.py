@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mirlo.dialects.bindings import ir
 
@@ -25,49 +25,49 @@ class Access:
     """A vector of offsets, of which each lane adds its own to the last index."""
 
 
-def _scalar_load(op: ir.Operation) -> list[Access]:
+def _scalar_load(op: ir.Operation) -> Access:
     operands = list(op.operands)
-    return [Access(op, operands[0], tuple(operands[1:]), "load")]
+    return Access(op, operands[0], tuple(operands[1:]), "load")
 
 
-def _scalar_store(op: ir.Operation) -> list[Access]:
+def _scalar_store(op: ir.Operation) -> Access:
     operands = list(op.operands)
-    return [Access(op, operands[1], tuple(operands[2:]), "store")]
+    return Access(op, operands[1], tuple(operands[2:]), "store")
 
 
-def _vector_load(op: ir.Operation) -> list[Access]:
+def _vector_load(op: ir.Operation) -> Access:
     operands = list(op.operands)
-    return [Access(op, operands[0], tuple(operands[1:]), "load", tuple(op.results[0].type.shape))]
+    return Access(op, operands[0], tuple(operands[1:]), "load", tuple(op.results[0].type.shape))
 
 
-def _vector_store(op: ir.Operation) -> list[Access]:
+def _vector_store(op: ir.Operation) -> Access:
     operands = list(op.operands)
-    return [Access(op, operands[1], tuple(operands[2:]), "store", tuple(operands[0].type.shape))]
+    return Access(op, operands[1], tuple(operands[2:]), "store", tuple(operands[0].type.shape))
 
 
-def _masked_load(op: ir.Operation) -> list[Access]:
+def _masked_load(op: ir.Operation) -> Access:
     operands = list(op.operands)
     lanes = tuple(op.results[0].type.shape)
-    return [Access(op, operands[0], tuple(operands[1:-2]), "load", lanes, mask=operands[-2])]
+    return Access(op, operands[0], tuple(operands[1:-2]), "load", lanes, mask=operands[-2])
 
 
-def _masked_store(op: ir.Operation) -> list[Access]:
+def _masked_store(op: ir.Operation) -> Access:
     operands = list(op.operands)
     lanes = tuple(operands[-1].type.shape)
-    return [Access(op, operands[0], tuple(operands[1:-2]), "store", lanes, mask=operands[-2])]
+    return Access(op, operands[0], tuple(operands[1:-2]), "store", lanes, mask=operands[-2])
 
 
-def _gather(op: ir.Operation) -> list[Access]:
+def _gather(op: ir.Operation) -> Access:
     operands = list(op.operands)
-    return [Access(op, operands[0], tuple(operands[1:-3]), "load", mask=operands[-2], offsets=operands[-3])]
+    return Access(op, operands[0], tuple(operands[1:-3]), "load", mask=operands[-2], offsets=operands[-3])
 
 
-def _scatter(op: ir.Operation) -> list[Access]:
+def _scatter(op: ir.Operation) -> Access:
     operands = list(op.operands)
-    return [Access(op, operands[0], tuple(operands[1:-3]), "store", mask=operands[-2], offsets=operands[-3])]
+    return Access(op, operands[0], tuple(operands[1:-3]), "store", mask=operands[-2], offsets=operands[-3])
 
 
-ACCESSES: dict[str, Callable[[ir.Operation], list[Access]]] = {
+ACCESSES: dict[str, Callable[[ir.Operation], Access]] = {
     "memref.load": _scalar_load,
     "memref.store": _scalar_store,
     "vector.load": _vector_load,
@@ -94,3 +94,72 @@ HARMLESS = frozenset(
     ]
 )
 """Operations on buffers that access no element."""
+_QUIET_DIALECTS = frozenset(["arith", "math", "affine"])
+"""Dialects whose operations, but for casts and choices, make indices of indices only."""
+_CASTS_AND_CHOICES = frozenset(["arith.index_cast", "arith.index_castui", "arith.select"])
+_BY_LANES = frozenset(["vector.gather", "vector.scatter"])
+
+
+@dataclass
+class ScannedAccesses:
+    """The operations of a kernel that may access memory."""
+
+    accesses: list[ir.Operation] = field(default_factory=list)
+    """Those that `ACCESSES` reads."""
+    others: list[ir.Operation] = field(default_factory=list)
+    """Those on buffers of which nothing is known."""
+    makes_indices: bool = False
+    """Whether there are operations that make an index of data, or that choose one by data: few kernels have any."""
+
+
+def scan_accesses(function: ir.Operation) -> ScannedAccesses:
+    """Find the operations that may access memory, in one walk."""
+    result = ScannedAccesses()
+    quiet: dict[str, bool] = {}
+
+    def visit(op: ir.Operation) -> ir.WalkResult:
+        name = op.name
+        is_access = name in ACCESSES
+        if is_access:
+            result.accesses.append(op)
+        is_quiet = quiet.get(name)
+        if is_quiet is None:
+            is_quiet = quiet[name] = _is_quiet(name)
+        if is_quiet:
+            return ir.WalkResult.ADVANCE
+        if not result.makes_indices and _makes_indices(op, name):
+            result.makes_indices = True
+        if not is_access and is_unknown_access(op):
+            result.others.append(op)
+        return ir.WalkResult.ADVANCE
+
+    function.walk(visit, ir.WalkOrder.PRE_ORDER)
+    return result
+
+
+def is_unknown_access(op: ir.Operation) -> bool:
+    """Return whether an operation may access elements of buffers in a way that `ACCESSES` does not describe."""
+    dialect, _, _ = op.name.partition(".")
+    if dialect not in ("memref", "vector") or op.name in HARMLESS or op.name in ACCESSES:
+        return False
+    return any(isinstance(value.type, ir.MemRefType) for value in op.operands)
+
+
+def _is_quiet(name: str) -> bool:
+    dialect, _, _ = name.partition(".")
+    return name in HARMLESS or (dialect in _QUIET_DIALECTS and name not in _CASTS_AND_CHOICES)
+
+
+def _makes_indices(op: ir.Operation, name: str) -> bool:
+    """Return whether an operation has an index as a result though its operands are not all indices."""
+    if name in _BY_LANES:
+        return True
+    if not any(is_index(value.type) for value in op.results):
+        return name == "scf.while" and len(op.operands) > 0
+    is_loop_by_data = len(op.regions) > 0 and name != "scf.for"
+    return is_loop_by_data or not all(is_index(value.type) for value in op.operands)
+
+
+def is_index(kind: ir.Type) -> bool:
+    """Return whether values of a type are indices, or vectors of them."""
+    return isinstance(kind.element_type if isinstance(kind, ir.VectorType) else kind, ir.IndexType)

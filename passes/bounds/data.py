@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from mirlo.dialects.bindings import ir
-from mirlo.passes.bounds.accesses import Access
+from mirlo.passes.bounds.accesses import Access, is_index
 from mirlo.passes.bounds.local_buffers import stores_of
 
 STACK = "memref.alloca"
@@ -22,6 +22,7 @@ class DataDependence:
 
     def __init__(self) -> None:
         self._known: dict[ir.Value, bool] = {}
+        self._buffers: dict[ir.Value, bool] = {}
 
     def is_from_data(self, value: ir.Value) -> bool:
         """Return whether a value depends on data."""
@@ -50,7 +51,23 @@ class DataDependence:
     def is_access_by_data(self, access: Access) -> bool:
         """Return whether data decide which element an access reads or writes."""
         positions = [*access.indices, *([] if access.offsets is None else [access.offsets])]
-        return any(map(self.is_from_data, [*positions, *_view_operands(access.buffer)]))
+        return any(map(self.is_from_data, positions)) or self._is_view_by_data(access.buffer)
+
+    def is_unknown_access_by_data(self, op: ir.Operation) -> bool:
+        """Return whether an operation on buffers has an index that depends on data, or buffers at such an index."""
+        return any(
+            self._is_view_by_data(value)
+            if isinstance(value.type, ir.MemRefType)
+            else is_index(value.type) and self.is_from_data(value)
+            for value in op.operands
+        )
+
+    def _is_view_by_data(self, buffer: ir.Value) -> bool:
+        """Return whether data decide where in its buffer a view begins."""
+        known = self._buffers.get(buffer)
+        if known is None:
+            known = self._buffers[buffer] = any(map(self.is_from_data, _view_operands(buffer)))
+        return known
 
 
 def _view_operands(buffer: ir.Value) -> Iterator[ir.Value]:

@@ -9,13 +9,12 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr, number
-from mirlo.passes.bounds.accesses import ACCESSES, HARMLESS, Access
+from mirlo.passes.bounds.accesses import ACCESSES, Access, is_unknown_access, scan_accesses
 from mirlo.passes.bounds.calls import KnownOperands
 from mirlo.passes.bounds.data import DataDependence
 from mirlo.passes.bounds.prover import MAX_KERNEL_STEPS, Facts, Prover
 from mirlo.passes.bounds.values import ValueReader
 from mirlo.passes.bounds.views import View, ViewReader
-from mirlo.passes.lower.calls import find_all
 
 
 @dataclass(frozen=True)
@@ -70,15 +69,18 @@ class KernelAccesses:
 
     def __init__(self, function: ir.Operation) -> None:
         self.data = DataDependence()
-        found = find_all(function, *ACCESSES)
-        self.accesses = [access for name, find in ACCESSES.items() for op in found[name] for access in find(op)]
-        self.by_data = [access for access in self.accesses if self.data.is_access_by_data(access)]
+        scanned = scan_accesses(function)
+        self.count = len(scanned.accesses)
+        self.by_data: list[ir.Operation] = []
+        if scanned.makes_indices:
+            accesses = [op for op in scanned.accesses if self.data.is_access_by_data(ACCESSES[op.name](op))]
+            self.by_data = accesses + [op for op in scanned.others if self.data.is_unknown_access_by_data(op)]
 
     def operations_by_data(self) -> set[ir.Operation]:
         """Return the operations of the accesses by data, and those around them."""
         found: set[ir.Operation] = set()
         for access in self.by_data:
-            op: ir.Operation | None = access.op
+            op: ir.Operation | None = access
             while op is not None and op not in found:
                 found.add(op)
                 op = None if op.parent is None else op.parent.operation
@@ -123,7 +125,7 @@ class KernelBounds:
                 obligations += self._obligations(find(op))
             elif len(op.regions):
                 self._visit_regions(op, scope)
-            elif name.startswith("memref.") and name not in HARMLESS:
+            elif is_unknown_access(op):
                 self._verify_other(op)
         if obligations:
             self._settle(obligations, scope)
@@ -157,26 +159,26 @@ class KernelBounds:
         views = [self.views.read(value) for value in buffers]
         if op.name == "memref.copy" and all(view.is_static and not view.starts for view in views):
             return
-        self._fail(op, buffers[0], f"'{op.name}' is not known", (), False)
+        by_data = self.found.data.is_unknown_access_by_data(op)
+        self._fail(op, buffers[0], f"'{op.name}' is not known", (), by_data)
 
-    def _obligations(self, accesses: Sequence[Access]) -> Iterator[Obligation]:
-        """Yield what must be proven of accesses, other than what is seen at once."""
-        for access in accesses:
-            view = self.views.read(access.buffer)
-            if view.bytes is None or not (view.is_static or len(view.shape) == 1):
-                why = view.why or "its dims have no static sizes"
-                self._fail(access.op, access.buffer, why, (), self.found.data.is_access_by_data(access))
-                continue
-            first, last = self._ends(access)
-            goals = [goal for goal, _ in view.starts]
-            if view.is_static:
-                goals += first
-                goals += [number(size - 1) - index for size, index in zip(view.shape, last, strict=True)]
-            else:
-                goals += [first[0], view.bytes - (last[0] + 1) * view.element_bytes]
-            open_goals = tuple(goal for goal in goals if not self.prover.is_certain(goal))
-            if open_goals:
-                yield Obligation(access, view, first, last, open_goals)
+    def _obligations(self, access: Access) -> Iterator[Obligation]:
+        """Yield what must be proven of an access, other than what is seen at once."""
+        view = self.views.read(access.buffer)
+        if view.bytes is None or not (view.is_static or len(view.shape) == 1):
+            why = view.why or "its dims have no static sizes"
+            self._fail(access.op, access.buffer, why, (), self.found.data.is_access_by_data(access))
+            return
+        first, last = self._ends(access)
+        goals = [goal for goal, _ in view.starts]
+        if view.is_static:
+            goals += first
+            goals += [number(size - 1) - index for size, index in zip(view.shape, last, strict=True)]
+        else:
+            goals += [first[0], view.bytes - (last[0] + 1) * view.element_bytes]
+        open_goals = tuple(goal for goal in goals if not self.prover.is_certain(goal))
+        if open_goals:
+            yield Obligation(access, view, first, last, open_goals)
 
     def _ends(self, access: Access) -> tuple[tuple[IndexExpr, ...], tuple[IndexExpr, ...]]:
         """Return the first and the last index of an access, of any lane if it has a mask or offsets."""
@@ -230,6 +232,7 @@ class KernelBounds:
         if proven is not None and constant >= proven:
             return True
         facts = self._facts_of_access(access, scope)
+        goal = self.values.unwrap(goal, facts)
         if not self.prover.is_nonnegative(goal, facts) and not self._holds_by_lane(goal, facts):
             return False
         scope.least[key] = constant

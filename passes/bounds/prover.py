@@ -53,6 +53,8 @@ class Variable:
     high: int | None = None
     from_data: bool = False
     """Whether it depends on elements of a buffer."""
+    unwrapped: IndexExpr | None = None
+    """Its value where the arithmetic that computes it does not overflow; None if that is not known."""
 
 
 class Prover:
@@ -74,11 +76,12 @@ class Prover:
         cases: Sequence[Case] = (),
         from_data: bool = False,
         choice: object = None,
+        unwrapped: IndexExpr | None = None,
     ) -> IndexExpr:
         """Return the expression of a new variable with these bounds, of variables that exist."""
         # Those without variables first: a proof from them needs no search.
         low_bounds, high_bounds = (tuple(sorted(bounds, key=lambda each: len(each.terms))) for bounds in (lows, highs))
-        known = Variable(low_bounds, high_bounds, tuple(cases), choice, from_data=from_data)
+        known = Variable(low_bounds, high_bounds, tuple(cases), choice, from_data=from_data, unwrapped=unwrapped)
         least = [bound for bound in (self.interval(low)[0] for low in known.lows) if bound is not None]
         most = [bound for bound in (self.interval(high)[1] for high in known.highs) if bound is not None]
         if known.cases:
@@ -396,16 +399,28 @@ _SAMPLES = (1, 2, 3, 3, 4, 4, 9, 9, 40, 40, 300, 300)
 @lru_cache(maxsize=65536)
 def _value_in(dim: Dim, sample: int) -> int | None:
     """Return the value of a dim where its symbols have certain values; None if it has none there."""
-    if isinstance(dim, int):
-        return dim
-    values: dict[str, Dim] = {
-        name: zlib.crc32(f"{sample} {name}".encode()) % _SAMPLES[sample] for name in D.symbols_of(dim)
-    }
-    try:
-        value = D.substitute(dim, values)
-    except ValueError:  # a quotient by 0
+    total = 0
+    for atoms, factor in D.terms_of(dim):
+        for atom in atoms:
+            value = _atom_in(atom, sample)
+            if value is None:
+                return None
+            factor *= value
+        total += factor
+    return total
+
+
+@lru_cache(maxsize=65536)
+def _atom_in(atom: str, sample: int) -> int | None:
+    parts = D.atom_parts(atom)
+    if parts is None:
+        return zlib.crc32(f"{sample} {atom}".encode()) % _SAMPLES[sample]
+    left, right = _value_in(parts[1], sample), _value_in(parts[2], sample)
+    if left is None or right is None or (right == 0 and parts[0] in ("floordiv", "mod")):
         return None
-    return value if isinstance(value, int) else None
+    result = D.apply(parts[0], left, right)
+    assert isinstance(result, int)
+    return result
 
 
 def dims_of(facts: Facts) -> tuple[Dim, ...]:

@@ -172,21 +172,32 @@ class ValueReader:
             return value
         if low is not None and high is not None and -half <= low and high < half:
             return value
-        return self._narrow(bits, of_data)
-
-    def _narrow(self, bits: int, of_data: bool) -> IndexExpr:
         if bits >= INDEX_BITS:
-            return self.prover.variable(from_data=of_data)
+            return self.prover.variable(from_data=of_data, unwrapped=value)
         half = 1 << (bits - 1)
         return self.prover.variable([number(-half)], [number(half - 1)], from_data=of_data)
 
-    def _is_limited(self, value: IndexExpr) -> bool:
-        """Return whether each variable that depends on data lies between sums of sizes and numbers."""
-        return all(self._is_variable_limited(name) for name in value.variables())
+    def unwrap(self, value: IndexExpr, facts: Facts) -> IndexExpr:
+        """Return a value with the sums in it that do not overflow where the facts hold."""
 
-    def _is_variable_limited(self, name: int) -> bool:
+        def unwrapped(name: int) -> IndexExpr:
+            known = self.prover.variables[name].unwrapped
+            if known is None:
+                return loop_index(name)
+            inner = self.unwrap(known, facts)
+            return inner if self._is_limited(inner, facts) else loop_index(name)
+
+        if not any(self.prover.variables[name].unwrapped is not None for name in value.variables()):
+            return value
+        return value.substitute(unwrapped)
+
+    def _is_limited(self, value: IndexExpr, facts: Facts = ()) -> bool:
+        """Return whether each variable that depends on data lies between sums of sizes and numbers."""
+        return all(self._is_variable_limited(name, facts) for name in value.variables())
+
+    def _is_variable_limited(self, name: int, facts: Facts) -> bool:
         known = self.prover.variables[name]
-        if not known.from_data:
+        if not known.from_data or _is_limited_by(facts, loop_index(name)):
             return True
         is_low = known.low is not None and known.low > -SAFE
         is_low = is_low or any(self._is_limited(low) for low in known.lows)

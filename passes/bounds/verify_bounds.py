@@ -106,7 +106,7 @@ def verify_kernel(
     record = BoundsRecord(
         symbol_name(function),
         tuple(dict.fromkeys(calls.nodes)),
-        len(found.accesses),
+        found.count,
         len(found.by_data),
         tuple(unproven),
     )

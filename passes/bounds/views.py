@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.dims import Dim, SymbolicDim
 from mirlo.dialects.core.index_expr import IndexExpr, number
 from mirlo.dialects.tir.buffers import UNBOUNDED, element_bytes
 from mirlo.passes.bounds.local_buffers import RESHAPES
@@ -86,7 +86,30 @@ class ViewReader:
         starts = [*source.starts, (start, "the start of the view")]
         if static is not None:
             starts.append((rest - static, "the end of the view"))
-        return View(shape, rest if static is None else static, size, starts=tuple(starts))
+        return View(shape, without_padding(rest) if static is None else static, size, starts=tuple(starts))
+
+
+def without_padding(size: IndexExpr) -> IndexExpr:
+    """Return a size without what rounds parts of it up to a multiple: a lower bound, with fewer quotients in it."""
+    dim = size.constant
+    if isinstance(dim, int):
+        return size
+    result: Dim = 0
+    for atoms, factor in dim.terms:
+        unpadded = _unpadded(atoms[0], factor) if len(atoms) == 1 else None
+        result = result + (SymbolicDim(((atoms, factor),)) if unpadded is None else unpadded)
+    return IndexExpr(size.terms, result)
+
+
+def _unpadded(atom: str, factor: int) -> Dim | None:
+    """Return `n` for `factor * ((n + factor - 1) floordiv factor)`, and multiples of it."""
+    parts = D.atom_parts(atom)
+    if parts is None or parts[0] != "floordiv" or not isinstance(parts[2], int) or factor <= 0 or factor % parts[2]:
+        return None
+    _, padded, divisor = parts
+    size = padded - (divisor - 1)
+    is_rounded_up = D.terms_of(size)[-1][0] != ()  # there is no constant left
+    return size * (factor // divisor) if is_rounded_up else None
 
 
 def _static_bytes(shape: tuple[int, ...], size: int) -> IndexExpr | None:

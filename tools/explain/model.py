@@ -118,7 +118,7 @@ def explain_model(
     `mirlo.compile`. With `kernel` the IR and the code of this kernel are kept at each stage.
     """
     from mirlo.passes.byoc.target_list import Targets
-    from mirlo.passes.targets import CompileOptions, thread_limits
+    from mirlo.passes.targets import CompileOptions
 
     targets = Targets.parse(target).or_host()
     require_one_build(targets)
@@ -133,8 +133,7 @@ def explain_model(
     session.options["strategies"] = bind_strategies(strategies, options, session, build)
     pipeline = Pipeline(opened.pipeline or targets.pipeline(threads))
     pipeline.prepend(precision_passes(precision, opened.pipeline))
-    if "lower-intrinsics" in pipeline and "verify-bounds" not in pipeline and thread_limits(host.name) is None:
-        pipeline.insert_after("lower-intrinsics", VERIFY, 0)
+    _verify_all(pipeline, host.name)
     watch = _Watch()
     followed = FollowedKernel(kernel) if kernel is not None else None
     operators = count_operators(module)
@@ -147,6 +146,16 @@ def explain_model(
     if followed is not None:
         explanation.stages = followed.all_stages(explanation.kernels, module, host, options)
     return explanation
+
+
+def _verify_all(pipeline: Pipeline, host: str) -> None:
+    """Have the bounds of all accesses recorded: a compilation proves only those that data decide about."""
+    from mirlo.passes.targets import thread_limits
+
+    if "verify-bounds" in pipeline:
+        pipeline.replace("verify-bounds", VERIFY, 0)
+    elif "lower-intrinsics" in pipeline and thread_limits(host) is None:
+        pipeline.insert_after("lower-intrinsics", VERIFY, 0)
 
 
 def _run(

@@ -35,7 +35,7 @@ def _changes(function: ir.Operation) -> Iterator[tuple[str, Change]]:
     found = find_all(function, *ACCESSES, "arith.minsi", "arith.maxsi", "scf.for", "scf.if", "arith.muli")
     for name in ACCESSES:
         for op in found[name]:
-            indices = ACCESSES[name](op)[0].indices
+            indices = ACCESSES[name](op).indices
             first = next((i for i, value in enumerate(op.operands) if isinstance(value.type, ir.MemRefType)), 0) + 1
             for position in range(first, first + len(indices)):
                 yield "one too far", _add(op, position, 1)

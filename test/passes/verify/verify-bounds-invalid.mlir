@@ -153,3 +153,64 @@ func.func @main(%x: tensor<10xf32>) -> tensor<4xf32> {
   %0 = "relax.call_tir"(%x, %at) {callee = @table, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0>} : (tensor<10xf32>, tensor<4xi32>) -> tensor<4xf32>
   return %0 : tensor<4xf32>
 }
+
+// -----
+
+// A guard that leaves one position too many, in a dynamic axis.
+
+func.func private @guarded_rows(%x: memref<281474976710656xf32>, %at: memref<i64>, %n: index, %m: index) attributes {tir.prim_func, tir.symbols = ["n", "m"]} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %zero = arith.constant 0.0 : f32
+  %p = memref.load %at[] : memref<i64>
+  %k = arith.index_cast %p : i64 to index
+  %above = arith.cmpi sge, %k, %c0 : index
+  %below = arith.cmpi sle, %k, %n : index
+  %inside = arith.andi %above, %below : i1
+  scf.if %inside {
+    %row = arith.muli %k, %m : index
+    scf.for %j = %c0 to %m step %c1 {
+      %i = arith.addi %row, %j : index
+      // expected-error@+1 {{'memref.store' to parameter 0: its index depends on data that is not clamped}}
+      memref.store %zero, %x[%i] : memref<281474976710656xf32>
+    }
+  }
+  return
+}
+
+func.func @main(%at: tensor<i64>, %like: tensor<?x?xf32, #relax.dims<["n", "m"]>>) {
+  "relax.call_tir"(%like, %at) {callee = @guarded_rows, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 0, 0, 0, 0>} : (tensor<?x?xf32, #relax.dims<["n", "m"]>>, tensor<i64>) -> ()
+  return
+}
+
+// -----
+
+// Operations on buffers that are not understood, at a position from data.
+
+func.func private @copied(%x: memref<10xf32>, %at: memref<i64>, %y: memref<1xf32>) attributes {tir.prim_func} {
+  %n = memref.load %at[] : memref<i64>
+  %k = arith.index_cast %n : i64 to index
+  // expected-error@+1 {{kernel '@copied': 'memref.subview' to parameter 0: 'memref.subview' is not known}}
+  %part = memref.subview %x[%k] [1] [1] : memref<10xf32> to memref<1xf32, strided<[1], offset: ?>>
+  memref.copy %part, %y : memref<1xf32, strided<[1], offset: ?>> to memref<1xf32>
+  return
+}
+
+// -----
+
+// How often a loop is repeated depends on data, and so does the value that its iterations pass on.
+
+func.func private @repeated(%x: memref<10xi8>, %y: memref<i8>) attributes {tir.prim_func} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %none = arith.constant 0 : i8
+  scf.while (%i = %c0) : (index) -> () {
+    // expected-error@+1 {{kernel '@repeated': 'memref.load' to parameter 0: its index depends on data that is not clamped}}
+    %v = memref.load %x[%i] : memref<10xi8>
+    %more = arith.cmpi ne, %v, %none : i8
+    scf.condition(%more)
+  } do {
+    scf.yield %c1 : index
+  }
+  return
+}

@@ -203,3 +203,28 @@ func.func @of_table(%x: tensor<10xf32>) -> tensor<4xf32> {
   %0 = "relax.call_tir"(%x, %at) {callee = @table, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0>} : (tensor<10xf32>, tensor<4xi32>) -> tensor<4xf32>
   return %0 : tensor<4xf32>
 }
+
+// A position that a guard leaves inside of a dynamic axis: the sum it is part of does not overflow there.
+func.func private @guarded_rows(%x: memref<281474976710656xf32>, %at: memref<i64>, %n: index, %m: index) attributes {tir.prim_func, tir.symbols = ["n", "m"]} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %zero = arith.constant 0.0 : f32
+  %p = memref.load %at[] : memref<i64>
+  %k = arith.index_cast %p : i64 to index
+  %above = arith.cmpi sge, %k, %c0 : index
+  %below = arith.cmpi slt, %k, %n : index
+  %inside = arith.andi %above, %below : i1
+  scf.if %inside {
+    %row = arith.muli %k, %m : index
+    scf.for %j = %c0 to %m step %c1 {
+      %i = arith.addi %row, %j : index
+      memref.store %zero, %x[%i] : memref<281474976710656xf32>
+    }
+  }
+  return
+}
+
+func.func @of_guarded_rows(%at: tensor<i64>, %like: tensor<?x?xf32, #relax.dims<["n", "m"]>>) -> tensor<?x?xf32, #relax.dims<["n", "m"]>> {
+  "relax.call_tir"(%like, %at) {callee = @guarded_rows, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 0, 0, 0, 0>} : (tensor<?x?xf32, #relax.dims<["n", "m"]>>, tensor<i64>) -> ()
+  return %like : tensor<?x?xf32, #relax.dims<["n", "m"]>>
+}
