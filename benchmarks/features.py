@@ -23,7 +23,7 @@ FEATURES = {
     ),
     "caches in pages": ("runtime/page_*.py runtime/paged_*.py frontends/onnx/pages.py targets/llvm/schedule/page*.py"),
     "complex numbers, Fourier transforms and solvers of frameworks": (
-        "frontends/complex_numbers.py frontends/fourier.py frontends/linear_algebra.py"
+        "frontends/library/complex_numbers.py frontends/library/fourier.py frontends/library/linear_algebra.py"
     ),
     "cancellation of calls and compilations": "runtime/interrupts.py",
     "weights of few bits": (

@@ -20,7 +20,7 @@ from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.op import DialectOp, OpError
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, where
 from mirlo.runtime.params import ParameterStore
 
 if TYPE_CHECKING:
@@ -303,41 +303,27 @@ class OperationView:
         """Return a vector of sizes."""
         return self.body.known(TensorType.of((len(values),), dtype), tuple(values))
 
-    def elementwise(self, name: str, *operands: Tensor, **attributes: object) -> Tensor:
-        """Make an elementwise operator of relax, without expanding any operand; bools have operators of their own."""
-        return self.body.elementwise(name, operands, attributes)
-
-    def broadcast_to(self, x: Tensor, type_: TensorType) -> Tensor:
-        """Return a tensor as one of a type that its shape broadcasts to, without expanding it."""
-        return Tensor(self.body, type_, self.body.full(x))
-
-    def permuted(self, x: Tensor, order: Sequence[int]) -> Tensor:
-        """Return x with its dims in another order."""
-        return x if list(order) == list(range(len(order))) else self.emit("permute", x, axes=list(order))
-
     def positions(self, type_: TensorType, axis: int) -> Tensor:
         """Return a tensor that holds each element's index along an axis."""
         dtype = type_.dtype if type_.dtype.bits >= 32 and type_.dtype.is_integer else TensorType.of((), "i64").dtype
         start, step = (self.constant(number, dtype) for number in (0, 1))
         row = self.emit("steps", start, step, shape=(type_.shape[axis],))
         if type_.dtype is not dtype:
-            row = self.emit("cast", row, dtype=type_.dtype)
+            row = row.cast(type_.dtype)
         inner = type_.rank - axis - 1
         if inner:
-            row = self.emit("reshape", row, shape=(type_.shape[axis], *[1] * inner))
-        return self.broadcast_to(row, type_)
+            row = row.reshape((type_.shape[axis], *[1] * inner))
+        return row.expand(type_.shape)
 
     def position_of_extreme(self, kind: str, x: Tensor, axis: int, keepdims: bool) -> Tensor:
         """Return the first position of the maximum ('max') or minimum ('min'); the first NaN wins over numbers."""
         if x.dtype.is_bool:
-            x = self.elementwise("cast", x, dtype="i8")
-        position = self.emit(f"arg{kind}", x, axis=axis, keepdims=keepdims)
+            x = x.cast("i8")
+        position = x.argmax(axis, keepdims) if kind == "max" else x.argmin(axis, keepdims)
         if not x.dtype.is_float:
             return position
-        nans = self.elementwise("cast", self.elementwise("isnan", x), dtype="i8")
-        first = self.emit("argmax", nans, axis=axis, keepdims=keepdims)
-        some = self.emit("reduce_max", nans, axes=[axis], keepdims=keepdims)
-        return self.elementwise("where", self.elementwise("cast", some, dtype="bool"), first, position)
+        nans = x.isnan().cast("i8")
+        return where(nans.max(axis, keepdims).cast("bool"), nans.argmax(axis, keepdims), position)
 
 
 def broadcast_shape(shapes: Sequence[tuple[Dim, ...]]) -> tuple[Dim, ...]:

@@ -147,8 +147,11 @@ class Tensor:
 
     # Constants
 
-    def like(self, x: Operand) -> Tensor:
-        """Return a number or a size as a constant of this element type; a tensor as it is."""
+    def like(self, x: Operand | np.ndarray) -> Tensor:
+        """Return a number, a size or an array as a constant of this element type; a tensor as it is."""
+        if isinstance(x, np.ndarray):
+            array = x.astype(self.dtype.to_numpy())
+            return Tensor(self.builder, TensorType(array.shape, self.dtype), array=array)
         return x if isinstance(x, Tensor) else number(self.builder, x, self.dtype)
 
     def filled(self, x: float) -> Tensor:
@@ -332,41 +335,45 @@ class Tensor:
         if used > self.rank or sum(entry is ... for entry in entries) > 1:
             raise OpError(f"{len(entries)} indices do not select a part of {self.type}")
         parts: list[tuple[Dim, Dim, int]] = []
-        shape: list[Dim] = []
+        kept: list[int | None] = []
         for entry in entries if any(entry is ... for entry in entries) else (*entries, ...):
+            axis = len(parts)
             if entry is None:
-                shape.append(1)
+                kept.append(None)
             elif isinstance(entry, EllipsisType):
-                rest = self.shape[len(parts) : len(parts) + self.rank - used]
-                parts.extend((0, dim, 1) for dim in rest)
-                shape.extend(rest)
+                parts.extend((0, dim, 1) for dim in self.shape[axis : axis + self.rank - used])
+                kept.extend(range(axis, len(parts)))
             elif isinstance(entry, slice):
-                parts.append(_bounds(entry, self.shape[len(parts)]))
-                shape.append(parts[-1][1])
+                parts.append(_bounds(entry, self.shape[axis]))
+                kept.append(axis)
             else:
-                parts.append((_from_start(entry, self.shape[len(parts)]), 1, 1))
-        return self._part(parts).reshape(shape)
+                parts.append((_from_start(entry, self.shape[axis]), 1, 1))
+        part = self.part(*zip(*parts, strict=True)) if parts else self
+        return part.reshape([1 if axis is None else part.shape[axis] for axis in kept])
 
     def slice(self, axis: int, begin: Dim, size: Dim, step: int = 1) -> Tensor:
         """Return so many elements along an axis; `begin` counts from 0."""
-        return self._part([(begin, size, step) if i == axis else (0, dim, 1) for i, dim in enumerate(self.shape)])
+        begins: list[Dim] = [0] * self.rank
+        sizes, steps = list(self.shape), [1] * self.rank
+        begins[axis], sizes[axis], steps[axis] = begin, size, step
+        return self.part(begins, sizes, steps)
 
-    def _part(self, parts: Sequence[tuple[Dim, Dim, int]]) -> Tensor:
-        """Return elements by the begin, the size and the step of each axis."""
+    def part(self, begins: Sequence[Dim], sizes: Sequence[Dim], steps: Sequence[int] | None = None) -> Tensor:
+        """Return the elements at begin + i * step of each axis."""
+        steps = [1] * self.rank if steps is None else list(steps)
+        parts = list(zip(begins, sizes, steps, strict=True))
         axes = [axis for axis, part in enumerate(parts) if part[1:] != (self.shape[axis], 1)]
         if not axes:
             return self
-        shape = [size for _, size, _ in parts]
         if self.array is not None and self.array.size == 1:
-            return self.expand(shape) if self.rank else self
-        begins, steps = [begin for begin, _, _ in parts], [step for _, _, step in parts]
+            return Tensor(self.builder, self.type.with_shape(tuple(sizes)), array=self.array)
         if all(isinstance(each, int) for axis in axes for each in parts[axis]):
             ends = [_end(*parts[axis]) for axis in axes]
             return self.builder.emit(
                 "strided_slice", self, axes=axes, begin=[begins[axis] for axis in axes], end=ends,
                 strides=[steps[axis] for axis in axes],
             )  # fmt: skip
-        return self.builder.emit("slice_dims", self, begin=begins, shape=tuple(shape), strides=steps)
+        return self.builder.emit("slice_dims", self, begin=list(begins), shape=tuple(sizes), strides=steps)
 
     def split(self, sizes: Sequence[Dim], axis: int) -> list[Tensor]:
         """Return consecutive parts of these sizes along an axis."""
@@ -432,11 +439,14 @@ def number(builder: TensorBuilder, x: SymbolicDim | float, dtype: DType) -> Tens
 
 
 def where(condition: Tensor, x: Operand, y: Operand, dtype: DType | None = None) -> Tensor:
-    """Return the elements of x where the condition holds, else those of y; numbers have the type of the other."""
+    """Return the elements of x where the condition holds, else those of y; both in this type, if one is given."""
     if dtype is None:
-        dtype = x.dtype if isinstance(x, Tensor) else y.dtype if isinstance(y, Tensor) else None
-        if dtype is None:
+        kinds = [each.dtype for each in (x, y) if isinstance(each, Tensor)]
+        if not kinds:
             raise OpError(f"needs the element type of {x} and {y}")
+        dtype = kinds[0]
+    else:
+        x, y = (each.cast(dtype) if isinstance(each, Tensor) else each for each in (x, y))
     builder = condition.builder
     chosen = [each if isinstance(each, Tensor) else number(builder, each, dtype) for each in (x, y)]
     return builder.elementwise("where", [condition, *chosen], {})

@@ -21,9 +21,9 @@ def require_positions(op: AtenOperation, indices: Tensor, size: Dim, wraps: bool
     if number is not None and isinstance(size, int):
         _require_known(not np.any((number < (-size if wraps else 0)) | (number >= size)), what)
         return
-    at = op.cast(indices, "i64")
-    below = op.apply("less", at, size * -1 if wraps else 0)
-    _require_none(op, op.apply("logical_or", below, op.apply("greater_equal", at, size)), what)
+    at = indices.cast("i64")
+    below = at < (size * -1 if wraps else 0)
+    _require_none(op, below | (at >= size), what)
 
 
 def require_divisors(op: AtenOperation, divisors: Tensor) -> None:
@@ -34,7 +34,7 @@ def require_divisors(op: AtenOperation, divisors: Tensor) -> None:
     if divisors.array is not None:
         _require_known(bool(np.all(divisors.array != 0)), what)
     else:
-        _require_none(op, op.apply("equal", divisors, 0), what)
+        _require_none(op, divisors.equals(0), what)
 
 
 def _require_known(holds: bool, what: str) -> None:
@@ -46,5 +46,5 @@ def _require_none(op: AtenOperation, flags: Tensor, what: str) -> None:
     """Require in the call that no flag is set, if the import makes checks."""
     if not op.body.checks:
         return
-    count = op.cast(flags, "i64") if not flags.rank else op.emit("reduce_sum", op.cast(flags, "i64"))
-    op.body.require_values(op.reshaped(op.apply("negative", count), (1,)), 1, what)
+    count = flags.cast("i64") if not flags.rank else flags.cast("i64").sum()
+    op.body.require_values((-count).reshape((1,)), 1, what)

@@ -10,9 +10,9 @@ from mirlo.dialects.core.op import DialectOp
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.calls import CallDpsPacked, CallTir
 from mirlo.frontends.builder import UnsupportedOperation
+from mirlo.frontends.library.complex_numbers import Complex
 from mirlo.frontends.prims import SpecializablePrim, SpecializedPrims
 from mirlo.frontends.tensor import Tensor
-from mirlo.frontends.torch.complex_tensor import ComplexTensor
 from mirlo.frontends.torch.operation import AtenOperation
 from mirlo.frontends.torch.registry import USERS
 from mirlo.runtime.errors import MirloError
@@ -67,7 +67,7 @@ def _converted(op: AtenOperation, emit: Emit, args: Sequence[object], kwargs: Ma
             attributes[argument.name] = value
         elif isinstance(value, (list, tuple)):
             raise UnsupportedOperation(f"takes a list of tensors, '{argument.name}': give each a parameter of its own")
-        elif isinstance(value, ComplexTensor):
+        elif isinstance(value, Complex):
             raise UnsupportedOperation(f"takes complex numbers, '{argument.name}', which kernels and operators do not")
         else:
             tensors.append(value if isinstance(value, Tensor) else None)

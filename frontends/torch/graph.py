@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, TypeGuard
 from mirlo.dialects.core.dims import Dim, UndecidedDim, symbols_of
 from mirlo.dialects.core.op import OpError
 from mirlo.frontends.builder import UnsupportedOperation
+from mirlo.frontends.library.complex_numbers import Complex
 from mirlo.frontends.tensor import Tensor
-from mirlo.frontends.torch.complex_tensor import ComplexTensor, component, has_complex, is_complex
+from mirlo.frontends.torch.complex_tensor import component, has_complex, is_complex
 from mirlo.frontends.torch.errors import UnsupportedAten
 from mirlo.frontends.torch.locations import location_of, origin_of, source_line
 from mirlo.frontends.torch.operation import AtenOperation, GraphImporter
@@ -138,9 +139,9 @@ class GraphImport(GraphImporter):
             return [self._as_declared(op, one, other) for one, other in zip(declared, results, strict=True)]
         if not hasattr(declared, "shape") or not hasattr(declared, "dtype") or made is None:
             return made
-        if isinstance(made, ComplexTensor) and is_complex(declared.dtype):
-            return ComplexTensor(*(self._with_shape(op, declared, part) for part in (made.re, made.im)))
-        if isinstance(made, ComplexTensor) or is_complex(declared.dtype):
+        if isinstance(made, Complex) and is_complex(declared.dtype):
+            return Complex(*(self._with_shape(op, declared, part) for part in (made.re, made.im)))
+        if isinstance(made, Complex) or is_complex(declared.dtype):
             raise UnsupportedOperation(f"gives {declared.dtype}, but its conversion makes it {made!r}")
         assert isinstance(made, Tensor), made
         return self._with_shape(op, declared, made)

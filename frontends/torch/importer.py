@@ -12,8 +12,9 @@ from mirlo.dialects.core.op import OpError
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
 from mirlo.frontends.builder import UnsupportedOperation
+from mirlo.frontends.library.complex_numbers import Complex
 from mirlo.frontends.tensor import Tensor
-from mirlo.frontends.torch.complex_tensor import ComplexTensor, component, is_complex
+from mirlo.frontends.torch.complex_tensor import component, is_complex
 from mirlo.frontends.torch.errors import TorchImportError, UnsupportedAten
 from mirlo.frontends.torch.graph import GraphImport
 from mirlo.frontends.torch.promotion import element_type
@@ -63,7 +64,7 @@ def _results(
         is_write = spec.kind in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION)
         if spec.kind != OutputKind.USER_OUTPUT and not is_write:
             raise TorchImportError(f"{body.name}: has a result of kind {spec.kind.name}, which is not supported")
-        whole = body.join_parts(value.re, value.im) if isinstance(value, ComplexTensor) else _result(body, value)
+        whole = body.join_parts(value.re, value.im) if isinstance(value, Complex) else _result(body, value)
         name = f"new_{spec.target}" if is_write else spec.arg.name
         rows[is_write].append((name, body.full(whole)))
     names, kept = zip(*rows[False], *rows[True], strict=True) if rows[False] or rows[True] else ((), ())
@@ -138,7 +139,7 @@ def _input_type(body: GraphImport, node: torch.fx.Node, name: str) -> TensorType
 
 def _input(body: GraphImport, node: torch.fx.Node, whole: Tensor) -> object:
     """Return an input as what operators take: a complex one holds the parts of its elements in its last dim."""
-    return ComplexTensor(*body.split_parts(whole)) if is_complex(node.meta["val"].dtype) else whole
+    return Complex(*body.split_parts(whole)) if is_complex(node.meta["val"].dtype) else whole
 
 
 class _Weights:
@@ -146,9 +147,9 @@ class _Weights:
 
     def __init__(self, program: torch.export.ExportedProgram, body: GraphImport) -> None:
         self._program, self._body = program, body
-        self._made: dict[tuple[object, ...], Tensor | ComplexTensor] = {}
+        self._made: dict[tuple[object, ...], Tensor | Complex] = {}
 
-    def value(self, spec: InputSpec, node: torch.fx.Node) -> Tensor | ComplexTensor:
+    def value(self, spec: InputSpec, node: torch.fx.Node) -> Tensor | Complex:
         """Return the constant for an input that is a parameter, a buffer or a constant of the module."""
         import torch
         from torch._subclasses.fake_tensor import FakeTensor
@@ -168,13 +169,13 @@ class _Weights:
             self._made[key] = self._constant(spec.target, held, node)
         return self._made[key]
 
-    def _constant(self, name: str, held: torch.Tensor, node: torch.fx.Node) -> Tensor | ComplexTensor:
+    def _constant(self, name: str, held: torch.Tensor, node: torch.fx.Node) -> Tensor | Complex:
         if is_complex(held.dtype):
             whole = held.detach().resolve_conj().resolve_neg()
             real, imaginary = (
                 self._real(f"{name}.{part}", getattr(whole, part).contiguous(), node) for part in ("real", "imag")
             )
-            return ComplexTensor(real, imaginary)
+            return Complex(real, imaginary)
         return self._real(name, held, node)
 
     def _real(self, name: str, held: torch.Tensor, node: torch.fx.Node) -> Tensor:

@@ -77,10 +77,7 @@ class GraphImporter(GraphBuilder, ABC):
             return x
         self.require_nonnegative([wanted - dim, dim - wanted], f"a size of '{self.operator}': {dim} is {wanted}")
         shape = (*x.shape[:axis], wanted, *x.shape[axis + 1 :])
-        if x.array is not None and x.array.size == 1:
-            return self.constant(x.array.reshape(()), x.dtype, shape)
-        words = {"begin": [0] * x.rank, "strides": [1] * x.rank}
-        return self.emit("slice_dims", x, shape=shape, **words)
+        return x.part([0] * x.rank, shape)
 
 
 class AtenOperation(OperationView):
@@ -125,30 +122,16 @@ class AtenOperation(OperationView):
 
     # Operands
 
-    def cast(self, x: Tensor, target: DType | str) -> Tensor:
-        """Return x with elements of another type."""
-        return x.cast(target)
-
     def operand(self, x: Operand, target: DType | str) -> Tensor:
         """Return a tensor, a number or a size as a tensor of an element type."""
         if isinstance(x, Tensor):
-            return self.cast(x, target)
+            return x.cast(target)
         if isinstance(x, SymbolicDim):
             return number(self.body, x, dtype(target))
         wanted = dtype(target)
         if isinstance(x, int) and wanted.is_integer:  # wraps around
             return self.constant(np.array(x & ((1 << wanted.bits) - 1), np.uint64), wanted)
         return self.constant(x, wanted)
-
-    def apply(self, name: str, *operands: Operand, **attributes: object) -> Tensor:
-        """Make an elementwise operator on tensors and numbers; numbers get the type of the first tensor."""
-        kind = next(operand.dtype for operand in operands if isinstance(operand, Tensor))
-        given = [x if isinstance(x, Tensor) else self.operand(x, kind) for x in operands]
-        return self.elementwise(name, *given, **attributes)
-
-    def choose(self, condition: Tensor, x: Operand, y: Operand, target: DType) -> Tensor:
-        """Return x where a condition holds, else y; both may be numbers."""
-        return self.elementwise("where", condition, self.operand(x, target), self.operand(y, target))
 
     def promoted(self, *operands: Operand) -> list[Tensor]:
         """Return operands in the type in which they are compared."""
@@ -157,27 +140,15 @@ class AtenOperation(OperationView):
 
     def wide(self, x: Tensor) -> Tensor:
         """Return 16-bit floats as f32, in which PyTorch computes with them."""
-        return self.cast(x, "f32") if x.dtype.is_float and x.dtype.bits < 32 else x
+        return x.cast("f32") if x.dtype.is_float and x.dtype.bits < 32 else x
 
     # Common forms
 
-    def reshaped(self, x: Tensor, shape: Sequence[Dim]) -> Tensor:
-        """Return x with another shape."""
-        return x.reshape(shape)
-
-    def expanded(self, x: Tensor, shape: Sequence[Dim]) -> Tensor:
-        """Return x broadcast to a shape, without computing it."""
-        return x.expand(shape)
-
-    def sliced(self, x: Tensor, axis: int, begin: Dim, size: Dim, step: int = 1) -> Tensor:
-        """Return elements of x along an axis; `begin` counts from 0."""
-        return x.slice(axis, begin, size, step)
-
     def sorted_order(self, x: Tensor, axis: int, descending: bool) -> Tensor:
         """Return the positions of the sorted elements along an axis; NaN is the largest, as PyTorch has it."""
-        given = self.cast(x, "i8") if x.dtype.is_bool else x
+        given = x.cast("i8") if x.dtype.is_bool else x
         order = self.emit("argsort", given, axis=axis, descending=descending)
-        return self.cast(order, "i64")
+        return order.cast("i64")
 
     def fixed(self, size: Dim, what: str) -> int:
         """Return a size that must be a number."""

@@ -15,7 +15,7 @@ Arguments that the schema lists before `*` come by position, with their defaults
 """
 CONVERTERS: dict[str, Converter] = {}
 COMPLEX: dict[str, Converter] = {}
-"""Converters of operators that have complex tensors among arguments or results, which are `ComplexTensor`s."""
+"""Converters of operators that have complex tensors among arguments or results, which are `Complex`s."""
 USERS: dict[str, Converter] = {}
 """Converters of operators that users declare with `torch_operator`: they come before all others."""
 DECOMPOSITIONS: dict[str, Callable[..., object]] = {}

@@ -74,6 +74,40 @@ def test_no_lists_of_operators_of_onnx() -> None:
     assert found == [], "declare a trait where the converter is registered (frontends/onnx/node_traits.py)"
 
 
+CONVERTERS_OF = ("frontends/torch", "frontends/stablehlo", "frontends/library")
+"""Where an operator that has a symbol, a method or a function of tensors is written by it."""
+CALLS = ("elementwise", "emit", "emit_all", "make", "apply")
+SPELLED = {name for name in OPS if f'"{name}"' in (ROOT / "frontends/tensor.py").read_text(encoding="utf-8")}
+
+
+def named_by_strings(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the line and text of each call that names an operator by a string, though tensors have it."""
+    for node in ast.walk(ast.parse(text)):
+        match node:
+            case ast.Call(func=ast.Attribute(attr=called), args=[ast.Constant(value=str() as name), *_]):
+                if called in CALLS and name in SPELLED:
+                    yield node.lineno, ast.unparse(node)[:80]
+
+
+@pytest.mark.parametrize("folder", CONVERTERS_OF)
+def test_converters_read_as_mathematics(folder: str) -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {text}"
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for line, text in named_by_strings(path.read_text(encoding="utf-8"))
+    ]
+    assert found == [], "write it by the symbol, the method or the function of frontends/tensor.py"
+
+
+def test_what_is_named_by_a_string() -> None:
+    assert {"add", "less", "exp", "where", "reshape", "reduce_sum", "matmul", "concat"} <= SPELLED
+    found = 'op.emit("conv", x, w); x.elementwise("gelu"); x.elementwise("exp"); op.emit("reduce_sum", x, axes=[0])'
+    assert [text for _, text in named_by_strings(found)] == [
+        "x.elementwise('exp')",
+        "op.emit('reduce_sum', x, axes=[0])",
+    ]
+
+
 SCALARS = ("tools/conformance/meanings.py",)
 """Files whose words are those of intrinsics, not of operators."""
 

@@ -11,7 +11,7 @@ import numpy as np
 from mirlo.dialects.core.dense import resource_bytes
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import UnsupportedOperation
-from mirlo.frontends.complex_numbers import Complex, Real
+from mirlo.frontends.library.complex_numbers import Complex
 from mirlo.frontends.stablehlo.operation import StablehloOperation
 from mirlo.frontends.stablehlo.regions import combiner
 from mirlo.frontends.stablehlo.registry import CONVERTERS, complex_converter, converter
@@ -37,8 +37,7 @@ _NUMBER = regex.compile(r"[-+\w.]+")
 def complex_operand(op: StablehloOperation, index: int) -> Complex:
     """Return an operand; the imaginary part of a real one is 0."""
     real, *rest = op.parts[index]
-    re = Real(op, real)
-    return Complex(re, Real(op, rest[0]) if rest else re.filled(0.0))
+    return Complex(real, rest[0] if rest else real.filled(0.0))
 
 
 @complex_converter(*BY_PARTS)
@@ -66,7 +65,7 @@ def bilinear(op: StablehloOperation) -> Sequence[Tensor]:
 
 def _joined(op: StablehloOperation, name: str, left: Tensor | None, right: Tensor | None) -> Tensor:
     if left is not None and right is not None:
-        return op.elementwise(name, left, right)
+        return left.elementwise(name, right)
     result = right if left is None else left
     assert result is not None  # one of two operands is complex
     return result
@@ -97,7 +96,7 @@ def power(op: StablehloOperation) -> Sequence[Tensor]:
 
 @complex_converter("abs")
 def absolute(op: StablehloOperation) -> Tensor:
-    return complex_operand(op, 0).abs().tensor
+    return complex_operand(op, 0).abs()
 
 
 @complex_converter("complex")
@@ -120,7 +119,7 @@ def convert(op: StablehloOperation) -> Sequence[Tensor]:
     """Convert `convert`: a real number gets the imaginary part 0, a real result loses the imaginary part."""
     given = complex_operand(op, 0)
     dtype = op.declared().dtype
-    parts = [op.elementwise("cast", x, dtype=dtype) if x.dtype is not dtype else x for x in given.tensors()]
+    parts = [x.cast(dtype) if x.dtype is not dtype else x for x in given.tensors()]
     return parts[: len(op.declared_parts())]
 
 
@@ -132,7 +131,7 @@ def compare(op: StablehloOperation) -> Tensor:
         raise UnsupportedOperation(f"compares complex numbers by {direction}: they have no order")
     left, right = complex_operand(op, 0), complex_operand(op, 1)
     same = left.equals(right)
-    return (same if direction == "EQ" else same.call("logical_not")).tensor
+    return same if direction == "EQ" else ~same
 
 
 @complex_converter("constant")

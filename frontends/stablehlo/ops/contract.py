@@ -12,7 +12,7 @@ from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.stablehlo.operation import StablehloOperation
 from mirlo.frontends.stablehlo.ops.shape import padded
 from mirlo.frontends.stablehlo.registry import converter
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, concat
 
 
 @converter("dot_general")
@@ -57,8 +57,8 @@ def contract(
     rhs, turn_right = _matrix(
         op, right, [right_batch, right_axes, others], (*batch, D.product(depth), D.product(columns))
     )
-    result = op.emit("matmul", lhs, rhs, transpose_lhs=turn_left, transpose_rhs=turn_right)
-    return op.emit("reshape", result, shape=(*batch, *rows, *columns))
+    result = lhs.matmul(rhs, transpose_lhs=turn_left, transpose_rhs=turn_right)
+    return result.reshape((*batch, *rows, *columns))
 
 
 def _matrix(op: StablehloOperation, x: Tensor, groups: list[list[int]], shape: tuple[Dim, ...]) -> tuple[Tensor, bool]:
@@ -68,9 +68,9 @@ def _matrix(op: StablehloOperation, x: Tensor, groups: list[list[int]], shape: t
     swapped = [*batch, *columns, *rows]
     natural = list(range(x.rank))
     if swapped == natural and order != natural and len(shape) == len(batch) + 2:
-        return op.emit("reshape", x, shape=(*shape[:-2], shape[-1], shape[-2])), True
-    permuted = op.emit("permute", x, axes=order) if order != natural else x
-    return op.emit("reshape", permuted, shape=shape), False
+        return x.reshape((*shape[:-2], shape[-1], shape[-2])), True
+    permuted = x.permute(order) if order != natural else x
+    return permuted.reshape(shape), False
 
 
 def _widened(op: StablehloOperation) -> tuple[Tensor, Tensor]:
@@ -81,7 +81,7 @@ def _widened(op: StablehloOperation) -> tuple[Tensor, Tensor]:
 
 
 def _as(op: StablehloOperation, x: Tensor, dtype: DType) -> Tensor:
-    return x if x.dtype is dtype else op.elementwise("cast", x, dtype=dtype)
+    return x if x.dtype is dtype else x.cast(dtype)
 
 
 @converter("convolution")
@@ -110,7 +110,7 @@ def _convolved(op: StablehloOperation, low: Sequence[int], high: Sequence[int]) 
     flags = op.ints("window_reversal", [0] * len(ones))
     reversed_axes = [axis for axis, flag in zip(numbers.kernel_spatial_dimensions, flags, strict=True) if flag]
     if reversed_axes:
-        kernel = op.emit("reverse", kernel, axes=reversed_axes)
+        kernel = kernel.flip(reversed_axes)
     given = [numbers.input_batch_dimension, numbers.input_feature_dimension, *numbers.input_spatial_dimensions]
     made = [numbers.output_batch_dimension, numbers.output_feature_dimension, *numbers.output_spatial_dimensions]
     weights = [
@@ -130,10 +130,10 @@ def _convolved(op: StablehloOperation, low: Sequence[int], high: Sequence[int]) 
         "data_layout": layout,
         "kernel_layout": "*IO" if channels_last else "OI*",
     }
-    x, kernel = op.permuted(x, order), op.permuted(kernel, kernel_order)
+    x, kernel = x.permute(order), kernel.permute(kernel_order)
     result = _grouped(op, x, kernel, words, op.integer("batch_group_count", 1), channels_last)
     final = [made[i] for i in last] if channels_last else made
-    return op.permuted(result, [final.index(i) for i in range(rank)])
+    return result.permute([final.index(i) for i in range(rank)])
 
 
 def _grouped(
@@ -152,10 +152,10 @@ def _grouped(
     filters = kernel.rank - 1 if channels_last else 0
     size = kernel.shape[filters]
     assert isinstance(size, int)
-    parts = op.emit_all("split", x, axis=0, sizes=(x.shape[0] // groups,) * groups)
-    banks = op.emit_all("split", kernel, axis=filters, sizes=(size // groups,) * groups)
+    parts = x.split((x.shape[0] // groups,) * groups, 0)
+    banks = kernel.split((size // groups,) * groups, filters)
     results = [op.emit("conv", part, bank, **words) for part, bank in zip(parts, banks, strict=True)]
-    return op.emit("concat", results, axis=x.rank - 1 if channels_last else 1)
+    return concat(results, x.rank - 1 if channels_last else 1)
 
 
 def _prepared(

@@ -11,7 +11,7 @@ from mirlo.frontends.stablehlo.operation import StablehloOperation
 from mirlo.frontends.stablehlo.ops.linear_algebra import convert_lapack, lapack_function
 from mirlo.frontends.stablehlo.parts import grouped
 from mirlo.frontends.stablehlo.registry import COMPLEX, CONVERTERS, converter, of_parts
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, where
 
 IDENTITIES = ("Sharding", "SPMDFullToShardShape", "SPMDShardToFullShape", "annotate_device_placement")
 """Custom calls that say where a tensor is, not what it is."""
@@ -70,7 +70,7 @@ def _require(op: StablehloOperation) -> None:
             raise UnsupportedOperation(f"the shapes do not fit: {message}")
         return
     yes, no = (op.constant(number, TensorType.of((), "i64").dtype) for number in (1, -1))
-    flag = op.emit("reshape", op.emit("where", op.operands[0], yes, no), shape=(1,))
+    flag = where(op.operands[0], yes, no).reshape((1,))
     op.body.require_values(flag, 1, message.partition(" Using ")[0])
 
 
@@ -98,7 +98,7 @@ def _branches(op: StablehloOperation, blocks: list[ir.Block], number: int) -> li
     if number == len(blocks) - 1:
         return op.body.block(blocks[number], [], op.scope)
     here = op.constant(number, op.type(0).dtype)
-    flag = op.emit("equal", op.operands[0], here)
+    flag = op.operands[0].equals(here)
     return _chosen(op, flag, blocks[number], lambda: _branches(op, blocks, number + 1))
 
 

@@ -10,7 +10,7 @@ from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.stablehlo.operation import StablehloOperation
 from mirlo.frontends.stablehlo.regions import apply
 from mirlo.frontends.stablehlo.registry import CONVERTERS, converter, of_parts
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, maximum, minimum, stack, where
 
 SAME = {
     "abs": "abs", "cbrt": "cbrt", "ceil": "ceil", "cosine": "cos", "exponential": "exp",
@@ -31,7 +31,11 @@ DIRECTIONS = {
 
 
 def _same(name: str) -> Callable[[StablehloOperation], Tensor]:
-    return lambda op: op.elementwise(name, *op.operands)
+    def convert(op: StablehloOperation) -> Tensor:
+        first, *others = op.operands
+        return first.elementwise(name, *others)
+
+    return convert
 
 
 for _name, _operator in SAME.items():
@@ -42,11 +46,13 @@ for _name, _operator in SAME.items():
 def compare(op: StablehloOperation) -> Tensor:
     """Convert `compare`; the total order of floats differs from the usual one for NaN and -0 only."""
     if op.word("compare_type") == "TOTALORDER" and op.type(0).dtype.is_float:
-        return op.elementwise(DIRECTIONS[op.word("comparison_direction")], *(_ordered(op, x) for x in op.operands))
-    return op.elementwise(DIRECTIONS[op.word("comparison_direction")], *op.operands)
+        left, right = (_ordered(x) for x in op.operands)
+    else:
+        left, right = op.operands
+    return left.elementwise(DIRECTIONS[op.word("comparison_direction")], right)
 
 
-def _ordered(op: StablehloOperation, x: Tensor) -> Tensor:
+def _ordered(x: Tensor) -> Tensor:
     """Return integers in the order of floats: negative ones have their bits inverted."""
     bits = x.dtype.bits
     integer = {16: "i16", 32: "i32", 64: "i64"}.get(bits)
@@ -54,16 +60,14 @@ def _ordered(op: StablehloOperation, x: Tensor) -> Tensor:
         raise UnsupportedOperation(
             f"compares {x.dtype} in total order, which is supported for floats of 16 bits and more"
         )
-    raw = op.elementwise("bitcast", x, dtype=integer)
-    dtype = raw.dtype
-    mask = op.constant((1 << bits - 1) - 1, dtype)
-    negative = op.elementwise("less", raw, op.constant(0, dtype))
-    return op.elementwise("where", negative, op.elementwise("bitwise_xor", raw, mask), raw)
+    raw = x.bitcast(integer)
+    return where(raw < 0, raw ^ (1 << bits - 1) - 1, raw)
 
 
 @converter("select")
 def select(op: StablehloOperation) -> Tensor:
-    return op.elementwise("where", *op.operands)
+    condition, x, y = op.operands
+    return where(condition, x, y)
 
 
 @converter("clamp")
@@ -74,8 +78,8 @@ def clamp(op: StablehloOperation) -> Tensor:
     if x.dtype.is_float and bounds[0] is not None and bounds[1] is not None:
         least, most = float(bounds[0]), float(bounds[1])
         if least <= most:
-            return op.elementwise("clip", x, min=least, max=most)
-    return op.elementwise("minimum", op.elementwise("maximum", x, low), high)
+            return x.clip(least=least, most=most)
+    return minimum(maximum(x, low), high)
 
 
 @converter("convert")
@@ -87,19 +91,19 @@ def convert(op: StablehloOperation) -> Tensor:
         return x
     if source.is_float and target.is_integer and target.bits >= 8:
         return _saturated(op, x)
-    return op.elementwise("cast", x, dtype=target, saturate=False)
+    return x.cast(target)
 
 
 def _saturated(op: StablehloOperation, x: Tensor) -> Tensor:
     target = op.declared().dtype
     if x.dtype.bits < 32:
-        x = op.elementwise("cast", x, dtype="f32")
-    dtype, kind = x.dtype, np.iinfo(target.to_numpy())
-    above = op.elementwise("greater_equal", x, op.constant(float(kind.max + 1), dtype))
-    outside = op.elementwise("logical_or", above, op.elementwise("isnan", x))
-    bounded = op.elementwise("maximum", x, op.constant(float(kind.min), dtype))
-    result = op.elementwise("cast", op.elementwise("where", outside, op.constant(0, dtype), bounded), dtype=target)
-    return op.elementwise("where", above, op.constant(kind.max, target), result)
+        x = x.cast("f32")
+    kind = np.iinfo(target.to_numpy())
+    above = x >= float(kind.max + 1)
+    outside = above | x.isnan()
+    bounded = maximum(x, float(kind.min))
+    result = where(outside, 0, bounded).cast(target)
+    return where(above, kind.max, result)
 
 
 @converter("bitcast_convert")
@@ -108,7 +112,7 @@ def bitcast_convert(op: StablehloOperation) -> Tensor:
     x, target = op.operands[0], op.declared().dtype
     source = x.dtype
     if source.bits == target.bits:
-        return op.elementwise("bitcast", x, dtype=target)
+        return x.bitcast(target)
     if min(source.bits, target.bits) < 8:
         raise UnsupportedOperation(f"reinterprets {source} as {target}: supported are elements of whole bytes")
     if source.bits > target.bits:
@@ -122,18 +126,15 @@ def bitcast_convert(op: StablehloOperation) -> Tensor:
 
 def _bits_of(op: StablehloOperation, x: Tensor) -> Tensor:
     unsigned = _unsigned(x.dtype.bits)
-    return x if x.dtype.name == unsigned else op.elementwise("bitcast", x, dtype=unsigned)
+    return x if x.dtype.name == unsigned else x.bitcast(unsigned)
 
 
 def _divided(op: StablehloOperation, raw: Tensor) -> Tensor:
     """Return each element as several narrower ones, the lowest bits first."""
     bits, dtype = op.declared().dtype.bits, raw.dtype
-    parts = [
-        op.elementwise("cast", op.elementwise("shift_right", raw, op.constant(at, dtype)), dtype=_unsigned(bits))
-        for at in range(0, dtype.bits, bits)
-    ]
-    result = op.emit("stack", parts, axis=raw.rank)
-    return op.elementwise("bitcast", result, dtype=op.declared().dtype)
+    parts = [(raw >> at).cast(_unsigned(bits)) for at in range(0, dtype.bits, bits)]
+    result = stack(parts, raw.rank)
+    return result.bitcast(op.declared().dtype)
 
 
 def _united(op: StablehloOperation, raw: Tensor) -> Tensor:
@@ -141,32 +142,32 @@ def _united(op: StablehloOperation, raw: Tensor) -> Tensor:
     target, bits = op.declared().dtype, raw.dtype.bits
     count, last = target.bits // bits, raw.rank - 1
     result: Tensor | None = None
-    for i, part in enumerate(op.emit_all("split", raw, axis=last, sizes=(1,) * count)):
-        one = op.emit("reshape", part, shape=raw.shape[:-1])
-        wide = op.elementwise("cast", one, dtype=_unsigned(target.bits))
-        placed = op.elementwise("shift_left", wide, op.constant(i * bits, wide.dtype))
-        result = placed if result is None else op.elementwise("bitwise_or", result, placed)
+    for i, part in enumerate(raw.split((1,) * count, last)):
+        one = part.reshape(raw.shape[:-1])
+        wide = one.cast(_unsigned(target.bits))
+        placed = wide << i * bits
+        result = placed if result is None else result | placed
     assert result is not None
-    return result if result.dtype is target else op.elementwise("bitcast", result, dtype=target)
+    return result if result.dtype is target else result.bitcast(target)
 
 
 @converter("sign")
 def sign(op: StablehloOperation) -> Tensor:
     """Convert `sign`, which keeps NaN."""
     x = op.operands[0]
-    result = op.elementwise("sign", x)
-    return op.elementwise("where", op.elementwise("isnan", x), x, result) if x.dtype.is_float else result
+    result = x.sign()
+    return where(x.isnan(), x, result) if x.dtype.is_float else result
 
 
 @converter("round_nearest_afz")
 def round_nearest_afz(op: StablehloOperation) -> Tensor:
     """Convert `round_nearest_afz`: halves are rounded away from zero."""
     x = op.operands[0]
-    whole = op.elementwise("trunc", x)
-    apart = op.elementwise("abs", op.elementwise("subtract", x, whole))
-    away = op.elementwise("add", whole, op.elementwise("sign", x))
-    far = op.elementwise("greater_equal", apart, op.constant(0.5, x.dtype))
-    return op.elementwise("where", far, away, whole)
+    whole = x.trunc()
+    apart = abs(x - whole)
+    away = whole + x.sign()
+    far = apart >= 0.5
+    return where(far, away, whole)
 
 
 @converter("shift_left", "shift_right_arithmetic", "shift_right_logical")
@@ -174,20 +175,20 @@ def shift(op: StablehloOperation) -> Tensor:
     """Convert the shifts; a distance that is not less than the number of bits gives 0, or the sign."""
     x, by = op.operands
     dtype = x.dtype
-    distance = by if dtype.is_unsigned else op.elementwise("cast", by, dtype=_unsigned(dtype.bits))
+    distance = by if dtype.is_unsigned else by.cast(_unsigned(dtype.bits))
     counter = distance.dtype
-    far = op.elementwise("greater_equal", distance, op.constant(dtype.bits, counter))
+    far = distance >= dtype.bits
     if op.name == "shift_right_arithmetic":
-        wide = op.elementwise("cast", x, dtype=f"i{dtype.bits}") if dtype.is_unsigned else x
-        most = op.elementwise("where", far, op.constant(dtype.bits - 1, counter), distance)
-        result = op.elementwise("shift_right", wide, op.elementwise("cast", most, dtype=f"i{dtype.bits}"))
-        return op.elementwise("cast", result, dtype=dtype)
-    near = op.elementwise("where", far, op.constant(0, counter), distance)
-    raw = x if dtype.is_unsigned else op.elementwise("cast", x, dtype=counter)
+        wide = x.cast(f"i{dtype.bits}") if dtype.is_unsigned else x
+        most = where(far, dtype.bits - 1, distance)
+        result = wide >> most.cast(f"i{dtype.bits}")
+        return result.cast(dtype)
+    near = where(far, 0, distance)
+    raw = x if dtype.is_unsigned else x.cast(counter)
     name = "shift_left" if op.name == "shift_left" else "shift_right"
-    result = op.elementwise(name, raw, near)
-    result = op.elementwise("where", far, op.constant(0, counter), result)
-    return result if dtype.is_unsigned else op.elementwise("cast", result, dtype=dtype)
+    result = raw.elementwise(name, near)
+    result = where(far, 0, result)
+    return result if dtype.is_unsigned else result.cast(dtype)
 
 
 def _unsigned(bits: int) -> str:
@@ -199,8 +200,8 @@ def popcnt(op: StablehloOperation) -> Tensor:
     """Convert `popcnt`: add up bits in fields of 2, 4, 8 bits, and so on."""
     x = op.operands[0]
     dtype = x.dtype
-    raw = x if dtype.is_unsigned else op.elementwise("cast", x, dtype=_unsigned(dtype.bits))
-    return op.elementwise("cast", _bit_count(op, raw), dtype=dtype)
+    raw = x if dtype.is_unsigned else x.cast(_unsigned(dtype.bits))
+    return _bit_count(op, raw).cast(dtype)
 
 
 @converter("count_leading_zeros")
@@ -208,13 +209,13 @@ def count_leading_zeros(op: StablehloOperation) -> Tensor:
     """Convert `count_leading_zeros`: set all bits below the first one, and count the others."""
     x = op.operands[0]
     dtype = x.dtype
-    raw = x if dtype.is_unsigned else op.elementwise("cast", x, dtype=_unsigned(dtype.bits))
+    raw = x if dtype.is_unsigned else x.cast(_unsigned(dtype.bits))
     distance = 1
     while distance < dtype.bits:
-        shifted = op.elementwise("shift_right", raw, op.constant(distance, raw.dtype))
-        raw = op.elementwise("bitwise_or", raw, shifted)
+        shifted = raw >> distance
+        raw = raw | shifted
         distance *= 2
-    return op.elementwise("cast", _bit_count(op, op.elementwise("bitwise_not", raw)), dtype=dtype)
+    return _bit_count(op, ~raw).cast(dtype)
 
 
 def _bit_count(op: StablehloOperation, raw: Tensor) -> Tensor:
@@ -222,8 +223,8 @@ def _bit_count(op: StablehloOperation, raw: Tensor) -> Tensor:
     width = 1
     while width < bits:
         mask = op.constant(sum(((1 << width) - 1) << at for at in range(0, bits, 2 * width)), dtype)
-        high = op.elementwise("shift_right", raw, op.constant(width, dtype))
-        raw = op.elementwise("add", op.elementwise("bitwise_and", raw, mask), op.elementwise("bitwise_and", high, mask))
+        high = raw >> width
+        raw = (raw & mask) + (high & mask)
         width *= 2
     return raw
 
@@ -240,7 +241,7 @@ def reduce_precision(op: StablehloOperation) -> Tensor:
         )
     if narrow == x.dtype.name:
         return x
-    return op.elementwise("cast", op.elementwise("cast", x, dtype=narrow), dtype=x.dtype)
+    return x.cast(narrow).cast(x.dtype)
 
 
 @of_parts

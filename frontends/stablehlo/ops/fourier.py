@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mirlo.frontends.builder import UnsupportedOperation
-from mirlo.frontends.fourier import real_of_spectrum, spectrum_of_real, transform_along
+from mirlo.frontends.library.fourier import real_of_spectrum, spectrum_of_real, transform_along
 from mirlo.frontends.stablehlo.operation import StablehloOperation
 from mirlo.frontends.stablehlo.registry import complex_converter
 from mirlo.frontends.tensor import Tensor
@@ -21,7 +21,7 @@ def fft(op: StablehloOperation) -> Sequence[Tensor]:
     axes = range(rank - len(lengths), rank)
     outer = list(zip(axes, lengths, strict=True))[: -1 if kind in ("RFFT", "IRFFT") else None]
     if kind == "RFFT":
-        parts = spectrum_of_real(op, parts[0], lengths[-1])
+        parts = spectrum_of_real(parts[0], lengths[-1])
     for axis, length in reversed(outer):
-        parts = transform_along(op, parts, axis, length, kind in ("IFFT", "IRFFT"))
-    return [real_of_spectrum(op, parts, lengths[-1])] if kind == "IRFFT" else parts
+        parts = transform_along(parts, axis, length, kind in ("IFFT", "IRFFT"))
+    return [real_of_spectrum(parts, lengths[-1])] if kind == "IRFFT" else parts

@@ -14,7 +14,7 @@ from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.stablehlo.operation import StablehloOperation
 from mirlo.frontends.stablehlo.regions import combiner
 from mirlo.frontends.stablehlo.registry import converter
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, concat, maximum, minimum, stack, where
 
 
 @converter("dynamic_slice")
@@ -24,9 +24,9 @@ def dynamic_slice(op: StablehloOperation) -> Tensor:
     begins = _begins(op, op.operands[1:], x.shape, sizes)
     known = begins.known_sizes
     if known is not None:
-        return op.emit("slice_dims", x, begin=known, shape=tuple(sizes), strides=[1] * len(sizes))
+        return x.part(known, sizes)
     length, ones = op.sizes(tuple(sizes)), op.sizes((1,) * len(sizes))
-    bounds = op.emit("stack", [begins, length, ones], axis=0)
+    bounds = stack([begins, length, ones], 0)
     return op.emit("slice_at", x, bounds, shape=tuple(sizes))
 
 
@@ -37,21 +37,21 @@ def _begins(op: StablehloOperation, starts: Sequence[Tensor], shape: Sequence[Di
     known = [sizes_[0] for sizes_ in given if sizes_ is not None]
     if len(known) == len(starts):
         return op.sizes(tuple(D.minimum(D.maximum(at, 0), most) for at, most in zip(known, room, strict=True)))
-    parts = [op.emit("reshape", op.emit("cast", start, dtype="i64"), shape=(1,)) for start in starts]
-    joined = op.emit("concat", parts, axis=0) if len(parts) > 1 else parts[0]
+    parts = [start.cast("i64").reshape((1,)) for start in starts]
+    joined = concat(parts, 0) if len(parts) > 1 else parts[0]
     return _within(op, joined, room)
 
 
 def _within(op: StablehloOperation, at: Tensor, room: Sequence[Dim]) -> Tensor:
     """Return positions of 0 to `room`, of each coordinate in the last dim."""
     zero = op.constant(0, at.dtype)
-    return op.elementwise("minimum", op.elementwise("maximum", at, zero), _row(op, room, at.type))
+    return minimum(maximum(at, zero), _row(op, room, at.type))
 
 
 def _row(op: StablehloOperation, values: Sequence[Dim], like: TensorType) -> Tensor:
     """Return a vector of sizes as a tensor that broadcasts to a type."""
     sizes = op.sizes(tuple(values), like.dtype.name)
-    return op.broadcast_to(sizes, like)
+    return sizes.expand(like.shape)
 
 
 @converter("dynamic_update_slice")
@@ -69,22 +69,22 @@ def dynamic_update_slice(op: StablehloOperation) -> Tensor:
     points = _grid(op, begins, [update.shape[i] for i in axes])
     rest = [i for i in range(x.rank) if i not in axes]
     order = [*axes, *rest]
-    moved, new = op.permuted(x, order), op.permuted(update, order)
+    moved, new = x.permute(order), update.permute(order)
     result = op.emit("scatter_nd", moved, points, new)
-    return op.permuted(result, [order.index(i) for i in range(len(order))])
+    return result.permute([order.index(i) for i in range(len(order))])
 
 
 def _grid(op: StablehloOperation, begins: Tensor, sizes: Sequence[Dim]) -> Tensor:
     """Return the points of a box: [*sizes, coordinates]."""
     shape = (*sizes, len(sizes))
-    total = op.broadcast_to(begins, TensorType.of(shape, "i64"))
+    total = begins.expand(shape)
     for axis, size in enumerate(sizes):
         if size == 1:
             continue
         steps = op.positions(TensorType.of(shape, "i64"), axis)
         unit = op.constant(np.eye(len(sizes), dtype=np.int64)[axis], steps.dtype)
-        along = op.elementwise("multiply", steps, Tensor(op.body, steps.type, array=unit.array))
-        total = op.elementwise("add", total, along)
+        along = steps * Tensor(op.body, steps.type, array=unit.array)
+        total = total + along
     return total
 
 
@@ -133,12 +133,12 @@ class _Windows:
         op = self.op
         wide = indices
         if indices.dtype.name != "i64":
-            wide = op.elementwise("cast", indices, dtype="i64")
+            wide = indices.cast("i64")
         if vector_dim == indices.rank:
-            wide = op.emit("expand_dims", wide, axes=[vector_dim])
+            wide = wide.expand_dims(vector_dim)
         elif vector_dim != indices.rank - 1:
             order = [i for i in range(indices.rank) if i != vector_dim] + [vector_dim]
-            wide = op.permuted(wide, order)
+            wide = wide.permute(order)
         if not batching:
             return wide
         columns = []
@@ -146,7 +146,7 @@ class _Windows:
             at = axis - (axis > vector_dim)
             shape = TensorType.of((*wide.shape[:-1], 1), "i64")
             columns.append(op.positions(shape, at))
-        return op.emit("concat", [*columns, *([wide] if index_map else [])], axis=-1)
+        return concat([*columns, *([wide] if index_map else [])], -1)
 
     def _spread(self, points: Tensor) -> tuple[Tensor, list[int]]:
         """Return a point for each element of a window along indexed dims, and these: [*outer, *spans, coordinates]."""
@@ -156,13 +156,13 @@ class _Windows:
             return points, []
         count = len(self.indexed)
         shape = (*self.outer, *(self.sizes[axis] for axis in spans), count)
-        inner = op.emit("reshape", points, shape=(*self.outer, *[1] * len(spans), count))
-        total = op.broadcast_to(inner, TensorType.of(shape, "i64"))
+        inner = points.reshape((*self.outer, *[1] * len(spans), count))
+        total = inner.expand(shape)
         for number, axis in enumerate(spans):
             steps = op.positions(total.type, len(self.outer) + number)
             unit = np.eye(count, dtype=np.int64)[self.indexed.index(axis)]
-            along = op.elementwise("multiply", steps, Tensor(op.body, total.type, array=unit))
-            total = op.elementwise("add", total, along)
+            along = steps * Tensor(op.body, total.type, array=unit)
+            total = total + along
         return total, spans
 
     def gathered(self, offset_dims: list[int]) -> Tensor:
@@ -172,14 +172,14 @@ class _Windows:
         whole = [axis for axis in range(x.rank) if axis not in self.indexed]
         if any(x.shape[axis] != self.sizes[axis] for axis in whole):
             shape = tuple(self.sizes[axis] if axis in whole else dim for axis, dim in enumerate(x.shape))
-            x = op.emit("slice_dims", x, begin=[0] * len(shape), shape=shape, strides=[1] * len(shape))
+            x = x.part([0] * x.rank, shape)
         if 0 in x.shape:
             raise UnsupportedOperation("reads elements of an empty tensor")
         points = _within(op, self.points, room)
         if len(self.indexed) == 1 and self.sizes[self.indexed[0]] == 1:
             return self._taken(x, points, offset_dims)
         points, spans = self._spread(points)
-        moved = op.permuted(x, [*self.indexed, *whole])
+        moved = x.permute([*self.indexed, *whole])
         result = op.emit("gather_nd", moved, points)
         # The dims: outer, spans, those of x that are whole. Windows of one element have none yet.
         held = [*spans, *whole]
@@ -187,21 +187,21 @@ class _Windows:
 
     def _taken(self, x: Tensor, points: Tensor, offset_dims: list[int]) -> Tensor:
         """Return slices along one axis: an embedding, say."""
-        op, axis = self.op, self.indexed[0]
-        indices = op.emit("reshape", points, shape=self.outer)
-        result = op.emit("gather", x, indices, axis=axis)
+        axis = self.indexed[0]
+        indices = points.reshape(self.outer)
+        result = x.gather(indices, axis=axis)
         count = len(self.outer)
         # The outer dims are where the axis was: they go to the front.
         order = [*range(axis, axis + count), *range(axis), *range(axis + count, result.rank)]
         held = [i for i in range(x.rank) if i != axis]
-        return self._arranged(op.permuted(result, order), held, offset_dims)
+        return self._arranged(result.permute(order), held, offset_dims)
 
     def _arranged(self, found: Tensor, held: list[int], offset_dims: list[int]) -> Tensor:
         """Return windows with their dims in the order of x, at the places that the result has for them."""
-        op, count = self.op, len(self.outer)
+        count = len(self.outer)
         ones = [axis for axis in self.window if axis not in held]
         if ones:
-            found = op.emit("expand_dims", found, axes=[found.rank + i for i in range(len(ones))])
+            found = found.expand_dims(*[found.rank + i for i in range(len(ones))])
             held = [*held, *ones]
         inner = [count + held.index(axis) for axis in self.window]
         order: list[int] = []
@@ -209,7 +209,7 @@ class _Windows:
         rest = iter(inner)
         for position in range(count + len(inner)):
             order.append(next(rest) if position in offset_dims else next(outer))
-        return op.permuted(found, order)
+        return found.permute(order)
 
 
 @converter("scatter")
@@ -252,19 +252,15 @@ def _scattered(op: StablehloOperation, form: _Windows, updates: Tensor, windows:
     points, spans = form._spread(points)
     # The first coordinate of what does not fit is one beyond the tensor, where there is a row for it.
     order = [*form.indexed, *whole]
-    moved = op.permuted(x, order)
+    moved = x.permute(order)
     if fits is not None:
         points = _redirected(op, points, fits, len(form.outer), x.shape[form.indexed[0]])
-        spare = op.emit("strided_slice", moved, axes=[0], begin=[0], end=[1], strides=[1])
-        moved = op.emit("concat", [moved, spare], axis=0)
+        moved = concat([moved, moved[:1]], 0)
     new = _arranged_updates(op, form, updates, windows, [*spans, *whole])
     result = op.emit("scatter_nd", moved, points, new, reduction=reduction)
     if fits is not None:
-        size = x.shape[form.indexed[0]]
-        shape = (size, *result.shape[1:])
-        zeros, ones = [0] * len(shape), [1] * len(shape)
-        result = op.emit("slice_dims", result, begin=zeros, shape=shape, strides=ones)
-    return op.permuted(result, [order.index(i) for i in range(len(order))])
+        result = result[: x.shape[form.indexed[0]]]
+    return result.permute([order.index(i) for i in range(len(order))])
 
 
 def _fits(op: StablehloOperation, points: Tensor, room: Sequence[Dim]) -> Tensor | None:
@@ -274,10 +270,10 @@ def _fits(op: StablehloOperation, points: Tensor, room: Sequence[Dim]) -> Tensor
         most = np.array(room)
         if np.all((known >= 0) & (known <= most)):
             return None
-    below = op.elementwise("less_equal", points, _row(op, room, points.type))
-    above = op.elementwise("greater_equal", points, op.constant(0, points.dtype))
-    both = op.elementwise("logical_and", below, above)
-    return op.emit("reduce_all", both, axes=[-1], keepdims=True)
+    below = points <= _row(op, room, points.type)
+    above = points >= 0
+    both = below & above
+    return both.all(-1, keepdims=True)
 
 
 def _redirected(op: StablehloOperation, points: Tensor, fits: Tensor, outer: int, beyond: Dim) -> Tensor:
@@ -285,10 +281,10 @@ def _redirected(op: StablehloOperation, points: Tensor, fits: Tensor, outer: int
     count = points.shape[-1]
     assert isinstance(count, int)
     spread = points.rank - 1 - outer
-    flags = op.emit("reshape", fits, shape=(*fits.shape[:-1], *[1] * spread, 1)) if spread else fits
-    flags = op.broadcast_to(flags, points.type.with_dtype("bool"))
-    there = op.broadcast_to(op.sizes((beyond, *[0] * (count - 1))), points.type)
-    return op.elementwise("where", flags, points, there)
+    flags = fits.reshape((*fits.shape[:-1], *[1] * spread, 1)) if spread else fits
+    flags = flags.expand(points.shape)
+    there = op.sizes((beyond, *[0] * (count - 1))).expand(points.shape)
+    return where(flags, points, there)
 
 
 def _arranged_updates(
@@ -298,15 +294,16 @@ def _arranged_updates(
     outer = [i for i in range(updates.rank) if i not in windows]
     position = dict(zip(form.window, windows, strict=True))
     ones = [position[axis] for axis in form.window if axis not in held]
-    moved = op.permuted(updates, [*outer, *(position[axis] for axis in held), *ones])
+    moved = updates.permute([*outer, *(position[axis] for axis in held), *ones])
     if not ones:
         return moved
     rank = updates.rank
-    return op.emit("squeeze", moved, axes=list(range(rank - len(ones), rank)))
+    return moved.squeeze(*list(range(rank - len(ones), rank)))
 
 
 @converter("torch_index_select")
 def torch_index_select(op: StablehloOperation) -> Tensor:
     if op.integer("batch_dims", 0):
         raise UnsupportedOperation("with batch dims")
-    return op.emit("gather", *op.operands, axis=op.integer("dim"))
+    x, indices = op.operands
+    return x.gather(indices, axis=op.integer("dim"))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from mirlo.dialects.bindings import ir
 from mirlo.frontends.builder import UnsupportedOperation
-from mirlo.frontends.linear_algebra import cholesky, first_without_root, first_zero_pivot, solve_triangular
+from mirlo.frontends.library.linear_algebra import cholesky, first_without_root, first_zero_pivot, solve_triangular
 from mirlo.frontends.stablehlo.operation import StablehloOperation
 from mirlo.frontends.stablehlo.registry import Converter, converter
 from mirlo.frontends.tensor import Tensor
@@ -65,7 +65,7 @@ def _getrf(op: StablehloOperation) -> Sequence[Tensor]:
     """Convert `getrf`, which counts rows from 1; the last result is the number of the first pivot that is 0."""
     factors, pivots = op.emit_all("lu", op.operands[0])
     one = op.constant(1, pivots.dtype)
-    return [factors, op.elementwise("add", pivots, one), first_zero_pivot(op, factors)]
+    return [factors, pivots + one, first_zero_pivot(op, factors)]
 
 
 def _trsm(op: StablehloOperation) -> Tensor:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mirlo.frontends.complex_numbers import Real
 from mirlo.frontends.stablehlo.operation import StablehloOperation
 from mirlo.frontends.stablehlo.registry import converter
 from mirlo.frontends.tensor import Tensor
@@ -19,16 +18,16 @@ def _others(op: StablehloOperation) -> list[int]:
     return [i for i in range(op.type(0).rank) if i != op.integer("feature_index")]
 
 
-def _of_features(op: StablehloOperation, x: Tensor) -> Real:
+def _of_features(op: StablehloOperation, x: Tensor) -> Tensor:
     """Return a vector with an element for each feature, such that it broadcasts to the operand."""
     after = op.type(0).rank - op.integer("feature_index") - 1
     shape = (x.shape[0], *[1] * after)
-    result = op.emit("reshape", x, shape=shape) if after else x
-    return Real(op, op.broadcast_to(result, x.type.with_shape(op.type(0).shape)))
+    result = x.reshape(shape) if after else x
+    return result.expand(op.type(0).shape)
 
 
-def _mean(op: StablehloOperation, x: Real) -> Tensor:
-    return op.emit("reduce_mean", x.tensor, axes=_others(op))
+def _mean(op: StablehloOperation, x: Tensor) -> Tensor:
+    return x.mean(_others(op))
 
 
 @converter("batch_norm_inference")
@@ -44,7 +43,7 @@ def _normalized(op: StablehloOperation, operands: Sequence[Tensor]) -> Tensor:
 @converter("batch_norm_training")
 def batch_norm_training(op: StablehloOperation) -> Sequence[Tensor]:
     """Convert `batch_norm_training`: the result, the means and the variances of the features."""
-    x = Real(op, op.operands[0])
+    x = op.operands[0]
     mean = _mean(op, x)
     centered = x - _of_features(op, mean)
     variance = _mean(op, centered * centered)
@@ -54,14 +53,14 @@ def batch_norm_training(op: StablehloOperation) -> Sequence[Tensor]:
 @converter("batch_norm_grad")
 def batch_norm_grad(op: StablehloOperation) -> Sequence[Tensor]:
     """Convert `batch_norm_grad`: the gradients of the operand, the scale and the offset."""
-    x, gradient = Real(op, op.operands[0]), Real(op, op.operands[4])
+    x, gradient = op.operands[0], op.operands[4]
     scale, mean, variance = (_of_features(op, each) for each in op.operands[1:4])
     centered = x - mean
     spread = variance + _epsilon(op)
     product = gradient * centered
     shared = _of_features(op, _mean(op, gradient))
     along = centered * (_of_features(op, _mean(op, product)) / spread)
-    deviation = spread.call("sqrt")
+    deviation = spread.sqrt()
     operand = (gradient - shared - along) * (scale / deviation)
-    sums = [op.emit("reduce_sum", part.tensor, axes=_others(op)) for part in (product / deviation, gradient)]
-    return [operand.tensor, *sums]
+    sums = [part.sum(_others(op)) for part in (product / deviation, gradient)]
+    return [operand, *sums]

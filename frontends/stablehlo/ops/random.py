@@ -10,7 +10,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.stablehlo.operation import StablehloOperation
 from mirlo.frontends.stablehlo.registry import converter
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, concat, stack
 
 U32, U64 = DTYPES["u32"], DTYPES["u64"]
 THREEFRY_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
@@ -36,48 +36,47 @@ def rng_bit_generator(op: StablehloOperation) -> Sequence[Tensor]:
 
 
 def _state(op: StablehloOperation, index: int) -> Tensor:
-    words = {"axes": [0], "begin": [index], "end": [index + 1], "strides": [1]}
-    return op.emit("reshape", op.emit("strided_slice", op.operands[0], **words), shape=())
+    return op.operands[0][index]
 
 
 def _as_declared(op: StablehloOperation, made: Tensor, declared: TensorType) -> Tensor:
     """Return bits as the element type of the result; narrow ones are the lowest of 32."""
     bits, dtype = declared.dtype.bits, declared.dtype
     if made.dtype.bits != bits:
-        made = op.elementwise("cast", made, dtype=f"u{bits}")
-    return made if made.dtype is dtype else op.elementwise("bitcast", made, dtype=dtype)
+        made = made.cast(f"u{bits}")
+    return made if made.dtype is dtype else made.bitcast(dtype)
 
 
 def _advanced(op: StablehloOperation, count: int) -> Tensor:
     """Return the state after `count` steps of the counter."""
     parts = [_state(op, 0), *_counter(op, op.constant(count, U64))]
     size = op.type(0).shape[0]
-    listed = [op.emit("reshape", part, shape=(1,)) for part in parts[: size if isinstance(size, int) else None]]
-    return op.emit("concat", listed, axis=0)
+    listed = [part.reshape((1,)) for part in parts[: size if isinstance(size, int) else None]]
+    return concat(listed, 0)
 
 
 def _counter(op: StablehloOperation, steps: Tensor) -> tuple[Tensor, Tensor]:
     """Return the counter of 128 bits after steps: the low and the high half."""
     start = _state(op, 1)
-    low = op.elementwise("add", start, steps)
+    low = start + steps
     high = _state(op, 2 if op.type(0).shape[0] == 3 else 0)  # XLA takes the key where the state has no more
-    carry = op.elementwise("cast", op.elementwise("less", low, start), dtype="u64")
-    return low, op.elementwise("add", high, carry)
+    carry = (low < start).cast("u64")
+    return low, high + carry
 
 
 def _halves(op: StablehloOperation, x: Tensor) -> Words:
     """Return the low and the high 32 bits."""
-    high = op.elementwise("shift_right", x, op.constant(32, U64))
-    return [op.elementwise("cast", part, dtype="u32") for part in (x, high)]
+    high = x >> 32
+    return [part.cast("u32") for part in (x, high)]
 
 
 def _whole(op: StablehloOperation, low: Tensor, high: Tensor) -> Tensor:
-    wide = [op.elementwise("cast", part, dtype="u64") for part in (low, high)]
-    return op.elementwise("bitwise_or", wide[0], op.elementwise("shift_left", wide[1], op.constant(32, U64)))
+    wide = [part.cast("u64") for part in (low, high)]
+    return wide[0] | wide[1] << 32
 
 
 def _arithmetic(op: StablehloOperation, dtype: DType) -> Callable[[str, Tensor, Tensor | int], Tensor]:
-    return lambda name, x, y: op.elementwise(name, x, op.constant(y, dtype) if isinstance(y, int) else y)
+    return lambda name, x, y: x.elementwise(name, op.constant(y, dtype) if isinstance(y, int) else y)
 
 
 def _threefry(op: StablehloOperation, declared: TensorType) -> tuple[Tensor, int]:
@@ -91,11 +90,11 @@ def _threefry(op: StablehloOperation, declared: TensorType) -> tuple[Tensor, int
     half = tuple(-(-size // 2) if i == axis else size for i, size in enumerate(shape)) or (1,)
     words = _threefry_words(op, _halves(op, _counter(op, _numbers(op, half))[0]), key)
     if not shape:
-        return op.emit("reshape", words[0], shape=()), 1
-    joined = op.emit("stack", words, axis=axis + 1)
+        return words[0].reshape(()), 1
+    joined = stack(words, axis + 1)
     wide = tuple(2 * half[i] if i == axis else size for i, size in enumerate(shape))
-    result = op.emit("reshape", joined, shape=wide)
-    return _cut(op, result, axis, shape[axis]), prod(half)
+    result = joined.reshape(wide)
+    return result.slice(axis, 0, shape[axis]), prod(half)
 
 
 def _split_axis(shape: tuple[int, ...]) -> int:
@@ -104,17 +103,10 @@ def _split_axis(shape: tuple[int, ...]) -> int:
     return even[0] if even else shape.index(max(shape)) if shape else 0
 
 
-def _cut(op: StablehloOperation, x: Tensor, axis: int, size: int) -> Tensor:
-    if x.shape[axis] == size:
-        return x
-    words = {"axes": [axis], "begin": [0], "end": [size], "strides": [1]}
-    return op.emit("strided_slice", x, **words)
-
-
 def _numbers(op: StablehloOperation, shape: tuple[int, ...]) -> Tensor:
     """Return the position of each element; the last dim varies fastest."""
     count = TensorType((prod(shape),), U64)
-    return op.emit("reshape", op.positions(count, 0), shape=shape)
+    return op.positions(count, 0).reshape(shape)
 
 
 def _threefry_words(op: StablehloOperation, counter: Words, key: Words) -> Words:
@@ -142,8 +134,8 @@ def _philox(op: StablehloOperation, declared: TensorType) -> tuple[Tensor, int]:
     words = _philox_words(op, [*_halves(op, low), *_halves(op, high)], _halves(op, _state(op, 0)))
     if per_step == 2:
         words = [_whole(op, *words[:2]), _whole(op, *words[2:])]
-    joined = op.emit("reshape", op.emit("stack", words, axis=1), shape=(count * per_step,))
-    return op.emit("reshape", _cut(op, joined, 0, prod(shape)), shape=shape), count
+    joined = stack(words, 1).reshape((count * per_step,))
+    return joined[: prod(shape)].reshape(shape), count
 
 
 def _philox_words(op: StablehloOperation, counter: Words, key: Words) -> Words:
@@ -161,5 +153,5 @@ def _philox_words(op: StablehloOperation, counter: Words, key: Words) -> Words:
 
 
 def _wide_product(op: StablehloOperation, x: Tensor, factor: int) -> Words:
-    wide = op.elementwise("multiply", op.elementwise("cast", x, dtype="u64"), op.constant(factor, U64))
+    wide = x.cast("u64") * factor
     return _halves(op, wide)

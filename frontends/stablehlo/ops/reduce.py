@@ -12,7 +12,7 @@ from mirlo.frontends.stablehlo.operation import StablehloOperation
 from mirlo.frontends.stablehlo.ops.shape import padded
 from mirlo.frontends.stablehlo.regions import apply, combiner, is_argument_of_extreme
 from mirlo.frontends.stablehlo.registry import converter
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, concat
 
 REDUCTIONS = {
     "add": "reduce_sum", "mul": "reduce_prod", "max": "reduce_max", "min": "reduce_min", "and": "reduce_all",
@@ -42,7 +42,7 @@ def _reduced(op: StablehloOperation, kind: str, x: Tensor, start: Tensor, axes: 
     result = op.emit(REDUCTIONS[kind], x, axes=axes)
     if _is_identity(kind, start):
         return result
-    return op.elementwise(COMBINE[kind], result, start)
+    return result.elementwise(COMBINE[kind], start)
 
 
 def _is_identity(kind: str, start: Tensor) -> bool:
@@ -82,9 +82,9 @@ def _position_of_extreme(
     if int(producer.attributes["iota_dimension"].value) != axes[0] or not _is_identity(kind, starts[0]):
         return None
     x, dtype = values[0], values[1].dtype
-    extreme = op.emit(f"reduce_{kind}", x, axes=axes)
+    extreme = x.max(axes) if kind == "max" else x.min(axes)
     position = op.position_of_extreme(kind, x, axes[0], False)
-    return [extreme, op.emit("cast", position, dtype=dtype)]
+    return [extreme, position.cast(dtype)]
 
 
 def _tree(
@@ -101,25 +101,16 @@ def _tree(
             )
         while size > 1:
             half = size // 2
-            first, second = (_part(op, level, axis, half * i, half * (i + 1)) for i in range(2))
+            first, second = ([value.slice(axis, half * i, half) for value in level] for i in range(2))
             result = apply(op, block, [*first, *second])
             if size % 2:
-                rest = _part(op, level, axis, size - 1, size)
-                result = [op.emit("concat", [a, b], axis=axis) for a, b in zip(result, rest, strict=True)]
+                rest = [value.slice(axis, size - 1, 1) for value in level]
+                result = [concat([a, b], axis) for a, b in zip(result, rest, strict=True)]
             level, size = result, half + size % 2
     if any(value.shape[axis] == 0 for value in level for axis in axes):
         raise UnsupportedOperation("reduces no elements with a function that is not a sum, maximum or the like")
-    squeezed = [op.emit("squeeze", value, axes=axes) for value in level]
+    squeezed = [value.squeeze(*axes) for value in level]
     return apply(op, block, [*_like(squeezed, starts), *squeezed])
-
-
-def _part(op: StablehloOperation, values: Sequence[Tensor], axis: int, begin: int, end: int) -> list[Tensor]:
-    return [_sliced_axis(op, value, axis, begin, end, 1) for value in values]
-
-
-def _sliced_axis(op: StablehloOperation, x: Tensor, axis: int, begin: int, end: int, stride: int) -> Tensor:
-    words = {"axes": [axis], "begin": [begin], "end": [end], "strides": [stride]}
-    return op.emit("strided_slice", x, **words)
 
 
 @converter("reduce_window")
@@ -169,7 +160,7 @@ def _combined(
     while window:
         if window & 1:
             begin = covered * dilation
-            part = _part(op, combined, axis, begin, begin + indices)
+            part = [value.slice(axis, begin, indices) for value in combined]
             total = part if total is None else apply(op, block, [*total, *part])
             covered += span
         window >>= 1
@@ -177,12 +168,12 @@ def _combined(
             length = combined[0].shape[axis]
             assert isinstance(length, int)
             step = span * dilation
-            first, second = (_part(op, combined, axis, at, length - step + at) for at in (0, step))
+            first, second = ([value.slice(axis, at, length - step) for value in combined] for at in (0, step))
             combined, span = apply(op, block, [*first, *second]), span * 2
     assert total is not None
     if stride == 1:
         return total
-    return [_sliced_axis(op, value, axis, 0, indices, stride) for value in total]
+    return [value.slice(axis, 0, -(-indices // stride), stride) for value in total]
 
 
 def _running(
@@ -213,9 +204,9 @@ def _pooled(
         return None  # windows of padding alone, which pooling does not have
     channels_last = len(rest) == 2 and rest == [0, x.rank - 1]
     order = list(range(x.rank)) if channels_last else [*rest, *axes]
-    moved = op.permuted(x, order)
+    moved = x.permute(order)
     outer, inner = moved.shape[: len(rest)], moved.shape[len(rest) :]
-    value = moved if channels_last else op.emit("reshape", moved, shape=(1, D.product(outer), *inner))
+    value = moved if channels_last else moved.reshape((1, D.product(outer), *inner))
     words: dict[str, object] = {
         "kernel": [window[i] for i in axes],
         "strides": [strides[i] for i in axes],
@@ -227,8 +218,8 @@ def _pooled(
     else:
         result = op.emit("avg_pool", value, count_include_pad=True, **words)
         elements = float(np.prod([window[i] for i in axes]))
-        result = op.emit("multiply", result, op.constant(elements, x.dtype))
+        result = result * elements
     if channels_last:
         return result
-    result = op.emit("reshape", result, shape=(*outer, *result.shape[2:]))
-    return op.permuted(result, [order.index(i) for i in range(x.rank)])
+    result = result.reshape((*outer, *result.shape[2:]))
+    return result.permute([order.index(i) for i in range(x.rank)])

@@ -15,7 +15,7 @@ from mirlo.frontends.stablehlo.operation import StablehloOperation
 from mirlo.frontends.stablehlo.ops.shape import padded
 from mirlo.frontends.stablehlo.regions import apply, combiner
 from mirlo.frontends.stablehlo.registry import converter
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, where
 
 MAX_WINDOW = 1024
 """Most elements of a window: each makes a slice of the operand, and a tensor of its size."""
@@ -88,8 +88,8 @@ class _Windows:
                 continue
             (keep,) = apply(op, self.select, [best, new])
             keep = self._masked(self._masked(keep, seen, "logical_and"), ~tap.valid, "logical_or")
-            best = op.elementwise("where", keep, best, new)
-            number = op.elementwise("where", keep, number, op.constant(at, index))
+            best = where(keep, best, new)
+            number = where(keep, number, at)
             seen = seen | tap.valid
         return number
 
@@ -97,16 +97,14 @@ class _Windows:
         neutral = name == "logical_and"
         if bool(np.all(mask == neutral)):
             return flags
-        return self.op.elementwise(name, flags, self.op.constant(mask, DTYPES["bool"], mask.shape))
+        return flags.elementwise(name, self.op.constant(mask, DTYPES["bool"], mask.shape))
 
     def _sliced(self, wide: Tensor, offsets: Sequence[int]) -> Tensor:
         """Return the element at one tap of each window."""
         if not self.axes:
             return wide
-        begin = [offsets[i] for i in self.axes]
-        end = [offsets[i] + (self.count(i) - 1) * self.strides[i] + 1 for i in self.axes]
-        words = {"axes": self.axes, "begin": begin, "end": end, "strides": [self.strides[i] for i in self.axes]}
-        return self.op.emit("strided_slice", wide, **words)
+        sizes = [self.count(i) if i in self.axes else dim for i, dim in enumerate(wide.shape)]
+        return wide.part(offsets, sizes, self.strides)
 
     def spread(self, values: Tensor, offsets: Sequence[int]) -> Tensor:
         """Return a value for each window as one for each element of the operand, at one tap of the windows."""
@@ -123,21 +121,21 @@ def select_and_scatter(op: StablehloOperation) -> Tensor:
     """Convert `select_and_scatter`: find the tap that each window chooses, then add up what each tap gets."""
     windows = _Windows(op)
     if any(size == 0 for size in windows.source.shape):
-        return op.emit("expand", op.emit("reshape", windows.start, shape=()), shape=windows.x.shape)
+        return windows.start.reshape(()).expand(windows.x.shape)
     is_sum = combiner(windows.scatter) == "add" and windows.source.dtype.is_float
     chosen, total = windows.chosen(), None if is_sum else windows.start.expand(windows.x.shape)
     for at, tap in enumerate(windows.taps()):
-        here = op.elementwise("equal", chosen, op.constant(at, chosen.dtype))
-        values = op.elementwise("where", here, windows.source, op.constant(0, windows.source.dtype))
+        here = chosen.equals(at)
+        values = where(here, windows.source, 0)
         spread = windows.spread(values, tap.offsets)
         if total is None:
             total = spread
         elif is_sum:
-            total = op.elementwise("add", total, spread)
+            total = total + spread
         else:
-            flags = windows.spread(op.elementwise("cast", here, dtype="i8"), tap.offsets)
+            flags = windows.spread(here.cast("i8"), tap.offsets)
             (both,) = apply(op, windows.scatter, [total, spread])
-            total = op.elementwise("where", op.elementwise("cast", flags, dtype="bool"), both, total)
+            total = where(flags.cast("bool"), both, total)
     assert total is not None
     is_zero = windows.start.constant is not None and not np.any(windows.start.constant)
-    return total if not is_sum or is_zero else op.elementwise("add", total, windows.start)
+    return total if not is_sum or is_zero else total + windows.start

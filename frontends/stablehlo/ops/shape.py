@@ -13,7 +13,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.stablehlo.operation import StablehloOperation
 from mirlo.frontends.stablehlo.registry import converter
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, concat
 
 
 @converter("constant")
@@ -47,7 +47,7 @@ def reshape(op: StablehloOperation) -> Tensor:
     x, declared = op.operands[0], op.declared()
     if x.array is not None and x.array.size == 1:
         return op.body.of_array(x.array.reshape(()), declared)
-    return op.emit("reshape", x, shape=_known_shape(op, x.shape, declared.shape))
+    return x.reshape(_known_shape(op, x.shape, declared.shape))
 
 
 def _known_shape(op: StablehloOperation, old: Sequence[Dim], new: Sequence[Dim]) -> tuple[Dim, ...]:
@@ -64,7 +64,7 @@ def _known_shape(op: StablehloOperation, old: Sequence[Dim], new: Sequence[Dim])
 @converter("dynamic_reshape")
 def dynamic_reshape(op: StablehloOperation) -> Tensor:
     x = op.operands[0]
-    return op.emit("reshape", x, shape=op.dims(1))
+    return x.reshape(op.dims(1))
 
 
 @converter("broadcast_in_dim")
@@ -99,8 +99,8 @@ def broadcast(op: StablehloOperation, x: Tensor, type_: TensorType, axes: Sequen
     dims = [1] * (x.rank - rank) + list(result.shape)
     if order != list(range(len(axes))):
         if rank < x.rank:
-            result = op.emit("reshape", result, shape=tuple(dims))
-        result = op.emit("permute", result, axes=order)
+            result = result.reshape(dims)
+        result = result.permute(order)
         dims = [dims[i] for i in order]
     placed: list[Dim] = [1] * type_.rank
     for dim, axis in zip(dims, sorted(axes), strict=True):
@@ -109,38 +109,32 @@ def broadcast(op: StablehloOperation, x: Tensor, type_: TensorType, axes: Sequen
         while len(placed) > rank and placed[0] == 1:
             placed.pop(0)
     if tuple(placed) != result.shape:
-        result = op.emit("reshape", result, shape=tuple(placed))
-    return result if tuple(placed) == type_.shape else op.broadcast_to(result, type_)
+        result = result.reshape(placed)
+    return result.expand(type_.shape)
 
 
 @converter("transpose")
 def transpose(op: StablehloOperation) -> Tensor:
-    return op.permuted(op.operands[0], op.ints("permutation"))
+    return op.operands[0].permute(op.ints("permutation"))
 
 
 @converter("reverse")
 def reverse(op: StablehloOperation) -> Tensor:
     axes = op.ints("dimensions")
-    return op.emit("reverse", op.operands[0], axes=axes) if axes else op.operands[0]
+    return op.operands[0].flip(axes) if axes else op.operands[0]
 
 
 @converter("concatenate")
 def concatenate(op: StablehloOperation) -> Tensor:
     axis = op.integer("dimension")
     given = [operand for operand in op.operands if operand.shape[axis] != 0] or list(op.operands[:1])
-    return given[0] if len(given) == 1 else op.emit("concat", given, axis=axis)
+    return given[0] if len(given) == 1 else concat(given, axis)
 
 
 @converter("slice")
 def slice_(op: StablehloOperation) -> Tensor:
-    x = op.operands[0]
-    names = ("start_indices", "limit_indices", "strides")
-    bounds = list(zip(*(op.ints(name) for name in names), strict=True))
-    axes = [i for i, (a, b, step) in enumerate(bounds) if (a, step) != (0, 1) or b != x.shape[i]]
-    if not axes:
-        return x
-    begin, end, strides = zip(*(bounds[i] for i in axes), strict=True)
-    return op.emit("strided_slice", x, axes=axes, begin=begin, end=end, strides=strides)
+    bounds = zip(*(op.ints(name) for name in ("start_indices", "limit_indices", "strides")), strict=True)
+    return op.operands[0][tuple(slice(*each) for each in bounds)]
 
 
 @converter("real_dynamic_slice")
@@ -148,7 +142,7 @@ def real_dynamic_slice(op: StablehloOperation) -> Tensor:
     """Convert `real_dynamic_slice`, whose bounds are sizes."""
     begin, end, steps = op.dims(1), op.dims(2), op.numbers(3, "strides that are numbers")
     shape = [D.ceildiv(b - a, s) for a, b, s in zip(begin, end, steps, strict=True)]
-    return op.emit("slice_dims", op.operands[0], begin=begin, shape=tuple(shape), strides=steps)
+    return op.operands[0].part(begin, shape, steps)
 
 
 @converter("pad")
@@ -187,12 +181,12 @@ def _spaced(op: StablehloOperation, x: Tensor, value: Tensor, axis: int, count: 
         raise UnsupportedOperation("interior padding of a dim that may be 0")
     if x.shape[axis] == 0:
         return x
-    apart = op.emit("expand_dims", x, axes=[axis + 1])
+    apart = x.expand_dims(axis + 1)
     zeros = [0] * apart.rank
     after = [count if i == axis + 1 else 0 for i in range(apart.rank)]
     wide = padded(op, apart, value, zeros, after, zeros)
     size = x.shape[axis] * (count + 1)
-    flat = op.emit("reshape", wide, shape=(*x.shape[:axis], size, *x.shape[axis + 1 :]))
+    flat = wide.reshape((*x.shape[:axis], size, *x.shape[axis + 1 :]))
     return padded(op, flat, value, zeros[1:], [-count if i == axis else 0 for i in range(x.rank)], zeros[1:])
 
 
@@ -200,4 +194,4 @@ def _spaced(op: StablehloOperation, x: Tensor, value: Tensor, axis: int, count: 
 def get_dimension_size(op: StablehloOperation) -> Tensor:
     """Convert the size of a dim that is not followed as a size, such as one of more than 32 bits."""
     result = op.emit("dims_tensor", dims=(op.type(0).shape[op.integer("dimension")],))
-    return op.emit("reshape", op.emit("cast", result, dtype=op.declared().dtype), shape=())
+    return result.cast(op.declared().dtype).reshape(())

@@ -32,7 +32,7 @@ def sort(op: StablehloOperation) -> Sequence[Tensor]:
 
 
 def _taken(op: StablehloOperation, x: Tensor, order: Tensor, axis: int) -> Tensor:
-    return op.emit("gather_elements", x, order, axis=axis)
+    return x.gather_elements(order, axis=axis)
 
 
 @converter("chlo.top_k")
@@ -41,4 +41,4 @@ def top_k(op: StablehloOperation) -> Sequence[Tensor]:
     attributes = op.op.attributes
     held = ir.DictAttr(attributes["composite_attributes"]) if op.has("composite_attributes") else attributes
     values, indices = op.emit_all("topk", op.operands[0], k=ir.IntegerAttr(held["k"]).value)
-    return [values, op.emit("cast", indices, dtype=op.declared(1).dtype)]
+    return [values, indices.cast(op.declared(1).dtype)]

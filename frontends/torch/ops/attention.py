@@ -6,7 +6,7 @@ import math
 
 from mirlo.dialects.core import dims as D
 from mirlo.frontends.builder import UnsupportedOperation
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, where
 from mirlo.frontends.torch.operation import AtenOperation
 from mirlo.frontends.torch.registry import converter
 
@@ -34,19 +34,19 @@ def attention(
         leading = each.shape[:-2]
         if leading[:-1] != query.shape[:-3] or (not enable_gqa and leading != query.shape[:-2]):
             leading = (*query.shape[:-3], leading[-1] if enable_gqa else query.shape[-3])
-            each = op.expanded(each, (*leading, *each.shape[-2:]))
+            each = each.expand((*leading, *each.shape[-2:]))
         heads = leading[-1] if leading else 1
-        given.append(op.reshaped(each, (outer, heads, *each.shape[-2:])))
+        given.append(each.reshape((outer, heads, *each.shape[-2:])))
     if mask is not None:
         mask = _mask(op, mask, query, key)
     result = op.emit("attention", *given, mask, scale=factor, causal=is_causal)
-    result = op.reshaped(result, (*query.shape[:-1], value.shape[-1]))
+    result = result.reshape((*query.shape[:-1], value.shape[-1]))
     if mask is None or not mask.dtype.is_bool:
         return result
     # A query that attends to nothing gives zeros.
-    some = op.emit("reduce_any", mask, axes=[3], keepdims=True)
-    flags = op.reshaped(op.expanded(some, (*given[0].shape[:3], 1)), (*query.shape[:-1], 1))
-    return op.choose(flags, result, 0, query.dtype)
+    some = mask.any(3, keepdims=True)
+    flags = some.expand((*given[0].shape[:3], 1)).reshape((*query.shape[:-1], 1))
+    return where(flags, result, 0, query.dtype)
 
 
 @converter("aten._scaled_dot_product_flash_attention_for_cpu.default")
@@ -74,18 +74,16 @@ def _scaled(op: AtenOperation, query: Tensor, scale: float | Tensor | None) -> t
     elif isinstance(size, int):
         return query, 1 / math.sqrt(size)
     else:
-        factor = op.apply(
-            "divide", op.constant(1.0, op.operand(size, "f64").dtype), op.apply("sqrt", op.operand(size, "f64"))
-        )
+        factor = 1.0 / op.operand(size, "f64").sqrt()
     wide = op.wide(query)
-    return op.cast(op.apply("multiply", wide, op.cast(factor, wide.dtype)), query.dtype), 1.0
+    return (wide * factor.cast(wide.dtype)).cast(query.dtype), 1.0
 
 
 def _mask(op: AtenOperation, mask: Tensor, query: Tensor, key: Tensor) -> Tensor:
     """Return a mask of four dims."""
     shape = (*query.shape[:-1], key.shape[-2])
     if mask.rank == 2 or len(shape) == 4:
-        return op.reshaped(mask, (*[1] * (4 - mask.rank), *mask.shape))
-    whole = op.expanded(mask, shape)
+        return mask.reshape((*[1] * (4 - mask.rank), *mask.shape))
+    whole = mask.expand(shape)
     heads = shape[-3] if len(shape) > 2 else 1
-    return op.reshaped(whole, (D.product(shape[:-3]), heads, *shape[-2:]))
+    return whole.reshape((D.product(shape[:-3]), heads, *shape[-2:]))

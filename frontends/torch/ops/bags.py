@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.builder import UnsupportedOperation
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, maximum, where
 from mirlo.frontends.torch.bounds import require_positions
 from mirlo.frontends.torch.operation import AtenOperation
 from mirlo.frontends.torch.registry import converter
@@ -24,33 +24,33 @@ def embedding_bag(
     bags, kind = op.result(0).shape[0], op.result(0).dtype
     count = indices.shape[0]
     if count == 0 or bags == 0:
-        return [op.expanded(op.constant(0, kind), op.result(0).shape), None, None, None]
+        return [op.constant(0, kind).expand(op.result(0).shape), None, None, None]
     require_positions(op, indices, table.shape[0])
-    begins = op.sliced(op.cast(offsets, "i64"), 0, 0, bags)
+    begins = offsets.cast("i64").slice(0, 0, bags)
     positions = op.positions(begins.type.with_shape((count, 1)), 0)
-    begun = op.apply("less_equal", op.reshaped(begins, (1, bags)), positions)
-    numbers = op.emit("reduce_sum", op.cast(begun, "i64"), axes=[1])
-    bag = op.reshaped(op.apply("subtract", numbers, 1), (count, 1))
-    rows = op.wide(op.emit("gather", table, indices, axis=0))
+    begun = begins.reshape((1, bags)) <= positions
+    numbers = begun.cast("i64").sum(1)
+    bag = (numbers - 1).reshape((count, 1))
+    rows = op.wide(table.gather(indices, axis=0))
     wide = rows.dtype
     if weights is not None:
-        rows = op.apply("multiply", rows, op.reshaped(op.cast(weights, wide), (count, 1)))
-    kept = op.expanded(op.constant(1, wide), (count, 1))
+        rows = rows * weights.cast(wide).reshape((count, 1))
+    kept = op.constant(1, wide).expand((count, 1))
     if padding_index >= 0:
-        is_kept = op.reshaped(op.apply("not_equal", indices, padding_index), (count, 1))
-        rows = op.choose(is_kept, rows, float("-inf") if mode == MAX else 0, wide)
-        kept = op.cast(is_kept, wide)
+        is_kept = indices.not_equals(padding_index).reshape((count, 1))
+        rows = where(is_kept, rows, float("-inf") if mode == MAX else 0, wide)
+        kept = is_kept.cast(wide)
     total = _combined(op, rows, bag, (bags, rows.shape[1]), "max" if mode == MAX else "add")
     counts = _combined(op, kept, bag, (bags, 1), "add")
     if mode == MEAN:
-        total = op.apply("divide", total, op.apply("maximum", counts, 1))
+        total = total / maximum(counts, 1)
     elif mode == MAX:
-        total = op.choose(op.apply("equal", counts, 0), 0, total, wide)
-    return [op.cast(total, kind), None, None, None]
+        total = where(counts.equals(0), 0, total, wide)
+    return [total.cast(kind), None, None, None]
 
 
 def _combined(op: AtenOperation, rows: Tensor, bag: Tensor, shape: tuple[Dim, ...], reduction: str) -> Tensor:
     """Return rows combined by the number of their bag."""
     start = op.constant(float("-inf") if reduction == "max" else 0, rows.dtype)
-    room = op.expanded(start, shape)
+    room = start.expand(shape)
     return op.emit("scatter_nd", room, bag, rows, reduction=reduction)

@@ -6,7 +6,7 @@ import math
 
 from mirlo.dialects.core.dtypes import DType
 from mirlo.frontends.builder import UnsupportedOperation
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, where
 from mirlo.frontends.torch.operation import AtenOperation, Operand
 from mirlo.frontends.torch.registry import converter
 
@@ -22,25 +22,25 @@ def shift(op: AtenOperation, x: Tensor, by: Operand) -> Tensor:
         raise UnsupportedOperation(f"shifts {kind}")
     name = SHIFTS[op.name.split(".")[1]]
     value, distance = op.operand(x, kind), op.operand(by, kind)
-    far = op.apply("greater_equal", distance, kind.bits)
+    far = distance >= kind.bits
     if not kind.is_unsigned:
-        far = op.apply("logical_or", far, op.apply("less", distance, 0))
+        far = far | (distance < 0)
     if name == "shift_right":
         most = kind.bits if kind.is_unsigned else kind.bits - 1
-        return _shifted(op, name, value, op.choose(far, most - (most == kind.bits), distance, kind), far, kind)
-    return _shifted(op, name, value, op.choose(far, 0, distance, kind), far, kind)
+        return _shifted(op, name, value, where(far, most - (most == kind.bits), distance, kind), far, kind)
+    return _shifted(op, name, value, where(far, 0, distance, kind), far, kind)
 
 
 def _shifted(op: AtenOperation, name: str, value: Tensor, near: Tensor, far: Tensor, kind: DType) -> Tensor:
-    result = op.apply(name, value, near)
+    result = value.elementwise(name, near)
     if name == "shift_right" and not kind.is_unsigned:
         return result
-    return op.choose(far, 0, result, kind)
+    return where(far, 0, result, kind)
 
 
 @converter("aten.bitwise_not.default")
 def bitwise_not(op: AtenOperation, x: Tensor) -> Tensor:
-    return op.apply("bitwise_not", x)
+    return ~x
 
 
 FIELDS = {64: (52, 11), 32: (23, 8)}
@@ -53,16 +53,16 @@ def frexp(op: AtenOperation, x: Tensor) -> list[Tensor]:
     y = op.wide(x)
     low, high = FIELDS[y.dtype.bits]
     integer, mask, bias = f"i{y.dtype.bits}", (1 << high) - 1, (1 << high - 1) - 1
-    is_small = op.apply("less", op.apply("abs", y), math.ldexp(1.0, 1 - bias))
-    y = op.choose(is_small, op.apply("multiply", y, math.ldexp(1.0, low + 1)), y, y.dtype)
-    raw = op.elementwise("bitcast", y, dtype=integer)
-    field = op.apply("bitwise_and", op.apply("shift_right", raw, low), mask)
-    rest = op.apply("bitwise_and", raw, ~(mask << low))
-    half = op.elementwise("bitcast", op.apply("bitwise_or", rest, bias - 1 << low), dtype=y.dtype)
-    is_plain = op.apply("logical_and", op.apply("not_equal", y, 0), op.apply("isfinite", y))
-    power = op.apply("subtract", field, op.choose(is_small, bias - 1 + low + 1, bias - 1, raw.dtype))
-    results = op.choose(is_plain, half, y, y.dtype), op.choose(is_plain, power, 0, raw.dtype)
-    return [op.cast(each, op.result(i).dtype) for i, each in enumerate(results)]
+    is_small = abs(y) < math.ldexp(1.0, 1 - bias)
+    y = where(is_small, y * math.ldexp(1.0, low + 1), y, y.dtype)
+    raw = y.bitcast(integer)
+    field = raw >> low & mask
+    rest = raw & ~(mask << low)
+    half = (rest | bias - 1 << low).bitcast(y.dtype)
+    is_plain = y.not_equals(0) & y.isfinite()
+    power = field - where(is_small, bias - 1 + low + 1, bias - 1, raw.dtype)
+    results = where(is_plain, half, y, y.dtype), where(is_plain, power, 0, raw.dtype)
+    return [each.cast(op.result(i).dtype) for i, each in enumerate(results)]
 
 
 @converter("aten.nextafter.default")
@@ -70,11 +70,11 @@ def nextafter(op: AtenOperation, x: Tensor, y: Tensor) -> Tensor:
     """Convert the next float towards another: the next or the previous of its bits as an integer."""
     kind = x.dtype
     integer = f"i{kind.bits}"
-    raw = op.elementwise("bitcast", x, dtype=integer)
-    away = op.apply("equal", op.apply("less", x, y), op.apply("greater", x, 0))
-    stepped = op.apply("add", raw, op.choose(away, 1, -1, raw.dtype))
-    least = op.choose(op.apply("greater", y, 0), 1, (1 << kind.bits - 1) + 1, raw.dtype)
-    moved = op.elementwise("bitcast", op.choose(op.apply("equal", x, 0), least, stepped, raw.dtype), dtype=kind)
-    result = op.choose(op.apply("equal", x, y), y, moved, kind)
-    unordered = op.apply("logical_or", op.apply("isnan", x), op.apply("isnan", y))
-    return op.choose(unordered, float("nan"), result, kind)
+    raw = x.bitcast(integer)
+    away = (x < y).equals(x > 0)
+    stepped = raw + where(away, 1, -1, raw.dtype)
+    least = where(y > 0, 1, (1 << kind.bits - 1) + 1, raw.dtype)
+    moved = where(x.equals(0), least, stepped, raw.dtype).bitcast(kind)
+    result = where(x.equals(y), y, moved, kind)
+    unordered = x.isnan() | y.isnan()
+    return where(unordered, float("nan"), result, kind)

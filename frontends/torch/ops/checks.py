@@ -9,7 +9,7 @@ from mirlo.frontends.torch.operation import AtenOperation
 from mirlo.frontends.torch.registry import CONVERTERS, converter
 
 if TYPE_CHECKING:
-    from mirlo.frontends.tensor import Tensor
+    from mirlo.frontends.tensor import Tensor, where
 
 CHECKS = ("aten._assert_async.msg", "aten._linalg_check_errors.default")
 """Operators without results."""
@@ -43,5 +43,5 @@ def with_effects(op: AtenOperation, token: None, target: object, *args: object, 
 @converter("aten._assert_async.msg")
 def assert_async(op: AtenOperation, flag: Tensor, message: str) -> None:
     """Check a condition on data in the call."""
-    sign = op.choose(op.cast(flag, "bool"), 1, -1, op.cast(flag, "i64").dtype)
-    op.body.require_values(op.emit("reshape", sign, shape=(1,)), 1, message)
+    sign = where(flag.cast("bool"), 1, -1, flag.cast("i64").dtype)
+    op.body.require_values(sign.reshape((1,)), 1, message)

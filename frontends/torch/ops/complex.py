@@ -6,13 +6,12 @@ import math
 from collections.abc import Callable
 
 from mirlo.dialects.core.dtypes import DType
-from mirlo.frontends.complex_numbers import Complex, Real
-from mirlo.frontends.tensor import Tensor
-from mirlo.frontends.torch.complex_tensor import ComplexTensor
+from mirlo.frontends.library.complex_numbers import Complex
+from mirlo.frontends.tensor import Tensor, where
 from mirlo.frontends.torch.operation import AtenOperation, Operand
 from mirlo.frontends.torch.registry import CONVERTERS, complex_converter, converter
 
-ComplexOperand = ComplexTensor | Operand | complex
+ComplexOperand = Complex | Operand | complex
 """What operators on complex tensors take: also real tensors and numbers."""
 
 FORMULAS: dict[str, Callable[[Complex], Complex]] = {
@@ -30,28 +29,23 @@ TESTS = {"isnan": "logical_or", "isinf": "logical_or", "isfinite": "logical_and"
 
 def complex_value(op: AtenOperation, x: ComplexOperand, kind: DType) -> Complex:
     """Return an operand as one of formulas, whose parts have an element type."""
-    if isinstance(x, ComplexTensor):
-        return Complex.of(op, op.cast(x.re, kind), op.cast(x.im, kind))
+    if isinstance(x, Complex):
+        return Complex(x.re.cast(kind), x.im.cast(kind))
     if isinstance(x, complex):
-        return Complex.of(op, op.constant(x.real, kind), op.constant(x.imag, kind))
+        return Complex(op.constant(x.real, kind), op.constant(x.imag, kind))
     real = op.operand(x, kind)
-    return Complex.of(op, real, op.constant(0, kind, real.shape))
-
-
-def complex_tensor(value: Complex) -> ComplexTensor:
-    """Return what a formula computes."""
-    return ComplexTensor(value.re.tensor, value.im.tensor)
+    return Complex(real, op.constant(0, kind, real.shape))
 
 
 def kind_of(*operands: ComplexOperand) -> DType:
     """Return the element type of the parts of complex operands: the widest of those with dims, else of the others."""
-    dtypes = [x.dtype for x in operands if isinstance(x, ComplexTensor)]
+    dtypes = [x.dtype for x in operands if isinstance(x, Complex)]
     floats = [x.dtype for x in operands if isinstance(x, Tensor) and x.dtype.is_float]
     return max((*dtypes, *floats), key=lambda dtype: dtype.bits)
 
 
-def _formula(name: str) -> Callable[[AtenOperation, ComplexTensor], ComplexTensor]:
-    return lambda op, x: complex_tensor(FORMULAS[name](complex_value(op, x, op.dtype)))
+def _formula(name: str) -> Callable[[AtenOperation, Complex], Complex]:
+    return lambda op, x: FORMULAS[name](complex_value(op, x, op.dtype))
 
 
 for _name in FORMULAS:
@@ -60,9 +54,7 @@ for _name in FORMULAS:
 
 @complex_converter("aten.add.Tensor", "aten.add.Scalar", "aten.sub.Tensor", "aten.sub.Scalar", "aten.rsub.Tensor",
                    "aten.rsub.Scalar", "aten.subtract.Tensor")  # fmt: skip
-def add(
-    op: AtenOperation, x: ComplexOperand, y: ComplexOperand, other: complex = 1, *, alpha: complex = 1
-) -> ComplexTensor:
+def add(op: AtenOperation, x: ComplexOperand, y: ComplexOperand, other: complex = 1, *, alpha: complex = 1) -> Complex:
     """Convert sums and differences."""
     factor = other if op.name.endswith("Scalar") else alpha
     left, right = (complex_value(op, each, op.dtype) for each in (x, y))
@@ -70,51 +62,51 @@ def add(
         left, right = right, left
     if factor != 1:
         right = right * complex_value(op, complex(factor), op.dtype)
-    return complex_tensor(left + right if ".add." in op.name else left - right)
+    return left + right if ".add." in op.name else left - right
 
 
 @complex_converter("aten.mul.Tensor", "aten.mul.Scalar", "aten.multiply.Tensor", "aten.multiply.Scalar")
-def multiply(op: AtenOperation, x: ComplexOperand, y: ComplexOperand) -> ComplexTensor:
-    return complex_tensor(complex_value(op, x, op.dtype) * complex_value(op, y, op.dtype))
+def multiply(op: AtenOperation, x: ComplexOperand, y: ComplexOperand) -> Complex:
+    return complex_value(op, x, op.dtype) * complex_value(op, y, op.dtype)
 
 
 @complex_converter("aten.div.Tensor", "aten.div.Scalar", "aten.true_divide.Tensor", "aten.divide.Tensor",
                    "aten.divide.Scalar")  # fmt: skip
-def divide(op: AtenOperation, x: ComplexOperand, y: ComplexOperand) -> ComplexTensor:
-    return complex_tensor(complex_value(op, x, op.dtype) / complex_value(op, y, op.dtype))
+def divide(op: AtenOperation, x: ComplexOperand, y: ComplexOperand) -> Complex:
+    return complex_value(op, x, op.dtype) / complex_value(op, y, op.dtype)
 
 
 @complex_converter("aten.pow.Tensor_Tensor", "aten.pow.Tensor_Scalar", "aten.pow.Scalar")
-def power(op: AtenOperation, x: ComplexOperand, y: ComplexOperand) -> ComplexTensor:
+def power(op: AtenOperation, x: ComplexOperand, y: ComplexOperand) -> Complex:
     """Convert powers; those to 2 and 3 are products, as PyTorch has them."""
     base = complex_value(op, x, op.dtype)
     if isinstance(y, (int, float)) and y in (1, 2, 3):
         made = base
         for _ in range(int(y) - 1):
             made = made * base
-        return complex_tensor(made)
+        return made
     if isinstance(y, (int, float)) and y == 0.5:
-        return complex_tensor(base.sqrt())
-    return complex_tensor(base.power(complex_value(op, y, op.dtype)))
+        return base.sqrt()
+    return base.power(complex_value(op, y, op.dtype))
 
 
 @complex_converter("aten.eq.Tensor", "aten.eq.Scalar", "aten.ne.Tensor", "aten.ne.Scalar", "aten.not_equal.Tensor",
                    "aten.not_equal.Scalar")  # fmt: skip
 def compare(op: AtenOperation, x: ComplexOperand, y: ComplexOperand) -> Tensor:
     kind = kind_of(x, y)
-    same = complex_value(op, x, kind).equals(complex_value(op, y, kind)).tensor
-    return same if ".eq." in op.name else op.apply("logical_not", same)
+    same = complex_value(op, x, kind).equals(complex_value(op, y, kind))
+    return same if ".eq." in op.name else ~same
 
 
 @complex_converter(*(f"aten.{name}.default" for name in TESTS))
-def test_of_numbers(op: AtenOperation, x: ComplexTensor) -> Tensor:
+def test_of_numbers(op: AtenOperation, x: Complex) -> Tensor:
     name = op.name.split(".")[1]
-    return op.apply(TESTS[name], op.apply(name, x.re), op.apply(name, x.im))
+    return x.re.elementwise(name).elementwise(TESTS[name], x.im.elementwise(name))
 
 
-def truth(op: AtenOperation, x: ComplexTensor) -> Tensor:
+def truth(op: AtenOperation, x: Complex) -> Tensor:
     """Return where elements are not 0."""
-    return op.apply("logical_or", op.apply("not_equal", x.re, 0), op.apply("not_equal", x.im, 0))
+    return x.re.not_equals(0) | x.im.not_equals(0)
 
 
 OF_TRUTH = (
@@ -127,7 +119,7 @@ OF_TRUTH = (
 @complex_converter(*(f"aten.{name}" for name in OF_TRUTH))
 def of_truth(op: AtenOperation, *args: object, **kwargs: object) -> object:
     """Convert operators that look at which elements are not 0."""
-    given = [truth(op, x) if isinstance(x, ComplexTensor) else x for x in args]
+    given = [truth(op, x) if isinstance(x, Complex) else x for x in args]
     return CONVERTERS[op.name](op, *given, **kwargs)
 
 
@@ -135,21 +127,21 @@ def of_truth(op: AtenOperation, *args: object, **kwargs: object) -> object:
 
 
 @complex_converter("aten.abs.default", "aten.absolute.default")
-def absolute(op: AtenOperation, x: ComplexTensor) -> Tensor:
-    return complex_value(op, x, op.dtype).abs().tensor
+def absolute(op: AtenOperation, x: Complex) -> Tensor:
+    return complex_value(op, x, op.dtype).abs()
 
 
 @converter("aten.angle.default")
 def angle_of_real(op: AtenOperation, x: Tensor) -> Tensor:
     """Convert the angle of real numbers: 0 or a half turn."""
-    y = op.cast(x, op.dtype)
-    result = op.choose(op.apply("less", y, 0), math.pi, 0, op.dtype)
-    return op.choose(op.apply("not_equal", y, y), y, result, op.dtype)
+    y = x.cast(op.dtype)
+    result = where(y < 0, math.pi, 0, op.dtype)
+    return where(y.not_equals(y), y, result, op.dtype)
 
 
 @complex_converter("aten.angle.default")
-def angle(op: AtenOperation, x: ComplexTensor) -> Tensor:
-    return complex_value(op, x, op.dtype).angle().tensor
+def angle(op: AtenOperation, x: Complex) -> Tensor:
+    return complex_value(op, x, op.dtype).angle()
 
 
 @converter("aten.real.default")
@@ -158,71 +150,71 @@ def real_of_real(op: AtenOperation, x: Tensor) -> Tensor:
 
 
 @complex_converter("aten.real.default")
-def real(op: AtenOperation, x: ComplexTensor) -> Tensor:
+def real(op: AtenOperation, x: Complex) -> Tensor:
     return x.re
 
 
 @complex_converter("aten.imag.default")
-def imaginary(op: AtenOperation, x: ComplexTensor) -> Tensor:
+def imaginary(op: AtenOperation, x: Complex) -> Tensor:
     return x.im
 
 
 @complex_converter("aten.complex.default")
-def make(op: AtenOperation, real: Tensor, imaginary: Tensor) -> ComplexTensor:
-    return ComplexTensor(op.expanded(real, op.shape), op.expanded(imaginary, op.shape))
+def make(op: AtenOperation, real: Tensor, imaginary: Tensor) -> Complex:
+    return Complex(real.expand(op.shape), imaginary.expand(op.shape))
 
 
 @complex_converter("aten.polar.default")
-def polar(op: AtenOperation, size: Tensor, turn: Tensor) -> ComplexTensor:
-    return ComplexTensor(*(op.apply("multiply", size, op.apply(name, turn)) for name in ("cos", "sin")))
+def polar(op: AtenOperation, size: Tensor, turn: Tensor) -> Complex:
+    return Complex(*(size * turn.elementwise(name) for name in ("cos", "sin")))
 
 
 @complex_converter("aten.view_as_real.default", "aten.view_as_real_copy.default")
-def view_as_real(op: AtenOperation, x: ComplexTensor) -> Tensor:
+def view_as_real(op: AtenOperation, x: Complex) -> Tensor:
     return op.body.join_parts(x.re, x.im)
 
 
 @complex_converter("aten.view_as_complex.default", "aten.view_as_complex_copy.default")
-def view_as_complex(op: AtenOperation, x: Tensor) -> ComplexTensor:
-    return ComplexTensor(*op.body.split_parts(x))
+def view_as_complex(op: AtenOperation, x: Tensor) -> Complex:
+    return Complex(*op.body.split_parts(x))
 
 
 @converter("aten._neg_view.default")
 def negative_view(op: AtenOperation, x: Tensor) -> Tensor:
-    return op.apply("negative", x)
+    return -x
 
 
 @complex_converter(
     "aten._to_copy.default", "aten.to.dtype", "aten.to.dtype_layout", "aten.to.device", "aten.type_as.default",
     "aten.to.other", "aten.to.prim_Device",
 )  # fmt: skip
-def to_copy(op: AtenOperation, x: ComplexTensor | Tensor, *_: object, **ignored: object) -> ComplexTensor | Tensor:
+def to_copy(op: AtenOperation, x: Complex | Tensor, *_: object, **ignored: object) -> Complex | Tensor:
     """Convert a change of the element type: a real number gets the imaginary part 0, or a complex one loses its own."""
     if not op.is_complex:
-        assert isinstance(x, ComplexTensor)
-        return truth(op, x) if op.dtype.is_bool else op.cast(x.re, op.dtype)
-    return complex_tensor(complex_value(op, x, op.dtype))
+        assert isinstance(x, Complex)
+        return truth(op, x) if op.dtype.is_bool else x.re.cast(op.dtype)
+    return complex_value(op, x, op.dtype)
 
 
 # Norms
 
 
 @complex_converter("aten.linalg_vector_norm.default")
-def vector_norm(op: AtenOperation, x: ComplexTensor, *args: object, **kwargs: object) -> object:
-    return CONVERTERS[op.name](op, Complex.of(op, x.re, x.im).abs().tensor, *args, **kwargs)
+def vector_norm(op: AtenOperation, x: Complex, *args: object, **kwargs: object) -> object:
+    return CONVERTERS[op.name](op, x.abs(), *args, **kwargs)
 
 
 # Choice
 
 
 @complex_converter("aten.where.self", "aten.where.ScalarOther", "aten.where.ScalarSelf", "aten.where.Scalar")
-def where(op: AtenOperation, condition: Tensor, x: ComplexOperand, y: ComplexOperand) -> ComplexTensor:
-    flags = Real(op, op.cast(condition, "bool"))
+def choose(op: AtenOperation, condition: Tensor, x: ComplexOperand, y: ComplexOperand) -> Complex:
+    flags = condition.cast("bool")
     left, right = (complex_value(op, each, op.dtype) for each in (x, y))
-    return complex_tensor(Complex(flags.where(left.re, right.re), flags.where(left.im, right.im)))
+    return Complex(where(flags, left.re, right.re), where(flags, left.im, right.im))
 
 
 @complex_converter("aten.masked_fill.Scalar", "aten.masked_fill.Tensor")
-def masked_fill(op: AtenOperation, x: ComplexTensor, mask: Tensor, value: ComplexOperand) -> ComplexTensor:
-    result = where(op, mask, value, x)
-    return ComplexTensor(*(op.expanded(part, op.shape) for part in (result.re, result.im)))
+def masked_fill(op: AtenOperation, x: Complex, mask: Tensor, value: ComplexOperand) -> Complex:
+    result = choose(op, mask, value, x)
+    return Complex(*(part.expand(op.shape) for part in (result.re, result.im)))

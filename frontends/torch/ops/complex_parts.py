@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mirlo.frontends.builder import UnsupportedOperation
+from mirlo.frontends.library.complex_numbers import Complex
 from mirlo.frontends.tensor import Tensor
-from mirlo.frontends.torch.complex_tensor import ComplexTensor
 from mirlo.frontends.torch.operation import AtenOperation
 from mirlo.frontends.torch.ops import contract, control, create, index, reduce, shape, strided
-from mirlo.frontends.torch.ops.complex import ComplexOperand, complex_tensor, complex_value
+from mirlo.frontends.torch.ops.complex import ComplexOperand, complex_value
 from mirlo.frontends.torch.registry import COMPLEX, CONVERTERS, Converter, complex_converter
 
 DATA: dict[Converter, tuple[int, ...]] = {
@@ -37,7 +37,7 @@ def part(op: AtenOperation, x: object, which: int) -> object:
     """Return the real (0) or the imaginary part (1) of an argument that is data."""
     if isinstance(x, (list, tuple)):
         return [part(op, each, which) for each in x]
-    if isinstance(x, ComplexTensor):
+    if isinstance(x, Complex):
         return x.im if which else x.re
     if isinstance(x, complex):
         return x.imag if which else x.real
@@ -66,7 +66,7 @@ def _joined(op: AtenOperation, real: object, imaginary: object) -> object:
     if not isinstance(real, Tensor) or not isinstance(imaginary, Tensor):
         raise UnsupportedOperation("is not supported for complex numbers")
     declared = op.node.meta["val"]
-    return real if hasattr(declared, "dtype") and not op.is_complex else ComplexTensor(real, imaginary)
+    return real if hasattr(declared, "dtype") and not op.is_complex else Complex(real, imaginary)
 
 
 for _name, _convert in CONVERTERS.items():
@@ -77,14 +77,14 @@ for _name in LINEAR:
 
 
 @complex_converter("aten.cumsum.default")
-def running_sum(op: AtenOperation, x: ComplexTensor, axis: int, **ignored: object) -> object:
+def running_sum(op: AtenOperation, x: Complex, axis: int, **ignored: object) -> object:
     return _by_parts(CONVERTERS[op.name], (0,))(op, x, axis)
 
 
 @complex_converter("aten.mH.default", "aten.adjoint.default")
-def adjoint(op: AtenOperation, x: ComplexTensor) -> ComplexTensor:
+def adjoint(op: AtenOperation, x: Complex) -> Complex:
     real, imaginary = (shape.transpose(op, each, -1, -2) for each in (x.re, x.im))
-    return ComplexTensor(real, op.apply("negative", imaginary))
+    return Complex(real, -imaginary)
 
 
 @complex_converter("aten.ones.default", "aten.ones_like.default", "aten.new_ones.default", "aten.eye.default",
@@ -92,7 +92,7 @@ def adjoint(op: AtenOperation, x: ComplexTensor) -> ComplexTensor:
 def ones(op: AtenOperation, *args: object, **kwargs: object) -> object:
     real = CONVERTERS[op.name](op, *args, **kwargs)
     assert isinstance(real, Tensor)
-    return ComplexTensor(real, op.constant(0, real.dtype, real.shape)) if op.is_complex else real
+    return Complex(real, op.constant(0, real.dtype, real.shape)) if op.is_complex else real
 
 
 COMPLEX["higher_order.wrap_with_set_grad_enabled"] = control.set_grad_enabled
@@ -101,9 +101,7 @@ COMPLEX["aten._assert_tensor_metadata.default"] = CONVERTERS["aten._assert_tenso
 # Products
 
 
-def product(
-    op: AtenOperation, convert: Converter, x: ComplexOperand, y: ComplexOperand, *rest: object
-) -> ComplexTensor:
+def product(op: AtenOperation, convert: Converter, x: ComplexOperand, y: ComplexOperand, *rest: object) -> Complex:
     """Return a product of tensors by those of the parts."""
     a, b = complex_value(op, x, op.dtype), complex_value(op, y, op.dtype)
 
@@ -112,21 +110,21 @@ def product(
         assert isinstance(result, Tensor)
         return result
 
-    re, im = a.re.tensor, a.im.tensor
-    real = op.apply("subtract", of(re, b.re.tensor), of(im, b.im.tensor))
-    return ComplexTensor(real, op.apply("add", of(re, b.im.tensor), of(im, b.re.tensor)))
+    re, im = a.re, a.im
+    real = of(re, b.re) - of(im, b.im)
+    return Complex(real, of(re, b.im) + of(im, b.re))
 
 
 @complex_converter("aten.mm.default", "aten.bmm.default", "aten.mv.default", "aten.matmul.default",
                    "aten.linalg_matmul.default", "aten.dot.default", "aten.inner.default", "aten.outer.default",
                    "aten.ger.default")  # fmt: skip
-def plain_product(op: AtenOperation, x: ComplexOperand, y: ComplexOperand) -> ComplexTensor:
+def plain_product(op: AtenOperation, x: ComplexOperand, y: ComplexOperand) -> Complex:
     return product(op, CONVERTERS[op.name], x, y)
 
 
 @complex_converter("aten.vdot.default")
-def product_with_conjugate(op: AtenOperation, x: ComplexOperand, y: ComplexOperand) -> ComplexTensor:
-    conjugate = complex_tensor(complex_value(op, x, op.dtype).conj())
+def product_with_conjugate(op: AtenOperation, x: ComplexOperand, y: ComplexOperand) -> Complex:
+    conjugate = complex_value(op, x, op.dtype).conj()
     return product(op, contract.dot, conjugate, y)
 
 
@@ -134,23 +132,23 @@ def product_with_conjugate(op: AtenOperation, x: ComplexOperand, y: ComplexOpera
 def sum_with_product(
     op: AtenOperation, bias: ComplexOperand, x: ComplexOperand, y: ComplexOperand, *, beta: complex = 1,
     alpha: complex = 1,
-) -> ComplexTensor:  # fmt: skip
+) -> Complex:  # fmt: skip
     result = complex_value(op, product(op, contract.product, x, y), op.dtype)
     scaled = result if alpha == 1 else result * complex_value(op, complex(alpha), op.dtype)
     if beta == 0:
-        return complex_tensor(scaled)
+        return scaled
     given = complex_value(op, bias, op.dtype)
-    return complex_tensor(scaled + (given if beta == 1 else given * complex_value(op, complex(beta), op.dtype)))
+    return scaled + (given if beta == 1 else given * complex_value(op, complex(beta), op.dtype))
 
 
 @complex_converter("aten.linear.default")
 def linear(
-    op: AtenOperation, x: ComplexOperand, weight: ComplexTensor | Tensor, bias: ComplexOperand | None = None
-) -> ComplexTensor:
+    op: AtenOperation, x: ComplexOperand, weight: Complex | Tensor, bias: ComplexOperand | None = None
+) -> Complex:
     result = product(op, contract.product, x, weight, weight.rank > 1)
     if bias is None:
         return result
-    return complex_tensor(complex_value(op, result, op.dtype) + complex_value(op, bias, op.dtype))
+    return complex_value(op, result, op.dtype) + complex_value(op, bias, op.dtype)
 
 
 @complex_converter("aten.einsum.default")
@@ -169,13 +167,13 @@ def einsum(op: AtenOperation, equation: str, tensors: Sequence[ComplexOperand], 
                    "aten.conv_transpose1d.default", "aten.conv_transpose2d.input",
                    "aten.conv_transpose3d.input")  # fmt: skip
 def convolution(
-    op: AtenOperation, x: ComplexOperand, weight: ComplexOperand, bias: ComplexTensor | Tensor | None = None,
+    op: AtenOperation, x: ComplexOperand, weight: ComplexOperand, bias: Complex | Tensor | None = None,
     *rest: object,
-) -> ComplexTensor:  # fmt: skip
+) -> Complex:  # fmt: skip
     result = product(op, CONVERTERS[op.name], x, weight, None, *rest)
     if bias is None:
         return result
     spatial = op.node.args[1].meta["val"].dim() - 2
     shift = complex_value(op, bias, op.dtype)
-    parts = [op.reshaped(each.tensor, (*bias.shape, *[1] * spatial)) for each in (shift.re, shift.im)]
-    return ComplexTensor(op.apply("add", result.re, parts[0]), op.apply("add", result.im, parts[1]))
+    parts = [each.reshape((*bias.shape, *[1] * spatial)) for each in (shift.re, shift.im)]
+    return Complex(result.re + parts[0], result.im + parts[1])

@@ -20,8 +20,8 @@ def product(op: AtenOperation, x: Tensor, y: Tensor, transposed: bool = False) -
     if x.type.shape[-1] == 0:
         columns = () if y.rank == 1 else (y.shape[-2 if transposed else -1],)
         shape = (*broadcast_shape([x.shape[:-2], y.shape[:-2]]), *x.shape[-2:-1], *columns)
-        return op.expanded(op.constant(0, kind), shape)
-    return op.emit("matmul", x, y, transpose_rhs=transposed)
+        return op.constant(0, kind).expand(shape)
+    return x.matmul(y, transpose_rhs=transposed)
 
 
 @converter("aten.mm.default", "aten.bmm.default", "aten.mv.default")
@@ -32,7 +32,7 @@ def mm(op: AtenOperation, x: Tensor, y: Tensor) -> Tensor:
 @converter("aten._int_mm.default")
 def int_mm(op: AtenOperation, x: Tensor, y: Tensor) -> Tensor:
     """Convert the product of int8 matrices, whose sums are i32."""
-    return op.emit("matmul", x, y, out_dtype=op.dtype)
+    return x.matmul(y, out_dtype=op.dtype)
 
 
 @converter("aten.matmul.default", "aten.linalg_matmul.default")
@@ -43,49 +43,49 @@ def matmul(op: AtenOperation, x: Tensor, y: Tensor) -> Tensor:
 @converter("aten.dot.default", "aten.vdot.default", "aten.inner.default")
 def dot(op: AtenOperation, x: Tensor, y: Tensor) -> Tensor:
     if not x.rank or not y.rank:
-        return op.apply("multiply", x, y)
+        return x * y
     if x.rank == y.rank == 1:
         return product(op, x, y)
-    rows, cols = (op.reshaped(each, (D.product(each.shape[:-1]), each.shape[-1])) for each in (x, y))
-    return op.reshaped(product(op, rows, cols, transposed=True), op.shape)
+    rows, cols = (each.reshape((D.product(each.shape[:-1]), each.shape[-1])) for each in (x, y))
+    return product(op, rows, cols, transposed=True).reshape(op.shape)
 
 
 @converter("aten.outer.default", "aten.ger.default")
 def outer(op: AtenOperation, x: Tensor, y: Tensor) -> Tensor:
-    return op.apply("multiply", op.operand(op.reshaped(x, (*x.shape, 1)), op.dtype), op.cast(y, op.dtype))
+    return op.operand(x.reshape((*x.shape, 1)), op.dtype) * y.cast(op.dtype)
 
 
 @converter("aten.addmm.default", "aten.baddbmm.default", "aten.addmv.default")
 def addmm(op: AtenOperation, bias: Tensor, x: Tensor, y: Tensor, *, beta: Operand = 1, alpha: Operand = 1) -> Tensor:
     result = _scaled(op, product(op, x, y), alpha)
-    return op.cast(op.apply("add", result, _scaled(op, op.cast(bias, op.dtype), beta)), op.dtype) if beta else result
+    return (result + _scaled(op, bias.cast(op.dtype), beta)).cast(op.dtype) if beta else result
 
 
 @converter("aten.addbmm.default")
 def addbmm(op: AtenOperation, bias: Tensor, x: Tensor, y: Tensor, *, beta: Operand = 1, alpha: Operand = 1) -> Tensor:
-    total = op.emit("reduce_sum", op.wide(product(op, op.wide(x), op.wide(y))), axes=[0])
+    total = op.wide(product(op, op.wide(x), op.wide(y))).sum(0)
     result = _scaled(op, total, alpha)
     if beta:
-        result = op.apply("add", result, _scaled(op, op.cast(bias, result.dtype), beta))
-    return op.cast(result, op.dtype)
+        result = result + _scaled(op, bias.cast(result.dtype), beta)
+    return result.cast(op.dtype)
 
 
 def _scaled(op: AtenOperation, x: Tensor, factor: Operand) -> Tensor:
-    return x if factor == 1 else op.apply("multiply", x, op.operand(factor, x.dtype))
+    return x if factor == 1 else x * op.operand(factor, x.dtype)
 
 
 @converter("aten.linear.default")
 def linear(op: AtenOperation, x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     result = product(op, x, weight) if weight.rank == 1 else product(op, x, weight, transposed=True)
-    return result if bias is None else op.apply("add", result, bias)
+    return result if bias is None else result + bias
 
 
 @converter("aten.bilinear.default")
 def bilinear(op: AtenOperation, x: Tensor, y: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    rows = [op.reshaped(each, (D.product(each.shape[:-1]), each.shape[-1])) for each in (x, y)]
+    rows = [each.reshape((D.product(each.shape[:-1]), each.shape[-1])) for each in (x, y)]
     result = op.emit("einsum", [rows[0], weight, rows[1]], equation="bn,anm,bm->ba")
-    result = result if bias is None else op.apply("add", result, bias)
-    return op.reshaped(result, op.shape)
+    result = result if bias is None else result + bias
+    return result.reshape(op.shape)
 
 
 @converter("aten.einsum.default")
@@ -154,11 +154,11 @@ def convolved(
 
 
 def _batched(op: AtenOperation, x: Tensor, spatial: int) -> Tensor:
-    return x if x.rank == spatial + 2 else op.reshaped(x, (1, *x.shape))
+    return x if x.rank == spatial + 2 else x.reshape((1, *x.shape))
 
 
 def _unbatched(op: AtenOperation, made: Tensor, x: Tensor) -> Tensor:
-    return made if made.rank == x.rank else op.reshaped(made, made.shape[1:])
+    return made if made.rank == x.rank else made.reshape(made.shape[1:])
 
 
 @converter("aten.conv_transpose1d.default", "aten.conv_transpose2d.input", "aten.conv_transpose3d.input")
@@ -186,18 +186,18 @@ def _transposed(
 @converter("aten._cdist_forward.default", "aten.cdist.default")
 def cdist(op: AtenOperation, x: Tensor, y: Tensor, p: float = 2.0, *_: object) -> Tensor:
     """Convert `cdist`: the norms of all differences of rows."""
-    rows = op.reshaped(x, (*x.shape[:-1], 1, x.shape[-1]))
-    others = op.reshaped(y, (*y.shape[:-2], 1, *y.shape[-2:]))
-    return norm(op, op.apply("subtract", rows, others), p)
+    rows = x.reshape((*x.shape[:-1], 1, x.shape[-1]))
+    others = y.reshape((*y.shape[:-2], 1, *y.shape[-2:]))
+    return norm(op, rows - others, p)
 
 
 def norm(op: AtenOperation, x: Tensor, p: float) -> Tensor:
     """Return the p-norm of the last dim."""
-    size, axis = op.apply("abs", op.wide(x)), x.rank - 1
+    size, axis = abs(op.wide(x)), x.rank - 1
     if p == 0:
-        size = op.cast(op.apply("not_equal", size, 0), size.dtype)
+        size = size.not_equals(0).cast(size.dtype)
     if math.isinf(p):
-        return op.cast(op.emit("reduce_max", size, axes=[axis]), op.dtype)
-    powers = size if p in (0, 1) else op.apply("power", size, float(p))
-    result = op.emit("reduce_sum", powers, axes=[axis])
-    return op.cast(result if p in (0, 1) else op.apply("power", result, 1.0 / p), op.dtype)
+        return size.max(axis).cast(op.dtype)
+    powers = size if p in (0, 1) else size ** float(p)
+    result = powers.sum(axis)
+    return (result if p in (0, 1) else result ** (1.0 / p)).cast(op.dtype)

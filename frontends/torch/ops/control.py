@@ -9,7 +9,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import UnsupportedOperation
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, stack
 from mirlo.frontends.torch.operation import AtenOperation
 from mirlo.frontends.torch.registry import converter
 
@@ -27,7 +27,7 @@ def cond(
     if not isinstance(flag, Tensor):
         raise UnsupportedOperation("has a condition on sizes")
     types = [op.type_of(value) for value in op.node.meta["val"]]
-    condition = op.reshaped(op.cast(flag, "bool"), ())
+    condition = flag.cast("bool").reshape(())
 
     def branch(graph: GraphModule) -> Callable[[], list[Tensor]]:
         return lambda: [
@@ -65,7 +65,7 @@ def while_loop(
 
     def goes_on(values: list[Tensor]) -> Tensor:
         (flag,) = op.body.graph(condition, [*values, *additional])
-        return op.reshaped(op.cast(_as_tensor(op, flag), "bool"), ())
+        return _as_tensor(op, flag).cast("bool").reshape(())
 
     def step(values: list[Tensor]) -> list[Tensor]:
         return [_as_tensor(op, value) for value in op.body.graph(body, [*values, *additional])]
@@ -108,28 +108,28 @@ def scanned(op: AtenOperation, step: Step, init: list[Tensor], rows: Sequence[Te
         result = step(at, carried)
         carried, outputs = result[:count], result[count:]
         collected.append(outputs)
-    stacked = [op.emit("stack", list(column), axis=0) for column in zip(*collected, strict=True)]
+    stacked = [stack(list(column), 0) for column in zip(*collected, strict=True)]
     return [*carried, *stacked]
 
 
 def _looped(op: AtenOperation, step: Step, init: list[Tensor], rows: Sequence[TensorType], length: Dim) -> list[Tensor]:
     """Return the results of a scan with a loop over its steps."""
     count = len(init)
-    room = [op.expanded(op.constant(0, row.dtype), row.shape) for row in rows]
+    room = [op.constant(0, row.dtype).expand(row.shape) for row in rows]
     index = TensorType.of((), "i64")
 
     def goes_on(values: list[Tensor]) -> Tensor:
-        return op.apply("less", values[0], op.operand(length, "i64"))
+        return values[0] < op.operand(length, "i64")
 
     def iterate(values: list[Tensor]) -> list[Tensor]:
         at, carried, collected = values[0], values[1 : 1 + count], values[1 + count :]
         result = step(at, carried)
-        position = op.reshaped(at, (1, 1))
+        position = at.reshape((1, 1))
         written = [
-            op.emit("scatter_nd", old, position, op.reshaped(new, (1, *new.shape)))
+            op.emit("scatter_nd", old, position, new.reshape((1, *new.shape)))
             for old, new in zip(collected, result[count:], strict=True)
         ]
-        return [op.apply("add", at, 1), *result[:count], *written]
+        return [at + 1, *result[:count], *written]
 
     _, *results = op.body.repeat([op.constant(0, index.dtype), *init, *room], goes_on, iterate)
     return results
@@ -138,8 +138,8 @@ def _looped(op: AtenOperation, step: Step, init: list[Tensor], rows: Sequence[Te
 def row_at(op: AtenOperation, x: Tensor, at: Tensor | int) -> Tensor:
     """Return a row, at a position that is a number or a tensor."""
     if isinstance(at, int):
-        return op.reshaped(op.sliced(x, 0, at, 1), x.shape[1:])
-    return op.emit("gather", x, at, axis=0)
+        return x.slice(0, at, 1).reshape(x.shape[1:])
+    return x.gather(at, axis=0)
 
 
 def _as_tensor(op: AtenOperation, value: object) -> Tensor:

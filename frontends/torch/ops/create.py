@@ -31,23 +31,23 @@ def identity(op: AtenOperation, x: Tensor, *_: object, **ignored: object) -> Ten
     "aten.to.other", "aten.to.prim_Device",
 )  # fmt: skip
 def to_copy(op: AtenOperation, x: Tensor, *_: object, **ignored: object) -> Tensor:
-    return op.cast(x, op.dtype)
+    return x.cast(op.dtype)
 
 
 @converter("aten.copy.default")
 def copy(op: AtenOperation, x: Tensor, source: Tensor, *_: object) -> Tensor:
-    return op.expanded(op.cast(source, op.dtype), op.shape)
+    return source.cast(op.dtype).expand(op.shape)
 
 
 @converter("aten.view.dtype")
 def view_dtype(op: AtenOperation, x: Tensor, _: object) -> Tensor:
     if x.dtype.bits != op.dtype.bits or x.dtype.is_bool or op.dtype.is_bool:
         raise UnsupportedOperation(f"reinterprets {x.dtype} as {op.dtype}: sizes must be equal")
-    return op.elementwise("bitcast", x, dtype=op.dtype)
+    return x.bitcast(op.dtype)
 
 
 def _filled(op: AtenOperation, value: Operand) -> Tensor:
-    return op.expanded(op.operand(value, op.dtype), op.shape)
+    return op.operand(value, op.dtype).expand(op.shape)
 
 
 @converter("aten.full.default", "aten.full_like.default")
@@ -114,8 +114,8 @@ def _range(op: AtenOperation, start: Dim, step: float) -> Tensor:
         return op.constant(array, tensor_type.dtype, tensor_type.shape)
     wide = "f64" if tensor_type.dtype.is_float else "i64"
     at = op.positions(TensorType.of((size,), "i64"), 0)
-    result = op.apply("add", op.apply("multiply", op.cast(at, wide), op.operand(step, wide)), op.operand(start, wide))
-    return op.cast(result, tensor_type.dtype)
+    result = at.cast(wide) * op.operand(step, wide) + op.operand(start, wide)
+    return result.cast(tensor_type.dtype)
 
 
 @converter("aten.eye.default", "aten.eye.m")
@@ -127,8 +127,8 @@ def eye(op: AtenOperation, *_: object, **ignored: object) -> Tensor:
 def tri(op: AtenOperation, x: Tensor, diagonal: int = 0) -> Tensor:
     upper = "triu" in op.name
     if x.dtype.is_bool:
-        number = op.cast(x, "i8")
-        return op.cast(op.emit("tri", number, k=diagonal, upper=upper), "bool")
+        number = x.cast("i8")
+        return op.emit("tri", number, k=diagonal, upper=upper).cast("bool")
     return op.emit("tri", x, k=diagonal, upper=upper)
 
 

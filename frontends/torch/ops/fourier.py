@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from mirlo.frontends.complex_numbers import Complex
-from mirlo.frontends.fourier import real_of_spectrum, spectrum_of_real, transform_along
+from mirlo.frontends.library.complex_numbers import Complex
+from mirlo.frontends.library.fourier import real_of_spectrum, spectrum_of_real, transform_along
 from mirlo.frontends.tensor import Tensor
-from mirlo.frontends.torch.complex_tensor import ComplexTensor
 from mirlo.frontends.torch.operation import AtenOperation, axis_of
-from mirlo.frontends.torch.ops.complex import complex_tensor
 from mirlo.frontends.torch.registry import complex_converter
 
 NONE, BY_ROOT, BY_COUNT = range(3)
@@ -18,47 +16,45 @@ NONE, BY_ROOT, BY_COUNT = range(3)
 
 
 @complex_converter("aten._fft_c2c.default")
-def of_complex(
-    op: AtenOperation, x: ComplexTensor, axes: Sequence[int], normalization: int, forward: bool
-) -> ComplexTensor:
+def of_complex(op: AtenOperation, x: Complex, axes: Sequence[int], normalization: int, forward: bool) -> Complex:
     parts, count = [x.re, x.im], 1
     for axis in (axis_of(each, x.rank) for each in axes):
         length = op.fixed(x.shape[axis], "a length of a transform")
-        parts, count = transform_along(op, parts, axis, length, not forward), count * length
+        parts, count = transform_along(parts, axis, length, not forward), count * length
     return _scaled(op, parts, _factor(normalization, count, not forward))
 
 
 @complex_converter("aten._fft_r2c.default")
-def of_real(op: AtenOperation, x: Tensor, axes: Sequence[int], normalization: int, onesided: bool) -> ComplexTensor:
+def of_real(op: AtenOperation, x: Tensor, axes: Sequence[int], normalization: int, onesided: bool) -> Complex:
     """Convert the transform of real numbers, whose last axis has half of the spectrum, or all of it."""
     *outer, last = (axis_of(each, x.rank) for each in axes)
     count = length = op.fixed(x.shape[last], "a length of a transform")
     if onesided:
         order = [*(axis for axis in range(x.rank) if axis != last), last]
-        spectrum = spectrum_of_real(op, op.permuted(x, order), length)
-        parts = [op.permuted(part, [order.index(axis) for axis in range(x.rank)]) for part in spectrum]
+        spectrum = spectrum_of_real(x.permute(order), length)
+        parts = [part.permute([order.index(axis) for axis in range(x.rank)]) for part in spectrum]
     else:
-        parts = transform_along(op, [x, op.constant(0, x.dtype, x.shape)], last, length, False)
+        parts = transform_along([x, op.constant(0, x.dtype, x.shape)], last, length, False)
     for axis in outer:
         length = op.fixed(x.shape[axis], "a length of a transform")
-        parts, count = transform_along(op, parts, axis, length, False), count * length
+        parts, count = transform_along(parts, axis, length, False), count * length
     return _scaled(op, parts, _factor(normalization, count, False))
 
 
 @complex_converter("aten._fft_c2r.default")
-def to_real(op: AtenOperation, x: ComplexTensor, axes: Sequence[int], normalization: int, size: int) -> Tensor:
+def to_real(op: AtenOperation, x: Complex, axes: Sequence[int], normalization: int, size: int) -> Tensor:
     """Convert the transform back to real numbers, of which the last axis has half of the spectrum."""
     *outer, last = (axis_of(each, x.rank) for each in axes)
     parts, count = [x.re, x.im], op.fixed(size, "a length of a transform")
     for axis in outer:
         length = op.fixed(x.shape[axis], "a length of a transform")
-        parts, count = transform_along(op, parts, axis, length, True), count * length
+        parts, count = transform_along(parts, axis, length, True), count * length
     order = [*(axis for axis in range(x.rank) if axis != last), last]
     length = op.fixed(size, "a length of a transform")
-    half = [op.sliced(op.permuted(part, order), x.rank - 1, 0, length // 2 + 1) for part in parts]
-    signal = op.permuted(real_of_spectrum(op, half, length), [order.index(axis) for axis in range(x.rank)])
+    half = [part.permute(order).slice(x.rank - 1, 0, length // 2 + 1) for part in parts]
+    signal = real_of_spectrum(half, length).permute([order.index(axis) for axis in range(x.rank)])
     factor = _factor(normalization, count, True)
-    return signal if factor == 1 else op.apply("multiply", signal, factor)
+    return signal if factor == 1 else signal * factor
 
 
 def _factor(normalization: int, count: int, inverse: bool) -> float:
@@ -67,6 +63,6 @@ def _factor(normalization: int, count: int, inverse: bool) -> float:
     return scale * count if inverse else scale
 
 
-def _scaled(op: AtenOperation, parts: Sequence[Tensor], factor: float) -> ComplexTensor:
-    result = Complex.of(op, *parts)
-    return complex_tensor(result if factor == 1 else result.scaled(factor))
+def _scaled(op: AtenOperation, parts: Sequence[Tensor], factor: float) -> Complex:
+    result = Complex(*parts)
+    return result if factor == 1 else result.scaled(factor)

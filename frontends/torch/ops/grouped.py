@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.builder import UnsupportedOperation
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, concat
 from mirlo.frontends.torch.operation import AtenOperation
 from mirlo.frontends.torch.registry import converter
 
@@ -16,7 +16,7 @@ def grouped_mm(
     if bias is not None:
         raise UnsupportedOperation("adds a bias to each group")
     if (x.rank, weight.rank) == (3, 3) and ends is None:
-        return op.cast(op.emit("matmul", op.wide(x), op.wide(weight)), op.dtype)
+        return (op.wide(x) @ op.wide(weight)).cast(op.dtype)
     if (x.rank, weight.rank) != (2, 3) or ends is None:
         raise UnsupportedOperation("has groups of columns: only groups of rows are supported")
     return of_rows(op, x, weight, ends)
@@ -30,17 +30,17 @@ def of_rows(op: AtenOperation, x: Tensor, weight: Tensor, ends: Tensor) -> Tenso
         raise UnsupportedOperation("has a dynamic number of groups")
     if x.dtype is not weight.dtype:
         raise UnsupportedOperation(f"multiplies {x.dtype} by {weight.dtype}")
-    ends = op.cast(ends, "i64")
-    before = op.emit("concat", [op.constant(0, ends.dtype, (1,)), op.sliced(ends, 0, 0, groups - 1)], axis=0)
-    sizes = op.body.bind(op.apply("subtract", ends, before), op.name)
+    ends = ends.cast("i64")
+    before = concat([op.constant(0, ends.dtype, (1,)), ends.slice(0, 0, groups - 1)], 0)
+    sizes = op.body.bind(ends - before, op.name)
     begin: Dim = 0
     parts = []
     for group, size in enumerate(sizes):
-        rows = op.sliced(x, 0, begin, size)
-        matrix = op.reshaped(op.sliced(weight, 0, group, 1), weight.shape[1:])
-        parts.append(op.emit("matmul", op.wide(rows), op.wide(matrix)))
+        rows = x.slice(0, begin, size)
+        matrix = weight.slice(0, group, 1).reshape(weight.shape[1:])
+        parts.append(op.wide(rows) @ op.wide(matrix))
         begin = begin + size
     rest = x.shape[0] - begin
     op.body.require_nonnegative([rest], "groups end within the rows")
     parts.append(op.constant(0, parts[0].dtype, (rest, weight.shape[2])))
-    return op.cast(op.emit("concat", parts, axis=0), op.dtype)
+    return concat(parts, 0).cast(op.dtype)

@@ -9,7 +9,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import UnsupportedOperation, broadcast_shape
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, maximum, minimum, stack, where
 from mirlo.frontends.torch.bounds import require_positions
 from mirlo.frontends.torch.operation import AtenOperation, Operand, axis_of
 from mirlo.frontends.torch.registry import converter
@@ -18,7 +18,7 @@ from mirlo.frontends.torch.registry import converter
 @converter("aten.embedding.default")
 def embedding(op: AtenOperation, weight: Tensor, indices: Tensor, *_: object) -> Tensor:
     require_positions(op, indices, weight.shape[0])
-    return op.emit("gather", weight, indices, axis=0)
+    return weight.gather(indices, axis=0)
 
 
 @converter("aten.index_select.default", "aten.index_select_backward.default")
@@ -26,9 +26,9 @@ def index_select(op: AtenOperation, x: Tensor, axis: int, indices: Tensor) -> Te
     if not x.rank:
         require_positions(op, indices, 1)
         return x
-    flat = op.reshaped(indices, (indices.type.elements,))
+    flat = indices.reshape((indices.type.elements,))
     require_positions(op, flat, x.shape[axis_of(axis, x.rank)])
-    return op.emit("gather", x, flat, axis=axis_of(axis, x.rank))
+    return x.gather(flat, axis=axis_of(axis, x.rank))
 
 
 @converter("aten.gather.default", "aten.take_along_dim.default")
@@ -36,25 +36,25 @@ def gather(op: AtenOperation, x: Tensor, axis: Any, indices: Any, **ignored: obj
     if "take_along" in op.name:
         axis, indices = indices, axis
         if axis is None:
-            flat = op.reshaped(x, (x.type.elements,))
-            return op.emit("gather", flat, op.reshaped(indices, (indices.type.elements,)), axis=0)
+            flat = x.reshape((x.type.elements,))
+            return flat.gather(indices.reshape((indices.type.elements,)), axis=0)
         axis = axis_of(axis, x.rank)
-        indices = op.apply("mod", indices, op.operand(x.shape[axis], indices.dtype))  # as PyTorch wraps them
+        indices = indices % op.operand(x.shape[axis], indices.dtype)  # as PyTorch wraps them
         outer = broadcast_shape([_without(x, axis), _without(indices, axis)])
-        x = op.expanded(x, (*outer[:axis], x.shape[axis], *outer[axis + 1 :]))
-        indices = op.expanded(indices, (*outer[:axis], indices.shape[axis], *outer[axis + 1 :]))
+        x = x.expand((*outer[:axis], x.shape[axis], *outer[axis + 1 :]))
+        indices = indices.expand((*outer[:axis], indices.shape[axis], *outer[axis + 1 :]))
     if 0 in indices.shape:
-        return op.expanded(op.constant(0, op.dtype), op.shape)
+        return op.constant(0, op.dtype).expand(op.shape)
     if not x.rank or not indices.rank:
-        x, indices = (each if each.rank else op.reshaped(each, (1,)) for each in (x, indices))
+        x, indices = (each if each.rank else each.reshape((1,)) for each in (x, indices))
         require_positions(op, indices, x.shape[0])
-        return op.reshaped(op.emit("gather", x, indices, axis=0), op.shape)
+        return x.gather(indices, axis=0).reshape(op.shape)
     axis = axis_of(axis, x.rank)
     require_positions(op, indices, x.shape[axis])
     for other in range(x.rank):
         if other != axis:
-            x = op.sliced(x, other, 0, indices.shape[other])
-    return op.emit("gather_elements", x, indices, axis=axis)
+            x = x.slice(other, 0, indices.shape[other])
+    return x.gather_elements(indices, axis=axis)
 
 
 def _without(x: Tensor, axis: int) -> tuple[Dim, ...]:
@@ -64,7 +64,7 @@ def _without(x: Tensor, axis: int) -> tuple[Dim, ...]:
 @converter("aten.take.default")
 def take(op: AtenOperation, x: Tensor, indices: Tensor) -> Tensor:
     require_positions(op, indices, x.type.elements, wraps=True)
-    return op.emit("gather", op.reshaped(x, (x.type.elements,)), indices, axis=0)
+    return x.reshape((x.type.elements,)).gather(indices, axis=0)
 
 
 REDUCTIONS = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min", "add": "add", "multiply": "mul"}
@@ -98,11 +98,11 @@ def scatter_reduce(
     if kind is not None:
         return _scattered(op, start, axis, indices, source, kind)
     total = _scattered(op, op.wide(start), axis, indices, op.wide(source), "add")
-    counts = op.expanded(op.constant(1, total.dtype), x.shape)
+    counts = op.constant(1, total.dtype).expand(x.shape)
     if not include_self:
         counts = _scattered(op, counts, axis, indices, 0, "none")
-    counts = op.apply("maximum", _scattered(op, counts, axis, indices, 1, "add"), 1)
-    return op.cast(op.apply("divide" if op.dtype.is_float else "floor_divide", total, counts), op.dtype)
+    counts = maximum(_scattered(op, counts, axis, indices, 1, "add"), 1)
+    return total.elementwise("divide" if op.dtype.is_float else "floor_divide", counts).cast(op.dtype)
 
 
 def _identity(op: AtenOperation, reduce: str, x: Tensor) -> Operand:
@@ -123,30 +123,30 @@ def _scattered(op: AtenOperation, x: Tensor, axis: int, indices: Tensor, source:
     """Return x with updates at positions along an axis, combined in f32 if they are 16-bit floats."""
     if 0 in indices.shape:
         return x
-    updates = source if isinstance(source, Tensor) else op.expanded(op.operand(source, x.dtype), indices.shape)
+    updates = source if isinstance(source, Tensor) else op.operand(source, x.dtype).expand(indices.shape)
     if not x.rank:
-        rows = [op.reshaped(each, (1,)) for each in (x, indices, updates)]
-        return op.reshaped(_scattered(op, rows[0], 0, rows[1], rows[2], kind), ())
+        rows = [each.reshape((1,)) for each in (x, indices, updates)]
+        return _scattered(op, rows[0], 0, rows[1], rows[2], kind).reshape(())
     if not indices.rank:
-        indices = op.reshaped(indices, (1,))
-        updates = op.reshaped(updates, (1,))
+        indices = indices.reshape((1,))
+        updates = updates.reshape((1,))
     for other, size in enumerate(indices.shape):
-        updates = op.sliced(updates, other, 0, size)
+        updates = updates.slice(other, 0, size)
     if x.dtype.is_bool and kind != "none":
-        wide = [op.cast(each, "i8") for each in (x, updates)]
+        wide = [each.cast("i8") for each in (x, updates)]
         entry = {"add": "max", "mul": "min"}.get(kind, kind)
         result = op.emit("scatter_elements", wide[0], indices, wide[1], axis=axis_of(axis, x.rank), reduction=entry)
-        return op.cast(result, "bool")
+        return result.cast("bool")
     start, new = (x, updates) if kind in ("none", "max", "min") else (op.wide(x), op.wide(updates))
     result = op.emit("scatter_elements", start, indices, new, axis=axis_of(axis, x.rank), reduction=kind)
-    return op.cast(result, x.dtype)
+    return result.cast(x.dtype)
 
 
 @converter("aten.index_add.default")
 def index_add(
     op: AtenOperation, x: Tensor, axis: int, indices: Tensor, source: Tensor, *, alpha: Operand = 1
 ) -> Tensor:
-    new = source if alpha == 1 else op.apply("multiply", source, alpha)
+    new = source if alpha == 1 else source * alpha
     return _along(op, x, axis, indices, new, "add")
 
 
@@ -161,21 +161,21 @@ def index_fill(op: AtenOperation, x: Tensor, axis: int, indices: Tensor, value: 
     if not x.rank:
         return op.operand(value, op.dtype)
     shape = (*x.shape[:axis], indices.type.elements, *x.shape[axis + 1 :])
-    return _along(op, x, axis, indices, op.expanded(op.operand(value, op.dtype), shape), "none")
+    return _along(op, x, axis, indices, op.operand(value, op.dtype).expand(shape), "none")
 
 
 def _along(op: AtenOperation, x: Tensor, axis: int, indices: Tensor, new: Tensor, kind: str) -> Tensor:
     """Return x with slices combined at positions along an axis."""
     if not x.rank:
-        x, new = op.reshaped(x, (1,)), op.reshaped(new, (1,))
+        x, new = x.reshape((1,)), new.reshape((1,))
     axis = axis_of(axis, x.rank)
     _require_along(op, x, axis, indices, wraps="index_fill" in op.name)
     count = indices.type.elements
     if count == 0 or 0 in x.shape:
-        return op.reshaped(x, op.shape)
-    column = op.reshaped(indices, (count, *[1] * (x.rank - axis - 1)))
-    positions = op.expanded(column, (*x.shape[:axis], count, *x.shape[axis + 1 :]))
-    return op.reshaped(_scattered(op, x, axis, positions, new, kind), op.shape)
+        return x.reshape(op.shape)
+    column = indices.reshape((count, *[1] * (x.rank - axis - 1)))
+    positions = column.expand((*x.shape[:axis], count, *x.shape[axis + 1 :]))
+    return _scattered(op, x, axis, positions, new, kind).reshape(op.shape)
 
 
 @converter("aten.index.Tensor", "aten._unsafe_index.Tensor")
@@ -185,18 +185,18 @@ def index(op: AtenOperation, x: Tensor, indices: Sequence[Tensor | None]) -> Ten
     axes = [axis for axis, each in enumerate(positions) if each is not None]
     given = [each for each in positions if each is not None]
     if 0 in op.shape:
-        return op.expanded(op.constant(0, op.dtype), op.shape)
+        return op.constant(0, op.dtype).expand(op.shape)
     if len(axes) == 1:
-        return op.emit("gather", x, given[0], axis=axes[0])
+        return x.gather(given[0], axis=axes[0])
     shape = broadcast_shape([each.shape for each in given])
     rest = [axis for axis in range(x.rank) if axis not in axes]
     points = _points(op, given, shape)
-    result = op.emit("gather_nd", op.permuted(x, [*axes, *rest]), points)
+    result = op.emit("gather_nd", x.permute([*axes, *rest]), points)
     if axes != list(range(axes[0], axes[0] + len(axes))):
         return result
     count, before = len(shape), axes[0]
     order = [*range(count, count + before), *range(count), *range(count + before, result.rank)]
-    return op.permuted(result, order)
+    return result.permute(order)
 
 
 def _positions(op: AtenOperation, x: Tensor, indices: Sequence[Tensor | None]) -> tuple[Tensor, list[Tensor | None]]:
@@ -206,13 +206,13 @@ def _positions(op: AtenOperation, x: Tensor, indices: Sequence[Tensor | None]) -
         if each is None or not (each.dtype.is_bool or each.dtype.name == "u8"):
             if each is not None and "unsafe" not in op.name:
                 require_positions(op, each, x.shape[len(positions)], wraps=True)
-            positions.append(None if each is None else op.cast(each, "i64"))
+            positions.append(None if each is None else each.cast("i64"))
             continue
-        flags = op.cast(each, "bool")
+        flags = each.cast("bool")
         if not flags.rank:
             raise UnsupportedOperation("indexes by one flag")
         rows = nonzero_rows(op, flags)
-        positions.extend(op.reshaped(op.sliced(rows, 0, at, 1), (rows.shape[1],)) for at in range(flags.rank))
+        positions.extend(rows.slice(0, at, 1).reshape((rows.shape[1],)) for at in range(flags.rank))
     if not any(each is not None for each in positions):
         raise UnsupportedOperation("has no indices")
     return x, positions
@@ -220,15 +220,15 @@ def _positions(op: AtenOperation, x: Tensor, indices: Sequence[Tensor | None]) -
 
 def nonzero_rows(op: AtenOperation, flags: Tensor) -> Tensor:
     """Return a row of positions for each dim, of the elements that are set."""
-    total = op.emit("reduce_sum", op.cast(flags, "i64"))
+    total = flags.cast("i64").sum()
     count = op.body.bind_result(op, total)
     return op.emit("nonzero", flags, count=(count,))
 
 
 def _points(op: AtenOperation, given: Sequence[Tensor], shape: tuple[Dim, ...]) -> Tensor:
     """Return positions along several axes as coordinates in the last dim."""
-    columns = [op.expanded(each, shape) for each in given]
-    return op.emit("stack", columns, axis=len(shape))
+    columns = [each.expand(shape) for each in given]
+    return stack(columns, len(shape))
 
 
 @converter("aten.index_put.default", "aten._unsafe_index_put.default")
@@ -238,8 +238,8 @@ def index_put(
     if not accumulate and len(indices) == 1 and indices[0] is not None and indices[0].dtype.is_bool:
         flags = indices[0]
         if not values.rank or values.type.elements == 1:
-            mask = op.reshaped(flags, (*flags.shape, *[1] * (x.rank - flags.rank)))
-            return op.choose(mask, op.reshaped(values, ()), x, op.dtype)
+            mask = flags.reshape((*flags.shape, *[1] * (x.rank - flags.rank)))
+            return where(mask, values.reshape(()), x, op.dtype)
     x, positions = _positions(op, x, indices)
     axes = [axis for axis, each in enumerate(positions) if each is not None]
     given = [each for each in positions if each is not None]
@@ -250,37 +250,37 @@ def index_put(
     points = _points(op, given, shape)
     order = [*axes, *rest]
     inner = tuple(x.shape[axis] for axis in rest)
-    new = op.cast(values, op.dtype)
+    new = values.cast(op.dtype)
     if axes == list(range(axes[0], axes[0] + len(axes))) and axes[0]:
         before = tuple(x.shape[: axes[0]])
-        whole = op.expanded(new, (*before, *shape, *inner[len(before) :]))
+        whole = new.expand((*before, *shape, *inner[len(before) :]))
         n, m = len(before), len(shape)
-        new = op.permuted(whole, [*range(n, n + m), *range(n), *range(n + m, whole.rank)])
+        new = whole.permute([*range(n, n + m), *range(n), *range(n + m, whole.rank)])
     else:
-        new = op.expanded(new, (*shape, *inner))
+        new = new.expand((*shape, *inner))
     kind = "add" if accumulate else "none"
     start, new = (op.wide(x), op.wide(new)) if accumulate else (x, new)
     if x.dtype.is_bool and accumulate:
-        start, new, kind = op.cast(x, "i8"), op.cast(new, "i8"), "max"
-    result = op.emit("scatter_nd", op.permuted(start, order), points, new, reduction=kind)
-    return op.cast(op.permuted(result, [order.index(i) for i in range(x.rank)]), op.dtype)
+        start, new, kind = x.cast("i8"), new.cast("i8"), "max"
+    result = op.emit("scatter_nd", start.permute(order), points, new, reduction=kind)
+    return result.permute([order.index(i) for i in range(x.rank)]).cast(op.dtype)
 
 
 @converter("aten.nonzero.default", "aten.argwhere.default")
 def nonzero(op: AtenOperation, x: Tensor) -> Tensor:
     if not x.rank:
-        count = op.body.bind_result(op, op.reshaped(op.cast(op.cast(x, "bool"), "i64"), (1,)))
-        return op.expanded(op.constant(0, op.dtype), (count, 0))
-    rows = nonzero_rows(op, op.cast(x, "bool"))
-    return op.permuted(rows, [1, 0])
+        count = op.body.bind_result(op, x.cast("bool").cast("i64").reshape((1,)))
+        return op.constant(0, op.dtype).expand((count, 0))
+    rows = nonzero_rows(op, x.cast("bool"))
+    return rows.permute([1, 0])
 
 
 @converter("aten.masked_select.default")
 def masked_select(op: AtenOperation, x: Tensor, mask: Tensor) -> Tensor:
     shape = broadcast_shape([x.shape, mask.shape])
-    flat = [op.reshaped(op.expanded(each, shape), (D.product(shape),)) for each in (x, mask)]
+    flat = [each.expand(shape).reshape((D.product(shape),)) for each in (x, mask)]
     rows = nonzero_rows(op, flat[1])
-    return op.emit("gather", flat[0], op.reshaped(rows, (rows.shape[1],)), axis=0)
+    return flat[0].gather(rows.reshape((rows.shape[1],)), axis=0)
 
 
 @converter("aten.masked_scatter.default")
@@ -289,13 +289,13 @@ def masked_scatter(op: AtenOperation, x: Tensor, mask: Tensor, source: Tensor) -
     shape = op.shape
     size = D.product(shape)
     if size == 0 or source.type.elements == 0:
-        return op.expanded(x, shape)
-    flags = op.reshaped(op.expanded(mask, shape), (size,))
-    at = op.apply("subtract", op.emit("cumsum", op.cast(flags, "i64"), axis=0), 1)
+        return x.expand(shape)
+    flags = mask.expand(shape).reshape((size,))
+    at = flags.cast("i64").cumsum(axis=0) - 1
     last = op.operand(source.type.elements - 1, "i64")
-    at = op.apply("minimum", op.apply("maximum", at, 0), last)
-    taken = op.emit("gather", op.reshaped(source, (source.type.elements,)), at, axis=0)
-    return op.choose(op.reshaped(flags, shape), op.reshaped(taken, shape), op.expanded(x, shape), op.dtype)
+    at = minimum(maximum(at, 0), last)
+    taken = source.reshape((source.type.elements,)).gather(at, axis=0)
+    return where(flags.reshape(shape), taken.reshape(shape), x.expand(shape), op.dtype)
 
 
 @converter("aten.sort.default", "aten.sort.stable", "aten.msort.default")
@@ -308,7 +308,7 @@ def sort(op: AtenOperation, x: Tensor, *args: Any, stable: Any = None, dim: int 
     if not x.rank:
         return x if "msort" in op.name else [x, zero]
     order = op.sorted_order(x, axis_of(axis, x.rank), bool(descending))
-    result = op.emit("gather_elements", x, order, axis=axis_of(axis, x.rank))
+    result = x.gather_elements(order, axis=axis_of(axis, x.rank))
     return result if "msort" in op.name else [result, order]
 
 
@@ -332,17 +332,15 @@ def topk(
         return [x, op.constant(0, TensorType.of((), "i64").dtype)]
     axis = axis_of(axis, x.rank)
     if x.dtype.is_float:
-        order = op.sliced(op.sorted_order(x, axis, bool(largest)), axis, 0, k)
-        return [op.emit("gather_elements", x, order, axis=axis), order]
+        order = op.sorted_order(x, axis, bool(largest)).slice(axis, 0, k)
+        return [x.gather_elements(order, axis=axis), order]
     return op.emit_all("topk", x, k=op.fixed(k, "a count"), axis=axis, largest=bool(largest), sorted=True)
 
 
 @converter("aten.one_hot.default")
 def one_hot(op: AtenOperation, x: Tensor, classes: int = -1) -> Tensor:
     count = op.shape[-1]
-    return op.cast(
-        op.apply("equal", op.reshaped(x, (*x.shape, 1)), op.positions(TensorType.of((count,), "i64"), 0)), op.dtype
-    )
+    return x.reshape((*x.shape, 1)).equals(op.positions(TensorType.of((count,), "i64"), 0)).cast(op.dtype)
 
 
 @converter("aten.kthvalue.default")
@@ -358,10 +356,10 @@ def median_along(op: AtenOperation, x: Tensor, axis: int, keepdim: bool = False)
 
 @converter("aten.median.default", "aten.nanmedian.default")
 def median(op: AtenOperation, x: Tensor) -> Tensor:
-    flat = op.reshaped(x, (x.type.elements,))
+    flat = x.reshape((x.type.elements,))
     if flat.shape[0] == 0:
         raise UnsupportedOperation("of no elements")
-    return op.reshaped(_ranked(op, flat, _middle(op, flat, 0), 0, False)[0], ())
+    return _ranked(op, flat, _middle(op, flat, 0), 0, False)[0].reshape(())
 
 
 def _middle(op: AtenOperation, x: Tensor, axis: int) -> Tensor:
@@ -370,14 +368,14 @@ def _middle(op: AtenOperation, x: Tensor, axis: int) -> Tensor:
     size: Dim = x.shape[axis] if x.rank else 1
     if not x.dtype.is_float or not x.rank:
         return op.operand((size - 1) // 2, "i64")
-    nans = op.cast(op.apply("isnan", x), "i64")
-    count = op.emit("reduce_sum", nans, axes=[axis], keepdims=True)
+    nans = x.isnan().cast("i64")
+    count = nans.sum(axis, keepdims=True)
     total = op.operand(size, "i64")
     if "nanmedian" in op.name:
-        kept = op.apply("subtract", total, count)
-        return op.apply("maximum", op.apply("shift_right", op.apply("subtract", kept, 1), 1), 0)
-    last = op.apply("subtract", total, count)  # the first NaN among the sorted elements
-    return op.choose(op.apply("greater", count, 0), last, op.operand((size - 1) // 2, "i64"), count.dtype)
+        kept = total - count
+        return maximum(kept - 1 >> 1, 0)
+    last = total - count  # the first NaN among the sorted elements
+    return where(count > 0, last, op.operand((size - 1) // 2, "i64"), count.dtype)
 
 
 def _ranked(op: AtenOperation, x: Tensor, rank: Tensor, axis: int, keepdim: bool) -> list[Tensor]:
@@ -388,11 +386,11 @@ def _ranked(op: AtenOperation, x: Tensor, rank: Tensor, axis: int, keepdim: bool
     axis = axis_of(axis, x.rank)
     order = op.sorted_order(x, axis, False)
     shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
-    at = op.expanded(rank, shape)
-    position = op.emit("gather_elements", order, at, axis=axis)
-    value = op.emit("gather_elements", x, position, axis=axis)
+    at = rank.expand(shape)
+    position = order.gather_elements(at, axis=axis)
+    value = x.gather_elements(position, axis=axis)
     kept = shape if keepdim else (*x.shape[:axis], *x.shape[axis + 1 :])
-    return [op.reshaped(value, kept), op.reshaped(position, kept)]
+    return [value.reshape(kept), position.reshape(kept)]
 
 
 @converter("aten.searchsorted.Tensor", "aten.bucketize.Tensor")
@@ -401,16 +399,16 @@ def searchsorted(op: AtenOperation, first: Tensor, second: Tensor, *, right: boo
     """Convert `searchsorted`: how many elements of a sorted row are below each value."""
     sequence, values = (first, second) if "search" in op.name else (second, first)
     if sorter is not None:
-        sequence = op.emit("gather_elements", sequence, sorter, axis=sequence.rank - 1)
-    rows = sequence if sequence.rank == 1 else op.reshaped(sequence, (*sequence.shape[:-1], 1, sequence.shape[-1]))
-    row, value = op.promoted(rows, op.reshaped(values, (*values.shape, 1)))
+        sequence = sequence.gather_elements(sorter, axis=sequence.rank - 1)
+    rows = sequence if sequence.rank == 1 else sequence.reshape((*sequence.shape[:-1], 1, sequence.shape[-1]))
+    row, value = op.promoted(rows, values.reshape((*values.shape, 1)))
     after = right or side == "right"
-    below = op.apply("less_equal" if after else "less", row, value)
+    below = row.elementwise("less_equal" if after else "less", value)
     if value.dtype.is_float:  # NaN is the largest
-        both = op.apply("logical_and", op.apply("isnan", row), op.apply("isnan", value))
-        lower = op.apply("logical_and", op.apply("logical_not", op.apply("isnan", row)), op.apply("isnan", value))
-        below = op.apply("logical_or", below, lower)
+        both = row.isnan() & value.isnan()
+        lower = ~row.isnan() & value.isnan()
+        below = below | lower
         if after:
-            below = op.apply("logical_or", below, both)
-    total = op.emit("reduce_sum", op.cast(below, "i64"), axes=[below.rank - 1])
-    return op.cast(total, op.dtype)
+            below = below | both
+    total = below.cast("i64").sum(below.rank - 1)
+    return total.cast(op.dtype)

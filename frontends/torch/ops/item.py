@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.core.dims import Dim
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, concat, maximum
 from mirlo.frontends.torch.operation import AtenOperation
 from mirlo.frontends.torch.registry import converter
 
@@ -23,26 +23,26 @@ def item(op: AtenOperation, x: Tensor) -> Tensor | Dim:
     if isinstance(value, (bool, torch.SymBool)):
         return _flag(op, x, value)
     if not isinstance(value, torch.SymInt):
-        return op.reshaped(x, ())
+        return x.reshape(())
     if statically_known_true(value >= 0):
         return op.body.bind_result(op, x)
     # Symbols are not negative: the number is the difference of two, one of which is 0.
-    number = op.cast(op.reshaped(x, (1,)), "i64")
-    signs = op.emit("concat", [number, op.emit("negative", number)], axis=0)
-    above, below = op.body.bind(op.apply("maximum", signs, 0), op.name)
+    number = x.reshape((1,)).cast("i64")
+    signs = concat([number, -number], 0)
+    above, below = op.body.bind(maximum(signs, 0), op.name)
     op.body.sizes.learn(value, above - below)
     return above - below
 
 
 def _flag(op: AtenOperation, x: Tensor, value: torch.SymBool | bool) -> Dim:
     """Require in the call that a flag is what the trace found it to be; bind it if that is a symbol."""
-    number = op.cast(op.reshaped(x, (1,)), "i64")
+    number = x.reshape((1,)).cast("i64")
     expression = value if isinstance(value, bool) else value.node.expr
     symbols = () if isinstance(expression, bool) else expression.free_symbols
     for symbol in symbols:
         op.body.taken.add(symbol.name)
         op.body.bind(number, op.name, [symbol.name])
     if not symbols:
-        missed = op.apply("subtract", number, 1) if bool(expression) else op.apply("negative", number)
+        missed = number - 1 if bool(expression) else -number
         op.body.require_values(missed, 1, f"{op.name}: a condition on data, which was {bool(expression)} when tracing")
     return 0

@@ -8,14 +8,14 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import UnsupportedOperation, broadcast_shape
-from mirlo.frontends.linear_algebra import (
+from mirlo.frontends.library.linear_algebra import (
     cholesky,
     first_without_root,
     first_zero_pivot,
     solve_triangular,
     transposed,
 )
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, concat, where
 from mirlo.frontends.torch.operation import AtenOperation
 from mirlo.frontends.torch.registry import converter
 
@@ -23,11 +23,11 @@ from mirlo.frontends.torch.registry import converter
 @converter("aten._linalg_check_errors.default")
 def check_errors(op: AtenOperation, info: Tensor, name: str, *, is_matrix: bool) -> None:
     """Check in the call that a factorization or a solution was found for all matrices."""
-    flags = op.cast(op.apply("not_equal", info, 0), "i64")
-    failed = flags if not info.rank else op.emit("reduce_sum", flags)
+    flags = info.not_equals(0).cast("i64")
+    failed = flags if not info.rank else flags.sum()
     what = "not positive definite" if "cholesky" in name else "singular"
     message = f"{name}: a matrix is {what}; minus the number of such matrices"
-    op.body.require_values(op.emit("reshape", op.apply("negative", failed), shape=(1,)), 1, message)
+    op.body.require_values((-failed).reshape((1,)), 1, message)
 
 
 def _checked(op: AtenOperation, info: Tensor, name: str, wanted: bool) -> Tensor:
@@ -88,7 +88,7 @@ def triangular_solve(
 ) -> list[Tensor]:
     a, b = _with_equal_batches(op, a, b)
     if _is_empty(op.result(0)):
-        return [op.expanded(op.constant(0, b.dtype), b.shape), a]
+        return [op.constant(0, b.dtype).expand(b.shape), a]
     return [solve_triangular(op, a, b, lower=not upper, is_transposed=transpose, unit=unit), a]
 
 
@@ -101,7 +101,7 @@ def lu_factor_ex(op: AtenOperation, x: Tensor, *, pivot: bool = True, check_erro
     if _is_empty(x):
         return [factors, pivots, _no_errors(op, 2)]
     info = _checked(op, first_zero_pivot(op, factors), "linalg.lu_factor_ex", check_errors)
-    return [factors, op.apply("add", pivots, 1), info]
+    return [factors, pivots + 1, info]
 
 
 @converter("aten.linalg_lu.default")
@@ -113,10 +113,10 @@ def lu(op: AtenOperation, x: Tensor, *, pivot: bool = True) -> list[Tensor]:
 
 @converter("aten.lu_unpack.default")
 def lu_unpack(op: AtenOperation, factors: Tensor, pivots: Tensor, data: bool = True, rows: bool = True) -> list[Tensor]:
-    nothing = [op.expanded(op.constant(0, op.result(i).dtype), op.result(i).shape) for i in range(3)]
+    nothing = [op.constant(0, op.result(i).dtype).expand(op.result(i).shape) for i in range(3)]
     results = nothing[:1]
     if rows:
-        order = _permutation(op, op.apply("subtract", pivots, 1), factors.shape[-2])
+        order = _permutation(op, pivots - 1, factors.shape[-2])
         results = [_permutation_matrix(op, order, op.result(0))]
     return [*results, *(_triangles(op, factors) if data else nothing[1:])]
 
@@ -129,7 +129,7 @@ def lu_solve(
     if _is_empty(op.result()):
         return _zeros(op)
     a, b = _with_equal_batches(op, factors, b)
-    order = _permutation(op, op.apply("subtract", pivots, 1), factors.shape[-2])
+    order = _permutation(op, pivots - 1, factors.shape[-2])
     y = b if left else transposed(op, b)
     if adjoint == left:
         y = solve_triangular(op, a, y, lower=False, is_transposed=True)
@@ -153,9 +153,9 @@ def solve_ex(
     """Solve systems of equations, whose right sides may be vectors."""
     _require_no_factors(op, (1, 2))
     is_vector = b.rank == 1 or (b.rank == a.rank - 1 and b.shape == a.shape[:-1])
-    right = op.reshaped(b, (*b.shape, 1)) if is_vector else b
+    right = b.reshape((*b.shape, 1)) if is_vector else b
     if _is_empty(op.result(0)):
-        return [op.expanded(op.constant(0, b.dtype), op.result(0).shape), None, None, _no_errors(op, 3)]
+        return [op.constant(0, b.dtype).expand(op.result(0).shape), None, None, _no_errors(op, 3)]
     a, right = _with_equal_batches(op, a, right)
     if left or is_vector:
         solution, info = _solved(op, a, right)
@@ -165,9 +165,9 @@ def solve_ex(
     # The systems of a matrix that is used for a batch of right sides have one number.
     wanted = op.result(3).shape
     if info.shape != wanted:
-        info = op.emit("reduce_max", info, axes=list(range(info.rank - len(wanted))))
+        info = info.max(list(range(info.rank - len(wanted))))
     _checked(op, info, "linalg.solve_ex", check_errors)
-    return [op.reshaped(solution, op.result(0).shape), None, None, info]
+    return [solution.reshape(op.result(0).shape), None, None, info]
 
 
 @converter("aten.linalg_inv_ex.default")
@@ -190,16 +190,16 @@ def log_determinant(op: AtenOperation, x: Tensor) -> list[Tensor | None]:
     _require_no_factors(op, (2, 3))
     size, kind = x.shape[-1], x.dtype
     if size == 0:
-        results = [op.expanded(op.constant(number, kind), x.shape[:-2]) for number in (1, 0)]
+        results = [op.constant(number, kind).expand(x.shape[:-2]) for number in (1, 0)]
         return [*results, None, None]
     factors, pivots = _factors(op, x, True)
     diagonal, axis = _diagonal(op, factors), x.rank - 2
-    position = op.cast(op.positions(pivots.type, axis), "i32")
-    moved = op.apply("not_equal", pivots, position)
-    signs = op.apply("multiply", op.apply("sign", diagonal), op.choose(moved, -1, 1, kind))
-    sign = op.emit("reduce_prod", signs, axes=[axis])
-    logs = op.apply("log", op.apply("abs", diagonal))
-    return [sign, op.emit("reduce_sum", logs, axes=[axis]), None, None]
+    position = op.positions(pivots.type, axis).cast("i32")
+    moved = pivots.not_equals(position)
+    signs = diagonal.sign() * where(moved, -1, 1, kind)
+    sign = signs.prod(axis)
+    logs = abs(diagonal).log()
+    return [sign, logs.sum(axis), None, None]
 
 
 # Parts
@@ -215,21 +215,21 @@ def _is_empty(x: Tensor | TensorType) -> bool:
 
 
 def _zeros(op: AtenOperation) -> Tensor:
-    return op.expanded(op.constant(0, op.dtype), op.shape)
+    return op.constant(0, op.dtype).expand(op.shape)
 
 
 def _no_errors(op: AtenOperation, index: int) -> Tensor:
-    return op.expanded(op.constant(0, op.result(index).dtype), op.result(index).shape)
+    return op.constant(0, op.result(index).dtype).expand(op.result(index).shape)
 
 
 def _identity(op: AtenOperation, x: Tensor) -> Tensor:
     result = op.emit("eye", shape=x.shape[-2:], dtype=x.dtype)
-    return op.expanded(result, x.shape)
+    return result.expand(x.shape)
 
 
 def _with_equal_batches(op: AtenOperation, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     batch = broadcast_shape([a.shape[:-2], b.shape[:-2]])
-    return op.expanded(a, (*batch, *a.shape[-2:])), op.expanded(b, (*batch, *b.shape[-2:]))
+    return a.expand((*batch, *a.shape[-2:])), b.expand((*batch, *b.shape[-2:]))
 
 
 def _factors(op: AtenOperation, x: Tensor, pivot: bool) -> tuple[Tensor, Tensor]:
@@ -238,7 +238,7 @@ def _factors(op: AtenOperation, x: Tensor, pivot: bool) -> tuple[Tensor, Tensor]
         raise UnsupportedOperation("factors matrices without an exchange of rows")
     if _is_empty(x):
         tensor_type = TensorType.of((*x.shape[:-2], D.minimum(*x.shape[-2:])), "i32")
-        return x, op.expanded(op.constant(0, tensor_type.dtype), tensor_type.shape)
+        return x, op.constant(0, tensor_type.dtype).expand(tensor_type.shape)
     factors, pivots = op.emit_all("lu", x)
     return factors, pivots
 
@@ -246,32 +246,32 @@ def _factors(op: AtenOperation, x: Tensor, pivot: bool) -> tuple[Tensor, Tensor]
 def _solved(op: AtenOperation, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     """Return the solution of a y = b, and the pivot that is 0: eliminate with b beside a, then substitute."""
     size, last = a.shape[-1], a.rank - 1
-    beside = op.emit("concat", [a, b], axis=last)
+    beside = concat([a, b], last)
     factors, _ = _factors(op, beside, True)
-    square, right = op.sliced(factors, last, 0, size), op.sliced(factors, last, size, b.shape[-1])
+    square, right = factors.slice(last, 0, size), factors.slice(last, size, b.shape[-1])
     return solve_triangular(op, square, right, lower=False), first_zero_pivot(op, square)
 
 
 def _diagonal(op: AtenOperation, x: Tensor) -> Tensor:
     """Return the diagonals of square matrices."""
     row, column = (op.positions(x.type.with_shape(x.shape[-2:]), axis) for axis in (0, 1))
-    kept = op.choose(op.apply("equal", row, column), x, 0, x.dtype)
-    return op.emit("reduce_sum", kept, axes=[x.rank - 1])
+    kept = where(row.equals(column), x, 0, x.dtype)
+    return kept.sum(x.rank - 1)
 
 
 def _triangles(op: AtenOperation, factors: Tensor) -> list[Tensor]:
     """Return L, whose diagonal is ones, and U."""
     rows, columns = factors.shape[-2:]
     size, last = D.minimum(rows, columns), factors.rank - 1
-    left, upper = op.sliced(factors, last, 0, size), op.sliced(factors, last - 1, 0, size)
+    left, upper = factors.slice(last, 0, size), factors.slice(last - 1, 0, size)
     if _is_empty(factors):
         return [_eye_of(op, left), upper]
     lower = op.emit("tri", left, k=-1, upper=False)
-    return [op.apply("add", lower, _eye_of(op, left)), op.emit("tri", upper, k=0, upper=True)]
+    return [lower + _eye_of(op, left), op.emit("tri", upper, k=0, upper=True)]
 
 
 def _eye_of(op: AtenOperation, x: Tensor) -> Tensor:
-    return op.expanded(op.emit("eye", shape=x.shape[-2:], dtype=x.dtype), x.shape)
+    return op.emit("eye", shape=x.shape[-2:], dtype=x.dtype).expand(x.shape)
 
 
 def _permutation(op: AtenOperation, pivots: Tensor, rows: Dim) -> Tensor:
@@ -281,20 +281,20 @@ def _permutation(op: AtenOperation, pivots: Tensor, rows: Dim) -> Tensor:
     indices = op.positions(kind, axis)
     if count == 0 or 0 in batch:
         return indices
-    wide = op.cast(pivots, "i64")
+    wide = pivots.cast("i64")
 
     def goes_on(values: list[Tensor]) -> Tensor:
-        return op.apply("less", values[0], op.operand(count, "i64"))
+        return values[0] < op.operand(count, "i64")
 
     def exchange(values: list[Tensor]) -> list[Tensor]:
         at, order = values
-        spot = op.reshaped(at, (1,))
-        other = op.emit("gather", wide, spot, axis=axis)
-        here = op.emit("gather", order, spot, axis=axis)
-        there = op.emit("gather_elements", order, other, axis=axis)
-        swapped = op.choose(op.apply("equal", indices, other), here, order, kind.dtype)
-        swapped = op.choose(op.apply("equal", indices, at), there, swapped, kind.dtype)
-        return [op.apply("add", at, 1), swapped]
+        spot = at.reshape((1,))
+        other = wide.gather(spot, axis=axis)
+        here = order.gather(spot, axis=axis)
+        there = order.gather_elements(other, axis=axis)
+        swapped = where(indices.equals(other), here, order, kind.dtype)
+        swapped = where(indices.equals(at), there, swapped, kind.dtype)
+        return [at + 1, swapped]
 
     _, order = op.body.repeat([op.constant(0, kind.dtype), indices], goes_on, exchange)
     return order
@@ -303,14 +303,14 @@ def _permutation(op: AtenOperation, pivots: Tensor, rows: Dim) -> Tensor:
 def _permutation_matrix(op: AtenOperation, order: Tensor, found: TensorType) -> Tensor:
     """Return matrices that put the rows of others in order when their transposes multiply them."""
     if _is_empty(found):
-        return op.expanded(op.constant(0, found.dtype), found.shape)
+        return op.constant(0, found.dtype).expand(found.shape)
     row = op.positions(TensorType.of((*order.shape, 1), "i64").with_shape((order.shape[-1], 1)), 0)
-    columns = op.reshaped(order, (*order.shape[:-1], 1, order.shape[-1]))
-    return op.cast(op.apply("equal", row, columns), found.dtype)
+    columns = order.reshape((*order.shape[:-1], 1, order.shape[-1]))
+    return row.equals(columns).cast(found.dtype)
 
 
 def _rows(op: AtenOperation, x: Tensor, order: Tensor) -> Tensor:
     """Return the rows of matrices in an order."""
     axis = x.rank - 2
-    wanted = op.expanded(op.reshaped(order, (*order.shape, 1)), (*x.shape[:-2], order.shape[-1], x.shape[-1]))
-    return op.emit("gather_elements", x, wanted, axis=axis)
+    wanted = order.reshape((*order.shape, 1)).expand((*x.shape[:-2], order.shape[-1], x.shape[-1]))
+    return x.gather_elements(wanted, axis=axis)

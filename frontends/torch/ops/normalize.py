@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.builder import UnsupportedOperation
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, where
 from mirlo.frontends.torch.operation import AtenOperation, axis_of
 from mirlo.frontends.torch.registry import converter
 
@@ -16,22 +16,22 @@ TRAINING = "normalizes by statistics of the batch, as in training=True: only inf
 
 @converter("aten.softmax.int", "aten._softmax.default", "aten._safe_softmax.default", "aten.special_softmax.int")
 def softmax(op: AtenOperation, x: Tensor, axis: int, *_: object, **ignored: object) -> Tensor:
-    y = op.cast(x, op.dtype)
+    y = x.cast(op.dtype)
     if not x.rank:
         return op.constant(1, op.dtype)
-    result = op.emit("softmax", y, axis=axis_of(axis, x.rank))
+    result = y.softmax(axis_of(axis, x.rank))
     if "safe" not in op.name:
         return result
-    least = op.emit("reduce_max", y, axes=[axis_of(axis, x.rank)], keepdims=True)
-    return op.choose(op.apply("equal", least, float("-inf")), 0, result, op.dtype)
+    least = y.max(axis_of(axis, x.rank), keepdims=True)
+    return where(least.equals(float("-inf")), 0, result, op.dtype)
 
 
 @converter("aten.log_softmax.int", "aten._log_softmax.default", "aten.special_log_softmax.int")
 def log_softmax(op: AtenOperation, x: Tensor, axis: int, *_: object, **ignored: object) -> Tensor:
-    y = op.cast(x, op.dtype)
+    y = x.cast(op.dtype)
     if not x.rank:
         return op.constant(0, op.dtype)
-    return op.emit("log_softmax", y, axis=axis_of(axis, x.rank))
+    return y.log_softmax(axis_of(axis, x.rank))
 
 
 @converter("aten.layer_norm.default")
@@ -47,11 +47,11 @@ def _layer_norm(
 ) -> Tensor:
     axis = x.rank - count
     if weight is not None and weight.dtype is not x.dtype:
-        weight = op.cast(weight, x.dtype)
+        weight = weight.cast(x.dtype)
     if bias is not None:
-        bias = op.cast(bias, x.dtype)
+        bias = bias.cast(x.dtype)
     if weight is None and bias is not None:
-        return op.apply("add", op.emit("layer_norm", x, axis=axis, epsilon=epsilon), bias)
+        return op.emit("layer_norm", x, axis=axis, epsilon=epsilon) + bias
     return op.emit("layer_norm", x, weight, bias, axis=axis, epsilon=epsilon)
 
 
@@ -67,10 +67,10 @@ def native_layer_norm(
 def _statistics(op: AtenOperation, x: Tensor, axes: list[int], epsilon: float, kind: str) -> list[Tensor]:
     """Return the mean and the reciprocal of the deviation."""
     y = op.wide(x)
-    center = op.emit("reduce_mean", y, axes=axes, keepdims=True)
-    apart = op.apply("subtract", y, center)
-    spread = op.emit("reduce_mean", op.apply("multiply", apart, apart), axes=axes, keepdims=True)
-    return [op.cast(each, kind) for each in (center, op.apply("rsqrt", op.apply("add", spread, epsilon)))]
+    center = y.mean(axes, keepdims=True)
+    apart = y - center
+    spread = (apart * apart).mean(axes, keepdims=True)
+    return [each.cast(kind) for each in (center, (spread + epsilon).rsqrt())]
 
 
 @converter("aten.rms_norm.default", "aten._fused_rms_norm.default")
@@ -80,14 +80,14 @@ def rms_norm(
     if epsilon is None:
         epsilon = {"f64": 2.220446049250313e-16}.get(op.wide(x).dtype.name, 1.1920928955078125e-07)
     axis = x.rank - len(normalized)
-    scale = None if weight is None else op.cast(weight, x.dtype)
+    scale = None if weight is None else weight.cast(x.dtype)
     result = op.emit("rms_norm", x, scale, axis=axis, epsilon=epsilon)
     if "_fused" not in op.name:
-        return op.cast(result, op.dtype)
+        return result.cast(op.dtype)
     y = op.wide(x)
-    mean = op.emit("reduce_mean", op.apply("multiply", y, y), axes=list(range(axis, x.rank)), keepdims=True)
-    kept = op.apply("rsqrt", op.apply("add", mean, epsilon))
-    return [op.cast(result, op.result(0).dtype), op.cast(kept, op.result(1).dtype)]
+    mean = (y * y).mean(list(range(axis, x.rank)), keepdims=True)
+    kept = (mean + epsilon).rsqrt()
+    return [result.cast(op.result(0).dtype), kept.cast(op.result(1).dtype)]
 
 
 @converter("aten.batch_norm.default")
@@ -108,17 +108,17 @@ def _by_own_statistics(
     """Return x normalized by the mean and the variance of each channel, these, and the reciprocal deviation."""
     y = op.wide(x)
     axes = [axis for axis in range(x.rank) if axis != 1]
-    center = op.emit("reduce_mean", y, axes=axes, keepdims=True)
-    apart = op.apply("subtract", y, center)
-    spread = op.emit("reduce_mean", op.apply("multiply", apart, apart), axes=axes, keepdims=True)
-    scale = op.apply("rsqrt", op.apply("add", spread, epsilon))
-    result = op.apply("multiply", apart, scale)
+    center = y.mean(axes, keepdims=True)
+    apart = y - center
+    spread = (apart * apart).mean(axes, keepdims=True)
+    scale = (spread + epsilon).rsqrt()
+    result = apart * scale
     for name, given in (("multiply", weight), ("add", bias)):
         if given is not None:
-            column = op.reshaped(op.cast(given, y.dtype), (given.shape[0], *[1] * (x.rank - 2)))
-            result = op.apply(name, result, column)
-    vectors = [op.reshaped(each, (x.shape[1],)) for each in (center, spread, scale)]
-    return [op.cast(result, x.dtype), *vectors]
+            column = given.cast(y.dtype).reshape((given.shape[0], *[1] * (x.rank - 2)))
+            result = result.elementwise(name, column)
+    vectors = [each.reshape((x.shape[1],)) for each in (center, spread, scale)]
+    return [result.cast(x.dtype), *vectors]
 
 
 @converter("aten._native_batch_norm_legit.no_stats")
@@ -127,7 +127,7 @@ def batch_norm_without_statistics(
     epsilon: float,
 ) -> list[Tensor]:  # fmt: skip
     normalized, center, _, scale = _by_own_statistics(op, x, weight, bias, epsilon)
-    return [normalized, op.cast(center, op.result(1).dtype), op.cast(scale, op.result(2).dtype)]
+    return [normalized, center.cast(op.result(1).dtype), scale.cast(op.result(2).dtype)]
 
 
 @converter("aten._native_batch_norm_legit_functional.default")
@@ -138,20 +138,17 @@ def functional_batch_norm(
     """Convert the norm that also returns the running statistics, of which the batch is a part in training."""
     if not training:
         normalized = _batch_norm(op, x, weight, bias, mean, variance, epsilon)
-        rest = [op.expanded(op.constant(0, op.result(i).dtype), op.result(i).shape) for i in (1, 2)]
-        return [normalized, *rest, *(op.cast(each, op.result(i).dtype) for i, each in ((3, mean), (4, variance)))]
+        rest = [op.constant(0, op.result(i).dtype).expand(op.result(i).shape) for i in (1, 2)]
+        return [normalized, *rest, *(each.cast(op.result(i).dtype) for i, each in ((3, mean), (4, variance)))]
     normalized, center, spread, scale = _by_own_statistics(op, x, weight, bias, epsilon)
     count = D.product([dim for axis, dim in enumerate(x.shape) if axis != 1])
     size = op.operand(count, spread.dtype)
-    unbiased = op.apply("divide", op.apply("multiply", spread, size), op.apply("subtract", size, 1))
+    unbiased = spread * size / (size - 1)
     moved = [
-        op.cast(
-            op.apply("add", op.apply("multiply", op.wide(old), 1 - momentum), op.apply("multiply", new, momentum)),
-            op.result(index).dtype,
-        )
+        (op.wide(old) * (1 - momentum) + new * momentum).cast(op.result(index).dtype)
         for index, old, new in ((3, mean, center), (4, variance, unbiased))
     ]
-    return [normalized, op.cast(center, op.result(1).dtype), op.cast(scale, op.result(2).dtype), *moved]
+    return [normalized, center.cast(op.result(1).dtype), scale.cast(op.result(2).dtype), *moved]
 
 
 def _batch_norm(
@@ -167,12 +164,12 @@ def _batch_norm(
     if x.rank < 2:
         raise UnsupportedOperation("normalizes a tensor without a dim of channels")
     channels = x.shape[1]
-    one, zero = (op.expanded(op.constant(number, kind), (channels,)) for number in (1, 0))
+    one, zero = (op.constant(number, kind).expand((channels,)) for number in (1, 0))
     given = [one if weight is None else weight, zero if bias is None else bias, mean, variance]
     if any(each.dtype is not kind for each in given):
         y = op.wide(x)
-        given = [op.cast(each, y.dtype) for each in given]
-        return op.cast(op.emit("batch_norm", y, *given, axis=1, epsilon=epsilon), kind)
+        given = [each.cast(y.dtype) for each in given]
+        return op.emit("batch_norm", y, *given, axis=1, epsilon=epsilon).cast(kind)
     return op.emit("batch_norm", x, *given, axis=1, epsilon=epsilon)
 
 
@@ -182,7 +179,7 @@ def native_batch_norm(
     momentum: float, epsilon: float,
 ) -> list[Tensor]:  # fmt: skip
     result = _batch_norm(op, x, weight, bias, mean, variance, epsilon)
-    rest = [op.expanded(op.constant(0, op.result(i).dtype), op.result(i).shape) for i in (1, 2)]
+    rest = [op.constant(0, op.result(i).dtype).expand(op.result(i).shape) for i in (1, 2)]
     return [result, *rest]
 
 
@@ -198,11 +195,11 @@ def _group_norm(
     op: AtenOperation, x: Tensor, groups: int, weight: Tensor | None, bias: Tensor | None, epsilon: float
 ) -> Tensor:
     kind, channels = x.dtype, x.shape[1]
-    scale = op.expanded(op.constant(1, kind), (channels,)) if weight is None else op.cast(weight, kind)
-    shift = op.expanded(op.constant(0, kind), (channels,)) if bias is None else op.cast(bias, kind)
-    spread = op.reshaped(x, (*x.shape, 1)) if x.rank == 2 else x
+    scale = op.constant(1, kind).expand((channels,)) if weight is None else weight.cast(kind)
+    shift = op.constant(0, kind).expand((channels,)) if bias is None else bias.cast(kind)
+    spread = x.reshape((*x.shape, 1)) if x.rank == 2 else x
     result = op.emit("group_norm", spread, scale, shift, groups=groups, epsilon=epsilon)
-    return op.reshaped(result, x.shape)
+    return result.reshape(x.shape)
 
 
 @converter("aten.native_group_norm.default")
@@ -211,9 +208,9 @@ def native_group_norm(
     groups: int, epsilon: float,
 ) -> list[Tensor]:  # fmt: skip
     result = _group_norm(op, x, groups, weight, bias, epsilon)
-    flat = op.reshaped(x, (x.shape[0], groups, D.product(x.shape[1:]) // groups))
+    flat = x.reshape((x.shape[0], groups, D.product(x.shape[1:]) // groups))
     kept = _statistics(op, flat, [2], epsilon, op.result(1).dtype.name)
-    return [result, *(op.reshaped(each, (x.shape[0], groups)) for each in kept)]
+    return [result, *(each.reshape((x.shape[0], groups)) for each in kept)]
 
 
 @converter("aten.instance_norm.default")

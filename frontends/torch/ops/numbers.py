@@ -18,9 +18,9 @@ def sym_float(op: AtenOperation, x: Operand) -> Tensor:
 
 @converter(*(f"number.{name}" for name in _BINARY))
 def binary(op: AtenOperation, x: Operand, y: Operand) -> Tensor:
-    return op.apply(_BINARY[op.name.rpartition(".")[2]], op.operand(x, "f64"), op.operand(y, "f64"))
+    return op.operand(x, "f64").elementwise(_BINARY[op.name.rpartition(".")[2]], op.operand(y, "f64"))
 
 
 @converter(*(f"number.{name}" for name in _UNARY))
 def unary(op: AtenOperation, x: Operand) -> Tensor:
-    return op.apply(_UNARY[op.name.rpartition(".")[2]], op.operand(x, "f64"))
+    return op.operand(x, "f64").elementwise(_UNARY[op.name.rpartition(".")[2]])

@@ -10,7 +10,7 @@ import numpy as np
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import UnsupportedOperation
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, where
 from mirlo.frontends.torch.operation import AtenOperation, Ints, each_axis
 from mirlo.frontends.torch.registry import converter
 
@@ -23,7 +23,7 @@ def _spatial(op: AtenOperation) -> int:
 
 
 def _batched(op: AtenOperation, x: Tensor, count: int) -> Tensor:
-    return x if x.rank == count + 2 else op.reshaped(x, (1, *x.shape))
+    return x if x.rank == count + 2 else x.reshape((1, *x.shape))
 
 
 @converter("aten.max_pool1d.default", "aten.max_pool2d.default", "aten.max_pool3d.default")
@@ -33,7 +33,7 @@ def max_pool(
 ) -> Tensor:  # fmt: skip
     count = _spatial(op)
     words = _max_words(op, count, kernel, stride, padding, dilation, ceil_mode)
-    return op.reshaped(op.emit("max_pool", _batched(op, x, count), **words), op.shape)
+    return op.emit("max_pool", _batched(op, x, count), **words).reshape(op.shape)
 
 
 def _max_words(
@@ -60,13 +60,13 @@ def max_pool_with_indices(
     if not op.is_used(1):
         result = op.emit("max_pool", batched, **words)
         return [
-            op.reshaped(result, op.result(0).shape),
-            op.expanded(op.constant(0, op.result(1).dtype), op.result(1).shape),
+            result.reshape(op.result(0).shape),
+            op.constant(0, op.result(1).dtype).expand(op.result(1).shape),
         ]
     values, indices = op.emit_all("max_pool_with_indices", batched, **words)
     size = D.product(batched.shape[2:])
-    within = op.apply("mod", indices, op.operand(size, "i64"))
-    return [op.reshaped(values, op.result(0).shape), op.reshaped(within, op.result(1).shape)]
+    within = indices % op.operand(size, "i64")
+    return [values.reshape(op.result(0).shape), within.reshape(op.result(1).shape)]
 
 
 @converter("aten.avg_pool1d.default", "aten.avg_pool2d.default", "aten.avg_pool3d.default")
@@ -92,9 +92,9 @@ def avg_pool(
         )  # fmt: skip
     if divisor is not None:
         for axis, size in enumerate(op.shape[-count:], 2):
-            result = op.sliced(result, axis, 0, size)
-        result = op.apply("multiply", result, float(np.prod(sizes)) / divisor)
-    return op.cast(op.reshaped(result, op.shape), op.dtype)
+            result = result.slice(axis, 0, size)
+        result = result * (float(np.prod(sizes)) / divisor)
+    return result.reshape(op.shape).cast(op.dtype)
 
 
 @converter(
@@ -108,21 +108,21 @@ def adaptive_avg_pool(op: AtenOperation, x: Tensor, _: object) -> Tensor:
     shape = op.shape
     axes = list(range(x.rank - count, x.rank))
     if all(shape[axis] == 1 for axis in axes):
-        return op.cast(op.emit("reduce_mean", y, axes=axes, keepdims=True), op.dtype)
+        return y.mean(axes, keepdims=True).cast(op.dtype)
     sizes = [(op.fixed(x.shape[axis], "a size"), op.fixed(shape[axis], "a size")) for axis in axes]
     if all(after and before % after == 0 for before, after in sizes):
         steps = [before // after for before, after in sizes]
         result = op.emit("avg_pool", _batched(op, y, count), kernel=steps, strides=steps)
-        return op.cast(op.reshaped(result, shape), op.dtype)
+        return result.reshape(shape).cast(op.dtype)
     for axis, (before, after) in zip(axes, sizes, strict=True):
         matrix = np.zeros((before, after))
         for at in range(after):
             begin, end = at * before // after, -(-(at + 1) * before // after)
             matrix[begin:end, at] = 1 / (end - begin)
         order = [i for i in range(x.rank) if i != axis] + [axis]
-        moved = op.emit("matmul", op.permuted(y, order), op.constant(matrix, y.dtype, matrix.shape))
-        y = op.permuted(moved, [order.index(i) for i in range(x.rank)])
-    return op.cast(y, op.dtype)
+        moved = y.permute(order) @ op.constant(matrix, y.dtype, matrix.shape)
+        y = moved.permute([order.index(i) for i in range(x.rank)])
+    return y.cast(op.dtype)
 
 
 @converter("aten.adaptive_max_pool2d.default", "aten.adaptive_max_pool3d.default", "aten.adaptive_max_pool1d.default")
@@ -133,25 +133,25 @@ def adaptive_max_pool(op: AtenOperation, x: Tensor, _: object) -> list[Tensor]:
     axes = list(range(x.rank - count, x.rank))
     sizes = [(op.fixed(x.shape[axis], "a size"), op.fixed(shape[axis], "a size")) for axis in axes]
     if 0 in shape:
-        return [op.expanded(op.constant(0, op.result(i).dtype), shape) for i in (0, 1)]
+        return [op.constant(0, op.result(i).dtype).expand(shape) for i in (0, 1)]
     if all(before % after == 0 for before, after in sizes):
         steps = [before // after for before, after in sizes]
         return max_pool_with_indices(op, x, steps, steps)
     windows = _windows(sizes)
     outer = x.shape[: x.rank - count]
-    flat = op.reshaped(x, (*outer, D.product(x.shape[x.rank - count :])))
+    flat = x.reshape((*outer, D.product(x.shape[x.rank - count :])))
     indices = op.constant(windows, TensorType.of((), "i64").dtype, windows.shape)
-    rows = op.emit("gather", flat, indices, axis=flat.rank - 1)
+    rows = flat.gather(indices, axis=flat.rank - 1)
     last = rows.rank - 1
     position = op.position_of_extreme("max", rows, last, True)
     if x.dtype.is_float:  # the last NaN wins
-        nans = op.cast(op.emit("reverse", op.apply("isnan", rows), axes=[last]), "i8")
-        behind = op.apply("subtract", windows.shape[1] - 1, op.emit("argmax", nans, axis=last, keepdims=True))
-        some = op.cast(op.emit("reduce_max", nans, axes=[last], keepdims=True), "bool")
-        position = op.choose(some, behind, op.cast(position, behind.dtype), behind.dtype)
-    table = op.expanded(indices, rows.shape)
-    results = [op.emit("gather_elements", each, position, axis=last) for each in (rows, table)]
-    return [op.cast(op.reshaped(each, shape), op.result(i).dtype) for i, each in enumerate(results)]
+        nans = rows.isnan().flip([last]).cast("i8")
+        behind = windows.shape[1] - 1 - nans.argmax(last, keepdims=True)
+        some = nans.max(last, keepdims=True).cast("bool")
+        position = where(some, behind, position.cast(behind.dtype), behind.dtype)
+    table = indices.expand(rows.shape)
+    results = [each.gather_elements(position, axis=last) for each in (rows, table)]
+    return [each.reshape(shape).cast(op.result(i).dtype) for i, each in enumerate(results)]
 
 
 def _windows(sizes: Sequence[tuple[int, int]]) -> npt.NDArray[np.int64]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, concat, where
 from mirlo.frontends.torch.operation import AtenOperation, axis_of
 from mirlo.frontends.torch.registry import converter
 
@@ -18,12 +18,10 @@ def scanned(op: AtenOperation, values: Sequence[Tensor], axis: int, combine: Com
     size = op.fixed(result[0].shape[axis], "an axis whose size")
     step = 1
     while step < size:
-        before = [op.sliced(x, axis, 0, size - step) for x in result]
-        after = [op.sliced(x, axis, step, size - step) for x in result]
-        heads = [op.sliced(x, axis, 0, step) for x in result]
-        result = [
-            op.emit("concat", [head, tail], axis=axis) for head, tail in zip(heads, combine(before, after), strict=True)
-        ]
+        before = [x.slice(axis, 0, size - step) for x in result]
+        after = [x.slice(axis, step, size - step) for x in result]
+        heads = [x.slice(axis, 0, step) for x in result]
+        result = [concat([head, tail], axis) for head, tail in zip(heads, combine(before, after), strict=True)]
         step *= 2
     return result
 
@@ -38,28 +36,28 @@ def running_extreme(op: AtenOperation, x: Tensor, axis: int) -> list[Tensor]:
     wins = "greater_equal" if "max" in op.name else "less_equal"
 
     def combine(before: Sequence[Tensor], after: Sequence[Tensor]) -> list[Tensor]:
-        later = op.apply(wins, after[0], before[0])
+        later = after[0].elementwise(wins, before[0])
         if x.dtype.is_float:
-            later = op.apply("logical_or", later, op.apply("isnan", after[0]))
-        return [op.choose(later, new, old, new.dtype) for old, new in zip(before, after, strict=True)]
+            later = later | after[0].isnan()
+        return [where(later, new, old, new.dtype) for old, new in zip(before, after, strict=True)]
 
-    wide = op.cast(x, "i8") if x.dtype.is_bool else x
+    wide = x.cast("i8") if x.dtype.is_bool else x
     indices = op.positions(x.type.with_dtype(kind), axis)
     value, position = scanned(op, [wide, indices], axis, combine)
-    return [op.cast(value, x.dtype), position]
+    return [value.cast(x.dtype), position]
 
 
 @converter("aten.logcumsumexp.default")
 def logcumsumexp(op: AtenOperation, x: Tensor, axis: int) -> Tensor:
     if not x.rank:
         return x
-    y = op.wide(op.cast(x, op.dtype))
+    y = op.wide(x.cast(op.dtype))
 
     def combine(before: Sequence[Tensor], after: Sequence[Tensor]) -> list[Tensor]:
-        high, low = (op.apply(name, before[0], after[0]) for name in ("maximum", "minimum"))
-        apart = op.apply("exp", op.apply("subtract", low, high))
-        total = op.apply("add", high, op.apply("log1p", apart))
-        return [op.choose(op.apply("isinf", high), high, total, y.dtype)]
+        high, low = (before[0].elementwise(name, after[0]) for name in ("maximum", "minimum"))
+        apart = (low - high).exp()
+        total = high + apart.log1p()
+        return [where(high.isinf(), high, total, y.dtype)]
 
     (result,) = scanned(op, [y], axis_of(axis, x.rank), combine)
-    return op.cast(result, op.dtype)
+    return result.cast(op.dtype)

@@ -6,7 +6,7 @@ import numpy as np
 
 from mirlo.dialects.core.dtypes import DType
 from mirlo.frontends.builder import UnsupportedOperation
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, maximum, minimum, where
 from mirlo.frontends.torch.operation import AtenOperation, Operand, axis_of
 from mirlo.frontends.torch.registry import converter
 
@@ -26,7 +26,7 @@ def quantize_per_tensor(
 def quantize_per_channel(
     op: AtenOperation, x: Tensor, scales: Tensor, zeros: Tensor, axis: int, least: int, most: int, *_: object
 ) -> Tensor:
-    scale, zero = op.cast(scales, x.dtype), op.cast(zeros, op.dtype)
+    scale, zero = scales.cast(x.dtype), zeros.cast(op.dtype)
     return _quantized(op, x, scale, zero, axis_of(axis, x.rank), least, most)
 
 
@@ -37,8 +37,8 @@ def _quantized(op: AtenOperation, x: Tensor, scale: Tensor, zero: Tensor, axis: 
     result = op.emit("quantize", x, scale, zero, axis=axis, dtype=op.dtype)
     limits = np.iinfo(op.dtype.to_numpy())
     if least > limits.min:
-        result = op.apply("maximum", result, least)
-    return op.apply("minimum", result, most) if most < limits.max else result
+        result = maximum(result, least)
+    return minimum(result, most) if most < limits.max else result
 
 
 @converter(f"{_OPS}.dequantize_per_tensor.default", f"{_OPS}.dequantize_per_tensor.tensor")
@@ -53,8 +53,8 @@ def dequantize_per_tensor(
 def dequantize_per_channel(
     op: AtenOperation, x: Tensor, scales: Tensor, zeros: Tensor | None, axis: int, *_: object, **ignored: object
 ) -> Tensor:
-    zero = None if zeros is None else op.cast(zeros, x.dtype)
-    return _dequantized(op, x, op.cast(scales, op.dtype), zero, axis_of(axis, x.rank))
+    zero = None if zeros is None else zeros.cast(x.dtype)
+    return _dequantized(op, x, scales.cast(op.dtype), zero, axis_of(axis, x.rank))
 
 
 @converter(f"{_OPS}.dequantize_per_channel_group.default")
@@ -62,8 +62,8 @@ def dequantize_per_channel_group(
     op: AtenOperation, x: Tensor, scales: Tensor, zeros: Tensor | None, least: int, most: int, _: object, group: int,
     *__: object,
 ) -> Tensor:  # fmt: skip
-    zero = None if zeros is None else op.cast(zeros, x.dtype)
-    return _dequantized(op, x, op.cast(scales, op.dtype), zero, x.rank - 1, group)
+    zero = None if zeros is None else zeros.cast(x.dtype)
+    return _dequantized(op, x, scales.cast(op.dtype), zero, x.rank - 1, group)
 
 
 def _dequantized(op: AtenOperation, x: Tensor, scale: Tensor, zero: Tensor | None, axis: int, block: int = 0) -> Tensor:
@@ -77,12 +77,12 @@ def _dequantized(op: AtenOperation, x: Tensor, scale: Tensor, zero: Tensor | Non
 
 def _scalar(op: AtenOperation, value: Operand, kind: DType) -> Tensor:
     """Return a number, or a tensor of one element, as a tensor without dims."""
-    return op.reshaped(op.operand(value, kind), ())
+    return op.operand(value, kind).reshape(())
 
 
 @converter(f"{_OPS}.convert_element_type.no_fuse")
 def convert_element_type(op: AtenOperation, x: Tensor, _: object) -> Tensor:
-    return op.cast(x, op.dtype)
+    return x.cast(op.dtype)
 
 
 @converter(f"{_OPS}.choose_qparams.tensor", f"{_OPS}.choose_qparams_symmetric.tensor")
@@ -90,33 +90,32 @@ def choose_qparams(op: AtenOperation, x: Tensor, least: int, most: int, epsilon:
     """Convert the choice of a scale and a zero point for all elements, whose range includes 0."""
     low, high = _range_with_zero(op, x, list(range(x.rank)))
     if "symmetric" in op.name:
-        high = op.apply("maximum", op.apply("negative", low), high)
-        scale = op.apply("maximum", op.apply("divide", high, (most - least) / 2), epsilon)
+        high = maximum(-low, high)
+        scale = maximum(high / ((most - least) / 2), epsilon)
         zero = op.constant(128 if str(kind) == "torch.uint8" else 0, op.result(1).dtype)
     else:
-        scale = op.apply("divide", op.apply("subtract", high, low), float(most - least))
-        scale = op.apply("maximum", scale, epsilon)
-        steps = op.apply("round", op.apply("divide", low, scale))
-        zero = op.apply("clip", op.apply("subtract", op.constant(least, steps.dtype), steps), min=least, max=most)
+        scale = (high - low) / float(most - least)
+        scale = maximum(scale, epsilon)
+        steps = (low / scale).round()
+        zero = (least - steps).clip(least=least, most=most)
     return [
-        op.reshaped(op.cast(made, op.result(index).dtype), op.result(index).shape)
-        for index, made in enumerate((scale, zero))
+        made.cast(op.result(index).dtype).reshape(op.result(index).shape) for index, made in enumerate((scale, zero))
     ]
 
 
 def _range_with_zero(op: AtenOperation, x: Tensor, axes: list[int]) -> tuple[Tensor, Tensor]:
     """Return the least and the largest element along axes, or 0 if that lies further out."""
     bounds = [
-        op.apply(f"{name}imum", op.emit(f"reduce_{name}", x, axes=axes, keepdims=True), 0) for name in ("min", "max")
+        op.emit(f"reduce_{name}", x, axes=axes, keepdims=True).elementwise(f"{name}imum", 0) for name in ("min", "max")
     ]
     return bounds[0], bounds[1]
 
 
 @converter(f"{_OPS}.choose_qparams_per_token.default")
 def choose_qparams_per_token(op: AtenOperation, x: Tensor, _: object) -> list[Tensor]:
-    size = op.emit("reduce_max", op.apply("abs", x), axes=[x.rank - 1], keepdims=True)
-    scale = op.apply("divide", op.apply("maximum", op.cast(size, op.result(0).dtype), 1e-5), 127.0)
-    return [scale, op.expanded(op.constant(0, op.result(1).dtype), op.result(1).shape)]
+    size = abs(x).max(x.rank - 1, keepdims=True)
+    scale = maximum(size.cast(op.result(0).dtype), 1e-05) / 127.0
+    return [scale, op.constant(0, op.result(1).dtype).expand(op.result(1).shape)]
 
 
 @converter(
@@ -126,24 +125,22 @@ def choose_qparams_per_token_asymmetric(op: AtenOperation, x: Tensor, _: object)
     """Convert the choice of a scale and a zero point for each row, of the zero points that err less at an end."""
     least, most = -128.0, 127.0
     low, high = _range_with_zero(op, x, [x.rank - 1])
-    scale = op.apply("divide", op.apply("subtract", high, low), most - least)
-    scale = op.apply("maximum", scale, float(np.finfo(np.float32).eps))
-    begin, end = op.apply("divide", low, scale), op.apply("divide", high, scale)
-    errors = op.apply("add", op.apply("add", begin, least), op.apply("add", end, most))
+    scale = (high - low) / (most - least)
+    scale = maximum(scale, float(np.finfo(np.float32).eps))
+    begin, end = low / scale, high / scale
+    errors = begin + least + (end + most)
     kind = begin.dtype
-    from_low, from_high = (
-        op.apply("subtract", op.constant(limit, kind), each) for limit, each in ((least, begin), (most, end))
-    )
-    zero = op.choose(op.apply("greater", errors, 0.0), from_low, from_high, kind)
-    zero = op.apply("round", op.apply("clip", zero, min=least, max=most))
-    return [op.cast(scale, op.result(0).dtype), op.cast(zero, op.result(1).dtype)]
+    from_low, from_high = (limit - each for limit, each in ((least, begin), (most, end)))
+    zero = where(errors > 0.0, from_low, from_high, kind)
+    zero = zero.clip(least=least, most=most).round()
+    return [scale.cast(op.result(0).dtype), zero.cast(op.result(1).dtype)]
 
 
 @converter(f"{_OPS}.quantize_per_token.default")
 def quantize_per_token(
     op: AtenOperation, x: Tensor, scales: Tensor, zeros: Tensor, least: int, most: int, *_: object
 ) -> Tensor:
-    return op.cast(_in_steps(op, x, scales, zeros, least, most), op.dtype)
+    return _in_steps(op, x, scales, zeros, least, most).cast(op.dtype)
 
 
 @converter(f"{_OPS}.quantize_per_channel_group.default")
@@ -152,21 +149,21 @@ def quantize_per_channel_group(
 ) -> Tensor:
     columns = op.fixed(x.shape[1], "a number of columns")
     group = columns if group > columns else group
-    apart = op.reshaped(x, (x.shape[0] * (columns // group), group))
-    scale, zero = (op.reshaped(each, (apart.shape[0], 1)) for each in (scales, zeros))
-    return op.reshaped(op.cast(_in_steps(op, apart, scale, zero, least, most), op.dtype), op.shape)
+    apart = x.reshape((x.shape[0] * (columns // group), group))
+    scale, zero = (each.reshape((apart.shape[0], 1)) for each in (scales, zeros))
+    return _in_steps(op, apart, scale, zero, least, most).cast(op.dtype).reshape(op.shape)
 
 
 def _in_steps(op: AtenOperation, x: Tensor, scales: Tensor, zeros: Tensor, least: int, most: int) -> Tensor:
     """Return round(x * (1 / scale) + zero) within bounds, in the type of x and the scales together."""
     x, scales = op.promoted(x, scales)
-    steps = op.apply("multiply", x, op.apply("reciprocal", scales))
-    moved = op.apply("add", steps, op.cast(zeros, steps.dtype))
-    return op.apply("clip", op.apply("round", moved), min=float(least), max=float(most))
+    steps = x * scales.reciprocal()
+    moved = steps + zeros.cast(steps.dtype)
+    return moved.round().clip(least=float(least), most=float(most))
 
 
 @converter(f"{_OPS}.dequantize_per_token.default")
 def dequantize_per_token(op: AtenOperation, x: Tensor, scales: Tensor, zeros: Tensor, *_: object) -> Tensor:
     x, zeros = op.promoted(x, zeros)
-    x, scales = op.promoted(op.apply("subtract", x, zeros), scales)
-    return op.cast(op.apply("multiply", x, scales), op.dtype)
+    x, scales = op.promoted(x - zeros, scales)
+    return (x * scales).cast(op.dtype)

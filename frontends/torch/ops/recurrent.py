@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.onnx.ops import recurrent as onnx
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, concat, stack
 from mirlo.frontends.torch.onnx_node import onnx_layer
 from mirlo.frontends.torch.operation import AtenOperation
 from mirlo.frontends.torch.ops.contract import product
@@ -31,20 +31,20 @@ def recurrent(
     if is_projected:
         parts += 1
     starts = [states] if isinstance(states, Tensor) else list(states)
-    sequence = op.permuted(x, [1, 0, 2]) if batch_first else x
+    sequence = x.permute([1, 0, 2]) if batch_first else x
     last: list[list[Tensor]] = [[] for _ in starts]
     for layer in range(layers):
         first = layer * directions
         rows = [params[(first + at) * parts : (first + at + 1) * parts] for at in range(directions)]
-        begin = [op.sliced(start, 0, first, directions) for start in starts]
+        begin = [start.slice(0, first, directions) for start in starts]
         if is_projected:
             sequence, finals = _projected_layer(op, sequence, begin, rows)
         else:
             sequence, finals = _layer(op, kind, sequence, begin, rows, has_biases)
         for found, final in zip(last, finals, strict=True):
             found.append(final)
-    ends = [made[0] if layers == 1 else op.emit("concat", made, axis=0) for made in last]
-    return [op.permuted(sequence, [1, 0, 2]) if batch_first else sequence, *ends]
+    ends = [made[0] if layers == 1 else concat(made, 0) for made in last]
+    return [sequence.permute([1, 0, 2]) if batch_first else sequence, *ends]
 
 
 def _layer(
@@ -56,11 +56,11 @@ def _layer(
     has_biases: bool,
 ) -> tuple[Tensor, list[Tensor]]:
     """Return the outputs of all directions, one after the other in the last dim, and their last states."""
-    given = [op.emit("stack", [_reordered(op, kind, row[index]) for row in rows], axis=0) for index in (0, 1)]
+    given = [stack([_reordered(op, kind, row[index]) for row in rows], 0) for index in (0, 1)]
     bias = None
     if has_biases:
-        both = [op.emit("concat", [_reordered(op, kind, row[index]) for index in (2, 3)], axis=0) for row in rows]
-        bias = op.emit("stack", both, axis=0)
+        both = [concat([_reordered(op, kind, row[index]) for index in (2, 3)], 0) for row in rows]
+        bias = stack(both, 0)
     hidden = op.fixed(rows[0][1].shape[1], "a size of states")
     words: dict[str, object] = {
         "hidden_size": hidden, "direction": "bidirectional" if len(rows) == 2 else "forward",
@@ -71,8 +71,8 @@ def _layer(
         words["activations"] = ["Relu"] * len(rows)
     convert = {"lstm": onnx.lstm, "gru": onnx.gru}.get(kind, onnx.rnn)
     output, *finals = onnx_layer(op, convert, [x, *given, bias, None, *states], **words)
-    joined = op.permuted(output, [0, 2, 1, 3])  # [length, batch, directions, hidden]
-    return op.reshaped(joined, (*joined.shape[:2], hidden * len(rows))), finals
+    joined = output.permute([0, 2, 1, 3])  # [length, batch, directions, hidden]
+    return joined.reshape((*joined.shape[:2], hidden * len(rows))), finals
 
 
 def _projected_layer(
@@ -83,18 +83,18 @@ def _projected_layer(
     finals: list[list[Tensor]] = [[], []]
     length = x.shape[0]
     for at, params in enumerate(rows):
-        begin = [op.reshaped(op.sliced(state, 0, at, 1), state.shape[1:]) for state in states]
+        begin = [state.slice(0, at, 1).reshape(state.shape[1:]) for state in states]
         projected = product(op, x, params[0], transposed=True)
         for bias in params[2:-1]:
-            projected = op.apply("add", projected, bias)
-        given = op.emit("reverse", projected, axes=[0]) if at else projected
+            projected = projected + bias
+        given = projected.flip([0]) if at else projected
         step = _projected_step(op, given, params[1], params[-1])
         *last, output = scanned(op, step, begin, [x.type.with_shape((length, *begin[0].shape))], length)
-        sequences.append(op.emit("reverse", output, axes=[0]) if at else output)
+        sequences.append(output.flip([0]) if at else output)
         for found, state in zip(finals, last, strict=True):
             found.append(state)
-    joined = sequences[0] if len(sequences) == 1 else op.emit("concat", sequences, axis=2)
-    return joined, [op.emit("stack", each, axis=0) for each in finals]
+    joined = sequences[0] if len(sequences) == 1 else concat(sequences, 2)
+    return joined, [stack(each, 0) for each in finals]
 
 
 def _projected_step(op: AtenOperation, projected: Tensor, recurrent: Tensor, matrix: Tensor) -> Step:
@@ -102,13 +102,11 @@ def _projected_step(op: AtenOperation, projected: Tensor, recurrent: Tensor, mat
 
     def step(at: Tensor | int, carried: Sequence[Tensor]) -> list[Tensor]:
         hidden, cell = carried
-        gates = op.apply("add", row_at(op, projected, at), product(op, hidden, recurrent, transposed=True))
-        parts = [op.sliced(gates, 1, size * gate, size) for gate in range(4)]
-        enter, forget, leave = (op.apply("sigmoid", parts[gate]) for gate in (0, 1, 3))
-        cell = op.apply(
-            "add", op.apply("multiply", forget, cell), op.apply("multiply", enter, op.apply("tanh", parts[2]))
-        )
-        hidden = product(op, op.apply("multiply", leave, op.apply("tanh", cell)), matrix, transposed=True)
+        gates = row_at(op, projected, at) + product(op, hidden, recurrent, transposed=True)
+        parts = [gates.slice(1, size * gate, size) for gate in range(4)]
+        enter, forget, leave = (parts[gate].sigmoid() for gate in (0, 1, 3))
+        cell = forget * cell + enter * parts[2].tanh()
+        hidden = product(op, leave * cell.tanh(), matrix, transposed=True)
         return [hidden, cell, hidden]
 
     return step
@@ -120,5 +118,5 @@ def _reordered(op: AtenOperation, kind: str, weight: Tensor) -> Tensor:
     if len(order) == 1:
         return weight
     size = weight.shape[0] // len(order)
-    parts = [op.sliced(weight, 0, size * gate, size) for gate in order]
-    return op.emit("concat", parts, axis=0)
+    parts = [weight.slice(0, size * gate, size) for gate in order]
+    return concat(parts, 0)

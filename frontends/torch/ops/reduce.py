@@ -9,7 +9,7 @@ import numpy as np
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, maximum, where
 from mirlo.frontends.torch.operation import AtenOperation, Axes, axis_of
 from mirlo.frontends.torch.registry import converter
 
@@ -27,7 +27,7 @@ def reduced(op: AtenOperation, name: str, x: Tensor, axes: Axes, keepdim: bool =
         return x
     wide = op.wide(x)
     result = op.emit(name, wide, axes=axes_of(axes, x.rank), keepdims=keepdim)
-    return op.cast(result, x.dtype)
+    return result.cast(x.dtype)
 
 
 def count_of(x: Tensor, axes: Axes) -> Dim:
@@ -37,17 +37,17 @@ def count_of(x: Tensor, axes: Axes) -> Dim:
 
 @converter("aten.sum.default", "aten.sum.dim_IntList")
 def sum_(op: AtenOperation, x: Tensor, axes: Axes = None, keepdim: bool = False, **ignored: object) -> Tensor:
-    return reduced(op, "reduce_sum", op.cast(x, op.dtype), axes, keepdim)
+    return reduced(op, "reduce_sum", x.cast(op.dtype), axes, keepdim)
 
 
 @converter("aten.mean.default", "aten.mean.dim")
 def mean(op: AtenOperation, x: Tensor, axes: Axes = None, keepdim: bool = False, **ignored: object) -> Tensor:
-    return reduced(op, "reduce_mean", op.cast(x, op.dtype), axes, keepdim)
+    return reduced(op, "reduce_mean", x.cast(op.dtype), axes, keepdim)
 
 
 @converter("aten.prod.default", "aten.prod.dim_int")
 def prod(op: AtenOperation, x: Tensor, axes: Axes = None, keepdim: bool = False, **ignored: object) -> Tensor:
-    return reduced(op, "reduce_prod", op.cast(x, op.dtype), axes, keepdim)
+    return reduced(op, "reduce_prod", x.cast(op.dtype), axes, keepdim)
 
 
 @converter("aten.amax.default", "aten.amin.default", "aten.max.default", "aten.min.default")
@@ -70,7 +70,7 @@ def extreme_along(op: AtenOperation, x: Tensor, axis: int, keepdim: bool = False
     if not x.rank:
         return [x, op.constant(0, TensorType.of((), "i64").dtype)]
     axis = axis_of(axis, x.rank)
-    return [_extreme(op, kind, x, axis, keepdim), op.cast(op.position_of_extreme(kind, x, axis, keepdim), "i64")]
+    return [_extreme(op, kind, x, axis, keepdim), op.position_of_extreme(kind, x, axis, keepdim).cast("i64")]
 
 
 @converter("aten.argmax.default", "aten.argmin.default")
@@ -79,20 +79,20 @@ def argmax(op: AtenOperation, x: Tensor, axis: int | None = None, keepdim: bool 
     if not x.rank:
         return op.constant(0, op.dtype)
     if axis is None:
-        flat = op.reshaped(x, (x.type.elements,))
-        return op.reshaped(op.cast(op.position_of_extreme(kind, flat, 0, False), op.dtype), op.shape)
-    return op.cast(op.position_of_extreme(kind, x, axis_of(axis, x.rank), keepdim), op.dtype)
+        flat = x.reshape((x.type.elements,))
+        return op.position_of_extreme(kind, flat, 0, False).cast(op.dtype).reshape(op.shape)
+    return op.position_of_extreme(kind, x, axis_of(axis, x.rank), keepdim).cast(op.dtype)
 
 
 @converter("aten.any.default", "aten.any.dim", "aten.any.dims", "aten.all.default", "aten.all.dim", "aten.all.dims")
 def any_(op: AtenOperation, x: Tensor, axes: Axes = None, keepdim: bool = False) -> Tensor:
     """Convert `any` and `all`, whose result for u8 is u8."""
     name = "reduce_any" if ".any." in op.name else "reduce_all"
-    flags = op.cast(x, "bool")
+    flags = x.cast("bool")
     empty = isinstance(axes, (list, tuple)) and not axes and op.name.endswith("dims")
     if x.rank and not empty:
         flags = op.emit(name, flags, axes=axes_of(axes, x.rank), keepdims=keepdim)
-    return op.cast(flags, op.dtype)
+    return flags.cast(op.dtype)
 
 
 @converter(
@@ -103,7 +103,7 @@ def var(
     correction: float | None = None, keepdim: bool = False,
 ) -> Tensor:  # fmt: skip
     variance, _ = _spreads(op, x, axes, given, keep, correction, keepdim)
-    return op.cast(variance, op.dtype)
+    return variance.cast(op.dtype)
 
 
 @converter("aten.var_mean.correction", "aten.std_mean.correction", "aten.var_mean.dim", "aten.std_mean.dim",
@@ -112,7 +112,7 @@ def var_mean(
     op: AtenOperation, x: Tensor, axes: Axes = None, given: float | bool | None = None, keep: bool = False, *,
     correction: float | None = None, keepdim: bool = False,
 ) -> list[Tensor]:  # fmt: skip
-    return [op.cast(each, x.dtype) for each in _spreads(op, x, axes, given, keep, correction, keepdim)]
+    return [each.cast(x.dtype) for each in _spreads(op, x, axes, given, keep, correction, keepdim)]
 
 
 def _spreads(
@@ -131,61 +131,61 @@ def _spreads(
     elif overload == "dim":
         correction, keepdim = int(given is not False), keep
     variance, average = _moments(op, x, axes, 1 if correction is None else correction, keepdim)
-    return (op.apply("sqrt", variance) if ".std" in op.name else variance), average
+    return (variance.sqrt() if ".std" in op.name else variance), average
 
 
 def _moments(op: AtenOperation, x: Tensor, axes: Axes, correction: float, keepdim: bool) -> tuple[Tensor, Tensor]:
     """Return variance and mean, of 16-bit floats in f32."""
     y = op.wide(x)
     kind, places = y.dtype, axes_of(axes, x.rank)
-    center = op.emit("reduce_mean", y, axes=places, keepdims=True) if x.rank else y
-    apart = op.apply("subtract", y, center)
-    squares = op.apply("multiply", apart, apart)
-    total = op.emit("reduce_sum", squares, axes=places, keepdims=keepdim) if x.rank else squares
+    center = y.mean(places, keepdims=True) if x.rank else y
+    apart = y - center
+    squares = apart * apart
+    total = squares.sum(places, keepdims=keepdim) if x.rank else squares
     count = count_of(x, axes)
     if isinstance(count, int):
         divisor = max(count - correction, 0)
-        result = op.apply("divide", total, float(divisor))
+        result = total / float(divisor)
     else:
-        rest = op.apply("subtract", op.operand(count, kind), float(correction))
-        result = op.apply("divide", total, op.apply("maximum", rest, 0.0))
+        rest = op.operand(count, kind) - float(correction)
+        result = total / maximum(rest, 0.0)
     squeezed = [dim for axis, dim in enumerate(x.shape) if axis not in places]
-    average = center if keepdim else op.reshaped(center, squeezed if x.rank else ())
+    average = center if keepdim else center.reshape(squeezed if x.rank else ())
     return result, average
 
 
 @converter("aten.logsumexp.default")
 def logsumexp(op: AtenOperation, x: Tensor, axes: Axes, keepdim: bool = False) -> Tensor:
-    y = op.wide(op.cast(x, op.dtype))
+    y = op.wide(x.cast(op.dtype))
     kind, places = y.dtype, axes_of(axes, x.rank)
     if not x.rank:
-        return op.cast(y, op.dtype)
-    most = op.emit("reduce_max", y, axes=places, keepdims=True)
-    most = op.choose(op.apply("isinf", most), 0, most, kind)
-    total = op.emit("reduce_sum", op.apply("exp", op.apply("subtract", y, most)), axes=places, keepdims=True)
-    result = op.apply("add", op.apply("log", total), most)
-    return op.cast(op.reshaped(result, op.shape), op.dtype)
+        return y.cast(op.dtype)
+    most = y.max(places, keepdims=True)
+    most = where(most.isinf(), 0, most, kind)
+    total = (y - most).exp().sum(places, keepdims=True)
+    result = total.log() + most
+    return result.reshape(op.shape).cast(op.dtype)
 
 
 @converter("aten.cumsum.default", "aten.cumprod.default")
 def running(op: AtenOperation, x: Tensor, axis: int, **ignored: object) -> Tensor:
-    y = op.wide(op.cast(x, op.dtype))
+    y = op.wide(x.cast(op.dtype))
     if not x.rank:
-        return op.cast(y, op.dtype)
+        return y.cast(op.dtype)
     name = op.name.split(".")[1]
-    return op.cast(op.emit(name, y, axis=axis_of(axis, x.rank)), op.dtype)
+    return op.emit(name, y, axis=axis_of(axis, x.rank)).cast(op.dtype)
 
 
 @converter("aten.count_nonzero.default", "aten.count_nonzero.dim_IntList")
 def count_nonzero(op: AtenOperation, x: Tensor, axes: Axes = None) -> Tensor:
-    return reduced(op, "reduce_sum", op.cast(op.cast(x, "bool"), "i64"), axes)
+    return reduced(op, "reduce_sum", x.cast("bool").cast("i64"), axes)
 
 
 @converter("aten.linalg_vector_norm.default")
 def vector_norm(
     op: AtenOperation, x: Tensor, order: float = 2, axes: Axes = None, keepdim: bool = False, **ignored: object
 ) -> Tensor:
-    return op.cast(_norm(op, op.wide(op.cast(x, op.dtype)), order, axes, keepdim), op.dtype)
+    return _norm(op, op.wide(x.cast(op.dtype)), order, axes, keepdim).cast(op.dtype)
 
 
 @converter("aten._pdist_forward.default")
@@ -193,29 +193,26 @@ def pdist(op: AtenOperation, x: Tensor, order: float = 2.0) -> Tensor:
     """Convert the distances of all pairs of rows."""
     count = op.fixed(x.shape[0], "a number of rows")
     if op.shape[0] == 0:
-        return op.expanded(op.constant(0, op.dtype), op.shape)
+        return op.constant(0, op.dtype).expand(op.shape)
     index = TensorType.of((), "i64").dtype
-    one, other = (
-        op.emit("gather", op.wide(x), op.constant(rows, index, rows.shape), axis=0)
-        for rows in np.triu_indices(count, 1)
-    )
-    return op.cast(_norm(op, op.apply("subtract", one, other), order, [1], False), op.dtype)
+    one, other = (op.wide(x).gather(op.constant(rows, index, rows.shape), axis=0) for rows in np.triu_indices(count, 1))
+    return _norm(op, one - other, order, [1], False).cast(op.dtype)
 
 
 def _norm(op: AtenOperation, y: Tensor, order: float, axes: Axes, keepdim: bool) -> Tensor:
     kind = y.dtype
-    size = op.apply("abs", y)
+    size = abs(y)
     if order == 0:
-        result = reduced(op, "reduce_sum", op.cast(op.apply("not_equal", y, 0), kind), axes, keepdim)
+        result = reduced(op, "reduce_sum", y.not_equals(0).cast(kind), axes, keepdim)
     elif math.isinf(order):
         result = _extreme(op, "max" if order > 0 else "min", size, axes, keepdim)
     elif order == 1:
         result = reduced(op, "reduce_sum", size, axes, keepdim)
     elif order == 2:
-        result = op.apply("sqrt", reduced(op, "reduce_sum", op.apply("multiply", y, y), axes, keepdim))
+        result = reduced(op, "reduce_sum", y * y, axes, keepdim).sqrt()
     else:
-        total = reduced(op, "reduce_sum", op.apply("power", size, float(order)), axes, keepdim)
-        result = op.apply("power", total, 1.0 / order)
+        total = reduced(op, "reduce_sum", size ** float(order), axes, keepdim)
+        result = total ** (1.0 / order)
     return result
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mirlo.dialects.core.dims import Dim
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, concat, where
 from mirlo.frontends.torch.operation import AtenOperation, axis_of
 from mirlo.frontends.torch.ops.index import scatter_reduce
 from mirlo.frontends.torch.registry import converter
@@ -14,24 +14,24 @@ def repeat_interleave(op: AtenOperation, repeats: Tensor, *, output_size: Dim | 
     """Return the position of each element as often as its count says."""
     count = repeats.shape[0]
     if count == 0:
-        return op.expanded(op.constant(0, op.dtype), op.shape)
-    wide = op.cast(repeats, "i64")
-    least = op.emit("reshape", op.emit("reduce_min", wide), shape=(1,))
+        return op.constant(0, op.dtype).expand(op.shape)
+    wide = repeats.cast("i64")
+    least = wide.min().reshape((1,))
     op.body.require_values(least, 1, "repeat_interleave: the least number of repeats")
-    ends = op.emit("cumsum", wide, axis=0)
-    total = op.sliced(ends, 0, count - 1, 1)
+    ends = wide.cumsum(axis=0)
+    total = ends.slice(0, count - 1, 1)
     if output_size is None:
         size = op.body.bind_result(op, total)
     else:
         size = output_size
-        rest = op.apply("subtract", op.operand(size, "i64"), total)
-        both = op.emit("concat", [rest, op.apply("negative", rest)], axis=0)
+        rest = op.operand(size, "i64") - total
+        both = concat([rest, -rest], 0)
         op.body.require_values(both, 2, f"repeat_interleave: the sum of repeats, less {size}, which is declared")
     # Elements begin where others end: the number of ends up to a place is the position of its element.
-    room = op.expanded(op.constant(0, op.dtype), (size + 1,))
-    ones = op.expanded(op.constant(1, op.dtype), (count,))
-    marks = op.emit("scatter_elements", room, ends, op.cast(ones, op.dtype), axis=0, reduction="add")
-    return op.cast(op.sliced(op.emit("cumsum", op.cast(marks, "i64"), axis=0), 0, 0, size), op.dtype)
+    room = op.constant(0, op.dtype).expand((size + 1,))
+    ones = op.constant(1, op.dtype).expand((count,))
+    marks = op.emit("scatter_elements", room, ends, ones.cast(op.dtype), axis=0, reduction="add")
+    return marks.cast("i64").cumsum(axis=0).slice(0, 0, size).cast(op.dtype)
 
 
 @converter("aten.put.default")
@@ -40,13 +40,13 @@ def put(op: AtenOperation, x: Tensor, indices: Tensor, source: Tensor, accumulat
     size, count = x.type.elements, indices.type.elements
     if count == 0:
         return x
-    at = op.reshaped(indices, (count,))
-    at = op.choose(op.apply("less", at, 0), op.apply("add", at, op.operand(size, at.dtype)), at, at.dtype)
-    flat, new = op.reshaped(x, (size,)), op.reshaped(source, (count,))
+    at = indices.reshape((count,))
+    at = where(at < 0, at + op.operand(size, at.dtype), at, at.dtype)
+    flat, new = x.reshape((size,)), source.reshape((count,))
     if not accumulate:
-        return op.reshaped(op.emit("scatter_elements", flat, at, new, axis=0), x.shape)
+        return op.emit("scatter_elements", flat, at, new, axis=0).reshape(x.shape)
     result = op.emit("scatter_elements", op.wide(flat), at, op.wide(new), axis=0, reduction="add")
-    return op.reshaped(op.cast(result, x.dtype), x.shape)
+    return result.cast(x.dtype).reshape(x.shape)
 
 
 @converter("aten.index_reduce.default")
@@ -55,11 +55,11 @@ def index_reduce(
 ) -> Tensor:
     """Convert slices combined at positions along an axis."""
     if not x.rank:
-        rows = [op.reshaped(each, (1,)) for each in (x, indices, source)]
-        return op.reshaped(scatter_reduce(op, rows[0], 0, rows[1], rows[2], reduce, include_self=include_self), ())
+        rows = [each.reshape((1,)) for each in (x, indices, source)]
+        return scatter_reduce(op, rows[0], 0, rows[1], rows[2], reduce, include_self=include_self).reshape(())
     axis = axis_of(axis, x.rank)
     if 0 in x.shape or 0 in source.shape:
         return x
-    column = op.reshaped(indices, (indices.type.elements, *[1] * (x.rank - axis - 1)))
-    positions = op.expanded(column, source.shape)
+    column = indices.reshape((indices.type.elements, *[1] * (x.rank - axis - 1)))
+    positions = column.expand(source.shape)
     return scatter_reduce(op, x, axis, positions, source, reduce, include_self=include_self)

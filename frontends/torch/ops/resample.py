@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import UnsupportedOperation
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, concat
 from mirlo.frontends.torch.operation import AtenOperation
 from mirlo.frontends.torch.registry import converter
 
@@ -37,7 +37,7 @@ def _resized(
         result = op.emit("resize", y, scales=[] if align else [1.0, 1.0, *quotients], **words)
     else:
         result = op.emit("resize_at", y, _run_time_scales(op, pairs), **words)
-    return op.cast(result, op.dtype)
+    return result.cast(op.dtype)
 
 
 def _run_time_scales(op: AtenOperation, pairs: Sequence[tuple[float, Dim, Dim]]) -> Tensor:
@@ -45,13 +45,9 @@ def _run_time_scales(op: AtenOperation, pairs: Sequence[tuple[float, Dim, Dim]])
     kind = TensorType.of((), "f64").dtype
     scales = [op.constant(1, kind, (2,))]
     for factor, before, after in pairs:
-        scale = (
-            op.constant(factor, kind)
-            if factor
-            else op.apply("divide", op.operand(after, kind), op.operand(before, kind))
-        )
-        scales.append(op.reshaped(scale, (1,)))
-    return op.emit("concat", scales, axis=0)
+        scale = op.constant(factor, kind) if factor else op.operand(after, kind) / op.operand(before, kind)
+        scales.append(scale.reshape((1,)))
+    return concat(scales, 0)
 
 
 @converter("aten.upsample_nearest1d.vec", "aten.upsample_nearest2d.vec", "aten.upsample_nearest3d.vec")
@@ -93,7 +89,7 @@ def grid_sampler(op: AtenOperation, x: Tensor, grid: Tensor, mode: int, padding:
         "padding_mode": ("zeros", "border", "reflection")[padding],
         "align_corners": bool(align),
     }
-    return op.cast(op.emit("grid_sample", op.wide(x), op.wide(grid), **words), op.dtype)
+    return op.emit("grid_sample", op.wide(x), op.wide(grid), **words).cast(op.dtype)
 
 
 @converter("aten.col2im.default")
@@ -101,9 +97,9 @@ def col2im(
     op: AtenOperation, x: Tensor, size: Sequence[Dim], kernel: Sequence[int], dilation: Sequence[int],
     padding: Sequence[int], stride: Sequence[int],
 ) -> Tensor:  # fmt: skip
-    batched = x if x.rank == 3 else op.reshaped(x, (1, *x.shape))
+    batched = x if x.rank == 3 else x.reshape((1, *x.shape))
     result = op.emit(
         "col2im", op.wide(batched), image=tuple(size), window=tuple(kernel), strides=list(stride),
         padding=list(padding) * 2, dilations=list(dilation),
     )  # fmt: skip
-    return op.cast(op.reshaped(result, op.shape), op.dtype)
+    return result.reshape(op.shape).cast(op.dtype)

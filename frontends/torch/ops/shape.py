@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, concat, stack
 from mirlo.frontends.torch.operation import AtenOperation, Ints, Operand, axis_of
 from mirlo.frontends.torch.registry import converter
 
@@ -22,17 +22,17 @@ from mirlo.frontends.torch.registry import converter
 )  # fmt: skip
 def view(op: AtenOperation, x: Tensor, *_: object) -> Tensor:
     """Convert operators that change the shape alone."""
-    return op.reshaped(x, op.shape)
+    return x.reshape(op.shape)
 
 
 @converter("aten.expand.default", "aten.expand_as.default", "aten.broadcast_to.default", "aten.expand_copy.default")
 def expand(op: AtenOperation, x: Tensor, *_: object, **ignored: object) -> Tensor:
-    return op.expanded(x, op.shape)
+    return x.expand(op.shape)
 
 
 @converter("aten.permute.default", "aten.permute_copy.default")
 def permute(op: AtenOperation, x: Tensor, order: Sequence[int]) -> Tensor:
-    return op.permuted(x, [axis_of(axis, x.rank) for axis in order])
+    return x.permute([axis_of(axis, x.rank) for axis in order])
 
 
 @converter("aten.transpose.int", "aten.transpose_copy.int", "aten.swapaxes.default", "aten.swapdims.default")
@@ -41,12 +41,12 @@ def transpose(op: AtenOperation, x: Tensor, one: int, two: int) -> Tensor:
     if order:
         one, two = one % len(order), two % len(order)
         order[one], order[two] = order[two], order[one]
-    return op.permuted(x, order)
+    return x.permute(order)
 
 
 @converter("aten.t.default", "aten.numpy_T.default", "aten.t_copy.default")
 def t(op: AtenOperation, x: Tensor) -> Tensor:
-    return op.permuted(x, list(range(x.rank))[::-1])
+    return x.permute(list(range(x.rank))[::-1])
 
 
 @converter("aten.mT.default", "aten.adjoint.default", "aten.mH.default")
@@ -59,14 +59,14 @@ def movedim(op: AtenOperation, x: Tensor, source: Ints, target: Ints) -> Tensor:
     rank = x.rank
     given, wanted = ([axis % rank for axis in ([a] if isinstance(a, int) else a)] for a in (source, target))
     rest = iter(axis for axis in range(rank) if axis not in given)
-    return op.permuted(x, [given[wanted.index(axis)] if axis in wanted else next(rest) for axis in range(rank)])
+    return x.permute([given[wanted.index(axis)] if axis in wanted else next(rest) for axis in range(rank)])
 
 
 @converter("aten.select.int", "aten.select_copy.int")
 def select(op: AtenOperation, x: Tensor, axis: int, index: Dim) -> Tensor:
     axis = axis_of(axis, x.rank)
     at = x.shape[axis] + index if isinstance(index, int) and index < 0 else index
-    return op.reshaped(op.sliced(x, axis, at, 1), (*x.shape[:axis], *x.shape[axis + 1 :]))
+    return x.slice(axis, at, 1).reshape((*x.shape[:axis], *x.shape[axis + 1 :]))
 
 
 @converter("aten.slice.Tensor", "aten.slice_copy.Tensor")
@@ -75,7 +75,7 @@ def slice_(
 ) -> Tensor:
     """Convert `slice`, whose size PyTorch has computed."""
     axis = axis_of(axis, x.rank)
-    return op.sliced(x, axis, start_of(x.shape[axis], start), op.shape[axis], step)
+    return x.slice(axis, start_of(x.shape[axis], start), op.shape[axis], step)
 
 
 def start_of(size: Dim, start: Dim | None) -> Dim:
@@ -91,7 +91,7 @@ def start_of(size: Dim, start: Dim | None) -> Dim:
 @converter("aten.narrow.default")
 def narrow(op: AtenOperation, x: Tensor, axis: int, start: Dim, length: Dim) -> Tensor:
     axis = axis_of(axis, x.rank)
-    return op.sliced(x, axis, start_of(x.shape[axis], start), length)
+    return x.slice(axis, start_of(x.shape[axis], start), length)
 
 
 @converter(
@@ -106,7 +106,7 @@ def split(op: AtenOperation, x: Tensor, _: object, axis: int = 0) -> list[Tensor
     begin: Dim = 0
     result = []
     for size in sizes:
-        result.append(op.sliced(x, axis, begin, size))
+        result.append(x.slice(axis, begin, size))
         begin = begin + size
     return result
 
@@ -120,21 +120,21 @@ def unbind(op: AtenOperation, x: Tensor, axis: int = 0) -> list[Tensor]:
 def cat(op: AtenOperation, tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
     """Convert `cat`; vectors without elements are left out, whatever the rank of the others."""
     axis = axis_of(axis, len(op.shape))
-    given = [op.cast(x, op.dtype) for x in tensors if not (x.rank == 1 and x.shape[0] == 0)]
+    given = [x.cast(op.dtype) for x in tensors if not (x.rank == 1 and x.shape[0] == 0)]
     kept = [x for x in given if x.shape[axis] != 0]
     if not kept:
-        return op.expanded(op.constant(0, op.dtype), op.shape)
+        return op.constant(0, op.dtype).expand(op.shape)
     for other in range(kept[0].rank):
         if other != axis:
             sizes = [x.shape[other] for x in kept]
             wanted = next((size for size in sizes if isinstance(size, int)), sizes[0])
             kept = [op.body.with_dim(x, other, wanted) for x in kept]
-    return kept[0] if len(kept) == 1 else op.emit("concat", kept, axis=axis)
+    return kept[0] if len(kept) == 1 else concat(kept, axis)
 
 
 @converter("aten.stack.default")
-def stack(op: AtenOperation, tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
-    return op.emit("stack", [op.cast(x, op.dtype) for x in tensors], axis=axis_of(axis, len(op.shape)))
+def stacked(op: AtenOperation, tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
+    return stack([x.cast(op.dtype) for x in tensors], axis_of(axis, len(op.shape)))
 
 
 @converter("aten.diff.default")
@@ -143,24 +143,24 @@ def diff(
 ) -> Tensor:
     """Convert `diff`: differences of neighbours, of flags whether they differ."""
     axis = axis_of(axis, x.rank)
-    parts = [op.cast(part, x.dtype) for part in (before, x, after) if part is not None]
-    x = parts[0] if len(parts) == 1 else op.emit("concat", parts, axis=axis)
+    parts = [part.cast(x.dtype) for part in (before, x, after) if part is not None]
+    x = parts[0] if len(parts) == 1 else concat(parts, axis)
     for _ in range(n):
         size = x.shape[axis]
         if size == 0:
             break
-        high, low = op.sliced(x, axis, 1, size - 1), op.sliced(x, axis, 0, size - 1)
-        x = op.apply("not_equal" if x.dtype.is_bool else "subtract", high, low)
+        high, low = x.slice(axis, 1, size - 1), x.slice(axis, 0, size - 1)
+        x = high.elementwise("not_equal" if x.dtype.is_bool else "subtract", low)
     return x
 
 
 @converter("aten.repeat.default", "aten.tile.default")
 def repeat(op: AtenOperation, x: Tensor, repeats: Sequence[Dim]) -> Tensor:
     repeats = [1] * (x.rank - len(repeats)) + list(repeats)
-    spread = op.reshaped(x, [1] * (len(repeats) - x.rank) + list(x.shape))
+    spread = x.reshape([1] * (len(repeats) - x.rank) + list(x.shape))
     pairs = [dim for count, size in zip(repeats, spread.shape, strict=True) for dim in (count, size)]
-    apart = op.reshaped(spread, [dim for size in spread.shape for dim in (1, size)])
-    return op.reshaped(op.expanded(apart, pairs), op.shape)
+    apart = spread.reshape([dim for size in spread.shape for dim in (1, size)])
+    return apart.expand(pairs).reshape(op.shape)
 
 
 @converter("aten.flip.default", "aten.fliplr.default", "aten.flipud.default")
@@ -168,7 +168,7 @@ def flip(op: AtenOperation, x: Tensor, axes: Sequence[int] | None = None) -> Ten
     if axes is None:
         axes = [1] if "fliplr" in op.name else [0]
     axes = [axis_of(axis, x.rank) for axis in axes]
-    return op.emit("reverse", x, axes=axes) if axes and x.rank else x
+    return x.flip(axes) if axes and x.rank else x
 
 
 @converter("aten.roll.default")
@@ -176,7 +176,7 @@ def roll(op: AtenOperation, x: Tensor, shifts: Ints, axes: Ints = ()) -> Tensor:
     shifts = [shifts] if isinstance(shifts, int) else list(shifts)
     axes = [axes] if isinstance(axes, int) else list(axes)
     if not axes:
-        return op.reshaped(_rolled(op, op.reshaped(x, (x.type.elements,)), shifts[0], 0), x.shape)
+        return _rolled(op, x.reshape((x.type.elements,)), shifts[0], 0).reshape(x.shape)
     for shift, axis in zip(shifts, axes, strict=True):
         x = _rolled(op, x, shift, axis_of(axis, x.rank))
     return x
@@ -189,8 +189,8 @@ def _rolled(op: AtenOperation, x: Tensor, shift: Dim, axis: int) -> Tensor:
     by = shift % size
     if by == 0:
         return x
-    end = op.sliced(x, axis, size - by, by)
-    return op.emit("concat", [end, op.sliced(x, axis, 0, size - by)], axis=axis)
+    end = x.slice(axis, size - by, by)
+    return concat([end, x.slice(axis, 0, size - by)], axis)
 
 
 @converter("aten.constant_pad_nd.default")
@@ -240,7 +240,7 @@ def _cropped_and_padded(op: AtenOperation, x: Tensor, sizes: Sequence[int], mode
     """Return x cropped by the negative sizes, then padded by the others; these are low ones, then high ones."""
     for axis in range(x.rank):
         low, high = max(-sizes[axis], 0), max(-sizes[axis + x.rank], 0)
-        x = op.sliced(x, axis, low, x.shape[axis] - low - high)
+        x = x.slice(axis, low, x.shape[axis] - low - high)
     return op.emit("pad", x, pads=[max(size, 0) for size in sizes], mode=mode, value=0.0)
 
 
@@ -250,27 +250,27 @@ def diagonal(op: AtenOperation, x: Tensor, offset: int = 0, one: int = 0, two: i
     rank = x.rank
     one, two = one % rank, two % rank
     rest = [axis for axis in range(rank) if axis not in (one, two)]
-    moved = op.permuted(x, [*rest, one, two])
+    moved = x.permute([*rest, one, two])
     outer, (rows, cols) = moved.shape[:-2], moved.shape[-2:]
     size = op.shape[-1]
-    flat = op.reshaped(moved, (*outer, rows * cols))
+    flat = moved.reshape((*outer, rows * cols))
     if size == 0:
-        return op.sliced(flat, len(outer), 0, 0)
+        return flat.slice(len(outer), 0, 0)
     begin = offset if offset >= 0 else -offset * cols
     step = op.fixed(cols, "a number of columns") + 1
-    return op.sliced(flat, len(outer), begin, size, step)
+    return flat.slice(len(outer), begin, size, step)
 
 
 @converter("aten.unfold.default", "aten.unfold_copy.default")
 def unfold(op: AtenOperation, x: Tensor, axis: int, size: int, step: int) -> Tensor:
     axis = axis_of(axis, x.rank)
     if not x.rank:
-        return op.reshaped(x, op.shape)
+        return x.reshape(op.shape)
     count = op.shape[axis]
-    parts = [op.sliced(x, axis, at, count, step) for at in range(size)]
+    parts = [x.slice(axis, at, count, step) for at in range(size)]
     if not parts:
-        return op.expanded(op.constant(0, op.dtype), op.shape)
-    return op.emit("stack", parts, axis=x.rank)
+        return op.constant(0, op.dtype).expand(op.shape)
+    return stack(parts, x.rank)
 
 
 @converter("aten.select_scatter.default")
@@ -278,7 +278,7 @@ def select_scatter(op: AtenOperation, x: Tensor, source: Tensor, axis: int, inde
     axis = axis_of(axis, x.rank)
     size = x.shape[axis]
     at = size + index if isinstance(index, int) and index < 0 else index
-    middle = op.reshaped(op.cast(source, op.dtype), (*x.shape[:axis], 1, *x.shape[axis + 1 :]))
+    middle = source.cast(op.dtype).reshape((*x.shape[:axis], 1, *x.shape[axis + 1 :]))
     return _replaced(op, x, middle, axis, at, 1)
 
 
@@ -294,7 +294,7 @@ def slice_scatter(
 ) -> Tensor:
     axis = axis_of(axis, x.rank)
     begin = start_of(x.shape[axis], start)
-    return _replaced(op, x, op.cast(source, op.dtype), axis, begin, step)
+    return _replaced(op, x, source.cast(op.dtype), axis, begin, step)
 
 
 def _replaced(op: AtenOperation, x: Tensor, new: Tensor, axis: int, begin: Dim, step: int) -> Tensor:
@@ -303,14 +303,14 @@ def _replaced(op: AtenOperation, x: Tensor, new: Tensor, axis: int, begin: Dim, 
     if count == 0:
         return x
     if step == 1:
-        parts = [op.sliced(x, axis, 0, begin), new, op.sliced(x, axis, begin + count, size - begin - count)]
+        parts = [x.slice(axis, 0, begin), new, x.slice(axis, begin + count, size - begin - count)]
         parts = [part for part in parts if part.shape[axis] != 0]
-        return parts[0] if len(parts) == 1 else op.emit("concat", parts, axis=axis)
+        return parts[0] if len(parts) == 1 else concat(parts, axis)
     order = [axis, *(i for i in range(x.rank) if i != axis)]
     indices = op.positions(TensorType.of((count, 1), "i64"), 0)
-    points = op.apply("add", op.apply("multiply", indices, step), op.operand(begin, "i64"))
-    moved = op.emit("scatter_nd", op.permuted(x, order), points, op.permuted(new, order))
-    return op.permuted(moved, [order.index(i) for i in range(x.rank)])
+    points = indices * step + op.operand(begin, "i64")
+    moved = op.emit("scatter_nd", x.permute(order), points, new.permute(order))
+    return moved.permute([order.index(i) for i in range(x.rank)])
 
 
 @converter("aten.diagonal_scatter.default")
@@ -321,36 +321,36 @@ def diagonal_scatter(
     one, two = one % rank, two % rank
     rest = [axis for axis in range(rank) if axis not in (one, two)]
     order = [one, two, *rest]
-    moved = op.permuted(x, order)
-    new = op.permuted(op.cast(source, op.dtype), [rank - 2, *range(rank - 2)])
+    moved = x.permute(order)
+    new = source.cast(op.dtype).permute([rank - 2, *range(rank - 2)])
     at = op.positions(TensorType.of((new.shape[0], 1), "i64"), 0)
-    columns = [op.apply("add", at, max(-offset, 0)), op.apply("add", at, max(offset, 0))]
-    points = op.emit("concat", columns, axis=1)
+    columns = [at + max(-offset, 0), at + max(offset, 0)]
+    points = concat(columns, 1)
     result = op.emit("scatter_nd", moved, points, new)
-    return op.permuted(result, [order.index(i) for i in range(rank)])
+    return result.permute([order.index(i) for i in range(rank)])
 
 
 @converter("aten.pixel_shuffle.default")
 def pixel_shuffle(op: AtenOperation, x: Tensor, factor: int) -> Tensor:
     *outer, channels, rows, cols = x.shape
     kept = channels // (factor * factor)
-    spread = op.reshaped(x, (*outer, kept, factor, factor, rows, cols))
+    spread = x.reshape((*outer, kept, factor, factor, rows, cols))
     n = len(outer)
-    moved = op.permuted(spread, [*range(n), n, n + 3, n + 1, n + 4, n + 2])
-    return op.reshaped(moved, op.shape)
+    moved = spread.permute([*range(n), n, n + 3, n + 1, n + 4, n + 2])
+    return moved.reshape(op.shape)
 
 
 @converter("aten.pixel_unshuffle.default")
 def pixel_unshuffle(op: AtenOperation, x: Tensor, factor: int) -> Tensor:
     *outer, channels, rows, cols = x.shape
-    spread = op.reshaped(x, (*outer, channels, rows // factor, factor, cols // factor, factor))
+    spread = x.reshape((*outer, channels, rows // factor, factor, cols // factor, factor))
     n = len(outer)
-    moved = op.permuted(spread, [*range(n), n, n + 2, n + 4, n + 1, n + 3])
-    return op.reshaped(moved, op.shape)
+    moved = spread.permute([*range(n), n, n + 2, n + 4, n + 1, n + 3])
+    return moved.reshape(op.shape)
 
 
 @converter("aten.channel_shuffle.default", "aten.native_channel_shuffle.default")
 def channel_shuffle(op: AtenOperation, x: Tensor, groups: int) -> Tensor:
     batch, channels, *rest = x.shape
-    spread = op.reshaped(x, (batch, groups, channels // groups, *rest))
-    return op.reshaped(op.permuted(spread, [0, 2, 1, *range(3, len(rest) + 3)]), op.shape)
+    spread = x.reshape((batch, groups, channels // groups, *rest))
+    return spread.permute([0, 2, 1, *range(3, len(rest) + 3)]).reshape(op.shape)

@@ -44,12 +44,12 @@ def as_strided(
         dense = dense * length
     else:
         if not offset and dense == x.type.elements:
-            return op.reshaped(x, op.shape)
+            return x.reshape(op.shape)
     indices = _places(x, size, stride, offset)
-    flat = op.reshaped(x, (x.type.elements,))
+    flat = x.reshape((x.type.elements,))
     if not indices.size:
-        return op.expanded(op.constant(0, op.dtype), op.shape)
-    return op.emit("gather", flat, op.constant(indices, TensorType.of((), "i64").dtype, indices.shape), axis=0)
+        return op.constant(0, op.dtype).expand(op.shape)
+    return flat.gather(op.constant(indices, TensorType.of((), "i64").dtype, indices.shape), axis=0)
 
 
 def _places(x: Tensor, size: Sequence[Dim], stride: Sequence[Dim], offset: Dim | None) -> npt.NDArray[np.int64]:
@@ -79,6 +79,6 @@ def as_strided_scatter(
         raise UnsupportedOperation("writes elements more than once")
     if not indices.size:
         return x
-    flat, new = op.reshaped(x, (x.type.elements,)), op.reshaped(op.cast(source, op.dtype), (indices.size,))
+    flat, new = x.reshape((x.type.elements,)), source.cast(op.dtype).reshape((indices.size,))
     at = op.constant(indices.reshape(-1, 1), TensorType.of((), "i64").dtype, (indices.size, 1))
-    return op.reshaped(op.emit("scatter_nd", flat, at, new), x.shape)
+    return op.emit("scatter_nd", flat, at, new).reshape(x.shape)

@@ -12,9 +12,9 @@ def roi_align(
     op: AtenOperation, x: Tensor, rois: Tensor, scale: float, height: int, width: int, samples: int, aligned: bool
 ) -> Tensor:
     """Convert the means of regions, whose first column is the number of the image."""
-    batch = op.cast(op.reshaped(op.sliced(rois, 1, 0, 1), (rois.shape[0],)), "i64")
+    batch = rois.slice(1, 0, 1).reshape((rois.shape[0],)).cast("i64")
     words = {"height": op.fixed(height, "a height"), "width": op.fixed(width, "a width")}
     return op.emit(
-        "roi_align", x, op.sliced(rois, 1, 1, 4), batch, **words, samples=max(samples, 0), scale=scale,
+        "roi_align", x, rois.slice(1, 1, 4), batch, **words, samples=max(samples, 0), scale=scale,
         mode="mean", half_pixel=aligned,
     )  # fmt: skip

@@ -11,7 +11,7 @@ from mirlo.frontends.tensor import Tensor
 def transposed(op: OperationView, x: Tensor) -> Tensor:
     """Return each matrix transposed."""
     rank = x.rank
-    return op.permuted(x, [*range(rank - 2), rank - 1, rank - 2])
+    return x.permute([*range(rank - 2), rank - 1, rank - 2])
 
 
 def cholesky(op: OperationView, x: Tensor, *, lower: bool) -> Tensor:
@@ -32,24 +32,22 @@ def solve_triangular(
 
 def first_on_diagonal(op: OperationView, flags: Tensor) -> Tensor:
     """Return the number, from 1, of the first element on each diagonal that is set; 0 if none is."""
-    *batch, rows, columns = flags.shape
+    *_, rows, columns = flags.shape
     size = D.minimum(rows, columns)
     row, column = (op.positions(TensorType.of((size, size), "i64"), axis) for axis in (0, 1))
-    square = op.emit("slice_dims", flags, begin=[0] * flags.rank, shape=(*batch, size, size),
-                     strides=[1] * flags.rank)  # fmt: skip
-    diagonal = op.elementwise("logical_and", square, op.elementwise("equal", row, column))
-    marked = op.emit("reduce_any", diagonal, axes=[diagonal.rank - 1])
-    numbers = op.elementwise("cast", marked, dtype="i32")
-    result = op.emit("reduce_max", numbers, axes=[numbers.rank - 1])
-    position = op.elementwise("cast", op.emit("argmax", numbers, axis=-1, keepdims=False), dtype="i32")
-    return op.elementwise("multiply", result, op.elementwise("add", position, op.constant(1, result.dtype)))
+    diagonal = flags[..., :size, :size] & row.equals(column)
+    marked = diagonal.any(-1)
+    numbers = marked.cast("i32")
+    result = numbers.max(-1)
+    position = numbers.argmax(-1).cast("i32")
+    return result * (position + 1)
 
 
 def first_zero_pivot(op: OperationView, factors: Tensor) -> Tensor:
     """Return the number, from 1, of the first pivot of each matrix that is 0; 0 if none is."""
-    return first_on_diagonal(op, op.elementwise("equal", factors, op.constant(0, factors.dtype)))
+    return first_on_diagonal(op, factors.equals(0))
 
 
 def first_without_root(op: OperationView, factors: Tensor) -> Tensor:
     """Return the number, from 1, of the first pivot of each Cholesky factor that is not positive; 0 if none is."""
-    return first_on_diagonal(op, op.elementwise("isnan", factors))
+    return first_on_diagonal(op, factors.isnan())

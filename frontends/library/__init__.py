@@ -1,0 +1,1 @@
+"""Operators composed of others that several front ends have, each one function over tensors."""

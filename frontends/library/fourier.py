@@ -1,0 +1,105 @@
+"""Fourier transforms as products with matrices; long ones in steps over factors of their length."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mirlo.dialects.core.dtypes import DTYPES
+from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax.fourier import LONGEST, dft_matrix
+from mirlo.frontends.builder import UnsupportedOperation
+from mirlo.frontends.library.complex_numbers import Complex
+from mirlo.frontends.tensor import Tensor, concat, where
+
+DIRECT = 256
+"""Longest transform that is one product where its length has factors."""
+
+
+def transform_along(parts: list[Tensor], axis: int, length: int, inverse: bool) -> list[Tensor]:
+    """Transform along one axis."""
+    rank = parts[0].rank
+    order = [*(i for i in range(rank) if i != axis), axis]
+    result = _transformed([part.permute(order) for part in parts], length, inverse)
+    return [part.permute([order.index(i) for i in range(rank)]) for part in result]
+
+
+def _transformed(parts: list[Tensor], length: int, inverse: bool) -> list[Tensor]:
+    """Transform the last dim. Of n = a * b elements, first those that are b apart, and then b neighbours."""
+    first = _factor(length)
+    if first == 1:
+        return _product(parts, (length, length), length, inverse, made=2)
+    second = length // first
+    outer = parts[0].shape[:-1]
+    rank = len(outer) + 2
+    swapped = [*range(rank - 2), rank - 1, rank - 2]
+    table = [part.reshape((*outer, first, second)).permute(swapped) for part in parts]
+    table = _transformed(table, first, inverse)
+    table = _times(table, _twiddles(length, second, first, inverse))
+    table = _transformed([part.permute(swapped) for part in table], second, inverse)
+    return [part.permute(swapped).reshape((*outer, length)) for part in table]
+
+
+def _factor(length: int) -> int:
+    """Return the largest divisor that is at most the root, 1 for lengths that are transformed at once."""
+    result = next(i for i in range(int(length**0.5), 0, -1) if length % i == 0) if length > DIRECT else 1
+    if result == 1 and length > LONGEST:
+        raise UnsupportedOperation(f"transforms {length} elements, a prime number: at most {LONGEST} are supported")
+    return result
+
+
+def _twiddles(length: int, rows: int, columns: int, inverse: bool) -> np.ndarray:
+    """Return the factors between the two steps."""
+    turns = np.outer(np.arange(rows), np.arange(columns)) % length
+    result: np.ndarray = np.exp((2j if inverse else -2j) * np.pi * turns / length)
+    return result
+
+
+def _times(parts: list[Tensor], factors: np.ndarray) -> list[Tensor]:
+    re, im = parts
+    return (Complex(re, im) * Complex(re.like(factors.real), re.like(factors.imag))).tensors()
+
+
+def spectrum_of_real(x: Tensor, length: int) -> list[Tensor]:
+    """Return the first half of the spectrum of real rows."""
+    bins = length // 2 + 1
+    if _factor(length) == 1:
+        return _product([x], (length, bins), length, False, made=2)
+    return [part[..., :bins] for part in _transformed([x, x.filled(0)], length, False)]
+
+
+def real_of_spectrum(parts: list[Tensor], length: int) -> Tensor:
+    """Return the real rows whose spectrum's first half is given."""
+    bins = length // 2 + 1
+    if _factor(length) == 1:
+        return _product(parts, (bins, length), length, True, made=1, mirrored=True)[0]
+    real, imaginary = parts
+    mirrored = []
+    # The spectrum of real numbers has real elements at 0 and in the middle.
+    ends = np.ones(bins)
+    ends[0] = 0
+    if length % 2 == 0:
+        ends[-1] = 0
+    imaginary = where(Tensor(real.builder, TensorType.of((bins,), "bool"), array=ends == 1), imaginary, 0)
+    for part, sign in ((real, 1), (imaginary, -1)):
+        rest = part[..., 1 : (length + 1) // 2].flip([part.rank - 1])
+        rest = -rest if sign < 0 else rest
+        mirrored.append(concat([part, rest], part.rank - 1))
+    return _transformed(mirrored, length, True)[0]
+
+
+def _product(
+    parts: list[Tensor], sizes: tuple[int, int], length: int, inverse: bool, *, made: int,
+    mirrored: bool = False,
+) -> list[Tensor]:  # fmt: skip
+    """Multiply rows with a matrix of a transform."""
+    given, bins = sizes
+    if parts[0].shape[-1] != given:
+        raise UnsupportedOperation(f"transforms {parts[0].shape[-1]} elements, where {given} are expected")
+    matrix = dft_matrix(
+        shape=(given, len(parts), bins, made), length=(length,), inverse=inverse, mirrored=mirrored, dtype=DTYPES["f64"]
+    )  # fmt: skip
+    rows, columns = len(parts) * given, made * bins
+    flat = matrix.transpose(1, 0, 3, 2).reshape(rows, columns)
+    last = parts[0].rank - 1
+    result = concat(parts, last) @ parts[0].like(flat)
+    return [result] if made == 1 else result.split((bins, bins), last)
