@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Draw", "OperatorCase", "after_passes", "case", "configure_lit", "conformance_case", "runs_as_library",
-    "runs_as_numpy", "runs_as_onnxruntime", "stages_round_trip", "use_target",
+    "runs_as_numpy", "runs_as_onnxruntime", "stages_round_trip", "temporary_registrations", "use_target",
 ]  # fmt: skip
 
 RTOL = 1e-4
@@ -179,6 +179,35 @@ def use_target(target: Target) -> None:
 
     if target.name not in target_names():
         register_target(target)
+
+
+@contextmanager
+def temporary_registrations(module: str) -> Iterator[None]:
+    """Undo at the end of the block what a module registered: pass `__name__`, and register in the block.
+
+    Dialects with their operators and cases, intrinsics, rules, rewrites, passes and targets are removed, so that other
+    tests of the process do not see them.
+    """
+    from mirlo.dialects.context import forget_dialects
+    from mirlo.dialects.tir.own_intrinsics import forget_intrinsics
+    from mirlo.passes.byoc.rewrite import forget_rewrites
+    from mirlo.passes.registry import forget_passes
+    from mirlo.passes.rules import RULE_BOOKS
+    from mirlo.passes.targets import forget_targets
+    from mirlo.tools.conformance.case import TABLE, VARIED
+
+    try:
+        yield
+    finally:
+        namespaces = forget_dialects(module)
+        for table in (TABLE, VARIED):
+            table.forget(namespaces)
+        forget_intrinsics(module)
+        for book in RULE_BOOKS:
+            book.forget(module)
+        forget_rewrites(module)
+        forget_passes(module)
+        forget_targets(module)
 
 
 def configure_lit(config: Any, file: str, plugin: str = "", name: str = "") -> None:

@@ -47,6 +47,18 @@ def register_dialect(namespace: str) -> Dialect:
     return dialect
 
 
+def forget_dialects(module: str) -> list[str]:
+    """Remove the dialects that a module registered, with their operations; return their namespaces.
+
+    Contexts that were created before keep them.
+    """
+    namespaces = [namespace for namespace, owner in _OWNERS.items() if owner == module]
+    for namespace in namespaces:
+        del _OWNERS[namespace]
+    EXTRA_DIALECTS[:] = [dialect for dialect in EXTRA_DIALECTS if dialect.namespace not in namespaces]
+    return namespaces
+
+
 @cache
 def load_installed_dialects() -> None:
     """Import the dialects that installed packages declare in the entry point group `mirlo.dialects`."""
@@ -96,7 +108,7 @@ def graph_operations() -> Mapping[str, type[DialectOp]]:
     from mirlo.dialects.tir.own_intrinsics import OWN
 
     dialects = (relax.DIALECT, *EXTRA_DIALECTS)
-    state = len(OWN), [(dialect.namespace, dialect.additions, len(dialect.operations)) for dialect in dialects]
+    state = len(OWN), [(dialect, dialect.additions, len(dialect.operations)) for dialect in dialects]
     if state != _graph_operations[0]:
         operations = {name: cls for dialect in dialects for name, cls in dialect.operations.items() if name not in OWN}
         _graph_operations = state, operations

@@ -138,6 +138,12 @@ def register_pass(cls: PassClass) -> PassClass:
     return cls
 
 
+def forget_passes(module: str) -> None:
+    """Remove the passes that a module registered."""
+    for name in [name for name, cls in _REGISTERED.items() if cls.__module__ == module]:
+        del _REGISTERED[name]
+
+
 def summary(cls: type[Pass]) -> str:
     """Return the one-line help of a pass."""
     # The default docstring of a dataclass is its signature.

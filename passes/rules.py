@@ -162,6 +162,11 @@ class RuleBook:
         present.sort(key=lambda r: -r.priority)
         return rule
 
+    def forget(self, module: str) -> None:
+        """Remove the rules that are functions of a module."""
+        for rules in self._rules.values():
+            rules[:] = [rule for rule in rules if getattr(rule.function, "__module__", None) != module]
+
     def table(self, rules: Given, target: str = DEFAULT, priority: int = 0) -> None:
         """Register rules by subject."""
         for subject, given in rules.items():
@@ -380,6 +385,7 @@ RECOGNIZE = RuleBook("recognize")
 SIMPLIFY = RuleBook("simplify")
 COMBINE = RuleBook("combine")
 LAYOUT = RuleBook("layout")
+RULE_BOOKS = (LEGALIZE, INTRINSIC, SCHEDULE, RECOGNIZE, SIMPLIFY, COMBINE, LAYOUT)
 
 
 def recognize(*operators: str, priority: int = 0) -> Callable[[Registered], Registered]:

@@ -154,8 +154,8 @@ class Target:
         return self.has_device is None or self.has_device()
 
 
-_REGISTERED: dict[str, tuple[Target, str]] = {}
-"""Targets that no installed package provides, each with the file that registered it."""
+_REGISTERED: dict[str, tuple[Target, str, str]] = {}
+"""Targets that no installed package provides, each with the file and the module that registered it."""
 
 
 def register_target(target: Target) -> Target:
@@ -165,9 +165,17 @@ def register_target(target: Target) -> Target:
     """
     if target.name in _entry_points():
         raise TargetError(f"target '{target.name}' is offered by an installed package: choose another name")
-    _REGISTERED[target.name] = target, sys._getframe(1).f_globals.get("__file__", "")
+    registrant = sys._getframe(1).f_globals
+    _REGISTERED[target.name] = target, registrant.get("__file__", ""), registrant.get("__name__", "")
     find_target.cache_clear()
     return target
+
+
+def forget_targets(module: str) -> None:
+    """Remove the targets that a module registered."""
+    for name in [name for name, (_, _, registrant) in _REGISTERED.items() if registrant == module]:
+        del _REGISTERED[name]
+    find_target.cache_clear()
 
 
 def plugin_of(name: str) -> str | None:

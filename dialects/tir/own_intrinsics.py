@@ -147,6 +147,12 @@ def define_intrinsic(
     return row
 
 
+def forget_intrinsics(module: str) -> None:
+    """Remove the intrinsics that a module declared."""
+    for name in [name for name, owner in _MODULES.items() if owner == module]:
+        del OWN[name], _MODULES[name]
+
+
 def _define(dialect: Dialect, name: str, row: OwnIntrinsic) -> None:
     fields: dict[str, ValueDeclaration] = {f"x{i}": operand() for i in range(row.arity)}
     if row.result is not None:

@@ -91,6 +91,12 @@ def rewriter(pattern: Pattern, name: str = "") -> Callable[[Replacement], Rewrit
     return make
 
 
+def forget_rewrites(module: str) -> None:
+    """Remove the named rewrites that are functions of a module."""
+    for name in [name for name, known in REWRITES.items() if known.replacement.__module__ == module]:
+        del REWRITES[name]
+
+
 def rewrite(
     rules: Rewrite | Sequence[Rewrite], function: ir.OpView, session: Session | None = None, limit: int = MAX_REWRITES
 ) -> Rewritten:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 import pytest
 
 import mirlo
+from mirlo.dialects.context import graph_operations
 from mirlo.dialects.tir.own_intrinsics import OWN
-from mirlo.extend import INTRINSIC, LEGALIZE
+from mirlo.extend import LEGALIZE
 from mirlo.passes.byoc.rewrite import REWRITES
+from mirlo.passes.registry import load_all
+from mirlo.passes.rules import RULE_BOOKS
+from mirlo.passes.targets import target_names
+from mirlo.testing import temporary_registrations
+from mirlo.tools.conformance.check import names
 
 CELL = """
 import mirlo
@@ -46,11 +52,28 @@ def again(match, b):
 
 
 @pytest.fixture(autouse=True)
-def clean() -> Any:
-    yield
-    for book in (LEGALIZE, INTRINSIC):
-        for rules in book._rules.values():
-            rules[:] = [rule for rule in rules if rule.function.__module__ not in ("cell", "other")]
+def clean() -> Iterator[None]:
+    with temporary_registrations("cell"), temporary_registrations("other"):
+        yield
+
+
+def test_a_test_undoes_its_registrations() -> None:
+    """Operators with their cases, intrinsics, rules, rewrites, passes and targets, and nothing else."""
+
+    def registered() -> list[set[object]]:
+        rules = {(rule.kind, rule.subject, rule.name) for book in RULE_BOOKS for rule in book}
+        subjects = names(), graph_operations(), OWN, rules, REWRITES, load_all(), target_names()
+        return [set(each) for each in subjects]
+
+    registered()  # imports
+    before = registered()
+    for factor in (2.0, 3.0):
+        with temporary_registrations("cell"):
+            run("cell", factor, code=CELL + MORE)
+            within = registered()
+            assert [len(new - old) for old, new in zip(before, within, strict=True)] == [1, 2, 1, 2, 1, 1, 1]
+            assert graph_operations()["again.twice"] is sys.modules["cell"].Scaled
+        assert registered() == before
 
 
 def run(module: str, factor: float, letters: str = "f", code: str = CELL) -> None:
@@ -58,6 +81,31 @@ def run(module: str, factor: float, letters: str = "f", code: str = CELL) -> Non
     sys.modules[module] = made
     vars(made).update(FACTOR=factor, LETTERS=letters)
     exec(compile(code, f"<{module}>", "exec"), vars(made))
+
+
+MORE = """
+from dataclasses import dataclass
+from mirlo.extend import Pass, Target, register_pass, register_target
+
+class Same(DialectOp, name="same", dialect=OWN):
+    x, output = operand(), result()
+    @staticmethod
+    def infer(x: TensorType) -> TensorType:
+        return x
+    @staticmethod
+    def meaning(x):
+        return x
+
+@register_pass
+@dataclass(frozen=True)
+class Nothing(Pass):
+    "Change nothing."
+    name = "again-nothing"
+    def run(self, op, session):
+        pass
+
+register_target(Target("again", "of a cell", parent="llvm"))
+"""
 
 
 @mirlo.script

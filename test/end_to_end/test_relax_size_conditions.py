@@ -32,6 +32,7 @@ from mirlo.extend import (
 from mirlo.passes.registry import PassError
 from mirlo.runtime.errors import InputError, MirloError
 from mirlo.targets.c.compiler import find_compiler
+from mirlo.testing import temporary_registrations
 from mirlo.tools.conformance import programs
 from mirlo.tools.fuzz.guards import guarded_places, judge_call
 
@@ -78,26 +79,32 @@ def test_calls_refuse_what_inference_refuses(part: int, target: str) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-class PairSine(DialectOp, name="pair_sine", dialect=register_dialect("pairs")):
-    """The sine of pairs of columns, no more than there are rows."""
+@pytest.fixture
+def pair_sine() -> Iterator[type[DialectOp]]:
+    with temporary_registrations(__name__):
 
-    TRAITS = (Trait.ELEMENTWISE,)
-    x, output = operand(), result()
+        class PairSine(DialectOp, name="pair_sine", dialect=register_dialect("pairs")):
+            """The sine of pairs of columns, no more than there are rows."""
 
-    @staticmethod
-    def infer(x: TensorType) -> TensorType:
-        require_multiple(x.shape[1], 2, f"the columns of {x} must be pairs")
-        require_at_most(x.shape[1], x.shape[0], f"{x} must have no more columns than rows")
-        return x
+            TRAITS = (Trait.ELEMENTWISE,)
+            x, output = operand(), result()
 
-    @staticmethod
-    def meaning(x: Any) -> Any:
-        return np.sin(x)
+            @staticmethod
+            def infer(x: TensorType) -> TensorType:
+                require_multiple(x.shape[1], 2, f"the columns of {x} must be pairs")
+                require_at_most(x.shape[1], x.shape[0], f"{x} must have no more columns than rows")
+                return x
+
+            @staticmethod
+            def meaning(x: Any) -> Any:
+                return np.sin(x)
+
+        yield PairSine
 
 
 @pytest.mark.parametrize("target", ["llvm", with_c("c"), with_c("c,llvm")])
-def test_operators_of_plug_ins(target: str) -> None:
-    program = programs.TestProgram("pairs", [np.ones((6, 4), np.float32)], lambda values: [PairSine.make(*values)])
+def test_operators_of_plug_ins(target: str, pair_sine: type[DialectOp]) -> None:
+    program = programs.TestProgram("pairs", [np.ones((6, 4), np.float32)], lambda values: [pair_sine.make(*values)])
     with make_context(), ir.Location.unknown():
         case = DynamicCase(program, [[D.symbol("n"), D.symbol("m")]])
         assert not list(_departures("pairs.pair_sine", case, target))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -131,6 +131,12 @@ class CaseTable:
 
     def add(self, name: str, kinds: tuple[str, ...], maker: Maker) -> None:
         self.makers.setdefault(name, []).append((maker, kinds))
+
+    def forget(self, namespaces: Collection[str]) -> None:
+        """Remove the cases and references of the operators of dialects."""
+        for table in (self.makers, self.references):
+            for name in [name for name in table if name.partition(".")[0] in namespaces and "." in name]:
+                del table[name]
 
     def tiled_cases(self, operator: str, kind: str, tile: int, small: int = 1) -> list[OperatorCase]:
         """Return the cases of an operator whose sizes can be multiples of a tile's."""
