@@ -17,6 +17,9 @@ ROOT = TESTS.parent
 if ROOT.name == "mirlo":
     sys.path.insert(0, str(ROOT.parent))
 
+COSTS = TESTS / "costs.txt"
+"""Seconds of processor time of files, as `python -m benchmarks.test_times --write` recorded them."""
+
 SHARED = {path.parent for path in TESTS.rglob("*.py") if not path.name.startswith(("test_", "conftest", "lit."))}
 sys.path += sorted(str(folder) for folder in SHARED if folder.name != "Inputs")
 
@@ -29,6 +32,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "sample(every): run one case in so many, none for 0; with --whole, all")
+    # xdist hands out files in the order of this file's hook, not by their numbers of tests.
+    config.option.loadscopereorder = False
     times = config.getoption("--cpu-times")
     if times:
         from cpu_times import CpuTimes
@@ -44,7 +49,31 @@ def pytest_configure(config: pytest.Config) -> None:
             raise pytest.UsageError(str(error)) from None
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Keep the garbage collector from going through the tests again and again while they are collected."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Take the samples of tests, and where several processes run tests, begin with the files that take longest."""
+    _deselect_what_is_not_sampled(config, items)
+    if hasattr(config, "workerinput"):
+        costs = _costs()
+        items.sort(key=lambda item: -costs.get(item.nodeid.partition("::")[0], 0.0))
+
+
+def _costs() -> dict[str, float]:
+    rows = (line.split() for line in COSTS.read_text(encoding="utf-8").splitlines())
+    return {file: float(seconds) for seconds, file in rows}
+
+
+def _deselect_what_is_not_sampled(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect the cases that are not in the sample of a test that is marked so: the same ones in every run.
 
     A sample has every value of each parameter, if it is large enough; of `sample(0)` nothing is run.
