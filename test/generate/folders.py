@@ -38,6 +38,11 @@ def write_genai(folder: Path, bits: int = 0, seed: int = 0, paged: bool = False)
     return folder
 
 
+def exact(kind: str) -> dict[str, Any]:
+    """Return the options with which weights of 4 bits are multiplied by f32; other models share what is compiled."""
+    return {"activations": "exact"} if kind == "u4" else {}
+
+
 def contiguous(models: dict[str, LanguageModel], kind: str) -> LanguageModel:
     """Return the model with the same weights whose caches are contiguous: the oracle of the one with pages."""
     return models["f32" if kind == "paged" else kind]

@@ -15,6 +15,7 @@ import pytest
 from folders import (
     VOCABULARY,
     continued,
+    exact,
     lora_name,
     lora_tensors,
     write_adapter,
@@ -56,9 +57,7 @@ def models(tmp_path_factory: pytest.TempPathFactory, files: dict[str, Path]) -> 
     folder, made = tmp_path_factory.mktemp("models"), {}
     for kind, options in KINDS.items():
         known = {name: path for name, path in files.items() if kind != "required" or name != "queries"}
-        made[kind] = generate.load(
-            write_lora(folder / kind, **options), adapters=known, activations="exact", prefix_bytes=0
-        )
+        made[kind] = generate.load(write_lora(folder / kind, **options), adapters=known, prefix_bytes=0, **exact(kind))
     return made
 
 
@@ -131,7 +130,7 @@ def test_requests_with_adapters(models: dict[str, LanguageModel]) -> None:
         engine.add(prompt, adapter="c")
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(9)
 @pytest.mark.parametrize(("alpha", "by_root"), ((8, False), (3, False), (6, True)))
 @pytest.mark.parametrize("dtype", (np.float32, np.float16, ml_dtypes.bfloat16))
 def test_files_of_peft(tmp_path: Path, alpha: int, by_root: bool, dtype: Any) -> None:

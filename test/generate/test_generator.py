@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from folders import VOCABULARY, contiguous, continued, write_genai, write_hybrid, write_plain, write_windows
+from folders import VOCABULARY, contiguous, continued, exact, write_genai, write_hybrid, write_plain, write_windows
 
 from mirlo import generate
 from mirlo.generate import GenerationError, LanguageModel
@@ -24,7 +24,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, LanguageModel]
     folder = tmp_path_factory.mktemp("models")
     write_genai(folder / "f32"), write_windows(folder / "u4", bits=4), write_plain(folder / "plain")
     write_hybrid(folder / "hybrid"), write_genai(folder / "paged", paged=True)
-    return {kind: generate.load(folder / kind, activations="exact", prefix_bytes=0) for kind in KINDS}
+    return {kind: generate.load(folder / kind, prefix_bytes=0, **exact(kind)) for kind in KINDS}
 
 
 def prompt_of(length: int, seed: int = 0) -> list[int]:
@@ -60,11 +60,11 @@ def test_chunked_is_whole(models: dict[str, LanguageModel], kind: str, chunk: in
     assert without_end(model, prompt, 10, chunk_size=chunk) == without_end(oracle, prompt, 10)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("kind", ("f32", "u4", "plain", "paged"))
 def test_only_logits_that_are_needed_are_computed(models: dict[str, LanguageModel], kind: str) -> None:
     model, prompt = models[kind], prompt_of(30)
-    whole = generate.load(model.config.folder, activations="exact", last_rows=None)
+    whole = generate.load(model.config.folder, last_rows=None, **exact(kind))
     state = model._decoder.new_state(64, 1, 64)
     for rows in (1, 4, 30):
         state.rewind(0)
@@ -284,7 +284,7 @@ def test_logits_that_are_not_finite_are_an_error(models: dict[str, LanguageModel
             Sampler(options, [1]).choose(np.full(8, np.nan, np.float32), [1], 1)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dtype", ("bf16", "f16", "i8"))
 def test_narrow_caches(tmp_path: Path, models: dict[str, LanguageModel], dtype: str) -> None:
     """Rows are rounded once, when they are written: chunks, forks and batches compute the same."""
@@ -340,7 +340,7 @@ def test_states_of_a_fixed_size(models: dict[str, LanguageModel]) -> None:
 
 
 def test_mapped_weights_change_nothing(tmp_path: Path, models: dict[str, LanguageModel]) -> None:
-    mapped = generate.load(write_genai(tmp_path), activations="exact", mapped=True)
+    mapped = generate.load(write_genai(tmp_path), mapped=True)
     assert without_end(mapped, prompt_of(7), 9) == without_end(models["f32"], prompt_of(7), 9)
 
 

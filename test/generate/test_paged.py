@@ -28,7 +28,7 @@ ROWS = 16
 def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, LanguageModel]:
     folder = tmp_path_factory.mktemp("models")
     write_genai(folder / "f32"), write_genai(folder / "paged", paged=True)
-    return {kind: generate.load(folder / kind, activations="exact", prefix_bytes=0) for kind in ("f32", "paged")}
+    return {kind: generate.load(folder / kind, prefix_bytes=0) for kind in ("f32", "paged")}
 
 
 def with_limit(models: dict[str, LanguageModel], pages: int | None, prefix_bytes: int | None = None) -> LanguageModel:
@@ -98,7 +98,7 @@ def exported_model() -> Any:
 def test_inputs_of_the_builder(models: dict[str, LanguageModel], tmp_path: Path) -> None:
     edited(write_genai(tmp_path, paged=True), "genai_config.json", "engine.dynamic_batching", {"block_size": 24})
     onnx.save(builder_model(), tmp_path / "model.onnx")
-    model, prompt = generate.load(tmp_path, activations="exact"), tokens_of(0, 30)
+    model, prompt = generate.load(tmp_path), tokens_of(0, 30)
     assert pool_of(model).page_rows == 24
     assert {spec.shape[1] for spec in model.executable.inputs if spec.name.startswith("past_key")} == {24}
     assert model.generator(max_new_tokens=9, **SEARCH).generate(prompt) == alone(models, prompt, 9)
@@ -111,7 +111,7 @@ def test_inputs_of_the_builder(models: dict[str, LanguageModel], tmp_path: Path)
 def test_inputs_are_found_by_what_reads_them(models: dict[str, LanguageModel], tmp_path: Path) -> None:
     onnx.save(exported_model(), tmp_path / "model.onnx")
     edited(tmp_path, "config.json", "eos_token_id", 1)
-    model, prompts = generate.load(tmp_path, activations="exact"), [tokens_of(seed, 4 + 9 * seed) for seed in range(3)]
+    model, prompts = generate.load(tmp_path), [tokens_of(seed, 4 + 9 * seed) for seed in range(3)]
     assert pool_of(model).table_names == ("ends", "past", "table")
     batch = model.generator(batch=3, max_new_tokens=6, **SEARCH)
     assert batch.generate(*prompts) == [alone(models, prompt, 6) for prompt in prompts]
@@ -180,12 +180,12 @@ def test_pages_that_others_have(models: dict[str, LanguageModel]) -> None:
     assert second.generate() == alone(models, second.tokens[:33], 8)  # type: ignore[arg-type]
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("dtype", ("bf16", "f16", "i8"))
 def test_pages_in_less_memory(models: dict[str, LanguageModel], dtype: str) -> None:
     """Rows are rounded once, when they are written, as those of contiguous caches are."""
     folders = [models[kind].config.folder for kind in ("f32", "paged")]
-    oracle, model = (generate.load(folder, activations="exact", kv_cache_dtype=dtype) for folder in folders)
+    oracle, model = (generate.load(folder, kv_cache_dtype=dtype) for folder in folders)
     prompt = tokens_of(0, 40)
     first, second = (each.generator(max_new_tokens=12, **SEARCH) for each in (oracle, model))
     first.append(prompt), second.append(prompt)
@@ -206,9 +206,7 @@ def test_pages_in_less_memory(models: dict[str, LanguageModel], dtype: str) -> N
 def test_adapters_share_pages_with_none_but_their_own(tmp_path: Path) -> None:
     write_lora(tmp_path / "f32"), write_lora(tmp_path / "paged", paged=True)
     path = write_adapter(tmp_path / "a.onnx_adapter", lora_tensors(2, 0))
-    oracle, model = (
-        generate.load(tmp_path / kind, adapters={"a": path}, activations="exact") for kind in ("f32", "paged")
-    )
+    oracle, model = (generate.load(tmp_path / kind, adapters={"a": path}) for kind in ("f32", "paged"))
     engine, prompt = model.engine(slots=4), tokens_of(0, 40)
     search = {"max_new_tokens": 6, **SEARCH}
     requests = [engine.add(prompt, adapter=adapter, **search) for adapter in (None, "a", None, "a")]

@@ -22,7 +22,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, LanguageModel]
     folder = tmp_path_factory.mktemp("models")
     write_genai(folder / "f32"), write_plain(folder / "plain"), write_hybrid(folder / "hybrid")
     write_genai(folder / "paged", paged=True)
-    options: dict[str, Any] = {"activations": "exact", "prefix_bytes": 0}
+    options: dict[str, Any] = {"prefix_bytes": 0}
     made = {kind: generate.load(folder / kind, **options) for kind in KINDS if kind != "i8"}
     return made | {"i8": generate.load(folder / "f32", kv_cache_dtype="i8", **options)}
 

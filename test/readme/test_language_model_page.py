@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
-import sys
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from commands import ENVIRONMENT, ROOT, output_of, python
+from commands import ROOT, output_of, run_script, shell_commands
 
 from mirlo.generate import SearchOptions
 
@@ -28,17 +26,12 @@ def _blocks(language: str) -> list[str]:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
-    commands = tmp_path / "bin"
-    commands.mkdir()
-    for name, module in (("mirlo", " -m mirlo.tools.cli"), ("python", "")):
-        (commands / name).write_text(f'#!/bin/sh\nexec "{sys.executable}"{module} "$@"\n')
-        (commands / name).chmod(0o755)
     return tmp_path
 
 
 def test_commands(folder: Path) -> None:
     (block,) = _blocks("sh")
-    environment = {**ENVIRONMENT, "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+    environment = shell_commands(folder, "mirlo", "python")
     done = subprocess.run(
         ["sh", "-ec", block], input="hello\n", capture_output=True, text=True, cwd=folder, env=environment, check=False
     )
@@ -49,7 +42,7 @@ def test_commands(folder: Path) -> None:
 def test_python(folder: Path) -> None:
     blocks = _blocks("python")
     assert len(blocks) == 8
-    out = output_of(python("-c", "\n".join(blocks), cwd=folder))
+    out = output_of(run_script("-c", "\n".join(blocks), cwd=folder))
     assert re.search(r"prompt: 5 tokens in .* then 19 tokens in", out)
     assert re.search(r"tokens, \d\d? of them reused, in", out)
 

@@ -13,7 +13,7 @@ import numpy as np
 import onnx
 import pytest
 from c_compiler import needs_c_compiler
-from commands import ENVIRONMENT, ROOT, output_of, python
+from commands import ENVIRONMENT, ROOT, output_of, python, run_script, shell_commands
 from onnx_models import F32, make_model, node
 
 import mirlo
@@ -34,9 +34,7 @@ def folder(tmp_path: Path) -> Path:
     weights = {"w": rng.standard_normal((64, 10)).astype(np.float32)}
     nodes = [node("MatMul", "pixels w", "a"), node("Softmax", "a", "scores")]
     onnx.save(make_model(nodes, {"pixels": (F32, ("batch", 64))}, ["scores"], weights), tmp_path / "digits.onnx")
-    (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "mirlo").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m mirlo.tools.cli "$@"\n')
-    (tmp_path / "bin" / "mirlo").chmod(0o755)
+    shell_commands(tmp_path, "mirlo")
     return tmp_path
 
 
@@ -150,7 +148,7 @@ def test_on_another_machine(folder: Path) -> None:
     for each in commands:
         _shell(each, folder)
     (code,) = _blocks("another-machine.md", "python")
-    assert output_of(python("-c", code, cwd=folder)).strip() == re.findall(r"# (\d+)$", code, re.MULTILINE)[0]
+    assert output_of(run_script("-c", code, cwd=folder)).strip() == re.findall(r"# (\d+)$", code, re.MULTILINE)[0]
     if shutil.which("qemu-aarch64-static") is None or shutil.which("aarch64-linux-gnu-gcc") is None:
         pytest.skip("there is no emulated AArch64: install qemu-user-static and gcc-aarch64-linux-gnu")
     (program,) = _blocks("from-c.md", "c")

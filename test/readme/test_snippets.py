@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import onnx
 import pytest
-from commands import ENVIRONMENT, ROOT, benchmark_model, mirlo, output_of, python, run_script
+from commands import ROOT, benchmark_model, mirlo, output_of, run_script, shell_commands
 from onnx import TensorProto, helper
 
 from mirlo.tools.cli import COMMANDS
@@ -27,13 +25,8 @@ def _blocks(language: str) -> list[str]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Return a folder with the model that the snippets are about, and the commands on the path."""
+    """Return a folder with the model that the snippets are about."""
     (tmp_path / "mobilenetv2.onnx").symlink_to(benchmark_model("mobilenetv2"))
-    commands = tmp_path / "bin"
-    commands.mkdir()
-    for name, module in (("mirlo", "mirlo.tools.cli"), ("mirlo-opt", "mirlo.tools.opt")):
-        (commands / name).write_text(f'#!/bin/sh\nexec "{sys.executable}" -m {module} "$@"\n')
-        (commands / name).chmod(0o755)
     return tmp_path
 
 
@@ -53,7 +46,7 @@ def test_make_has_the_targets() -> None:
 
 
 def test_commands(folder: Path, whole: bool) -> None:
-    environment = {**ENVIRONMENT, "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"}
+    environment = shell_commands(folder, "mirlo", "mirlo-opt")
     commands = _blocks("sh")[1]
     if not whole:  # a small model in place of the sample: test/tools/cli/test_sample.py has the option
         assert commands.count("--sample mobilenetv2") == 2
@@ -66,7 +59,7 @@ def test_commands(folder: Path, whole: bool) -> None:
 
 
 def test_python(folder: Path) -> None:
-    out = output_of(python("-c", _blocks("python")[0], cwd=folder))
+    out = output_of(run_script("-c", _blocks("python")[0], cwd=folder))
     assert "pixel_values" in out and "GFLOP/s" in out
 
 

@@ -31,14 +31,38 @@ def mirlo(*arguments: object, cwd: Path = ROOT) -> subprocess.CompletedProcess[s
     """Run the command `mirlo`, if there is `fork` in a process that has imported it already."""
     if not hasattr(os, "fork"):
         return python("-m", "mirlo.tools.cli", *arguments, cwd=cwd)
-    return _forked("mirlo.tools.cli:command", arguments, cwd)
+    return _forked(COMMANDS["mirlo"], arguments, cwd)
 
 
 def run_script(*arguments: object, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    """Run a file of Python, or `-m` and a module, as `mirlo` is run: what it imports may be imported already."""
+    """Run a file of Python, `-c` and code, or `-m` and a module; what it imports may be imported already."""
     if not hasattr(os, "fork"):
         return python(*arguments, cwd=cwd)
-    return _forked("tool_server:run_script", arguments, cwd)
+    return _forked(COMMANDS["python"], arguments, cwd)
+
+
+COMMANDS = {
+    "mirlo": "mirlo.tools.cli:command",
+    "mirlo-opt": "mirlo.tools.opt:command",
+    "python": "tool_server:run_script",
+}
+"""Commands, and the functions that run them."""
+
+
+def shell_commands(folder: Path, *names: str) -> dict[str, str]:
+    """Write commands into a new folder `bin`; return the environment in which a shell finds them.
+
+    They run as `mirlo` and `run_script` do, in forks of a process that has imported the compiler.
+    """
+    (folder / "bin").mkdir()
+    for name in names:
+        module = "" if name == "python" else f"-m {COMMANDS[name].partition(':')[0]}"
+        line = f'"{sys.executable}" {module}'
+        if hasattr(os, "fork"):
+            line = f'"{sys.executable}" -I -S "{tool_client.__file__}" "{_server()}" {COMMANDS[name]}'
+        (folder / "bin" / name).write_text(f'#!/bin/sh\nexec {line} "$@"\n')
+        (folder / "bin" / name).chmod(0o755)
+    return {**ENVIRONMENT, "PATH": f"{folder / 'bin'}{os.pathsep}{os.environ['PATH']}"}
 
 
 def _forked(function: str, arguments: Sequence[object], cwd: Path) -> subprocess.CompletedProcess[str]:

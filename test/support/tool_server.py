@@ -18,6 +18,7 @@ import select
 import signal
 import socket
 import sys
+import types
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -110,9 +111,14 @@ def run(connection: socket.socket) -> NoReturn:
 
 
 def run_script() -> None:
-    """Run what the arguments name, a file or `-m` and a module, as `python` does."""
+    """Run what the arguments name, a file, or `-c` or `-m` with code or a module, as `python` does."""
     del sys.argv[0]
-    if sys.argv[0] == "-m":
+    if sys.argv[0] == "-c":
+        sys.path.insert(0, os.getcwd())
+        code = compile(sys.argv.pop(1), "<string>", "exec")
+        sys.modules["__main__"] = main = types.ModuleType("__main__")
+        exec(code, vars(main))
+    elif sys.argv[0] == "-m":
         sys.path.insert(0, os.getcwd())
         runpy.run_module(sys.argv.pop(1), run_name="__main__", alter_sys=True)
     else:

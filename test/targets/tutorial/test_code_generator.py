@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import onnxruntime
 import pytest
-from commands import ENVIRONMENT, ROOT, benchmark_model
+from commands import ROOT, benchmark_model, shell_commands
 
 import mirlo
 from mirlo.dialects.bindings import ir
@@ -77,12 +75,7 @@ def test_reasons_and_layouts(model: Path, tutor: None) -> None:
 def test_commands(model: Path, tmp_path: Path) -> None:
     (tmp_path / "mobilenetv2.onnx").symlink_to(model)
     (tmp_path / "code_generator.py").write_text(_blocks("python")[0])
-    commands = tmp_path / "bin"
-    commands.mkdir()
-    for name, module in (("mirlo", " -m mirlo.tools.cli"), ("mirlo-opt", " -m mirlo.tools.opt"), ("python", "")):
-        (commands / name).write_text(f'#!/bin/sh\nexec "{sys.executable}"{module} "$@"\n')
-        (commands / name).chmod(0o755)
-    environment = {**ENVIRONMENT, "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}"}
+    environment = shell_commands(tmp_path, "mirlo", "mirlo-opt", "python")
     done = subprocess.run(
         ["sh", "-ec", _blocks("sh")[1]], capture_output=True, text=True, cwd=tmp_path, env=environment
     )

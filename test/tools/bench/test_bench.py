@@ -50,46 +50,34 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_against_an_engine(model: Path, tmp_path: Path) -> None:
+def test_against_engines(model: Path, tmp_path: Path) -> None:
+    """By two numbers of threads, with gaps between calls, where another engine is missing."""
     report_path = tmp_path / "out.html"
-    flags = [
-        "--shape",
-        "x=5x64",
-        "--against",
-        "onnxruntime",
-        "--seconds",
-        0.1,
-        "--threads",
-        "1,2",
-        "--report",
-        report_path,
-    ]
+    flags = ["--shape", "x=5x64", "--against", "tvm,onnxruntime", "--python", "tvm=/no/such/python", "--seconds", 0.05]
+    flags += ["--threads", "1,2", "--gap", "0,2.5", "--spinner", "--report", report_path]
     found = json.loads(output_of(mirlo("bench", model, *flags, "--json")).rpartition("wrote ")[0])
-    assert [(row["model"], row["threads"]) for row in found["models"]] == [("two", 1), ("two", 2)]
-    for row in found["models"]:
+    rows = found["models"]
+    assert [(row["threads"], row["gap"]) for row in rows] == [(1, 0.0), (1, 2.5), (2, 0.0), (2, 2.5)]
+    for row in rows:
+        assert row["model"] == "two" and row["spinner"]
+        assert list(row["missing"]) == ["tvm"] and "there is no Python at '/no/such/python'" in row["missing"]["tvm"]
         ours, theirs = row["engines"]
         assert (ours["engine"], theirs["engine"]) == ("mirlo", "onnxruntime")
         assert 0 < ours["error"] < 1e-4 or ours["error"] == 0
         assert ours["ratio"] == 1.0 and 0 < theirs["ratio"] < 100 and row["rounds"] >= 7
         assert ours["warm_seconds"] > 0 and ours["compile_seconds"] > 0
+        assert all(0 < engine["least_milliseconds"] <= engine["milliseconds"] for engine in row["engines"])
         if sys.platform == "linux":
             assert ours["compile_peak"] > 10e6 and ours["run_peak"] > 10e6
+    for row in rows[::2]:
         assert {kernel["source"] for kernel in row["kernels"]["kernels"]} >= {"second"}
         assert row["kernels"]["gflops"] > 1
-    assert set(found["geometric_mean"]["onnxruntime"]) == {"1", "2"}
+    assert set(found["geometric_mean"]["onnxruntime"]) == {"1", "1, gap 2.5", "2", "2, gap 2.5"}
     text = report_path.read_text()
     assert text.count("<svg") == 6 and "ONNX Runtime ms" in text
     links = re.findall(r"href='#([^']+)'", text)
     assert len(links) == 8 and all(f"<details id='{link}'>" in text for link in links)
     assert text.count("<pre># kernel ") == text.count("<pre>; kernel ") == 6 and "# node second" in text
-
-
-def test_gaps_between_calls(model: Path, tmp_path: Path) -> None:
-    flags = ["--shape", "x=5x64", "--seconds", 0.05, "--gap", "0,2.5", "--spinner", "--kernels", 0]
-    found = json.loads(output_of(mirlo("bench", model, *flags, "--against", "onnxruntime", "--json")))
-    assert [(row["gap"], row["spinner"]) for row in found["models"]] == [(0.0, True), (2.5, True)]
-    assert all(0 < e["least_milliseconds"] <= e["milliseconds"] for row in found["models"] for e in row["engines"])
-    assert set(found["geometric_mean"]["onnxruntime"]) == {"1", "1, gap 2.5"}
 
 
 def test_a_gap_is_not_part_of_the_time(model: Path) -> None:
@@ -130,12 +118,6 @@ def test_alone_as_text(model: Path, tmp_path: Path) -> None:
     out = output_of(mirlo("bench", model, *flags))
     assert "Mirlo ms" in out and "of limit" in out and "by " not in out.splitlines()[2]
     ElementTree.parse(tmp_path / "r.svg")
-
-
-def test_an_engine_that_is_missing_is_told_and_others_are_measured(model: Path) -> None:
-    flags = ["--shape", "x=5x64", "--seconds", 0.05, "--kernels", 0, "--against", "tvm,onnxruntime"]
-    out = output_of(mirlo("bench", model, *flags, "--python", "tvm=/no/such/python"))
-    assert "missing: TVM: there is no Python at '/no/such/python'" in out and "ONNX Runtime ms" in out
 
 
 @pytest.mark.parametrize(
