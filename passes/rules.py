@@ -23,15 +23,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
+from types import MappingProxyType
 from typing import Any, ParamSpec, TypeVar
 
 from mirlo.dialects.core.dims import UndecidedDim
 from mirlo.dialects.core.errors import describe_raised
 from mirlo.dialects.core.traits import Trait, traits_of
-from mirlo.runtime.errors import MirloError
+from mirlo.passes.rule_choices import NO_ARGUMENTS, Choice, ChoiceArguments, ChoiceValues, arguments_of
+from mirlo.passes.rule_choices import RuleError as RuleError
 
 DEFAULT = "default"
 """The last target of every chain."""
+ANY = "any"
+"""The subject of schedule rules, which are tried for every prim function."""
+NOTHING_CHOSEN: ChoiceValues = MappingProxyType({})
 CUSTOM = "custom"
 """Stands for the target of rules that were passed to one compilation."""
 
@@ -51,24 +56,6 @@ class Decline:
 def decline(reason: str, **facts: object) -> Decline:
     """Return a decline: the result of a rule that does not apply."""
     return Decline(reason, facts)
-
-
-@dataclass(frozen=True)
-class RuleChoice:
-    """A value that a schedule rule chooses, and that a caller may choose instead."""
-
-    name: str
-    allowed: range | tuple[int, ...]
-    summary: str
-    is_per_loop: bool = False
-    """Whether there may be a list of values, one for each loop."""
-
-    @property
-    def range_text(self) -> str:
-        """Return the allowed values as text."""
-        if isinstance(self.allowed, range):
-            return f"an integer from {self.allowed.start} to {self.allowed.stop - 1}"
-        return f"one of {', '.join(map(str, self.allowed))}"
 
 
 def decline_undecided(undecided: UndecidedDim) -> Decline:
@@ -93,8 +80,13 @@ class Rule:
     function: RuleFunction
     priority: int = 0
     name: str = ""
-    choices: tuple[RuleChoice, ...] = ()
-    """For a schedule rule: what a caller may choose."""
+    arguments: ChoiceArguments = NO_ARGUMENTS
+    """For a schedule rule: how it takes what a caller chooses."""
+
+    @property
+    def choices(self) -> tuple[Choice, ...]:
+        """Return what a caller may choose."""
+        return self.arguments.choices
 
     @cached_property
     def place(self) -> str:
@@ -137,8 +129,10 @@ Given = Mapping[str, "RuleFunction | Sequence[RuleFunction]"]
 class RuleBook:
     """All registered rules of one kind."""
 
-    def __init__(self, kind: str):
+    def __init__(self, kind: str, positional: int | None = None):
         self.kind = kind
+        self._positional = positional
+        """How many arguments rules are called with before those that are choices; None where there are no choices."""
         self._rules: dict[tuple[str, str], list[Rule]] = {}
 
     def add(
@@ -148,10 +142,10 @@ class RuleBook:
         function: RuleFunction,
         priority: int = 0,
         name: str = "",
-        choices: Sequence[RuleChoice] = (),
     ) -> Rule:
         """Register a rule, named after the function unless a name is given."""
-        rule = Rule(self.kind, subject, target, function, priority, name or name_of(function), tuple(choices))
+        arguments = NO_ARGUMENTS if self._positional is None else arguments_of(function, self._positional)
+        rule = Rule(self.kind, subject, target, function, priority, name or name_of(function), arguments)
         present = self._rules.setdefault((subject, target), [])
         for other in present:
             if other.name == rule.name and other.priority == priority and not same_place(other.function, function):
@@ -216,7 +210,6 @@ class RuleBook:
         target: str = DEFAULT,
         priority: int = 0,
         name: str = "",
-        choices: Sequence[RuleChoice] = (),
     ) -> Callable[[Registered], Registered]:
         """Register the decorated function for these subjects."""
         if not subjects or not all(isinstance(subject, str) for subject in subjects):
@@ -225,7 +218,7 @@ class RuleBook:
 
         def register(function: Registered) -> Registered:
             for subject in subjects:
-                self.add(subject, target, function, priority, name, choices)
+                self.add(subject, target, function, priority, name)
             return function
 
         return register
@@ -244,10 +237,6 @@ def same_place(first: object, second: object) -> bool:
 
 def functions_of(given: RuleFunction | Sequence[RuleFunction]) -> Sequence[RuleFunction]:
     return [given] if callable(given) else given
-
-
-class RuleError(MirloError, RuntimeError):
-    """Raised for a rule that misbehaves, or a subject that every rule declined."""
 
 
 T = TypeVar("T")
@@ -288,21 +277,24 @@ def note_rule(rule: Rule, arguments: tuple[object, ...], accepted: bool | None) 
         observer(rule, arguments, accepted)
 
 
-def run_rule(rule: Rule, *arguments: object, empty: bool = False) -> Any:
-    """Call a rule and return its result; an exception in it, or None, becomes an error that names the rule."""
+def run_rule(rule: Rule, *arguments: object, empty: bool = False, chosen: ChoiceValues = NOTHING_CHOSEN) -> Any:
+    """Call a rule and return its result; an exception in it, or None, becomes an error that names the rule.
+
+    `chosen` are values for choices of rules, of which it takes its own.
+    """
     if any(refusal(rule, arguments) for refusal in _refusals):
         return decline("it is left out on request")
     if _observers:
         note_rule(rule, arguments, None)
-    outcome = _outcome(rule, arguments, empty)
+    outcome = _outcome(rule, arguments, empty, chosen)
     if _observers:
         note_rule(rule, arguments, not isinstance(outcome, Decline))
     return outcome
 
 
-def _outcome(rule: Rule, arguments: tuple[object, ...], empty: bool) -> object:
+def _outcome(rule: Rule, arguments: tuple[object, ...], empty: bool, chosen: ChoiceValues) -> object:
     try:
-        outcome = rule.function(*arguments)
+        outcome = rule.function(*arguments, **rule.arguments.bind(chosen))
     except (RuleError, MemoryError):
         raise
     except UndecidedDim as undecided:
@@ -329,14 +321,16 @@ def deciding(function: Callable[P, T]) -> Callable[P, T | Decline]:
     return wrapped
 
 
-def try_rules(rules: Iterable[Rule], *arguments: object, empty: bool = False) -> tuple[Any, Rule | None, list[Attempt]]:
+def try_rules(
+    rules: Iterable[Rule], *arguments: object, empty: bool = False, chosen: ChoiceValues = NOTHING_CHOSEN
+) -> tuple[Any, Rule | None, list[Attempt]]:
     """Return result and rule of the first rule that accepts, and the attempts before it.
 
-    Where `empty`, there is nothing that a rule could return.
+    Where `empty`, there is nothing that a rule could return. Of `chosen`, each rule takes its own choices.
     """
     attempts: list[Attempt] = []
     for rule in rules:
-        outcome = run_rule(rule, *arguments, empty=empty)
+        outcome = run_rule(rule, *arguments, empty=empty, chosen=chosen)
         if not isinstance(outcome, Decline):
             return outcome, rule, attempts
         attempts.append(Attempt(rule, outcome))
@@ -350,7 +344,7 @@ def preferring(rules: Sequence[Rule], name: str) -> list[Rule]:
 
 LEGALIZE = RuleBook("legalize")
 INTRINSIC = RuleBook("intrinsic")
-SCHEDULE = RuleBook("schedule")
+SCHEDULE = RuleBook("schedule", positional=2)
 
 
 def legalize(
@@ -372,13 +366,15 @@ def intrinsic(*names: str, target: str = DEFAULT, priority: int = 0) -> Callable
 
 
 def schedule(
-    *kinds: str, target: str = DEFAULT, priority: int = 0, choices: Sequence[RuleChoice] = ()
+    *functions: object, target: str = DEFAULT, priority: int = 0, name: str = ""
 ) -> Callable[[Registered], Registered]:
-    """Register the schedule of a kind of prim function.
+    """Register a schedule: `f(kernel, context)` returns the prim function as loops over buffers.
 
-    `choices` are what callers may choose instead of the rule (`Schedule.apply_rule`).
+    Further arguments are what callers may choose instead of the rule: `size: Annotated[int, Choice(...)] = 16`.
     """
-    return SCHEDULE.decorator(*kinds, target=target, priority=priority, choices=choices)
+    if functions:
+        raise TypeError("a schedule rule is tried for every prim function: write @schedule(target=...), without names")
+    return SCHEDULE.decorator(ANY, target=target, priority=priority, name=name)
 
 
 RECOGNIZE = RuleBook("recognize")

@@ -105,8 +105,8 @@ class Target:
     """Returns the properties of the machine that code depends on, as text, for the options in braces; without it
     compiled models are not cached."""
     space: Callable[[ir.Operation | ir.OpView, CompileOptions], list[dict[str, int]]] | None = None
-    """Returns the search space of a prim function in tensor form, likeliest candidates first: values by name, which
-    its rules read from `tir.tuned`."""
+    """Returns the search space of a prim function in tensor form, likeliest candidates first: values by the names of
+    its rules' choices; without it, the values that these declare are tried one at a time."""
     expected: Callable[[ir.Operation | ir.OpView, Mapping[str, int], CompileOptions], float | None] | None = None
     """Returns the expected time of a prim function for a candidate, in any unit; None if it is unknown.
 

@@ -15,7 +15,7 @@ from mirlo.passes.byoc.target_list import Targets
 from mirlo.passes.graph.constants import is_constant
 from mirlo.passes.locations import node_of
 from mirlo.passes.pipeline import Pipeline
-from mirlo.passes.schedule.schedule import SCHEDULES
+from mirlo.passes.schedule.schedule import SCHEDULES, declared_points
 from mirlo.passes.schedule.tuned import (
     TUNING,
     ApplyTuning,
@@ -68,7 +68,7 @@ def points_of(targets: Targets, options: CompileOptions) -> tuple[list[str], lis
     """Return the steps of a pipeline as text, and the points among them at which choices are applied."""
     chosen = targets.host_target
     target = chosen.name
-    if chosen.pipeline is None or chosen.space is None:
+    if chosen.pipeline is None or (chosen.space is None and not declared_points(target)):
         raise TargetError(f"target '{target}' has nothing to tune: it offers no choices for its kernels")
     pipeline = Pipeline(targets.pipeline(options.threads))
     points = [TuningPoint(at, step) for at, step in enumerate(pipeline) if isinstance(step, ApplyTuning)]
@@ -108,8 +108,8 @@ def tasks_of(
             key = tuning_key(subject.op, target, threads, point.step.target_options)
             if key in tasks or not subject.calls:
                 continue
-            assert chosen.space is not None and subject.site is not None
-            choices = chosen.space(subject.op, options)
+            assert subject.site is not None
+            choices = declared_points(target) if chosen.space is None else chosen.space(subject.op, options)
             if not choices:
                 continue
             expected = () if is_known(key) else _expected(chosen, subject.op, choices, options)

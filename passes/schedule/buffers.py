@@ -27,7 +27,8 @@ from mirlo.dialects.tir.extents import EXTENTS, add_extents, extents_of
 from mirlo.dialects.tir.scalars import compare
 from mirlo.dialects.tir.sizes import bind_symbols
 from mirlo.dialects.tir.view import PRIM_FUNC, PrimView
-from mirlo.passes.schedule.choices import CHOSEN, ChoiceValues, choices_attribute
+from mirlo.passes.rule_choices import ChoiceValues
+from mirlo.passes.schedule.choices import CHOSEN, choices_attribute
 from mirlo.passes.schedule.loops import for_loop, load, store
 
 SCHEDULE = "tir.schedule"

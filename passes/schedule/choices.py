@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
-from mirlo.passes.rules import RuleChoice, RuleError
+from mirlo.passes.rule_choices import Choice, ChoiceError, ChoiceValue, ChoiceValues
 from mirlo.runtime.nearest import nearest
 
 CHOSEN = "tir.choices"
 """Attribute of a scheduled prim function: the choices with which its rule makes the same loops again."""
-ChoiceValue = int | tuple[int, ...]
-"""An integer, or one for each loop."""
-ChoiceValues = Mapping[str, ChoiceValue]
-
-
 PARTS = "tir.parts"
 """Attribute of a scheduled prim function: the rules of its parts, each with its blocks and its choices."""
 WANTED_PARTS = "tir.wanted_parts"
@@ -29,10 +24,6 @@ class RulePart:
     rule: str
     blocks: tuple[str, ...]
     choices: ChoiceValues
-
-
-class ChoiceError(RuleError, ValueError):
-    """Raised for a value that a rule does not allow."""
 
 
 def choices_attribute(values: ChoiceValues) -> ir.DictAttr:
@@ -94,14 +85,14 @@ def parts_of(function: ir.OpView | ir.Operation, attribute: str = PARTS) -> list
     return parts
 
 
-def check_choices(rule: str, declared: Sequence[RuleChoice], choices: ChoiceValues) -> None:
+def check_choices(rule: str, declared: Sequence[Choice], choices: ChoiceValues) -> None:
     """Reject choices that a rule does not make, and values that it does not allow."""
     allowed = {choice.name: choice for choice in declared}
     for name, value in choices.items():
         if name not in allowed:
             listed = ", ".join(allowed) or "nothing"
             raise ChoiceError(f"rule '{rule}' does not choose '{name}'{nearest(name, allowed)}; it chooses {listed}")
-        check_choice(allowed[name], value)
+        allowed[name].check(value)
 
 
 def check_used(rule: str, choices: ChoiceValues, used: ChoiceValues) -> None:
@@ -116,21 +107,6 @@ def check_used(rule: str, choices: ChoiceValues, used: ChoiceValues) -> None:
 
 def _text(value: ChoiceValue) -> str:
     return str(list(value) if isinstance(value, tuple) else value)
-
-
-def check_choice(choice: RuleChoice, value: object) -> None:
-    """Reject a value that the rule does not allow, whatever it is chosen for."""
-    listed = value if isinstance(value, tuple) and choice.is_per_loop and value else (value,)
-    for each in listed:
-        if isinstance(each, bool) or not isinstance(each, int) or each not in choice.allowed:
-            lists = ", or a list of one for each loop" if choice.is_per_loop else ""
-            found = list(value) if isinstance(value, tuple) else value
-            raise ChoiceError(f"{choice.name}: expected {choice.range_text}{lists}, found {found!r}")
-
-
-def uniform(values: Sequence[int]) -> ChoiceValue:
-    """Return the values of some loops as one choice: one value if all are equal."""
-    return values[0] if len(set(values)) == 1 else tuple(values)
 
 
 def _read_choice(attribute: ir.Attribute) -> ChoiceValue:

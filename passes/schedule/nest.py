@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 
 
-@schedule("any")
+@schedule()
 def scalar_nest(kernel: Kernel, context: ScheduleContext) -> ir.OpView:
     """Schedule loops in the order of the axes, one element at a time."""
     buffers = BufferFunction(kernel.view)

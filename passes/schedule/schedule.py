@@ -20,13 +20,13 @@ from mirlo.passes.instrumentation import function_done
 from mirlo.passes.made_by import check_emitted
 from mirlo.passes.memory.inplace import annotate_inplace
 from mirlo.passes.registry import Pass, PassError, option, register_pass
-from mirlo.passes.rules import DEFAULT, SCHEDULE, Attempt, Decline, Rule, RuleError, run_rule, try_rules
+from mirlo.passes.rule_choices import ChoiceError
+from mirlo.passes.rules import ANY, DEFAULT, SCHEDULE, Attempt, Decline, Rule, RuleError, run_rule, try_rules
 from mirlo.passes.schedule import nest  # noqa: F401  (importing registers the rule of the last target)
 from mirlo.passes.schedule.buffers import SCHEDULE as SCHEDULED
 from mirlo.passes.schedule.buffers import TARGET
 from mirlo.passes.schedule.choices import (
     WANTED_PARTS,
-    ChoiceError,
     RulePart,
     check_choices,
     check_used,
@@ -58,8 +58,6 @@ STAGES = "stages"
 INLINE, INLINED = "compute_inline", "inlined"
 GIVEN = "tir.given"
 """Attribute of a prim function: the words that the user gave, and the blocks that are inlined in it already."""
-ANY = "any"
-"""The subject of rules that apply to all prim functions."""
 
 
 @dataclass(frozen=True)
@@ -177,7 +175,7 @@ class SchedulePrims(Pass):
         if given is not None:
             session.notes.append(_schedule_as_given(kernel, given, rules, context))
             return None
-        scheduled, rule, attempts = try_rules(rules, kernel, context)
+        scheduled, rule, attempts = try_rules(rules, kernel, context, chosen=tuned_values(function))
         if rule is None:
             reasons = "\n".join(f"  {attempt}" for attempt in attempts)
             raise PassError(f"no schedule rule takes prim function '@{name}':\n{reasons}", location)
@@ -227,6 +225,12 @@ def _rules_of(targets: Sequence[str]) -> list[Rule]:
     return SCHEDULE.candidates(ANY, targets)
 
 
+def declared_points(target: str) -> list[dict[str, int]]:
+    """Return the values that the choices of a target's rules declare to be worth a measurement, one at a time."""
+    choices = {choice.name: choice for rule in _rules_of(chain(target)) for choice in rule.choices}
+    return [{name: value} for name, choice in choices.items() for value in choice.tried if value != choice.default]
+
+
 GivenSchedule = Union["Trace", "Words", str, Path, Callable[["Words"], object]]
 """The schedule that a user gives: words, a file of them, or a function that applies them."""
 
@@ -271,7 +275,7 @@ def _schedule_as_given(
             return ScheduleRecord(name, USER_SCHEDULE, (), words.trace, True)
         rule, parts = _request(function, words, rules)
         wanted, choices = parts_of(function, WANTED_PARTS), tuned_values(function)
-        result = run_rule(rule, Kernel(PrimView(function), parts), context)
+        result = run_rule(rule, Kernel(PrimView(function), parts), context, chosen=choices)
         if isinstance(result, Decline):
             raise ScheduleError(f"rule '{rule.name}' declines: {result}")
         _check_made(rule, result)

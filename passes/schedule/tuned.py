@@ -20,7 +20,8 @@ from mirlo.dialects.tir.view import is_tensor_form, prim_functions
 from mirlo.passes.graph.constants import is_constant
 from mirlo.passes.locations import describe, names_of
 from mirlo.passes.registry import Pass, option, register_pass
-from mirlo.passes.schedule.choices import ChoiceValues, choices_attribute, choices_of
+from mirlo.passes.rule_choices import ChoiceValues
+from mirlo.passes.schedule.choices import choices_attribute, choices_of
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session

@@ -37,7 +37,7 @@ USUAL_TILE = 32
 """The number of accumulators of an axis that none of them divides."""
 
 
-@schedule("any", target="c")
+@schedule(target="c")
 def accumulator_tiles(kernel: Kernel, context: ScheduleContext) -> ir.OpView | Decline:
     """Schedule reductions into arrays of accumulators along an axis of the result, the other blocks as loop nests."""
     blocks = kernel.view.blocks

@@ -2,63 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from mirlo.runtime.errors import MirloError
 
 MAX_ACCUMULATORS = 64
 """Most accumulators of a register tile: more would be an error of the machine model."""
-
-
-@dataclass(frozen=True)
-class Choices:
-    """Measured choices for one kernel (`mirlo tune`); None where the schedule chooses."""
-
-    tile: tuple[int, int] | None = None
-    """Rows and vectors of the register tile."""
-    pack: bool | None = None
-    """Whether panels of columns are packed."""
-    dot: bool | None = None
-    """Whether the lanes run along K."""
-    rows_outside: bool | None = None
-    """Whether loops over rows are outside of the loops over panels of columns."""
-    row_block: int | None = None
-    """Row tiles that are computed with one panel before the next panel; 0 for all."""
-    depth_block: int | None = None
-    """Extent of K that is computed before other elements of the output; 0 for all of K."""
-    share: int | None = None
-    """What threads divide: panels (0), the rows of each (1), or both as one loop (2)."""
-    lead_bytes: int | None = None
-    """Prefetch distance in bytes of weights that are read once."""
-    block_rows: int | None = None
-    """Rows of a block of attention."""
-    lanes: tuple[int, ...] = ()
-    """Elements of a vector in loops that are not contractions: one value for all loops, or one for each."""
-    unroll: tuple[int, ...] = ()
-    """Vectors per iteration of these loops, likewise."""
-    transposed_rows: tuple[int, ...] = ()
-    """Rows of a tile that is transposed in registers, likewise."""
-    transposed_columns: tuple[int, ...] = ()
-    """Columns of such a tile, likewise."""
-    is_packed: bool = False
-    """Whether the panels of columns were packed before."""
-
-    def lanes_of(self, loop: int | None) -> int | None:
-        """Return the elements of a vector in the loop with this number, if chosen."""
-        return of_loop(self.lanes, loop)
-
-    def unroll_of(self, loop: int | None) -> int | None:
-        """Return the vectors per iteration of the loop with this number, if chosen."""
-        return of_loop(self.unroll, loop)
-
-
-def of_loop(values: tuple[int, ...], loop: int | None) -> int | None:
-    """Return the choice for a loop: there is one value for all, or one for each."""
-    if loop is None:
-        return None
-    if len(values) == 1:
-        return values[0]
-    return values[loop] if loop < len(values) else None
 
 
 @dataclass(frozen=True)
@@ -85,8 +34,6 @@ class Machine:
     rows and two columns of 8 bytes: `i8mm`, int8 of any signs, and `bfmmla` (AArch64, with `usdot` and `bfdot`)."""
     avx512: bool = False
     """Whether vectors are registers of AVX-512, with its instructions for scaling and permutation."""
-    chosen: Choices = field(default=Choices(), repr=False)
-    """Measured choices for the current kernel."""
 
     @property
     def private_cache_bytes(self) -> int:

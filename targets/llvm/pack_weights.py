@@ -12,15 +12,15 @@ from mirlo.dialects.tir.view import OperandView, PrimView, is_tensor_form, prim_
 from mirlo.passes.graph.constants import is_available
 from mirlo.passes.memory.weights import ConstantReleaser
 from mirlo.passes.registry import Pass, PassError, option, register_pass
+from mirlo.passes.rule_choices import ChoiceError
 from mirlo.passes.rules import Decline
-from mirlo.passes.schedule.choices import ChoiceError
 from mirlo.passes.schedule.schedule import adopt_choices
 from mirlo.passes.schedule.stored import Stored, calls_of, retype, store
 from mirlo.runtime.container import empty_aligned
+from mirlo.targets.llvm.choices import PACKED, contraction_choices
 from mirlo.targets.llvm.options import find_machine
 from mirlo.targets.llvm.schedule.contraction.plan import plan_of
 from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
-from mirlo.targets.llvm.tuned_machine import PACKED, tuned_machine
 
 if TYPE_CHECKING:
     from mirlo.passes.session import Session
@@ -62,10 +62,10 @@ class PackWeights(Pass):
                 if all(is_available(site.operands[i], session) for site in sites)
             ]
             try:
-                chosen = tuned_machine(function, machine)
+                choices = contraction_choices(function)
             except ChoiceError as error:
                 raise PassError(f"the choices for '@{view.name}': {error}", function.operation.location) from error
-            plan = plan_of(view.blocks, view.returned, chosen, constants)
+            plan = plan_of(view.blocks, view.returned, machine, constants, choices)
             if isinstance(plan, Decline):
                 continue
             panels = _panels(plan, view)
@@ -166,7 +166,7 @@ def _dims_by_axis(map_: ir.AffineMap) -> dict[int, int] | None:
 
 def _panels(plan: RegisterTilePlan, view: PrimView) -> Panels | None:
     """Choose the panels of the column operand, or None if it stays as it is."""
-    if plan.machine.chosen.pack is False or plan.dot or plan.columns.padded_shape is not None:
+    if plan.choices.pack is False or plan.dot or plan.columns.padded_shape is not None:
         return None
     operand, contraction = plan.columns.access, plan.contraction
     if operand.value not in view.arguments or len([u for u in operand.value.uses]) != 1:

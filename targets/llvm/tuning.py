@@ -8,6 +8,7 @@ unroll factor in vectors, and the elements of a vector.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
@@ -15,26 +16,13 @@ from mirlo.dialects.core.dims import static_dim
 from mirlo.dialects.core.surgery import enclosing
 from mirlo.dialects.tir.view import PrimView
 from mirlo.passes.graph.constants import is_constant
+from mirlo.passes.rule_choices import bind_choices, choice_values, tried_values
 from mirlo.passes.rules import Decline
 from mirlo.passes.schedule.blocks.group import BlockGroup, unfit
 from mirlo.passes.schedule.stored import calls_of
+from mirlo.targets.llvm.choices import NO_CONTRACTION_CHOICES, BlockChoices, ContractionChoices, LoopChoices
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.options import machine_for, threads_of
-from mirlo.targets.llvm.tuned_machine import (
-    BLOCK,
-    DEPTH_BLOCK,
-    DOT,
-    LANES,
-    LEAD,
-    OUTSIDE,
-    PACK,
-    ROW_BLOCK,
-    ROWS,
-    SHARE,
-    UNROLL,
-    VECTORS,
-    with_choices,
-)
 
 if TYPE_CHECKING:
     from mirlo.passes.targets import CompileOptions
@@ -44,14 +32,9 @@ CONV = "relax.conv"
 """The operator with several strategies."""
 CANDIDATES = 24
 """Most tiles offered for one kernel; the machine model orders them by expected time."""
-LEADS = (0, 2048, 8192)
-ROW_BLOCKS = (1, 2, 4, 8)
-DEPTH_BLOCKS = (256, 512, 1024)
 K_SPLITS = (2, 3, 4)
 MAX_DOT_ROWS = 64
 """Most rows for which dot products are worth a trial."""
-BLOCKS = (16, 32, 64, 96, 128, 192, 256, 512)
-UNROLLS = (1, 2, 4, 8)
 F32_BYTES = 4
 """Bytes of the elements that lanes are offered for: half of a vector, and two."""
 
@@ -72,10 +55,16 @@ def space(function: ir.Operation | ir.OpView, options: CompileOptions | None = N
     blocked = plan_blocked(view, BlockGroup(tuple(view.blocks), frozenset(view.returned), machine))
     if not isinstance(blocked, Decline):
         extent, block = static_dim(blocked.extent), static_dim(blocked.block)
-        rows = {min(count, extent) for count in BLOCKS} - {block}
-        return [{BLOCK: count} for count in sorted(rows, key=lambda count: abs(count - block))]
+        rows = {min(count, extent) for count in tried_values(BlockChoices, "block_rows")} - {block}
+        return [_point(BlockChoices(count)) for count in sorted(rows, key=lambda count: abs(count - block))]
     own = machine.lanes(F32_BYTES)
-    return [{UNROLL: count} for count in UNROLLS] + [{LANES: count} for count in (own // 2, 2 * own)]
+    points = [LoopChoices(unroll=(count,)) for count in tried_values(LoopChoices, "unroll")]
+    return [_point(choices) for choices in (*points, LoopChoices((own // 2,)), LoopChoices((2 * own,)))]
+
+
+def _point(choices: object) -> dict[str, int]:
+    """Return a point of the tuning space, which has one value for each choice."""
+    return {name: value for name, value in choice_values(choices).items() if isinstance(value, int)}
 
 
 def expected(
@@ -89,9 +78,10 @@ def expected(
     if function.operation.name == CONV:
         return _cycles_of_convolution(function.operation, values, machine_for(options))
     view = PrimView(function)
-    if unfit(view) is not None or {LEAD, SHARE} & set(values):
+    choices: ContractionChoices = bind_choices(ContractionChoices, values)
+    if unfit(view) is not None or choices.lead_bytes is not None or choices.share is not None:
         return None
-    plan = _product_plan(view, with_choices(machine_for(options), values))
+    plan = _product_plan(view, machine_for(options), choices)
     return None if isinstance(plan, Decline) else expected_cycles(plan)
 
 
@@ -114,10 +104,12 @@ def _cycles_of_convolution(op: ir.Operation | ir.OpView, values: Mapping[str, in
     return next(way.cycles for way in strategies.ordered if way.m == values.get(WINOGRAD, strategies.own.m))
 
 
-def _product_plan(view: PrimView, machine: Machine) -> RegisterTilePlan | Decline:
+def _product_plan(
+    view: PrimView, machine: Machine, choices: ContractionChoices = NO_CONTRACTION_CHOICES
+) -> RegisterTilePlan | Decline:
     from mirlo.targets.llvm.schedule.contraction.plan import plan_of
 
-    return plan_of(view.blocks, frozenset(view.returned), machine, _constants(view))
+    return plan_of(view.blocks, frozenset(view.returned), machine, _constants(view), choices)
 
 
 def _constants(view: PrimView) -> list[ir.Value]:
@@ -128,14 +120,22 @@ def _constants(view: PrimView) -> list[ir.Value]:
 
 
 def _of_products(plan: RegisterTilePlan, machine: Machine, threads: int) -> list[dict[str, int]]:
-    dot = [{DOT: int(not plan.dot)}] if plan.may_dot and count_of_rows(plan) <= MAX_DOT_ROWS else []
+    can_dot = plan.may_dot and count_of_rows(plan) <= MAX_DOT_ROWS
+    dot = [ContractionChoices(dot=not plan.dot)] if can_dot else []
     if plan.dot:
-        return dot
-    own = {ROWS: plan.tile_rows, VECTORS: plan.tile_vectors}
-    packing = [{**own, PACK: int(plan.packing is None)}] if plan.may_pack else []
-    leads = [{LEAD: count} for count in LEADS] if plan.problem.rows <= plan.tile_rows else []
-    shares = [{SHARE: share} for share in range(3)] if threads > 1 and not plan.rows_first else []
-    return packing + leads + dot + shares + _orders(plan) + _tiles(plan, machine)
+        return [_point(choices) for choices in dot]
+    own = ContractionChoices(plan.tile_rows, plan.tile_vectors)
+    packing = [replace(own, pack=plan.packing is None)] if plan.may_pack else []
+    is_alone = plan.problem.rows <= plan.tile_rows
+    leads = [ContractionChoices(lead_bytes=count) for count in _tried("lead_bytes")] if is_alone else []
+    is_shared = threads > 1 and not plan.rows_first
+    shares = [ContractionChoices(share=share) for share in _tried("share")] if is_shared else []
+    points = [*packing, *leads, *dot, *shares, *_orders(plan), *_tiles(plan, machine)]
+    return [_point(choices) for choices in points]
+
+
+def _tried(name: str) -> tuple[int, ...]:
+    return tried_values(ContractionChoices, name)
 
 
 def count_of_rows(plan: RegisterTilePlan) -> int:
@@ -145,26 +145,26 @@ def count_of_rows(plan: RegisterTilePlan) -> int:
     return count_of(plan.row_loops) * plan.problem.rows
 
 
-def _orders(plan: RegisterTilePlan) -> list[dict[str, int]]:
+def _orders(plan: RegisterTilePlan) -> list[ContractionChoices]:
     """Return the loop orders, with the tile of the plan."""
     free = plan.free
-    result = [{OUTSIDE: 1}] if free.swap else []
+    result = [ContractionChoices(rows_outside=True)] if free.swap else []
     if free.block_rows and plan.lane_axis.extent > plan.tile_columns:
         tiles = -(-plan.problem.rows // plan.tile_rows)
-        result += [{ROW_BLOCK: count} for count in ROW_BLOCKS if count < tiles]
+        result += [ContractionChoices(row_block=count) for count in _tried("row_block") if count < tiles]
     if free.depth_axis is not None:
-        extent = free.depth_axis.extent
-        parts = {count for count in DEPTH_BLOCKS if count < extent} | {-(-extent // parts) for parts in K_SPLITS}
-        result += [{DEPTH_BLOCK: count} for count in sorted(parts) if count >= min(DEPTH_BLOCKS)]
+        extent, blocks = free.depth_axis.extent, _tried("depth_block")
+        parts = {count for count in blocks if count < extent} | {-(-extent // parts) for parts in K_SPLITS}
+        result += [ContractionChoices(depth_block=count) for count in sorted(parts) if count >= min(blocks)]
     return result
 
 
-def _tiles(plan: RegisterTilePlan, machine: Machine) -> list[dict[str, int]]:
+def _tiles(plan: RegisterTilePlan, machine: Machine) -> list[ContractionChoices]:
     """Return register tiles, the fastest by the machine model first."""
     from mirlo.targets.llvm.schedule.contraction.tiles import VECTOR_COUNTS, register_need, tile_cycles
 
     problem = plan.problem
-    tiles: list[tuple[float, dict[str, int]]] = []
+    tiles: list[tuple[float, ContractionChoices]] = []
     for vectors in VECTOR_COUNTS:
         for rows in range(1, min(problem.rows, machine.vector_registers) + 1):
             if vectors > -(-problem.columns // problem.lanes) or (rows, vectors) == (
@@ -174,5 +174,5 @@ def _tiles(plan: RegisterTilePlan, machine: Machine) -> list[dict[str, int]]:
                 continue
             if register_need(rows, vectors, problem) > machine.vector_registers:
                 continue
-            tiles.append((tile_cycles(rows, vectors, problem, machine), {ROWS: rows, VECTORS: vectors}))
-    return [values for _, values in sorted(tiles, key=lambda entry: entry[0])][:CANDIDATES]
+            tiles.append((tile_cycles(rows, vectors, problem, machine), ContractionChoices(rows, vectors)))
+    return [choices for _, choices in sorted(tiles, key=lambda entry: entry[0])][:CANDIDATES]

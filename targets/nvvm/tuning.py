@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import PrimView
+from mirlo.passes.rule_choices import choice_values
 from mirlo.passes.rules import Decline
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.group import unfit, whole_group
@@ -26,16 +27,16 @@ def space(function: ir.Operation | ir.OpView, options: CompileOptions | None = N
     from mirlo.targets.gpu.schedule.stage import LANES, decline_dynamic_dims
     from mirlo.targets.nvvm.schedule.attention import plan_any
     from mirlo.targets.nvvm.schedule.attention.choices import choices
-    from mirlo.targets.nvvm.schedule.products import BEST_FIRST, STRATEGIES, TILE, WAY
+    from mirlo.targets.nvvm.schedule.products import BEST_FIRST, STRATEGIES, ProductChoices
 
     view = PrimView(function)
     if unfit(view) or decline_dynamic_dims(view.blocks) or not is_product(view.blocks[0]):
         return []
     asked = parse_options(getattr(options, "target_options", ""))
     group = whole_group(view, LANES)
-    attention = plan_any(group, asked, {})
+    attention = plan_any(group, asked)
     if isinstance(attention, AttentionPlan):
-        return choices(attention)
+        return [_point(each) for each in choices(attention)]
     roles = product_of(group)
     if isinstance(roles, Decline):
         return []
@@ -48,19 +49,24 @@ def space(function: ir.Operation | ir.OpView, options: CompileOptions | None = N
             continue
         # Without a choice, the first strategy that accepts the product is used with its own tile.
         tiles = [i for i, tile in enumerate(way.tiles) if not own or tile != plan.tile]
-        points += [{WAY: number, TILE: i} for i in tiles]
+        points += [_point(ProductChoices(number, i)) for i in tiles]
         own = False
     return points + _divisions(roles, asked)
+
+
+def _point(choices: object) -> dict[str, int]:
+    """Return a point of the tuning space, which has one value for each choice."""
+    return {name: value for name, value in choice_values(choices).items() if isinstance(value, int)}
 
 
 def _divisions(roles: Roles, options: Options) -> list[dict[str, int]]:
     """Return split-K factors to try besides the plan's own."""
     from mirlo.targets.gpu.schedule.costs import MIN_SPLIT_STEPS
     from mirlo.targets.gpu.schedule.split_k import SplitKPlan, divisions
-    from mirlo.targets.nvvm.schedule.products import PARTS, plan_roles
+    from mirlo.targets.nvvm.schedule.products import NO_CHOICES, ProductChoices, plan_roles
 
-    own = plan_roles(roles, options, {})
+    own = plan_roles(roles, options, NO_CHOICES)
     has = own.divided.parts if isinstance(own, SplitKPlan) else 1
     # With many blocks, split-K is not worthwhile.
     few = [d.parts for d in divisions(roles, MIN_SPLIT_STEPS) if d.parts <= 16 and roles.outputs <= MAX_SPLIT_OUTPUTS]
-    return [{PARTS: parts} for parts in ([1] if has > 1 else []) + few if parts != has]
+    return [_point(ProductChoices(parts=parts)) for parts in ([1] if has > 1 else []) + few if parts != has]

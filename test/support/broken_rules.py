@@ -96,7 +96,7 @@ def maxima(target: str, fault: str) -> None:
 def schedules(target: str, fault: str) -> None:
     """Compute maps in the plainest order of loops."""
 
-    @schedule("any", target=target)
+    @schedule(target=target)
     def plain_loops(kernel: Any, context: Any) -> Any:
         blocks = kernel.view.blocks
         if any(block.reduce for block in blocks) or not 1 <= len(blocks) <= 2:

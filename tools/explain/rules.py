@@ -96,7 +96,10 @@ def chain_lines(chain: RuleChain) -> list[str]:
         if some_priority:
             cells.insert(3, f"priority {rule.priority}" if rule.priority else "")
         rows.append(cells)
-    return [f"{chain.name} on {way}: {chain.what}, tried in this order", *columns(rows)]
+    lines = [f"{chain.name} on {way}: {chain.what}, tried in this order"]
+    for rule, line in zip(chain.rules, columns(rows), strict=True):
+        lines += [line, *(f"       {choice.name}: {choice.summary} ({choice.range_text})" for choice in rule.choices)]
+    return lines
 
 
 def chain_json(chain: RuleChain) -> dict[str, object]:
@@ -110,6 +113,10 @@ def rule_json(rule: Rule) -> dict[str, object]:
     return {
         "name": rule.name, "target": rule.target, "priority": rule.priority,
         "file": file, "line": int(line) if line.isdecimal() else None, "summary": rule.summary,
+        "choices": [
+            {"name": c.name, "values": c.range_text, "default": c.default or None, "summary": c.summary}
+            for c in rule.choices
+        ],
     }  # fmt: skip
 
 

@@ -11,8 +11,8 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.buffers import STACK_LIMIT
 from mirlo.dialects.tir.loops import For
 from mirlo.dialects.tir.scalars import create
+from mirlo.passes.rule_choices import ChoiceValues
 from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts
-from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.passes.schedule.loops import PARALLEL as PARALLEL_LOOP
 from mirlo.passes.schedule.loops import when
 from mirlo.passes.schedule.words.blocks import decompose

@@ -9,9 +9,9 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.index_expr import loop_index
 from mirlo.dialects.tir.view import NAMES, PrimView
 from mirlo.passes.fuse.inline import inline_block, is_identity
+from mirlo.passes.rule_choices import ChoiceError
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.buffers import BufferFunction
-from mirlo.passes.schedule.choices import ChoiceError
 from mirlo.passes.schedule.words.trace import PrimitiveCallRecord, Trace
 from mirlo.passes.schedule.words.tree import (
     SERIAL,

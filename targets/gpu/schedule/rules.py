@@ -5,25 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import wraps
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Concatenate, TypeVar
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import PrimView
-from mirlo.passes.rules import SCHEDULE, Decline, Rule, RuleChoice, RuleFunction, deciding, decline
+from mirlo.passes.rule_choices import ChoiceError, ChoiceValues
+from mirlo.passes.rules import ANY, SCHEDULE, Decline, Rule, RuleFunction, deciding, decline
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, whole_group
 from mirlo.passes.schedule.buffers import BufferFunction
-from mirlo.passes.schedule.choices import (
-    WANTED_PARTS,
-    ChoiceError,
-    ChoiceValues,
-    RulePart,
-    check_choices,
-    check_used,
-    parts_of,
-    set_parts,
-)
-from mirlo.passes.schedule.tuned import tuned_values
+from mirlo.passes.schedule.choices import WANTED_PARTS, RulePart, check_choices, check_used, parts_of, set_parts
 from mirlo.passes.schedule.words.rule_parts import ANY_RULE, WORDS_RULE, LoopWords, find_blocks
 from mirlo.passes.targets import chain
 from mirlo.targets.gpu.schedule.stage import LANES, PlannedBlocks, StagePlan
@@ -31,30 +22,29 @@ from mirlo.targets.gpu.schedule.stage import LANES, PlannedBlocks, StagePlan
 if TYPE_CHECKING:
     from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 
-StagePlanner = Callable[[BlockGroup[LaneModel], "ScheduleContext", ChoiceValues], StagePlan | Decline]
-"""Plans consecutive blocks of a function, with the choices of a caller."""
+StagePlanner = Callable[Concatenate[BlockGroup[LaneModel], "ScheduleContext", ...], StagePlan | Decline]
+"""Plans consecutive blocks of a function; further arguments are what a caller may choose."""
+Planning = TypeVar("Planning", bound=StagePlanner)
 _PLANNERS: dict[RuleFunction, StagePlanner] = {}
 """The planners of the rules that schedule parts of a function."""
 
 
-def stage_rule(
-    target: str, priority: int = 0, choices: Sequence[RuleChoice] = ()
-) -> Callable[[StagePlanner], StagePlanner]:
+def stage_rule(target: str, priority: int = 0) -> Callable[[Planning], Planning]:
     """Register a planner of blocks as a rule, for whole functions and for parts of them."""
 
-    def register(planner: StagePlanner) -> StagePlanner:
+    def register(planner: Planning) -> Planning:
         @wraps(planner)
-        def rule(kernel: Kernel, context: ScheduleContext) -> ir.OpView | Decline:
+        def rule(kernel: Kernel, context: ScheduleContext, **chosen: Any) -> ir.OpView | Decline:
             if kernel.view.others:
                 return decline("has operations other than blocks", first=kernel.view.others[0].name)
             wanted = parts_of(kernel.view.op, WANTED_PARTS)
             if wanted:
                 return _schedule_parts(kernel, context, wanted)
-            plan = planner(whole_group(kernel.view, LANES), context, tuned_values(kernel.view.op))
+            plan = planner(whole_group(kernel.view, LANES), context, **chosen)
             return plan if isinstance(plan, Decline) else _build(kernel.view, [plan], plan.choices)
 
         _PLANNERS[rule] = planner
-        SCHEDULE.add("any", target, rule, priority, choices=choices)
+        SCHEDULE.add(ANY, target, rule, priority)
         return planner
 
     return register
@@ -62,7 +52,7 @@ def stage_rule(
 
 def _schedule_parts(kernel: Kernel, context: ScheduleContext, wanted: Sequence[RulePart]) -> ir.OpView | Decline:
     """Schedule each part by the rule that the caller names, or by the first one that takes it."""
-    rules = [rule for rule in SCHEDULE.candidates("any", chain(context.target)) if rule.function in _PLANNERS]
+    rules = [rule for rule in SCHEDULE.candidates(ANY, chain(context.target)) if rule.function in _PLANNERS]
     whole = whole_group(kernel.view, LANES)
     plans: list[StagePlan] = []
     parts: list[RulePart] = []
@@ -96,7 +86,7 @@ def _plan_part(
         if part.rule not in (ANY_RULE, rule.name):
             continue
         check_choices(rule.name, rule.choices, part.choices)
-        plan = deciding(_PLANNERS[rule.function])(blocks, context, part.choices)
+        plan = deciding(_PLANNERS[rule.function])(blocks, context, **rule.arguments.bind(part.choices))
         if not isinstance(plan, Decline):
             return rule, plan
         reasons.append(f"'{rule.name}' declines blocks {', '.join(part.blocks)}: {plan}")

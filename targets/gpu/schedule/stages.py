@@ -10,7 +10,6 @@ from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import Decline, deciding
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, plan_in_stages, unfit_blocks
-from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.targets.gpu.schedule.contraction import ThreadPerElementPlan, plan_contraction
 from mirlo.targets.gpu.schedule.contraction.fma import MIN_BLOCKS
 from mirlo.targets.gpu.schedule.costs import split_k_if_faster
@@ -64,13 +63,13 @@ def _plan(part: BlockGroup[LaneModel], first: Sequence[Planner], first_open: Seq
 
 
 @stage_rule("gpu", priority=50)
-def stages(group: BlockGroup[LaneModel], context: ScheduleContext, choices: ChoiceValues) -> StagePlan | Decline:
+def stages(group: BlockGroup[LaneModel], context: ScheduleContext) -> StagePlan | Decline:
     """Schedule blocks by the plans of this folder, one launch per stage."""
     return unfit_blocks(group.blocks) or StagePlan(plan_stages(group))
 
 
 @stage_rule("gpu")
-def threads(group: BlockGroup[LaneModel], context: ScheduleContext, choices: ChoiceValues) -> StagePlan | Decline:
+def threads(group: BlockGroup[LaneModel], context: ScheduleContext) -> StagePlan | Decline:
     """Schedule any blocks, one launch per block and one thread per element."""
     return StagePlan([BlockPlan(block) for block in group.blocks if 0 not in _outputs(block)])
 

@@ -23,6 +23,7 @@ from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.dialects.tir.scalars import compare
 from mirlo.dialects.tir.specialize import with_dims
 from mirlo.dialects.tir.view import BlockView, PrimView
+from mirlo.passes.rule_choices import choice_values
 from mirlo.passes.rules import Decline, deciding, decline, schedule
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
@@ -32,16 +33,16 @@ from mirlo.passes.schedule.blocks.group import BlockGroup, whole_group
 from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 from mirlo.passes.schedule.loops import either
+from mirlo.targets.llvm.choices import NO_BLOCK_CHOICES, BlockChoices
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction import VectorContractionPlan
 from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
 from mirlo.targets.llvm.schedule.dynamic_blocks import DynamicBlockedPlan, elements_of_row
 from mirlo.targets.llvm.schedule.group import function_group
+from mirlo.targets.llvm.schedule.priorities import PRIORITIES
 from mirlo.targets.llvm.schedule.row_blocks import BLOCK, KEPT, BlockedPlan, RowBlockContraction
 from mirlo.targets.llvm.schedule.rows import VectorRowsPlan
 from mirlo.targets.llvm.schedule.stages import plan_stages
-from mirlo.targets.llvm.tuned_machine import BLOCK as BLOCK_ROWS
-from mirlo.targets.llvm.tuned_machine import BLOCK_CHOICES
 
 _FEWEST_BLOCKS = 8
 """Fewest blocks if threads can divide nothing else."""
@@ -52,7 +53,9 @@ _FEWEST_ROWS = 32
 
 
 @deciding
-def plan_blocked(view: PrimView, group: BlockGroup[Machine], threads: int = 1) -> BlockedPlan | Decline:
+def plan_blocked(
+    view: PrimView, group: BlockGroup[Machine], threads: int = 1, choices: BlockChoices = NO_BLOCK_CHOICES
+) -> BlockedPlan | Decline:
     """Plan how to compute these blocks a block of rows at a time."""
     if sum(is_product(block) for block in group.blocks) != 2:
         return decline("not two contractions", contractions=sum(is_product(block) for block in group.blocks))
@@ -88,11 +91,11 @@ def plan_blocked(view: PrimView, group: BlockGroup[Machine], threads: int = 1) -
         if isinstance(part, Decline):
             return part
         parts.append(part)
-    blocks = _with_blocks(parts[0], rows, parts[1], width, local, weights)
+    blocks = _with_blocks(parts[0], rows, parts[1], width, local, weights, choices)
     if is_dynamic and not isinstance(blocks, Decline):
         fields = {each.name: getattr(blocks, each.name) for each in dataclasses.fields(BlockedPlan)}
         blocks = DynamicBlockedPlan(**fields, slots=threads if rows.rows else 1)
-    return _leaving_out(blocks, group)
+    return _leaving_out(blocks, group, choices)
 
 
 def _blocks_of(plan: RegisterTilePlan) -> list[BlockView]:
@@ -175,6 +178,7 @@ def _with_blocks(
     width: Dim,
     local: tuple[ir.Value, ...],
     weights: ir.Value,
+    choices: BlockChoices,
 ) -> BlockedPlan | Decline:
     outer = dims_of(weights.type)[:-1]
     extents = [1 if part.row_axis is None else part.row_axis.extent for part in (first, last)]
@@ -193,15 +197,17 @@ def _with_blocks(
     loops = tuple((small, large // small) for small, large in zip(ordered, ordered[1:], strict=False))[::-1]
     if isinstance(extent, int) and isinstance(width, int) and all(isinstance(count, int) for _, count in loops):
         heads = prod(count for _, count in loops if isinstance(count, int))
-        block: Dim = _block_rows(extent, width, heads, first.plan, element_bytes(weights.type.element_type))
+        block: Dim = _block_rows(
+            extent, width, heads, first.plan, element_bytes(weights.type.element_type), choices.block_rows
+        )
     else:
-        block = _dynamic_block(extent, width, first.plan, is_cut=False)
+        block = _dynamic_block(extent, width, first.plan, choices.block_rows, is_cut=False)
     return BlockedPlan(first, rows, last, loops, extent, block, local, weights, width)
 
 
-def _dynamic_block(extent: Dim, width: Dim, plan: RegisterTilePlan, is_cut: bool) -> Dim:
+def _dynamic_block(extent: Dim, width: Dim, plan: RegisterTilePlan, chosen: int | None, is_cut: bool) -> Dim:
     """Return the rows of a block for dynamic sizes, as a dim; fewer if columns that a mask hides are skipped."""
-    chosen, tile = plan.machine.chosen.block_rows, plan.tile_rows
+    tile = plan.tile_rows
     size = element_bytes(plan.contraction.product.accumulate_type)
     if chosen is not None:
         return max(1, chosen // tile) * tile
@@ -209,18 +215,21 @@ def _dynamic_block(extent: Dim, width: Dim, plan: RegisterTilePlan, is_cut: bool
     return D.maximum(_FEWEST_TILES, D.minimum(plan.machine.l2_bytes // 4 // size // width // tile, most)) * tile
 
 
-def _leaving_out(plan: BlockedPlan | Decline, group: BlockGroup[Machine]) -> BlockedPlan | Decline:
+def _leaving_out(
+    plan: BlockedPlan | Decline, group: BlockGroup[Machine], choices: BlockChoices
+) -> BlockedPlan | Decline:
     """Skip the columns that a mask hides from all rows of a block."""
     limit = None if isinstance(plan, Decline) else _limit(plan, group)
     if limit is None or isinstance(plan, Decline):
         return plan
     if isinstance(plan, DynamicBlockedPlan):
-        return replace(plan, limit=limit, block=_dynamic_block(plan.extent, plan.width, plan.first.plan, is_cut=True))
+        block = _dynamic_block(plan.extent, plan.width, plan.first.plan, choices.block_rows, is_cut=True)
+        return replace(plan, limit=limit, block=block)
     if plan.extent < 4 * _FEWEST_ROWS:
         return plan
     tile = plan.first.plan.tile_rows
     smaller = -(-max(_FEWEST_ROWS, plan.extent // _FEWEST_BLOCKS) // tile) * tile
-    is_chosen = plan.first.plan.machine.chosen.block_rows is not None
+    is_chosen = choices.block_rows is not None
     return replace(plan, limit=limit, block=plan.block if is_chosen else min(plan.block, smaller))
 
 
@@ -246,9 +255,8 @@ def _limit(plan: BlockedPlan, group: BlockGroup[Machine]) -> tuple[int, Dim] | N
     return None if limit is None else (limit.coefficient(query), limit.constant + 1)
 
 
-def _block_rows(extent: int, width: int, heads: int, plan: RegisterTilePlan, size: int) -> int:
+def _block_rows(extent: int, width: int, heads: int, plan: RegisterTilePlan, size: int, chosen: int | None) -> int:
     """Return the rows of a block: its scores fill a quarter of the L2 cache, in whole tiles if it has several."""
-    chosen = plan.machine.chosen.block_rows
     rows = chosen or max(1, plan.machine.l2_bytes // 4 // (width * size))
     if heads == 1 and chosen is None:
         rows = min(rows, -(-extent // _FEWEST_BLOCKS))
@@ -257,22 +265,22 @@ def _block_rows(extent: int, width: int, heads: int, plan: RegisterTilePlan, siz
     return max(rows // plan.tile_rows, 1) * plan.tile_rows
 
 
-@schedule("any", target="llvm", priority=95, choices=BLOCK_CHOICES)
-def blocked(kernel: Kernel, context: ScheduleContext) -> ir.OpView | Decline:
+@schedule(target="llvm", priority=PRIORITIES["blocked"])
+def blocked(kernel: Kernel, context: ScheduleContext, choices: BlockChoices = NO_BLOCK_CHOICES) -> ir.OpView | Decline:
     """Schedule two contractions with row operations between them (attention) a block of rows at a time."""
     group = function_group(kernel, context)
     if isinstance(group, Decline):
         return group
     threads = context.options.get("threads", 1)
-    plan = plan_blocked(kernel.view, group, threads)
+    plan = plan_blocked(kernel.view, group, threads, choices)
     if isinstance(plan, Decline):
         return plan
-    single = _plan_one_row(kernel, plan, threads, group.machine)
+    single = _plan_one_row(kernel, plan, threads, group.machine, choices)
     buffers = BufferFunction(kernel.view)
     facts: ScheduleFacts = {"rule": "blocked", **plan.describe()}
     if single is None:
-        choices = {BLOCK_ROWS: plan.block} if isinstance(plan.block, int) else {}
-        return buffers.build(lambda: plan.emit(TensorBuffers(buffers)), facts, choices)
+        resolved = choice_values(BlockChoices(plan.block if isinstance(plan.block, int) else None))
+        return buffers.build(lambda: plan.emit(TensorBuffers(buffers)), facts, resolved)
     try:
         return buffers.build(lambda: _emit_either(plan, single, buffers), {**facts, "one_row": True})
     finally:
@@ -293,14 +301,16 @@ class _OneRowPlan:
     """The rows in general."""
 
 
-def _plan_one_row(kernel: Kernel, plan: BlockedPlan, threads: int, machine: Machine) -> _OneRowPlan | None:
+def _plan_one_row(
+    kernel: Kernel, plan: BlockedPlan, threads: int, machine: Machine, choices: BlockChoices
+) -> _OneRowPlan | None:
     """Plan for one row; None if that gains nothing, or if the rows are known."""
     shared = _shared_heads(plan)
     if shared is None:
         return None
     rows, heads = shared
     view = PrimView(with_dims(kernel.view.op, {str(rows): 1}))
-    blocked = plan_blocked(view, whole_group(view, machine), threads)
+    blocked = plan_blocked(view, whole_group(view, machine), threads, choices)
     if isinstance(blocked, Decline) or blocked.extent != heads:
         view.op.erase()
         return None

@@ -12,19 +12,20 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
+from mirlo.passes.rule_choices import ChoiceValues, choice_values
 from mirlo.passes.rules import Decline, deciding, schedule
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup, elementwise_space, written_along
 from mirlo.passes.schedule.blocks.space import Space, computed_values, merge_all
-from mirlo.passes.schedule.choices import ChoiceValues, uniform
+from mirlo.targets.llvm.choices import NO_ELEMENTWISE_CHOICES, ElementwiseChoices
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.group import schedule_group
 from mirlo.targets.llvm.schedule.interleaved import InterleavedSweep, is_interleaved
 from mirlo.targets.llvm.schedule.movement import TransposedAccess, TransposedSweep, find_transposed
+from mirlo.targets.llvm.schedule.priorities import PRIORITIES
 from mirlo.targets.llvm.schedule.runs import Runs, RunsSweep, find_runs
 from mirlo.targets.llvm.schedule.subspaces import along, split_at_conditions
 from mirlo.targets.llvm.schedule.sweep import Sweep, choose_vectors, describe_vectors
-from mirlo.targets.llvm.tuned_machine import ELEMENTWISE_CHOICES, TRANSPOSED_COLUMNS, TRANSPOSED_ROWS, UNROLL
 
 if TYPE_CHECKING:
     from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
@@ -47,6 +48,7 @@ class ElementwisePlan:
     group: BlockGroup[Machine]
     spaces: list[Space]
     """The parts of the iteration space."""
+    chosen: ElementwiseChoices = NO_ELEMENTWISE_CHOICES
 
     def emit(self, memory: TensorBuffers) -> None:
         """Emit all parts at the insertion point."""
@@ -55,16 +57,18 @@ class ElementwisePlan:
         for part in self.parts:
             if isinstance(part, VectorLoop):
                 lanes = 1 if part.loop is None else None
-                Sweep(part.space, 0, memory, stored, machine, lanes=lanes, loop=part.loop).emit([], parallel=True)
+                sweep = Sweep(part.space, 0, memory, stored, machine, lanes=lanes, loop=part.loop, chosen=self.chosen)
+                sweep.emit([], parallel=True)
                 continue
             computed = computed_values(part.space.instances)
             if isinstance(part, Runs):
                 RunsSweep(part, memory, computed, stored, machine).emit()
                 continue
             if is_interleaved(part, stored):
-                InterleavedSweep(part, memory, computed, stored, machine).emit()
+                InterleavedSweep(part, memory, computed, stored, machine, self.chosen).emit()
             else:
-                TransposedSweep(part, memory, computed, stored, machine, self.transposed.index(part)).emit()
+                number = self.transposed.index(part)
+                TransposedSweep(part, memory, computed, stored, machine, self.chosen, number).emit()
 
     @cached_property
     def parts(self) -> list[VectorLoop | Runs | TransposedAccess]:
@@ -102,15 +106,17 @@ class ElementwisePlan:
         """Return the vectors of the loops and the tiles of transposes, with which they are made again."""
         loops = [part for part in self.parts if isinstance(part, VectorLoop) and part.loop is not None]
         machine, stored = self.group.machine, self.stored()
-        result = describe_vectors([choose_vectors(part.space, machine, part.loop) for part in loops])
-        tiles = [TransposedSweep(part, None, {}, stored, machine, i) for i, part in enumerate(self.transposed)]
+        result = describe_vectors([choose_vectors(part.space, machine, self.chosen, part.loop) for part in loops])
+        tiles = [
+            TransposedSweep(part, None, {}, stored, machine, self.chosen, i) for i, part in enumerate(self.transposed)
+        ]
         others = any(isinstance(part, TransposedAccess) and part not in self.transposed for part in self.parts)
-        if others and machine.chosen.unroll:  # by default, interleaved vectors have two unroll factors
-            result.setdefault(UNROLL, uniform(machine.chosen.unroll))
-        if tiles:
-            result[TRANSPOSED_ROWS] = uniform([tile.rows for tile in tiles])
-            result[TRANSPOSED_COLUMNS] = uniform([tile.columns for tile in tiles])
-        return result
+        if others:  # by default, interleaved vectors have two unroll factors
+            result = {**choice_values(ElementwiseChoices(unroll=self.chosen.unroll)), **result}
+        shapes = ElementwiseChoices(
+            transposed_rows=tuple(tile.rows for tile in tiles), transposed_columns=tuple(tile.columns for tile in tiles)
+        )
+        return {**result, **choice_values(shapes)}
 
     def describe(self) -> dict[str, int]:
         return {"pieces": len(self.spaces)}
@@ -120,7 +126,9 @@ class ElementwisePlan:
 
 
 @deciding
-def plan_elementwise(group: BlockGroup[Machine]) -> ElementwisePlan | Decline:
+def plan_elementwise(
+    group: BlockGroup[Machine], choices: ElementwiseChoices = NO_ELEMENTWISE_CHOICES
+) -> ElementwisePlan | Decline:
     """Plan how to compute these blocks in one loop nest."""
     space = elementwise_space(group)
     if isinstance(space, Decline):
@@ -132,7 +140,7 @@ def plan_elementwise(group: BlockGroup[Machine]) -> ElementwisePlan | Decline:
     refusals = [_storable(space, group) for space in spaces]
     if refusals[0] is not None and all(refusals):
         return refusals[0]
-    return ElementwisePlan(group, spaces)
+    return ElementwisePlan(group, spaces, choices)
 
 
 def _ordered(space: Space, group: BlockGroup[Machine]) -> Space:
@@ -146,7 +154,9 @@ def _storable(space: Space, group: BlockGroup[Machine]) -> Decline | None:
     return written_along(space, len(space.extents) - 1, group.kept) if space.extents else None
 
 
-@schedule("any", target="llvm", priority=50, choices=ELEMENTWISE_CHOICES)
-def elementwise(kernel: Kernel, context: ScheduleContext) -> Decline | ir.OpView:
+@schedule(target="llvm", priority=PRIORITIES["elementwise"])
+def elementwise(
+    kernel: Kernel, context: ScheduleContext, choices: ElementwiseChoices = NO_ELEMENTWISE_CHOICES
+) -> Decline | ir.OpView:
     """Schedule elementwise computations, copies and gathers in vectors along the output's unit stride."""
-    return schedule_group(kernel, context, "elementwise", plan_elementwise)
+    return schedule_group(kernel, context, "elementwise", lambda group: plan_elementwise(group, choices))

@@ -1,4 +1,4 @@
-"""The group that rules of this folder start from: a whole prim function, and the machine with its tuned choices."""
+"""The group that rules of this folder start from: a whole prim function, and the machine."""
 
 from __future__ import annotations
 
@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from mirlo.dialects.bindings import func
 from mirlo.dialects.tir.view import PrimView
+from mirlo.passes.rule_choices import ChoiceValues
 from mirlo.passes.rules import Decline
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup, unfit, whole_group
 from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts
-from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.options import find_machine
-from mirlo.targets.llvm.tuned_machine import tuned_machine
 
 if TYPE_CHECKING:
     from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
@@ -26,8 +25,7 @@ def function_group(kernel: Kernel, context: ScheduleContext) -> BlockGroup[Machi
     refusal = unfit(view)
     if refusal is not None:
         return refusal
-    machine = tuned_machine(view.op, find_machine(context.options.get("machine")))
-    return whole_group(view, machine)
+    return whole_group(view, find_machine(context.options.get("machine")))
 
 
 class GroupPlan(Protocol):

@@ -15,6 +15,7 @@ from mirlo.passes.schedule.blocks.lanes import widest_bytes
 from mirlo.passes.schedule.blocks.space import BlockInstance
 from mirlo.passes.schedule.loops import every, for_loop
 from mirlo.passes.schedule.vectors import lane_mask, shuffle, splat
+from mirlo.targets.llvm.choices import LoopChoices
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.chunks import plus, work
 from mirlo.targets.llvm.schedule.movement import TransposedAccess, is_close
@@ -48,6 +49,7 @@ class InterleavedSweep:
         made: dict[ir.Value, tuple[BlockInstance, ir.Value]],
         stored: set[ir.Value],
         machine: Machine,
+        chosen: LoopChoices,
     ):
         self.space = transposed.space
         self.stored = stored
@@ -57,11 +59,10 @@ class InterleavedSweep:
         self.scalar = LoopNestState(memory, None)
         element_bytes = widest_bytes(self.space.instances, self.axis)
         self.lanes = machine.lanes(element_bytes)
-        self.together = self._side_by_side(element_bytes, machine)
+        self.together = self._side_by_side(element_bytes, machine, chosen.unroll_of(0))
         """Unroll factors in vectors of pixels, in decreasing order."""
 
-    def _side_by_side(self, element_bytes: int, machine: Machine) -> list[int]:
-        chosen = machine.chosen.unroll_of(0)
+    def _side_by_side(self, element_bytes: int, machine: Machine, chosen: int | None) -> list[int]:
         if chosen is not None or work(self.space.instances) > _UNROLL:
             return [chosen or 1]
         return [_BLOCK, _UNROLL] if is_close(self.space, element_bytes, machine) else [_UNROLL]

@@ -22,7 +22,8 @@ from mirlo.passes.schedule.blocks.lanes import widest_bytes
 from mirlo.passes.schedule.blocks.space import BlockInstance, Space
 from mirlo.passes.schedule.loops import either, every
 from mirlo.passes.schedule.vectors import shuffle, splat
-from mirlo.targets.llvm.machine import Machine, of_loop
+from mirlo.targets.llvm.choices import ElementwiseChoices, of_loop
+from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.chunks import can_mask, plus, work
 from mirlo.targets.llvm.schedule.tiles import (
     LINE_BYTES,
@@ -123,6 +124,7 @@ class TransposedSweep:
         made: dict[ir.Value, tuple[BlockInstance, ir.Value]],
         stored: set[ir.Value],
         machine: Machine,
+        chosen: ElementwiseChoices,
         part: int = 0,
     ):
         self.space = transposed.space
@@ -139,7 +141,6 @@ class TransposedSweep:
         self.is_crowded = self._maps_to_one_set()
         if self.is_crowded:
             self.rows //= 2
-        chosen = machine.chosen
         self.columns = of_loop(chosen.transposed_columns, part) or self.columns
         self.rows = min(of_loop(chosen.transposed_rows, part) or self.rows, self.columns)
         self.streams = self._may_stream()

@@ -6,16 +6,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
+from mirlo.passes.rule_choices import ChoiceValues
 from mirlo.passes.rules import Decline, schedule
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup
 from mirlo.passes.schedule.blocks.rows import RowGroup, Walk, find_rows
-from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.passes.schedule.loops import every
+from mirlo.targets.llvm.choices import NO_LOOP_CHOICES, LoopChoices
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.group import schedule_group
+from mirlo.targets.llvm.schedule.priorities import PRIORITIES
 from mirlo.targets.llvm.schedule.sweep import Sweep, choose_vectors, describe_vectors
-from mirlo.targets.llvm.tuned_machine import LOOP_CHOICES
 
 if TYPE_CHECKING:
     from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 @dataclass
 class VectorRowsPlan(RowGroup):
     """Row operations planned in vectors."""
+
+    chosen: LoopChoices = NO_LOOP_CHOICES
 
     def emit(self, memory: TensorBuffers) -> None:
         """Emit all rows at the insertion point."""
@@ -52,7 +55,7 @@ class VectorRowsPlan(RowGroup):
         walk = self.walks[number]
         return Sweep(
             walk.space, len(self.rows), memory, stored, self.group.machine, walk.reductions, held,
-            loop=self._loop(number),
+            loop=self._loop(number), chosen=self.chosen,
         )  # fmt: skip
 
     def _loop(self, number: int) -> int:
@@ -66,7 +69,7 @@ class VectorRowsPlan(RowGroup):
         """Return the vectors of the loops, with which they are made again."""
         return describe_vectors(
             [
-                choose_vectors(walk.space, self.group.machine, self._loop(i), bool(walk.reductions))
+                choose_vectors(walk.space, self.group.machine, self.chosen, self._loop(i), bool(walk.reductions))
                 for i, walk in enumerate(self.walks)
                 if self._has_loop(walk)
             ]
@@ -76,13 +79,13 @@ class VectorRowsPlan(RowGroup):
         return {"rows": list(self.rows), "walks": len(self.walks)}
 
 
-def plan_rows(group: BlockGroup[Machine]) -> VectorRowsPlan | Decline:
+def plan_rows(group: BlockGroup[Machine], choices: LoopChoices = NO_LOOP_CHOICES) -> VectorRowsPlan | Decline:
     """Plan how to compute these blocks row by row."""
     rows = find_rows(group)
-    return rows if isinstance(rows, Decline) else VectorRowsPlan(rows.group, rows.rows, rows.walks)
+    return rows if isinstance(rows, Decline) else VectorRowsPlan(rows.group, rows.rows, rows.walks, choices)
 
 
-@schedule("any", target="llvm", priority=40, choices=LOOP_CHOICES)
-def rows(kernel: Kernel, context: ScheduleContext) -> ir.OpView | Decline:
+@schedule(target="llvm", priority=PRIORITIES["rows"])
+def rows(kernel: Kernel, context: ScheduleContext, choices: LoopChoices = NO_LOOP_CHOICES) -> ir.OpView | Decline:
     """Schedule softmax, normalizations and reductions along the innermost axis row by row, in vectors."""
-    return schedule_group(kernel, context, "rows", plan_rows)
+    return schedule_group(kernel, context, "rows", lambda group: plan_rows(group, choices))

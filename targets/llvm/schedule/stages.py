@@ -4,37 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.view import BlockView
-from mirlo.passes.rules import Decline, RuleChoice, decline, schedule
+from mirlo.passes.rule_choices import ChoiceError, ChoiceValue, ChoiceValues, bind_choices, choices_of_type
+from mirlo.passes.rules import NOTHING_CHOSEN, Decline, decline, schedule
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup, plan_in_stages
 from mirlo.passes.schedule.buffers import BufferFunction
-from mirlo.passes.schedule.choices import (
-    WANTED_PARTS,
-    ChoiceError,
-    ChoiceValues,
-    RulePart,
-    check_choices,
-    check_used,
-    parts_of,
-    set_parts,
-)
+from mirlo.passes.schedule.choices import WANTED_PARTS, RulePart, check_choices, check_used, parts_of, set_parts
 from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
 from mirlo.passes.schedule.nest import emit_block
 from mirlo.passes.schedule.words.rule_parts import WORDS_RULE, LoopWords, find_blocks
 from mirlo.runtime.names import unique_names
+from mirlo.targets.llvm.choices import PACKED, ContractionChoices, ElementwiseChoices, LoopChoices, with_panels
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction import VectorContractionPlan, plan_contraction
 from mirlo.targets.llvm.schedule.elementwise import ElementwisePlan, plan_elementwise
 from mirlo.targets.llvm.schedule.group import function_group
+from mirlo.targets.llvm.schedule.priorities import PRIORITIES
 from mirlo.targets.llvm.schedule.rows import VectorRowsPlan, plan_rows
 from mirlo.targets.llvm.schedule.window import WindowPlan, plan_window
-from mirlo.targets.llvm.tuned_machine import CONTRACTION_CHOICES, ELEMENTWISE_CHOICES, LOOP_CHOICES, with_choices
 
-PLANNERS = (plan_elementwise, plan_rows, plan_window)
 SCALAR = "scalar_nest"
 
 
@@ -62,18 +55,27 @@ _NAMES = {
 
 
 ChosenStage = VectorContractionPlan | ElementwisePlan | VectorRowsPlan | WindowPlan
-RULES: dict[str, tuple[Callable[[BlockGroup[Machine]], ChosenStage | Decline], tuple[RuleChoice, ...]]] = {
-    "contraction": (plan_contraction, CONTRACTION_CHOICES),
-    "elementwise": (plan_elementwise, ELEMENTWISE_CHOICES),
-    "rows": (plan_rows, LOOP_CHOICES),
-    "window": (plan_window, LOOP_CHOICES),
+RULES: dict[str, tuple[Callable[..., ChosenStage | Decline], type]] = {
+    "contraction": (plan_contraction, ContractionChoices),
+    "elementwise": (plan_elementwise, ElementwiseChoices),
+    "rows": (plan_rows, LoopChoices),
+    "window": (plan_window, LoopChoices),
 }
-"""The rules that schedule parts of a function: their planners, and what a caller may choose."""
+"""The rules that schedule parts of a function: their planners, and the types of their choices."""
 
 
-def plan_stages(group: BlockGroup[Machine]) -> list[RuleStage]:
-    """Plan the blocks in order, as many at a time as one plan accepts."""
-    return plan_in_stages(group, _plan, Scalar)
+def plan_stages(
+    group: BlockGroup[Machine], chosen: ChoiceValues = NOTHING_CHOSEN, is_packed: bool = False
+) -> list[RuleStage]:
+    """Plan the blocks in order, as many at a time as one plan accepts, with what is chosen for all of them."""
+    return plan_in_stages(group, partial(_plan, chosen=chosen, is_packed=is_packed), Scalar)
+
+
+def _plan_by(rule: str, group: BlockGroup[Machine], chosen: ChoiceValues, is_packed: bool) -> ChosenStage | Decline:
+    """Plan blocks by a rule, with its own of the choices."""
+    planner, kind = RULES[rule]
+    choices = bind_choices(kind, chosen)
+    return planner(group, with_panels(choices, is_packed) if kind is ContractionChoices else choices)
 
 
 def plan_parts(
@@ -96,9 +98,8 @@ def plan_parts(
         if part.rule not in RULES:
             listed = ", ".join((*RULES, SCALAR))
             raise ChoiceError(f"rule '{part.rule}' does not schedule parts of a function; these do: {listed}")
-        planner, declared = RULES[part.rule]
-        check_choices(part.rule, declared, part.choices)
-        plan = planner(replace(inside, machine=with_choices(group.machine, part.choices)))
+        check_choices(part.rule, choices_of_type(RULES[part.rule][1]), part.choices)
+        plan = _plan_by(part.rule, inside, part.choices, is_packed=PACKED in kernel.view.op.attributes)
         if isinstance(plan, Decline):
             return decline(f"'{part.rule}' declines blocks {', '.join(part.blocks)}: {plan}")
         check_used(part.rule, part.choices, plan.choices())
@@ -128,14 +129,14 @@ def _count(stage: RuleStage) -> int:
     return len(stage.group.blocks)
 
 
-def _plan(part: BlockGroup[Machine]) -> RuleStage | None:
-    plan_of_product = plan_contraction(part)
+def _plan(part: BlockGroup[Machine], chosen: ChoiceValues, is_packed: bool) -> RuleStage | None:
+    plan_of_product = _plan_by("contraction", part, chosen, is_packed)
     if not isinstance(plan_of_product, Decline):
         return plan_of_product
     if len(part.blocks) > 1 and any(is_product(block) for block in part.blocks):
         return None  # the contraction gets a register tile of its own
-    for planner in PLANNERS:
-        plan = planner(part)
+    for rule in ("elementwise", "rows", "window"):
+        plan = _plan_by(rule, part, chosen, is_packed)
         if not isinstance(plan, Decline):
             return plan
     return None
@@ -150,19 +151,19 @@ def emit_stages(stages: Sequence[Stage], buffers: BufferFunction) -> None:
             stage.emit(memory)
 
 
-@schedule("any", target="llvm", priority=90)
-def staged_contractions(kernel: Kernel, context: ScheduleContext) -> ir.OpView | Decline:
+@schedule(target="llvm", priority=PRIORITIES["staged_contractions"])
+def staged_contractions(kernel: Kernel, context: ScheduleContext, **chosen: ChoiceValue) -> ir.OpView | Decline:
     """Schedule a contraction among other computations, one after the other."""
     group = function_group(kernel, context)
     if isinstance(group, Decline):
         return group
     if not any(is_product(block) for block in group.blocks):
         return decline("no block is a product of two tensors")
-    return stages(kernel, context)
+    return stages(kernel, context, **chosen)
 
 
-@schedule("any", target="llvm", priority=20)
-def stages(kernel: Kernel, context: ScheduleContext) -> Decline | ir.OpView:
+@schedule(target="llvm", priority=PRIORITIES["stages"])
+def stages(kernel: Kernel, context: ScheduleContext, **chosen: ChoiceValue) -> Decline | ir.OpView:
     """Schedule blocks that need different loops, one after the other."""
     group = function_group(kernel, context)
     if isinstance(group, Decline):
@@ -177,7 +178,7 @@ def stages(kernel: Kernel, context: ScheduleContext) -> Decline | ir.OpView:
             return planned
         planned_stages, parts = planned
     else:
-        whole = plan_stages(group)
+        whole = plan_stages(group, chosen, is_packed=PACKED in kernel.view.op.attributes)
         if all(isinstance(stage, Scalar) for stage in whole):
             return decline("no plan takes any of the blocks", blocks=len(whole))
         planned_stages, parts = [*whole], _parts_of(whole, unique_names([block.name for block in group.blocks]))

@@ -10,17 +10,17 @@ from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create
+from mirlo.passes.rule_choices import ChoiceValue, choice_values
 from mirlo.passes.schedule.blocks.combine import Reducer, in_pairs
 from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, TensorBuffers
 from mirlo.passes.schedule.blocks.lanes import widest_bytes
 from mirlo.passes.schedule.blocks.space import BlockInstance, Space, computed_values
-from mirlo.passes.schedule.choices import ChoiceValue, uniform
 from mirlo.passes.schedule.loops import every
 from mirlo.passes.schedule.vectors import lane_mask, splat
+from mirlo.targets.llvm.choices import NO_LOOP_CHOICES, LoopChoices
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.chunks import can_mask, chunks, has_intrinsics, work
 from mirlo.targets.llvm.schedule.subspaces import along
-from mirlo.targets.llvm.tuned_machine import LANES, UNROLL
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,19 @@ class LoopVectors:
 
 
 def choose_vectors(
-    space: Space, machine: Machine, loop: int | None = 0, reduces: bool = False, lanes: int | None = None
+    space: Space,
+    machine: Machine,
+    chosen: LoopChoices,
+    loop: int | None = 0,
+    reduces: bool = False,
+    lanes: int | None = None,
 ) -> LoopVectors:
     """Choose the vectors of the last loop, unless they are chosen for the loop with this number.
 
     `lanes` overrides the number of lanes.
     """
     last = len(space.extents) - 1
-    instances, chosen = space.instances, machine.chosen
+    instances = space.instances
     unroll = chosen.unroll_of(loop)
     if lanes is None:
         own = chosen.lanes_of(loop) or machine.lanes(widest_bytes(instances, last))
@@ -61,7 +66,7 @@ def describe_vectors(found: Sequence[LoopVectors]) -> dict[str, ChoiceValue]:
     """Return the vectors of several loops as choices."""
     if not found:
         return {}
-    return {LANES: uniform([each.lanes for each in found]), UNROLL: uniform([each.unroll for each in found])}
+    return choice_values(LoopChoices(tuple(each.lanes for each in found), tuple(each.unroll for each in found)))
 
 
 class Sweep:
@@ -83,6 +88,7 @@ class Sweep:
         held: dict[ir.Value, ir.Value] | None = None,
         lanes: int | None = None,
         loop: int | None = 0,
+        chosen: LoopChoices = NO_LOOP_CHOICES,
     ):
         self.space = space
         self.start = start
@@ -95,7 +101,7 @@ class Sweep:
         self.has_loops = self.last >= start
         self.lanes, self.unroll = 1, 1
         if self.has_loops:
-            vectors = choose_vectors(space, machine, loop, bool(self.reducers), lanes)
+            vectors = choose_vectors(space, machine, chosen, loop, bool(self.reducers), lanes)
             joined = vectors.unroll if vectors.are_joined else 1
             self.lanes, self.unroll = vectors.lanes * joined, vectors.unroll // joined
         self.masked = self.has_loops and can_mask(space.instances, machine)

@@ -14,20 +14,21 @@ from typing import TYPE_CHECKING
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.view import BlockView
+from mirlo.passes.rule_choices import ChoiceValues
 from mirlo.passes.rules import Decline, deciding, decline, schedule
 from mirlo.passes.schedule.blocks.evaluate import Iteration, LoopNestState, TensorBuffers
 from mirlo.passes.schedule.blocks.group import BlockGroup, in_step, opaque_of_group, placed, written_along
 from mirlo.passes.schedule.blocks.lanes import widest_bytes
 from mirlo.passes.schedule.blocks.space import Space, computed_values, merge_all
-from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.passes.schedule.loops import attribute_constant, every
 from mirlo.passes.schedule.vectors import splat
+from mirlo.targets.llvm.choices import NO_LOOP_CHOICES, LoopChoices
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.chunks import can_mask, chunks, work
 from mirlo.targets.llvm.schedule.group import schedule_group
+from mirlo.targets.llvm.schedule.priorities import PRIORITIES
 from mirlo.targets.llvm.schedule.subspaces import along, split_at_conditions
 from mirlo.targets.llvm.schedule.sweep import LoopVectors, describe_vectors
-from mirlo.targets.llvm.tuned_machine import LOOP_CHOICES
 
 if TYPE_CHECKING:
     from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
@@ -56,6 +57,7 @@ class WindowLoops:
 class WindowPlan:
     group: BlockGroup[Machine]
     pieces: list[WindowLoops]
+    chosen: LoopChoices = NO_LOOP_CHOICES
 
     def emit(self, memory: TensorBuffers) -> None:
         """Emit all parts at the insertion point."""
@@ -69,7 +71,7 @@ class WindowPlan:
         result: list[LoopVectors] = []
         number = 0
         for piece in self.pieces:
-            result.append(_choose_vectors(piece, self.group, None if piece.is_scalar else number))
+            result.append(_choose_vectors(piece, self.group, self.chosen, None if piece.is_scalar else number))
             number += not piece.is_scalar
         return result
 
@@ -177,7 +179,9 @@ def _is_written_out(space: Space, outputs: int) -> bool:
     return D.is_certain(lambda: D.product(space.extents[outputs:]) <= _UNROLLED)
 
 
-def _choose_vectors(piece: WindowLoops, group: BlockGroup[Machine], loop: int | None) -> LoopVectors:
+def _choose_vectors(
+    piece: WindowLoops, group: BlockGroup[Machine], chosen: LoopChoices, loop: int | None
+) -> LoopVectors:
     """Choose the vectors of a part's output loop, unless they are chosen for the loop with this number.
 
     More vectors read longer stretches of memory in each step of a long reduction.
@@ -189,11 +193,11 @@ def _choose_vectors(piece: WindowLoops, group: BlockGroup[Machine], loop: int | 
         unroll = 4 if effort <= _LIGHT else 2
     else:
         unroll = max(1, machine.vector_registers // 2 // len(reduction.block.outputs))
-    return LoopVectors(machine.chosen.lanes_of(loop) or own, machine.chosen.unroll_of(loop) or unroll)
+    return LoopVectors(chosen.lanes_of(loop) or own, chosen.unroll_of(loop) or unroll)
 
 
 @deciding
-def plan_window(group: BlockGroup[Machine]) -> WindowPlan | Decline:
+def plan_window(group: BlockGroup[Machine], choices: LoopChoices = NO_LOOP_CHOICES) -> WindowPlan | Decline:
     """Plan a reduction with one output element per lane."""
     refusal = _fits(group) or opaque_of_group(group)
     if refusal is not None:
@@ -216,7 +220,8 @@ def plan_window(group: BlockGroup[Machine]) -> WindowPlan | Decline:
     refusal = _is_profitable(largest, group)
     if refusal is not None:
         return refusal
-    return WindowPlan(group, [replace(piece, is_scalar=_is_profitable(piece, group) is not None) for piece in arranged])
+    pieces = [replace(piece, is_scalar=_is_profitable(piece, group) is not None) for piece in arranged]
+    return WindowPlan(group, pieces, choices)
 
 
 def _fits(group: BlockGroup[Machine]) -> Decline | None:
@@ -262,7 +267,7 @@ def _is_profitable(piece: WindowLoops, group: BlockGroup[Machine]) -> Decline | 
     return None
 
 
-@schedule("any", target="llvm", priority=30, choices=LOOP_CHOICES)
-def window(kernel: Kernel, context: ScheduleContext) -> ir.OpView | Decline:
+@schedule(target="llvm", priority=PRIORITIES["window"])
+def window(kernel: Kernel, context: ScheduleContext, choices: LoopChoices = NO_LOOP_CHOICES) -> ir.OpView | Decline:
     """Schedule pooling and reductions over dims that are not innermost: one output element per lane."""
-    return schedule_group(kernel, context, "window", plan_window)
+    return schedule_group(kernel, context, "window", lambda group: plan_window(group, choices))

@@ -5,16 +5,16 @@ If that leaves multiprocessors idle, K is split among more thread blocks where t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from mirlo.dialects.core.dims import is_static
-from mirlo.passes.rules import Decline, RuleChoice, deciding, decline
+from mirlo.passes.rule_choices import Choice, choice_values
+from mirlo.passes.rules import Decline, deciding, decline
 from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, unfit_blocks
-from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.targets.gpu.schedule.contraction import fma
 from mirlo.targets.gpu.schedule.contraction.tiled import ProductTile, TiledPlan
 from mirlo.targets.gpu.schedule.costs import whole_waves_if_faster
@@ -65,52 +65,59 @@ STRATEGIES = (
 )
 """Strategies by their numbers in tuning databases. No chip has both warpgroups and tensor memory."""
 BEST_FIRST = (STRATEGIES[3], *STRATEGIES[:3])
-WAY, TILE, PARTS = "way", "tile", "parts"
-"""Tuning choices: indices in these lists, and the split-K factor."""
 
 
-CHOICES = (
-    RuleChoice(WAY, range(len(STRATEGIES)), "how: 0 warpgroups, 1 mma.sync, 2 f32 tiles, 3 tensor memory"),
-    RuleChoice(TILE, range(max(len(way.tiles) for way in STRATEGIES)), "the number of the tile"),
-    RuleChoice(PARTS, range(1, 1 << 16), "parts of K that are computed separately and added; 1 for none"),
-)
+@dataclass(frozen=True)
+class ProductChoices:
+    """Choices for a product; None where the rule decides."""
+
+    way: Annotated[
+        int | None, Choice(range(len(STRATEGIES)), "how: 0 warpgroups, 1 mma.sync, 2 f32 tiles, 3 tensor memory")
+    ] = None
+    tile: Annotated[int | None, Choice(range(max(len(way.tiles) for way in STRATEGIES)), "the number of the tile")] = (
+        None
+    )
+    parts: Annotated[
+        int | None, Choice(range(1, 1 << 16), "parts of K that are computed separately and added; 1 for none")
+    ] = None
 
 
-def chosen_values(stages: Sequence[PlannedBlocks]) -> dict[str, int]:
+NO_CHOICES = ProductChoices()
+
+
+def resolved_choices(stages: Sequence[PlannedBlocks]) -> ProductChoices:
     """Return the choices with which the product among some stages is planned again, if there is only one."""
     plans = [stage for stage in stages if isinstance(stage, Plan)]
     if len(plans) != 1 or isinstance(plans[0], StreamKPlan):
-        return {}
+        return NO_CHOICES
     whole = plans[0]
     plan: PlannedBlocks = whole
     parts = 1
     if isinstance(whole, SplitKPlan):
         plan, parts = whole.inner, whole.divided.parts
     if isinstance(plan, GemvPlan):
-        return {PARTS: parts}
+        return ProductChoices(parts=parts)
     if not isinstance(plan, TilePlan):
-        return {}  # parts that the rule of all GPUs computes, one thread per sum
+        return NO_CHOICES  # parts that the rule of all GPUs computes, one thread per sum
     for number, way in enumerate(STRATEGIES):
         if plan.tile in way.tiles:
-            return {WAY: number, TILE: list(way.tiles).index(plan.tile), PARTS: parts}
-    return {}
+            return ProductChoices(number, list(way.tiles).index(plan.tile), parts)
+    return NO_CHOICES
 
 
-def planners(options: Options, tuned: Mapping[str, int]) -> list[Callable[[Roles], OwnPlan | Decline]]:
+def planners(options: Options, choices: ProductChoices) -> list[Callable[[Roles], OwnPlan | Decline]]:
     """Return the planners of a product, best first."""
     ways: list[Callable[[Roles], OwnPlan | Decline]] = [plan_gemv]
     ways += [partial(way.own, options=options) for way in BEST_FIRST]
-    if tuned.get(WAY, len(STRATEGIES)) < len(STRATEGIES) and tuned.get(TILE, -1) in range(
-        len(STRATEGIES[tuned[WAY]].tiles)
-    ):
-        ways.insert(0, partial(STRATEGIES[tuned[WAY]].with_tile, options=options, number=tuned[TILE]))
+    if choices.way is not None and choices.tile is not None and choices.tile < len(STRATEGIES[choices.way].tiles):
+        ways.insert(0, partial(STRATEGIES[choices.way].with_tile, options=options, number=choices.tile))
     return ways
 
 
-def plan_product(group: BlockGroup[LaneModel], options: Options, tuned: Mapping[str, int]) -> PlannedBlocks | Decline:
+def plan_product(group: BlockGroup[LaneModel], options: Options, choices: ProductChoices) -> PlannedBlocks | Decline:
     """Plan these blocks, the first of which is the product; or decline with the reason of each strategy."""
     roles = product_of(group)
-    return roles if isinstance(roles, Decline) else plan_roles(roles, options, tuned)
+    return roles if isinstance(roles, Decline) else plan_roles(roles, options, choices)
 
 
 def plan_dynamic(group: BlockGroup[LaneModel], options: Options) -> TilePlan | Decline:
@@ -124,25 +131,25 @@ def plan_dynamic(group: BlockGroup[LaneModel], options: Options) -> TilePlan | D
     return fma.plan_large_tiles(roles) if isinstance(on_units, Decline) else on_units
 
 
-def plan_roles(roles: Roles, options: Options, tuned: Mapping[str, int]) -> PlannedBlocks | Decline:
+def plan_roles(roles: Roles, options: Options, choices: ProductChoices) -> PlannedBlocks | Decline:
     """Plan a product."""
 
     def way(part: Roles) -> OwnPlan | Decline:
-        return _first(part, options, tuned)
+        return _first(part, options, choices)
 
     plan = way(roles)
-    if tuned.get(PARTS, 1) > 1:
-        divided = divide(roles, tuned[PARTS])
+    if choices.parts is not None and choices.parts > 1:
+        divided = divide(roles, choices.parts)
         inner = divided if isinstance(divided, Decline) else way(divided.roles)
         return plan if isinstance(divided, Decline) or isinstance(inner, Decline) else SplitKPlan(divided, inner)
-    if isinstance(plan, Decline) or tuned:
+    if isinstance(plan, Decline) or choices != NO_CHOICES:
         return plan
     return whole_waves_if_faster(plan, roles, options.chip.units, way)
 
 
-def _first(roles: Roles, options: Options, tuned: Mapping[str, int]) -> OwnPlan | Decline:
+def _first(roles: Roles, options: Options, choices: ProductChoices) -> OwnPlan | Decline:
     reasons = []
-    for way in planners(options, tuned):
+    for way in planners(options, choices):
         plan = way(roles)
         if not isinstance(plan, Decline):
             return plan
@@ -150,21 +157,24 @@ def _first(roles: Roles, options: Options, tuned: Mapping[str, int]) -> OwnPlan 
     return decline("; ".join(reasons))
 
 
-@stage_rule("nvvm", priority=60, choices=CHOICES)
-def products(group: BlockGroup[LaneModel], context: ScheduleContext, choices: ChoiceValues) -> StagePlan | Decline:
+@stage_rule("nvvm", priority=60)
+def products(
+    group: BlockGroup[LaneModel], context: ScheduleContext, choices: ProductChoices = NO_CHOICES
+) -> StagePlan | Decline:
     """Schedule products on the matrix units, in large tiles or by few rows; other blocks use the plans of all GPUs."""
     refusal = unfit_blocks(group.blocks)
     if refusal is not None:
         return refusal
     if not any(is_product(block) for block in group.blocks):
         return decline("no block is a product of two tensors")
-    tuned = {name: value for name, value in choices.items() if isinstance(value, int)}
     options = planned_for(context.options)
-    plan: Planner = partial(plan_product, options=options, tuned=tuned)
+    plan: Planner = partial(plan_product, options=options, choices=choices)
     by_guess = deciding(partial(plan_dynamic, options=options))
     stages = plan_stages(group, (plan, *AROUND), (by_guess,))
     if any(isinstance(stage, Plan) for stage in stages):
-        return StagePlan(stages, choices={} if decline_dynamic_dims(group.blocks) else chosen_values(stages))
+        return StagePlan(
+            stages, choices={} if decline_dynamic_dims(group.blocks) else choice_values(resolved_choices(stages))
+        )
     first = next(block for block in group.blocks if is_product(block))
     if decline_dynamic_dims([first]) is not None:
         plan = by_guess

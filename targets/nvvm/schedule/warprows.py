@@ -15,7 +15,6 @@ from mirlo.passes.schedule.blocks.contraction.analysis import is_product
 from mirlo.passes.schedule.blocks.contraction.body import count_operations
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, unfit_blocks
 from mirlo.passes.schedule.blocks.rows import RowGroup, Walk
-from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.targets.gpu.schedule.launch import WARP
 from mirlo.targets.gpu.schedule.rows import ThreadRowsPlan
 from mirlo.targets.gpu.schedule.rows import plan as plan_rows
@@ -90,7 +89,7 @@ AROUND = (plan_transpose, plan_wide_points, plan_warp_rows)
 
 
 @stage_rule("nvvm", priority=57)
-def warp_rows(group: BlockGroup[LaneModel], context: ScheduleContext, choices: ChoiceValues) -> StagePlan | Decline:
+def warp_rows(group: BlockGroup[LaneModel], context: ScheduleContext) -> StagePlan | Decline:
     """Schedule rows by shuffles and 16-byte accesses; other blocks use the plans of all GPUs."""
     refusal = unfit_blocks(group.blocks)
     if refusal is not None:

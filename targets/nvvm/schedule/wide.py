@@ -11,7 +11,6 @@ from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.contraction.body import count_operations
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, unfit_blocks
-from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.targets.gpu.schedule.launch import THREADS
 from mirlo.targets.gpu.schedule.points import PointsPlan, plan_points
 from mirlo.targets.gpu.schedule.rules import stage_rule
@@ -85,7 +84,7 @@ def _runs(plan: PointsPlan, width: int) -> int:
 
 
 @stage_rule("nvvm", priority=55)
-def wide_points(group: BlockGroup[LaneModel], context: ScheduleContext, choices: ChoiceValues) -> StagePlan | Decline:
+def wide_points(group: BlockGroup[LaneModel], context: ScheduleContext) -> StagePlan | Decline:
     """Elementwise blocks in accesses of 16 bytes, or in transposed tiles; others by the plans of all GPUs."""
     refusal = unfit_blocks(group.blocks)
     if refusal is not None:

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import onnx
@@ -21,9 +21,9 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.extend import ScheduleError, TensorType
 from mirlo.passes.pipeline import Pipeline
-from mirlo.passes.rules import SCHEDULE, RuleChoice, refused_rules
-from mirlo.passes.schedule.schedule import ANY, SCHEDULES, ScheduleRecord
-from mirlo.passes.schedule.tuned import tuned_values
+from mirlo.passes.rule_choices import Choice
+from mirlo.passes.rules import ANY, SCHEDULE, refused_rules
+from mirlo.passes.schedule.schedule import SCHEDULES, ScheduleRecord
 from mirlo.passes.schedule.words.trace import PrimitiveCallRecord, Trace
 from mirlo.passes.session import Session
 from mirlo.tools import samples
@@ -257,13 +257,12 @@ def test_choices_of_another_compilation_are_dropped() -> None:
 def test_a_rule_of_words_has_choices_of_its_own() -> None:
     """A rule that is written in words declares what callers may choose, and states what it chose."""
 
-    def tiles(kernel: Any, context: Any) -> Any:
+    def tiles(kernel: Any, context: Any, size: Annotated[int, Choice(range(1, 9), "rows of a tile")] = 4) -> Any:
         s = Schedule(kernel.view.op)
-        size = tuned_values(kernel.view.op).get("size", 4)
         s.tile(s.loops("twice"), (size, size))
         return s.emit(choices={"size": size})
 
-    rules = SCHEDULE.add(ANY, "llvm", tiles, 1000, choices=[RuleChoice("size", range(1, 9), "rows of a tile")])
+    rules = SCHEDULE.add(ANY, "llvm", tiles, 1000)
     try:
         for choices, size in (({}, 4), ({"size": 8}, 8)):
             session = Session()

@@ -174,7 +174,7 @@ def wrong(op, b):
 RAISING_SCHEDULE = """
 from mirlo.extend import schedule
 
-@schedule("any", target="llvm", priority=10_000)
+@schedule(target="llvm", priority=10_000)
 def raising(kernel, context):
     raise ValueError("no luck")
 """

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.tir.buffers import element_bytes
+from mirlo.passes.rule_choices import ChoiceValues
 from mirlo.passes.rules import Decline, deciding, decline
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks, cannot_be_attention
 from mirlo.passes.schedule.blocks.find_attention import find_attention
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, unfit_blocks
-from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.targets.gpu.schedule.attention.lengths import AttentionPlan, QueryCountPlans, with_one_query
 from mirlo.targets.gpu.schedule.attention.split_keys import BlockProperties, choose_key_splits
 from mirlo.targets.gpu.schedule.attention.tiled import Team, ThreadAttentionTile, TiledKernel, in_shared_memory
@@ -105,7 +105,7 @@ def _widest_tile(found: AttentionBlocks) -> ThreadAttentionTile:
 
 
 @stage_rule("gpu", priority=70)
-def attention(group: BlockGroup[LaneModel], context: ScheduleContext, choices: ChoiceValues) -> StagePlan | Decline:
+def attention(group: BlockGroup[LaneModel], context: ScheduleContext) -> StagePlan | Decline:
     """Schedule two products and the softmax between them without storing scores; other blocks use the other plans."""
     refusal = unfit_blocks(group.blocks) or cannot_be_attention(group.blocks)
     if refusal is not None:

@@ -48,18 +48,22 @@ def tile_request(problem: TileProblem, axis: LoopAxis, side: ContractionOperand)
 
 
 def choose_rows(
-    problem: TileProblem, candidates: list[LoopAxis], side: ContractionOperand, machine: Machine
+    problem: TileProblem,
+    candidates: list[LoopAxis],
+    side: ContractionOperand,
+    machine: Machine,
+    tile: tuple[int, int] | None,
 ) -> tuple[LoopAxis | None, int, int]:
-    """Choose the axis of the tile's rows, and the size of the tile."""
+    """Choose the axis of the tile's rows, and the size of the tile unless it is chosen."""
     if not candidates:
-        rows, vectors, _ = choose_tile(problem, machine)
+        rows, vectors, _ = choose_tile(problem, machine, tile)
         return None, rows, vectors
     best = None
     for axis in reversed(
         _candidate_row_axes(candidates)
     ):  # innermost first: between equals, its rows are closest in memory
         problem_of_axis = tile_request(problem, axis, side)
-        rows, vectors, cycles = choose_tile(problem_of_axis, machine)
+        rows, vectors, cycles = choose_tile(problem_of_axis, machine, tile)
         cycles /= problem_of_axis.rows
         if best is None or cycles < best[0] * 0.98:
             best = (cycles, axis, rows, vectors)
@@ -128,12 +132,13 @@ def needs_packing(
     width: int,
     is_cast: bool,
     machine: Machine,
+    chosen: bool | None,
 ) -> bool:
-    """Return whether the kernel packs each panel of the column operand before use."""
+    """Return whether the kernel packs each panel of the column operand before use, as is `chosen` if it can."""
     if columns.form.stride(lane_axis) != 1:
         return bool(columns.form.stride(lane_axis) != 0)
-    if machine.chosen.pack is not None and not is_cast:
-        return machine.chosen.pack
+    if chosen is not None and not is_cast:
+        return chosen
     size = element_bytes(columns.access.element_type)
     if reuse < PACK_FROM_ROWS:
         return False

@@ -155,10 +155,10 @@ def _by_groups(form: IndexExpr, axis: LoopAxis, size: int) -> IndexExpr:
 
 
 def reserve_registers(group: DotGroup | None, machine: Machine) -> Machine:
-    """Return the machine with the registers that remain for a tile.
+    """Return the machine with the registers that remain for a tile whose size is not chosen.
 
     Flipped signs need accumulators too, and a vector of columns is two operands of matrices.
     """
-    if group is None or not (group.flips or group.is_matrix) or machine.chosen.tile is not None:
+    if group is None or not (group.flips or group.is_matrix):
         return machine
     return replace(machine, vector_registers=max(machine.vector_registers - 4, 4))

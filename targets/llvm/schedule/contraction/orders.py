@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from mirlo.dialects.core.dims import Dim
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
-from mirlo.targets.llvm.machine import Choices
+from mirlo.targets.llvm.choices import ContractionChoices
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand
 
 PANELS, ROWS, BOTH = 0, 1, 2
@@ -79,7 +79,7 @@ def freedom(
 
 
 def choose_order(
-    chosen: Choices, free: Freedom, own_rows: bool, row_axis: LoopAxis | None, tile_rows: int
+    chosen: ContractionChoices, free: Freedom, own_rows: bool, row_axis: LoopAxis | None, tile_rows: int
 ) -> LoopOrder:
     """Apply the chosen order as far as the contraction permits it; with `own_rows` rows must be outside."""
     if own_rows:

@@ -13,6 +13,7 @@ from mirlo.dialects.tir.view import BlockView
 from mirlo.passes.rules import Decline, RuleError, deciding, decline
 from mirlo.passes.schedule.blocks.contraction.analysis import Contraction, analyze
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis, fuse, row_major
+from mirlo.targets.llvm.choices import NO_CONTRACTION_CHOICES, ContractionChoices
 from mirlo.targets.llvm.machine import MAX_ACCUMULATORS, Machine
 from mirlo.targets.llvm.schedule.contraction.choices import (
     choose_rows,
@@ -53,7 +54,10 @@ NO_AXIS = LoopAxis(-2, 1, False)
 
 
 def plan_register_tile(
-    contraction: Contraction, machine: Machine, constants: Collection[ir.Value] = ()
+    contraction: Contraction,
+    machine: Machine,
+    constants: Collection[ir.Value] = (),
+    choices: ContractionChoices = NO_CONTRACTION_CHOICES,
 ) -> RegisterTilePlan | Decline:
     """Plan a contraction, or decline it for register tiles.
 
@@ -73,7 +77,7 @@ def plan_register_tile(
         sides = _row_and_column_operands(contraction, lane_axis, spatial, allow_edge)
         if isinstance(sides, Decline):
             return sides
-        plan = _Planner(contraction, machine, *sides, lane_axis, spatial, writes, constants).plan()
+        plan = _Planner(contraction, machine, *sides, lane_axis, spatial, writes, constants, choices).plan()
         edge = plan.rows.edge
         # Tiles can skip products at their edges only along their rows, and only if the taps are unrolled.
         is_possible = edge is None or (plan.row_axis == edge.position and edge.tap in plan.unrolled)
@@ -161,9 +165,11 @@ class _Planner:
         lane_axis: LoopAxis,
         spatial: list[LoopAxis],
         writes: list[IndexExpr],
-        constants: Collection[ir.Value] = (),
+        constants: Collection[ir.Value],
+        choices: ContractionChoices,
     ):
         self.contraction = contraction
+        self.choices = choices
         self.constants = constants
         self.machine = machine
         self.rows = rows
@@ -200,7 +206,9 @@ class _Planner:
         kind = self.contraction.product.accumulate_type
         is_cast, width = columns.needs_cast(kind), tile_vectors * problem.lanes
         is_dot, reuse = chosen.dot is not None, count_of(axes.shared)
-        pack = not is_dot and needs_packing(columns, lane_axis, chosen.order, reuse, width, is_cast, chosen.machine)
+        pack = not is_dot and needs_packing(
+            columns, lane_axis, chosen.order, reuse, width, is_cast, chosen.machine, self.choices.pack
+        )
         rows.is_converted = self._converts_rows(axes, chosen, width)
         reduce, packing = self._fuse_reduce(chosen.order, pack, grouped)
         overlap = not is_dot and not (problem.shared_columns and problem.shared_rows)
@@ -211,7 +219,7 @@ class _Planner:
         is_plain = not is_dot and grouped is None and (packing is None or is_stored)
         free = freedom(rows, lane_axis, row_axis, row_loops, reduce, unrolled, is_plain=is_plain)
         own_rows = rows.form.stride(lane_axis) != 0 and packing is None
-        loops = choose_order(self.machine.chosen, free, own_rows, row_axis, tile_rows)
+        loops = choose_order(self.choices, free, own_rows, row_axis, tile_rows)
         return RegisterTilePlan(
             self.contraction, self.machine, rows, columns, lane_axis, row_axis,
             column_loops=[axis for axis in rest if columns.form.stride(axis) != 0], order=chosen.order,
@@ -221,7 +229,7 @@ class _Planner:
             problem=tile_request(problem, row_axis, rows) if row_axis is not None else replace(problem, rows=1),
             may_pack=not is_dot and grouped is None and columns.form.stride(lane_axis) == 1 and not is_cast,
             group=None if grouped is None else grouped.group, is_streamed=own_rows or not loops.is_reordered,
-            order_of_loops=loops, free=free, is_stored=is_stored, may_dot=chosen.may_dot,
+            order_of_loops=loops, choices=self.choices, free=free, is_stored=is_stored, may_dot=chosen.may_dot,
             is_short=is_dot and is_short_dot(tile_rows, lane_axis, chosen.order, problem.lanes),
         )  # fmt: skip
 
@@ -256,7 +264,7 @@ class _Planner:
         is_counted = all(isinstance(axis.extent, int) for axis in axes.shared)  # with many rows, panels are better
         can_turn = columns.form.stride(lane_axis) != 1 and not self.windows and is_counted
         contiguous = contiguous_sum(rows, columns, order) if can_turn else None
-        dot = self.machine.chosen.dot
+        dot = self.choices.dot
         along = contiguous if (reuse < DOT_BELOW_ROWS if dot is None else dot) else None
         group = kind_of_group(self.contraction.product, rows.factor, columns.factor, self.machine, reuse > 1)
         if group is not None and problem.shared_rows and problem.shared_columns and self._is_fixed:
@@ -265,7 +273,9 @@ class _Planner:
             if grouped is not None:
                 depth = max(1, problem.depth // grouped.group.size)
                 problem = replace(problem, depth=depth, row_pairs=grouped.group.is_matrix)
-                machine = reserve_registers(grouped.group, self.machine)
+                machine = self.machine
+                if self.choices.tile is None:
+                    machine = reserve_registers(grouped.group, machine)
                 return _SumChoice(order, problem, machine, contiguous is not None, grouped=grouped)
         if along is not None:
             order = [axis for axis in order if axis is not along] + [along]
@@ -281,7 +291,7 @@ class _Planner:
         else:
             must_pack = self.columns.form.stride(self.lane_axis) not in (0, 1)
         candidates = self._row_candidates(axes.shared or ([] if must_pack or axes.panels else axes.moving))
-        return choose_rows(chosen.problem, candidates, self.rows, chosen.machine)
+        return choose_rows(chosen.problem, candidates, self.rows, chosen.machine, self.choices.tile)
 
     @property
     def _is_fixed(self) -> bool:
@@ -339,8 +349,14 @@ class _Planner:
 
 @deciding
 def plan_of(
-    blocks: Sequence[BlockView], kept: Collection[ir.Value], machine: Machine, constants: Collection[ir.Value] = ()
+    blocks: Sequence[BlockView],
+    kept: Collection[ir.Value],
+    machine: Machine,
+    constants: Collection[ir.Value] = (),
+    choices: ContractionChoices = NO_CONTRACTION_CHOICES,
 ) -> RegisterTilePlan | Decline:
     """Plan some blocks, the first of which is the contraction, in register tiles."""
     contraction = analyze(blocks, kept)
-    return contraction if isinstance(contraction, Decline) else plan_register_tile(contraction, machine, constants)
+    if isinstance(contraction, Decline):
+        return contraction
+    return plan_register_tile(contraction, machine, constants, choices)

@@ -10,6 +10,7 @@ from mirlo.dialects.core.dims import Dim, UndecidedDim
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.passes.schedule.blocks.contraction.analysis import Contraction
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
+from mirlo.targets.llvm.choices import NO_CONTRACTION_CHOICES, ContractionChoices
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.groups import (
     DotGroup,
@@ -78,6 +79,8 @@ class RegisterTilePlan:
     is_streamed: bool = True
     """Whether panels may be prefetched: they are read one after the other."""
     order_of_loops: LoopOrder = LoopOrder()
+    choices: ContractionChoices = NO_CONTRACTION_CHOICES
+    """What a caller or a measurement chose."""
     free: Freedom = Freedom(False, False, None)
     """The other permitted orders."""
     is_stored: bool = False

@@ -2,45 +2,28 @@
 
 from __future__ import annotations
 
+from mirlo.targets.llvm.choices import ContractionChoices
 from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
 from mirlo.targets.llvm.schedule.contraction.stream import prefetch_bytes
-from mirlo.targets.llvm.tuned_machine import (
-    DEPTH_BLOCK,
-    DOT,
-    LEAD,
-    OUTSIDE,
-    PACK,
-    ROW_BLOCK,
-    ROWS,
-    SHARE,
-    VECTORS,
-)
 
 
-def chosen_values(plan: RegisterTilePlan) -> dict[str, int]:
+def resolved_choices(plan: RegisterTilePlan) -> ContractionChoices:
     """Return the choices of a plan, without those that do not apply to it.
 
     What threads divide is left out unless it was chosen: by default it depends on the memory of a panel.
     """
     if plan.dot:
-        return {DOT: 1}
+        return ContractionChoices(dot=True)
     free, loops = plan.free, plan.order_of_loops
-    values = {ROWS: plan.tile_rows, VECTORS: plan.tile_vectors}
-    if plan.machine.chosen.is_packed:
-        values[PACK] = 1
-    elif plan.may_pack:
-        values[PACK] = int(plan.packing is not None)
-    if plan.may_dot:
-        values[DOT] = 0
-    if free.swap:
-        values[OUTSIDE] = int(loops.rows_outside)
-    if free.block_rows:
-        values[ROW_BLOCK] = loops.row_block // plan.tile_rows
-    if free.depth_axis is not None:
-        values[DEPTH_BLOCK] = loops.depth_block
-    distance = prefetch_bytes(plan)
-    if distance is not None:
-        values[LEAD] = distance
-    if loops.share is not None:
-        values[SHARE] = loops.share
-    return values
+    is_packed = plan.packing is not None if plan.may_pack else None
+    return ContractionChoices(
+        plan.tile_rows,
+        plan.tile_vectors,
+        pack=True if plan.choices.is_packed else is_packed,
+        dot=False if plan.may_dot else None,
+        rows_outside=loops.rows_outside if free.swap else None,
+        row_block=loops.row_block // plan.tile_rows if free.block_rows else None,
+        depth_block=loops.depth_block if free.depth_axis is not None else None,
+        lead_bytes=prefetch_bytes(plan),
+        share=loops.share,
+    )

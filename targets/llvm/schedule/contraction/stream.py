@@ -61,7 +61,7 @@ def prefetch_bytes(plan: RegisterTilePlan) -> int | None:
     """Return the prefetch distance of a tile in bytes of the column operand; None if it does not prefetch."""
     if not _streams(plan) or _tiles_of_panel(plan) != 1 or _column_bytes(plan) <= plan.machine.l1_bytes:
         return None
-    chosen = plan.machine.chosen.lead_bytes
+    chosen = plan.choices.lead_bytes
     return LEAD_BYTES if chosen is None else chosen
 
 

@@ -201,10 +201,12 @@ def _vectors_beyond_l2(problem: TileProblem, machine: Machine, most_sums: int, m
     return max(1, min(BEYOND_L2_VECTORS, most_sums // 4, most_vectors))
 
 
-def choose_tile(problem: TileProblem, machine: Machine) -> tuple[int, int, float]:
+def choose_tile(
+    problem: TileProblem, machine: Machine, chosen: tuple[int, int] | None = None
+) -> tuple[int, int, float]:
     """Choose rows and vectors of a tile; return them with the estimated cycles of all tiles."""
-    if machine.chosen.tile is not None:
-        rows, vectors = min(machine.chosen.tile[0], problem.rows), machine.chosen.tile[1]
+    if chosen is not None:
+        rows, vectors = min(chosen[0], problem.rows), chosen[1]
         return rows, vectors, tile_cycles(rows, vectors, problem, machine)
     best: tuple[float, int, int] | None = None
     most_vectors = max(1, -(-problem.columns // problem.lanes))

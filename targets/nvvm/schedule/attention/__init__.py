@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.value import Value
+from mirlo.passes.rule_choices import choice_values
 from mirlo.passes.rules import Decline, decline
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks, Read, cannot_be_attention
 from mirlo.passes.schedule.blocks.group import BlockGroup, LaneModel, unfit_blocks
-from mirlo.passes.schedule.choices import ChoiceValues
 from mirlo.targets.gpu.schedule.attention import plan_attention, plan_group, plan_with_attention
 from mirlo.targets.gpu.schedule.attention.lengths import AttentionPlan, QueryCountPlans
 from mirlo.targets.gpu.schedule.attention.split_keys import BlockProperties, choose_key_splits
@@ -27,10 +27,11 @@ from mirlo.targets.gpu.schedule.stage import StagePlan
 from mirlo.targets.gpu.schedule.vectors import is_aligned
 from mirlo.targets.nvvm.options import Options, planned_for
 from mirlo.targets.nvvm.schedule.attention.choices import (
-    CHOICES,
     DECLINED_BY_TUNING,
-    chosen_values,
+    NO_CHOICES,
+    AttentionChoices,
     is_allowed,
+    resolved_choices,
     with_choices,
 )
 from mirlo.targets.nvvm.schedule.attention.decode import DecodeKernel, Teams, teams_of
@@ -172,14 +173,14 @@ PLANNERS: tuple[Callable[[AttentionBlocks, Options], AttentionPlan | Decline], .
 
 
 def plan_any(
-    group: BlockGroup[LaneModel], options: Options, tuned: Mapping[str, int]
+    group: BlockGroup[LaneModel], options: Options, chosen: AttentionChoices = NO_CHOICES
 ) -> AttentionPlan | QueryCountPlans | Decline:
     """Plan these blocks if they are an attention."""
 
     def plan(found: AttentionBlocks) -> AttentionPlan:
         reasons = []
         for way in PLANNERS:
-            planned = way(found, options) if is_allowed(way is plan_group_attention, tuned) else DECLINED_BY_TUNING
+            planned = way(found, options) if is_allowed(way is plan_group_attention, chosen) else DECLINED_BY_TUNING
             if not isinstance(planned, Decline):
                 break
             reasons.append(planned)
@@ -187,17 +188,18 @@ def plan_any(
             planned = plan_attention(found, busy=options.chip.units, team=_by_shuffles)
         if isinstance(planned.tile, WarpAttentionTile) and options.chip.has_warpgroups:
             planned = replace(planned, facts={"no_warpgroups": str(reasons[PLANNERS.index(plan_group_attention)])})
-        return with_choices(planned, tuned)
+        return with_choices(planned, chosen)
 
     return plan_group(group, plan)
 
 
-@stage_rule("nvvm", priority=80, choices=CHOICES)
-def attention(group: BlockGroup[LaneModel], context: ScheduleContext, choices: ChoiceValues) -> StagePlan | Decline:
+@stage_rule("nvvm", priority=80)
+def attention(
+    group: BlockGroup[LaneModel], context: ScheduleContext, choices: AttentionChoices = NO_CHOICES
+) -> StagePlan | Decline:
     """Schedule attention on the matrix units or by FMA tiles; other blocks use the other plans."""
     refusal = unfit_blocks(group.blocks) or cannot_be_attention(group.blocks)
     if refusal is not None:
         return refusal
-    tuned = {name: value for name, value in choices.items() if isinstance(value, int)}
-    plan = partial(plan_any, options=planned_for(context.options), tuned=tuned)
-    return plan_with_attention(group, plan, AROUND, partial(chosen_values, tuned=tuned))
+    plan = partial(plan_any, options=planned_for(context.options), chosen=choices)
+    return plan_with_attention(group, plan, AROUND, lambda planned: choice_values(resolved_choices(planned, choices)))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated
 
 from mirlo.dialects.core.dims import static_dim
-from mirlo.passes.rules import RuleChoice, decline
+from mirlo.passes.rule_choices import Choice
+from mirlo.passes.rules import decline
 from mirlo.passes.schedule.blocks.attention import AttentionBlocks
 from mirlo.targets.gpu.schedule.attention.lengths import AttentionPlan
 from mirlo.targets.nvvm.schedule.attention import grouped
@@ -18,9 +19,6 @@ from mirlo.targets.nvvm.schedule.attention.mma import WarpAttentionTile
 if TYPE_CHECKING:
     from mirlo.targets.gpu.schedule.attention import Plan
 
-WARPS, ROWS, KEYS, PARTS = "warps", "rows", "keys", "parts"
-GROUPS, STAGES = "groups", "stages"
-"""Choices for warpgroups; without them, `mma.sync` is used."""
 DECLINED_BY_TUNING = decline("another strategy was measured to be faster")
 MIN_STAGES = 2
 MAX_PERSISTENT_REGISTERS = 208
@@ -28,27 +26,40 @@ MAX_PERSISTENT_REGISTERS = 208
 MAX_SPLITS = 64
 
 
-CHOICES = (
-    RuleChoice(GROUPS, range(9), "warpgroups of a block; 0 for mma.sync"),
-    RuleChoice(STAGES, range(1, 17), "tiles of keys in flight"),
-    RuleChoice(WARPS, (2, 4, 8), "warps of a block, with mma.sync"),
-    RuleChoice(ROWS, (1, 2), "tiles of 16 rows of a warp, with mma.sync"),
-    RuleChoice(KEYS, range(1, 1025), "keys of a tile"),
-    RuleChoice(PARTS, range(1, MAX_SPLITS + 1), "blocks that share the keys"),
-)
+@dataclass(frozen=True)
+class AttentionChoices:
+    """Choices for an attention; None where the rule decides."""
+
+    groups: Annotated[int | None, Choice(range(9), "warpgroups of a block; 0 for mma.sync")] = None
+    stages: Annotated[int | None, Choice(range(1, 17), "tiles of keys in flight")] = None
+    warps: Annotated[int | None, Choice((2, 4, 8), "warps of a block, with mma.sync")] = None
+    rows: Annotated[int | None, Choice((1, 2), "tiles of 16 rows of a warp, with mma.sync")] = None
+    keys: Annotated[int | None, Choice(range(1, 1025), "keys of a tile")] = None
+    parts: Annotated[int | None, Choice(range(1, MAX_SPLITS + 1), "blocks that share the keys")] = None
 
 
-def chosen_values(plan: Plan, tuned: Mapping[str, int]) -> dict[str, int]:
+NO_CHOICES = AttentionChoices()
+
+
+def resolved_choices(plan: Plan, chosen: AttentionChoices) -> AttentionChoices:
     """Return the choices with which an attention is planned again; none if its sizes are dynamic."""
     tile, parts = getattr(plan, "tile", None), getattr(plan, "parts", None)
     if not isinstance(parts, int):
-        return {}
+        return NO_CHOICES
     if isinstance(plan, GroupAttentionPlan):
-        return {GROUPS: plan.tile.groups, KEYS: plan.tile.keys, STAGES: plan.tile.stages, PARTS: parts}
-    without = {GROUPS: 0} if tuned.get(GROUPS) == 0 else {}
+        return _of_groups(plan.tile, parts)
+    groups = 0 if chosen.groups == 0 else None
     if isinstance(tile, WarpAttentionTile):
-        return {**without, WARPS: tile.warps, ROWS: tile.rows, KEYS: tile.keys, PARTS: parts}
-    return {**without, PARTS: parts}
+        return replace(_of_warps(tile, parts), groups=groups)
+    return AttentionChoices(groups=groups, parts=parts)
+
+
+def _of_groups(tile: GroupTile, parts: int) -> AttentionChoices:
+    return AttentionChoices(groups=tile.groups, stages=tile.stages, keys=tile.keys, parts=parts)
+
+
+def _of_warps(tile: WarpAttentionTile, parts: int) -> AttentionChoices:
+    return AttentionChoices(warps=tile.warps, rows=tile.rows, keys=tile.keys, parts=parts)
 
 
 def tiles(found: AttentionBlocks, own: WarpAttentionTile) -> Iterator[WarpAttentionTile]:
@@ -70,45 +81,44 @@ def group_tiles(plan: GroupAttentionPlan) -> Iterator[GroupTile]:
             yield replace(tile, stages=MIN_STAGES)
 
 
-def is_allowed(by_groups: bool, values: Mapping[str, int]) -> bool:
-    """Return whether the tuned values allow this strategy."""
-    return not by_groups or values.get(GROUPS) != 0
+def is_allowed(by_groups: bool, chosen: AttentionChoices) -> bool:
+    """Return whether the choices allow this strategy."""
+    return not by_groups or chosen.groups != 0
 
 
-def choices(plan: AttentionPlan) -> list[dict[str, int]]:
+def choices(plan: AttentionPlan) -> list[AttentionChoices]:
     """Return the alternatives to a plan with static sizes."""
-    values, own_parts, own = [], static_dim(plan.parts), plan.tile
+    values: list[AttentionChoices] = []
+    own_parts, own = static_dim(plan.parts), plan.tile
     if isinstance(plan, GroupAttentionPlan):
         others = (tile for tile in group_tiles(plan) if tile != plan.tile)
-        values = [{GROUPS: t.groups, KEYS: t.keys, STAGES: t.stages, PARTS: own_parts} for t in others]
-        values.append({GROUPS: 0})
+        values = [_of_groups(tile, own_parts) for tile in others]
+        values.append(AttentionChoices(groups=0))
     if isinstance(own, WarpAttentionTile):
         warps = (tile for tile in tiles(plan.found, own) if tile != own)
-        values = [{WARPS: t.warps, ROWS: t.rows, KEYS: t.keys, PARTS: own_parts} for t in warps]
+        values = [_of_warps(tile, own_parts) for tile in warps]
     near = {1, 2 * own_parts, 4 * own_parts, own_parts // 2}
-    return values + [{PARTS: parts} for parts in sorted(near) if 0 < parts <= MAX_SPLITS and parts != own_parts]
+    numbers = [parts for parts in sorted(near) if 0 < parts <= MAX_SPLITS and parts != own_parts]
+    return values + [AttentionChoices(parts=parts) for parts in numbers]
 
 
-def with_choices(plan: AttentionPlan, values: Mapping[str, int]) -> AttentionPlan:
-    """Return a plan with tuned values applied; values that do not fit it, from another version, are ignored."""
+def with_choices(plan: AttentionPlan, chosen: AttentionChoices) -> AttentionPlan:
+    """Return a plan with choices applied; values that do not fit it, from another version, are ignored."""
     if isinstance(plan, GroupAttentionPlan):
-        return _with_groups(plan, values)
-    parts = values.get(PARTS, plan.parts)
-    if parts in range(1, MAX_SPLITS + 1):
-        plan = replace(plan, parts=parts)
+        return _with_groups(plan, chosen)
+    if chosen.parts is not None:
+        plan = replace(plan, parts=chosen.parts)
     own = plan.tile
     if not isinstance(own, WarpAttentionTile):
         return plan
-    asked = [values.get(name, getattr(own, name)) for name in (WARPS, ROWS, KEYS)]
-    for tile in tiles(plan.found, own):
-        if [tile.warps, tile.rows, tile.keys] == asked:
-            return replace(plan, tile=tile)
-    return plan
+    asked = replace(own, warps=chosen.warps or own.warps, rows=chosen.rows or own.rows, keys=chosen.keys or own.keys)
+    return replace(plan, tile=asked) if asked in tiles(plan.found, own) else plan
 
 
-def _with_groups(plan: GroupAttentionPlan, values: Mapping[str, int]) -> GroupAttentionPlan:
-    asked = GroupTile(*(values.get(name, getattr(plan.tile, name)) for name in (GROUPS, KEYS, STAGES)))
-    tile = asked if asked in group_tiles(plan) else plan.tile
-    parts = values.get(PARTS, plan.parts)
-    parts = static_dim(parts if parts in range(1, MAX_SPLITS + 1) else plan.parts)
+def _with_groups(plan: GroupAttentionPlan, chosen: AttentionChoices) -> GroupAttentionPlan:
+    own = plan.tile
+    groups = own.groups if chosen.groups is None else chosen.groups
+    asked = GroupTile(groups, chosen.keys or own.keys, chosen.stages or own.stages)
+    tile = asked if asked in group_tiles(plan) else own
+    parts = static_dim(plan.parts) if chosen.parts is None else chosen.parts
     return replace(plan, tile=tile, parts=grouped.nonempty_splits(plan.found, tile, parts))
