@@ -107,6 +107,7 @@ def graph_operations() -> Mapping[str, type[DialectOp]]:
     from mirlo.dialects import relax
     from mirlo.dialects.tir.own_intrinsics import OWN
 
+    load_installed_dialects()
     dialects = (relax.DIALECT, *EXTRA_DIALECTS)
     state = len(OWN), [(dialect, dialect.additions, len(dialect.operations)) for dialect in dialects]
     if state != _graph_operations[0]:

@@ -83,6 +83,10 @@ class ElementwiseOp:
     flops: int = 1
     is_activation: bool = False
     neutral: float | None = None
+    aten: str = ""
+    """The names of ATen, separated by spaces."""
+    stablehlo: str = ""
+    """The names of StableHLO, separated by spaces."""
 
     def members(self, infer: Callable[[tuple[str, ...]], Callable[..., TensorType]]) -> dict[str, object]:
         """Return the members of the operator's class."""
@@ -93,6 +97,7 @@ class ElementwiseOp:
         }
         result |= {"meaning": staticmethod(self.meaning), "PRECISION": self.precision, "DOMAIN": self.domain}
         result |= {"ONNX": OnnxName(self.onnx) if isinstance(self.onnx, str) else self.onnx}
+        result |= {"ATEN": tuple(self.aten.split()), "STABLEHLO": tuple(self.stablehlo.split())}
         result |= {"FLOPS_PER_ELEMENT": self.flops, "TRAITS": self._traits(), "NEUTRAL": self.neutral}
         if self.scalar is not None:
             result["scalar"] = staticmethod(self.scalar)
@@ -115,82 +120,146 @@ _DIVISOR = ((-3.0, 3.0), (0.5, 3.0))
 REGISTERS = Precision.REGISTERS
 
 UNARY = {
-    "abs": ElementwiseOp(NUMBER, np.abs, "Abs", REGISTERS),
-    "negative": ElementwiseOp(NUMBER, np.negative, "Neg", REGISTERS),
+    "abs": ElementwiseOp(NUMBER, np.abs, "Abs", REGISTERS, stablehlo="abs"),
+    "negative": ElementwiseOp(NUMBER, np.negative, "Neg", REGISTERS, stablehlo="negate"),
     "sign": ElementwiseOp(NUMBER, np.sign, "Sign", REGISTERS, scalars.sign),
-    "exp": ElementwiseOp(FLOAT, np.exp, "Exp"),
-    "exp2": ElementwiseOp(FLOAT, np.exp2),
-    "expm1": ElementwiseOp(FLOAT, np.expm1),
-    "log": ElementwiseOp(FLOAT, np.log, "Log", domain=_POSITIVE),
-    "log2": ElementwiseOp(FLOAT, np.log2, domain=_POSITIVE),
-    "log10": ElementwiseOp(FLOAT, np.log10, domain=_POSITIVE),
-    "log1p": ElementwiseOp(FLOAT, np.log1p, domain=((-0.9, 9.0),)),
-    "sqrt": ElementwiseOp(FLOAT, np.sqrt, "Sqrt", REGISTERS, domain=_POSITIVE),
-    "rsqrt": ElementwiseOp(FLOAT, lambda x: 1 / np.sqrt(x), scalar=_call("rsqrt"), domain=_POSITIVE),
-    "cbrt": ElementwiseOp(FLOAT, np.cbrt, domain=_WIDE),
-    "sin": ElementwiseOp(FLOAT, np.sin, "Sin", domain=_WIDE),
-    "cos": ElementwiseOp(FLOAT, np.cos, "Cos", domain=_WIDE),
-    "tan": ElementwiseOp(FLOAT, np.tan, "Tan", domain=((-1.2, 1.2),)),
-    "asin": ElementwiseOp(FLOAT, np.arcsin, "Asin", domain=_UNIT),
-    "acos": ElementwiseOp(FLOAT, np.arccos, "Acos", domain=_UNIT),
-    "atan": ElementwiseOp(FLOAT, np.arctan, "Atan", domain=_WIDE),
-    "sinh": ElementwiseOp(FLOAT, np.sinh, "Sinh"),
-    "cosh": ElementwiseOp(FLOAT, np.cosh, "Cosh"),
-    "tanh": ElementwiseOp(FLOAT, np.tanh, "Tanh", flops=4, is_activation=True),
-    "asinh": ElementwiseOp(FLOAT, np.arcsinh, "Asinh", domain=_WIDE),
-    "acosh": ElementwiseOp(FLOAT, np.arccosh, "Acosh", domain=((1.0, 9.0),)),
-    "atanh": ElementwiseOp(FLOAT, np.arctanh, "Atanh", domain=((-0.9, 0.9),)),
-    "erf": ElementwiseOp(FLOAT, meanings.erf, "Erf", scalar=_call("erf")),
-    "erfc": ElementwiseOp(FLOAT, meanings.erfc, scalar=_call("erfc")),
-    "erfinv": ElementwiseOp(FLOAT, meanings.erfinv, scalar=_call("erfinv"), domain=((-0.99, 0.99),)),
-    "lgamma": ElementwiseOp(FLOAT, meanings.lgamma, scalar=_call("lgamma"), domain=_POSITIVE),
-    "digamma": ElementwiseOp(FLOAT, meanings.digamma, scalar=_call("digamma"), domain=_POSITIVE),
-    "floor": ElementwiseOp(FLOAT, np.floor, "Floor", REGISTERS, domain=_WIDE),
-    "ceil": ElementwiseOp(FLOAT, np.ceil, "Ceil", REGISTERS, domain=_WIDE),
-    "trunc": ElementwiseOp(FLOAT, np.trunc, precision=REGISTERS, domain=_WIDE),
-    "round": ElementwiseOp(FLOAT, np.rint, "Round", REGISTERS, domain=_WIDE),
-    "reciprocal": ElementwiseOp(FLOAT, lambda x: 1 / x, "Reciprocal", domain=_POSITIVE),
-    "square": ElementwiseOp(NUMBER, np.square, precision=REGISTERS),
-    "logical_not": ElementwiseOp(BOOL, np.logical_not, "Not"),
-    "bitwise_not": ElementwiseOp(BITS, np.invert, "BitwiseNot"),
+    "exp": ElementwiseOp(FLOAT, np.exp, "Exp", aten="exp", stablehlo="exponential"),
+    "exp2": ElementwiseOp(FLOAT, np.exp2, aten="exp2 special_exp2"),
+    "expm1": ElementwiseOp(FLOAT, np.expm1, aten="expm1 special_expm1", stablehlo="exponential_minus_one"),
+    "log": ElementwiseOp(FLOAT, np.log, "Log", domain=_POSITIVE, aten="log", stablehlo="log"),
+    "log2": ElementwiseOp(FLOAT, np.log2, domain=_POSITIVE, aten="log2"),
+    "log10": ElementwiseOp(FLOAT, np.log10, domain=_POSITIVE, aten="log10"),
+    "log1p": ElementwiseOp(
+        FLOAT, np.log1p, domain=((-0.9, 9.0),), aten="log1p special_log1p", stablehlo="log_plus_one"
+    ),
+    "sqrt": ElementwiseOp(FLOAT, np.sqrt, "Sqrt", REGISTERS, domain=_POSITIVE, aten="sqrt", stablehlo="sqrt"),
+    "rsqrt": ElementwiseOp(
+        FLOAT, lambda x: 1 / np.sqrt(x), scalar=_call("rsqrt"), domain=_POSITIVE, aten="rsqrt", stablehlo="rsqrt"
+    ),
+    "cbrt": ElementwiseOp(FLOAT, np.cbrt, domain=_WIDE, stablehlo="cbrt"),
+    "sin": ElementwiseOp(FLOAT, np.sin, "Sin", domain=_WIDE, aten="sin", stablehlo="sine"),
+    "cos": ElementwiseOp(FLOAT, np.cos, "Cos", domain=_WIDE, aten="cos", stablehlo="cosine"),
+    "tan": ElementwiseOp(FLOAT, np.tan, "Tan", domain=((-1.2, 1.2),), aten="tan", stablehlo="tan chlo.tan"),
+    "asin": ElementwiseOp(FLOAT, np.arcsin, "Asin", domain=_UNIT, aten="asin", stablehlo="chlo.asin"),
+    "acos": ElementwiseOp(FLOAT, np.arccos, "Acos", domain=_UNIT, aten="acos", stablehlo="chlo.acos"),
+    "atan": ElementwiseOp(FLOAT, np.arctan, "Atan", domain=_WIDE, aten="atan", stablehlo="chlo.atan"),
+    "sinh": ElementwiseOp(FLOAT, np.sinh, "Sinh", aten="sinh", stablehlo="chlo.sinh"),
+    "cosh": ElementwiseOp(FLOAT, np.cosh, "Cosh", aten="cosh", stablehlo="chlo.cosh"),
+    "tanh": ElementwiseOp(FLOAT, np.tanh, "Tanh", flops=4, is_activation=True, aten="tanh", stablehlo="tanh"),
+    "asinh": ElementwiseOp(FLOAT, np.arcsinh, "Asinh", domain=_WIDE, aten="asinh", stablehlo="chlo.asinh"),
+    "acosh": ElementwiseOp(FLOAT, np.arccosh, "Acosh", domain=((1.0, 9.0),), aten="acosh", stablehlo="chlo.acosh"),
+    "atanh": ElementwiseOp(FLOAT, np.arctanh, "Atanh", domain=((-0.9, 0.9),), aten="atanh", stablehlo="chlo.atanh"),
+    "erf": ElementwiseOp(FLOAT, meanings.erf, "Erf", scalar=_call("erf"), aten="erf special_erf", stablehlo="chlo.erf"),
+    "erfc": ElementwiseOp(FLOAT, meanings.erfc, scalar=_call("erfc"), aten="erfc special_erfc", stablehlo="chlo.erfc"),
+    "erfinv": ElementwiseOp(
+        FLOAT, meanings.erfinv, scalar=_call("erfinv"), domain=((-0.99, 0.99),), aten="erfinv special_erfinv"
+    ),
+    "lgamma": ElementwiseOp(
+        FLOAT, meanings.lgamma, scalar=_call("lgamma"), domain=_POSITIVE, aten="lgamma special_gammaln"
+    ),
+    "digamma": ElementwiseOp(
+        FLOAT, meanings.digamma, scalar=_call("digamma"), domain=_POSITIVE, aten="digamma special_digamma special_psi"
+    ),
+    "floor": ElementwiseOp(FLOAT, np.floor, "Floor", REGISTERS, domain=_WIDE, aten="floor", stablehlo="floor"),
+    "ceil": ElementwiseOp(FLOAT, np.ceil, "Ceil", REGISTERS, domain=_WIDE, aten="ceil", stablehlo="ceil"),
+    "trunc": ElementwiseOp(FLOAT, np.trunc, precision=REGISTERS, domain=_WIDE, aten="trunc fix"),
+    "round": ElementwiseOp(
+        FLOAT, np.rint, "Round", REGISTERS, domain=_WIDE, aten="round special_round", stablehlo="round_nearest_even"
+    ),
+    "reciprocal": ElementwiseOp(FLOAT, lambda x: 1 / x, "Reciprocal", domain=_POSITIVE, aten="reciprocal"),
+    "square": ElementwiseOp(NUMBER, np.square, precision=REGISTERS, stablehlo="chlo.square"),
+    "logical_not": ElementwiseOp(BOOL, np.logical_not, "Not", aten="logical_not"),
+    "bitwise_not": ElementwiseOp(BITS, np.invert, "BitwiseNot", stablehlo="not"),
 }
 UNARY_TO_BOOL = {
     "isnan": ElementwiseOp(FLOAT, np.isnan, "IsNaN"),
-    "isinf": ElementwiseOp(FLOAT, np.isinf, OnnxName("IsInf", imported=False)),
-    "isfinite": ElementwiseOp(FLOAT, np.isfinite),
+    "isinf": ElementwiseOp(FLOAT, np.isinf, OnnxName("IsInf", imported=False), stablehlo="chlo.is_inf"),
+    "isfinite": ElementwiseOp(FLOAT, np.isfinite, stablehlo="is_finite"),
 }
 BINARY = {
-    "add": ElementwiseOp(NUMBER, np.add, "Add", REGISTERS, commutes=True, neutral=0.0),
-    "subtract": ElementwiseOp(NUMBER, np.subtract, "Sub", REGISTERS, neutral=0.0),
-    "multiply": ElementwiseOp(NUMBER, np.multiply, "Mul", REGISTERS, commutes=True, neutral=1.0),
+    "add": ElementwiseOp(NUMBER, np.add, "Add", REGISTERS, commutes=True, neutral=0.0, stablehlo="add"),
+    "subtract": ElementwiseOp(NUMBER, np.subtract, "Sub", REGISTERS, neutral=0.0, stablehlo="subtract"),
+    "multiply": ElementwiseOp(
+        NUMBER, np.multiply, "Mul", REGISTERS, commutes=True, neutral=1.0, aten="mul multiply", stablehlo="multiply"
+    ),
     "divide": ElementwiseOp(
-        NUMBER, meanings.divide, OnnxName("Div", exported=False), REGISTERS, scalars.divide, _DIVISOR, neutral=1.0
+        NUMBER,
+        meanings.divide,
+        OnnxName("Div", exported=False),
+        REGISTERS,
+        scalars.divide,
+        _DIVISOR,
+        neutral=1.0,
+        aten="div divide true_divide.Tensor",
+        stablehlo="divide",
     ),
     "floor_divide": ElementwiseOp(NUMBER, np.floor_divide, scalar=scalars.floor_divide, domain=_DIVISOR),
     "mod": ElementwiseOp(NUMBER, np.mod, scalar=scalars.mod, domain=_DIVISOR),
-    "fmod": ElementwiseOp(NUMBER, np.fmod, scalar=scalars.fmod, domain=_DIVISOR),
+    "fmod": ElementwiseOp(NUMBER, np.fmod, scalar=scalars.fmod, domain=_DIVISOR, stablehlo="remainder"),
     "power": ElementwiseOp(
-        NUMBER, meanings.power, OnnxName("Pow", imported=False), scalar=scalars.power, domain=((0.5, 3.0), (0.0, 3.0))
+        NUMBER,
+        meanings.power,
+        OnnxName("Pow", imported=False),
+        scalar=scalars.power,
+        domain=((0.5, 3.0), (0.0, 3.0)),
+        stablehlo="power",
     ),
-    "maximum": ElementwiseOp(NUMBER, np.maximum, OnnxName("Max", imported=False), REGISTERS, commutes=True),
-    "minimum": ElementwiseOp(NUMBER, np.minimum, OnnxName("Min", imported=False), REGISTERS, commutes=True),
-    "atan2": ElementwiseOp(FLOAT, np.arctan2),
-    "logical_and": ElementwiseOp(BOOL, np.logical_and, "And", commutes=True),
-    "logical_or": ElementwiseOp(BOOL, np.logical_or, "Or", commutes=True),
-    "logical_xor": ElementwiseOp(BOOL, np.logical_xor, "Xor", commutes=True),
-    "bitwise_and": ElementwiseOp(BITS, np.bitwise_and, "BitwiseAnd", commutes=True),
-    "bitwise_or": ElementwiseOp(BITS, np.bitwise_or, "BitwiseOr", commutes=True),
-    "bitwise_xor": ElementwiseOp(BITS, np.bitwise_xor, "BitwiseXor", commutes=True),
+    "maximum": ElementwiseOp(
+        NUMBER,
+        np.maximum,
+        OnnxName("Max", imported=False),
+        REGISTERS,
+        commutes=True,
+        aten="maximum.default max.other",
+        stablehlo="maximum",
+    ),
+    "minimum": ElementwiseOp(
+        NUMBER,
+        np.minimum,
+        OnnxName("Min", imported=False),
+        REGISTERS,
+        commutes=True,
+        aten="minimum.default min.other",
+        stablehlo="minimum",
+    ),
+    "atan2": ElementwiseOp(FLOAT, np.arctan2, aten="atan2.default arctan2.default", stablehlo="atan2"),
+    "logical_and": ElementwiseOp(BOOL, np.logical_and, "And", commutes=True, aten="logical_and.default"),
+    "logical_or": ElementwiseOp(BOOL, np.logical_or, "Or", commutes=True, aten="logical_or.default"),
+    "logical_xor": ElementwiseOp(BOOL, np.logical_xor, "Xor", commutes=True, aten="logical_xor.default"),
+    "bitwise_and": ElementwiseOp(
+        BITS,
+        np.bitwise_and,
+        "BitwiseAnd",
+        commutes=True,
+        aten="bitwise_and bitwise_and.Scalar_Tensor __and__",
+        stablehlo="and",
+    ),
+    "bitwise_or": ElementwiseOp(
+        BITS,
+        np.bitwise_or,
+        "BitwiseOr",
+        commutes=True,
+        aten="bitwise_or bitwise_or.Scalar_Tensor __or__",
+        stablehlo="or",
+    ),
+    "bitwise_xor": ElementwiseOp(
+        BITS,
+        np.bitwise_xor,
+        "BitwiseXor",
+        commutes=True,
+        aten="bitwise_xor bitwise_xor.Scalar_Tensor __xor__",
+        stablehlo="xor",
+    ),
     "shift_left": ElementwiseOp(INTEGER, np.left_shift, scalar=scalars.shift_left, domain=_DIVISOR),
     "shift_right": ElementwiseOp(INTEGER, np.right_shift, scalar=scalars.shift_right, domain=_DIVISOR),
 }
 COMPARE = {
-    "equal": ElementwiseOp(ANY, np.equal, "Equal", commutes=True),
-    "not_equal": ElementwiseOp(ANY, np.not_equal, commutes=True),
-    "less": ElementwiseOp(ANY, np.less, "Less"),
-    "less_equal": ElementwiseOp(ANY, np.less_equal, "LessOrEqual"),
-    "greater": ElementwiseOp(ANY, np.greater, "Greater"),
-    "greater_equal": ElementwiseOp(ANY, np.greater_equal, "GreaterOrEqual"),
+    "equal": ElementwiseOp(ANY, np.equal, "Equal", commutes=True, aten="eq"),
+    "not_equal": ElementwiseOp(ANY, np.not_equal, commutes=True, aten="ne not_equal"),
+    "less": ElementwiseOp(ANY, np.less, "Less", aten="lt less"),
+    "less_equal": ElementwiseOp(ANY, np.less_equal, "LessOrEqual", aten="le less_equal"),
+    "greater": ElementwiseOp(ANY, np.greater, "Greater", aten="gt greater"),
+    "greater_equal": ElementwiseOp(ANY, np.greater_equal, "GreaterOrEqual", aten="ge greater_equal"),
 }
 
 
@@ -245,6 +314,7 @@ class Where(Elementwise, name="where"):
 
     PRECISION = REGISTERS
     ONNX = OnnxName("Where")
+    STABLEHLO = ("select",)
     meaning = staticmethod(np.where)
     scalar = staticmethod(select)
     condition = operand()

@@ -13,10 +13,10 @@ from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.stablehlo.body import ProgramImport
+from mirlo.frontends.stablehlo.declared_names import load_converters
 from mirlo.frontends.stablehlo.errors import StablehloImportError
 from mirlo.frontends.stablehlo.parse import parse
 from mirlo.frontends.stablehlo.parts import component_type, grouped, is_complex
-from mirlo.frontends.stablehlo.registry import load_converters
 from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.params import ParameterStore
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from mirlo.dialects.core.installed import import_modules, register_in
+from mirlo.dialects.core.installed import register_in
 from mirlo.frontends.builder import UnsupportedOperation
 
 if TYPE_CHECKING:
@@ -49,8 +49,3 @@ def find_converter(op: StablehloOperation) -> Converter:
     if converter is None:
         raise UnsupportedOperation(REFUSED.get(op.name, "is not supported"))
     return converter
-
-
-def load_converters() -> None:
-    """Import all converters."""
-    import_modules("mirlo.frontends.stablehlo.ops")

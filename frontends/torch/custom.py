@@ -14,7 +14,7 @@ from mirlo.frontends.library.complex_numbers import Complex
 from mirlo.frontends.prims import SpecializablePrim, SpecializedPrims
 from mirlo.frontends.tensor import Tensor
 from mirlo.frontends.torch.operation import AtenOperation
-from mirlo.frontends.torch.registry import USERS
+from mirlo.frontends.torch.registry import USERS, Converter
 from mirlo.runtime.errors import MirloError
 
 Emit = Callable[[AtenOperation, Sequence[Tensor | None], Mapping[str, Any], "list[TensorType]"], Sequence[Any]]
@@ -45,15 +45,18 @@ def torch_operator(
             f"torch_operator: '{name}' needs one of prim_func=, a prim function, packed=, a name at run time, and "
             f"operator=, a class of operators; found {len(given)} of them"
         )
-    if prim_func is not None:
-        emit = _prim_emitter(prim_func)
-    elif packed is not None:
-        emit = _packed_emitter(packed)
-    else:
-        assert operator is not None
-        emit = _operator_emitter(operator)
     overload = rest if "." in rest else f"{rest}.default"
+    if operator is not None:
+        USERS[f"{namespace}.{overload}"] = operator_converter(operator)
+        return
+    emit = _packed_emitter(packed or "") if prim_func is None else _prim_emitter(prim_func)
     USERS[f"{namespace}.{overload}"] = lambda op, *args, **kwargs: _converted(op, emit, args, kwargs)
+
+
+def operator_converter(operator: type[DialectOp]) -> Converter:
+    """Return the converter to an operator of a class: tensors are its operands, other arguments its attributes."""
+    emit = _operator_emitter(operator)
+    return lambda op, *args, **kwargs: _converted(op, emit, args, kwargs)
 
 
 def _converted(op: AtenOperation, emit: Emit, args: Sequence[object], kwargs: Mapping[str, object]) -> object:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from mirlo.frontends.torch.declared_names import load_converters
 from mirlo.frontends.torch.errors import UnsupportedAten
 from mirlo.frontends.torch.graph import target_name
 from mirlo.frontends.torch.locations import origin_of, source_line
-from mirlo.frontends.torch.registry import DECOMPOSITIONS, has_converter, load_converters, reason_of
+from mirlo.frontends.torch.registry import DECOMPOSITIONS, has_converter, reason_of
 
 if TYPE_CHECKING:
     import torch

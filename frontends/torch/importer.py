@@ -15,10 +15,10 @@ from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.library.complex_numbers import Complex
 from mirlo.frontends.tensor import Tensor
 from mirlo.frontends.torch.complex_tensor import component, is_complex
+from mirlo.frontends.torch.declared_names import load_converters
 from mirlo.frontends.torch.errors import TorchImportError, UnsupportedAten
 from mirlo.frontends.torch.graph import GraphImport
 from mirlo.frontends.torch.promotion import element_type
-from mirlo.frontends.torch.registry import load_converters
 from mirlo.frontends.torch.signature import written_buffers
 from mirlo.frontends.torch.tensors import to_array
 from mirlo.runtime.names import unique_names

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from mirlo.dialects.core.installed import import_modules, register_in
+from mirlo.dialects.core.installed import register_in
 from mirlo.frontends.builder import UnsupportedOperation
 
 Converter = Callable[..., object]
@@ -77,8 +77,3 @@ def _remedy(name: str) -> str:
         return ""
     operator = f"{namespace}::{rest.removesuffix('.default')}"
     return f": give it a kernel or an operator, mirlo.extend.torch_operator('{operator}', prim_func=...)"
-
-
-def load_converters() -> None:
-    """Import all converters."""
-    import_modules("mirlo.frontends.torch.ops")

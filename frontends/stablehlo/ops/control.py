@@ -45,6 +45,9 @@ def custom_call(op: StablehloOperation) -> Sequence[Tensor]:
     if name == "shape_assertion":
         _require(op)
         return []
+    if "." in name and name in CONVERTERS and not op.is_complex:
+        result = CONVERTERS[name](op)
+        return [result] if isinstance(result, Tensor) else list(result)
     convert = None if op.is_complex else lapack_function(name)
     if convert is not None:
         return convert_lapack(op, convert)

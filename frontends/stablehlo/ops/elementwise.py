@@ -2,44 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import operator
+from collections.abc import Sequence
 
 import numpy as np
 
 from mirlo.frontends.builder import UnsupportedOperation
 from mirlo.frontends.stablehlo.operation import StablehloOperation
 from mirlo.frontends.stablehlo.regions import apply
-from mirlo.frontends.stablehlo.registry import CONVERTERS, converter, of_parts
+from mirlo.frontends.stablehlo.registry import converter, of_parts
 from mirlo.frontends.tensor import Tensor, maximum, minimum, stack, where
 
-SAME = {
-    "abs": "abs", "cbrt": "cbrt", "ceil": "ceil", "cosine": "cos", "exponential": "exp",
-    "exponential_minus_one": "expm1", "floor": "floor", "is_finite": "isfinite", "log": "log", "log_plus_one": "log1p",
-    "logistic": "sigmoid", "negate": "negative", "round_nearest_even": "round", "rsqrt": "rsqrt", "sine": "sin",
-    "sqrt": "sqrt", "tan": "tan", "tanh": "tanh",
-    "add": "add", "and": "bitwise_and", "maximum": "maximum", "minimum": "minimum", "multiply": "multiply",
-    "not": "bitwise_not", "or": "bitwise_or", "xor": "bitwise_xor",
-    "atan2": "atan2", "divide": "divide", "power": "power", "remainder": "fmod", "subtract": "subtract",
-    "chlo.acos": "acos", "chlo.acosh": "acosh", "chlo.asin": "asin", "chlo.asinh": "asinh", "chlo.atan": "atan",
-    "chlo.atanh": "atanh", "chlo.cosh": "cosh", "chlo.sinh": "sinh", "chlo.tan": "tan", "chlo.erf": "erf",
-    "chlo.erfc": "erfc", "chlo.is_inf": "isinf", "chlo.square": "square",
-}  # fmt: skip
-"""Operations that are an operator of relax under another name."""
 DIRECTIONS = {
-    "EQ": "equal", "NE": "not_equal", "LT": "less", "LE": "less_equal", "GT": "greater", "GE": "greater_equal",
+    "EQ": Tensor.equals, "NE": Tensor.not_equals, "LT": operator.lt, "LE": operator.le, "GT": operator.gt,
+    "GE": operator.ge,
 }  # fmt: skip
-
-
-def _same(name: str) -> Callable[[StablehloOperation], Tensor]:
-    def convert(op: StablehloOperation) -> Tensor:
-        first, *others = op.operands
-        return first.elementwise(name, *others)
-
-    return convert
-
-
-for _name, _operator in SAME.items():
-    CONVERTERS[_name] = _same(_operator)
 
 
 @converter("compare")
@@ -49,7 +26,8 @@ def compare(op: StablehloOperation) -> Tensor:
         left, right = (_ordered(x) for x in op.operands)
     else:
         left, right = op.operands
-    return left.elementwise(DIRECTIONS[op.word("comparison_direction")], right)
+    compared: Tensor = DIRECTIONS[op.word("comparison_direction")](left, right)
+    return compared
 
 
 def _ordered(x: Tensor) -> Tensor:
@@ -62,12 +40,6 @@ def _ordered(x: Tensor) -> Tensor:
         )
     raw = x.bitcast(integer)
     return where(raw < 0, raw ^ (1 << bits - 1) - 1, raw)
-
-
-@converter("select")
-def select(op: StablehloOperation) -> Tensor:
-    condition, x, y = op.operands
-    return where(condition, x, y)
 
 
 @converter("clamp")

@@ -21,11 +21,6 @@ def _clipped(op: AtenOperation, x: Tensor) -> Tensor:
     return minimum(maximum(x, 0), 6)
 
 
-@converter("aten.silu.default", "aten.mish.default", "aten.hardswish.default")
-def simple(op: AtenOperation, x: Tensor) -> Tensor:
-    return x.elementwise({"hardswish": "hard_swish"}.get((name := op.name.split(".")[1]), name))
-
-
 @converter("aten.hardsigmoid.default")
 def hardsigmoid(op: AtenOperation, x: Tensor) -> Tensor:
     return x.elementwise("hard_sigmoid", alpha=1 / 6, beta=0.5)

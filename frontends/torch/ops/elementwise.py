@@ -13,70 +13,6 @@ from mirlo.frontends.torch.bounds import require_divisors
 from mirlo.frontends.torch.operation import AtenOperation, Operand
 from mirlo.frontends.torch.registry import CONVERTERS, converter
 
-FLOATS = {
-    "acos": "acos", "acosh": "acosh", "asin": "asin", "asinh": "asinh", "atan": "atan", "atanh": "atanh", "cos": "cos",
-    "cosh": "cosh", "digamma": "digamma", "erf": "erf", "erfc": "erfc", "erfinv": "erfinv", "exp": "exp",
-    "exp2": "exp2", "expm1": "expm1", "lgamma": "lgamma", "log": "log", "log10": "log10", "log1p": "log1p",
-    "log2": "log2", "reciprocal": "reciprocal", "rsqrt": "rsqrt", "sigmoid": "sigmoid", "sin": "sin", "sinh": "sinh",
-    "sqrt": "sqrt", "tan": "tan", "tanh": "tanh",
-    "special_erf": "erf", "special_erfc": "erfc", "special_exp2": "exp2", "special_expm1": "expm1",
-    "special_expit": "sigmoid", "special_log1p": "log1p", "special_digamma": "digamma", "special_psi": "digamma",
-    "special_erfinv": "erfinv", "special_gammaln": "lgamma",
-}  # fmt: skip
-"""Operators of one operand that compute with floats."""
-ROUNDING = {"ceil": "ceil", "floor": "floor", "trunc": "trunc", "round": "round", "fix": "trunc",
-            "special_round": "round"}  # fmt: skip
-"""Operators that change floats only."""
-COMPARISONS = {
-    "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal",
-    "equal": "equal", "not_equal": "not_equal", "less": "less", "less_equal": "less_equal", "greater": "greater",
-    "greater_equal": "greater_equal",
-}  # fmt: skip
-EXTREMES = {
-    "maximum.default": "maximum", "minimum.default": "minimum", "max.other": "maximum", "min.other": "minimum",
-    "atan2.default": "atan2", "arctan2.default": "atan2",
-}  # fmt: skip
-LOGIC = {"logical_and": "logical_and", "logical_or": "logical_or", "logical_xor": "logical_xor"}
-BITS = {"bitwise_and": "bitwise_and", "bitwise_or": "bitwise_or", "bitwise_xor": "bitwise_xor"}
-
-
-def _float(name: str) -> Callable[..., Tensor]:
-    def convert(op: AtenOperation, x: Tensor) -> Tensor:
-        return x.cast(op.dtype).elementwise(name)
-
-    return convert
-
-
-def _rounded(name: str) -> Callable[..., Tensor]:
-    def convert(op: AtenOperation, x: Tensor) -> Tensor:
-        return x.elementwise(name) if x.dtype.is_float else x
-
-    return convert
-
-
-def _compared(name: str) -> Callable[..., Tensor]:
-    def convert(op: AtenOperation, x: Operand, y: Operand) -> Tensor:
-        left, right = op.promoted(x, y)
-        return left.elementwise(name, right)
-
-    return convert
-
-
-def _of_bools(name: str) -> Callable[..., Tensor]:
-    def convert(op: AtenOperation, x: Tensor, y: Tensor) -> Tensor:
-        return x.cast("bool").elementwise(name, y.cast("bool"))
-
-    return convert
-
-
-def _of_result(name: str) -> Callable[..., Tensor]:
-    """Return a converter of an operator that computes in the type of its result."""
-
-    def convert(op: AtenOperation, x: Operand, y: Operand) -> Tensor:
-        return op.operand(x, op.dtype).elementwise(name, op.operand(y, op.dtype))
-
-    return convert
-
 
 def _remainder(name: str) -> Callable[..., Tensor]:
     """Return a converter of a remainder, of 16-bit floats in f32."""
@@ -89,28 +25,10 @@ def _remainder(name: str) -> Callable[..., Tensor]:
     return convert
 
 
-for _name, _operator in FLOATS.items():
-    CONVERTERS[f"aten.{_name}.default"] = _float(_operator)
-for _name, _operator in ROUNDING.items():
-    CONVERTERS[f"aten.{_name}.default"] = _rounded(_operator)
-for _name, _operator in COMPARISONS.items():
-    CONVERTERS[f"aten.{_name}.Tensor"] = CONVERTERS[f"aten.{_name}.Scalar"] = _compared(_operator)
-del CONVERTERS["aten.equal.Tensor"], CONVERTERS["aten.equal.Scalar"]
-for _name, _operator in LOGIC.items():
-    CONVERTERS[f"aten.{_name}.default"] = _of_bools(_operator)
-for _name, _operator in BITS.items():
-    for _overload in ("Tensor", "Scalar", "Scalar_Tensor"):
-        CONVERTERS[f"aten.{_name}.{_overload}"] = _of_result(_operator)
-    CONVERTERS[f"aten.__{_name.removeprefix('bitwise_')}__.Tensor"] = _of_result(_operator)
-    CONVERTERS[f"aten.__{_name.removeprefix('bitwise_')}__.Scalar"] = _of_result(_operator)
-for _name, _operator in EXTREMES.items():
-    CONVERTERS[f"aten.{_name}"] = _of_result(_operator)
 for _name in ("fmod.Tensor", "fmod.Scalar"):
     CONVERTERS[f"aten.{_name}"] = _remainder("fmod")
 for _name in ("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor"):
     CONVERTERS[f"aten.{_name}"] = _remainder("mod")
-for _name in ("mul.Tensor", "mul.Scalar", "multiply.Tensor", "multiply.Scalar"):
-    CONVERTERS[f"aten.{_name}"] = _of_result("multiply")
 
 
 @converter("aten.abs.default", "aten.absolute.default")
@@ -145,11 +63,6 @@ def sign(op: AtenOperation, x: Tensor) -> Tensor:
 def square(op: AtenOperation, x: Tensor) -> Tensor:
     y = x.cast(op.dtype)
     return y * y
-
-
-@converter("aten.logical_not.default")
-def logical_not(op: AtenOperation, x: Tensor) -> Tensor:
-    return ~x.cast("bool")
 
 
 @converter("aten.isnan.default", "aten.isinf.default", "aten.isfinite.default")
@@ -209,15 +122,10 @@ def _added(op: AtenOperation, name: str, x: Operand, y: Operand, alpha: Operand)
     return left.elementwise(name, scaled).cast(target)
 
 
-@converter("aten.div.Tensor", "aten.div.Scalar", "aten.true_divide.Tensor", "aten.divide.Tensor", "aten.divide.Scalar")
-def div(op: AtenOperation, x: Operand, y: Operand) -> Tensor:
-    return op.operand(x, op.dtype) / op.operand(y, op.dtype)
-
-
 @converter("aten.div.Tensor_mode", "aten.div.Scalar_mode", "aten.divide.Tensor_mode", "aten.divide.Scalar_mode")
 def div_mode(op: AtenOperation, x: Operand, y: Operand, *, rounding_mode: str | None = None) -> Tensor:
     if rounding_mode is None:
-        return div(op, x, y)
+        return op.operand(x, op.dtype) / op.operand(y, op.dtype)
     if rounding_mode == "floor":
         return floor_divide(op, x, y)
     left, right = op.operand(x, op.dtype), op.operand(y, op.dtype)

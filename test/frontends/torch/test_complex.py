@@ -13,9 +13,10 @@ import numpy as np  # noqa: E402
 from module_cases import DYNAMIC, Calls, F, compiled, require_close  # noqa: E402
 
 from mirlo.frontends.foreign import FrontendError  # noqa: E402
+from mirlo.frontends.torch.declared_names import load_converters  # noqa: E402
 from mirlo.frontends.torch.decompose import decomposed  # noqa: E402
 from mirlo.frontends.torch.importer import import_exported  # noqa: E402
-from mirlo.frontends.torch.registry import COMPLEX, CONVERTERS, load_converters  # noqa: E402
+from mirlo.frontends.torch.registry import COMPLEX, CONVERTERS  # noqa: E402
 
 NORMS = (None, "ortho", "forward")
 WINDOW = torch.hann_window(16)

@@ -10,7 +10,8 @@ torch = pytest.importorskip("torch", reason="needs PyTorch: make test-doors")
 
 from module_cases import DYNAMIC, Calls, F, compiled, require_close  # noqa: E402
 
-from mirlo.frontends.torch.registry import REFUSED, has_converter, load_converters  # noqa: E402
+from mirlo.frontends.torch.declared_names import load_converters  # noqa: E402
+from mirlo.frontends.torch.registry import REFUSED, has_converter  # noqa: E402
 
 
 def _counts(indices: Any) -> Any:

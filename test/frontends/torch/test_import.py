@@ -14,9 +14,10 @@ from module_cases import DYNAMIC, Calls, F, compiled, require_close  # noqa: E40
 import mirlo  # noqa: E402
 from mirlo.dialects.core.locations import find_source_position, node_of  # noqa: E402
 from mirlo.frontends.foreign import FrontendError  # noqa: E402
+from mirlo.frontends.torch.declared_names import load_converters  # noqa: E402
 from mirlo.frontends.torch.decompose import decomposed  # noqa: E402
 from mirlo.frontends.torch.importer import import_exported  # noqa: E402
-from mirlo.frontends.torch.registry import COMPLEX, CONVERTERS, load_converters  # noqa: E402
+from mirlo.frontends.torch.registry import COMPLEX, CONVERTERS  # noqa: E402
 
 DYNAMIC_FUNCTIONS = {
     "reshape": lambda x: x.reshape(x.shape[0] * 2, -1) * x.shape[0],

@@ -13,7 +13,8 @@ from module_cases import Calls, F, compiled, require_close  # noqa: E402
 
 import mirlo  # noqa: E402
 from mirlo.frontends.foreign import FrontendError  # noqa: E402
-from mirlo.frontends.torch.registry import CONVERTERS, load_converters  # noqa: E402
+from mirlo.frontends.torch.declared_names import load_converters  # noqa: E402
+from mirlo.frontends.torch.registry import CONVERTERS  # noqa: E402
 
 X, MEAN, VARIANCE, Z = torch.randn(4, 3, 5), torch.randn(3), torch.rand(3), torch.randn(3, dtype=torch.complex64)
 WRITES: dict[str, tuple[Any, tuple[Any, ...]]] = {

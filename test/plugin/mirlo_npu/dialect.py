@@ -63,6 +63,8 @@ class TanhShrink(DialectOp, name="tanh_shrink", dialect=DIALECT):
     PRECISION = Precision.REGISTERS
     FLOPS_PER_ELEMENT = 6
     ONNX = OnnxName("TanhShrink", domain="com.npu", attributes=(("scale", "factor"),))
+    ATEN = ("npu::tanh_shrink",)
+    STABLEHLO = ("npu.tanh_shrink",)
 
     x, output = operand(), result()
     scale = Float(1.0)

@@ -41,6 +41,45 @@ def test_it_is_imported():
     np.testing.assert_allclose(mirlo.compile(model_of())(x), np.maximum(x - 0.25 * np.tanh(x), 0), atol=1e-6)
 
 
+def test_it_is_imported_from_pytorch():
+    torch = pytest.importorskip("torch")
+    if not hasattr(torch.ops.npu, "tanh_shrink"):
+        torch.library.define("npu::tanh_shrink", "(Tensor x, float scale=1.0) -> Tensor")
+        torch.library.register_fake("npu::tanh_shrink", lambda x, scale=1.0: torch.empty_like(x))
+
+    class Shrink(torch.nn.Module):
+        def forward(self, x):
+            return torch.relu(torch.ops.npu.tanh_shrink(x, 0.25))
+
+    x = np.random.default_rng(0).standard_normal((5, 7), np.float32)
+    found = mirlo.compile(Shrink().eval(), args=(torch.from_numpy(x),), cache=False)(torch.from_numpy(x))
+    np.testing.assert_allclose(found, np.maximum(x - 0.25 * np.tanh(x), 0), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        'stablehlo.composite "npu.tanh_shrink" %x {composite_attributes = {scale = 0.25 : f64}, decomposition = @other}'
+        " : (tensor<5x7xf32>) -> tensor<5x7xf32>",
+        "stablehlo.custom_call @npu.tanh_shrink(%x) {backend_config = {scale = 0.25 : f64}, api_version = 4 : i32}"
+        " : (tensor<5x7xf32>) -> tensor<5x7xf32>",
+    ],
+)
+def test_it_is_imported_from_stablehlo(call, tmp_path):
+    path = tmp_path / "model.mlir"
+    path.write_text(
+        f"func.func @main(%x: tensor<5x7xf32>) -> tensor<5x7xf32> {{\n%0 = {call}\nreturn %0 : tensor<5x7xf32>\n}}\n"
+        "func.func private @other(%x: tensor<5x7xf32>) -> tensor<5x7xf32> { return %x : tensor<5x7xf32> }"
+    )
+    x = np.random.default_rng(0).standard_normal((5, 7), np.float32)
+    np.testing.assert_allclose(mirlo.compile(path, cache=False)(x), x - 0.25 * np.tanh(x), atol=1e-6)
+    path.write_text(path.read_text().replace("scale =", "slope ="))
+    with pytest.raises(
+        mirlo.MirloError, match="has the attribute 'slope', which is not one of 'npu.tanh_shrink'; those are: scale"
+    ):
+        mirlo.compile(path, cache=False)
+
+
 def test_it_is_folded():
     text = MODEL.replace('(%x: tensor<4x9xf32> {relax.name = "x"})', "()").replace(
         "%0 =", '%x = "relax.constant"() {value = dense<2.0> : tensor<4x9xf32>} : () -> tensor<4x9xf32>\n  %0 ='

@@ -1,0 +1,67 @@
+"""Converters of operators whose classes say what PyTorch calls them (`DialectOp.ATEN`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from mirlo.dialects.context import graph_operations
+from mirlo.dialects.core.installed import import_modules
+from mirlo.dialects.core.op import DialectOp
+from mirlo.dialects.relax.elementwise import Compare
+from mirlo.dialects.relax.infer import BOOL, FLOAT
+from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.torch.custom import operator_converter
+from mirlo.frontends.torch.operation import AtenOperation, Operand
+from mirlo.frontends.torch.registry import CONVERTERS, Converter
+
+_entered: Mapping[str, type[DialectOp]] = {}
+"""The classes whose names are among the converters."""
+
+
+def load_converters() -> None:
+    """Import all converters, and enter those that follow from classes; a converter of its own comes first."""
+    global _entered
+    import_modules("mirlo.frontends.torch.ops")
+    classes = graph_operations()
+    if classes is not _entered:
+        for cls in classes.values():
+            for name in aten_names(cls):
+                CONVERTERS.setdefault(name, _converter_of(cls, name))
+        _entered = classes
+
+
+def aten_names(cls: type[DialectOp]) -> Iterator[str]:
+    """Yield the names, with overloads, of the operators that a class is: `aten.exp.default`."""
+    overloads = ("default",) if len(cls._operand_layout.fields) == 1 else ("Tensor", "Scalar")
+    for name in cls.ATEN:
+        namespace, _, operator = name.rpartition("::")
+        if "." in operator:
+            yield f"{namespace or 'aten'}.{operator}"
+        else:
+            yield from (
+                f"{namespace or 'aten'}.{operator}.{each}" for each in (("default",) if namespace else overloads)
+            )
+
+
+def _converter_of(cls: type[DialectOp], name: str) -> Converter:
+    return _elementwise(cls) if name.startswith("aten.") else operator_converter(cls)
+
+
+def _elementwise(cls: type[DialectOp]) -> Converter:
+    """Return the converter of an operator of ATen, which promotes its operands.
+
+    Comparisons promote them to one type, operators of bools read them as bools, others compute in the type of the
+    result. Operators of floats that give integers, those that round, leave integers as they are.
+    """
+    _, _, operator = cls.OPERATION_NAME.rpartition(".")
+    kinds = getattr(cls, "KINDS", ())
+
+    def convert(op: AtenOperation, *operands: Operand) -> Tensor:
+        if issubclass(cls, Compare):
+            first, *others = op.promoted(*operands)
+        else:
+            kind = "bool" if kinds == BOOL else op.dtype
+            first, *others = (op.operand(x, kind) for x in operands)
+        return first if kinds == FLOAT and not first.dtype.is_float else first.elementwise(operator, *others)
+
+    return convert
