@@ -16,7 +16,7 @@ from mirlo.dialects.bindings import ir, scf, tensor
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dense import dense_attribute
 from mirlo.dialects.core.dims import UNKNOWN, Dim
-from mirlo.dialects.core.dtypes import DType
+from mirlo.dialects.core.dtypes import DTYPES, DType
 from mirlo.dialects.core.op import DialectOp, OpError
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
@@ -24,6 +24,8 @@ from mirlo.frontends.tensor import Tensor, where
 from mirlo.runtime.params import ParameterStore
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import numpy.typing as npt
 
 INLINE_ELEMENTS = 16
@@ -43,14 +45,20 @@ class UnsupportedOperation(Exception):
 class GraphBuilder:
     """A function of relax that is being built."""
 
-    def __init__(self, name: str, store: ParameterStore) -> None:
+    def __init__(self, name: str, store: ParameterStore, source: Path | None = None) -> None:
         self.name = name
         self.store = store
+        self.source = source
+        """The file of the model, of which weights are views."""
         self.taken: set[str] = set()
         """Names of dims."""
         self.blocks: list[ir.Block] = []
         """The blocks that are being filled, outermost first."""
-        self._constants: dict[int, tuple[np.ndarray, str]] = {}
+        self.placed: list[Tensor] = []
+        """The tensors with an SSA value that was made for what is known of them, in order."""
+        self.parameters: dict[tuple[object, ...], tuple[str, np.ndarray]] = {}
+        """Parameter names by the address of the elements, so that a tensor is stored once. The arrays are kept, so
+        that addresses are not reused."""
 
     # Values
 
@@ -63,7 +71,9 @@ class GraphBuilder:
     def full(self, tensor: Tensor) -> ir.Value:
         """Return the SSA value with the whole shape of a tensor."""
         if tensor.made is None or (tensor.block is not None and tensor.block not in self.blocks):
-            tensor.made, tensor.block = self._expanded(tensor), self.blocks[-1]
+            with self.region(tensor.region):
+                tensor.made, tensor.block = self._expanded(tensor), self.blocks[-1]
+            self.placed.append(tensor)
         return tensor.made
 
     def compact(self, tensor: Tensor) -> ir.Value:
@@ -71,13 +81,20 @@ class GraphBuilder:
         if tensor.value is not None:
             return tensor.value
         if tensor.array is not None and tensor.array.shape != tensor.shape:
-            return self._constant(tensor.array, tensor.type)
+            return self._constant(tensor, tensor.array)
         return self.full(tensor)
 
     def _expanded(self, tensor: Tensor) -> ir.Value:
+        if tensor.compute is not None:
+            return self.full(tensor.compute())
+        if tensor.packed is not None:
+            held = TensorType(tensor.packed.shape, DTYPES["u8"])
+            packed = OPS["constant"].make(param=self._parameter(tensor, tensor.packed), result_types=[held])
+            unpacked: ir.Value = OPS["unpack"].make(packed, dtype=tensor.dtype)
+            return unpacked
         if tensor.sizes is not None:
             return self._of_sizes(tensor.sizes, tensor.type)
-        value = tensor.value if tensor.value is not None else self._constant(tensor.array, tensor.type)
+        value = tensor.value if tensor.value is not None else self._constant(tensor, tensor.array)
         tensor_type = TensorType.from_mlir(value.type)
         assert tensor_type is not None
         if tensor_type.shape == tensor.shape:
@@ -87,25 +104,36 @@ class GraphBuilder:
 
     def _of_sizes(self, sizes: tuple[Dim, ...], type_: TensorType) -> ir.Value:
         if all(isinstance(size, int) for size in sizes):
-            return self._constant(np.array(sizes).reshape(type_.static_shape), type_)
+            return self.full(self.of_array(np.array(sizes).reshape(type_.static_shape), type_))
         result = OPS["dims_tensor"].make(dims=sizes)
         if type_.dtype.name != "i64":
             result = OPS["cast"].make(result, dtype=type_.dtype)
         reshaped: ir.Value = result if type_.rank == 1 else OPS["reshape"].make(result, shape=type_.shape)
         return reshaped
 
-    def _constant(self, array: np.ndarray | None, type_: TensorType) -> ir.Value:
+    def _constant(self, tensor: Tensor, array: np.ndarray | None) -> ir.Value:
         assert array is not None
-        held = TensorType(array.shape, type_.dtype)
-        given = np.asarray(array).astype(type_.dtype.to_numpy(), copy=False)
-        if given.size <= INLINE_ELEMENTS:
-            inline: ir.Value = OPS["constant"].make(value=dense_attribute(given, held), result_types=[held])
-            return inline
-        key = id(array)
-        if key not in self._constants:
-            self._constants[key] = array, self.store.add_unique("constant", given)
-        result: ir.Value = OPS["constant"].make(param=self._constants[key][1], result_types=[held])
+        held = TensorType(array.shape, tensor.dtype)
+        if array.size > INLINE_ELEMENTS:
+            attributes: dict[str, object] = {"param": self._parameter(tensor, array)}
+        else:
+            attributes = {"value": dense_attribute(_elements(array, tensor.dtype), held)}
+        result: ir.Value = OPS["constant"].make(**attributes, result_types=[held])
         return result
+
+    def _parameter(self, tensor: Tensor, array: np.ndarray) -> str:
+        """Add elements to the parameter store, once; return their name: that in the model's file, if it is free."""
+        view = array.__array_interface__
+        layout = (view["data"][0], array.shape, array.strides, array.dtype, tensor.dtype.name)
+        if layout not in self.parameters:
+            name = tensor.parameter
+            elements = array if tensor.packed is not None else _elements(array, tensor.dtype)
+            if name and name not in self.store:
+                self.store.add(name, elements, source=self.source)
+            else:
+                name = self.store.add_unique(tensor.name or "constant", elements)
+            self.parameters[layout] = name, array
+        return self.parameters[layout][0]
 
     def split_parts(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Return the real and the imaginary part of complex numbers, of which a last dim of 2 holds both."""
@@ -203,6 +231,20 @@ class GraphBuilder:
     def depth(self) -> int:
         """Return the number of open regions inside of the function."""
         return len(self.blocks) - 1
+
+    @contextmanager
+    def region(self, depth: int | None) -> Iterator[None]:
+        """Insert into the region of a depth around the current one, before what leads to it; None for the current."""
+        if depth is None or depth >= self.depth:
+            yield
+            return
+        inner = self.blocks[depth + 1 :]
+        del self.blocks[depth + 1 :]
+        try:
+            with ir.InsertionPoint(inner[0].owner):
+                yield
+        finally:
+            self.blocks += inner
 
     @contextmanager
     def inside(self, block: ir.Block) -> Iterator[None]:
@@ -324,6 +366,10 @@ class OperationView:
             return position
         nans = x.isnan().cast("i8")
         return where(nans.max(axis, keepdims).cast("bool"), nans.argmax(axis, keepdims), position)
+
+
+def _elements(array: np.ndarray, dtype: DType) -> np.ndarray:
+    return np.asarray(array).astype(dtype.to_numpy(), copy=False)
 
 
 def broadcast_shape(shapes: Sequence[tuple[Dim, ...]]) -> tuple[Dim, ...]:

@@ -11,7 +11,7 @@ The other operand is a tensor of the same element type, or a number or a size, w
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import EllipsisType
 from typing import Any, Protocol, TypeAlias
 
@@ -24,6 +24,7 @@ from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.dtypes import dtype as dtype_of
 from mirlo.dialects.core.op import OpError
 from mirlo.dialects.core.types import TensorType
+from mirlo.runtime.kinds import Kind
 
 SIZES = 64
 """Integer tensors of up to so many elements are followed as sizes."""
@@ -107,6 +108,20 @@ class Tensor:
     """The SSA value with the whole shape, once there is one."""
     block: ir.Block | None = None
     """The block that holds `made`."""
+    name: str = ""
+    """The name in the model, if it has one."""
+    parameter: str = ""
+    """The name under which the parameter store keeps a constant of the model's file; "" for any."""
+    partial: tuple[Dim | None, ...] | None = None
+    """The elements of a list of integers, of which only some are known at import; None for the others."""
+    fractions: np.ndarray | None = None
+    """The elements of a float tensor that are fractions of dims."""
+    packed: np.ndarray | None = None
+    """The bytes of a constant of 2 or 4 bits an element, which is not known at import."""
+    compute: Callable[[], Tensor] | None = field(default=None, repr=False)
+    """Makes the operation whose result is known as sizes."""
+    region: int | None = None
+    """The depth of the region in which a constant is placed, where all its users see it; None for the current one."""
 
     __array_ufunc__ = None
     """Lets numbers of numpy on the left leave the operator to this class."""
@@ -144,6 +159,25 @@ class Tensor:
         if constant is None or constant.size > SIZES:
             return None
         return tuple(int(item) for item in constant.reshape(-1))
+
+    @property
+    def known(self) -> np.ndarray | None:
+        """Return the elements if they are known, as objects if some are sizes."""
+        if self.array is not None:
+            return self.array if self.array.shape == self.type.shape else self.constant
+        if self.sizes is None:
+            return None
+        elements = np.empty(len(self.sizes), object)
+        elements[:] = self.sizes
+        return elements.reshape(self.type.static_shape)
+
+    @property
+    def kind(self) -> Kind:
+        """Return the type as the kind of a run-time value."""
+        return Kind(self.dtype.name, tuple(dim if isinstance(dim, int) else str(dim) for dim in self.shape))
+
+    def __str__(self) -> str:
+        return str(self.type)
 
     # Constants
 

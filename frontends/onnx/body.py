@@ -10,12 +10,13 @@ import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim, symbol
-from mirlo.dialects.core.errors import DimsDiffer, OpMistake, describe_raised
-from mirlo.dialects.core.op import OpError
+from mirlo.dialects.core.errors import BroadcastDiffers, DimsDiffer, OpMistake, describe_raised
+from mirlo.dialects.core.op import DialectOp, OpError
 from mirlo.dialects.relax.dynamic import RequireDims
+from mirlo.frontends.builder import OF_BOOLS, GraphBuilder
 from mirlo.frontends.onnx import functions, loops, regions, schema
 from mirlo.frontends.onnx.attributes import Attributes
-from mirlo.frontends.onnx.broadcasts import Broadcasts
+from mirlo.frontends.onnx.broadcasts import Broadcasts, expanded_operands
 from mirlo.frontends.onnx.checkpoints import INTERVAL, Checkpoint
 from mirlo.frontends.onnx.choices import Choices, RanksDiffer
 from mirlo.frontends.onnx.converting import NotSupported, converted
@@ -29,23 +30,16 @@ from mirlo.frontends.onnx.graph import FunctionDef, GraphDef, NodeDef, TensorDef
 from mirlo.frontends.onnx.inputs import identifier
 from mirlo.frontends.onnx.loop_iteration import LoopIteration
 from mirlo.frontends.onnx.model import LoadedModel
-from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.node import Node, NodeImporter
 from mirlo.frontends.onnx.node_traits import NodeTrait
+from mirlo.frontends.onnx.objects import call_host, object_of
 from mirlo.frontends.onnx.order import steps
 from mirlo.frontends.onnx.registry import CONVERTERS
 from mirlo.frontends.onnx.runtime_sizes import bind, bind_unknown, known_sizes, vector
 from mirlo.frontends.onnx.scope import Scope
 from mirlo.frontends.onnx.strings import moved
 from mirlo.frontends.onnx.validity import inference_error
-from mirlo.frontends.onnx.value_maker import ValueMaker
-from mirlo.frontends.onnx.values import (
-    AnyValue,
-    ListValue,
-    ObjectValue,
-    OptionalValue,
-    Output,
-    TensorValue,
-)
+from mirlo.frontends.onnx.values import AnyValue, ObjectValue, Output
 from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.params import ParameterStore
@@ -64,6 +58,9 @@ class Skipped(Exception):
 class Observer:
     """Receives the outcome of each node, and may replace values that could not be made."""
 
+    builder: GraphBuilder | None = None
+    """The import, once it has begun."""
+
     def imported(self, step: NodeDef, scope: Scope) -> None:
         """Handle an imported node: by a converter, by folding, or by its function body."""
 
@@ -76,7 +73,7 @@ class Observer:
         return [None] * len(step.outputs)
 
 
-class Body(ValueMaker):
+class Body(NodeImporter):
     """The import of one function body; operations go to the current insertion point."""
 
     def __init__(
@@ -86,10 +83,14 @@ class Body(ValueMaker):
         trusts_declared: bool = True,
         observer: Observer | None = None,
     ) -> None:
-        super().__init__(model, store)
+        super().__init__(model.name, store, model.path)
+        self.model = model
+        self.texts: list[ObjectValue] = []
+        """The strings with an SSA value that was made for them, in order."""
         self.trusts_declared = trusts_declared
         """Whether declared shapes can be trusted: not if shapes of inputs were replaced."""
         self.observer = observer or Observer()
+        self.observer.builder = self
         self.problems: list[str] = []
         self.steps: list[tuple[NodeDef, Scope]] = []
         """The nodes being imported, each inside of the previous one."""
@@ -118,7 +119,53 @@ class Body(ValueMaker):
         self.symbol_count = 0
         """Number of symbols made for data-dependent sizes."""
 
-    # Interface for nodes (node.Builder)
+    # Values
+
+    def ssa(self, value: AnyValue) -> ir.Value:
+        if isinstance(value, Tensor):
+            return self.full(value)
+        if not isinstance(value, ObjectValue):
+            return object_of(value, self)
+        if value.value is None:
+            assert value.strings is not None
+            words = {"strings": value.strings.reshape(-1).tolist(), "shape": list(value.strings.shape)}
+            with self.region(value.region):
+                (made,) = call_host(self, "mirlo.string.constant", [], [value.kind], **words)
+                value.value = self.ssa(made)
+            self.texts.append(value)
+        return value.value
+
+    def parameter_of(self, tensor: TensorDef, name: str) -> str:
+        return name if self.model.content.parameters.get(name) is tensor else ""
+
+    def operation(self, operator: type[DialectOp], operands: Sequence[Any], attributes: Mapping[str, Any]) -> ir.OpView:
+        """Make an operation; operands that may broadcast at run time are expanded."""
+        operands = list(map(self.operand, operands))
+        while True:
+            try:
+                return super().operation(operator, operands, attributes)
+            except BroadcastDiffers as error:
+                expanded = expanded_operands(self, operands, error)
+                if expanded is None:
+                    raise
+                operands = expanded
+
+    def elementwise(self, name: str, operands: Sequence[Tensor], attributes: Mapping[str, object]) -> Tensor:
+        """Make an elementwise operator on tensors that broadcast, as relax infers its shape."""
+        if name in OF_BOOLS and operands[0].dtype.is_bool:
+            name = OF_BOOLS[name]
+        return self.emit(name, *operands, **attributes)
+
+    @property
+    def is_in_branch(self) -> bool:
+        """Whether operations are inserted where a call may not come to."""
+        return any(block.owner.operation.name == "scf.if" for block in self.blocks)
+
+    def close_regions(self) -> None:
+        """Return to the outermost region after an exception."""
+        del self.blocks[1:]
+
+    # Interface for nodes
 
     def evaluated(self, name: str, given: Mapping[str, AnyValue]) -> AnyValue:
         step, scope = self.steps[-1]
@@ -198,14 +245,14 @@ class Body(ValueMaker):
     def _place(step: NodeDef, scope: Scope) -> str:
         return f"{scope.prefix}{step.name}"
 
-    def conditional(self, condition: TensorValue, then_graph: GraphDef, else_graph: GraphDef) -> list[AnyValue]:
+    def conditional(self, condition: Tensor, then_graph: GraphDef, else_graph: GraphDef) -> list[AnyValue]:
         return regions.choose(self, condition, then_graph, else_graph)
 
     def loop(
         self,
         round_: LoopIteration | GraphDef,
-        limit: TensorValue | None,
-        going: TensorValue | None,
+        limit: Tensor | None,
+        going: Tensor | None,
         carried: Sequence[AnyValue],
         room: Dim | None = None,
     ) -> list[Any]:
@@ -218,8 +265,11 @@ class Body(ValueMaker):
     def graph(self, graph: GraphDef, scope: Scope) -> list[AnyValue]:
         """Import the nodes of a graph and return the values of its outputs."""
         # Initializers that have values already are the default values of inputs that are not constants.
-        for value in self.model.weights.values([t for t in graph.initializers if t.name not in scope.values]):
+        tensors = [tensor for tensor in graph.initializers if tensor.name not in scope.values]
+        for tensor, value in zip(tensors, self.model.weights.values(tensors, self), strict=True):
             value.region = 0
+            if isinstance(value, Tensor):
+                value.parameter = self.parameter_of(tensor, tensor.name)
             scope.define(value)
         if self.trusts_declared:
             if graph not in self._declared:
@@ -275,7 +325,7 @@ class Body(ValueMaker):
     def _forked(self, rest: Sequence[NodeDef], wanted: Sequence[str], scope: Scope) -> list[AnyValue]:
         """Import the rest of a graph, which begins with an If, once for each branch."""
         condition = scope.find(rest[0].inputs[0])
-        if not isinstance(condition, TensorValue):
+        if not isinstance(condition, Tensor):
             raise Skipped
 
         def end(flag: bool) -> list[AnyValue]:
@@ -322,7 +372,7 @@ class Body(ValueMaker):
         self.steps.pop()
         for name, value in zip(names, values, strict=False):
             if value is not None and value.region is None:
-                is_constant = value.is_constant if isinstance(value, TensorValue) else _is_text(value)
+                is_constant = value.array is not None if isinstance(value, Tensor) else _is_text(value)
                 value.region = 0 if is_constant else self.depth
             if name:
                 scope.values[name] = value
@@ -338,7 +388,7 @@ class Body(ValueMaker):
                 if solutions := self._solution(error.left, error.right):
                     raise solutions from None
                 what = f"{scope.prefix}{step.name} ({step.operator}): {error}"
-                if (agreed := assume_equal(error.left, error.right, inputs, self.ssa, what)) is None:
+                if (agreed := assume_equal(error.left, error.right, inputs, what)) is None:
                     raise
                 inputs = agreed
         return self._convert(step, inputs, scope)
@@ -364,8 +414,8 @@ class Body(ValueMaker):
             if NodeTrait.MOVES in traits or NodeTrait.MEASURES in traits:
                 return moved(node, traits, lambda places: self._convert(step, places, scope))
 
-        def compute() -> Tensor | TensorValue:
-            return converted(node.fresh())[0]  # type: ignore[return-value] # what folds makes tensors
+        def compute() -> Tensor:
+            return node.ssa(converted(node.fresh())[0])  # type: ignore[arg-type] # what folds makes tensors
 
         folded = fold(node, compute) or fold_fractions(node, compute)
         if folded is not None:
@@ -377,11 +427,7 @@ class Body(ValueMaker):
             if body is None:
                 raise NodeError(str(problem) + functions.newer_package(step, version)) from None
             return self._expand(body, step, inputs, scope)
-        values = [_as_value(name, result) for name, result in zip(outputs, results, strict=False)]
-        if values and isinstance(values[0], TensorValue):
-            values[0].fractions = fractions_of(node, values[0])
-            values[0].partial = values[0].partial or partial_of(node)
-        return values
+        return _named(node, results)
 
     def _expand(
         self, body: FunctionDef, step: NodeDef, inputs: Sequence[AnyValue | None], scope: Scope
@@ -420,12 +466,18 @@ class Body(ValueMaker):
         return f"{self.model.name}: node '{name}' ({step.operator}): {text} [inputs: {listed or 'none'}]"
 
 
-def _as_value(name: str, result: Output) -> AnyValue | None:
-    if result is None or isinstance(result, (TensorValue, ListValue, OptionalValue, ObjectValue)):
-        return result
-    if isinstance(result, Tensor):
-        return TensorValue(name, result.type, ir=result.made)
-    return TensorValue(name, type_of(result), ir=result)
+def _named(node: Node, results: Sequence[Output]) -> Sequence[AnyValue | None]:
+    """Return the outputs of a node, with names and with what is known of their elements."""
+    values: list[AnyValue | None] = []
+    for name, result in zip(node.outputs, results, strict=False):
+        if result is not None and not result.name:
+            result.name = name
+        values.append(result)
+    first = values[0] if values else None
+    if isinstance(first, Tensor):
+        first.fractions = fractions_of(node, first) if first.fractions is None else first.fractions
+        first.partial = first.partial or partial_of(node)
+    return values
 
 
 def _is_text(value: AnyValue) -> bool:

@@ -21,7 +21,8 @@ from mirlo.frontends.onnx.registry import CONVERTERS, load_converters
 from mirlo.frontends.onnx.scope import Scope
 from mirlo.frontends.onnx.support import unsupported_nodes
 from mirlo.frontends.onnx.validity import inferred_values
-from mirlo.frontends.onnx.values import AnyValue, TensorValue
+from mirlo.frontends.onnx.values import AnyValue
+from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.params import ParameterStore
 
 SUPPORTED, UNSUPPORTED, REFUSED, UNKNOWN, UNUSED = "supported", "unsupported", "refused", "unknown", "unused"
@@ -140,7 +141,7 @@ class _Watch(Observer):
     def _stand_ins(self, step: NodeDef) -> list[AnyValue | None]:
         return [self._stand_in(name) for name in step.outputs]
 
-    def _stand_in(self, name: str) -> TensorValue | None:
+    def _stand_in(self, name: str) -> Tensor | None:
         declared = self.types.get(name)
         if declared is None:
             return None
@@ -149,7 +150,10 @@ class _Watch(Observer):
         except OpError:  # shape inference of ONNX gives sizes that no memory holds
             return None
         op = ir.Operation.create("builtin.unrealized_conversion_cast", results=[kind])
-        return TensorValue(name, declared, ir=op.result)
+        assert self.builder is not None  # nodes are being imported
+        tensor = self.builder.tensor(op.result)
+        tensor.name = name
+        return tensor
 
     def failed_nodes(self) -> bool:
         return bool(self.problems or self.skipped_nodes)

@@ -13,7 +13,8 @@ from mirlo.frontends.onnx.broadcasts import Broadcasts
 from mirlo.frontends.onnx.expansion import Expansion
 from mirlo.frontends.onnx.graph import GraphDef, NodeDef
 from mirlo.frontends.onnx.scope import Scope
-from mirlo.frontends.onnx.values import ObjectValue, TensorValue
+from mirlo.frontends.onnx.values import ObjectValue
+from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.kinds import Kind
 from mirlo.runtime.params import ParameterStore
 
@@ -30,8 +31,10 @@ class ResumableImport(Protocol):
     of_data: dict[str, int]
     bound: dict[str, None]
     broadcasts: Broadcasts
-    constructed: list[TensorValue | ObjectValue]
-    """The values with an SSA value that was made for them, in order."""
+    placed: list[Tensor]
+    """The tensors with an SSA value that was made for what is known of them, in order."""
+    texts: list[ObjectValue]
+    """The strings with an SSA value that was made for them, in order."""
     parameters: dict[tuple[object, ...], tuple[str, np.ndarray]]
     problems: list[str]
     steps: list[tuple[NodeDef, Scope]]
@@ -55,7 +58,8 @@ class Checkpoint:
     of_data: int
     bound: int
     sizes: int
-    ssa_values: int
+    placed: int
+    texts: int
     parameters: int
     problems: int
     steps: int
@@ -76,7 +80,8 @@ class Checkpoint:
             len(body.of_data),
             len(body.bound),
             len(body.broadcasts),
-            len(body.constructed),
+            len(body.placed),
+            len(body.texts),
             len(body.parameters),
             len(body.problems),
             len(body.steps),
@@ -90,11 +95,13 @@ class Checkpoint:
         """Undo what was imported since, and erase its operations."""
         for operation in reversed(list(islice(ir.InsertionPoint.current.block.operations, self.operations, None))):
             operation.operation.erase()
-        for value in body.constructed[self.ssa_values :]:
-            value.ir = None
+        for tensor in body.placed[self.placed :]:
+            tensor.made = None
+        for text in body.texts[self.texts :]:
+            text.value = None
         for name, _ in list(body.parameters.values())[self.parameters :]:
             body.store.discard(name)
-        del body.constructed[self.ssa_values :]
+        del body.placed[self.placed :], body.texts[self.texts :]
         del body.problems[self.problems :], body.steps[self.steps :]
         body.broadcasts.truncate(self.sizes)
         for entries, count in (

@@ -11,7 +11,8 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.dtypes import onnx_code
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.graph import FunctionDef, NodeDef, node_of, tensor_of
-from mirlo.frontends.onnx.values import AnyValue, TensorValue, dtype_of_array
+from mirlo.frontends.onnx.values import AnyValue, dtype_of_array
+from mirlo.frontends.tensor import Tensor
 
 MICROSOFT = "com.microsoft"
 OPSET = 21
@@ -33,7 +34,7 @@ class _Function:
         self.nodes: list[NodeDef] = []
         self._attributes = {attribute.name: attribute.value for attribute in node.attributes}
         self._types = {
-            name: value.type for name, value in zip(names, inputs, strict=False) if isinstance(value, TensorValue)
+            name: value.type for name, value in zip(names, inputs, strict=False) if isinstance(value, Tensor)
         }
 
     def has(self, name: str) -> bool:

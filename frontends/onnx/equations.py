@@ -9,18 +9,17 @@ no symbol can be solved for, the dims are assumed equal, with the same check.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import gcd
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.dynamic import RequireDims
 from mirlo.frontends.onnx.dimensions import MULTIPLE
-from mirlo.frontends.onnx.node import relax_op
-from mirlo.frontends.onnx.values import AnyValue, TensorValue
+from mirlo.frontends.onnx.values import AnyValue
+from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.kinds import Kind
 
 MAX_EQUATIONS = 64
@@ -132,9 +131,7 @@ def divisible(dim: Dim, number: int) -> tuple[Dim, Dim]:
     return part, multiple_of(part, number // gcd(number, common))
 
 
-def assume_equal(
-    left: Dim, right: Dim, inputs: Sequence[AnyValue | None], ssa: Callable[[AnyValue], ir.Value], what: str
-) -> list[AnyValue | None] | None:
+def assume_equal(left: Dim, right: Dim, inputs: Sequence[AnyValue | None], what: str) -> list[AnyValue | None] | None:
     """Return the inputs of a node with one of two dims replaced by the other, each as a view.
 
     The call checks that the dims are equal: element counts are also equal where another dim is 0. An error contains
@@ -145,21 +142,21 @@ def assume_equal(
     if any(name.endswith(MULTIPLE) for dim in (left, right) for name in D.symbols_of(dim)):
         return None
     for old, new in ((left, right), (right, left)):
-        affected = [
-            isinstance(value, TensorValue) and value.known is None and old in value.type.shape for value in inputs
-        ]
+        affected = [isinstance(value, Tensor) and value.known is None and old in value.type.shape for value in inputs]
         if not isinstance(old, int) and any(affected):
             RequireDims.build(dims=(old, new), bounds=(new, old), what=what, result_types=[])
             return [
-                _with_dim(value, old, new, ssa) if f and isinstance(value, TensorValue) else value
+                _with_dim(value, old, new) if f and isinstance(value, Tensor) else value
                 for value, f in zip(inputs, affected, strict=True)
             ]
     return None
 
 
-def _with_dim(value: TensorValue, old: Dim, new: Dim, ssa: Callable[[AnyValue], ir.Value]) -> TensorValue:
-    kind = value.type.with_shape([new if dim == old else dim for dim in value.type.shape])
-    return TensorValue(value.name, kind, ir=relax_op("reshape").make(ssa(value), shape=kind.shape), region=value.region)
+def _with_dim(value: Tensor, old: Dim, new: Dim) -> Tensor:
+    shape = tuple(new if dim == old else dim for dim in value.shape)
+    result = value.builder.emit("reshape", value, shape=shape)
+    result.name, result.region = value.name, value.region
+    return result
 
 
 def with_solutions(

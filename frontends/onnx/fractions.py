@@ -22,7 +22,7 @@ from mirlo.frontends.onnx.fold import FOLD_ELEMENTS
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.node_traits import NodeTrait
 from mirlo.frontends.onnx.registry import CONVERTERS, FOLDERS
-from mirlo.frontends.onnx.values import TensorValue, as_dim, symbolic
+from mirlo.frontends.onnx.values import as_dim, symbolic
 from mirlo.frontends.tensor import Tensor
 
 _EXACT = ("f32", "f64")
@@ -99,12 +99,12 @@ _BINARY: dict[str, Callable[[DimFraction, DimFraction], DimFraction]] = {
 }  # fmt: skip
 
 
-def fractions_of(node: Node, result: TensorValue) -> np.ndarray | None:
+def fractions_of(node: Node, result: Tensor) -> np.ndarray | None:
     """Return the elements of a node's float result as fractions of dims, if they are known to be some."""
-    if not isinstance(result, TensorValue) or result.known is not None or result.type.dtype.name not in _EXACT:
+    if not isinstance(result, Tensor) or result.known is not None or result.type.dtype.name not in _EXACT:
         return None
     values = [value for value in node.inputs if value is not None]
-    if not any(isinstance(v, TensorValue) and (v.fractions is not None or v.is_symbolic) for v in values):
+    if not any(isinstance(v, Tensor) and (v.fractions is not None or v.sizes is not None) for v in values):
         return None
     try:
         elements = _elements(node)
@@ -117,16 +117,18 @@ def fractions_of(node: Node, result: TensorValue) -> np.ndarray | None:
     )
 
 
-def fold_fractions(node: Node, compute: Callable[[], Tensor | TensorValue]) -> list[TensorValue] | None:
+def fold_fractions(node: Node, compute: Callable[[], Tensor]) -> list[Tensor] | None:
     """Return the result of a cast of fractions to integers, which are dims; `compute` makes the operation."""
     value = node.inputs[0] if (node.domain, node.operator) == ("", "Cast") else None
-    if not isinstance(value, TensorValue) or value.fractions is None:
+    if not isinstance(value, Tensor) or value.fractions is None:
         return None
     wanted = onnx_dtype(node.attr.int("to"), "attribute 'to'").dtype
     if wanted.name not in ("i64", "i32"):
         return None
     try:
-        return [symbolic(node.outputs[0], _applied(DimFraction.truncated, value.fractions), wanted, compute)]
+        return [
+            symbolic(node.builder, _applied(DimFraction.truncated, value.fractions), wanted, compute, node.outputs[0])
+        ]
     except Undecided:
         return None
 
@@ -158,8 +160,8 @@ def _elements(node: Node) -> np.ndarray | None:
 def _moved(node: Node) -> np.ndarray:
     """Fold an operator that moves elements."""
     inputs = [
-        dataclasses.replace(value, known=_operand(value))
-        if isinstance(value, TensorValue) and value.type.dtype.is_float
+        dataclasses.replace(value, array=None, sizes=tuple(_operand(value).flat))
+        if isinstance(value, Tensor) and value.type.dtype.is_float
         else value
         for value in node.inputs
     ]
@@ -174,13 +176,13 @@ def _applied(function: Callable[..., Dim | DimFraction], *operands: np.ndarray) 
     return np.asarray(np.frompyfunc(function, len(operands), 1)(*operands), object)
 
 
-def _operand(value: TensorValue) -> np.ndarray:
+def _operand(value: Tensor) -> np.ndarray:
     """Return the elements of an operand as fractions."""
     if value.fractions is not None:
         return value.fractions
     if value.known is None or value.known.size > FOLD_ELEMENTS:
         raise Undecided
-    if value.is_symbolic:
+    if value.sizes is not None:
         return _filled([DimFraction(_linear(as_dim(dim))) for dim in value.known.flat], value.known.shape)
     return _filled([_number(number) for number in value.known.flat], value.known.shape)
 

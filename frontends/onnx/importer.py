@@ -27,8 +27,9 @@ from mirlo.frontends.onnx.pages import DOMAIN, find_paged_inputs
 from mirlo.frontends.onnx.registry import CONVERTERS, load_converters
 from mirlo.frontends.onnx.scope import Scope
 from mirlo.frontends.onnx.support import unsupported_nodes
-from mirlo.frontends.onnx.values import AnyValue, ObjectValue, TensorValue
+from mirlo.frontends.onnx.values import AnyValue, ObjectValue
 from mirlo.frontends.onnx.windows import find_windows, with_rings
+from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.kinds import Kind
 from mirlo.runtime.params import ParameterStore
 
@@ -146,11 +147,11 @@ def build_main(
         if solutions is not None and solutions.is_open:
             body.solvable = body.taken
             body.solutions = solutions
-        outputs = _outputs_of(body, model, _scope_of(model, types, block))
+        outputs = _outputs_of(body, model, _scope_of(body, model, types, block))
         if as_declared:
             for value, declared in zip(outputs, model.content.graph.outputs, strict=True):
                 _check_output(value, declared, model.name)
-        results = [body.any_ssa(value) for value in outputs]
+        results = [body.ssa(value) for value in outputs]
         func.ReturnOp(results)
     names = [value.name for value in model.content.graph.outputs]
     pages = find_paged_inputs(model.content.graph) if DOMAIN in model.content.opsets else {}
@@ -172,14 +173,16 @@ def _types_of_inputs(
     return with_solutions(types, solutions) if solutions else types
 
 
-def _scope_of(model: LoadedModel, types: Mapping[str, TensorType | Kind], block: ir.Block) -> Scope:
+def _scope_of(body: Body, model: LoadedModel, types: Mapping[str, TensorType | Kind], block: ir.Block) -> Scope:
     """Return the scope of the graph, in which the inputs are the arguments of `@main`."""
     scope = Scope(model.content.opsets)
     for argument, (name, found) in zip(block.arguments, types.items(), strict=True):
         if isinstance(found, Kind):
-            scope.define(ObjectValue(name, found, ir=argument, region=0))
+            scope.define(ObjectValue(name, found, argument, region=0))
         else:
-            scope.define(TensorValue(name, found, ir=argument, region=0))
+            tensor = body.tensor(argument)
+            tensor.name, tensor.region = name, 0
+            scope.define(tensor)
     return scope
 
 
@@ -255,7 +258,7 @@ def _check_output(value: AnyValue, declared: ValueDef, model: str) -> None:
     if not tensor.case or (tensor.case == "tensor" and not tensor.code):
         return
     what = f"{model}: output '{declared.name}'"
-    if not isinstance(value, TensorValue):
+    if not isinstance(value, Tensor):
         said = kind_of(tensor, what)
         if join(said, value.kind) is None:
             raise OnnxImportError(f"{what} is declared {said}, but the nodes that compute it make it {value}")

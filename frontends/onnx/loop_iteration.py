@@ -6,14 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mirlo.frontends.onnx.graph import GraphDef, ValueDef
-from mirlo.frontends.onnx.values import AnyValue, TensorValue
+from mirlo.frontends.onnx.values import AnyValue
+from mirlo.frontends.tensor import Tensor
 
 
 @dataclass(frozen=True)
 class LoopIteration:
     """One iteration of a loop."""
 
-    make: Callable[[TensorValue, TensorValue, list[AnyValue]], tuple[AnyValue, list[AnyValue], list[AnyValue]]]
+    make: Callable[[Tensor, Tensor, list[AnyValue]], tuple[AnyValue, list[AnyValue], list[AnyValue]]]
     """Map the iteration number, whether it is wanted, and the carried values to whether to continue, the next
     carried values, and the scan outputs."""
     carried: Sequence[ValueDef] = ()

@@ -18,21 +18,20 @@ from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.graph import GraphDef, ValueDef
 from mirlo.frontends.onnx.kinds import join, kind_of, tensor_kind, tensor_type, without_shapes
 from mirlo.frontends.onnx.loop_iteration import LoopIteration
-from mirlo.frontends.onnx.node import RegionImporter, relax_op, type_of
+from mirlo.frontends.onnx.node import NodeImporter, relax_op, type_of
 from mirlo.frontends.onnx.objects import object_of
-from mirlo.frontends.onnx.values import AnyValue, ObjectValue, TensorValue, constant
+from mirlo.frontends.onnx.values import AnyValue, ObjectValue, constant
+from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.kinds import Kind
 
 ATTEMPTS = 8
 CHANGES_TYPE = "a value that the loop carries changes its type in every iteration"
 
 
-def iteration_of_graph(body: RegionImporter, graph: GraphDef, carried: int) -> LoopIteration:
+def iteration_of_graph(body: NodeImporter, graph: GraphDef, carried: int) -> LoopIteration:
     """Return the iteration that the body of ONNX's Loop defines."""
 
-    def make(
-        count: TensorValue, going: TensorValue, values: list[AnyValue]
-    ) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
+    def make(count: Tensor, going: Tensor, values: list[AnyValue]) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
         condition, *results = body.branch(graph, [count, going, *values])
         return condition, results[:carried], results[carried:]
 
@@ -40,10 +39,10 @@ def iteration_of_graph(body: RegionImporter, graph: GraphDef, carried: int) -> L
 
 
 def repeat(
-    body: RegionImporter,
+    body: NodeImporter,
     round_: LoopIteration,
-    limit: TensorValue | None,
-    going: TensorValue | None,
+    limit: Tensor | None,
+    going: Tensor | None,
     carried: Sequence[AnyValue],
     room: Dim | None = None,
 ) -> list[Any]:
@@ -55,9 +54,9 @@ def repeat(
     if room is UNKNOWN:
         return _appending(body, round_, limit, going, carried)
     most = None if limit is None else scalar_of(body, limit, "M")
-    going = constant("", np.array(True)) if going is None else going
+    going = constant(body, np.array(True)) if going is None else going
     kinds = _carried_kinds(body, round_, carried)
-    first = [body.ssa(constant("", np.array(0, np.int64))), scalar_of(body, going, "cond")]
+    first = [body.full(constant(body, np.array(0, np.int64))), scalar_of(body, going, "cond")]
     for _ in range(ATTEMPTS + sum(len(kind.shape or ()) for kind in kinds)):
         inits = [*first, *(of_kind(body, value, kind) for value, kind in zip(carried, kinds, strict=True))]
         found: list[Kind] | None = None
@@ -86,18 +85,16 @@ def repeat(
 
 
 def _appending(
-    body: RegionImporter,
+    body: NodeImporter,
     round_: LoopIteration,
-    limit: TensorValue | None,
-    going: TensorValue | None,
+    limit: Tensor | None,
+    going: Tensor | None,
     carried: Sequence[AnyValue],
 ) -> list[Any]:
     """Make a loop that carries the rows of its scan outputs, to which each iteration appends."""
-    rows = _types_of_rows(body, round_, constant("", np.array(True)) if going is None else going, carried)
+    rows = _types_of_rows(body, round_, constant(body, np.array(True)) if going is None else going, carried)
 
-    def make(
-        count: TensorValue, going: TensorValue, values: list[AnyValue]
-    ) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
+    def make(count: Tensor, going: Tensor, values: list[AnyValue]) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
         condition, results, collected = round_.make(count, going, values[: len(carried)])
         longer = [
             _appended(body, old, new, row)
@@ -105,17 +102,17 @@ def _appending(
         ]
         return condition, [*results, *longer], []
 
-    none = [TensorValue("", row.with_shape((0, *row.shape)), ir=_rows(0, row)) for row in rows]
+    none = [body.tensor(_rows(0, row)) for row in rows]
     growing = LoopIteration(make, carried=round_.carried[: len(carried)], graph=round_.graph)
     return repeat(body, growing, limit, going, [*carried, *none])
 
 
 def _types_of_rows(
-    body: RegionImporter, round_: LoopIteration, going: TensorValue, carried: Sequence[AnyValue]
+    body: NodeImporter, round_: LoopIteration, going: Tensor, carried: Sequence[AnyValue]
 ) -> list[TensorType]:
     """Return the types of the scan outputs of an iteration."""
     kinds = [_carried_kind(value, _at(round_.carried, i)) for i, value in enumerate(carried)]
-    first = [body.ssa(constant("", np.array(0, np.int64))), scalar_of(body, going, "cond")]
+    first = [body.full(constant(body, np.array(0, np.int64))), scalar_of(body, going, "cond")]
     for _ in range(ATTEMPTS + sum(len(kind.shape or ()) for kind in kinds)):
         inits = [*first, *(of_kind(body, value, kind) for value, kind in zip(carried, kinds, strict=True))]
         found, rows = _collected_types(body, round_, inits, kinds)
@@ -125,19 +122,19 @@ def _types_of_rows(
     raise NodeError(CHANGES_TYPE)
 
 
-def _appended(body: RegionImporter, old: AnyValue, new: AnyValue, row: TensorType) -> AnyValue:
+def _appended(body: NodeImporter, old: AnyValue, new: AnyValue, row: TensorType) -> AnyValue:
     """Return the rows with one more."""
-    last = relax_op("expand_dims").make(body.ssa(_tensor(_conformed(body, new, tensor_kind(row)))), axes=[0])
-    result = relax_op("concat").make([body.ssa(_tensor(old)), last], axis=0)
-    return TensorValue("", type_of(result), ir=result)
+    last = relax_op("expand_dims").make(body.full(_tensor(_conformed(body, new, tensor_kind(row)))), axes=[0])
+    result = relax_op("concat").make([body.full(_tensor(old)), last], axis=0)
+    return body.tensor(result)
 
 
-def _tensor(value: AnyValue) -> TensorValue:
-    assert isinstance(value, TensorValue)  # rows are
+def _tensor(value: AnyValue) -> Tensor:
+    assert isinstance(value, Tensor)  # rows are
     return value
 
 
-def _carried_kinds(body: RegionImporter, round_: LoopIteration, carried: Sequence[AnyValue]) -> list[Kind]:
+def _carried_kinds(body: NodeImporter, round_: LoopIteration, carried: Sequence[AnyValue]) -> list[Kind]:
     kinds = [_carried_kind(value, _at(round_.carried, i)) for i, value in enumerate(carried)]
     if round_.graph is None:
         return kinds
@@ -159,7 +156,7 @@ def _at(declared: Sequence[ValueDef], index: int) -> ValueDef | None:
 
 
 def _collected_types(
-    body: RegionImporter, round_: LoopIteration, inits: Sequence[ir.Value], kinds: list[Kind]
+    body: NodeImporter, round_: LoopIteration, inits: Sequence[ir.Value], kinds: list[Kind]
 ) -> tuple[list[Kind], list[TensorType]]:
     """Return the kinds to carry, and the types of the scan outputs: import the body once and discard it."""
     types = [value.type for value in inits]
@@ -168,7 +165,7 @@ def _collected_types(
     _, after = (region.blocks.append(*types) for region in probe.regions)
     with body.inside(after):
         _, results, collected = _imported(body, round_, after, kinds)
-        values = [value for value in collected if isinstance(value, TensorValue)]
+        values = [value for value in collected if isinstance(value, Tensor)]
         if len(values) < len(collected):
             raise NodeError("a loop can collect tensors only, but its body gives objects beside what it carries")
         found = [_as_declared(value.type, _at(round_.collected, i)) for i, value in enumerate(values)]
@@ -202,22 +199,22 @@ def _rows(room: Dim, row: TensorType) -> ir.Value:
 
 
 def _imported(
-    body: RegionImporter, round_: LoopIteration, block: ir.Block, kinds: list[Kind]
-) -> tuple[TensorValue, list[AnyValue], list[AnyValue]]:
+    body: NodeImporter, round_: LoopIteration, block: ir.Block, kinds: list[Kind]
+) -> tuple[Tensor, list[AnyValue], list[AnyValue]]:
     """Import an iteration into its block: whether to continue, carried values, scan outputs."""
     arguments = list(block.arguments)
-    count, going = (TensorValue("", type_of(x), ir=x) for x in arguments[:2])
+    count, going = map(body.tensor, arguments[:2])
     given = [value_of(body, x, kind) for x, kind in zip(arguments[2:], kinds, strict=False)]
     for value in (count, going, *given):
         value.region = body.depth
     condition, results, collected = round_.make(count, going, given)
-    if not isinstance(condition, TensorValue):
+    if not isinstance(condition, Tensor):
         raise NodeError(f"the body's condition is {condition}, expected a tensor")
     return condition, results, collected
 
 
 def _import_iteration(
-    body: RegionImporter,
+    body: NodeImporter,
     round_: LoopIteration,
     loop: ir.Operation,
     block: ir.Block,
@@ -242,7 +239,7 @@ def _import_iteration(
                 position = from_the_end(room, position)
             position = relax_op("reshape").make(position, shape=(1, 1))
             values.append(relax_op("scatter_nd").make(rows, position, row))
-        one = body.ssa(constant("", np.array(1, np.int64)))
+        one = body.full(constant(body, np.array(1, np.int64)))
         counted = relax_op("add").make(block.arguments[0], one)
         scf.YieldOp([counted, scalar_of(body, condition, "cond"), *values])
     return None
@@ -255,12 +252,10 @@ def from_the_end(length: Dim, number: ir.Value) -> ir.Value:
     return result
 
 
-def _carried(
-    body: RegionImporter, round_: LoopIteration, index: int, new: AnyValue, kind: Kind
-) -> tuple[AnyValue, Kind]:
+def _carried(body: NodeImporter, round_: LoopIteration, index: int, new: AnyValue, kind: Kind) -> tuple[AnyValue, Kind]:
     """Return the next carried value, conformed to a kind where it can be, and the kind of both."""
     wanted = tensor_type(kind)
-    if wanted is None or not isinstance(new, TensorValue):
+    if wanted is None or not isinstance(new, Tensor):
         return new, new.kind if kind.is_tensor else join(kind, new.kind) or new.kind
     if new.type.dtype is not wanted.dtype or new.type.rank != wanted.rank:
         return new, new.kind
@@ -283,22 +278,24 @@ def _declared_dims(declared: ValueDef | None, rank: int) -> list[int | None]:
     return [dim if isinstance(dim, int) else None for dim in dims]
 
 
-def _conformed(body: RegionImporter, value: AnyValue, kind: Kind) -> AnyValue:
+def _conformed(body: NodeImporter, value: AnyValue, kind: Kind) -> AnyValue:
     """Return a tensor as one of a kind whose dims only the call can confirm, with a check."""
     wanted = tensor_type(kind)
-    if wanted is None or not isinstance(value, TensorValue) or value.type == wanted or not _may_be(value.type, wanted):
+    if wanted is None or not isinstance(value, Tensor) or value.type == wanted or not _may_be(value.type, wanted):
         return value
-    found = body.ssa(value)
+    found = body.full(value)
     actual = relax_op("dims_tensor").make(dims=value.type.shape)
     expected = relax_op("dims_tensor").make(dims=wanted.shape)
-    wrong = body.ssa(constant("", np.array(-1, np.int64)))
+    wrong = body.full(constant(body, np.array(-1, np.int64)))
     checked = relax_op("where").make(relax_op("equal").make(actual, expected), actual, wrong)
     names = [body.new_symbol(value.name or "carried") for _ in wanted.shape]
     what = f"what the loop carries as {wanted} is {value.type} after an iteration"
     relax_op("bind_dims").build(checked, symbols=names, bounds=[UNKNOWN] * wanted.rank, what=what, result_types=[])
     zeros, ones = [0] * wanted.rank, [1] * wanted.rank
     result = relax_op("slice_dims").make(found, begin=zeros, shape=wanted.shape, strides=ones)
-    return TensorValue(value.name, wanted, ir=result)
+    conformed = body.tensor(result)
+    conformed.name = value.name
+    return conformed
 
 
 def _may_be(found: TensorType, wanted: TensorType) -> bool:
@@ -338,37 +335,37 @@ def without_dims(kind: Kind, other: Kind) -> Kind | None:
     return tensor_kind(one.with_shape([a if a == b else UNKNOWN for a, b in zip(one.shape, two.shape, strict=True)]))
 
 
-def of_kind(body: RegionImporter, value: AnyValue, kind: Kind) -> ir.Value:
+def of_kind(body: NodeImporter, value: AnyValue, kind: Kind) -> ir.Value:
     """Return the SSA value for a wanted kind: a tensor, without the dims that the kind does not have, or an object."""
     wanted = tensor_type(kind)
     if wanted is None:
-        return object_of(value, body.any_ssa)
+        return object_of(value, body)
     axes = [axis for axis, dim in enumerate(wanted.shape) if dim is UNKNOWN]
     return relax_op("erase_dims").make(body.ssa(value), axes=axes) if axes else body.ssa(value)
 
 
-def scalar_of(body: RegionImporter, value: TensorValue, name: str) -> ir.Value:
+def scalar_of(body: NodeImporter, value: Tensor, name: str) -> ir.Value:
     """Return a tensor of one element as rank 0; the call checks its size if necessary."""
     if value.type.elements != 1 and not (D.symbols_of(value.type.elements) and value.type.elements is not D.UNKNOWN):
         raise NodeError(f"'{name}' must have one element, got {value.type}")
-    found = body.ssa(value)
+    found = body.full(value)
     return relax_op("reshape").make(found, shape=()) if value.type.rank else found
 
 
-def value_of(body: RegionImporter, made: ir.Value, kind: Kind, name: str = "carried") -> AnyValue:
+def value_of(body: NodeImporter, made: ir.Value, kind: Kind, name: str = "carried") -> AnyValue:
     """Wrap an SSA value of this kind; dims that the kind does not have get names."""
     found = tensor_type(kind)
     if found is None:
-        return ObjectValue("", kind, ir=made)
+        return ObjectValue("", kind, made)
     if UNKNOWN in found.shape:
         symbols = [body.bound_symbol(name) for dim in found.shape if dim is UNKNOWN]
         made = relax_op("match_dims").make(made, symbols=symbols)
-    return TensorValue("", type_of(made), ir=made)
+    return body.tensor(made)
 
 
 def _carried_kind(value: AnyValue, graph_input: ValueDef | None) -> Kind:
     """Return the kind of a carried value; the body's element types are used for sequences."""
-    if isinstance(value, TensorValue):
+    if isinstance(value, Tensor):
         return value.kind
     if graph_input is not None and graph_input.type.case in ("sequence", "optional"):
         said = kind_of(graph_input.type, f"'{graph_input.name}'")

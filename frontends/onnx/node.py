@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ from mirlo.frontends.onnx.errors import NodeError, nearest
 from mirlo.frontends.onnx.expansion import Expansion
 from mirlo.frontends.onnx.graph import GraphDef, TensorDef
 from mirlo.frontends.onnx.loop_iteration import LoopIteration
-from mirlo.frontends.onnx.objects import call_host
+from mirlo.frontends.onnx.objects import ObjectBuilder, call_host
 from mirlo.frontends.onnx.signature import Signature
 from mirlo.frontends.onnx.values import (
     AnyValue,
@@ -28,7 +28,6 @@ from mirlo.frontends.onnx.values import (
     ListValue,
     ObjectValue,
     OptionalValue,
-    TensorValue,
     as_dim,
     constant,
 )
@@ -39,73 +38,78 @@ OperatorClass = type[DialectOp]
 """`type[DialectOp]` under a name that the method `Node.type` does not shadow."""
 
 
-class NodeImporter(Protocol):
+class NodeImporter(ObjectBuilder, ABC):
     """The interface of an import that nodes use."""
 
     expansion: Expansion
     """What was copied so far of functions and loops."""
+    bound: dict[str, None]
+    """Symbols that are bound to run-time values, in order of creation."""
     rings: Mapping[str, int]
     """The inputs of the model that are rings of rows, with the tokens of their windows."""
 
-    def ssa(self, value: AnyValue) -> ir.Value:
-        """Return the SSA value of a tensor; a known one becomes a constant."""
-
-    def any_ssa(self, value: AnyValue) -> ir.Value:
-        """Return the SSA value of any value: a tensor or a run-time object."""
-
+    @abstractmethod
     def array(self, tensor: TensorDef) -> np.ndarray:
-        """Return the elements of a tensor."""
+        """Return the elements of a tensor of the file."""
 
+    @abstractmethod
     def strings(self, tensor: TensorDef) -> np.ndarray:
         """Return the elements of a tensor of strings."""
 
+    @abstractmethod
+    def parameter_of(self, tensor: TensorDef, name: str) -> str:
+        """Return the name of a tensor of the file in the parameter store; "" if another tensor has the name."""
+
+    @abstractmethod
     def branch(self, graph: GraphDef, given: Sequence[AnyValue] = (), label: str = "") -> list[AnyValue]:
         """Import a subgraph here, for these inputs; return the values of its outputs."""
 
+    @abstractmethod
     def evaluated(self, name: str, given: Mapping[str, AnyValue]) -> AnyValue:
         """Recompute a value of the node's graph from these values of others."""
 
+    @abstractmethod
     def declared(self, name: str) -> tuple[int, ...] | None:
         """Return the declared shape of a value if it is static."""
 
-    def new_symbol(self, base: str) -> str:
-        """Return a unique dim name derived from the name of a value."""
+    @abstractmethod
+    def bound_symbol(self, base: str) -> str:
+        """Return a unique symbol that is bound to a run-time value."""
 
+    @abstractmethod
     def symbol_of_data(self, base: str) -> tuple[str, Dim]:
         """Return such a name for a data-dependent size, and the dim it must equal: its symbol if any will do."""
 
+    @abstractmethod
     def bind_dims(self, node: Node, index: int) -> tuple[Dim, ...]:
         """Bind symbols to the elements of an input computed at run time."""
 
+    @abstractmethod
     def broadcast_size(self, dims: Collection[Dim]) -> Dim:
         """Return what these dims broadcast to if only the call tells whether they are 1: a required dim or a symbol."""
 
-    def tensor(self, value: ir.Value) -> Tensor:
-        """Wrap an SSA value of relax."""
-
-    def full(self, tensor: Tensor) -> ir.Value:
-        """Return the SSA value of a tensor."""
-
-    def emit(self, name: str, *operands: Any, **attributes: Any) -> Tensor:
-        """Make a relax operator of one result."""
-
-    def operation(self, operator: type[DialectOp], operands: Sequence[Any], attributes: Mapping[str, Any]) -> ir.OpView:
-        """Make an operation; operands that may broadcast at run time are expanded."""
-
+    @abstractmethod
     def is_solvable(self, left: Dim, right: Dim) -> bool:
         """Return whether a symbol can be solved for if these dims must be equal."""
 
+    @abstractmethod
+    def refuse_ranks(self, text: str) -> None:
+        """Raise `RanksDiffer` for this node if the import can be tried with each branch alone."""
+
+    @abstractmethod
     def chosen_branch(self) -> bool | None:
         """Return which branch of this If is the only one that the rest of the model accepts; None for either."""
 
-    def conditional(self, condition: TensorValue, then_graph: GraphDef, else_graph: GraphDef) -> list[AnyValue]:
+    @abstractmethod
+    def conditional(self, condition: Tensor, then_graph: GraphDef, else_graph: GraphDef) -> list[AnyValue]:
         """Import two graphs as the branches of an scf.if; return its results."""
 
+    @abstractmethod
     def loop(
         self,
         round_: GraphDef | LoopIteration,
-        limit: TensorValue | None,
-        going: TensorValue | None,
+        limit: Tensor | None,
+        going: Tensor | None,
         carried: Sequence[AnyValue],
         room: Dim | None = None,
     ) -> list[Any]:
@@ -114,26 +118,6 @@ class NodeImporter(Protocol):
         With room for so many iterations, scan outputs and the trip count follow. Without a bound (`D.UNKNOWN`) scan
         outputs follow that have as many rows as there were iterations.
         """
-
-
-class RegionImporter(NodeImporter, Protocol):
-    """The interface of an import that branches and loops use."""
-
-    bound: dict[str, None]
-    """Symbols that are bound to run-time values."""
-
-    @property
-    def depth(self) -> int:
-        """Return the number of open regions."""
-
-    def bound_symbol(self, base: str) -> str:
-        """Return a unique symbol that is bound to a run-time value."""
-
-    def refuse_ranks(self, text: str) -> None:
-        """Raise `RanksDiffer` for this node if the import can be tried with each branch alone."""
-
-    def inside(self, block: ir.Block) -> AbstractContextManager[None]:
-        """Insert at the end of a block of a region."""
 
 
 class Node:
@@ -178,17 +162,17 @@ class Node:
             raise NodeError(f"input '{self.input_name(index)}' is missing")
         return result
 
-    def value(self, index: int) -> TensorValue:
+    def value(self, index: int) -> Tensor:
         """Return a required input that is a tensor."""
         result = self.any_value(index)
-        if not isinstance(result, TensorValue):
+        if not isinstance(result, Tensor):
             raise NodeError(f"input '{self.input_name(index)}' is {result}, expected a tensor")
         return result
 
     def sequence(self, index: int) -> ListValue | ObjectValue:
         """Return a required input that is a sequence."""
         result = self.any_value(index)
-        if result.kind.name != SEQUENCE or isinstance(result, (TensorValue, OptionalValue)):
+        if result.kind.name != SEQUENCE or isinstance(result, (Tensor, OptionalValue)):
             raise NodeError(f"input '{self.input_name(index)}' is {result}, expected a sequence")
         return result
 
@@ -199,22 +183,25 @@ class Node:
 
     def object(self, index: int) -> ir.Value | None:
         """Return an input of any kind as an SSA value; None if the node omits it."""
-        return self.builder.any_ssa(self.any_value(index)) if self.has(index) else None
+        return self.builder.ssa(self.any_value(index)) if self.has(index) else None
 
     def host(
         self, function: str, *values: Tensor | ir.Value | None, results: Sequence[Kind], **options: Any
     ) -> list[AnyValue]:
         """Call a host function on SSA values; return its results, which have these kinds."""
         given = [self.builder.full(value) if isinstance(value, Tensor) else value for value in values]
-        return call_host(function, given, results, **options)
+        return call_host(self.builder, function, given, results, **options)
 
     def __getitem__(self, index: int) -> Tensor:
         """Return an input as an SSA value."""
         return self.ssa(self.value(index))
 
     def ssa(self, value: AnyValue) -> Tensor:
-        """Return the SSA value of a tensor that is no input."""
-        return self.builder.tensor(self.builder.ssa(value))
+        """Return a tensor that is no input, as an SSA value."""
+        if not isinstance(value, Tensor):
+            raise NodeError(f"'{value.name}' is {value}, expected a tensor")
+        self.builder.full(value)
+        return value
 
     def declared(self, output: int) -> tuple[int, ...] | None:
         """Return the declared shape of an output if it is static."""
@@ -233,9 +220,7 @@ class Node:
         if not self.builder.rings or not self.has(index):
             return False
         value = self.value(index)
-        return (
-            value.name in self.builder.rings and isinstance(value.ir, ir.Value) and isinstance(value.ir.owner, ir.Block)
-        )
+        return value.name in self.builder.rings and value.value is not None and isinstance(value.value.owner, ir.Block)
 
     def type(self, index: int) -> TensorType:
         return self.value(index).type
@@ -273,7 +258,7 @@ class Node:
     def array(self, index: int) -> np.ndarray:
         """Return the elements of an input that must be constant."""
         value = self.value(index)
-        if value.known is None or value.is_symbolic:
+        if value.known is None or value.sizes is not None:
             raise NodeError(
                 f"input '{self.input_name(index)}' ('{value.name}') must be a constant, but is computed at run time; "
                 "fix the shapes of the model's inputs, or make it an initializer"
@@ -329,7 +314,7 @@ class Node:
         if like is not None:
             element = like.dtype if isinstance(like, TensorType) else dtype(like)
             array = np.asarray(array).astype(element.to_numpy())
-        return self.ssa(constant("", np.asarray(array)))
+        return self.ssa(constant(self.builder, np.asarray(array)))
 
     def tensor_attribute(self, name: str) -> np.ndarray:
         return self.builder.array(self.attr.tensor(name))

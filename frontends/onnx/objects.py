@@ -7,19 +7,30 @@ computation between the calls is compiled.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.relax.base import object_type
 from mirlo.dialects.relax.calls import CallPacked
+from mirlo.frontends.builder import GraphBuilder
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.kinds import join, tensor_type
-from mirlo.frontends.onnx.values import AnyValue, ListValue, ObjectValue, TensorValue
+from mirlo.frontends.onnx.values import AnyValue, ListValue, ObjectValue
+from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.kinds import Kind
 
 
+class ObjectBuilder(GraphBuilder, ABC):
+    """A function that is being built, with run-time objects beside tensors."""
+
+    @abstractmethod
+    def ssa(self, value: AnyValue) -> ir.Value:
+        """Return the SSA value of any value: a tensor or a run-time object."""
+
+
 def call_host(
-    function: str, values: Sequence[ir.Value | None], results: Sequence[Kind], **options: object
+    builder: GraphBuilder, function: str, values: Sequence[ir.Value | None], results: Sequence[Kind], **options: object
 ) -> list[AnyValue]:
     """Call a host function on SSA values; return the results as values of these kinds, without names."""
     types = [tensor_type(kind) for kind in results]
@@ -29,7 +40,7 @@ def call_host(
         raise ValueError(f"'{function}' needs each of its {len(values)} inputs, found {len(given)}")
     op = CallPacked.build(given, result_types=mlir_types, function=function, options=json.dumps(options))
     return [
-        ObjectValue("", kind, ir=value) if found is None else TensorValue("", found, ir=value)
+        ObjectValue("", kind, value) if found is None else builder.tensor(value)
         for kind, found, value in zip(results, types, op.operation.results, strict=True)
     ]
 
@@ -45,37 +56,37 @@ def common_kind(values: Sequence[AnyValue], what: str) -> Kind:
     return result
 
 
-def object_of(value: AnyValue, ssa: Callable[[AnyValue], ir.Value]) -> ir.Value:
-    """Return the SSA value of a value as an object; `ssa` makes that of a tensor or of an object."""
+def object_of(value: AnyValue, body: ObjectBuilder) -> ir.Value:
+    """Return the SSA value of a value as an object."""
     if isinstance(value, ObjectValue):
-        return ssa(value)
-    if isinstance(value, TensorValue):
-        return _single_result(call_host("mirlo.sequence.same", [ssa(value)], [Kind(value.type.dtype.name)]))
+        return body.ssa(value)
+    if isinstance(value, Tensor):
+        return _single_result(call_host(body, "mirlo.sequence.same", [body.full(value)], [Kind(value.type.dtype.name)]))
     if isinstance(value, ListValue):
         items = [
-            ssa(item) if isinstance(item, (TensorValue, ObjectValue)) else object_of(item, ssa) for item in value.items
+            body.ssa(item) if isinstance(item, (Tensor, ObjectValue)) else object_of(item, body) for item in value.items
         ]
-        return _built(items, value.kind)
+        return _built(items, value.kind, body)
     if value.value is None:
-        return _single_result(call_host("mirlo.sequence.nothing", [], [value.kind]))
-    return object_of(value.value, ssa)
+        return _single_result(call_host(body, "mirlo.sequence.nothing", [], [value.kind]))
+    return object_of(value.value, body)
 
 
 MAX_OPERAND_TYPES = 12
 """Operands of different types that a call can hold, in sequence."""
 
 
-def _built(items: list[ir.Value], kind: Kind) -> ir.Value:
+def _built(items: list[ir.Value], kind: Kind, body: ObjectBuilder) -> ir.Value:
     """Return a sequence of elements, concatenated from pieces."""
-    result = _single_result(call_host("mirlo.sequence.construct", items[:MAX_OPERAND_TYPES], [kind]))
+    result = _single_result(call_host(body, "mirlo.sequence.construct", items[:MAX_OPERAND_TYPES], [kind]))
     for start in range(MAX_OPERAND_TYPES, len(items), MAX_OPERAND_TYPES):
         result = _single_result(
-            call_host("mirlo.sequence.extended", [result, *items[start : start + MAX_OPERAND_TYPES]], [kind])
+            call_host(body, "mirlo.sequence.extended", [result, *items[start : start + MAX_OPERAND_TYPES]], [kind])
         )
     return result
 
 
 def _single_result(values: Sequence[AnyValue]) -> ir.Value:
     (value,) = values
-    assert isinstance(value, (TensorValue, ObjectValue)) and value.ir is not None
-    return value.ir
+    assert isinstance(value, (Tensor, ObjectValue)) and value.value is not None
+    return value.value

@@ -13,29 +13,30 @@ from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.graph import GraphDef
 from mirlo.frontends.onnx.kinds import join
 from mirlo.frontends.onnx.loops import of_kind, scalar_of, value_of, without_dims
-from mirlo.frontends.onnx.node import RegionImporter
-from mirlo.frontends.onnx.values import AnyValue, TensorValue
+from mirlo.frontends.onnx.node import NodeImporter
+from mirlo.frontends.onnx.values import AnyValue
+from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.kinds import Kind
 
 Branch = Callable[[], list[AnyValue]]
 """Imports a branch at the insertion point; returns its results."""
-JoinKinds = Callable[[RegionImporter, Sequence[AnyValue], Sequence[AnyValue]], list[Kind]]
+JoinKinds = Callable[[NodeImporter, Sequence[AnyValue], Sequence[AnyValue]], list[Kind]]
 """Returns the kinds of results that two branches make."""
 
 
-def choose(body: RegionImporter, condition: TensorValue, then_graph: GraphDef, else_graph: GraphDef) -> list[AnyValue]:
+def choose(body: NodeImporter, condition: Tensor, then_graph: GraphDef, else_graph: GraphDef) -> list[AnyValue]:
     """Return the results of an scf.if of two graphs."""
     branches = [partial(body.branch, graph) for graph in (then_graph, else_graph)]
     return conditional(body, condition, branches, _kinds_of_branches)
 
 
-def fork(body: RegionImporter, condition: TensorValue, branches: Sequence[Branch]) -> list[AnyValue]:
+def fork(body: NodeImporter, condition: Tensor, branches: Sequence[Branch]) -> list[AnyValue]:
     """Return the results of an scf.if whose branches are the rest of a graph; what differs in rank is an object."""
     return conditional(body, condition, branches, _kinds_of_ends)
 
 
 def conditional(
-    body: RegionImporter, condition: TensorValue, branches: Sequence[Branch], join_kinds: JoinKinds
+    body: NodeImporter, condition: Tensor, branches: Sequence[Branch], join_kinds: JoinKinds
 ) -> list[AnyValue]:
     """Return the results of an scf.if; each branch inserts operations and returns its results."""
     flag = tensor.ExtractOp(scalar_of(body, condition, "cond"), []).result
@@ -57,16 +58,16 @@ def conditional(
     return [value_of(body, *each) for each in zip(op.results, kinds, names, strict=True)]
 
 
-def _branch_of(body: RegionImporter, block: ir.Block, op: ir.OpView, branch: Branch) -> list[AnyValue]:
+def _branch_of(body: NodeImporter, block: ir.Block, op: ir.OpView, branch: Branch) -> list[AnyValue]:
     with body.inside(block):
         values = branch()
         for value in values:
-            if isinstance(value, TensorValue):
+            if isinstance(value, Tensor):
                 body.ssa(value)
     return values
 
 
-def _kinds_of_ends(body: RegionImporter, one: Sequence[AnyValue], other: Sequence[AnyValue]) -> list[Kind]:
+def _kinds_of_ends(body: NodeImporter, one: Sequence[AnyValue], other: Sequence[AnyValue]) -> list[Kind]:
     """Return the kinds of what the rest of a graph makes in either branch."""
     kinds = []
     for a, b in zip(one, other, strict=True):
@@ -77,7 +78,7 @@ def _kinds_of_ends(body: RegionImporter, one: Sequence[AnyValue], other: Sequenc
     return kinds
 
 
-def _kinds_of_branches(body: RegionImporter, one: Sequence[AnyValue], other: Sequence[AnyValue]) -> list[Kind]:
+def _kinds_of_branches(body: NodeImporter, one: Sequence[AnyValue], other: Sequence[AnyValue]) -> list[Kind]:
     """Return the kinds of an If's results, whichever branch makes them."""
     if len(one) != len(other):
         raise NodeError(
@@ -85,7 +86,7 @@ def _kinds_of_branches(body: RegionImporter, one: Sequence[AnyValue], other: Seq
         )
     kinds = []
     for a, b in zip(one, other, strict=True):
-        is_tensor = isinstance(a, TensorValue) and isinstance(b, TensorValue)
+        is_tensor = isinstance(a, Tensor) and isinstance(b, Tensor)
         kind = without_dims(a.kind, b.kind) if is_tensor else join(a.kind, b.kind)
         if kind is None:
             both = " and ".join("(" + ", ".join(map(str, side)) + ")" for side in (one, other))

@@ -20,7 +20,7 @@ from mirlo.frontends.onnx.broadcasts import broadcast_dim
 from mirlo.frontends.onnx.dimensions import divisor_of
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
-from mirlo.frontends.onnx.values import TensorValue, as_dim
+from mirlo.frontends.onnx.values import as_dim
 from mirlo.frontends.tensor import Tensor
 
 WRONG = -1
@@ -115,11 +115,6 @@ def shape_vector(node: Node, shape: Sequence[Dim]) -> Tensor:
     if all(isinstance(dim, int) for dim in shape):
         return node.constant(np.array(shape, np.int64))
     return node.emit("dims_tensor", dims=tuple(shape))
-
-
-def as_value(made: Tensor) -> TensorValue:
-    """Wrap an emitted SSA value."""
-    return TensorValue("", made.type, ir=made.made)
 
 
 def as_scalar(node: Node, dim: Dim) -> Tensor:
@@ -307,7 +302,7 @@ def _position(bound: Dim, size: Dim) -> Dim | None:
     return D.maximum(size + bound, 0) if D.is_certain(lambda: bound < 0) else None
 
 
-def _elements(value: TensorValue) -> list[Dim | None]:
+def _elements(value: Tensor) -> list[Dim | None]:
     """Return the elements of a list, those that are known."""
     if value.known is not None:
         return [as_dim(element) for element in value.known.reshape(-1)]
@@ -376,7 +371,7 @@ def dynamic_pad(node: Node) -> Tensor:
 def _padded(node: Node, x: TensorType) -> tuple[Dim, ...] | None:
     """Return the dims after padding if amounts are dims and axes are static; None if only the call knows."""
     amounts = node.value(1).known
-    if amounts is None or (node.has(3) and not node.value(3).is_constant):
+    if amounts is None or (node.has(3) and node.value(3).array is None):
         return None
     axes = node.ints(3) if node.has(3) else list(range(x.rank))
     shape = list(x.shape)

@@ -12,7 +12,7 @@ from mirlo.frontends.onnx.errors import NodeError, nearest, plural
 from mirlo.frontends.onnx.graph import UNDEFINED, NodeDef
 from mirlo.frontends.onnx.schema_table import table
 from mirlo.frontends.onnx.signature import Formal, Signature
-from mirlo.frontends.onnx.values import AnyValue
+from mirlo.frontends.onnx.values import AnyValue, onnx_type
 
 if TYPE_CHECKING:
     import onnx
@@ -120,11 +120,11 @@ def check_inputs(sig: Signature, inputs: Sequence[AnyValue | None]) -> None:
             continue
         formal = sig.inputs[min(i, len(sig.inputs) - 1)]
         name = sig.input_name(i)
-        if formal.allowed and value.onnx_type not in formal.allowed:
+        if formal.allowed and onnx_type(value) not in formal.allowed:
             allowed = ", ".join(sorted(t[7:-1] for t in formal.allowed if t.startswith("tensor(")))
             raise NodeError(f"input '{name}' is {value}; {sig.operator} accepts: {allowed or 'no tensor'}")
         if formal.variadic and not formal.homogeneous:
             continue
         first = bound.setdefault(formal.type_name, (name, value))
-        if first[1].onnx_type != value.onnx_type:
+        if onnx_type(first[1]) != onnx_type(value):
             raise NodeError(f"inputs '{first[0]}' and '{name}' must have one element type, got {first[1]} and {value}")

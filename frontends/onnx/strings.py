@@ -16,10 +16,11 @@ from mirlo.dialects.relax.constant import Constant
 from mirlo.dialects.relax.index import Gather
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.kinds import tensor_kind
-from mirlo.frontends.onnx.node import Node, type_of
+from mirlo.frontends.onnx.node import Node, NodeImporter, type_of
 from mirlo.frontends.onnx.node_traits import NodeTrait
 from mirlo.frontends.onnx.objects import call_host
-from mirlo.frontends.onnx.values import AnyValue, TensorValue, constant
+from mirlo.frontends.onnx.values import AnyValue, constant
+from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.kinds import STRING, Kind
 from mirlo.runtime.names import terminal
 
@@ -30,55 +31,53 @@ Convert = Callable[[list["AnyValue | None"]], Sequence["AnyValue | None"]]
 
 def moved(node: Node, traits: Collection[NodeTrait], convert: Convert) -> list[AnyValue | None]:
     """Return the outputs of a node that moves or measures strings; `convert` makes those of the node on indices."""
-    inputs, ssa = node.inputs, node.builder.any_ssa
+    inputs, body = node.inputs, node.builder
     reduction = node.attr.str("reduction", "none")
     if reduction != "none":
         raise NodeError(f"attribute 'reduction' must be 'none' for strings, got '{terminal(reduction)}'")
     texts = [value for value in inputs if value is not None and value.kind.name == STRING]
-    indices = _string_indices(texts, ssa)
+    indices = _string_indices(texts, body)
     given = iter(indices)
     results = convert([next(given) if value in texts else value for value in inputs])
     if NodeTrait.MEASURES in traits:
         return list(results)
-    if len(texts) == len(results) == 1 and (selected := _selected(texts[0], indices[0], results[0], ssa)) is not None:
+    if len(texts) == len(results) == 1 and (selected := _selected(texts[0], indices[0], results[0], body)) is not None:
         return [selected]
-    pool = call_host("mirlo.string.pool", list(map(ssa, texts)), [Kind(STRING)])[0]
-    return [None if value is None else _select_strings(ssa(pool), value, ssa) for value in results]
+    pool = call_host(body, "mirlo.string.pool", list(map(body.ssa, texts)), [Kind(STRING)])[0]
+    return [None if value is None else _select_strings(body.ssa(pool), value, body) for value in results]
 
 
-def _string_indices(texts: Sequence[AnyValue], ssa: Callable[[AnyValue], ir.Value]) -> Sequence[AnyValue]:
+def _string_indices(texts: Sequence[AnyValue], body: NodeImporter) -> Sequence[AnyValue]:
     """Return indices for the strings of some tensors, in the order of the pool."""
     shapes = [value.kind.shape for value in texts]
     if all(shape is not None and all(isinstance(dim, int) for dim in shape) for shape in shapes):
         indices, start = [], 0
         for shape in shapes:
             count = prod(int(dim) for dim in shape or ())
-            indices.append(constant("", np.arange(start, start + count).reshape(shape or ())))
+            indices.append(constant(body, np.arange(start, start + count).reshape(shape or ())))
             start += count
         return indices
     if any(shape is None for shape in shapes):
         raise NodeError("the rank of a tensor of strings must be known, but it depends on data")
-    return call_host("mirlo.string.places", list(map(ssa, texts)), [Kind("i64", shape) for shape in shapes])
+    return call_host(body, "mirlo.string.places", list(map(body.ssa, texts)), [Kind("i64", shape) for shape in shapes])
 
 
-def _select_strings(pool: ir.Value, places: AnyValue, ssa: Callable[[AnyValue], ir.Value]) -> AnyValue:
-    assert isinstance(places, TensorValue)
-    return call_host("mirlo.string.take", [pool, ssa(places)], [Kind(STRING, places.kind.shape)])[0]
+def _select_strings(pool: ir.Value, places: AnyValue, body: NodeImporter) -> AnyValue:
+    assert isinstance(places, Tensor)
+    return call_host(body, "mirlo.string.take", [pool, body.ssa(places)], [Kind(STRING, places.kind.shape)])[0]
 
 
-def _selected(
-    text: AnyValue, places: AnyValue, result: AnyValue | None, ssa: Callable[[AnyValue], ir.Value]
-) -> AnyValue | None:
+def _selected(text: AnyValue, places: AnyValue, result: AnyValue | None, body: NodeImporter) -> AnyValue | None:
     """Return strings that are selected along one axis at constant positions, or that only change their shape.
 
     The host selects them itself, without indices of all. Return None for other movements, and for shapes that only
     compiled code knows.
     """
-    if not isinstance(places, TensorValue) or not isinstance(result, TensorValue) or result.ir is None:
+    if not isinstance(places, Tensor) or not isinstance(result, Tensor) or result.made is None:
         return None
     path: list[ir.OpView] = []
-    value = result.ir
-    while value != places.ir:
+    value = result.made
+    while value != places.made:
         if isinstance(value.owner, ir.Block):
             return None
         path.append(value.owner.opview)
@@ -86,11 +85,11 @@ def _selected(
     calls = _calls(places.type, path[::-1])
     if calls is None:
         return None
-    for op in (*path, ssa(places).owner.opview):
+    for op in (*path, body.ssa(places).owner.opview):
         if is_dead(op):
             erase_op(op)
     for function, options, shape in calls:
-        text = call_host(function, [ssa(text)], [Kind(STRING, shape)], **options)[0]
+        text = call_host(body, function, [body.ssa(text)], [Kind(STRING, shape)], **options)[0]
     return text
 
 

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from mirlo.frontends.onnx.dtypes import onnx_code
 from mirlo.frontends.onnx.graph import ModelDef, NodeDef, ValueDef
 from mirlo.frontends.onnx.reading import read_values
-from mirlo.frontends.onnx.values import AnyValue, TensorValue
+from mirlo.frontends.onnx.values import AnyValue
 from mirlo.frontends.onnx.writing import model_message, node_message
+from mirlo.frontends.tensor import Tensor
 
 MAX_SHAPE_ELEMENTS = 1024
 """Larger constants do not determine shapes."""
@@ -28,11 +29,11 @@ def inference_error(node: NodeDef, version: int, inputs: Sequence[AnyValue | Non
     for name, value in zip(node.inputs, inputs, strict=True):
         if value is None or name in given:
             continue
-        if not isinstance(value, TensorValue):
+        if not isinstance(value, Tensor):
             return None
         dims = [dim if isinstance(dim, int) else None for dim in value.type.shape]
         given[name] = helper.make_tensor_value_info(name, onnx_code(value.type.dtype), dims)
-        if value.known is not None and value.is_constant and value.known.size <= MAX_SHAPE_ELEMENTS:
+        if value.known is not None and value.array is not None and value.known.size <= MAX_SHAPE_ELEMENTS:
             constants.append(numpy_helper.from_array(value.known, name))
     shown = [helper.make_empty_tensor_value_info(name) for name in node.outputs if name]
     graph = helper.make_graph([node_message(node)], "node", list(given.values()), shown, constants)

@@ -1,14 +1,13 @@
-"""Values of a model during import: known arrays, symbolic shapes, and run-time values.
+"""Values of a model during import: tensors, and sequences, optional values and strings.
 
-A model computes shapes with ordinary operators (Shape, Gather, Concat, Reshape). Such a value is *known* at import:
-a numpy array, or an object array in which some elements are symbolic dims. Known values emit no operation until a
-tensor is needed.
+A model computes shapes with ordinary operators (Shape, Gather, Concat, Reshape). Such a tensor is *known* at import:
+an array, or sizes, of which some are symbolic dims. Known tensors emit no operation until an operand is needed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import NotImplementedType
 
 import numpy as np
@@ -18,61 +17,9 @@ from mirlo.dialects.core.dims import Dim, SymbolicDim
 from mirlo.dialects.core.dtypes import DType, dtype_of_numpy
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.dtypes import onnx_type_name
-from mirlo.frontends.onnx.graph import TensorDef
-from mirlo.frontends.onnx.kinds import onnx_type_of, tensor_kind
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.onnx.kinds import onnx_type_of
+from mirlo.frontends.tensor import Tensor, TensorBuilder
 from mirlo.runtime.kinds import STRING, Kind, optional_of, sequence_of
-
-INLINE_ELEMENTS = 16
-"""Most elements of a constant in the IR; larger ones are parameters."""
-
-
-SsaValue = ir.Value
-"""`ir.Value` under a name that the fields `ir` do not shadow."""
-
-
-@dataclass(eq=False)
-class TensorValue:
-    """A tensor of the model, under its name there."""
-
-    name: str
-    type: TensorType
-    ir: SsaValue | None = None
-    """The SSA value; None until a known value needs one."""
-    known: np.ndarray | None = None
-    """The elements, if known at import; of type `object` if some are symbolic dims."""
-    partial: tuple[Dim | None, ...] | None = None
-    """The elements of a list of integers, of which only some are known at import; None for the others."""
-    fractions: np.ndarray | None = None
-    """The elements of a float tensor that are fractions of dims, as `fractions.DimFraction`."""
-    packed: np.ndarray | None = None
-    """The bytes of a constant of 2 or 4 bits an element, which is not known at import."""
-    compute: Callable[[], Tensor | TensorValue] | None = field(default=None, repr=False)
-    """Makes the SSA value of a symbolic known value: the operation that was folded."""
-    region: int | None = None
-    """Region depth of the definition; a constant is placed there, where all its users see it."""
-    tensor: TensorDef | None = field(default=None, repr=False)
-    """The tensor of the file that it comes from, if any."""
-
-    @property
-    def onnx_type(self) -> str:
-        """Return the type as ONNX's schemas write it."""
-        return f"tensor({onnx_type_name(self.type.dtype)})"
-
-    def __str__(self) -> str:
-        return str(self.type)
-
-    @property
-    def kind(self) -> Kind:
-        return tensor_kind(self.type)
-
-    @property
-    def is_symbolic(self) -> bool:
-        return self.known is not None and self.known.dtype == object
-
-    @property
-    def is_constant(self) -> bool:
-        return self.known is not None and self.known.dtype != object
 
 
 @dataclass(eq=False)
@@ -87,10 +34,6 @@ class ListValue:
     @property
     def kind(self) -> Kind:
         return sequence_of(self.element)
-
-    @property
-    def onnx_type(self) -> str:
-        return onnx_type_of(self.kind)
 
     def __str__(self) -> str:
         return f"a sequence of {len(self.items)} of {self.element}"
@@ -109,10 +52,6 @@ class OptionalValue:
     def kind(self) -> Kind:
         return optional_of(self.element)
 
-    @property
-    def onnx_type(self) -> str:
-        return onnx_type_of(self.kind)
-
     def __str__(self) -> str:
         return f"{self.kind} with{'out' if self.value is None else ''} an element"
 
@@ -123,18 +62,19 @@ class ObjectValue:
 
     name: str
     kind: Kind
-    ir: SsaValue | None = None
+    value: ir.Value | None = None
     """The SSA value; None until known strings need one."""
     strings: np.ndarray | None = None
     """The elements of a constant string tensor."""
     region: int | None = None
 
-    @property
-    def onnx_type(self) -> str:
-        return onnx_type_of(self.kind)
-
     def __str__(self) -> str:
         return str(self.kind)
+
+
+def onnx_type(value: AnyValue) -> str:
+    """Return the type of a value as ONNX's schemas write it."""
+    return f"tensor({onnx_type_name(value.dtype)})" if isinstance(value, Tensor) else onnx_type_of(value.kind)
 
 
 def strings(name: str, array: np.ndarray) -> ObjectValue:
@@ -142,8 +82,8 @@ def strings(name: str, array: np.ndarray) -> ObjectValue:
     return ObjectValue(name, Kind(STRING, array.shape), strings=array)
 
 
-AnyValue = TensorValue | ListValue | OptionalValue | ObjectValue
-Output = AnyValue | Tensor | ir.Value | None
+AnyValue = Tensor | ListValue | OptionalValue | ObjectValue
+Output = AnyValue | None
 """An output of a node as its converter makes it; None for an optional one that is left out."""
 Converted = Output | Sequence[Output] | NotImplementedType
 """What a converter returns: the outputs of the node, or NotImplemented."""
@@ -161,16 +101,19 @@ class FoldedDims:
     dtype: DType
 
 
-def constant(name: str, array: np.ndarray) -> TensorValue:
-    """Return a value with these elements."""
-    return TensorValue(name, TensorType(array.shape, dtype_of_array(array)), known=array)
+def constant(builder: TensorBuilder, array: np.ndarray, name: str = "") -> Tensor:
+    """Return a tensor with these elements."""
+    return Tensor(builder, TensorType(array.shape, dtype_of_array(array)), array=array, name=name)
 
 
-def symbolic(name: str, array: np.ndarray, dtype: DType, compute: Callable[[], Tensor | TensorValue]) -> TensorValue:
-    """Return a value whose elements are dims; a plain one if all are numbers."""
+def symbolic(
+    builder: TensorBuilder, array: np.ndarray, dtype: DType, compute: Callable[[], Tensor], name: str
+) -> Tensor:
+    """Return a tensor whose elements are dims; a constant if all are numbers."""
+    kind = TensorType(array.shape, dtype)
     if not any(isinstance(dim, SymbolicDim) for dim in array.flat):
-        return TensorValue(name, TensorType(array.shape, dtype), known=array.astype(dtype.to_numpy()))
-    return TensorValue(name, TensorType(array.shape, dtype), known=array, compute=compute)
+        return Tensor(builder, kind, array=array.astype(dtype.to_numpy()), name=name)
+    return Tensor(builder, kind, sizes=tuple(array.flat), compute=compute, name=name)
 
 
 def as_dim(element: Dim | np.generic) -> Dim:

@@ -11,10 +11,12 @@ import numpy as np
 
 from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.types import LARGEST_TENSOR, TensorType
+from mirlo.frontends.builder import INLINE_ELEMENTS
 from mirlo.frontends.onnx.dtypes import OnnxDType, onnx_dtype
 from mirlo.frontends.onnx.errors import OnnxImportError, plural
 from mirlo.frontends.onnx.graph import STRING_CODE, TensorDef
-from mirlo.frontends.onnx.values import INLINE_ELEMENTS, AnyValue, TensorValue, constant, strings
+from mirlo.frontends.onnx.values import AnyValue, constant, strings
+from mirlo.frontends.tensor import Tensor, TensorBuilder
 from mirlo.runtime import system
 
 _PACKED = (21, 22, 23, 25, 26)
@@ -36,20 +38,17 @@ class Weights:
         """Return the files that were read for tensors, besides the model's own."""
         return tuple(self._files)
 
-    def values(self, tensors: Iterable[TensorDef]) -> list[AnyValue]:
+    def values(self, tensors: Iterable[TensorDef], builder: TensorBuilder) -> list[AnyValue]:
         """Return initializers as values, which are known or packed."""
-        return [self._value(tensor) for tensor in tensors]
+        return [self._value(tensor, builder) for tensor in tensors]
 
-    def _value(self, tensor: TensorDef) -> AnyValue:
+    def _value(self, tensor: TensorDef, builder: TensorBuilder) -> AnyValue:
         if tensor.code == STRING_CODE:
             return strings(tensor.name, self.strings(tensor))
         packed = self.packed(tensor)
         if packed is None:
-            result = constant(tensor.name, self.array(tensor))
-        else:
-            result = TensorValue(tensor.name, TensorType(tensor.dims, packed[1]), packed=packed[0])
-        result.tensor = tensor
-        return result
+            return constant(builder, self.array(tensor), tensor.name)
+        return Tensor(builder, TensorType(tensor.dims, packed[1]), packed=packed[0], name=tensor.name)
 
     def array(self, tensor: TensorDef, name: str | None = None) -> np.ndarray:
         """Return the values of a tensor, in its shape and element type."""

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.op import DialectOp
 from mirlo.frontends.builder import GraphBuilder, UnsupportedOperation
 from mirlo.frontends.onnx import loops
 from mirlo.frontends.onnx.attributes import Attributes
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.graph import attribute_of
-from mirlo.frontends.onnx.node import Node, RegionImporter
-from mirlo.frontends.onnx.values import AnyValue, Converted, TensorValue
+from mirlo.frontends.onnx.node import Node, NodeImporter
+from mirlo.frontends.onnx.values import AnyValue, Converted
 from mirlo.frontends.tensor import Tensor
 from mirlo.frontends.torch.operation import AtenOperation
 
@@ -32,27 +30,12 @@ class _Body:
         self.expansion = SimpleNamespace(carried={})
         self.bound: dict[str, None] = {}
 
-    @property
-    def depth(self) -> int:
-        return len(self._builder.blocks) - 1
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._builder, name)
 
     def ssa(self, value: AnyValue) -> ir.Value:
-        assert isinstance(value, TensorValue)
-        if value.ir is None:
-            assert value.known is not None
-            return self._builder.full(self._builder.of_array(value.known, value.type))
-        return value.ir
-
-    any_ssa = ssa
-
-    def tensor(self, value: ir.Value) -> Tensor:
-        return self._builder.tensor(value)
-
-    def full(self, tensor: Tensor) -> ir.Value:
-        return self._builder.full(tensor)
-
-    def operation(self, operator: type[DialectOp], operands: Sequence[Any], attributes: Mapping[str, Any]) -> ir.OpView:
-        return self._builder.operation(operator, operands, attributes)
+        assert isinstance(value, Tensor)
+        return self._builder.full(value)
 
     def new_symbol(self, base: str) -> str:
         return self._builder.new_symbol(base or "size")
@@ -62,18 +45,15 @@ class _Body:
         self.bound[name] = None
         return name
 
-    def inside(self, block: ir.Block) -> AbstractContextManager[None]:
-        return self._builder.inside(block)
-
     def loop(
         self,
         round_: LoopIteration,
-        limit: TensorValue | None,
-        going: TensorValue | None,
+        limit: Tensor | None,
+        going: Tensor | None,
         carried: Sequence[AnyValue],
         room: Dim | None = None,
     ) -> list[Any]:
-        return loops.repeat(cast(RegionImporter, self), round_, limit, going, carried, room)
+        return loops.repeat(cast(NodeImporter, self), round_, limit, going, carried, room)
 
 
 def onnx_layer(
@@ -83,9 +63,9 @@ def onnx_layer(
     **attributes: object,
 ) -> list[Tensor]:
     """Apply a converter of ONNX to these inputs; return its outputs."""
-    given = [None if x is None else TensorValue("", x.type, ir=op.body.full(x)) for x in inputs]
+    given = [None if x is None else op.body.tensor(op.body.full(x)) for x in inputs]
     entries = [attribute_of(name, value) for name, value in attributes.items()]
-    node = Node(convert.__name__, 22, given, ["y"], Attributes(entries), None, cast(RegionImporter, _Body(op.body)))
+    node = Node(convert.__name__, 22, given, ["y"], Attributes(entries), None, cast(NodeImporter, _Body(op.body)))
     try:
         result = convert(node)
     except NodeError as problem:

@@ -38,7 +38,8 @@ def clip(node: Node) -> Converted:
         if bound is not None and bound.type.elements != 1:
             raise NodeError(f"the bounds must be scalars, got '{bound.name}' {bound.type}")
     if all(
-        bound is None or (bound.is_constant and is_exact(node.scalar(i))) for i, bound in enumerate(bounds, start=1)
+        bound is None or (bound.array is not None and is_exact(node.scalar(i)))
+        for i, bound in enumerate(bounds, start=1)
     ):
         return node.emit("clip", node[0], min=node.scalar(1), max=node.scalar(2))
     result = node[0]

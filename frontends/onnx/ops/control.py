@@ -21,7 +21,6 @@ from mirlo.frontends.onnx.values import (
     ObjectValue,
     OptionalValue,
     Output,
-    TensorValue,
     constant,
 )
 from mirlo.frontends.tensor import Tensor
@@ -38,7 +37,7 @@ MAX_UNROLLED_NODES = 8192
 def if_(node: Node) -> Converted:
     """Pick a branch if the condition is known; otherwise convert to scf.if."""
     then_branch, else_branch = node.attr.graph("then_branch"), node.attr.graph("else_branch")
-    if node.value(0).is_constant:
+    if node.value(0).array is not None:
         return node.builder.branch(then_branch if node.scalar(0) else else_branch)
     flag = node.builder.chosen_branch()
     if flag is None:
@@ -68,7 +67,7 @@ def loop(node: Node) -> Converted:
     limit, going = (node.value(i) if node.has(i) else None for i in range(2))
     expansion, made = node.builder.expansion, None
     declined = expansion.declined
-    if body not in declined and all(value is None or value.is_constant for value in (limit, going)):
+    if body not in declined and all(value is None or value.array is not None for value in (limit, going)):
         before = set(declined)
         expansion.unrolling += 1
         try:
@@ -100,9 +99,9 @@ def _unrolled(node: Node, body: GraphDef, carried: list[AnyValue]) -> list[Outpu
     while going and (limit is None or done < limit):
         if done >= MAX_UNROLLED_ITERATIONS:
             return None
-        given = [constant("", np.array(done, np.int64)), constant("", np.array(True)), *carried]
+        given = [constant(node.builder, np.array(done, np.int64)), constant(node.builder, np.array(True)), *carried]
         condition, *results = node.builder.branch(body, given, f"{done}/")
-        if not isinstance(condition, TensorValue) or not condition.is_constant:
+        if not isinstance(condition, Tensor) or condition.array is None:
             return None
         if condition.type.elements != 1:
             raise NodeError(f"the body's condition '{condition.name}' must be one bool, got {condition.type}")
@@ -118,11 +117,11 @@ def _unrolled(node: Node, body: GraphDef, carried: list[AnyValue]) -> list[Outpu
 
 
 def _compiled(
-    node: Node, body: GraphDef, limit: TensorValue | None, going: TensorValue | None, carried: Sequence[AnyValue]
+    node: Node, body: GraphDef, limit: Tensor | None, going: Tensor | None, carried: Sequence[AnyValue]
 ) -> list[Output]:
     if len(body.outputs) == 1 + len(carried):
         return list(node.builder.loop(body, limit, going, carried))
-    if limit is None or (limit.is_constant and node.scalar(0) > MAX_COLLECTED_ITERATIONS):
+    if limit is None or (limit.array is not None and node.scalar(0) > MAX_COLLECTED_ITERATIONS):
         return list(node.builder.loop(body, limit, going, carried, D.UNKNOWN))
     most = node.emit("maximum", scalar(node, 0), node.constant(np.int64(0)))
     (room,) = bind(node, node.emit("reshape", most, shape=(1,)), "the number of iterations")
@@ -145,5 +144,5 @@ def stacked(node: Node, sequence: Sequence[AnyValue], axis: int) -> Tensor:
     for value in sequence:
         if isinstance(value, (OptionalValue, ObjectValue)):
             raise NodeError(f"what the body collects in each iteration must be a tensor, got {value.kind}")
-        values.append(node.ssa(value) if isinstance(value, (TensorValue, ListValue)) else value)
+        values.append(node.ssa(value) if isinstance(value, (Tensor, ListValue)) else value)
     return node.emit("stack", values, axis=axis)

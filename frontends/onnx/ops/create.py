@@ -32,8 +32,8 @@ def constant_node(node: Node) -> Converted:
             tensor = node.attr.tensor("value")
             if tensor.code == STRING_CODE:
                 return strings(name, node.builder.strings(tensor))
-            result = constant(name, node.builder.array(tensor))
-            result.tensor = tensor
+            result = constant(node.builder, node.builder.array(tensor), name)
+            result.parameter = node.builder.parameter_of(tensor, name)
             return result
         case "value_float":
             array = np.array(node.attr.float("value_float"), np.float32)
@@ -49,7 +49,7 @@ def constant_node(node: Node) -> Converted:
             array = np.array(node.attr.ints("value_ints"), np.int64)
         case other:
             raise NodeError(f"attribute '{other}' is not supported: only dense tensors of numbers are")
-    return constant(name, array)
+    return constant(node.builder, array, name)
 
 
 @converter("ConstantOfShape")
@@ -81,13 +81,13 @@ def arange(node: Node) -> Converted:
     declared = node.declared(0)
     if declared is not None and len(declared) == 1 and not all(node.value(i).known is not None for i in range(3)):
         return _range_of_declared_shape(node, declared[0])
-    if all(node.value(i).is_constant for i in range(3)):
+    if all(node.value(i).array is not None for i in range(3)):
         start, stop, step = (node.scalar(i) for i in range(3))
         if step == 0:
             raise NodeError("input 'delta' must not be 0")
         return node.emit("arange", start=float(start), stop=float(stop), step=float(step), dtype=tensor_type.dtype)
     is_counted = tensor_type.rank == 0 and not tensor_type.dtype.is_float and node.value(1).known is not None
-    if is_counted and node.value(0).is_constant and node.value(2).is_constant and node.scalar(2) == 1:
+    if is_counted and node.value(0).array is not None and node.value(2).array is not None and node.scalar(2) == 1:
         (stop,), start = node.dims(1), node.scalar(0)
         return node.emit("steps", node[0], node[2], shape=(stop if start == 0 else D.maximum(stop - int(start), 0),))
     return dynamic_range(node)
@@ -118,7 +118,7 @@ def eye_like(node: Node) -> Converted:
 
 @converter("Trilu")
 def trilu(node: Node) -> Converted:
-    if node.has(1) and not node.value(1).is_constant:
+    if node.has(1) and node.value(1).array is None:
         return _trilu_of_dynamic_k(node)
     return node.emit("tri", node[0], k=int(node.scalar(1, 0)), upper=node.attr.bool("upper", 1))
 

@@ -18,7 +18,7 @@ from mirlo.frontends.onnx.declared import required
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.runtime_sizes import as_scalar, as_value, bind, positions, scalar, unless
+from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, positions, scalar, unless
 from mirlo.frontends.onnx.values import Converted
 from mirlo.frontends.tensor import Tensor
 
@@ -33,7 +33,7 @@ def dft_attribute(node: Node) -> Converted:
 
 @converter("DFT", since=20)
 def dft(node: Node) -> Converted:
-    if not node.has(2) or node.value(2).is_constant:
+    if not node.has(2) or node.value(2).array is not None:
         return _dft(node, int(node.scalar(2, -2)))
     return _dft_of_declared_shape(node)
 
@@ -86,7 +86,7 @@ def _dft(node: Node, axis: int) -> Tensor:
     inverse, onesided = node.attr.bool("inverse", 0), node.attr.bool("onesided", 0)
     length: Dim = 2 * (size - 1) if inverse and onesided else size
     if node.has(1):
-        length = int(node.scalar(1)) if node.value(1).is_constant else _dynamic_length(node, 1)
+        length = int(node.scalar(1)) if node.value(1).array is not None else _dynamic_length(node, 1)
     order = [*(i for i in range(x.rank) if i not in (axis, x.rank - 1)), axis, x.rank - 1]
     rows = node.emit("permute", node[0], axes=order)
     result = _transformed(node, rows, length, inverse, onesided)
@@ -98,7 +98,7 @@ def stft(node: Node) -> Converted:
     """Convert STFT: frames of the signal, times a window, each transformed."""
     if node.type(0).rank == 2:  # a real signal, as [batch, length, 1]
         real = node.emit("reshape", node[0], shape=(*node.type(0).shape, 1))
-        node.inputs = [as_value(real), *node.inputs[1:]]
+        node.inputs = [real, *node.inputs[1:]]
     x, parts = node.type(0), node.type(0).shape[-1]
     if x.rank != 3 or parts not in (1, 2, *_if_dynamic(parts)):
         raise NodeError(f"input 'signal' must be [batch, length, 1 or 2], got {x}")
@@ -110,7 +110,7 @@ def stft(node: Node) -> Converted:
         raise NodeError(f"input 'window' must have one dim, got {node.type(2)}")
     onesided = node.attr.bool("onesided", 1)
     size, window = x.shape[1], node.type(2).shape[0] if node.has(2) else 0
-    is_known = node.value(1).is_constant and (not node.has(3) or node.value(3).is_constant)
+    is_known = node.value(1).array is not None and (not node.has(3) or node.value(3).array is not None)
     if not isinstance(size, int) or not isinstance(window, int):
         return _dynamic_stft(node, onesided)
     if not is_known:
@@ -128,7 +128,7 @@ def _stft_of_declared_shape(node: Node, size: int, window: int, onesided: bool) 
         return _dynamic_stft(node, onesided)
     count, bins = declared[1], declared[2]
     lengths = [2 * bins - 2, 2 * bins - 1] if onesided else [bins]
-    if node.has(3) and node.value(3).is_constant:
+    if node.has(3) and node.value(3).array is not None:
         lengths = [int(node.scalar(3))]
     elif not node.has(3):
         lengths = [window]

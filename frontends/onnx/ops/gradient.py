@@ -7,7 +7,8 @@ from mirlo.frontends.onnx.gradient import gradients
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.training import DOMAIN
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.values import AnyValue, Converted, TensorValue
+from mirlo.frontends.onnx.values import AnyValue, Converted
+from mirlo.frontends.tensor import Tensor
 
 
 @converter("Gradient", domain=DOMAIN)
@@ -19,9 +20,9 @@ def gradient(node: Node) -> Converted:
     for i, name in enumerate([*xs, *zs]):
         # A separate value, so that only these names lead to it.
         result = node.emit("reshape", node[i], shape=node.type(i).shape)
-        given[name] = TensorValue(name, result.type, ir=result.made)
+        given[name] = result
     y = node.builder.evaluated(node.attr.str("y"), given)
-    if not isinstance(y, TensorValue) or not y.type.dtype.is_float:
+    if not isinstance(y, Tensor) or not y.type.dtype.is_float:
         raise NodeError(f"'{node.attr.str('y')}' is {y}: only floating point tensors have gradients")
     values = [given[name] for name in xs]
     return gradients(node.ssa(y), [node.ssa(value) for value in values], node.builder)

@@ -58,7 +58,7 @@ def scatter_nd(node: Node) -> Converted:
 def one_hot(node: Node) -> Converted:
     axis = node.attr.int("axis", -1)
     shape = declared_shape(node, 1)
-    if shape is None and not node.value(1).is_constant:
+    if shape is None and node.value(1).array is None:
         return _dynamic_one_hot(node, axis)
     depth = node.scalar(1) if shape is None else shape[axis]
     if depth < 1:
@@ -90,7 +90,7 @@ def _dynamic_one_hot(node: Node, axis: int) -> Output:
 
 @converter("TopK", since=10)
 def top_k(node: Node) -> Converted:
-    if not node.value(1).is_constant and declared_shape(node, 1) is None and declared_shape(node, 1, 1) is None:
+    if node.value(1).array is None and declared_shape(node, 1) is None and declared_shape(node, 1, 1) is None:
         return _dynamic_top_k(node)
     shape = declared_shape(node, 1) or declared_shape(node, 1, 1)
     if shape is None:
@@ -139,7 +139,7 @@ def compress(node: Node) -> Converted:
     if condition.rank != 1:
         raise NodeError(f"input 'condition' must have rank 1, got {condition}")
     fits = D.is_certain(lambda: condition.shape[0] <= size)
-    if fits and node.value(1).is_constant:
+    if fits and node.value(1).array is not None:
         indices = node.constant(np.flatnonzero(node.array(1)).astype(np.int64))
     else:
         # What is longer than the axis selects nothing.

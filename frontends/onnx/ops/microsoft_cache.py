@@ -270,9 +270,9 @@ def rotated(node: Node, x: Tensor, at: Tensor, tables: tuple[int, int]) -> Tenso
 def total_length(node: Node, index: int = TOTAL) -> Dim:
     """Return the length of the longest sequence after this step: a number, a dim, or bound at run time."""
     total = node.value(index)
-    if total.is_constant:
+    if total.array is not None:
         return int(node.scalar(index))
-    if total.is_symbolic and total.known is not None:
+    if total.sizes is not None and total.known is not None:
         return as_dim(total.known.reshape(-1)[0])
     (bound,) = bind(node, vector(node, index), "the length of the longest sequence, input 'total_sequence_length'")
     return bound

@@ -211,7 +211,7 @@ def select_strings(node: Node, places: Tensor, words: Sequence[str], default: st
     """Return the words at these indices; -1 is the default."""
     table = strings("", np.array([*words, *([] if default is None else [default])], dtype=object))
     kind = Kind(STRING, _shape_text(places))
-    return node.host("mirlo.string.take", node.builder.any_ssa(table), places, results=[kind])
+    return node.host("mirlo.string.take", node.builder.ssa(table), places, results=[kind])
 
 
 def _shape_text(value: Tensor) -> tuple[int | str, ...]:

@@ -13,8 +13,7 @@ import numpy as np
 
 from mirlo.frontends.onnx.loop_iteration import LoopIteration
 from mirlo.frontends.onnx.node import Node
-from mirlo.frontends.onnx.runtime_sizes import as_value
-from mirlo.frontends.onnx.values import AnyValue, TensorValue, constant
+from mirlo.frontends.onnx.values import AnyValue, constant
 from mirlo.frontends.tensor import Tensor
 
 _MAX_ITERATIONS = 100
@@ -38,9 +37,7 @@ def class_probabilities(node: Node, wins: Tensor, classes: int) -> Tensor:
     start = node.emit("full", shape=(rows, classes), value=1 / classes, dtype="f32")
     tolerance = node.constant(np.float32(_TOLERANCE) / np.float32(classes), "f32")
 
-    def make(
-        number: TensorValue, going: TensorValue, values: list[AnyValue]
-    ) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
+    def make(number: Tensor, going: Tensor, values: list[AnyValue]) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
         p = node.ssa(values[0])
         product = node.emit("reduce_sum", matrix * node.emit("expand_dims", p, axes=[1]), axes=[2])
         form = node.emit("reduce_sum", p * product, axes=[1], keepdims=True)
@@ -49,10 +46,10 @@ def class_probabilities(node: Node, wins: Tensor, classes: int) -> Tensor:
         swept = _sweep(node, matrix, classes, p, product, form)
         opened = node.emit("reduce_sum", node.emit("cast", is_open, dtype="i64"), axes=[0, 1])
         goes_on = opened > 0
-        return as_value(goes_on), [as_value(node.emit("where", is_open, swept, p))], []
+        return goes_on, [node.emit("where", is_open, swept, p)], []
 
-    limit = constant("", np.array(_MAX_ITERATIONS, np.int64))
-    (probabilities,) = node.builder.loop(LoopIteration(make), limit, None, [as_value(start)])
+    limit = constant(node.builder, np.array(_MAX_ITERATIONS, np.int64))
+    (probabilities,) = node.builder.loop(LoopIteration(make), limit, None, [start])
     return node.ssa(probabilities)
 
 
@@ -77,9 +74,7 @@ def _sweep(node: Node, matrix: Tensor, classes: int, p: Tensor, product: Tensor,
     """Return the probabilities after a step for each class in turn; `product` is Q p and `form` is p Q p."""
     numbers = node.constant(np.arange(classes), "i64")
 
-    def make(
-        number: TensorValue, going: TensorValue, values: list[AnyValue]
-    ) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
+    def make(number: Tensor, going: Tensor, values: list[AnyValue]) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
         p, product, form = map(node.ssa, values)
         at = node.ssa(number)
         row = node.emit("gather", matrix, at, axis=1)
@@ -92,8 +87,8 @@ def _sweep(node: Node, matrix: Tensor, classes: int, p: Tensor, product: Tensor,
         form = form / scale / scale
         product = (product + step * row) / scale
         p = (p + step * is_own) / scale
-        return going, [as_value(p), as_value(product), as_value(form)], []
+        return going, [p, product, form], []
 
-    limit = constant("", np.array(classes, np.int64))
-    states = node.builder.loop(LoopIteration(make), limit, None, [as_value(p), as_value(product), as_value(form)])
+    limit = constant(node.builder, np.array(classes, np.int64))
+    states = node.builder.loop(LoopIteration(make), limit, None, [p, product, form])
     return node.ssa(states[0])

@@ -112,7 +112,7 @@ def _is_zero(node: Node, index: int) -> bool:
     if not node.has(index):
         return True
     known = node.value(index).known
-    return known is not None and not node.value(index).is_symbolic and not known.any()
+    return known is not None and node.value(index).sizes is None and not known.any()
 
 
 def _centred(node: Node, index: int, zero_point: int, axis: int) -> Tensor:

@@ -101,7 +101,7 @@ def dropout(node: Node) -> Converted:
     """Convert Dropout: identity in inference; in training, zero random elements and scale the others."""
     x = node.type(0)
     mode = node.value(2) if node.has(2) else None
-    if mode is None or (mode.is_constant and not node.scalar(2)):
+    if mode is None or (mode.array is not None and not node.scalar(2)):
         node.attr.ignore("seed")
         node.ignore(1)
         everything = node.emit("full", shape=x.shape, value=1, dtype="bool") if node.has_output(1) else None
@@ -116,7 +116,7 @@ def dropout(node: Node) -> Converted:
         factor, data = node.emit("cast", grown, dtype="f32"), node.emit("cast", node[0], dtype="f32")
     dropped = node.emit("cast", data * factor, dtype=x.dtype)
     result = node.emit("where", kept, dropped, node.constant(0, x))
-    if mode.is_constant:
+    if mode.array is not None:
         return result, kept
     is_training = node.emit("reshape", node[2], shape=())
     everything = kept | ~is_training

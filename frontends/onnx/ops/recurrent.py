@@ -12,8 +12,8 @@ from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.loops import LoopIteration
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.runtime_sizes import as_scalar, as_value
-from mirlo.frontends.onnx.values import AnyValue, Converted, TensorValue
+from mirlo.frontends.onnx.runtime_sizes import as_scalar
+from mirlo.frontends.onnx.values import AnyValue, Converted
 from mirlo.frontends.tensor import Tensor
 
 MAX_UNROLLED_STEPS = 128
@@ -286,20 +286,18 @@ def _loop(
     node = d.node
     length = projected.type.shape[0]
 
-    def make(
-        number: TensorValue, going: TensorValue, values: list[AnyValue]
-    ) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
+    def make(number: Tensor, going: Tensor, values: list[AnyValue]) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
         at = node.ssa(number)
         if backwards:
             at = as_scalar(node, length - 1) - at
         x = node.emit("gather", projected, at, axis=0)
         position = None if lengths is None else node.emit("cast", at, dtype=lengths.type.dtype)
         output, made = _stepped(d, x, tuple(map(node.ssa, values)), step, position, lengths)
-        return going, list(map(as_value, made)), [as_value(output)]
+        return going, list(made), [output]
 
-    count = as_value(as_scalar(node, length))
+    count = as_scalar(node, length)
     loop = LoopIteration(make, backwards=[backwards])
-    *made, rows, _ = node.builder.loop(loop, count, None, list(map(as_value, states)), length)
+    *made, rows, _ = node.builder.loop(loop, count, None, list(states), length)
     return rows, tuple(map(node.ssa, made))
 
 

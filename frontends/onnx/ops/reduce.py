@@ -154,7 +154,7 @@ def arg_reduce(node: Node) -> Converted:
 @converter("CumSum", "CumProd")
 def cumulative(node: Node) -> Converted:
     rank = node.type(0).rank
-    if not node.value(1).is_constant:
+    if node.value(1).array is None:
         return _cumulative_of_dynamic_axis(node, rank)
     axis = node.scalar(1)
     if not -rank <= axis < rank:

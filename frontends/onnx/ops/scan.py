@@ -16,8 +16,8 @@ from mirlo.frontends.onnx.loops import LoopIteration
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.control import stacked
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.runtime_sizes import as_scalar, as_value, vector
-from mirlo.frontends.onnx.values import AnyValue, Converted, TensorValue
+from mirlo.frontends.onnx.runtime_sizes import as_scalar, vector
+from mirlo.frontends.onnx.values import AnyValue, Converted
 from mirlo.frontends.tensor import Tensor
 
 MAX_UNROLLED_SLICES = 16
@@ -37,19 +37,19 @@ class _Sequence:
     def length(self) -> Dim:
         return self.value.type.shape[self.axis]
 
-    def at(self, number: Tensor) -> TensorValue:
+    def at(self, number: Tensor) -> Tensor:
         """Return the slice of an iteration, whose number is a tensor of rank 0."""
         position = as_scalar(self.node, self.length - 1) - number if self.backwards else number
-        return as_value(self.node.emit("gather", self.value, position, axis=self.axis))
+        return self.node.emit("gather", self.value, position, axis=self.axis)
 
-    def slices(self) -> list[TensorValue]:
+    def slices(self) -> list[Tensor]:
         """Return all slices, a known number, in the order of the iterations."""
         length = self.length
         assert isinstance(length, int)
         pieces: tuple[Tensor, ...] = (self.value,)
         if length > 1:
             pieces = self.node.emit_all("split", self.value, axis=self.axis, sizes=(1,) * length)
-        made = [as_value(self.node.emit("squeeze", x, axes=[self.axis])) for x in pieces]
+        made = [self.node.emit("squeeze", x, axes=[self.axis]) for x in pieces]
         return made[::-1] if self.backwards else made
 
 
@@ -66,7 +66,7 @@ def scan(node: Node) -> Converted:
     carried = [node.any_value(i) for i in range(states)]
     length = _length(sequences)
     if not isinstance(length, int) or not 0 < length <= MAX_UNROLLED_SLICES:
-        result = _rounds(node, body, carried, sequences, as_value(as_scalar(node, length)), length, output_backwards)
+        result = _rounds(node, body, carried, sequences, as_scalar(node, length), length, output_backwards)
         return [*result[:states], *map(_with_axis, [node] * results, result[states:], output_axes)]
     collected: list[list[AnyValue]] = [[] for _ in range(results)]
     for done, elements in enumerate(zip(*(each.slices() for each in sequences), strict=True)):
@@ -88,15 +88,13 @@ def _rounds(
     body: GraphDef,
     carried: Sequence[AnyValue],
     sequences: Sequence[_Sequence],
-    rounds: TensorValue,
+    rounds: Tensor,
     room: Dim,
     backwards: Sequence[int],
 ) -> list[Any]:
     """Make a loop; return its carried values and scan outputs, padded with zeros."""
 
-    def make(
-        number: TensorValue, going: TensorValue, values: list[AnyValue]
-    ) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
+    def make(number: Tensor, going: Tensor, values: list[AnyValue]) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
         outputs = node.builder.branch(body, [*values, *(sequence.at(node.ssa(number)) for sequence in sequences)])
         return going, outputs[: len(carried)], outputs[len(carried) :]
 
@@ -143,21 +141,19 @@ def batched_scan(node: Node) -> Converted:
         samples = [_one_of_batch(node, body, i, states, slices, lengths[i]) for i in range(batch)]
         return [stacked(node, values, 0) for values in zip(*samples, strict=True)]
 
-    def make(
-        number: TensorValue, going: TensorValue, _: list[AnyValue]
-    ) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
+    def make(number: Tensor, going: Tensor, _: list[AnyValue]) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
         own = [
-            _Sequence(node, node.emit("gather", each.value, number.ir, axis=0), 0, each.backwards) for each in sequences
+            _Sequence(node, node.emit("gather", each.value, number, axis=0), 0, each.backwards) for each in sequences
         ]
-        carried = [as_value(node.emit("gather", node[1 + i], number.ir, axis=0)) for i in range(states)]
-        rounds = as_value(as_scalar(node, longest))
+        carried = [node.emit("gather", node[1 + i], number, axis=0) for i in range(states)]
+        rounds = as_scalar(node, longest)
         if node.has(0):
-            given = as_value(node.emit("gather", vector(node, 0), number.ir, axis=0))
-            rounds = as_value(node.emit("minimum", given.ir, node.ssa(rounds)))
+            given = node.emit("gather", vector(node, 0), number, axis=0)
+            rounds = node.emit("minimum", given, node.ssa(rounds))
         outputs = _rounds(node, body, carried, own, rounds, longest, [0] * (len(body.outputs) - states))
-        return going, [], [each if isinstance(each, TensorValue) else as_value(each) for each in outputs]
+        return going, [], [each if isinstance(each, Tensor) else each for each in outputs]
 
-    *outputs, _ = node.builder.loop(LoopIteration(make), as_value(as_scalar(node, batch)), None, [], batch)
+    *outputs, _ = node.builder.loop(LoopIteration(make), as_scalar(node, batch), None, [], batch)
     return outputs
 
 
@@ -167,7 +163,7 @@ def _lengths(node: Node, longest: Dim, batch: Dim) -> list[int] | None:
         return None
     if not node.has(0):
         return [longest] * batch
-    if not node.value(0).is_constant:
+    if node.value(0).array is None:
         return None
     lengths = node.ints(0)
     if len(lengths) != batch or any(not 1 <= length <= longest for length in lengths):
@@ -176,13 +172,13 @@ def _lengths(node: Node, longest: Dim, batch: Dim) -> list[int] | None:
 
 
 def _one_of_batch(
-    node: Node, body: GraphDef, index: int, states: int, slices: Sequence[Sequence[TensorValue]], length: int
+    node: Node, body: GraphDef, index: int, states: int, slices: Sequence[Sequence[Tensor]], length: int
 ) -> list[Any]:
     """Return the final states, and the scan outputs padded with zeros."""
 
-    def own(value: TensorValue) -> TensorValue:
+    def own(value: Tensor) -> Tensor:
         position = node.constant(np.array(index, np.int64))
-        return as_value(node.emit("gather", node.ssa(value), position, axis=0))
+        return node.emit("gather", node.ssa(value), position, axis=0)
 
     carried: list[AnyValue] = [own(node.value(1 + i)) for i in range(states)]
     collected: list[list[Tensor]] = [[] for _ in body.outputs[states:]]

@@ -18,9 +18,9 @@ from mirlo.frontends.onnx.values import (
     ListValue,
     ObjectValue,
     OptionalValue,
-    TensorValue,
     constant,
 )
+from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.kinds import OPTIONAL, STRING, Kind, sequence_of
 
 MAX_SPLITS = 4096
@@ -79,7 +79,7 @@ def at(node: Node) -> Converted:
 def length(node: Node) -> Converted:
     sequence = node.sequence(0)
     if isinstance(sequence, ListValue):
-        return constant(node.outputs[0], np.array(len(sequence.items), np.int64))
+        return constant(node.builder, np.array(len(sequence.items), np.int64))
     return node.host("mirlo.sequence.length", node.object(0), results=[Kind("i64", ())])
 
 
@@ -90,7 +90,7 @@ def _element(found: AnyValue) -> Kind:
 
 def _is_known(node: Node, index: int) -> bool:
     """Return whether an input is constant or absent."""
-    return not node.has(index) or node.value(index).is_constant
+    return not node.has(index) or node.value(index).array is not None
 
 
 def _declared(node: Node, kind: Kind) -> Kind:
@@ -111,7 +111,7 @@ def _position(node: Node, index: int, count: int, most: int) -> int:
 def split_to_sequence(node: Node) -> Converted:
     axis, keepdims = node.attr.int("axis", 0), node.attr.bool("keepdims", 1)
     value = node.any_value(0)
-    if not isinstance(value, TensorValue) or not _is_known(node, 1):
+    if not isinstance(value, Tensor) or not _is_known(node, 1):
         return _split_at_run_time(node, value, axis, keepdims)
     x = node.type(0)
     _require_axis(axis, x.rank)
@@ -119,7 +119,9 @@ def split_to_sequence(node: Node) -> Converted:
     pieces = (node[0],) if len(sizes) <= 1 else node.emit_all("split", node[0], axis=axis, sizes=sizes)
     if not node.has(1) and not keepdims:
         pieces = tuple(node.emit("squeeze", piece, axes=[axis]) for piece in pieces)
-    items = tuple(TensorValue(f"{node.outputs[0]}[{i}]", piece.type, ir=piece.made) for i, piece in enumerate(pieces))
+    for i, piece in enumerate(pieces):
+        piece.name = f"{node.outputs[0]}[{i}]"
+    items = tuple(pieces)
     return ListValue(node.outputs[0], common_kind(items, "the pieces") if items else Kind(x.dtype.name), items)
 
 
@@ -163,7 +165,7 @@ def _split_sizes(node: Node, size: Dim) -> tuple[Dim, ...]:
 @converter("ConcatFromSequence")
 def concat_from_sequence(node: Node) -> Converted:
     sequence, axis, new_axis = node.sequence(0), node.attr.int("axis"), node.attr.bool("new_axis", 0)
-    if isinstance(sequence, ListValue) and all(isinstance(item, TensorValue) for item in sequence.items):
+    if isinstance(sequence, ListValue) and all(isinstance(item, Tensor) for item in sequence.items):
         if not sequence.items:
             raise NodeError("input 'input_sequence' is empty: the shape of the result is not known")
         return node.emit("stack" if new_axis else "concat", [node.ssa(item) for item in sequence.items], axis=axis)
@@ -188,7 +190,7 @@ def has_element(node: Node) -> Converted:
     if isinstance(value, ObjectValue) and value.kind.name == OPTIONAL:
         return node.host("mirlo.sequence.has_element", node.object(0), results=[Kind("bool", ())])
     is_there = value is not None and not (isinstance(value, OptionalValue) and value.value is None)
-    return constant(node.outputs[0], np.array(is_there))
+    return constant(node.builder, np.array(is_there))
 
 
 @converter("OptionalGetElement")

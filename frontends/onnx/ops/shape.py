@@ -45,7 +45,7 @@ from mirlo.frontends.onnx.runtime_sizes import (
     shape_vector,
     vector,
 )
-from mirlo.frontends.onnx.values import Converted, TensorValue, as_dim
+from mirlo.frontends.onnx.values import Converted, as_dim
 from mirlo.frontends.tensor import Tensor
 
 
@@ -198,7 +198,7 @@ def tile(node: Node) -> Converted:
         return required(
             node, equals(node, 1, repeats), "'repeats' is another", node.emit("tile", node[0], repeats=repeats)
         )
-    if node.value(1).is_constant:
+    if node.value(1).array is not None:
         return node.emit("tile", node[0], repeats=node.ints(1))
     # Add a unit dim before each dim, and broadcast it.
     x, counts = node.type(0), node.dims(1)
@@ -211,14 +211,15 @@ def tile(node: Node) -> Converted:
 
 
 @converter("Concat", traits=[NodeTrait.MOVES])
-def concat(node: Node) -> TensorValue:
+def concat(node: Node) -> Tensor:
     """Concatenate long lists in two steps: an operation holds a limited number of operands of different types."""
     parts, axis = node.all(), node.attr.int("axis")
     while len(parts) > OPERAND_RUNS:
         groups = [parts[i : i + OPERAND_RUNS] for i in range(0, len(parts), OPERAND_RUNS)]
         parts = [node.emit("concat", group, axis=axis) for group in groups]
     result = node.emit("concat", parts, axis=axis)
-    return TensorValue(node.outputs[0], result.type, ir=result.made, partial=_known_elements(node))
+    result.partial = _known_elements(node)
+    return result
 
 
 def _known_elements(node: Node) -> tuple[Dim | None, ...] | None:
@@ -336,10 +337,10 @@ def _bound(dim: Dim) -> int:
 
 @converter("Pad", since=11)
 def pad(node: Node) -> Converted:
-    are_known = all(node.value(i).is_constant for i in range(1, len(node)) if node.has(i))
+    are_known = all(node.value(i).array is not None for i in range(1, len(node)) if node.has(i))
     if not are_known and not (declared_shape(node, 1) and node.type(0).is_static and all(node.type(0).static_shape)):
         return dynamic_pad(node)
-    if node.has(3) and not node.value(3).is_constant:
+    if node.has(3) and node.value(3).array is None:
         return dynamic_pad(node)
     axes = node.ints(3) if node.has(3) else list(range(node.type(0).rank))
     shape = declared_shape(node, 1)

@@ -118,7 +118,7 @@ def mel_weights(node: Node) -> Converted:
     """Return triangles over the bins of a spectrum, equidistant on the mel scale."""
     dtype = onnx_dtype(node.attr.int("output_datatype", 1), "attribute 'output_datatype'").dtype
     numbers = [node.value(i) for i in range(5)]
-    if all(value.is_constant for value in numbers):
+    if all(value.array is not None for value in numbers):
         bins, length, rate, low, high = (node.scalar(i) for i in range(5))
         if bins < 1 or length < 1 or bins * (length // 2 + 1) > MAX_WEIGHTS:
             raise NodeError(f"inputs 'num_mel_bins' and 'dft_length' must be sizes, got {bins} and {length}")

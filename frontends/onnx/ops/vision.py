@@ -27,7 +27,7 @@ CONVERTERS.add("", "Det", 1, simple("det"))
 @converter("Col2Im", since=18)
 def col2im(node: Node) -> Converted:
     declared = declared_shape(node, 1) or declared_shape(node, 2)
-    is_known = [node.value(i).is_constant for i in (1, 2)]
+    is_known = [node.value(i).array is not None for i in (1, 2)]
     if declared is None and not all(is_known):
         return _dynamic_col2im(node)
     image = list(declared[2:]) if declared is not None and not is_known[0] else node.ints(1)
@@ -221,7 +221,7 @@ def _unpooled_shape(node: Node, pooled: Sequence[Dim], declared: Sequence[int] |
         return tuple(pooled)
     known = all(isinstance(dim, int) for dim in pooled)
     shape = declared if declared is not None and known else None
-    if shape is None and node.value(2).is_constant and known:
+    if shape is None and node.value(2).array is not None and known:
         shape = node.ints(2)
     if shape is None:
         given = vector(node, 2)
@@ -247,7 +247,7 @@ def non_max_suppression(node: Node) -> Converted:
     most: Dim = count
     if not node.has(2):
         most = 0
-    elif node.value(2).is_constant:
+    elif node.value(2).array is not None:
         most = D.minimum(count, max(0, int(node.scalar(2))))
     selected, used = node.emit_all(
         "non_max_suppression", node[0], node[1], limit, overlap, threshold, most=[most], center=center
