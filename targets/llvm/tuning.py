@@ -172,7 +172,7 @@ def _tiles(plan: RegisterTilePlan, machine: Machine) -> list[ContractionChoices]
                 plan.tile_vectors,
             ):
                 continue
-            if register_need(rows, vectors, problem) > machine.vector_registers:
+            if register_need(rows, vectors, problem, machine) > machine.vector_registers:
                 continue
             tiles.append((tile_cycles(rows, vectors, problem, machine), ContractionChoices(rows, vectors)))
     return [choices for _, choices in sorted(tiles, key=lambda entry: entry[0])][:CANDIDATES]

@@ -49,6 +49,11 @@ class DotGroup:
         """Return whether the instruction multiplies two rows and two columns."""
         return self.instruction in MATRICES
 
+    @property
+    def temporaries(self) -> int:
+        """Return the registers of products before they are added: `vpmaddwd` has no accumulator."""
+        return 1 if self.instruction == "vpmaddwd" else 0
+
 
 def kind_of_group(
     product: MultiplyAdd, rows: ProductInput, columns: ProductInput, machine: Machine, is_tall: bool = False

@@ -272,10 +272,9 @@ class _Planner:
             grouped = grouped_sum(group, rows, columns, order, lane_axis, self.alone, reuse >= least)
             if grouped is not None:
                 depth = max(1, problem.depth // grouped.group.size)
-                problem = replace(problem, depth=depth, row_pairs=grouped.group.is_matrix)
-                machine = self.machine
-                if self.choices.tile is None:
-                    machine = reserve_registers(grouped.group, machine)
+                kind = grouped.group
+                problem = replace(problem, depth=depth, row_pairs=kind.is_matrix, temporaries=kind.temporaries)
+                machine = self.machine if self.choices.tile is not None else reserve_registers(kind, self.machine)
                 return _SumChoice(order, problem, machine, contiguous is not None, grouped=grouped)
         if along is not None:
             order = [axis for axis in order if axis is not along] + [along]

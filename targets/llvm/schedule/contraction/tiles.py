@@ -73,6 +73,8 @@ class TileProblem:
     """Stride in bytes between rows of the row operand; 0 if unknown."""
     row_pairs: bool = False
     """Whether an instruction multiplies two rows at once."""
+    temporaries: int = 0
+    """Registers for products that an instruction of their own adds to the accumulators."""
 
 
 def spans(extent: int, size: int) -> list[Span]:
@@ -122,9 +124,10 @@ def column_vectors(columns: int, lanes: int, masked: bool) -> list[ColumnVector]
     return vectors
 
 
-def register_need(rows: int, vectors: int, problem: TileProblem) -> int:
-    """Return the vector registers that a tile occupies."""
-    return rows * vectors + (vectors if problem.shared_columns else 1) + 1
+def register_need(rows: int, vectors: int, problem: TileProblem, machine: Machine) -> int:
+    """Return the vector registers that a tile needs."""
+    operands = (vectors if problem.shared_columns else 1) + 1
+    return rows * vectors + operands + problem.temporaries + machine.spare_registers
 
 
 def step_cycles(rows: int, vectors: int, problem: TileProblem, machine: Machine) -> float:
@@ -216,7 +219,9 @@ def choose_tile(
     offered = counts if far is None else [far]
 
     def fits(rows: int, vectors: int) -> bool:
-        return register_need(rows, vectors, problem) <= machine.vector_registers and rows * vectors <= most_sums
+        return (
+            register_need(rows, vectors, problem, machine) <= machine.vector_registers and rows * vectors <= most_sums
+        )
 
     for vectors, rows in product(offered, range(min(problem.rows, machine.vector_registers), 0, -1)):
         if not fits(rows, vectors) and (rows, vectors) != (1, 1):
@@ -224,7 +229,7 @@ def choose_tile(
         if problem.row_pairs and rows % 2 and rows > 1:
             continue
         wider = next((v for v in offered if v > vectors and v.bit_count() == 1), 0)
-        if problem.rows <= 2 and wider and fits(rows, wider) and register_need(rows, wider, problem) < 20:
+        if problem.rows <= 2 and wider and fits(rows, wider) and register_need(rows, wider, problem, machine) < 20:
             continue  # without reuse, only the length of contiguous runs counts
         cost = tile_cycles(rows, vectors, problem, machine)
         # Between equals, the larger tile reads its operands fewer times.
