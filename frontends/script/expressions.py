@@ -172,6 +172,8 @@ class Expressions:
         known = [*self.names, *self.captured]
         near = difflib.get_close_matches(name, known, n=1)
         hint = f"; did you mean '{near[0]}'?" if near else ""
+        if name == "metadata":
+            hint = ", where TVM prints constants apart from the script: write R.const(array), or R.param"
         raise self.error(node, f"unknown name '{name}'{hint}")
 
     def read_name(self, value: object) -> object:

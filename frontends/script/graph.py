@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from mirlo.dialects.bindings import func, ir
+from mirlo.dialects.core.dim_algebra import symbol
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.script.describe import describe, is_number, kind_of
 from mirlo.frontends.script.graph_calls import GraphCalls, Unnamed
 from mirlo.frontends.script.graph_values import Callee, GraphTensor, ScriptFunctions
 from mirlo.frontends.script.loops import is_docstring
 from mirlo.frontends.script.source import Located, ScriptSource
+from mirlo.frontends.script.syntax import dims_declared
 from mirlo.frontends.script.words import Word
 
 _BINARY = {
@@ -84,7 +86,10 @@ class GraphInterpreter(GraphCalls):
     # Statements
 
     def statement(self, node: ast.stmt) -> None:
-        if isinstance(node, ast.Assign) and len(node.targets) == 1:
+        symbols = dims_declared(node)
+        if symbols:
+            self.names.update({name: symbol(name) for name in symbols})
+        elif isinstance(node, ast.Assign) and len(node.targets) == 1:
             self.names.update(self.unpack(node.targets[0], self.value(node.value)))
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
             self.names[node.target.id] = self._declared(self.value(node.value), node.annotation)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from mirlo.dialects.bindings import func, ir
-from mirlo.dialects.core.attributes import Dims, Ints
+from mirlo.dialects.core.attributes import REQUIRED, Dims, Ints
 from mirlo.dialects.core.dense import dense_attribute
 from mirlo.dialects.core.dim_algebra import SymbolicDim
 from mirlo.dialects.core.dims import UNKNOWN
@@ -23,6 +23,7 @@ from mirlo.frontends.script.graph_values import Callee, GraphResult, GraphTensor
 from mirlo.frontends.script.interpreter import Interpreter
 from mirlo.frontends.script.prim import PrimFunc
 from mirlo.frontends.script.source import Located
+from mirlo.frontends.script.tvm_operators import TVM_OPERATORS, TvmCall, TvmMistake, call_tvm
 from mirlo.frontends.script.words import MlirText, Word
 
 if TYPE_CHECKING:
@@ -34,6 +35,16 @@ class Unnamed:
 
 
 UNNAMED = Unnamed()
+
+
+def _is_own_spelling(cls: type[DialectOp], node: ast.Call) -> bool:
+    """Return whether a call has the operands and attributes of an operator of Mirlo, not those of TVM's."""
+    fields = [field.name for field in cls._operand_layout.fields]
+    named = {str(keyword.arg) for keyword in node.keywords}
+    unset = {str(k.arg) for k in node.keywords if isinstance(k.value, ast.Constant) and k.value.value is None}
+    required = {name for name, declared in cls._attributes.items() if declared.default is REQUIRED}
+    is_complete = required <= named - unset
+    return is_complete and len(node.args) <= len(fields) and named <= {*fields, *cls._attributes, "out"}
 
 
 class GraphCalls(Interpreter):
@@ -85,6 +96,8 @@ class GraphCalls(Interpreter):
 
     def _operator(self, name: str, node: ast.Call) -> GraphResult:
         cls = OPS.get(name)
+        if name in TVM_OPERATORS and (cls is None or not _is_own_spelling(cls, node)):
+            return self._tvm_operator(name, node)
         if cls is None:
             raise self.error(node, f"R.{name} is not an operator")
         fields = {field.name: field for field in cls._operand_layout.fields}
@@ -118,6 +131,15 @@ class GraphCalls(Interpreter):
                 wanted = cls._attributes[key].expected
                 raise self.error(attributes[key], f"R.{name}: attribute '{key}' must be {wanted}, found text '{value}'")
         return self.make(node, name, self._operands(name, fields, given, node), self._types(out), **values)
+
+    def _tvm_operator(self, name: str, node: ast.Call) -> GraphResult:
+        """Make an operator that is called as in TVM."""
+        values = self._value_Tuple(ast.Tuple(elts=node.args))
+        named = {str(keyword.arg): self.value(keyword.value) for keyword in node.keywords}
+        try:
+            return call_tvm(name, TvmCall(self, node), values, named)
+        except TvmMistake as error:
+            raise self.error(node, f"R.{name.replace('nn_', 'nn.')}: {error}") from None
 
     def _operands(
         self, name: str, fields: dict[str, ValueDeclaration], given: dict[str, ast.expr], node: Located

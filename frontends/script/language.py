@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from mirlo.dialects.tir.intrinsics import INTRINSICS
+from mirlo.frontends.script.syntax import TVM_TYPES
 from mirlo.frontends.script.words import (
     LOOPS,
     TYPES,
@@ -28,15 +29,32 @@ if TYPE_CHECKING:
 
 _TIR = (
     *LOOPS, *TYPES, *INTRINSICS, "Buffer", "Out", "block", "axes", "init", "alloc", "select", "max", "min",
-    "call_extern", "call_intrin", "copy", "op", "reads", "stride",
+    "call_extern", "call_intrin", "copy", "op", "reads", "stride", "handle", *TVM_TYPES,
 )  # fmt: skip
 _RELAX = ("Tensor", "call_tir", "call_dps_packed", "call_packed", "const", "param", *TYPES)
 
 F = TypeVar("F")
 
 
+UNSUPPORTED = {
+    "match_buffer": "a buffer is contiguous, as (8, 1) is for (8, 8); a view is of slices, A[i:i + 4, j:j + 4]",
+    "truncdiv": "// rounds down, which is the same where no operand is negative",
+    "truncmod": "% rounds down, which is the same where no operand is negative",
+    "tvm_storage_sync": "threads wait at the end of a loop that is bound to them",
+    "realize": "a buffer is made by T.alloc",
+    "ptr": "a buffer has a shape: T.Buffer",
+    "comm_reducer": "a reduction is a block with T.init",
+}
+"""Words of TVM without a meaning in a prim function, and what to write."""
+
+
 class TirLanguage(Language):
     """The words of prim functions."""
+
+    def __getattr__(self, name: str) -> Word:
+        if name in UNSUPPORTED:
+            raise AttributeError(f"T.{name} has no meaning here: {UNSUPPORTED[name]}")
+        return super().__getattr__(name)
 
     def dims(self, *names: str) -> Any:
         """Make symbols for dims of a template: `M, N = T.dims("M", "N")`. Equal names give the same symbol."""
@@ -78,9 +96,12 @@ class RelaxLanguage(Language):
 
     def __getattr__(self, name: str) -> Word:
         from mirlo.dialects.relax import OPS
+        from mirlo.frontends.script.tvm_operators import NOT_OF_GRAPHS, TVM_OPERATORS
 
-        if name in OPS and name not in self._words:
+        if (name in OPS or name in TVM_OPERATORS) and name not in self._words:
             return Word("R", name)
+        if name in NOT_OF_GRAPHS:
+            raise AttributeError(f"R.{name} has no meaning here: {NOT_OF_GRAPHS[name]}")
         return super().__getattr__(name)
 
     def nearest(self, name: str) -> str:

@@ -13,6 +13,7 @@ from mirlo.frontends.script.describe import kind_of
 from mirlo.frontends.script.errors import ScriptError
 from mirlo.frontends.script.interpreter import Interpreter
 from mirlo.frontends.script.source import Located, ScriptSource, captured_names, parse_object
+from mirlo.frontends.script.syntax import dims_declared, dotted
 from mirlo.frontends.script.words import AttributeSymbol, DimSymbol, ShapeSymbol, TypeSymbol, Word
 
 if TYPE_CHECKING:
@@ -87,15 +88,14 @@ def parse_prim_func(
     arguments = tree.args
     if arguments.vararg or arguments.kwarg or arguments.kwonlyargs or arguments.defaults:
         raise source.error(tree, "a prim function takes plain parameters: no defaults, no *, no **")
-    symbols = {
-        v.name: v for v in captured.values() if isinstance(v, SYMBOLS)
-    }  # fmt: skip
+    tree, declared = _with_declared_dims(tree)
+    symbols = {v.name: v for v in captured.values() if isinstance(v, SYMBOLS)} | declared
     names = {name: value for name, value in captured.items() if not isinstance(value, SYMBOLS)}
     for name, value in captured.items():
         if isinstance(value, SYMBOLS) and name != value.name:
             raise source.error(tree, f"symbol '{value.name}' goes by the name '{name}': give it one name")
     reader = Interpreter(source, {}, {**names, **symbols})
-    parameters = tuple(_parameter(reader, argument) for argument in arguments.args)
+    parameters = tuple(_parameter(reader, argument) for argument in tree.args.args)
     if not any(p.is_output for p in parameters):
         # TVM has no mark for outputs: they are the parameters that are stored to.
         stored = _stored_names(tree)
@@ -104,6 +104,19 @@ def parse_prim_func(
         raise source.error(tree, f"'{tree.name}' has no output: annotate the parameters that it writes with T.Out[...]")
     numbers = tuple(name for name, symbol in symbols.items() if isinstance(symbol, AttributeSymbol))
     return PrimFunc(tree.name, parameters, tree, source, names, attributes, numbers, buffers)
+
+
+def _with_declared_dims(tree: ast.FunctionDef) -> tuple[ast.FunctionDef, dict[str, DimSymbol]]:
+    """Return a function without its statements `n = T.dims("n")` and parameters of that name, and the symbols."""
+    names = [name for node in tree.body for name in dims_declared(node)]
+    typed = [each.arg for each in tree.args.args if dotted(each.annotation) in ("T.i64", "T.i32")]
+    if not names and not typed:
+        return tree, {}
+    body = [node for node in tree.body if not dims_declared(node)]
+    kept = [each for each in tree.args.args if each.arg not in (*names, *typed)]
+    arguments = ast.arguments([], kept, None, [], [], None, [])
+    parsed = ast.FunctionDef(tree.name, arguments, body, tree.decorator_list, tree.returns)
+    return ast.copy_location(parsed, tree), {name: DimSymbol(name) for name in (*names, *typed)}
 
 
 def _stored_names(tree: ast.FunctionDef) -> set[str]:

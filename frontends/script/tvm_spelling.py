@@ -15,13 +15,14 @@ import ast
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
+from mirlo.frontends.script.syntax import TVM_TYPES, called, dotted, make_call
+from mirlo.frontends.script.tvm_prim import EXPRESSIONS, declaration, is_harmless, rewritten, symbols_declared
+
 WORDS = {
     "R.rint": "R.round", "T.rint": "T.roundeven", "T.nearbyint": "T.roundeven", "T.sblock": "T.block",
     "T.if_then_else": "T.select", "T.Select": "T.select", "T.fabs": "T.abs", "T.unroll": "T.unrolled",
-    "T.float64": "T.f64", "T.float32": "T.f32", "T.float16": "T.f16",
-    "T.int64": "T.i64", "T.int32": "T.i32", "T.int16": "T.i16", "T.int8": "T.i8",
-    "R.astype": "R.cast", "R.permute_dims": "R.permute",
-    "T.uint64": "T.u64", "T.uint32": "T.u32", "T.uint16": "T.u16", "T.uint8": "T.u8",
+    "R.astype": "R.cast", "R.permute_dims": "R.permute", "R.call_pure_packed": "R.call_packed",
+    **{f"T.{name}": f"T.{short}" for name, short in TVM_TYPES.items()},
 }  # fmt: skip
 """Words of TVM, and those of Mirlo with the same meaning."""
 DROPPED = ("R.output", "R.func_attr", "T.func_attr", "T.block_attr", "T.sblock_attr", "T.writes")
@@ -29,6 +30,13 @@ DROPPED = ("R.output", "R.func_attr", "T.func_attr", "T.block_attr", "T.sblock_a
 ARITHMETIC: dict[str, type[ast.operator]] = {
     "T.floordiv": ast.FloorDiv, "T.indexdiv": ast.FloorDiv, "T.floormod": ast.Mod, "T.indexmod": ast.Mod,
 }  # fmt: skip
+SIZED = (
+    "T.Buffer", "T.alloc_buffer", "T.alloc", "T.decl_buffer", "T.grid", "T.serial", "T.parallel", "T.vectorized",
+    "T.unrolled", "T.thread_binding", "T.axis.spatial", "T.axis.reduce", "T.launch_thread", "R.Tensor", "R.shape",
+)  # fmt: skip
+"""Calls that take sizes."""
+OTHER_OF_NN = ("attention", "batch_norm", "layer_norm", "rms_norm")
+"""Operators of `R.nn` with the name of one of Mirlo that has other operands, results or defaults."""
 LAYOUTS = {
     "NCHW": "NC*",
     "NHWC": "N*C",
@@ -53,6 +61,8 @@ _LIMITS = {
     **{f"int{bits}": (1 << (bits - 1)) - 1 for bits in (8, 16, 32, 64)},
     **{f"uint{bits}": (1 << bits) - 1 for bits in (8, 16, 32, 64)},
 }  # fmt: skip
+NUMBERS = ("T.i64", "T.i32", "T.i16", "T.i8", "T.f64", "T.f32", "T.f16")
+"""Words that give a number its type, which dims and attributes do not have."""
 AXES = {"T.axis.spatial": "S", "T.axis.S": "S", "T.axis.reduce": "R", "T.axis.R": "R"}
 
 Syntax = TypeVar("Syntax", bound=ast.AST)
@@ -78,9 +88,9 @@ class _Translator(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        body, node.args.args = _with_buffers(node)
-        node.body = body
-        if _called(node.returns) == "R.Tuple" or _dotted(node.returns) == "R.Object":
+        node.body = [declaration(names, each) if (names := symbols_declared(each)) else each for each in node.body]
+        node.body, node.args.args = _with_buffers(node)
+        if called(node.returns) == "R.Tuple" or dotted(node.returns) == "R.Object":
             node.returns = None  # Mirlo finds the types of results
         self.generic_visit(node)
         node.body = self._statements(node.body)
@@ -99,17 +109,17 @@ class _Translator(ast.NodeTransformer):
     def _statements(self, body: Iterable[ast.stmt]) -> list[ast.stmt]:
         result: list[ast.stmt] = []
         for node in body:
-            if isinstance(node, ast.With) and [_called(item.context_expr) for item in node.items] == ["R.dataflow"]:
+            if isinstance(node, ast.With) and [called(item.context_expr) for item in node.items] == ["R.dataflow"]:
                 result += node.body
             elif _is_axes(node) and result and _is_axes(result[-1]):
                 _join(result[-1], node)
-            elif isinstance(node, ast.With) and _called(node.items[0].context_expr) in ("T.LetStmt", "T.let"):
+            elif isinstance(node, ast.With) and called(node.items[0].context_expr) in ("T.LetStmt", "T.let"):
                 result += _let(node)
-            elif isinstance(node, ast.AnnAssign) and node.value is not None and _dotted(node.annotation)[:2] == "T.":
+            elif isinstance(node, ast.AnnAssign) and node.value is not None and dotted(node.annotation)[:2] == "T.":
                 result.append(ast.copy_location(ast.Assign([node.target], node.value), node))
-            elif not (isinstance(node, ast.Expr) and _called(node.value) in DROPPED or self._is_alias(node)):
+            elif not (isinstance(node, ast.Expr) and _says_nothing(node.value) or self._is_alias(node)):
                 result.append(node)
-        return _predicated(result)
+        return rewritten(_predicated(result))
 
     def _is_alias(self, node: ast.stmt) -> bool:
         """Return whether this is `cls = Module`."""
@@ -119,19 +129,21 @@ class _Translator(ast.NodeTransformer):
         self.generic_visit(node)
         if isinstance(node.value, ast.Name) and node.value.id in self.modules:
             return ast.copy_location(ast.Name(node.attr, node.ctx), node)
-        if _dotted(node.value) in ("R.nn", "R.image"):
+        if dotted(node.value) in ("R.nn", "R.image"):
+            node.attr = f"nn_{node.attr}" if node.attr in OTHER_OF_NN else node.attr
             node.value = ast.copy_location(ast.Name("R", ast.Load()), node.value)
-        dotted = _dotted(node)
-        word = WORDS.get(dotted) or RENAMED.get(dotted)
+        name = dotted(node)
+        word = WORDS.get(name) or RENAMED.get(name)
         if word is not None:
             node.attr = word.partition(".")[2]
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
-        word = _called(node)
+        word = called(node)
         if word.startswith("T."):
             node.keywords = [keyword for keyword in node.keywords if keyword.arg != "annotations"]
+        _read_arguments(word, node)
         rewrite = CALLS.get(word)
         if rewrite is not None:
             return rewrite(node)
@@ -143,6 +155,7 @@ class _Translator(ast.NodeTransformer):
             node.args[1:] = node.args[1].elts
             for keyword in node.keywords:
                 keyword.arg = "out" if keyword.arg in ("out_sinfo", "out_ty") else keyword.arg
+            node.keywords = [keyword for keyword in node.keywords if keyword.arg != "tir_vars"]
         if word == "T.axis.remap" and len(node.args) == 2 and isinstance(node.args[1], (ast.Tuple, ast.List)):
             return _axes(node, node.args[0], node.args[1].elts)
         if word in AXES and len(node.args) == 2:
@@ -150,11 +163,27 @@ class _Translator(ast.NodeTransformer):
         return node
 
 
-def _call(node: ast.expr, word: str, arguments: list[ast.expr], keywords: list[ast.keyword] | None = None) -> ast.Call:
-    """Return a call of a word in the place of an expression."""
-    owner, _, name = word.partition(".")
-    function = ast.copy_location(ast.Attribute(ast.Name(owner, ast.Load()), name, ast.Load()), node)
-    return ast.copy_location(ast.Call(function, arguments, keywords or []), node)
+def _read_arguments(word: str, node: ast.Call) -> None:
+    """Give the arguments of a call the names, types and numbers that they have in Mirlo."""
+    if word in SIZED or word.startswith("R."):
+        node.args = [_sizes(argument) for argument in node.args]
+    if word == "T.Buffer" and node.args:
+        node.args += [keyword.value for keyword in node.keywords if keyword.arg == "dtype"]
+        node.keywords = [k for k in node.keywords if not _is_plain(str(k.arg), k.value, node.args[0])]
+    if word.startswith("R."):
+        for keyword in node.keywords:
+            keyword.value = _sizes(keyword.value)
+            if keyword.arg in ("dtype", "out_dtype") and isinstance(keyword.value, ast.Constant):
+                short = TVM_TYPES.get(str(keyword.value.value), keyword.value.value)
+                keyword.value = ast.copy_location(ast.Constant(short), keyword.value)
+        node.keywords = [k for k in node.keywords if not (k.arg == "out_dtype" and _is_void(k.value))]
+
+
+def _says_nothing(node: ast.expr) -> bool:
+    """Return whether a statement is one of `DROPPED`, or `T.evaluate(0)`."""
+    word = called(node)
+    is_number = isinstance(node, ast.Call) and all(isinstance(each, ast.Constant) for each in node.args)
+    return word in DROPPED or (word == "T.evaluate" and is_number)
 
 
 def _limit(node: ast.Call) -> ast.expr:
@@ -163,25 +192,25 @@ def _limit(node: ast.Call) -> ast.expr:
     if not isinstance(dtype, str) or dtype not in _LIMITS:
         return node
     number = _LIMITS[dtype]
-    if _called(node) == "T.min_value":
+    if called(node) == "T.min_value":
         number = -number if isinstance(number, float) else 0 if dtype[0] == "u" else ~number
-    return _call(node, WORDS[f"T.{dtype}"], [ast.copy_location(ast.Constant(number), node)])
+    return make_call(node, WORDS[f"T.{dtype}"], [ast.copy_location(ast.Constant(number), node)])
 
 
 def _cast(node: ast.Call) -> ast.expr:
     """Return `T.f32(x)` for `T.Cast("float32", x)` and `T.cast(x, "float32")`."""
     if len(node.args) != 2:
         return node
-    target, value = node.args if _called(node) == "T.Cast" else node.args[::-1]
+    target, value = node.args if called(node) == "T.Cast" else node.args[::-1]
     name = WORDS.get(f"T.{target.value!s}") if isinstance(target, ast.Constant) else None
-    return _call(node, name, [value]) if name is not None else node
+    return make_call(node, name, [value]) if name is not None else node
 
 
 def _quotient(node: ast.Call) -> ast.expr:
     """Return `a // b` or `a % b`."""
     if len(node.args) != 2:
         return node
-    return ast.copy_location(ast.BinOp(node.args[0], ARITHMETIC[_called(node)](), node.args[1]), node)
+    return ast.copy_location(ast.BinOp(node.args[0], ARITHMETIC[called(node)](), node.args[1]), node)
 
 
 def _packed(node: ast.Call) -> ast.expr:
@@ -224,7 +253,7 @@ def _allocated(node: ast.Call) -> ast.expr:
         return node
     dtype = given.get("dtype") or ast.copy_location(ast.Constant("float32"), node)
     rest = [keyword for keyword in node.keywords if keyword.arg not in ("shape", "dtype")]
-    return _call(node, "T.alloc", [given["shape"], dtype], rest)
+    return make_call(node, "T.alloc", [given["shape"], dtype], rest)
 
 
 def _bound_loop(node: ast.Call) -> ast.expr:
@@ -238,7 +267,7 @@ def _bound_loop(node: ast.Call) -> ast.expr:
 
 def _graph_arguments(node: ast.Call) -> ast.expr:
     """Give the arguments of an operator the names that they have in Mirlo."""
-    word = _called(node)
+    word = called(node)
     if word in REDUCTIONS.values() and len(node.args) == 2:
         node.keywords.append(ast.keyword("axis", node.args.pop()))
     for keyword in node.keywords:
@@ -280,7 +309,7 @@ def _let(node: ast.With) -> list[ast.stmt]:
 
 def _predicated(body: list[ast.stmt]) -> list[ast.stmt]:
     """Return the statements of a block, those after its axes in an `if` where `T.where` restricts it."""
-    found = [each.value for each in body if isinstance(each, ast.Expr) and _called(each.value) == "T.where"]
+    found = [each.value for each in body if isinstance(each, ast.Expr) and called(each.value) == "T.where"]
     if len(found) != 1 or not isinstance(found[0], ast.Call) or len(found[0].args) != 1:
         return body
     others = [each for each in body if not (isinstance(each, ast.Expr) and each.value is found[0])]
@@ -291,25 +320,42 @@ def _predicated(body: list[ast.stmt]) -> list[ast.stmt]:
 
 def _with_buffers(node: ast.FunctionDef) -> tuple[list[ast.stmt], list[ast.arg]]:
     """Return a body and parameters where `A = T.match_buffer(a, shape, dtype)` made a handle `a` a buffer `A`."""
-    handles = {each.arg: each for each in node.args.args if _dotted(each.annotation) == "T.handle"}
+    handles = {each.arg: each for each in node.args.args if dotted(each.annotation) == "T.handle"}
     body = []
     for statement in node.body:
         call = statement.value if isinstance(statement, ast.Assign) else None
         target = statement.targets[0] if isinstance(statement, ast.Assign) else None
-        if not isinstance(call, ast.Call) or _called(call) != "T.match_buffer" or not isinstance(target, ast.Name):
+        if not isinstance(call, ast.Call) or called(call) != "T.match_buffer" or not isinstance(target, ast.Name):
             body.append(statement)
             continue
         handle = call.args[0] if call.args else None
         rest: dict[str | None, ast.expr] = {keyword.arg: keyword.value for keyword in call.keywords}
-        rest.update(zip(("shape", "dtype"), call.args[1:], strict=False))
-        extra = set(rest) - {"shape", "dtype"}
+        rest.update(zip(("shape", "dtype", "data", "strides"), call.args[1:], strict=False))
+        extra = [name for name, value in rest.items() if not _is_plain(str(name), value, rest.get("shape"))]
         if not isinstance(handle, ast.Name) or handle.id not in handles or "shape" not in rest or extra:
             body.append(statement)
             continue
         dtype = rest.get("dtype") or ast.copy_location(ast.Constant("float32"), call)
         parameter = handles.pop(handle.id)
-        parameter.arg, parameter.annotation = target.id, _call(call, "T.Buffer", [rest["shape"], dtype])
+        parameter.arg, parameter.annotation = target.id, make_call(call, "T.Buffer", [rest["shape"], dtype])
     return body, node.args.args
+
+
+def _is_plain(name: str, value: ast.expr, shape: ast.expr | None) -> bool:
+    """Return whether an argument of a buffer is its shape or type, or nothing that a contiguous one contradicts."""
+    return name in ("shape", "dtype") or is_harmless(name, value, shape)
+
+
+def _is_void(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value in ("", "void")
+
+
+def _sizes(node: ast.expr) -> ast.expr:
+    """Return `(8, n)` for `(T.i64(8), n)`: a dim has no type."""
+    if isinstance(node, (ast.Tuple, ast.List)):
+        node.elts = [_sizes(each) for each in node.elts]
+    only = node.args[0] if isinstance(node, ast.Call) and len(node.args) == 1 else None
+    return only if only is not None and called(node) in NUMBERS else node
 
 
 def _axes(node: ast.Call, letters: ast.expr, indices: Iterable[ast.expr]) -> ast.Call:
@@ -320,7 +366,7 @@ def _axes(node: ast.Call, letters: ast.expr, indices: Iterable[ast.expr]) -> ast
 
 def _is_axes(node: ast.stmt) -> bool:
     """Return whether a statement names axes of a block, with their letters."""
-    if not isinstance(node, ast.Assign) or len(node.targets) != 1 or _called(node.value) != "T.axes":
+    if not isinstance(node, ast.Assign) or len(node.targets) != 1 or called(node.value) != "T.axes":
         return False
     letters = node.value.args[0] if isinstance(node.value, ast.Call) and node.value.args else None
     return isinstance(letters, ast.Constant) and isinstance(letters.value, str)
@@ -341,23 +387,10 @@ def _targets(node: ast.expr) -> list[ast.expr]:
     return node.elts if isinstance(node, ast.Tuple) else [node]
 
 
-def _called(node: ast.expr | None) -> str:
-    """Return `R.call_tir` for a call of that word, or ''."""
-    return _dotted(node.func) if isinstance(node, ast.Call) else ""
-
-
-def _dotted(node: ast.expr | None) -> str:
-    """Return `T.axis.remap` for an attribute of a name, or ''."""
-    if isinstance(node, ast.Name):
-        return node.id
-    owner = _dotted(node.value) if isinstance(node, ast.Attribute) else ""
-    return f"{owner}.{node.attr}" if owner and isinstance(node, ast.Attribute) else ""
-
-
 CALLS: dict[str, Callable[[ast.Call], ast.expr]] = {
     "R.call_packed": _packed, "R.call_dps_packed": _packed, "R.cast": _graph_cast,
     "T.Cast": _cast, "T.cast": _cast, "T.max_value": _limit, "T.min_value": _limit, "T.alloc_buffer": _allocated,
     "T.call_extern": _external, "T.thread_binding": _bound_loop,
-    **dict.fromkeys(ARITHMETIC, _quotient), **dict.fromkeys(NAMED, _graph_arguments),
+    **EXPRESSIONS, **dict.fromkeys(ARITHMETIC, _quotient), **dict.fromkeys(NAMED, _graph_arguments),
 }  # fmt: skip
 """What rewrites the calls of a word."""
