@@ -24,8 +24,7 @@ from mirlo.frontends.onnx.declared import declared_shapes
 from mirlo.frontends.onnx.equations import Solutions, Solved, assume_equal, solve
 from mirlo.frontends.onnx.errors import ConverterError, NodeError, OnnxImportError
 from mirlo.frontends.onnx.expansion import Expansion, TooManyIterations
-from mirlo.frontends.onnx.fold import fold, partial_of
-from mirlo.frontends.onnx.fractions import fold_fractions, fractions_of
+from mirlo.frontends.onnx.fold import fold, fold_fractions, fractions_of, partial_of
 from mirlo.frontends.onnx.graph import FunctionDef, GraphDef, NodeDef, TensorDef
 from mirlo.frontends.onnx.inputs import identifier
 from mirlo.frontends.onnx.loop_iteration import LoopIteration

@@ -17,13 +17,24 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.dynamic import RequireDims
-from mirlo.frontends.onnx.dimensions import MULTIPLE
 from mirlo.frontends.onnx.values import AnyValue
 from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.kinds import Kind
 
 MAX_EQUATIONS = 64
 """Most times that the nodes of a model are imported again for equations."""
+
+
+MULTIPLE = "_times"
+"""The end of the name of a symbol that stands for a quotient."""
+
+
+def divisor_of(dim: Dim) -> int | None:
+    """Return the number of which a dim must be a multiple, if it is that number of times a quotient's symbol."""
+    terms = D.terms_of(dim)
+    if len(terms) != 1 or len(terms[0][0]) != 1 or not terms[0][0][0].endswith(f"_per_{terms[0][1]}{MULTIPLE}"):
+        return None
+    return terms[0][1]
 
 
 class Solved(Exception):

@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim, UndecidedDim
 from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.sizes import OF_INPUTS, Undecided
 from mirlo.frontends.tensor import SIZES, Tensor
 
 if TYPE_CHECKING:
     from mirlo.frontends.stablehlo.operation import StablehloOperation
 
 Sizes = tuple[Dim, ...]
-
-
-class _Undecided(Exception):
-    """The result depends on sizes that only a call has."""
 
 
 def evaluate(op: StablehloOperation) -> Tensor | None:
@@ -36,7 +32,7 @@ def evaluate(op: StablehloOperation) -> Tensor | None:
         return None
     try:
         made = rule(op, [sizes for sizes in given if sizes is not None])
-    except (_Undecided, UndecidedDim, ZeroDivisionError):
+    except (Undecided, UndecidedDim, ZeroDivisionError):
         return None
     if made is None or len(made) != count or not all(_fits(size, declared) for size in made):
         return None
@@ -52,56 +48,10 @@ def _fits(size: Dim, declared: TensorType) -> bool:
     return 0 <= size < 1 << bits
 
 
-def _positive(dim: Dim) -> Dim:
-    """Return a dim in which each symbol is one more than another: the sizes of a program's inputs are not 0."""
-    if isinstance(dim, int):
-        return dim
-    return D.substitute(dim, {name: D.symbol(name) + 1 for name in dim.symbols()})
-
-
-def _sign(dim: Dim) -> int:
-    """Return the sign of a dim for all values of its symbols, which are at least 1."""
-    shifted = _positive(dim)
-    if shifted == 0:
-        return 0
-    if D.is_nonnegative(shifted - 1):
-        return 1
-    if D.is_nonnegative(-shifted - 1):
-        return -1
-    raise _Undecided
-
-
-def _divide(left: Dim, right: Dim) -> Dim:
-    """Return a quotient that is truncated towards zero."""
-    if isinstance(left, int) and isinstance(right, int):
-        return abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
-    if _sign(left) >= 0 and _sign(right) > 0:
-        return left // right
-    raise _Undecided
-
-
-def _remainder(left: Dim, right: Dim) -> Dim:
-    if isinstance(left, int) and isinstance(right, int):
-        return abs(left) % abs(right) * (1 if left >= 0 else -1)
-    if _sign(left) >= 0 and _sign(right) > 0:
-        return left % right
-    raise _Undecided
-
-
-def _compare(direction: str, left: Dim, right: Dim) -> int:
-    if left == right:
-        return int(direction in ("EQ", "GE", "LE"))
-    sign = _sign(left - right)
-    tests = {"EQ": sign == 0, "NE": sign != 0, "LT": sign < 0, "GT": sign > 0, "LE": sign <= 0, "GE": sign >= 0}
-    return int(tests[direction])
-
-
-def _maximum(left: Dim, right: Dim) -> Dim:
-    return left if D.is_nonnegative(_positive(left - right)) else D.maximum(left, right)
-
-
-def _minimum(left: Dim, right: Dim) -> Dim:
-    return right if D.is_nonnegative(_positive(left - right)) else D.minimum(left, right)
+_RELATIONS = {
+    "EQ": "equal", "NE": "not_equal", "LT": "less", "GT": "greater", "LE": "less_equal", "GE": "greater_equal",
+}  # fmt: skip
+"""The comparisons of relax by direction."""
 
 
 def _binary(function: Callable[[Dim, Dim], Dim]) -> Callable[[StablehloOperation, Sequence[Sizes]], Sizes]:
@@ -112,14 +62,14 @@ def _bits(function: Callable[[int, int], int]) -> Callable[[StablehloOperation, 
     def apply(left: Dim, right: Dim) -> Dim:
         if isinstance(left, int) and isinstance(right, int):
             return function(left, right)
-        raise _Undecided
+        raise Undecided
 
     return _binary(apply)
 
 
 def _not(op: StablehloOperation, given: Sequence[Sizes]) -> Sizes:
     if not op.type(0).dtype.is_bool:
-        raise _Undecided
+        raise Undecided
     return tuple(1 - size for size in given[0])
 
 
@@ -133,12 +83,12 @@ def _clamp(op: StablehloOperation, given: Sequence[Sizes]) -> Sizes:
     low, value, high = given
     count = len(value)
     low, high = (low * count if len(low) == 1 else low), (high * count if len(high) == 1 else high)
-    return tuple(_minimum(_maximum(v, a), b) for a, v, b in zip(low, value, high, strict=True))
+    return tuple(OF_INPUTS.minimum(OF_INPUTS.maximum(v, a), b) for a, v, b in zip(low, value, high, strict=True))
 
 
 def _convert(op: StablehloOperation, given: Sequence[Sizes]) -> Sizes:
     if op.declared().dtype.is_bool:
-        return tuple(int(_sign(size) != 0) for size in given[0])
+        return tuple(int(OF_INPUTS.sign(size) != 0) for size in given[0])
     return given[0]
 
 
@@ -163,22 +113,19 @@ def _dimension(op: StablehloOperation, given: Sequence[Sizes]) -> Sizes:
     return (op.type(0).shape[op.integer("dimension")],)
 
 
+_ARITHMETIC = ("add", "subtract", "multiply", "divide", "maximum", "minimum")
+"""Operations that have their names in relax."""
 _RULES: dict[str, Callable[[StablehloOperation, Sequence[Sizes]], Sizes | None]] = {
-    "add": _binary(lambda a, b: a + b),
-    "subtract": _binary(lambda a, b: a - b),
-    "multiply": _binary(lambda a, b: a * b),
-    "divide": _binary(_divide),
-    "remainder": _binary(_remainder),
-    "maximum": _binary(_maximum),
-    "minimum": _binary(_minimum),
+    **{name: _binary(OF_INPUTS.function(name)) for name in _ARITHMETIC},
+    "remainder": _binary(OF_INPUTS.fmod),
     "and": _bits(lambda a, b: a & b),
     "or": _bits(lambda a, b: a | b),
     "xor": _bits(lambda a, b: a ^ b),
     "not": _not,
     "negate": lambda op, given: tuple(-size for size in given[0]),
-    "sign": lambda op, given: tuple(_sign(size) for size in given[0]),
+    "sign": lambda op, given: tuple(OF_INPUTS.sign(size) for size in given[0]),
     "compare": lambda op, given: tuple(
-        _compare(op.word("comparison_direction"), a, b) for a, b in zip(*given, strict=True)
+        int(OF_INPUTS.function(_RELATIONS[op.word("comparison_direction")])(a, b)) for a, b in zip(*given, strict=True)
     ),
     "select": _select,
     "clamp": _clamp,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.errors import DimsDiffer
-from mirlo.frontends.onnx.dimensions import quotient
 from mirlo.frontends.onnx.equations import divisible
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.values import DECLINED, Converted
+from mirlo.frontends.sizes import quotient
 from mirlo.frontends.tensor import Tensor
 
 PAST_KEY, PAST_VALUE, NONPAD_LENGTHS = 4, 5, 6

@@ -7,10 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DType
-from mirlo.frontends.onnx import dimensions
-from mirlo.frontends.onnx.dimensions import Undecided
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.fold import FOLD_ELEMENTS, known_elements
 from mirlo.frontends.onnx.node import Node
@@ -18,6 +15,7 @@ from mirlo.frontends.onnx.ops.folding_numbers import reduce_elements
 from mirlo.frontends.onnx.ops.shape import slice_arguments
 from mirlo.frontends.onnx.registry import FOLDERS, folder
 from mirlo.frontends.onnx.values import FoldedDims
+from mirlo.frontends.sizes import OF_ARRAYS, Undecided
 
 
 def _truncated(left: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -30,27 +28,20 @@ def _truncated(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     return result
 
 
-# operator: on numbers, on dims (None: only on numbers)
-_BINARY: dict[str, tuple[Callable[..., np.ndarray], Callable[[Dim, Dim], Dim] | None]] = {
-    "Add": (np.add, lambda a, b: a + b),
-    "Sub": (np.subtract, lambda a, b: a - b),
-    "Mul": (np.multiply, lambda a, b: a * b),
-    "Div": (_truncated, dimensions.divide),
-    "Max": (np.maximum, D.maximum),
-    "Min": (np.minimum, D.minimum),
-    "Equal": (np.equal, dimensions.equal),
-    "Less": (np.less, dimensions.less),
-    "Greater": (np.greater, lambda a, b: dimensions.less(b, a)),
-    "LessOrEqual": (np.less_equal, lambda a, b: not dimensions.less(b, a)),
-    "GreaterOrEqual": (np.greater_equal, lambda a, b: not dimensions.less(a, b)),
-    "And": (np.logical_and, None),
-    "Or": (np.logical_or, None),
-}
+_BINARY: dict[str, tuple[Callable[..., np.ndarray], str]] = {
+    "Add": (np.add, "add"), "Sub": (np.subtract, "subtract"), "Mul": (np.multiply, "multiply"),
+    "Div": (_truncated, "divide"), "Max": (np.maximum, "maximum"), "Min": (np.minimum, "minimum"),
+    "Equal": (np.equal, "equal"), "Less": (np.less, "less"), "Greater": (np.greater, "greater"),
+    "LessOrEqual": (np.less_equal, "less_equal"), "GreaterOrEqual": (np.greater_equal, "greater_equal"),
+    "And": (np.logical_and, ""), "Or": (np.logical_or, ""),
+}  # fmt: skip
+"""By operator, what it computes of numbers, and its name in relax where it computes with sizes."""
 _TO_BOOL = ("Equal", "Less", "Greater", "LessOrEqual", "GreaterOrEqual")
 
 
 def _fold_binary(operator: str) -> Callable[[Node], np.ndarray]:
-    on_numbers, on_dims = _BINARY[operator]
+    on_numbers, name = _BINARY[operator]
+    on_dims = OF_ARRAYS.function(name) if name else None
 
     def apply(left: np.ndarray, right: np.ndarray) -> np.ndarray:
         if left.dtype != object and right.dtype != object:
@@ -81,7 +72,7 @@ def mod(node: Node) -> np.ndarray:
             raise Undecided
         return np.asarray(np.fmod(left, right))
     if left.dtype == object or right.dtype == object:
-        return np.asarray(np.frompyfunc(dimensions.remainder, 2, 1)(left.astype(object), right.astype(object)), object)
+        return np.asarray(np.frompyfunc(OF_ARRAYS.mod, 2, 1)(left.astype(object), right.astype(object)), object)
     if left.dtype.kind not in "iu" or not right.all():
         raise Undecided
     return np.asarray(np.mod(left, right))

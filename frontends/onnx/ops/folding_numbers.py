@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from mirlo.frontends.onnx.dimensions import Undecided
 from mirlo.frontends.onnx.fold import known_elements
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import FOLDERS, folder
+from mirlo.frontends.sizes import Undecided
 
 
 def static_elements(node: Node, index: int) -> np.ndarray:

@@ -6,7 +6,6 @@ import numpy as np
 
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
-from mirlo.frontends.onnx.dimensions import quotient
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.attention import bound_of, split_heads
@@ -17,6 +16,7 @@ from mirlo.frontends.onnx.ops.microsoft_beams import CachedRows, read_caches
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import positions
 from mirlo.frontends.onnx.values import Converted
+from mirlo.frontends.sizes import quotient
 from mirlo.frontends.tensor import Tensor
 
 DOMAIN = "com.microsoft"

@@ -25,7 +25,6 @@ from mirlo.frontends.onnx.declared import (
     required,
     required_all,
 )
-from mirlo.frontends.onnx.dimensions import quotient
 from mirlo.frontends.onnx.equations import divisible
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.fold import FOLD_ELEMENTS
@@ -34,18 +33,20 @@ from mirlo.frontends.onnx.node_traits import NodeTrait
 from mirlo.frontends.onnx.ops.dynamic_axes import dynamic_squeeze, dynamic_unsqueeze
 from mirlo.frontends.onnx.padding import pad_of_declared_shape
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.onnx.reshaping import Undivided, reshaped
 from mirlo.frontends.onnx.runtime_sizes import (
+    Undivided,
     dynamic_pad,
     dynamic_slice,
     dynamic_split,
     expand_dims,
     infer_remaining_dim,
     reshape_dims,
+    reshaped,
     shape_vector,
     vector,
 )
 from mirlo.frontends.onnx.values import Converted, as_dim
+from mirlo.frontends.sizes import quotient
 from mirlo.frontends.tensor import Tensor
 
 
