@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import UNKNOWN
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.tir.template import PrimTemplate
 
 
 class PrimParameter(Protocol):
@@ -21,26 +22,14 @@ class PrimParameter(Protocol):
     def shape(self) -> Sequence[object]: ...
 
 
-class SpecializablePrim(Protocol):
-    """A prim function with symbols (`@mirlo.prim_func`)."""
-
-    @property
-    def name(self) -> str: ...
+class SpecializablePrim(PrimTemplate, Protocol):
+    """A prim function of a user that is an operator of models."""
 
     @property
     def numbers(self) -> tuple[str, ...]: ...
 
     @property
     def parameters(self) -> Sequence[PrimParameter]: ...
-
-    def specialize(
-        self,
-        inputs: Sequence[TensorType],
-        outputs: Sequence[TensorType] | None,
-        name: str,
-        attributes: Mapping[str, object] | None = None,
-    ) -> tuple[ir.OpView, list[TensorType]]:
-        """Return the `func.func` for these types and attributes, and the types of its outputs."""
 
 
 class SpecializedPrims:

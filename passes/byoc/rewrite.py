@@ -21,6 +21,7 @@ from mirlo.dialects.core.op import DialectOp, values_of
 from mirlo.dialects.core.surgery import blocks, enclosing, erase_dead
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.calls import CallTir
+from mirlo.dialects.tir.template import PrimTemplate
 from mirlo.passes.byoc.graph import BlockGraph, BlockNode, BlockValue
 from mirlo.passes.byoc.outline import GroupOutliner
 from mirlo.passes.byoc.pattern import Pattern
@@ -30,7 +31,7 @@ from mirlo.passes.byoc.structure import check_pattern
 from mirlo.passes.graph.constants import emit_constant
 from mirlo.passes.graph.dce import is_pure_relax
 from mirlo.passes.graph.rewrite import Rewriter, kind_of
-from mirlo.passes.legalize.builder import PrimFunctions, PrimTemplate
+from mirlo.passes.legalize.builder import PrimFunctions
 from mirlo.passes.registry import ROOT_ANCHOR, Pass, PassError, option, register_pass
 from mirlo.passes.rules import DEFAULT, Decline, Rule, run_rule, same_place
 from mirlo.passes.session import Session

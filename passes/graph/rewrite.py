@@ -13,9 +13,10 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import DialectOp, class_of
 from mirlo.dialects.core.surgery import blocks, erase_dead, replace_op
 from mirlo.dialects.core.types import TensorType
+from mirlo.passes.apply_rules import AppliedRule, NoRule, RuleCall, apply_rules
 from mirlo.passes.graph.constants import constant_name, constant_value, emit_constant, is_constant
 from mirlo.passes.graph.dce import is_pure_relax
-from mirlo.passes.rules import DEFAULT, RuleBook, try_rules
+from mirlo.passes.rules import DEFAULT, RuleBook
 
 if TYPE_CHECKING:
     from mirlo.passes.graph.requested_layouts import RequestedLayouts
@@ -145,9 +146,9 @@ def explain(function: ir.OpView, book: RuleBook, session: Session) -> None:
     """Record for each operator with rules in a book why none of them accepts."""
     for block in blocks(function):
         for op in [op.operation for op in block.operations if book.covers(op.operation.name)]:
-            _, rule, attempts = try_rules(book.candidates(op.name, (DEFAULT,)), op.opview, Rewriter(op, session))
-            if rule is None:
-                reasons = "".join(f"\n  {attempt.rule.name}: {attempt.decline}" for attempt in attempts)
+            applied = _apply(op, book, session)
+            if isinstance(applied, NoRule):
+                reasons = "".join(f"\n  {attempt.rule.name}: {attempt.decline}" for attempt in applied.attempts)
                 session.remark(f"'{op.name}' stays as it is{reasons}", op.location)
         erase_dead(block, is_pure_relax)
 
@@ -155,8 +156,15 @@ def explain(function: ir.OpView, book: RuleBook, session: Session) -> None:
 def _rewrite_op(op: ir.Operation, book: RuleBook, session: Session, given: RequestedLayouts | None) -> bool:
     if all(next(iter(r.uses), None) is None for r in op.results):
         return False
-    replacement, rule, _ = try_rules(book.candidates(op.name, (DEFAULT,)), op.opview, Rewriter(op, session, given))
-    if rule is None:
+    applied = _apply(op, book, session, given)
+    if isinstance(applied, NoRule):
         return False
-    replace_op(op, replacement if isinstance(replacement, (tuple, list)) else [replacement])
+    replace_op(op, applied.values)
     return True
+
+
+def _apply(
+    op: ir.Operation, book: RuleBook, session: Session, given: RequestedLayouts | None = None
+) -> AppliedRule | NoRule:
+    call = RuleCall((op.opview, Rewriter(op, session, given)))
+    return apply_rules(op, book.candidates(op.name, (DEFAULT,)), lambda rule: call)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Hashable, Sequence
+from typing import NamedTuple
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.op import DialectOp, values_of
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.calls import CallDpsPacked, CallTir
 from mirlo.dialects.tir.compute import Expr, ExprLike, LoopFunction, PrimBuilder, TensorExpr, constant
+from mirlo.dialects.tir.template import PrimTemplate
 from mirlo.passes.legalize.helpers import short_name, tensor_type
 from mirlo.passes.made_by import check_emitted
 from mirlo.passes.rules import Rule
@@ -19,22 +20,6 @@ LoopBody = Callable[..., None]
 
 Operands = ir.Value | Sequence[ir.Value] | None
 """What a declared operand is given: a value, several, or nothing."""
-
-
-class PrimTemplate(Protocol):
-    """A prim function with symbols, specialized for the types of each use."""
-
-    @property
-    def name(self) -> str: ...
-
-    def specialize(
-        self,
-        inputs: Sequence[TensorType],
-        outputs: Sequence[TensorType] | None,
-        name: str,
-        attributes: Mapping[str, float] | None = None,
-    ) -> tuple[ir.OpView, list[TensorType]]:
-        """Return the `func.func` for these types and attributes, and the types of its outputs."""
 
 
 class SharedFunction(NamedTuple):

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from mirlo.dialects.bindings import ir, rewrite
 from mirlo.dialects.core.dims import UNKNOWN
 from mirlo.dialects.core.types import TensorType
+from mirlo.passes.apply_rules import NoRule, RuleCall, apply_rules
 from mirlo.passes.facts import is_external
 from mirlo.passes.legalize.builder import LegalizeBuilder, PrimFunctions
 from mirlo.passes.locations import describe, names_of
-from mirlo.passes.made_by import check_emitted, operations_between, previous_operation
 from mirlo.passes.node_keys import NODE
 from mirlo.passes.registry import PassError
-from mirlo.passes.rules import LEGALIZE, Attempt, Decline, Given, Rule, RuleError, decline, preferring, run_rule
+from mirlo.passes.rules import LEGALIZE, Attempt, Decline, Given, Rule, RuleError, decline, preferring
 
 Choose = Callable[[ir.OpView, Sequence[Rule]], "str | None"]
 """Returns the name of the requested rule for an operator among its rules; None keeps their order."""
@@ -209,33 +209,25 @@ class Conversion:
         operands: list[ir.Value],
         rewriter: rewrite.ConversionPatternRewriter,
     ) -> bool | None:
-        attempts: list[Attempt] = []
-        refusal = _refusal(operation)
         rules = self._rules_of(operation)
+        refusal = _refusal(operation)
+        if refusal is not None:
+            self._refused.append(_DeclinedOperator(operation, tuple(Attempt(rule, refusal) for rule in rules)))
+            return True
         chosen = self._choices.get(operation)
-        for rule in rules if chosen is None else preferring(rules, chosen):
+
+        def call_of(rule: Rule) -> RuleCall:
             builder = LegalizeBuilder(op, operands, rewriter.ip, self.prims, _key(rule, operation), rule)
-            before = previous_operation(operation) if rule.is_foreign else None
-            # What a rule makes without the builder stands here as well.
-            with rewriter.ip, operation.location:
-                outcome = refusal or run_rule(rule, op, builder)
-            if isinstance(outcome, Decline):
-                if builder.created:
-                    raise RuleError(
-                        f"rule '{rule}' at {rule.place} declined after it had made {', '.join(builder.created)}: "
-                        "a rule decides first, then builds"
-                    )
-                attempts.append(Attempt(rule, outcome))
-                continue
-            values = list(outcome) if isinstance(outcome, (tuple, list)) else [outcome]
-            _check(operation, rule, values)
-            if rule.is_foreign:
-                check_emitted(rule, operations_between(before, operation))
-            self.records.append(_record(operation, rule, tuple(attempts), chosen, tuple(builder.created)))
-            rewriter.replace_op(operation, values)
-            return None
-        self._refused.append(_DeclinedOperator(operation, tuple(attempts)))
-        return True
+            return RuleCall((op, builder), builder.created)
+
+        tried = rules if chosen is None else preferring(rules, chosen)
+        applied = apply_rules(operation, tried, call_of, rewriter.ip)
+        if isinstance(applied, NoRule):
+            self._refused.append(_DeclinedOperator(operation, applied.attempts))
+            return True
+        self.records.append(_record(operation, applied.rule, applied.attempts, chosen, applied.created))
+        rewriter.replace_op(operation, applied.values)
+        return None
 
 
 def _same_type(mlir_type: ir.Type) -> ir.Type:
@@ -269,22 +261,3 @@ def _refusal(op: ir.Operation) -> Decline | None:
         if tensor_type is not None and any(dim is UNKNOWN for dim in tensor_type.shape):
             return decline("needs dims that are numbers or have a name: declare the shape", type=str(tensor_type))
     return None
-
-
-def _check(op: ir.Operation, rule: Rule, values: list[ir.Value]) -> None:
-    """Check that the values that a rule returned match the results that they replace."""
-    results = list(op.results)
-    if len(values) != len(results):
-        raise RuleError(f"rule '{rule}' at {rule.place} returned {len(values)} values for {len(results)} results")
-    for i, (value, result) in enumerate(zip(values, results, strict=True)):
-        if not isinstance(value, ir.Value):
-            raise RuleError(
-                f"rule '{rule}' at {rule.place} returned a {type(value).__name__} for result #{i}: "
-                "expected a value, which the builder's methods give"
-            )
-        if value == result:
-            raise RuleError(f"rule '{rule}' at {rule.place} returned result #{i} itself: nothing would change")
-        if value.type != result.type:
-            raise RuleError(
-                f"rule '{rule}' at {rule.place} returned {value.type} for result #{i}, which is {result.type}"
-            )

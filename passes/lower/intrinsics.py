@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -11,13 +11,13 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.dialects.tir.own_intrinsics import OWN
 from mirlo.dialects.tir.view import RULES
+from mirlo.passes.apply_rules import NoRule, RuleCall, apply_rules
 from mirlo.passes.lower import expansions  # noqa: F401  (importing registers the rules of the last target)
 from mirlo.passes.lower.calls import CALL, lower_found_calls
 from mirlo.passes.lower.intrinsic_call import IntrinsicCall
 from mirlo.passes.lower.values import Num, ValueBuilder
-from mirlo.passes.made_by import check_emitted, operations_between
 from mirlo.passes.registry import Pass, PassError, option, register_pass
-from mirlo.passes.rules import INTRINSIC, Attempt, Given, Rule, RuleError, functions_of, try_rules
+from mirlo.passes.rules import INTRINSIC, Attempt, Given, Rule, RuleError, functions_of
 from mirlo.passes.targets import TargetError, chain, check_rule_targets, rules_target
 from mirlo.runtime.nearest import nearest
 
@@ -180,28 +180,14 @@ class Lowering:
             raise PassError(message, operation.location)
         b = ValueBuilder(tuple(first.shape) if isinstance(first, ir.VectorType) else None, constants)
         call = IntrinsicCall(operation, b, self.options)
-        rules = self.rules(name)
-        foreign = any(rule.is_foreign for rule in rules)
-        before = _previous(operation) if foreign else None
-        with ir.InsertionPoint(operation), operation.location:
-            outcome, rule, attempts = try_rules(rules, call, b, empty=result is None)
-        if rule is None:
-            raise self.unsupported_error(call, attempts)
-        if foreign and rule.is_foreign:
-            check_emitted(rule, operations_between(before, operation))
-        value = outcome.value if isinstance(outcome, Num) else outcome
-        if result is None:
-            if value is not None:
-                raise RuleError(f"rule '{rule}' at {rule.place} returned a value for 'tir.{name}', which has no result")
-        elif not isinstance(value, ir.Value) or value.type != result.type:
-            got = value.type if isinstance(value, ir.Value) else type(value).__name__
-            raise RuleError(f"rule '{rule}' at {rule.place} must return a value of type {result.type}, returned {got}")
+        applied = apply_rules(operation, self.rules(name), lambda rule: RuleCall((call, b)), plain=_plain)
+        if isinstance(applied, NoRule):
+            raise self.unsupported_error(call, applied.attempts)
         key = (name, str(first))
         if key not in self.choices:
-            self.choices[key] = IntrinsicChoice(name, str(first), self.targets[0], rule, tuple(attempts))
+            self.choices[key] = IntrinsicChoice(name, str(first), self.targets[0], applied.rule, applied.attempts)
         if result is not None:
-            assert isinstance(value, ir.Value)
-            result.replace_all_uses_with(value)
+            result.replace_all_uses_with(applied.values[0])
         operation.erase()
 
     def rules(self, name: str) -> list[Rule]:
@@ -210,7 +196,7 @@ class Lowering:
             result = self._rules[name] = INTRINSIC.candidates(name, self.targets, self.custom)
         return result
 
-    def unsupported_error(self, call: IntrinsicCall, attempts: list[Attempt]) -> PassError:
+    def unsupported_error(self, call: IntrinsicCall, attempts: Sequence[Attempt]) -> PassError:
         """Return the error for an intrinsic that no rule accepts."""
         types = ", ".join(str(value.type) for value in call.args)
         message = f"no rule lowers '{call.operation.name}' on ({types}) for target '{self.targets[0]}'"
@@ -228,14 +214,9 @@ def has_intrinsics(root: ir.Operation) -> bool:
     return bool(_intrinsics_in(root)[0])
 
 
-def _previous(operation: ir.Operation) -> ir.Operation | None:
-    """Return the operation before one in its block."""
-    previous = None
-    for op in operation.block:
-        if op.operation == operation:
-            return previous
-        previous = op.operation
-    return None
+def _plain(value: object) -> object:
+    """Return the value in MLIR of what a rule may return."""
+    return value.value if isinstance(value, Num) else value
 
 
 def _intrinsics_in(root: ir.Operation) -> tuple[list[ir.Operation], list[ir.Operation]]:

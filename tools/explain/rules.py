@@ -109,14 +109,16 @@ def chain_json(chain: RuleChain) -> dict[str, object]:
 
 
 def rule_json(rule: Rule) -> dict[str, object]:
+    """Return a rule as JSON, with its choices if it has any."""
     file, _, line = rule.place.rpartition(":")
+    choices = [
+        {"name": c.name, "values": c.range_text, "default": c.default or None, "summary": c.summary}
+        for c in rule.choices
+    ]
     return {
         "name": rule.name, "target": rule.target, "priority": rule.priority,
         "file": file, "line": int(line) if line.isdecimal() else None, "summary": rule.summary,
-        "choices": [
-            {"name": c.name, "values": c.range_text, "default": c.default or None, "summary": c.summary}
-            for c in rule.choices
-        ],
+        **({"choices": choices} if choices else {}),
     }  # fmt: skip
 
 

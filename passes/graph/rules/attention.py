@@ -89,7 +89,7 @@ def grouped_heads(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     return b.emit(OPS["attention"], op.query, key, value, op.mask, **op.attribute_values())
 
 
-def _weights(value: ir.Value, b: Rewriter) -> ir.Value | Decline | Decline:
+def _weights(value: ir.Value, b: Rewriter) -> ir.Value | Decline:
     """Return the scores of which a value is the softmax along the last axis."""
     guarded = defining(value, "relax.where")
     if guarded is not None and only_use(value):

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.index_expr import IndexExpr, loop_index
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.tir.template import PrimTemplate
 from mirlo.dialects.tir.view import BlockView, PrimView, is_tensor_form
 from mirlo.passes.schedule.words.index import LoopValues
 from mirlo.passes.schedule.words.intrinsic_tiles import BufferTile, TileArgument, clone_on_tiles
@@ -43,11 +44,8 @@ class ScriptParameter(Protocol):
     def dtype(self) -> Any: ...
 
 
-class PrimScript(Protocol):
+class PrimScript(PrimTemplate, Protocol):
     """A `@mirlo.prim_func`."""
-
-    @property
-    def name(self) -> str: ...
 
     @property
     def parameters(self) -> Sequence[ScriptParameter]: ...
@@ -61,14 +59,6 @@ class PrimScript(Protocol):
     def build(
         self, symbols: Mapping[str, int], name: str, strides: Mapping[str, Sequence[int]] | None = None
     ) -> ir.OpView: ...
-
-    def specialize(
-        self,
-        inputs: Sequence[TensorType],
-        outputs: Sequence[TensorType] | None,
-        name: str,
-        attributes: Mapping[str, object] | None = None,
-    ) -> tuple[ir.OpView, list[TensorType]]: ...
 
     def why_loops(self, *inputs: TensorType) -> str | None: ...
 

@@ -1,0 +1,98 @@
+"""The one way in which rules are applied to an operation: legalization, intrinsics and rewriting of graphs.
+
+Rules are tried in order. What the first one that accepts returns must be values for the operation's results; what a
+rule of a user emits is verified. The caller replaces the operation: through MLIR's dialect conversion, or at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from mirlo.dialects.bindings import ir
+from mirlo.passes.made_by import check_emitted, operations_between, previous_operation
+from mirlo.passes.rules import Attempt, Decline, Rule, RuleError, run_rule
+
+
+@dataclass(frozen=True)
+class RuleCall:
+    """The arguments with which a rule is called."""
+
+    arguments: tuple[object, ...]
+    created: Sequence[str] = ()
+    """Names of what the rule creates, added by the builder among the arguments."""
+
+
+@dataclass(frozen=True)
+class AppliedRule:
+    """The rule that accepted an operation, the values for its results, and the rules that declined before."""
+
+    rule: Rule
+    values: list[ir.Value]
+    attempts: tuple[Attempt, ...]
+    created: tuple[str, ...]
+    """Names of what it created, where the builder notes them."""
+
+
+@dataclass(frozen=True)
+class NoRule:
+    """All rules declined an operation."""
+
+    attempts: tuple[Attempt, ...]
+
+
+def apply_rules(
+    op: ir.Operation,
+    rules: Iterable[Rule],
+    call_of: Callable[[Rule], RuleCall],
+    at: ir.InsertionPoint | None = None,
+    plain: Callable[[object], object] = lambda value: value,
+) -> AppliedRule | NoRule:
+    """Try rules at an operation, in order; return what the first one that accepts made for its results.
+
+    Rules emit at `at`, by default before the operation. `plain` returns the value in MLIR of what a rule may return.
+    """
+    attempts: list[Attempt] = []
+    has_results = bool(len(op.results))
+    for rule in rules:
+        call = call_of(rule)
+        before = previous_operation(op) if rule.is_foreign else None
+        # What a rule makes without its builder stands here as well.
+        with at or ir.InsertionPoint(op), op.location:
+            outcome = run_rule(rule, *call.arguments, empty=not has_results)
+        if isinstance(outcome, Decline):
+            if call.created:
+                raise RuleError(
+                    f"rule '{rule}' at {rule.place} declined after it had made {', '.join(call.created)}: "
+                    "a rule decides first, then builds"
+                )
+            attempts.append(Attempt(rule, outcome))
+            continue
+        listed = list(outcome) if isinstance(outcome, (tuple, list)) else [] if outcome is None else [outcome]
+        values = _checked(op, rule, [plain(value) for value in listed])
+        if rule.is_foreign:
+            check_emitted(rule, operations_between(before, op))
+        return AppliedRule(rule, values, tuple(attempts), tuple(call.created))
+    return NoRule(tuple(attempts))
+
+
+def _checked(op: ir.Operation, rule: Rule, values: list[object]) -> list[ir.Value]:
+    """Return the values that a rule returned if they match the results that they replace."""
+    results = list(op.results)
+    if len(values) != len(results):
+        raise RuleError(f"rule '{rule}' at {rule.place} returned {len(values)} values for {len(results)} results")
+    checked: list[ir.Value] = []
+    for i, (value, result) in enumerate(zip(values, results, strict=True)):
+        if not isinstance(value, ir.Value):
+            raise RuleError(
+                f"rule '{rule}' at {rule.place} returned a {type(value).__name__} for result #{i}: "
+                "expected a value, which the builder's methods give"
+            )
+        if value == result:
+            raise RuleError(f"rule '{rule}' at {rule.place} returned result #{i} itself: nothing would change")
+        if value.type != result.type:
+            raise RuleError(
+                f"rule '{rule}' at {rule.place} returned {value.type} for result #{i}, which is {result.type}"
+            )
+        checked.append(value)
+    return checked

@@ -1,0 +1,116 @@
+"""Application of rules: what they return is checked in the same way for operators, intrinsics and graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from mirlo.dialects.bindings import ir
+from mirlo.dialects.context import make_context
+from mirlo.passes.apply_rules import AppliedRule, NoRule, RuleCall, apply_rules
+from mirlo.passes.graph.rewrite import rewrite
+from mirlo.passes.legalize.conversion import Conversion
+from mirlo.passes.lower.intrinsics import Lowering
+from mirlo.passes.registry import PassError
+from mirlo.passes.rules import RuleBook, RuleError, decline
+from mirlo.passes.session import Session
+
+TEXT = """
+func.func @main(%x: tensor<4xf32>, %y: tensor<3xf32>) -> tensor<4xf32> {
+  %0 = "relax.relu"(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+"""
+SCALAR = """
+func.func @main(%x: f32, %y: i1) -> f32 {
+  %0 = "tir.cosh"(%x) : (f32) -> f32
+  return %0 : f32
+}
+"""
+
+
+def on_graph(module: ir.Module, rule: Callable[..., object]) -> None:
+    book = RuleBook("test")
+    book.add("relax.relu", "default", rule)
+    rewrite(module.body.operations[0], book, Session())
+
+
+def on_operator(module: ir.Module, rule: Callable[..., object]) -> None:
+    Conversion(module.operation, ("llvm",), {"relax.relu": rule}, lambda name: name == "relax.relu").run()
+
+
+def on_intrinsic(module: ir.Module, rule: Callable[..., object]) -> None:
+    Lowering(("llvm",), {"cosh": rule}).run(module.operation)
+
+
+DRIVERS = {"graph": (on_graph, TEXT), "operator": (on_operator, TEXT), "intrinsic": (on_intrinsic, SCALAR)}
+OTHER = {"graph": "tensor<3xf32>", "operator": "tensor<3xf32>", "intrinsic": "i1"}
+
+
+@pytest.fixture(params=DRIVERS)
+def driver(request: Any) -> Iterator[tuple[str, ir.Module, Callable[[Callable[..., object]], None]]]:
+    run, text = DRIVERS[request.param]
+    with make_context(), ir.Location.unknown():
+        module = ir.Module.parse(text)
+        yield request.param, module, lambda rule: run(module, rule)
+
+
+def _argument(module: ir.Module, number: int) -> ir.Value:
+    return module.body.operations[0].regions[0].blocks[0].arguments[number]
+
+
+def test_what_a_rule_returns_takes_the_place(driver: Any) -> None:
+    _, module, run = driver
+    run(lambda op, b: _argument(module, 0))
+    assert "relax.relu" not in str(module) and "tir.cosh" not in str(module) and "return %arg0" in str(module)
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        (lambda module: _argument(module, 1), "returned {other} for result #0, which is"),
+        (lambda module: "text", "returned a str for result #0: expected a value"),
+        (lambda module: [_argument(module, 0)] * 2, "returned 2 values for 1 results"),
+        (lambda module: [], "returned 0 values for 1 results"),
+        (lambda module: None, "returned nothing"),
+    ],
+    ids=["type", "text", "two", "none", "nothing"],
+)
+def test_what_does_not_fit_is_an_error_that_names_the_rule(driver: Any, returned: Any, message: str) -> None:
+    name, module, run = driver
+    expected = rf"rule 'wrong for .*' at .*test_apply_rules.py:\d+ {message.format(other=OTHER[name])}"
+
+    def wrong(op: Any, b: Any) -> Any:
+        return returned(module)
+
+    with pytest.raises((RuleError, PassError), match=expected):
+        run(wrong)
+
+
+def test_the_result_itself_changes_nothing(driver: Any) -> None:
+    _, module, run = driver
+
+    def same(op: Any, b: Any) -> Any:
+        return module.body.operations[0].regions[0].blocks[0].operations[0].results[0]
+
+    with pytest.raises((RuleError, PassError), match="returned result #0 itself: nothing would change"):
+        run(same)
+
+
+def test_declines_are_recorded_in_order() -> None:
+    book = RuleBook("test")
+    book.add("relax.relu", "llvm", lambda op: decline("never", at=op), priority=2, name="first")
+    book.add("relax.relu", "llvm", lambda op: op, priority=1, name="second")
+    rules = book.candidates("relax.relu", ("llvm",))
+    with make_context(), ir.Location.unknown():
+        module = ir.Module.parse(TEXT)
+        op = module.body.operations[0].regions[0].blocks[0].operations[0].operation
+        applied = apply_rules(op, rules, lambda rule: RuleCall((_argument(module, 0),)))
+        assert isinstance(applied, AppliedRule) and applied.rule.name == "second"
+        assert [attempt.rule.name for attempt in applied.attempts] == ["first"]
+        declined = apply_rules(op, rules[:1], lambda rule: RuleCall((1,)))
+        assert isinstance(declined, NoRule) and str(declined.attempts[0]) == "first [llvm]: never (at=1)"
+        with pytest.raises(RuleError, match="declined after it had made @f: a rule decides first, then builds"):
+            apply_rules(op, rules, lambda rule: RuleCall((1,), ["@f"]))
