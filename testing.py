@@ -185,12 +185,13 @@ def use_target(target: Target) -> None:
 def temporary_registrations(module: str) -> Iterator[None]:
     """Undo at the end of the block what a module registered: pass `__name__`, and register in the block.
 
-    Dialects with their operators and cases, intrinsics, rules, rewrites, passes and targets are removed, so that other
-    tests of the process do not see them.
+    Dialects with their operators and cases, intrinsics, rules, rewrites, tables of patterns, passes and targets are
+    removed: other tests of the process do not see them.
     """
     from mirlo.dialects.context import forget_dialects
     from mirlo.dialects.tir.own_intrinsics import forget_intrinsics
     from mirlo.passes.byoc.rewrite import forget_rewrites
+    from mirlo.passes.byoc.tables import forget_tables
     from mirlo.passes.registry import forget_passes
     from mirlo.passes.rules import RULE_BOOKS
     from mirlo.passes.targets import forget_targets
@@ -206,6 +207,7 @@ def temporary_registrations(module: str) -> Iterator[None]:
         for book in RULE_BOOKS:
             book.forget(module)
         forget_rewrites(module)
+        forget_tables(module)
         forget_passes(module)
         forget_targets(module)
 

@@ -268,6 +268,11 @@ def register_partial(name: str) -> None:
     _PARTIAL.add(name)
 
 
+def forget_partial(name: str) -> None:
+    """Remove a name that was registered for tables of patterns."""
+    _PARTIAL.discard(name)
+
+
 def is_target(name: str) -> bool:
     """Return whether there is a target of this name, or a table of patterns for it."""
     return name in _PARTIAL or name in _REGISTERED or name in _entry_points()

@@ -17,7 +17,7 @@ from mirlo.passes.byoc.pattern import Pattern
 from mirlo.passes.byoc.search import Match, PatternError, Predicate
 from mirlo.passes.byoc.structure import check_pattern, operators
 from mirlo.passes.rules import Decline
-from mirlo.passes.targets import find_target, register_partial, target_names
+from mirlo.passes.targets import find_target, forget_partial, register_partial, target_names
 from mirlo.runtime.nearest import nearest
 
 Table = Callable[[], Sequence[object]]
@@ -60,6 +60,15 @@ def pattern_table(target: str) -> Callable[[Table], Table]:
         return table
 
     return register
+
+
+def forget_tables(module: str) -> None:
+    """Remove the tables that are functions of a module."""
+    for target, tables in list(_TABLES.items()):
+        tables[:] = [table for table in tables if table.__module__ != module]
+        if not tables:
+            del _TABLES[target]
+            forget_partial(target)
 
 
 def entries_of(target: str, options: str = "") -> list[PatternEntry]:

@@ -14,6 +14,7 @@ from mirlo.dialects.context import graph_operations
 from mirlo.dialects.tir.own_intrinsics import OWN
 from mirlo.extend import LEGALIZE
 from mirlo.passes.byoc.rewrite import REWRITES
+from mirlo.passes.byoc.tables import _TABLES
 from mirlo.passes.registry import load_all
 from mirlo.passes.rules import RULE_BOOKS
 from mirlo.passes.targets import target_names
@@ -62,7 +63,7 @@ def test_a_test_undoes_its_registrations() -> None:
 
     def registered() -> list[set[object]]:
         rules = {(rule.kind, rule.subject, rule.name) for book in RULE_BOOKS for rule in book}
-        subjects = names(), graph_operations(), OWN, rules, REWRITES, load_all(), target_names()
+        subjects = names(), graph_operations(), OWN, rules, REWRITES, _TABLES, load_all(), target_names()
         return [set(each) for each in subjects]
 
     registered()  # imports
@@ -71,7 +72,7 @@ def test_a_test_undoes_its_registrations() -> None:
         with temporary_registrations("cell"):
             run("cell", factor, code=CELL + MORE)
             within = registered()
-            assert [len(new - old) for old, new in zip(before, within, strict=True)] == [1, 2, 1, 2, 1, 1, 1]
+            assert [len(new - old) for old, new in zip(before, within, strict=True)] == [1, 2, 1, 2, 1, 1, 1, 1]
             assert graph_operations()["again.twice"] is sys.modules["cell"].Scaled
         assert registered() == before
 
@@ -85,7 +86,7 @@ def run(module: str, factor: float, letters: str = "f", code: str = CELL) -> Non
 
 MORE = """
 from dataclasses import dataclass
-from mirlo.extend import Pass, Target, register_pass, register_target
+from mirlo.extend import Pass, Target, pattern_table, register_pass, register_target
 
 class Same(DialectOp, name="same", dialect=OWN):
     x, output = operand(), result()
@@ -105,6 +106,10 @@ class Nothing(Pass):
         pass
 
 register_target(Target("again", "of a cell", parent="llvm"))
+
+@pattern_table("again-parts")
+def patterns():
+    return [("relu", is_op("relax.relu"))]
 """
 
 

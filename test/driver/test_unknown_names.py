@@ -13,12 +13,8 @@ import mirlo
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.extend import (
-    INTRINSIC,
-    LEGALIZE,
-    SCHEDULE,
     Target,
     elementwise,
-    find_target,
     intrinsic,
     is_op,
     legalize,
@@ -27,9 +23,9 @@ from mirlo.extend import (
     schedule,
 )
 from mirlo.passes import targets
-from mirlo.passes.byoc import tables
 from mirlo.passes.pipeline import PassFailed, Pipeline
 from mirlo.passes.session import Session
+from mirlo.testing import temporary_registrations
 from mirlo.tools.cli import main
 
 MODEL = """
@@ -50,16 +46,9 @@ def model(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Rules, targets and tables that a test registers are gone afterwards."""
-    monkeypatch.setattr(targets, "_REGISTERED", dict(targets._REGISTERED))
-    monkeypatch.setattr(targets, "_PARTIAL", set(targets._PARTIAL))
-    monkeypatch.setattr(tables, "_TABLES", dict(tables._TABLES))
-    yield
-    for book in (LEGALIZE, INTRINSIC, SCHEDULE):
-        for rules in book._rules.values():
-            rules[:] = [rule for rule in rules if rule.function.__module__ != __name__]
-    find_target.cache_clear()
+def registry() -> Iterator[None]:
+    with temporary_registrations(__name__):
+        yield
 
 
 def doubled(op: Any, b: Any) -> Any:

@@ -9,7 +9,8 @@ from emulator.driver import emulated
 from onnx import save
 from onnx_models import F32, make_model, node
 
-from mirlo.extend import LEGALIZE, elementwise, legalize
+from mirlo.extend import elementwise, legalize
+from mirlo.testing import temporary_registrations
 from mirlo.tools.cli import main
 
 
@@ -19,13 +20,10 @@ def test_a_wrong_rule_is_found(is_wrong: bool, tmp_path: Path, capsys: pytest.Ca
     nodes = [node("Softmax", "x", "s", name="rows", axis=-1), node("Tanh", "s", "y", name="bent")]
     save(make_model(nodes, {"x": (F32, (4, 8))}, ["y"], output_types={"y": (F32, (4, 8))}), tmp_path / "m.onnx")
     command = ["bisect", str(tmp_path / "m.onnx"), "--target", "nvvm", "-o", str(tmp_path / "bundle")]
-    if is_wrong:
-        legalize("relax.tanh", target="nvvm", name="wrong")(lambda op, b: elementwise(op, b, [op.x], lambda x: x * 0.5))
-    try:
-        with emulated():
-            assert main(command) == int(is_wrong)
-    finally:
-        LEGALIZE._rules.pop(("relax.tanh", "nvvm"), None)
+    rule = legalize("relax.tanh", target="nvvm", name="wrong") if is_wrong else lambda function: None
+    with temporary_registrations(__name__), emulated():
+        rule(lambda op, b: elementwise(op, b, [op.x], lambda x: x * 0.5))
+        assert main(command) == int(is_wrong)
     out = capsys.readouterr().out
     if is_wrong:
         assert "first node that departs: 'bent' (Tanh), node 2 of 2" in out

@@ -11,7 +11,6 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper, save
 
 from mirlo.extend import (
-    LEGALIZE,
     CodeGenerator,
     Target,
     elementwise,
@@ -20,6 +19,7 @@ from mirlo.extend import (
     pattern_table,
     register_target,
 )
+from mirlo.testing import temporary_registrations
 from mirlo.tools.cli import main
 from mirlo.tools.cli.arguments import make_parser
 
@@ -94,22 +94,19 @@ def test_explain_names_the_pattern(model: str, capsys: pytest.CaptureFixture[str
 @pytest.mark.sample(0)
 def test_bisect_of_a_list(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A wrong rule of the host is found beside a code generator, and the command for replay is quoted."""
-
-    @legalize("relax.relu", target="llvm", priority=1000, name="wrong_relu")
-    def wrong(op, b):
-        return elementwise(op, b, [op.x], lambda x: x * 2.0)
-
-    @pattern_table("matmuls")
-    def patterns():
-        return [("matmul", is_op("relax.matmul"))]
-
-    register_target(Target("matmuls", "products of a test", codegen=Products))
     target = "matmuls,llvm{cpu=native}"
-    try:
+    with temporary_registrations(__name__):
+
+        @legalize("relax.relu", target="llvm", priority=1000, name="wrong_relu")
+        def wrong(op, b):
+            return elementwise(op, b, [op.x], lambda x: x * 2.0)
+
+        @pattern_table("matmuls")
+        def patterns():
+            return [("matmul", is_op("relax.matmul"))]
+
+        register_target(Target("matmuls", "products of a test", codegen=Products))
         assert main(["bisect", model, "--target", target, "-o", "found"]) == 1
-    finally:
-        for rules in LEGALIZE._rules.values():
-            rules[:] = [rule for rule in rules if rule.function is not wrong]
     report = json.loads((tmp_path / "found" / "report.json").read_text())
     assert f"--target '{target}'" in report["replay"]
     assert any("wrong_relu" in rule for rule in report["rules"])
