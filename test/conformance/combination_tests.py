@@ -45,7 +45,7 @@ def _shown(cell: Cell) -> Any:
     return pytest.param(cell, marks=needs_c_compiler if cell.tool == "library" else (), id=str(cell))
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("cell", map(_shown, SAMPLE))
 def test_a_combination_works(cell: Cell) -> None:
     assert outcome(cell) == ("ok", "")

@@ -147,7 +147,7 @@ def _departures(
     return [text for text in found if text is not None]
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("name", _all_cases())
 def test_operands_that_disagree(name: str) -> None:
     context = multiprocessing.get_context("fork")

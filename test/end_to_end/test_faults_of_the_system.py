@@ -108,6 +108,7 @@ def test_pipes_in_the_cache_are_no_entries(tmp_path: Path) -> None:
     assert cache.get(OBJECTS, "ab12") == b"content"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("name", ["pipe.onnx", "pipe.mirlo", "pipe.mlir", "pipe"])
 @pytest.mark.parametrize("call", ["compile", "load"])
 def test_a_pipe_is_no_model(name: str, call: str, tmp_path: Path) -> None:

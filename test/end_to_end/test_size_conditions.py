@@ -29,6 +29,7 @@ def _refused(target: str, model: Any, sizes: Mapping[str, tuple[int, ...]], *tex
     assert all(text in str(error.value) for text in texts), error.value
 
 
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("reduction", ["none", "add", "mul", "max"])
 @pytest.mark.parametrize("rows", [2, "rows"])
@@ -41,6 +42,7 @@ def test_scatter_beyond_other_axes(target: str, reduction: str, rows: int | str)
     _refused(target, model, {"x": (2, 3), "i": large, "u": large}, "scatter: dim 0 of indices", "n = 100000")
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("loss", ["NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"])
 @pytest.mark.parametrize("reduction", ["none", "mean"])
@@ -59,6 +61,7 @@ GATHERS = {
 }
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("operator", GATHERS)
 def test_gather_from_empty_axis(target: str, operator: str) -> None:

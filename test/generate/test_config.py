@@ -114,6 +114,7 @@ def test_hostile_configurations(genai: Path, key: str, value: Any, message: str)
     assert "genai_config.json" in str(raised.value) or "model.onnx" in str(raised.value)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("key", ("model.eos_token_id", "model.pad_token_id"))
 def test_tokens_outside_of_the_vocabulary(genai: Path, key: str) -> None:
     edited(genai, "genai_config.json", key, 2**31 - 1)

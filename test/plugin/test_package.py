@@ -79,6 +79,7 @@ TARGETS = "[mirlo.targets]\nnpu = {module}:TARGET\n"
 DIALECTS = "[mirlo.dialects]\nnpu = {module}:DIALECT\n"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize(
     ("entry_points", "code", "message"),
     [

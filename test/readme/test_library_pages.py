@@ -76,6 +76,7 @@ def test_from_c(folder: Path) -> None:
     np.testing.assert_array_equal(_printed("from-c.md", folder), _expected(folder))
 
 
+@pytest.mark.sample(0)
 @needs_c_compiler
 def test_accelerators_in_c(folder: Path) -> None:
     new, build = _blocks("accelerators-in-c.md", "sh")
@@ -108,6 +109,7 @@ def test_c_source(folder: Path) -> None:
     np.testing.assert_allclose(_printed("c-source.md", folder), _expected(folder), rtol=1e-5)
 
 
+@pytest.mark.sample(0)
 @needs_c_compiler
 def test_from_cpp(folder: Path) -> None:
     if shutil.which("c++") is None:
@@ -119,6 +121,7 @@ def test_from_cpp(folder: Path) -> None:
     np.testing.assert_array_equal(found, _expected(folder))
 
 
+@pytest.mark.sample(0)
 @pytest.mark.skipif(shutil.which("cmake") is None, reason="there is no cmake")
 @pytest.mark.parametrize("weights", ["embed", "beside"])
 def test_cmake(weights: str, folder: Path) -> None:
@@ -142,6 +145,7 @@ def test_cmake(weights: str, folder: Path) -> None:
     np.testing.assert_array_equal(_scores(done.stdout), _expected(folder))
 
 
+@pytest.mark.sample(0)
 @pytest.mark.skipif(host_processor().arch != "x86_64", reason="the page's first CPU is an x86-64")
 def test_on_another_machine(folder: Path) -> None:
     *commands, emulated = _blocks("another-machine.md", "sh")

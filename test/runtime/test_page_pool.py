@@ -143,13 +143,14 @@ def require_shared_once(pool: PagePool, sequences: list[PagedSequence], held: li
     assert sorted({*pool.counts._free, *pages}) == list(range(len(pool.arrays["key_cache"])))
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("seed", range(2))
 def test_sequences_are_as_with_rows_of_their_own(seed: int) -> None:
     """Any sequences run together, fork, go back and are let go; pages are used by those that have their tokens."""
     assert run_at_random(PLAIN, seed, 160) < 0.75
 
 
-@pytest.mark.sample(12)
+@pytest.mark.sample(24)
 @pytest.mark.parametrize("form", FORMS, ids=str)
 def test_caches_of_any_form(form: Form) -> None:
     run_at_random(form, 0, 40)

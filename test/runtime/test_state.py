@@ -21,7 +21,7 @@ def executable() -> Executable:
     return mirlo.compile(attention_model())
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize("rows", ("rows", 24))
 @pytest.mark.parametrize("total", ("mask", "input"))
 @pytest.mark.parametrize("threads", (1, 2))

@@ -100,7 +100,7 @@ def call(some: Any, lengths: list[int], new: list[dict[str, np.ndarray]]) -> np.
     return found
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("seed", range(4))
 def test_pools_of_rings(executable: Executable, seed: int) -> None:
     """Any sequences run together, go back, begin as others and take over rows; what is left is what numpy computes."""
@@ -141,6 +141,7 @@ def test_pools_of_rings(executable: Executable, seed: int) -> None:
     assert {array.shape[2] for array in pool._caches.arrays.values()} == {WINDOW - 1 + BLOCK}  # type: ignore[attr-defined]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("rows", ("rows", 9))
 def test_states_of_rings(rows: int | str) -> None:
     """A state of a ring whose rows are fixed has no limit of tokens; forks go on by themselves."""
@@ -216,6 +217,7 @@ def shared(states: list[Any]) -> int:
     return len(states) - len({id(state._caches.arrays["past_key"]) for state in states})
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("is_ring", (False, True))
 def test_forks_share_rows_until_they_write(executable: Executable, is_ring: bool) -> None:
     """Any number of forks go on, go back and take over rows as if each had arrays of its own."""

@@ -80,7 +80,7 @@ def compare(given: dict[str, Any], kept: int, scores: bool = False, **attributes
     return wanted
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("bits", (4, 8))
 @pytest.mark.parametrize("kind", ("PER_TENSOR", "PER_CHANNEL"))
 @pytest.mark.parametrize("room", (0, 4))

@@ -164,6 +164,7 @@ WRONG: dict[str, tuple[str, int | None, list[int], list[int], dict[str, Any]]] =
 """Operator, elements of its list of integers, the declared shape, the list of a call, attributes."""
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("between", [False, True])
 @pytest.mark.parametrize("name", WRONG)
 def test_sessions_go_on_without_a_declared_shape_that_is_wrong(

@@ -30,7 +30,7 @@ def model_of(name: str, dims: list[str]) -> onnx.ModelProto:
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", NAMES)
 def test_any_name_of_a_value_whose_size_data_tells(name: str) -> None:
     model = model_of(name, ["n", "m"])

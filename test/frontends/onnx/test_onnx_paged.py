@@ -127,6 +127,7 @@ def plain() -> Any:
 STEPS = [([1, 1, 1], [5, 0, 23]), ([9], [0]), ([1, 12, 3], [7, 0, 8]), ([0, 2], [4, 31]), ([1], [63])]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("dtype", (np.float32, np.float16))
 def test_sequences_of_any_length(plain: Any, dtype: Any) -> None:
     """One executable for prompts and single tokens, together or apart, from the first token on."""
@@ -138,7 +139,7 @@ def test_sequences_of_any_length(plain: Any, dtype: Any) -> None:
         agree(executable, given, 1e-5 if dtype == np.float32 else 5e-3)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize(
     ("extra", "attributes", "options"),
     (
@@ -203,6 +204,7 @@ def test_slots_that_are_given() -> None:
     agree(mirlo.compile(make(given), cache=False), given)
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("kind", ("PER_TENSOR", "PER_CHANNEL"))
 def test_int8_caches(kind: str) -> None:
     random = np.random.default_rng(4)

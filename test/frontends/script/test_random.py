@@ -103,6 +103,7 @@ class Module:
         return text.replace("OPTIONS", ""), text.replace("OPTIONS", "buffers=True")
 
 
+@pytest.mark.sample(4)
 # The last ones read a tensor both by a map and by a computed index.
 @pytest.mark.parametrize("seed", [*range(12), 21, 98])
 def test_forms_agree(seed) -> None:
@@ -137,6 +138,7 @@ def _names(module: ir.Module) -> list[str] | None:
     return [text.value for text in attributes["tir.names"]] if "tir.names" in attributes else None
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("seed", range(20))
 def test_names_survive(seed) -> None:
     """Scripts say what buffers are called, whatever that is; the text reads back to the same module, names included."""

@@ -46,13 +46,13 @@ needs_onednn = pytest.mark.skipif(not is_available(), reason="the oneDNN library
 
 
 @needs_c_compiler
-@pytest.mark.sample(4)
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.sample(12)
+@pytest.mark.parametrize("part", range(12))
 def test_operators_in_parts_compute_what_numpy_does(part: int) -> None:
     names()  # reads the table of cases
-    matrix = check_target("c,llvm", [f"relax.{name}" for name in OPERATORS[part::4]], patterns=False)
+    matrix = check_target("c,llvm", [f"relax.{name}" for name in OPERATORS[part::12]], patterns=False)
     wrong = [(e.name, k, v) for e in matrix.entries for k, v in e.verdicts.items() if v.status != "ok"]
-    assert not wrong and matrix.count("ok") > 45
+    assert not wrong and matrix.count("ok") > 15
 
 
 @pytest.mark.sample(0)

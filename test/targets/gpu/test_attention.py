@@ -25,7 +25,7 @@ def check(case: Case, target: str, dtype: str) -> set[str]:
     return {name.split("::")[-1] for name in executable.artifact.metadata["kernels"]}
 
 
-@pytest.mark.sample(12)
+@pytest.mark.sample(24)
 @ON_DEVICES
 @pytest.mark.parametrize("name", CASES)
 def test_against_numpy(target: str, name: str) -> None:
@@ -40,7 +40,7 @@ def test_tokens_before_heads(target: str, name: str) -> None:
     assert "permute" in kernel and "attention" in kernel
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @ON_DEVICES
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f64"])
 def test_element_types(target: str, dtype: str) -> None:

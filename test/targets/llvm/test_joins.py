@@ -29,6 +29,7 @@ def _model(dims: list[list[int | str]], axis: int, element: type, stack: bool) -
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("seed", range(12))
 def test_any_sizes(seed: int) -> None:
     """Dims are numbers or symbols, sizes also 0, runs shorter and longer than vectors."""

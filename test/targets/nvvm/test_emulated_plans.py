@@ -85,7 +85,7 @@ WARPGROUP = {
 IN_ANY_ORDER = ("f16", "bf16")
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(6)
 @pytest.mark.parametrize("transposed", ["", "b", "a"])
 @pytest.mark.parametrize("kind", WARP)
 def test_warps(kind: str, transposed: str) -> None:
@@ -95,7 +95,7 @@ def test_warps(kind: str, transposed: str) -> None:
     assert WARP[kind] in gpu.opcodes
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(12)
 @pytest.mark.parametrize(
     ("kind", "transposed"), [*((kind, "b") for kind in WARPGROUP), *((k, t) for k in IN_ANY_ORDER for t in ("", "a"))]
 )

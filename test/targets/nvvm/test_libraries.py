@@ -118,6 +118,7 @@ def test_ptx_is_merged(program: Any, tmp_path: Path) -> None:
         assert cubin.to_cubin(whole, find_chip("sm_80")).startswith(b"\x7fELF")
 
 
+@pytest.mark.sample(3)
 @pytest.mark.skipif(libdevice._find_library() is None, reason="no libdevice: pip install nvidia-nvvm")
 @pytest.mark.parametrize("named", ["libdevice", "file", "option"])
 def test_libdevice(named: str) -> None:

@@ -137,7 +137,7 @@ def test_convolutions_of_one_pixel() -> None:
     np.testing.assert_allclose(found.astype(np.float32), wanted, rtol=2e-3, atol=2e-2)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(("tile", "strides"), [(-1, 1), (0, 2), (3, 1)])
 def test_convolutions_are_gathered(tile: int, strides: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipelined, "best_tile", lambda *_: warpgroup.TILES[tile])

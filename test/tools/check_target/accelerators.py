@@ -35,7 +35,7 @@ def largest_error(model: onnx.ModelProto, target: str) -> float:
     return float(np.abs(mirlo.compile(model, f"{target},llvm", cache=False, jobs=1)(x) - wanted).max())
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(16)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_correct_packages(variant: str) -> None:
     target = accelerator("", VARIANTS[variant], f"right_{variant}")
@@ -43,7 +43,7 @@ def test_correct_packages(variant: str) -> None:
     assert largest_error(QUANTIZED, target) == 0
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(16)
 @pytest.mark.parametrize("fault", SHOWN_BY_QUANTIZED)
 def test_faults(fault: str) -> None:
     assert fault in FAULTS
@@ -60,7 +60,7 @@ def complaints(target: str) -> tuple[list[str], list[str]]:
     return list(filter(None, found)), [f"{check.name}: {check.untaken}" for check in checks if check.untaken]
 
 
-@pytest.mark.sample(14)
+@pytest.mark.sample(28)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_faults_are_reported(fault: str) -> None:
     target = accelerator(fault, Variant(patterns=(SHOWN_BY[fault],)), f"wrong_{fault}")

@@ -221,7 +221,7 @@ def as_wrong(op, b):
 """
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(8)
 @pytest.mark.parametrize(
     ("plugin", "flags", "node", "step", "rule"),
     [
@@ -301,7 +301,7 @@ WHOLE = np.tile(np.arange(1, 65)[:, None] / 300, (1, 300))
 ORDERS = np.stack([np.random.default_rng(i).permutation(np.random.default_rng(0).random(300)) for i in range(64)])
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("names", "x"),
     [(["Floor", "Neg"], WHOLE), (["ArgMax"], ORDERS), (["Sin"], ORDERS * 1e6)],

@@ -191,7 +191,7 @@ def test_models_of_one_code_have_devices_of_their_own(tmp_path: Path) -> None:
     assert done.stdout == "0 7 0\n"
 
 
-@pytest.mark.sample(1)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
 @pytest.mark.parametrize("form", ["driver", "shipped", "source"])
 def test_sanitizers_find_nothing(form: str, sanitizer: str, tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ def test_sanitizers_find_nothing(form: str, sanitizer: str, tmp_path: Path) -> N
     linked(tmp_path, form, flags=flags).run({"x": X}, 8, 20)
 
 
-@pytest.mark.sample(1)
+@pytest.mark.sample(2)
 @pytest.mark.skipif(bool(emulated_aarch64.missing()), reason=emulated_aarch64.missing() or "there is")
 @pytest.mark.parametrize("form", ["driver", "shipped"])
 def test_an_emulated_aarch64(form: str, tmp_path: Path) -> None:

@@ -131,6 +131,7 @@ def test_compiled_models_are_linked(tmp_path: Path) -> None:
     require_same(program, dynamic_model(), MODELS["dynamic"][1])
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("weights", ["embed", "beside"])
 def test_the_command_link(weights: str, tmp_path: Path) -> None:
     program = make_program(dynamic_model(), tmp_path, compiler(), shared=True)

@@ -35,7 +35,7 @@ def _cpp() -> str:
     return found
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("sanitizer", ["", "address,undefined", "thread"])
 def test_threads_of_cpp(sanitizer: str, tmp_path: Path) -> None:
     flags = sanitizer_flags(_cpp(), sanitizer, tmp_path / "probe") if sanitizer else []
@@ -235,6 +235,7 @@ def _expected() -> list[int]:
     return found
 
 
+@pytest.mark.sample(4)
 @pytest.mark.skipif(shutil.which("cargo") is None, reason="there is no cargo")
 @pytest.mark.parametrize(
     ("shared", "weights"), [(False, "embed"), (True, "embed"), (False, "beside"), (True, "beside")]
@@ -260,6 +261,7 @@ target_link_libraries(main mirlo_model)
 """
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize(
     ("shared", "weights"), [(False, "embed"), (True, "embed"), (False, "beside"), (True, "beside")]
 )

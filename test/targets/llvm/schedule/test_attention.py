@@ -39,7 +39,7 @@ HIDDEN = {
 }
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(12)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", HIDDEN)
 def test_what_is_hidden_is_not_computed(name: str, threads: int) -> None:
@@ -92,7 +92,7 @@ def test_operands_that_are_slices_and_permutes() -> None:
     assert len(executable.artifact.kernels) == 1
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(16)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", OPEN_CASES)
 def test_lengths_of_run_time(name: str, threads: int) -> None:
@@ -171,7 +171,7 @@ SHARED_KEYS = {
 }
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(16)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", SHARED_KEYS)
 def test_one_query_of_heads_that_share_keys(name: str, threads: int) -> None:

@@ -26,6 +26,7 @@ def _convolution(columns: int) -> Any:
     return make_model(nodes, {"x": (F32, (1, 2, 2, columns)), "b": (F32, ("m",))}, ["y"], {"w": weight})
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("model", [_product, _convolution], ids=["product", "convolution"])
 @pytest.mark.parametrize("columns", COLUMNS)
 def test_partial_vectors_read_within_an_operand(model: Any, columns: int) -> None:

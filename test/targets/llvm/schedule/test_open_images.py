@@ -50,6 +50,7 @@ def test_images_of_any_size(name: str) -> None:
         np.testing.assert_allclose(f(x), expected, rtol=1e-4, atol=slack, err_msg=str((count, height, width)))
 
 
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", CASES)
 def test_no_loop_of_scalars(name: str) -> None:
     kernels = explain_model(model_of(name)).kernels
