@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
+Result = TypeVar("Result")
+"""What a branch makes: a tensor, or a value of a front end."""
 INLINE_ELEMENTS = 16
 """Larger constants are kept in the parameter store."""
 OF_BOOLS = {
@@ -263,24 +265,51 @@ class GraphBuilder:
 
         Dims of the declared types with symbols that are not bound yet may differ in the branches; they are bound here.
         """
-        condition = tensor.ExtractOp(self.full(flag), []).result
         axes = [[axis for axis, dim in enumerate(found.shape) if D.symbols_of(dim) - self.taken] for found in types]
-        results = [
+        expected = [
             found.with_shape([UNKNOWN if axis in erased else dim for axis, dim in enumerate(found.shape)]).to_mlir()
             for found, erased in zip(types, axes, strict=True)
         ]
-        op = ir.Operation.create("scf.if", operands=[condition], results=results, regions=2)
-        for region, fill in zip(op.regions, branches, strict=True):
-            block = region.blocks.append()
+
+        def yielded(results: Sequence[Tensor]) -> list[ir.Value]:
+            values = [self._without_dims(self.full(x), erased) for x, erased in zip(results, axes, strict=True)]
+            for value, wanted in zip(values, expected, strict=True):
+                if value.type != wanted:
+                    raise UnsupportedOperation(f"has a branch that gives {value.type}, where {wanted} is declared")
+            return values
+
+        made = self.branches(self.full(flag), branches, lambda one, other: yielded)
+        return [self._with_dims(value, found, erased) for value, found, erased in zip(made, types, axes, strict=True)]
+
+    def branches(
+        self,
+        flag: ir.Value,
+        fills: Sequence[Callable[[], Sequence[Result]]],
+        join: Callable[[Sequence[Result], Sequence[Result]], Callable[[Sequence[Result]], list[ir.Value]]],
+    ) -> list[ir.Value]:
+        """Make an scf.if of what two functions build, for a flag of rank 0; return its results.
+
+        `join` is called with what both return, and returns what maps the results of a branch to the values that it
+        yields: their types may depend on both branches.
+        """
+        condition = tensor.ExtractOp(flag, []).result
+        # An operation cannot gain results: the branches are built in a temporary operation and moved.
+        draft = scf.IfOp(condition, has_else=True)
+        blocks = [region.blocks[0] for region in draft.operation.regions]
+        results: list[Sequence[Result]] = []
+        for block, fill in zip(blocks, fills, strict=True):
             with self.inside(block):
-                given = [self._without_dims(self.full(x), erased) for x, erased in zip(fill(), axes, strict=True)]
-                for value, wanted in zip(given, results, strict=True):
-                    if value.type != wanted:
-                        raise UnsupportedOperation(f"has a branch that gives {value.type}, where {wanted} is declared")
-                scf.YieldOp(given)
-        return [
-            self._with_dims(value, found, erased) for value, found, erased in zip(op.results, types, axes, strict=True)
-        ]
+                results.append(fill())
+        yielded = join(results[0], results[1])
+        for block, each in zip(blocks, results, strict=True):
+            with self.inside(block):
+                scf.YieldOp(yielded(each))
+        types = [value.type for value in list(blocks[0].operations)[-1].operands]
+        op = ir.Operation.create("scf.if", operands=[condition], results=types, regions=2)
+        for region, block in zip(op.regions, blocks, strict=True):
+            block.append_to(region)
+        draft.operation.erase()
+        return list(op.results)
 
     def _without_dims(self, value: ir.Value, axes: Sequence[int]) -> ir.Value:
         return OPS["erase_dims"].make(value, axes=axes) if axes else value
@@ -303,20 +332,43 @@ class GraphBuilder:
     ) -> list[Tensor]:
         """Make an scf.while: what it carries keeps its shape."""
         inits = [self.full(value) for value in carried]
+
+        def goes_on(arguments: list[ir.Value]) -> ir.Value:
+            return self.full(condition([self.tensor(value) for value in arguments]))
+
+        def following(arguments: list[ir.Value]) -> list[ir.Value]:
+            values = [self.full(value) for value in body([self.tensor(value) for value in arguments])]
+            for index, (value, init) in enumerate(zip(values, inits, strict=True)):
+                if value.type != init.type:
+                    raise OpError(f"carries value {index} as {init.type}, but its body makes it {value.type}")
+            return values
+
+        return list(map(self.tensor, self.loop_while(inits, goes_on, following) or ()))
+
+    def loop_while(
+        self,
+        inits: Sequence[ir.Value],
+        condition: Callable[[list[ir.Value]], ir.Value],
+        body: Callable[[list[ir.Value]], list[ir.Value] | None],
+    ) -> list[ir.Value] | None:
+        """Make an scf.while and return its results; the condition gives a flag of rank 0.
+
+        If the body returns None, what it built is discarded, and the result is None.
+        """
         types = [value.type for value in inits]
-        op = ir.Operation.create("scf.while", operands=inits, results=types, regions=2)
+        op = ir.Operation.create("scf.while", operands=list(inits), results=types, regions=2)
         before, after = (region.blocks.append(*types) for region in op.regions)
         with self.inside(before):
-            goes_on = condition([self.tensor(value) for value in before.arguments])
-            flag = tensor.ExtractOp(self.full(goes_on), []).result
+            flag = tensor.ExtractOp(condition(list(before.arguments)), []).result
             scf.ConditionOp(flag, list(before.arguments))
         with self.inside(after):
-            given = [self.full(value) for value in body([self.tensor(value) for value in after.arguments])]
-            for index, (value, wanted) in enumerate(zip(given, types, strict=True)):
-                if value.type != wanted:
-                    raise OpError(f"carries value {index} as {wanted}, but its body makes it {value.type}")
-            scf.YieldOp(given)
-        return [self.tensor(value) for value in op.results]
+            values = body(list(after.arguments))
+            if values is not None:
+                scf.YieldOp(values)
+        if values is None:
+            op.erase()
+            return None
+        return list(op.results)
 
 
 class OperationView:

@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from mirlo.dialects.bindings import ir, scf, tensor
+from mirlo.dialects.bindings import ir
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import UNKNOWN, Dim
 from mirlo.dialects.core.types import TensorType
@@ -18,7 +20,7 @@ from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.graph import GraphDef, ValueDef
 from mirlo.frontends.onnx.kinds import join, kind_of, tensor_kind, tensor_type, without_shapes
 from mirlo.frontends.onnx.loop_iteration import LoopIteration
-from mirlo.frontends.onnx.node import NodeImporter, relax_op, type_of
+from mirlo.frontends.onnx.node import NodeImporter, relax_op
 from mirlo.frontends.onnx.objects import object_of
 from mirlo.frontends.onnx.values import AnyValue, ObjectValue, constant
 from mirlo.frontends.tensor import Tensor
@@ -66,19 +68,15 @@ def repeat(
             if found != kinds:
                 kinds = _checked(carried, kinds, found)
                 continue
-        types = [value.type for value in inits]
-        op = ir.Operation.create("scf.while", operands=inits, results=types, regions=2)
-        before, after = (region.blocks.append(*types) for region in op.regions)
-        found = _import_iteration(body, round_, op, after, kinds, room)
-        if found is not None:
+        iteration = _Iteration(body, round_, kinds, room)
+        made = body.loop_while(inits, partial(_goes_on, most=most), iteration.build)
+        if made is None:
             # What is carried is less specific than assumed: import the body again.
-            op.erase()
-            kinds = _checked(carried, kinds, found)
+            kinds = _checked(carried, kinds, iteration.kinds)
             continue
-        _emit_condition(before, most)
         if round_.graph is not None:
             body.expansion.carried[round_.graph] = kinds
-        count, _, *results = op.results
+        count, _, *results = made
         values = [value_of(body, result, kind) for result, kind in zip(results, kinds, strict=False)]
         return values if room is None else [*values, *map(body.tensor, results[len(kinds) :]), body.tensor(count)]
     raise NodeError(CHANGES_TYPE)
@@ -142,13 +140,13 @@ def _carried_kinds(body: NodeImporter, round_: LoopIteration, carried: Sequence[
     return list(map(_resized_as, kinds, body.expansion.carried.get(round_.graph, kinds)))
 
 
-def _emit_condition(before: ir.Block, most: ir.Value | None) -> None:
-    """Fill the block that decides on another iteration: up to `most`, while the carried flag is true."""
-    with ir.InsertionPoint(before):
-        count, goes_on = list(before.arguments)[:2]
-        if most is not None:
-            goes_on = relax_op("logical_and").make(relax_op("less").make(count, most), goes_on)
-        scf.ConditionOp(tensor.ExtractOp(goes_on, []).result, list(before.arguments))
+def _goes_on(arguments: list[ir.Value], most: ir.Value | None) -> ir.Value:
+    """Return whether there is another iteration: up to `most`, while the carried flag is true."""
+    count, going, *_ = arguments
+    if most is None:
+        return going
+    result: ir.Value = relax_op("logical_and").make(relax_op("less").make(count, most), going)
+    return result
 
 
 def _at(declared: Sequence[ValueDef], index: int) -> ValueDef | None:
@@ -159,20 +157,18 @@ def _collected_types(
     body: NodeImporter, round_: LoopIteration, inits: Sequence[ir.Value], kinds: list[Kind]
 ) -> tuple[list[Kind], list[TensorType]]:
     """Return the kinds to carry, and the types of the scan outputs: import the body once and discard it."""
-    types = [value.type for value in inits]
-    known = set(body.bound)
-    probe = ir.Operation.create("scf.while", operands=list(inits), results=types, regions=2)
-    _, after = (region.blocks.append(*types) for region in probe.regions)
-    with body.inside(after):
-        _, results, collected = _imported(body, round_, after, kinds)
+    known, found, carried = set(body.bound), list[TensorType](), list[Kind]()
+
+    def probe(arguments: list[ir.Value]) -> None:
+        _, results, collected = _imported(body, round_, arguments, kinds)
         values = [value for value in collected if isinstance(value, Tensor)]
         if len(values) < len(collected):
             raise NodeError("a loop can collect tensors only, but its body gives objects beside what it carries")
-        found = [_as_declared(value.type, _at(round_.collected, i)) for i, value in enumerate(values)]
-        carried = [
-            _carried(body, round_, i, new, kind)[1] for i, (new, kind) in enumerate(zip(results, kinds, strict=True))
-        ]
-    probe.erase()
+        found.extend(_as_declared(value.type, _at(round_.collected, i)) for i, value in enumerate(values))
+        for i, (new, kind) in enumerate(zip(results, kinds, strict=True)):
+            carried.append(_carried(body, round_, i, new, kind)[1])
+
+    body.loop_while(inits, partial(_goes_on, most=None), probe)
     for i, row in enumerate(found):
         if any(D.symbols_of(dim) & (body.bound.keys() - known) for dim in row.shape):
             declared = _at(round_.collected, i)
@@ -199,10 +195,9 @@ def _rows(room: Dim, row: TensorType) -> ir.Value:
 
 
 def _imported(
-    body: NodeImporter, round_: LoopIteration, block: ir.Block, kinds: list[Kind]
+    body: NodeImporter, round_: LoopIteration, arguments: list[ir.Value], kinds: list[Kind]
 ) -> tuple[Tensor, list[AnyValue], list[AnyValue]]:
-    """Import an iteration into its block: whether to continue, carried values, scan outputs."""
-    arguments = list(block.arguments)
+    """Import an iteration for the arguments of its block: whether to continue, carried values, scan outputs."""
     count, going = map(body.tensor, arguments[:2])
     given = [value_of(body, x, kind) for x, kind in zip(arguments[2:], kinds, strict=False)]
     for value in (count, going, *given):
@@ -213,43 +208,46 @@ def _imported(
     return condition, results, collected
 
 
-def _import_iteration(
-    body: NodeImporter,
-    round_: LoopIteration,
-    loop: ir.Operation,
-    block: ir.Block,
-    kinds: list[Kind],
-    room: Dim | None,
-) -> list[Kind] | None:
-    """Import an iteration into its block; return the kinds to carry instead if these do not fit."""
-    with body.inside(block):
-        condition, results, collected = _imported(body, round_, block, kinds)
-        pairs = [_carried(body, round_, i, new, kind) for i, (new, kind) in enumerate(zip(results, kinds, strict=True))]
+@dataclass
+class _Iteration:
+    """An iteration of a loop that is being built."""
+
+    body: NodeImporter
+    round_: LoopIteration
+    kinds: list[Kind]
+    """The kinds of what is carried; those to carry instead once they were found not to fit."""
+    room: Dim | None
+
+    def build(self, arguments: list[ir.Value]) -> list[ir.Value] | None:
+        """Import the iteration and return what is carried to the next; None if kinds do not fit."""
+        body, round_ = self.body, self.round_
+        condition, results, collected = _imported(body, round_, arguments, self.kinds)
+        pairs = [
+            _carried(body, round_, i, new, kind) for i, (new, kind) in enumerate(zip(results, self.kinds, strict=True))
+        ]
         results, joined = [value for value, _ in pairs], [kind for _, kind in pairs]
-        if joined != kinds:
-            return joined
-        values = [of_kind(body, new, kind) for new, kind in zip(results, kinds, strict=True)]
-        for i, (rows, new) in enumerate(zip(list(block.arguments)[2 + len(kinds) :], collected, strict=False)):
-            kind = type_of(rows)
-            result = _conformed(body, new, tensor_kind(kind.with_shape(kind.shape[1:])))
-            row = relax_op("expand_dims").make(body.ssa(result), axes=[0])
-            position: ir.Value = block.arguments[0]
-            if i < len(round_.backwards) and round_.backwards[i]:
-                assert room is not None
-                position = from_the_end(room, position)
-            position = relax_op("reshape").make(position, shape=(1, 1))
-            values.append(relax_op("scatter_nd").make(rows, position, row))
-        one = body.full(constant(body, np.array(1, np.int64)))
-        counted = relax_op("add").make(block.arguments[0], one)
-        scf.YieldOp([counted, scalar_of(body, condition, "cond"), *values])
-    return None
+        if joined != self.kinds:
+            self.kinds = joined
+            return None
+        count = body.tensor(arguments[0])
+        values = [of_kind(body, new, kind) for new, kind in zip(results, self.kinds, strict=True)]
+        for i, (rows, new) in enumerate(zip(arguments[2 + len(self.kinds) :], collected, strict=False)):
+            is_backwards = i < len(round_.backwards) and round_.backwards[i]
+            values.append(self._with_row(body.tensor(rows), new, count, is_backwards))
+        one = constant(body, np.array(1, np.int64))
+        body.full(one)
+        return [body.full(count + one), scalar_of(body, condition, "cond"), *values]
 
-
-def from_the_end(length: Dim, number: ir.Value) -> ir.Value:
-    """Return length - 1 - number, of rank 0."""
-    last = relax_op("reshape").make(relax_op("dims_tensor").make(dims=[length - 1]), shape=())
-    result: ir.Value = relax_op("subtract").make(last, number)
-    return result
+    def _with_row(self, rows: Tensor, new: AnyValue, position: Tensor, is_backwards: bool) -> ir.Value:
+        """Return rows with what an iteration makes in its place."""
+        row = _tensor(_conformed(self.body, new, tensor_kind(rows.type.with_shape(rows.shape[1:]))))
+        row = self.body.emit("expand_dims", row, axes=[0])
+        if is_backwards:
+            assert self.room is not None
+            last = self.body.emit("reshape", self.body.emit("dims_tensor", dims=[self.room - 1]), shape=())
+            position = last - position
+        index = self.body.emit("reshape", position, shape=(1, 1))
+        return self.body.full(self.body.emit("scatter_nd", rows, index, row))
 
 
 def _carried(body: NodeImporter, round_: LoopIteration, index: int, new: AnyValue, kind: Kind) -> tuple[AnyValue, Kind]:

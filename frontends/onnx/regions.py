@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from mirlo.dialects.bindings import ir, scf, tensor
+from mirlo.dialects.bindings import ir
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.graph import GraphDef
 from mirlo.frontends.onnx.kinds import join
@@ -39,32 +39,23 @@ def conditional(
     body: NodeImporter, condition: Tensor, branches: Sequence[Branch], join_kinds: JoinKinds
 ) -> list[AnyValue]:
     """Return the results of an scf.if; each branch inserts operations and returns its results."""
-    flag = tensor.ExtractOp(scalar_of(body, condition, "cond"), []).result
-    # Result types are known when both branches are imported, and an operation cannot gain results: the branches are
-    # built in a temporary operation and moved.
-    draft = scf.IfOp(flag, has_else=True)
-    blocks = [region.blocks[0] for region in draft.operation.regions]
-    results = [_branch_of(body, block, draft, branch) for block, branch in zip(blocks, branches, strict=True)]
-    kinds = join_kinds(body, *results)
-    for block, values in zip(blocks, results, strict=True):
-        with body.inside(block):
-            scf.YieldOp([of_kind(body, value, kind) for value, kind in zip(values, kinds, strict=True)])
-    types = [value.type for value in list(blocks[0].operations)[-1].operands]
-    op = ir.Operation.create("scf.if", operands=[flag], results=types, regions=2)
-    for region, block in zip(op.regions, blocks, strict=True):
-        block.append_to(region)
-    draft.operation.erase()
-    names = [value.name or "branch" for value in results[0]]
-    return [value_of(body, *each) for each in zip(op.results, kinds, names, strict=True)]
+    kinds: list[Kind] = []
+    names: list[str] = []
 
-
-def _branch_of(body: NodeImporter, block: ir.Block, op: ir.OpView, branch: Branch) -> list[AnyValue]:
-    with body.inside(block):
+    def filled(branch: Branch) -> list[AnyValue]:
         values = branch()
         for value in values:
             if isinstance(value, Tensor):
-                body.ssa(value)
-    return values
+                body.full(value)
+        return values
+
+    def joined(one: Sequence[AnyValue], other: Sequence[AnyValue]) -> Callable[[Sequence[AnyValue]], list[ir.Value]]:
+        kinds.extend(join_kinds(body, one, other))
+        names.extend(value.name or "branch" for value in one)
+        return lambda values: [of_kind(body, value, kind) for value, kind in zip(values, kinds, strict=True)]
+
+    made = body.branches(scalar_of(body, condition, "cond"), [partial(filled, each) for each in branches], joined)
+    return [value_of(body, *each) for each in zip(made, kinds, names, strict=True)]
 
 
 def _kinds_of_ends(body: NodeImporter, one: Sequence[AnyValue], other: Sequence[AnyValue]) -> list[Kind]:
