@@ -6,18 +6,16 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import UnsupportedOperation
-from mirlo.frontends.tensor import Tensor, stack
+from mirlo.frontends.library.loops import row_at
+from mirlo.frontends.library.loops import scan as scan_rows
+from mirlo.frontends.tensor import Tensor
 from mirlo.frontends.torch.operation import AtenOperation
 from mirlo.frontends.torch.registry import converter
 
 if TYPE_CHECKING:
     from torch.fx import GraphModule
-
-MAX_UNROLLED_STEPS = 128
-"""Most unrolled steps of a scan: a loop is at most a tenth slower, and compiles in the time of one step."""
 
 
 @converter("higher_order.cond")
@@ -88,58 +86,10 @@ def scan(
     rows = [op.type_of(value) for value in op.node.meta["val"][count:]]
 
     def step(at: Tensor | int, carried: Sequence[Tensor]) -> list[Tensor]:
-        slices = [row_at(op, x, at) for x in xs]
+        slices = [row_at(x, at) for x in xs]
         return [_as_tensor(op, value) for value in op.body.graph(combine, [*carried, *slices, *additional])]
 
-    return scanned(op, step, list(init), rows, length)
-
-
-Step = Callable[[Tensor | int, Sequence[Tensor]], list[Tensor]]
-"""Takes the position of a step and what is carried; returns what is carried on, then the rows of the step."""
-
-
-def scanned(op: AtenOperation, step: Step, init: list[Tensor], rows: Sequence[TensorType], length: Dim) -> list[Tensor]:
-    """Return what is carried at the end, and the rows of all steps; few steps are unrolled."""
-    count = len(init)
-    if not isinstance(length, int) or not 0 < length <= MAX_UNROLLED_STEPS:
-        return _looped(op, step, init, rows, length)
-    carried, collected = list(init), []
-    for at in range(length):
-        result = step(at, carried)
-        carried, outputs = result[:count], result[count:]
-        collected.append(outputs)
-    stacked = [stack(list(column), 0) for column in zip(*collected, strict=True)]
-    return [*carried, *stacked]
-
-
-def _looped(op: AtenOperation, step: Step, init: list[Tensor], rows: Sequence[TensorType], length: Dim) -> list[Tensor]:
-    """Return the results of a scan with a loop over its steps."""
-    count = len(init)
-    room = [op.constant(0, row.dtype).expand(row.shape) for row in rows]
-    index = TensorType.of((), "i64")
-
-    def goes_on(values: list[Tensor]) -> Tensor:
-        return values[0] < op.operand(length, "i64")
-
-    def iterate(values: list[Tensor]) -> list[Tensor]:
-        at, carried, collected = values[0], values[1 : 1 + count], values[1 + count :]
-        result = step(at, carried)
-        position = at.reshape((1, 1))
-        written = [
-            op.emit("scatter_nd", old, position, new.reshape((1, *new.shape)))
-            for old, new in zip(collected, result[count:], strict=True)
-        ]
-        return [at + 1, *result[:count], *written]
-
-    _, *results = op.body.repeat([op.constant(0, index.dtype), *init, *room], goes_on, iterate)
-    return results
-
-
-def row_at(op: AtenOperation, x: Tensor, at: Tensor | int) -> Tensor:
-    """Return a row, at a position that is a number or a tensor."""
-    if isinstance(at, int):
-        return x.slice(0, at, 1).reshape(x.shape[1:])
-    return x.gather(at, axis=0)
+    return scan_rows(op.body, step, init, rows, length)
 
 
 def _as_tensor(op: AtenOperation, value: object) -> Tensor:
