@@ -23,7 +23,7 @@ def require_positions(op: AtenOperation, indices: Tensor, size: Dim, wraps: bool
         return
     at = indices.cast("i64")
     below = at < (size * -1 if wraps else 0)
-    _require_none(op, below | (at >= size), what)
+    require_none(op, below | (at >= size), what)
 
 
 def require_divisors(op: AtenOperation, divisors: Tensor) -> None:
@@ -34,7 +34,7 @@ def require_divisors(op: AtenOperation, divisors: Tensor) -> None:
     if divisors.array is not None:
         _require_known(bool(np.all(divisors.array != 0)), what)
     else:
-        _require_none(op, divisors.equals(0), what)
+        require_none(op, divisors.equals(0), what)
 
 
 def _require_known(holds: bool, what: str) -> None:
@@ -42,7 +42,7 @@ def _require_known(holds: bool, what: str) -> None:
         raise UnsupportedOperation(f"computes what PyTorch refuses: {what.partition(';')[0]}")
 
 
-def _require_none(op: AtenOperation, flags: Tensor, what: str) -> None:
+def require_none(op: AtenOperation, flags: Tensor, what: str) -> None:
     """Require in the call that no flag is set, if the import makes checks."""
     if not op.body.checks:
         return

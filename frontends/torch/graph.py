@@ -182,7 +182,8 @@ class GraphImport(GraphImporter):
     def bind_result(self, op: AtenOperation, count: Tensor) -> Dim:
         """Bind the size that the trace gave a result, which data determine, to a number; return it."""
         value = op.node.meta["val"]
-        for size in value.shape if hasattr(value, "shape") else (value,):
+        results = value if isinstance(value, (list, tuple)) else (value,)
+        for size in (size for each in results for size in (each.shape if hasattr(each, "shape") else (each,))):
             expression = None if isinstance(size, int) else size.node.expr
             if expression is not None and expression.is_Symbol and expression.name not in self.taken:
                 self.taken.add(expression.name)

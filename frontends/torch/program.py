@@ -1,15 +1,11 @@
-"""From a module of PyTorch to a program that shares its weights: relax, or ONNX where an operator has no converter."""
+"""From a module of PyTorch to a module of relax that shares its weights."""
 
 from __future__ import annotations
 
-import logging
-import re
-import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from mirlo.frontends.foreign import CompiledModel, ConvertedModel, ExampleInputs, ImportedModule, require_package
+from mirlo.frontends.foreign import CompiledModel, ConvertedModel, ExampleInputs, ImportedModule
 from mirlo.frontends.torch.compiled import CompiledModule
 from mirlo.frontends.torch.decompose import decomposed
 from mirlo.frontends.torch.draws import is_random
@@ -61,20 +57,12 @@ def convert_directly(program: torch.export.ExportedProgram, checks: bool = True)
 
 
 def convert_exported(program: torch.export.ExportedProgram) -> ConvertedModel:
-    """Convert an exported program, through ONNX where an operator has no converter."""
+    """Convert an exported program."""
     try:
         return convert_directly(program)
-    except UnsupportedAten as problem:
-        reason = problem
-    _require_inference(program)
-    program = functional(program)
-    require_no_writes(program, f"and is converted through ONNX, {_OF_ONNX}; {reason}")
-    wrap = _wrapper(program)
-    warnings.warn(f"mirlo: the program is converted through ONNX: {reason}", stacklevel=2)
-    try:
-        return ConvertedModel(shared_model(to_onnx(program)), wrap)
-    except TorchImportError as problem:
-        raise TorchImportError(f"{reason}; through ONNX: {problem}") from problem
+    except UnsupportedAten:
+        _require_inference(program)
+        raise
 
 
 def _wrapper(program: torch.export.ExportedProgram) -> Callable[[CompiledModel], CompiledModule]:
@@ -111,10 +99,7 @@ def export(module: torch.nn.Module, example: ExampleInputs) -> torch.export.Expo
 
 
 def _require_inference(program: torch.export.ExportedProgram) -> None:
-    """Raise an error for an operator that computes as in training: the exporter would make it one of inference.
-
-    Random numbers of ONNX are not those of PyTorch's generators.
-    """
+    """Raise an error for an operator that draws random numbers, or computes as in training, which says what to do."""
     for node in program.graph.nodes:
         if is_random(node):
             line = source_line(node)
@@ -132,90 +117,3 @@ def _require_inference(program: torch.export.ExportedProgram) -> None:
                     f"operator '{node.target}' is called with {argument.name}=True: only inference is compiled; call "
                     "eval() of its module"
                 )
-
-
-def functional(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
-    """Return a program without operators that write their operands: its signature says what it writes."""
-    for node in program.graph.nodes:
-        schema = getattr(node.target, "_schema", None)
-        if schema is not None and schema.is_mutable:
-            try:
-                return program.run_decompositions({})
-            except Exception as error:
-                raise TorchImportError(f"PyTorch cannot decompose the program: {error}") from error
-    return program
-
-
-def to_onnx(program: torch.export.ExportedProgram) -> torch.onnx.ONNXProgram:
-    """Return the `ONNXProgram` of an exported program."""
-    require_package("onnxscript", "torch")
-    import torch
-
-    with warnings.catch_warnings(), _quiet("torch.onnx"), _without_constant_results(program):
-        warnings.simplefilter("ignore")
-        try:
-            # Mirlo optimizes by itself; the exporter's own rules copy weights, and some change their types.
-            result = torch.onnx.export(program, dynamo=True, verbose=False, optimize=False)
-        except Exception as error:
-            raise TorchImportError(f"torch.onnx cannot convert the program: {_cause(error, program)}") from error
-    if result is None:
-        raise TorchImportError("torch.onnx returned no program")
-    return result
-
-
-@contextmanager
-def _quiet(logger: str) -> Iterator[None]:
-    """Log errors only: what the exporter warns of is handled here."""
-    found = logging.getLogger(logger)
-    level = found.level
-    found.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        found.setLevel(level)
-
-
-@contextmanager
-def _without_constant_results(program: torch.export.ExportedProgram) -> Iterator[None]:
-    """Let a program return None in place of numbers, which the exporter does not take; the signature keeps them."""
-    from torch.export.graph_signature import ConstantArgument, OutputSpec
-    from torch.fx import Node
-
-    node, signature = program.graph.output_node(), program.graph_signature
-    results, specs = node.args, list(signature.output_specs)
-    node.args = (tuple(value if isinstance(value, Node) else None for value in results[0]),)
-    signature.output_specs[:] = [
-        OutputSpec(spec.kind, ConstantArgument(spec.arg.name, None), spec.target)
-        if isinstance(spec.arg, ConstantArgument)
-        else spec
-        for spec in specs
-    ]
-    try:
-        yield
-    finally:
-        node.args = results
-        signature.output_specs[:] = specs
-
-
-_NODE = re.compile(r"Error when translating node %(\w+) ")
-
-
-def _cause(error: BaseException, program: torch.export.ExportedProgram) -> str:
-    """Return what stopped the exporter: the operator, and the user's line that calls it."""
-    cause, name = error, None
-    while cause.__cause__ is not None:
-        cause = cause.__cause__
-        match = _NODE.search(str(cause))
-        name = match[1] if match is not None else name
-    text = " ".join(str(cause).split()) or type(cause).__name__
-    line = None if name is None else _line_of(name, program)
-    return text if line is None else f"{text}; {line}"
-
-
-def _line_of(name: str, program: torch.export.ExportedProgram) -> str | None:
-    """Return the line of the user's code that a node of the decomposed program comes from, if PyTorch decomposes it."""
-    try:
-        nodes = program.run_decompositions().graph.nodes
-    except Exception:  # of several kinds, as torch.export has them
-        return None
-    return next((source_line(node) for node in nodes if node.name == name), None)

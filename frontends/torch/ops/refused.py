@@ -15,7 +15,7 @@ for _reason, _names in {
     "geqrf ormqr linalg_householder_product linalg_ldl_factor_ex linalg_ldl_solve linalg_eigvals linalg_pinv",
     _TRAINING: "_native_batch_norm_legit native_batch_norm convolution_backward native_layer_norm_backward "
     "native_group_norm_backward embedding_dense_backward",
-    _SIZES: "unique_dim _unique2 unique_consecutive bincount",
+    _SIZES: "unique_dim",
 }.items():
     REFUSED.update(dict.fromkeys((f"aten.{name}" for name in _names.split()), _reason))
 

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-doors")
-pytest.importorskip("onnxscript", reason="needs onnxscript: make test-doors")
 
 import mirlo  # noqa: E402
 from mirlo.driver.torch_backend import backend as backend_module  # noqa: E402

@@ -1,4 +1,4 @@
-"""Families of operators, compiled without ONNX: special functions, prefixes, bags, norms, branches, layers."""
+"""Families of operators, compiled: special functions, prefixes, bags, norms, branches, layers."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from module_cases import DYNAMIC, Calls, F, compiled, require_close  # noqa: E40
 
 from mirlo.frontends.torch.declared_names import load_converters  # noqa: E402
 from mirlo.frontends.torch.registry import REFUSED, has_converter  # noqa: E402
+from mirlo.runtime.errors import InputError  # noqa: E402
 
 
 def _counts(indices: Any) -> Any:
@@ -191,3 +192,20 @@ def test_core_operators_have_converters() -> None:
     assert len(core) > 180
     assert sorted({*left} - {*RANDOM, *OF_TRACES, *WRITES}) == []
     assert all(REFUSED[name.rpartition(".")[0]] for name in RANDOM)
+
+
+def test_distinct_elements_and_counts() -> None:
+    """Results have sizes that data determine; a dynamic number of elements as well."""
+
+    def function(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (
+            *torch.unique(x, return_inverse=True, return_counts=True), torch.unique(y), torch.unique(y > 0),
+            *torch.unique_consecutive(x, return_inverse=True), torch.bincount(x), torch.bincount(x, y.reshape(-1), 20),
+        )  # fmt: skip
+
+    x, y = torch.tensor([3, 1, 3, 2, 2, 2]), torch.tensor([[1.5, -2.0, 1.5], [0.0, 7.0, -2.0]])
+    require_close(compiled(Calls(function), x, y).torch(x, y), function(x, y))
+    made = compiled(Calls(torch.unique), x, dynamic_shapes={"x": {0: DYNAMIC}})
+    require_close(made.torch(x[:4]), torch.unique(x[:4]))
+    with pytest.raises(InputError, match="numbers to count that are not negative"):
+        compiled(Calls(torch.bincount), x).torch(-x)

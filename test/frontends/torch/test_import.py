@@ -17,7 +17,7 @@ from mirlo.frontends.foreign import FrontendError  # noqa: E402
 from mirlo.frontends.torch.declared_names import load_converters  # noqa: E402
 from mirlo.frontends.torch.decompose import decomposed  # noqa: E402
 from mirlo.frontends.torch.importer import import_exported  # noqa: E402
-from mirlo.frontends.torch.registry import COMPLEX, CONVERTERS  # noqa: E402
+from mirlo.frontends.torch.registry import CONVERTERS  # noqa: E402
 
 DYNAMIC_FUNCTIONS = {
     "reshape": lambda x: x.reshape(x.shape[0] * 2, -1) * x.shape[0],
@@ -129,40 +129,16 @@ def test_operations_have_the_names_and_lines_of_the_module() -> None:
     assert position is not None and position.file == module_cases.__file__ and position.line > 0
 
 
-def test_what_has_no_converter_goes_through_onnx_aloud(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("onnxscript")
-    program = torch.export.export(Calls(lambda x: F.gelu(x)), (torch.ones(4),))
-    decomposed(program)  # loads the converters
-    for name in ("aten.conv2d.default", "aten.convolution.default"):
-        for converters in (CONVERTERS, COMPLEX):
-            monkeypatch.delitem(converters, name)
-    x = torch.randn(1, 2, 8, 8)
-    net = torch.nn.Conv2d(2, 3, 3).eval()
-    with pytest.warns(
-        UserWarning, match=r"through ONNX: .*operator 'aten.convolution.default'.*has no converter.*forward"
-    ):
-        made = mirlo.compile(net, args=(x,), cache=False)
-    require_close(made.torch(x), net(x).detach())
-
-
-def test_a_program_for_onnx_is_decomposed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """PyTorch's exporter does it: a program with an operator that nothing decomposes is not traced before."""
-    pytest.importorskip("onnxscript")
-    calls = []
-    once = torch.export.ExportedProgram.run_decompositions
-    monkeypatch.setattr(
-        torch.export.ExportedProgram,
-        "run_decompositions",
-        lambda *args, **words: calls.append(1) or once(*args, **words),
-    )
+def test_what_has_no_converter_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the operator and the user's line, and comes before the program is traced for others."""
     load_converters()
+    calls: list[int] = []
+    monkeypatch.setattr(torch.export.ExportedProgram, "run_decompositions", lambda *args, **words: calls.append(1))
     for name in ("aten.gelu.default", "aten.topk.default"):  # the first of these can be decomposed
         monkeypatch.delitem(CONVERTERS, name)
-    x = torch.randn(4)
-    with pytest.warns(UserWarning, match=r"through ONNX: .*operator 'aten.topk.default'.*has no converter.*forward"):
-        made = mirlo.compile(Calls(lambda x: torch.topk(F.gelu(x), 2).values).eval(), args=(x,), cache=False)
-    require_close(made.torch(x), torch.topk(F.gelu(x), 2).values)
-    assert len(calls) == 1
+    with pytest.raises(FrontendError, match=r"operator 'aten.topk.default' .*has no converter.*in forward"):
+        mirlo.compile(Calls(lambda x: torch.topk(F.gelu(x), 2).values).eval(), args=(torch.randn(4),), cache=False)
+    assert not calls
 
 
 def test_refused_operators_give_their_reason() -> None:

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-doors")
-pytest.importorskip("onnxscript", reason="needs onnxscript: make test-doors")
 
 import mirlo  # noqa: E402
 from mirlo.frontends.foreign import FrontendError  # noqa: E402

@@ -11,11 +11,6 @@ torch = pytest.importorskip("torch", reason="needs PyTorch: make test-doors")
 
 from module_cases import Calls, F, compiled, require_close  # noqa: E402
 
-import mirlo  # noqa: E402
-from mirlo.frontends.foreign import FrontendError  # noqa: E402
-from mirlo.frontends.torch.declared_names import load_converters  # noqa: E402
-from mirlo.frontends.torch.registry import CONVERTERS  # noqa: E402
-
 X, MEAN, VARIANCE, Z = torch.randn(4, 3, 5), torch.randn(3), torch.rand(3), torch.randn(3, dtype=torch.complex64)
 WRITES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "batch_norm": (lambda x, m, v: F.batch_norm(x, m, v, training=True), (X, MEAN, VARIANCE)),
@@ -73,10 +68,3 @@ def test_arrays_of_state_are_inputs_and_outputs() -> None:
     found = made.run({"x": x, "b_steps": torch.tensor(41)})
     require_close(torch.from_numpy(found["new_steps"]), torch.tensor(42))
     require_close(torch.from_numpy(next(iter(found.values()))), expected)
-
-
-def test_programs_through_onnx_write_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    load_converters()
-    monkeypatch.delitem(CONVERTERS, "aten.erfinv.default")
-    with pytest.raises(FrontendError, match="writes its argument 'x' when it is called, and is converted through ONNX"):
-        mirlo.compile(Calls(lambda x: x.add_(1).erfinv()).eval(), args=(X.clone(),), cache=False)

@@ -1,0 +1,69 @@
+"""Distinct elements and how often they occur: results whose size data determine."""
+
+from __future__ import annotations
+
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dtypes import dtype
+from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.builder import UnsupportedOperation
+from mirlo.frontends.tensor import Tensor, maximum
+from mirlo.frontends.torch.bounds import require_none
+from mirlo.frontends.torch.operation import AtenOperation
+from mirlo.frontends.torch.registry import converter
+
+
+@converter("aten._unique2.default")
+def unique(
+    op: AtenOperation, x: Tensor, is_sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
+) -> list[Tensor]:
+    """Convert `unique`: the distinct elements in order, where each element is among them, and how often each occurs."""
+    flat = x.reshape((D.product(x.shape),))
+    order = op.sorted_order(flat, 0, False)
+    values, at, counts = _runs(op, flat.gather(order))
+    inverse = op.emit("scatter_elements", at, order, at, axis=0)
+    return _returned(op, values, inverse.reshape(x.shape), counts, return_inverse, return_counts)
+
+
+@converter("aten.unique_consecutive.default")
+def unique_consecutive(
+    op: AtenOperation, x: Tensor, return_inverse: bool = False, return_counts: bool = False, axis: int | None = None
+) -> list[Tensor]:
+    """Convert `unique_consecutive`: the first of each run of equal elements."""
+    if axis is not None and x.rank > 1:
+        raise UnsupportedOperation("compares slices along an axis, which is not supported: leave dim out")
+    values, at, counts = _runs(op, x.reshape((D.product(x.shape),)))
+    return _returned(op, values, at.reshape(x.shape), counts, return_inverse, return_counts)
+
+
+def _returned(
+    op: AtenOperation, values: Tensor, inverse: Tensor, counts: Tensor, has_inverse: bool, has_counts: bool
+) -> list[Tensor]:
+    """Return the results; those that are not asked for have the sizes of the trace, where they have no elements."""
+    nothing = op.constant(0, counts.dtype, (0,))
+    is_whole = op.result(1).shape == inverse.shape
+    return [values, inverse if has_inverse or is_whole else nothing, counts if has_counts else nothing]
+
+
+def _runs(op: AtenOperation, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the first element of each run of equal ones, the number of each element's run, and the runs' lengths."""
+    size, index, kind = x.shape[0], dtype("i64"), x.dtype
+    position = op.positions(TensorType((size,), index), 0)
+    starts = position.equals(0) | x.not_equals(x.gather(maximum(position - 1, 0))) if size != 0 else x.cast("bool")
+    at = starts.cast(index).cumsum(axis=0) - 1
+    room = (op.body.bind_result(op, starts.cast(index).sum()),)
+    stored = x.cast("i8") if kind.is_bool else x
+    values = op.emit("scatter_elements", op.constant(0, stored.dtype).expand(room), at, stored, axis=0)
+    ones = op.constant(1, index).expand((size,))
+    counts = op.emit("scatter_elements", op.constant(0, index).expand(room), at, ones, axis=0, reduction="add")
+    return values.cast(kind), at, counts
+
+
+@converter("aten.bincount.default")
+def bincount(op: AtenOperation, x: Tensor, weights: Tensor | None = None, least: int = 0) -> Tensor:
+    """Convert `bincount`: the sum of the weights, or the number, of the elements that are each number from 0."""
+    kind = op.dtype
+    at = x.cast("i64")
+    require_none(op, at < 0, "numbers to count that are not negative")
+    count = op.body.bind_result(op, maximum(at.max() + 1, least) if x.shape[0] != 0 else at.like(least))
+    each = op.constant(1, kind).expand(x.shape) if weights is None else weights.cast(kind)
+    return op.emit("scatter_elements", op.constant(0, kind).expand((count,)), at, each, axis=0, reduction="add")
