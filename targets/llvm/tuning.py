@@ -23,6 +23,7 @@ from mirlo.passes.schedule.stored import calls_of
 from mirlo.targets.llvm.choices import NO_CONTRACTION_CHOICES, BlockChoices, ContractionChoices, LoopChoices
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.options import machine_for, threads_of
+from mirlo.targets.llvm.schedule.cost import VECTOR_COUNTS
 
 if TYPE_CHECKING:
     from mirlo.passes.targets import CompileOptions
@@ -161,7 +162,7 @@ def _orders(plan: RegisterTilePlan) -> list[ContractionChoices]:
 
 def _tiles(plan: RegisterTilePlan, machine: Machine) -> list[ContractionChoices]:
     """Return register tiles, the fastest by the machine model first."""
-    from mirlo.targets.llvm.schedule.contraction.tiles import VECTOR_COUNTS, register_need, tile_cycles
+    from mirlo.targets.llvm.schedule.contraction.tiles import register_need, tile_cycles
 
     problem = plan.problem
     tiles: list[tuple[float, ContractionChoices]] = []

@@ -37,19 +37,13 @@ from mirlo.targets.llvm.choices import NO_BLOCK_CHOICES, BlockChoices
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction import VectorContractionPlan
 from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
+from mirlo.targets.llvm.schedule.cost import MIN_MASKED_ROWS, MIN_ROW_BLOCKS, MIN_TILES_PER_BLOCK
 from mirlo.targets.llvm.schedule.dynamic_blocks import DynamicBlockedPlan, elements_of_row
 from mirlo.targets.llvm.schedule.group import function_group
 from mirlo.targets.llvm.schedule.priorities import PRIORITIES
 from mirlo.targets.llvm.schedule.row_blocks import BLOCK, KEPT, BlockedPlan, RowBlockContraction
 from mirlo.targets.llvm.schedule.rows import VectorRowsPlan
 from mirlo.targets.llvm.schedule.stages import plan_stages
-
-_FEWEST_BLOCKS = 8
-"""Fewest blocks if threads can divide nothing else."""
-_FEWEST_TILES = 4
-"""Fewest row tiles of a block with dynamic sizes."""
-_FEWEST_ROWS = 32
-"""Fewest rows of a block that is shrunk to skip more masked columns: with fewer rows packing dominates."""
 
 
 @deciding
@@ -211,8 +205,8 @@ def _dynamic_block(extent: Dim, width: Dim, plan: RegisterTilePlan, chosen: int 
     size = element_bytes(plan.contraction.product.accumulate_type)
     if chosen is not None:
         return max(1, chosen // tile) * tile
-    most = D.ceildiv(D.maximum(_FEWEST_ROWS, extent // _FEWEST_BLOCKS) if is_cut else extent, tile)
-    return D.maximum(_FEWEST_TILES, D.minimum(plan.machine.l2_bytes // 4 // size // width // tile, most)) * tile
+    most = D.ceildiv(D.maximum(MIN_MASKED_ROWS, extent // MIN_ROW_BLOCKS) if is_cut else extent, tile)
+    return D.maximum(MIN_TILES_PER_BLOCK, D.minimum(plan.machine.l2_bytes // 4 // size // width // tile, most)) * tile
 
 
 def _leaving_out(
@@ -225,10 +219,10 @@ def _leaving_out(
     if isinstance(plan, DynamicBlockedPlan):
         block = _dynamic_block(plan.extent, plan.width, plan.first.plan, choices.block_rows, is_cut=True)
         return replace(plan, limit=limit, block=block)
-    if plan.extent < 4 * _FEWEST_ROWS:
+    if plan.extent < 4 * MIN_MASKED_ROWS:
         return plan
     tile = plan.first.plan.tile_rows
-    smaller = -(-max(_FEWEST_ROWS, plan.extent // _FEWEST_BLOCKS) // tile) * tile
+    smaller = -(-max(MIN_MASKED_ROWS, plan.extent // MIN_ROW_BLOCKS) // tile) * tile
     is_chosen = choices.block_rows is not None
     return replace(plan, limit=limit, block=plan.block if is_chosen else min(plan.block, smaller))
 
@@ -259,7 +253,7 @@ def _block_rows(extent: int, width: int, heads: int, plan: RegisterTilePlan, siz
     """Return the rows of a block: its scores fill a quarter of the L2 cache, in whole tiles if it has several."""
     rows = chosen or max(1, plan.machine.l2_bytes // 4 // (width * size))
     if heads == 1 and chosen is None:
-        rows = min(rows, -(-extent // _FEWEST_BLOCKS))
+        rows = min(rows, -(-extent // MIN_ROW_BLOCKS))
     if rows >= extent:
         return extent
     return max(rows // plan.tile_rows, 1) * plan.tile_rows

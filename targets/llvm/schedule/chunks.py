@@ -15,9 +15,7 @@ from mirlo.passes.schedule.blocks.space import BlockInstance
 from mirlo.passes.schedule.loops import for_loop, if_any
 from mirlo.passes.schedule.vectors import may_trap
 from mirlo.targets.llvm.machine import Machine
-
-_HEAVY = 12
-"""The cost of an intrinsic, in plain operations."""
+from mirlo.targets.llvm.schedule.cost import INTRINSIC_OPERATIONS
 
 Step = Callable[[Sequence[int | ir.Value], int, int, list[ir.Value]], list[ir.Value]]
 """Takes the start of each of some vectors (an integer or a value), their lanes, the active lanes, and the values
@@ -172,7 +170,9 @@ def can_mask(instances: Sequence[BlockInstance], machine: Machine) -> bool:
 
 def work(instances: Sequence[BlockInstance]) -> int:
     """Estimate the operations per element."""
-    return sum(_HEAVY if _is_intrinsic(value) else 1 for instance in instances for value in instance.needed)
+    return sum(
+        INTRINSIC_OPERATIONS if _is_intrinsic(value) else 1 for instance in instances for value in instance.needed
+    )
 
 
 def has_intrinsics(instances: Sequence[BlockInstance]) -> bool:

@@ -19,6 +19,7 @@ from mirlo.passes.schedule.blocks.group import BlockGroup, elementwise_space, wr
 from mirlo.passes.schedule.blocks.space import Space, computed_values, merge_all
 from mirlo.targets.llvm.choices import NO_ELEMENTWISE_CHOICES, ElementwiseChoices
 from mirlo.targets.llvm.machine import Machine
+from mirlo.targets.llvm.schedule.cost import TRANSPOSE_ALIGNMENT
 from mirlo.targets.llvm.schedule.group import schedule_group
 from mirlo.targets.llvm.schedule.interleaved import InterleavedSweep, is_interleaved
 from mirlo.targets.llvm.schedule.movement import TransposedAccess, TransposedSweep, find_transposed
@@ -29,9 +30,6 @@ from mirlo.targets.llvm.schedule.sweep import Sweep, choose_vectors, describe_ve
 
 if TYPE_CHECKING:
     from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
-
-TRANSPOSE_ALIGNMENT = 16
-"""Cuts of a loop along which tiles are transposed are at multiples of this: no tile is in two parts."""
 
 
 @dataclass(frozen=True)

@@ -18,22 +18,20 @@ from mirlo.passes.schedule.vectors import lane_mask, shuffle, splat
 from mirlo.targets.llvm.choices import LoopChoices
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.chunks import plus, work
+from mirlo.targets.llvm.schedule.cost import (
+    INTERLEAVED_BLOCK,
+    INTERLEAVED_LOAD_DISTANCE,
+    INTERLEAVED_VECTORS,
+    MAX_INTERLEAVED,
+)
 from mirlo.targets.llvm.schedule.movement import TransposedAccess, is_close
-
-_MOST_CHANNELS = 4
-_UNROLL = 4
-"""Vectors of pixels computed at a time, if the body is light."""
-_BLOCK = 32
-"""Vectors of a block if the data is in the L2 cache: loads overlap."""
-_LOAD_DISTANCE = 4
-"""Distance of consecutive loads in a block, in vectors: adjacent lines are not requested back to back."""
 
 
 def is_interleaved(transposed: TransposedAccess, stored: set[ir.Value]) -> bool:
     """Return whether the last loop is short and all outputs are contiguous over the last two loops."""
     space = transposed.space
     last = len(space.extents) - 1
-    if not 2 <= space.extents[last] <= _MOST_CHANNELS:
+    if not 2 <= space.extents[last] <= MAX_INTERLEAVED:
         return False
     wheres = [instance.flat(o) for instance in space.instances for o in instance.block.outputs if o.value in stored]
     return all((w.coefficient(last), w.coefficient(last - 1)) == (1, space.extents[last]) for w in wheres)
@@ -63,9 +61,13 @@ class InterleavedSweep:
         """Unroll factors in vectors of pixels, in decreasing order."""
 
     def _side_by_side(self, element_bytes: int, machine: Machine, chosen: int | None) -> list[int]:
-        if chosen is not None or work(self.space.instances) > _UNROLL:
+        if chosen is not None or work(self.space.instances) > INTERLEAVED_VECTORS:
             return [chosen or 1]
-        return [_BLOCK, _UNROLL] if is_close(self.space, element_bytes, machine) else [_UNROLL]
+        return (
+            [INTERLEAVED_BLOCK, INTERLEAVED_VECTORS]
+            if is_close(self.space, element_bytes, machine)
+            else [INTERLEAVED_VECTORS]
+        )
 
     def emit(self) -> None:
         """Emit the loops at the insertion point."""
@@ -85,7 +87,7 @@ class InterleavedSweep:
     def _some(self, indices: list[ir.Value], count: int, at: ir.Value | int) -> None:
         """Emit `count` pixels from `at` on; large blocks in a strided order of vectors."""
         starts = range(0, count, self.lanes)
-        apart = _LOAD_DISTANCE if len(starts) == _BLOCK else 1
+        apart = INTERLEAVED_LOAD_DISTANCE if len(starts) == INTERLEAVED_BLOCK else 1
         for done in (start for first in range(apart) for start in starts[first::apart]):
             self._pixels(indices, plus(at, done), min(self.lanes, count - done))
 

@@ -25,8 +25,16 @@ from mirlo.passes.schedule.vectors import shuffle, splat
 from mirlo.targets.llvm.choices import ElementwiseChoices, of_loop
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.chunks import can_mask, plus, work
-from mirlo.targets.llvm.schedule.tiles import (
+from mirlo.targets.llvm.schedule.cost import (
+    CLOSE_TO_L2,
     LINE_BYTES,
+    MAX_PARTIAL_WORK,
+    MAX_TRANSPOSED_ROWS,
+    MAX_UNROLLED_OPERATIONS,
+    MIN_TILES_TO_ALIGN,
+    SHUFFLE_LANE_BYTES,
+)
+from mirlo.targets.llvm.schedule.tiles import (
     Cut,
     choose_blocks,
     low_blocks,
@@ -34,19 +42,6 @@ from mirlo.targets.llvm.schedule.tiles import (
     visit,
     visit_line_pairs,
 )
-
-_LARGEST = 16
-"""Rows of the largest tile, and its columns unless its elements are low-precision."""
-_SHUFFLE_LANE_BYTES = 16
-"""Shuffles of wider vectors move elements within parts of this size, or whole parts."""
-_ALIGNED_FROM = 32
-"""Tiles along the operand's unit stride from which on one extra tile, for alignment, is negligible."""
-_MAX_PARTIAL_WORK = 1.2
-"""Most work of wide tiles, relative to narrower ones, that partial tiles may cost."""
-_CLOSE = 2.5
-"""Multiple of the L2 cache up to which data counts as close."""
-_MAX_UNROLLED_OPS = 40
-"""Bodies of more operations are not unrolled for every row of a tile."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +56,7 @@ class TransposedAccess:
 def find_transposed(space: Space, made: set[ir.Value], machine: Machine) -> TransposedAccess | None:
     """Arrange the loops of a space for transposition, if an operand needs it and it pays."""
     last = len(space.extents) - 1
-    if last < 1 or not can_mask(space.instances, machine) or work(space.instances) > _MAX_UNROLLED_OPS:
+    if last < 1 or not can_mask(space.instances, machine) or work(space.instances) > MAX_UNROLLED_OPERATIONS:
         return None
     votes: dict[int, int] = {}
     for instance, _, operand in _mapped(space, made):
@@ -89,7 +84,7 @@ def moved_bytes(space: Space, element_bytes: int) -> int:
 
 def is_close(space: Space, element_bytes: int, machine: Machine) -> bool:
     """Return whether the data that a space moves is, at least in large part, in the L2 cache."""
-    return moved_bytes(space, element_bytes) <= _CLOSE * machine.l2_bytes
+    return moved_bytes(space, element_bytes) <= CLOSE_TO_L2 * machine.l2_bytes
 
 
 def _mapped(space: Space, made: set[ir.Value]) -> list[tuple[BlockInstance, ir.Value, OperandView]]:
@@ -137,7 +132,7 @@ class TransposedSweep:
         self.machine = machine
         rows, columns = self.space.extents[-2:]
         self.columns: int = _fitting(_shrink_to_extent(machine.lanes(self.element_bytes), columns), columns)
-        self.rows: int = min(_fitting(min(_LARGEST, machine.vector_registers // 2), rows), self.columns)
+        self.rows: int = min(_fitting(min(MAX_TRANSPOSED_ROWS, machine.vector_registers // 2), rows), self.columns)
         self.is_crowded = self._maps_to_one_set()
         if self.is_crowded:
             self.rows //= 2
@@ -154,7 +149,7 @@ class TransposedSweep:
         if self.is_crowded:
             blocks = low_blocks(rows, columns, self.element_bytes)
         else:
-            if rows.extent >= _ALIGNED_FROM * self.rows and self._tiles_are_aligned():
+            if rows.extent >= MIN_TILES_TO_ALIGN * self.rows and self._tiles_are_aligned():
                 rows = Cut(rows.extent, rows.size, self._beyond())
             if self.streams:
                 blocks = visit_line_pairs(rows, columns)
@@ -282,7 +277,7 @@ def transpose_tile(lines: Sequence[ir.Value], columns: int) -> list[ir.Value]:
     kind = ir.VectorType.get([rows], element)
     lines = [*lines, *([create("ub.poison", kind)] * missing if missing else [])]
     square = [_concatenate(lines[i::rows]) for i in range(rows)]
-    part = min(rows, max(1, _SHUFFLE_LANE_BYTES // element_bytes(element)))
+    part = min(rows, max(1, SHUFFLE_LANE_BYTES // element_bytes(element)))
     low, high = (_interleaved(columns, part, half) for half in (0, part // 2))
     for first in range(0, rows, part):
         group = square[first : first + part]
@@ -339,7 +334,7 @@ def _fitting(size: int, extent: int) -> int:
 def _shrink_to_extent(size: int, extent: int) -> int:
     """Halve the size while whole tiles would compute far more than the extent."""
     sizes = [size]
-    while sizes[-1] > _LARGEST:
+    while sizes[-1] > MAX_TRANSPOSED_ROWS:
         sizes.append(sizes[-1] // 2)
     least = min(-(-extent // each) * each for each in sizes)
-    return next(each for each in sizes if -(-extent // each) * each <= _MAX_PARTIAL_WORK * least)
+    return next(each for each in sizes if -(-extent // each) * each <= MAX_PARTIAL_WORK * least)

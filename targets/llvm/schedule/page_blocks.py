@@ -20,7 +20,8 @@ from mirlo.passes.schedule.loops import for_loop
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.code import Cursor
 from mirlo.targets.llvm.schedule.contraction.tile import KBlock
-from mirlo.targets.llvm.schedule.contraction.tiles import LINE_BYTES, column_vectors
+from mirlo.targets.llvm.schedule.contraction.tiles import column_vectors
+from mirlo.targets.llvm.schedule.cost import LINE_BYTES
 from mirlo.targets.llvm.schedule.dynamic_blocks import DynamicBlockedPlan, elements_of_row, emit_tasks
 from mirlo.targets.llvm.schedule.row_blocks import KEPT, BlockKernel, RowBlockContraction
 

@@ -18,16 +18,8 @@ from mirlo.passes.schedule.blocks.space import BlockInstance, Space
 from mirlo.passes.schedule.loops import every, for_loop
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.chunks import Chunks, can_mask, chunks, has_intrinsics, plus, work
+from mirlo.targets.llvm.schedule.cost import RUN_BLOCK_VECTORS, RUN_LOADS_IN_FLIGHT, RUNS_PER_BLOCK, SHORT_RUN_VECTORS
 from mirlo.targets.llvm.schedule.movement import is_close, moved_bytes
-
-_BLOCK_VECTORS = 128
-"""Most vectors of a block: more are more code, fewer are slower."""
-_RUNS_PER_BLOCK = 4
-"""Adjacent runs of the operand in a block; they are short, or there would be too many vectors."""
-_SHORT = 2
-"""Vectors of runs that are copied in blocks from any cache level; longer runs only if the data is in the L2 cache."""
-_LOADS_IN_FLIGHT = 4
-"""Vectors that are loaded before the first of them is stored."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +52,12 @@ def find_runs(space: Space, made: set[ir.Value], machine: Machine) -> Runs | Non
     moved = moved_bytes(space, bytes_each)
     if not 2 * machine.l1_bytes <= moved <= machine.private_cache_bytes:
         return None
-    if vectors > _SHORT and not is_close(space, bytes_each, machine):
+    if vectors > SHORT_RUN_VECTORS and not is_close(space, bytes_each, machine):
         return None
-    together = _BLOCK_VECTORS // (vectors * max(1, work(space.instances)))
+    together = RUN_BLOCK_VECTORS // (vectors * max(1, work(space.instances)))
     if together < 2:
         return None
-    steps = _evenly(space.extents[far], min(_RUNS_PER_BLOCK, together))
+    steps = _evenly(space.extents[far], min(RUNS_PER_BLOCK, together))
     arranged = space.order([*(axis for axis in range(last) if axis not in (far, near)), far, near, last])
     return Runs(arranged, steps, _evenly(space.extents[near], together // steps), lanes)
 
@@ -140,10 +132,10 @@ class RunsSweep:
         outer = Iteration(self.frame, [*indices, None])
         for instance in self.space.instances:
             outer.run(instance, skip=self.frame.varying(instance))
-        for at in range(0, len(self.vectors), _LOADS_IN_FLIGHT):
+        for at in range(0, len(self.vectors), RUN_LOADS_IN_FLIGHT):
             points = [
                 Iteration(self.frame, [*indices, start], lanes, active, outer)
-                for start, lanes, active in self.vectors[at : at + _LOADS_IN_FLIGHT]
+                for start, lanes, active in self.vectors[at : at + RUN_LOADS_IN_FLIGHT]
             ]
             for point in points:
                 for instance in self.space.instances:

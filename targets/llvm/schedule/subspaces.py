@@ -8,9 +8,8 @@ from mirlo.dialects.core.dims import Dim, static_dim
 from mirlo.dialects.core.index_expr import IndexExpr, loop_index
 from mirlo.passes.schedule.blocks.index_arithmetic import EXTREMES
 from mirlo.passes.schedule.blocks.space import BlockInstance, Space
+from mirlo.targets.llvm.schedule.cost import MAX_SUBSPACES
 
-_MAX_SUBSPACES = 12
-"""Most parts of a space: more are more code than they save."""
 _MAX_ITERATIONS = 3
 _THRESHOLDS = {0: (0, 1), 1: (0, 1), 2: (0,), 3: (1,), 4: (1,), 5: (0,)}
 """By predicate of `arith.cmpi`: the values of lhs - rhs at which it changes."""
@@ -27,7 +26,7 @@ def split_at_conditions(space: Space, loops: Sequence[int], stop: int) -> list[S
         result = [part]
         for axis in loops:
             bounds = [0, *sorted(_cuts(part, axis, stop)), part.extents[axis]]
-            if len(result) * (len(bounds) - 1) <= _MAX_SUBSPACES:
+            if len(result) * (len(bounds) - 1) <= MAX_SUBSPACES:
                 result = [p.cut(axis, low, high) for low, high in zip(bounds, bounds[1:], strict=False) for p in result]
         return result
 
@@ -58,7 +57,7 @@ def _repeated(space: Space, cut: Callable[[Space], list[Space]]) -> list[Space]:
     result = [space]
     for _ in range(_MAX_ITERATIONS):
         following = [piece for part in result for piece in cut(part)]
-        if not len(result) < len(following) <= _MAX_SUBSPACES:
+        if not len(result) < len(following) <= MAX_SUBSPACES:
             break
         result = following
     return result

@@ -19,20 +19,11 @@ from functools import partial
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.value import index
-from mirlo.dialects.tir.buffers import ALIGNMENT
 from mirlo.dialects.tir.compute.emit import create
 from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.schedule.loops import for_loop, when
 from mirlo.targets.llvm.schedule.chunks import plus
-
-LINE_BYTES = ALIGNMENT
-"""Bytes of a cache line."""
-_PAIR = 2
-"""Lines that are fetched together."""
-_CROWDED = 2
-"""Number of sets up to which the lines of one column of rows conflict."""
-_LOW_TILES = 8
-"""Consecutive tiles of few rows."""
+from mirlo.targets.llvm.schedule.cost import LINE_BYTES, LINES_PER_FETCH, LOW_TILES, MAX_CROWDED_SETS
 
 Tile = Callable[[tuple[int | ir.Value, int], tuple[int | ir.Value, int]], None]
 """Emits the tile with these (start, count) along the first loop and along the second."""
@@ -90,8 +81,8 @@ def choose_blocks(first: Cut, second: Cut, element_bytes: int, row_bytes: int | 
     lines `way_bytes` apart map to the same set.
     """
     line = max(first.size, second.size, LINE_BYTES // element_bytes)
-    pair = _PAIR * line
-    crowded = row_bytes is not None and row_bytes * _CROWDED % way_bytes == 0
+    pair = LINES_PER_FETCH * line
+    crowded = row_bytes is not None and row_bytes * MAX_CROWDED_SETS % way_bytes == 0
     if first.main < pair or second.main < pair:
         # Tiles that read parts of the same lines follow each other.
         return TileOrder(first.size if crowded else min(max(first.main, first.size), line), second.size, 0)
@@ -105,13 +96,13 @@ def no_blocks(first: Cut, second: Cut) -> TileOrder:
 
 def visit_line_pairs(first: Cut, second: Cut) -> TileOrder:
     """Visit along the output, two rows of tiles at a time: caches fetch the operand's lines in pairs."""
-    return TileOrder(_PAIR * first.size, second.size, 0)
+    return TileOrder(LINES_PER_FETCH * first.size, second.size, 0)
 
 
 def low_blocks(first: Cut, second: Cut, element_bytes: int) -> TileOrder:
     """Visit tiles of few rows along the output; tiles with the rest of the lines that they read are next."""
     line = max(first.size, LINE_BYTES // element_bytes)
-    return TileOrder(line, _LOW_TILES * second.size, 0)
+    return TileOrder(line, LOW_TILES * second.size, 0)
 
 
 def visit(first: Cut, second: Cut, blocks: TileOrder, tile: Tile, parallel: bool) -> None:

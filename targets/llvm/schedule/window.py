@@ -25,6 +25,12 @@ from mirlo.passes.schedule.vectors import splat
 from mirlo.targets.llvm.choices import NO_LOOP_CHOICES, LoopChoices
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.chunks import can_mask, chunks, work
+from mirlo.targets.llvm.schedule.cost import (
+    LOAD_BOUND_OPERATIONS,
+    MAX_LANE_STRIDE,
+    MAX_UNROLLED_WINDOW,
+    MIN_WINDOW_OUTPUTS,
+)
 from mirlo.targets.llvm.schedule.group import schedule_group
 from mirlo.targets.llvm.schedule.priorities import PRIORITIES
 from mirlo.targets.llvm.schedule.subspaces import along, split_at_conditions
@@ -32,14 +38,6 @@ from mirlo.targets.llvm.schedule.sweep import LoopVectors, describe_vectors
 
 if TYPE_CHECKING:
     from mirlo.passes.schedule.kernel import Kernel, ScheduleContext
-
-_UNROLLED = 9
-"""Most elements of a window that is unrolled."""
-_LIGHT = 12
-"""Most operations of a body that is limited by its loads."""
-_FARTHEST = 4
-"""Largest stride from lane to lane; with larger ones operands are gathered, and vectors do not pay."""
-_NARROWEST = 4
 
 
 @dataclass(frozen=True)
@@ -176,7 +174,7 @@ class _VectorEmitter:
 
 def _is_written_out(space: Space, outputs: int) -> bool:
     """Return whether the reduction loops are unrolled completely."""
-    return D.is_certain(lambda: D.product(space.extents[outputs:]) <= _UNROLLED)
+    return D.is_certain(lambda: D.product(space.extents[outputs:]) <= MAX_UNROLLED_WINDOW)
 
 
 def _choose_vectors(
@@ -189,8 +187,8 @@ def _choose_vectors(
     machine, reduction = group.machine, piece.space.instances[0]
     own = 1 if loop is None else machine.lanes(widest_bytes(piece.space.instances, piece.outputs - 1))
     effort = work([reduction])
-    if _is_written_out(piece.space, piece.outputs) or effort > _LIGHT:
-        unroll = 4 if effort <= _LIGHT else 2
+    if _is_written_out(piece.space, piece.outputs) or effort > LOAD_BOUND_OPERATIONS:
+        unroll = 4 if effort <= LOAD_BOUND_OPERATIONS else 2
     else:
         unroll = max(1, machine.vector_registers // 2 // len(reduction.block.outputs))
     return LoopVectors(chosen.lanes_of(loop) or own, chosen.unroll_of(loop) or unroll)
@@ -255,14 +253,14 @@ def _arranged(space: Space, outputs: int) -> WindowLoops:
 
 def _is_profitable(piece: WindowLoops, group: BlockGroup[Machine]) -> Decline | None:
     space, axis = piece.space, piece.outputs - 1
-    if D.estimate_dim(space.extents[axis]) < _NARROWEST:
+    if D.estimate_dim(space.extents[axis]) < MIN_WINDOW_OUTPUTS:
         return decline("the output's innermost loop is too short for vectors", elements=space.extents[axis])
     refusal = written_along(space, axis, group.kept)
     if refusal is not None:
         return refusal
     reduction = space.instances[0]
     steps = [reduction.flat(o).coefficient(axis) for o in reduction.needed_inputs if o.map is not None]
-    if steps and not any(step is not None and 0 < abs(D.estimate_dim(step)) <= _FARTHEST for step in steps):
+    if steps and not any(step is not None and 0 < abs(D.estimate_dim(step)) <= MAX_LANE_STRIDE for step in steps):
         return decline("no operand runs along the output's memory", block=reduction.block.name)
     return None
 

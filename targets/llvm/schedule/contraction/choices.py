@@ -13,18 +13,14 @@ from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.targets.llvm.machine import MAX_ACCUMULATORS, Machine
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand
 from mirlo.targets.llvm.schedule.contraction.tiles import TileProblem, choose_tile
-
-MIN_TILE_ROWS = 6
-"""Rows from which on an axis is worth a tile, however long other axes are."""
-OPEN_ROWS = 56
-"""Fewest rows that a tile is chosen for if their number is dynamic."""
-PACK_FROM_ROWS = 6
-"""Rows from which on packing the column operand costs less than reading it with a long stride."""
-MIN_UNROLLED, MAX_UNROLLED = 4, 64
-"""Fewest multiply-adds with a column that are worth memory for its accumulators, and most in code without a loop along
-K: 4 rows of 256 elements of f32 in AVX-512."""
-SHORT_K = 64
-"""Largest K for which writing the results takes a large part of the time."""
+from mirlo.targets.llvm.schedule.cost import (
+    MAX_UNROLLED,
+    MIN_TILE_ROWS,
+    MIN_UNROLLED,
+    OPEN_ROWS,
+    PACK_FROM_ROWS,
+    SHORT_K,
+)
 
 
 def count_of(axes: Iterable[LoopAxis]) -> int:

@@ -16,7 +16,8 @@ from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.passes.schedule.blocks.evaluate import TensorBuffers
 from mirlo.passes.schedule.loops import either, for_loop, if_any
-from mirlo.targets.llvm.schedule.contraction.tiles import LINE_BYTES, ColumnVector, Span
+from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span
+from mirlo.targets.llvm.schedule.cost import LINE_BYTES
 
 LoopIndex = Dim | ir.Value
 """An index: a dim, or a value that is computed at run time."""

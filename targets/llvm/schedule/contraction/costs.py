@@ -10,13 +10,7 @@ from mirlo.targets.llvm.schedule.contraction.choices import count_of
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand
 from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
 from mirlo.targets.llvm.schedule.contraction.tiles import tile_cycles
-
-L3_BYTES_PER_CYCLE = 48.0
-"""Bandwidth from beyond the L2 cache, prefetched while tiles compute."""
-L2_RESIDENT_SHARE = 0.75
-"""Part of the L2 cache that an operand may fill and still be there when it is read again."""
-COPY_BYTES_PER_CYCLE = 16.0
-"""Bandwidth of packing."""
+from mirlo.targets.llvm.schedule.cost import COPY_BYTES_PER_CYCLE, L2_RESIDENT_SHARE, L3_BYTES_PER_CYCLE
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,7 @@ from mirlo.targets.llvm.schedule.contraction.code import Cursor
 from mirlo.targets.llvm.schedule.contraction.cursors import TileCursors
 from mirlo.targets.llvm.schedule.contraction.tile import Extent, Tiles, multiply_add
 from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span, column_vectors
-
-REGISTER_PART = 16
-"""Bytes of the parts of a register within which x86 exchanges elements fastest; a register of AArch64 is one."""
+from mirlo.targets.llvm.schedule.cost import REGISTER_PART
 
 
 def add_vectors(left: ir.Value, right: ir.Value) -> ir.Value:

@@ -9,12 +9,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.tir.compute.emit import create, emit_constant
 from mirlo.dialects.tir.scalars import compare
 from mirlo.passes.schedule.loops import for_loop, if_any
-
-SMALLER = (9, 7, 5, 4, 3, 2, 1)
-"""Sizes of tiles for the rest that whole tiles leave: each is a copy of the code."""
-SMALLER_OF_MANY = (7, 5, 3, 2, 1)
-"""Sizes where further loops go over the rows, as in convolutions: LLVM takes half a second for a kernel with all of
-`SMALLER`, and the rest is small beside whole tiles."""
+from mirlo.targets.llvm.schedule.cost import REST_ROWS
 
 
 @dataclass(frozen=True)
@@ -43,7 +38,7 @@ class DynamicTiles:
         return first if self.last is None else create("arith.minsi", first.type, first, self.last)
 
 
-def dynamic_tiles(count: ir.Value, size: int, smaller: Sequence[int] = SMALLER) -> list[DynamicTiles]:
+def dynamic_tiles(count: ir.Value, size: int, smaller: Sequence[int] = REST_ROWS) -> list[DynamicTiles]:
     """Emit the bounds of the tiles of this many rows at the insertion point.
 
     One tile of the smallest sufficient size covers the rest that whole tiles leave: of 14 rows if it is more than 9,

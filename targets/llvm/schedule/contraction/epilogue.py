@@ -12,11 +12,7 @@ from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor
 from mirlo.targets.llvm.schedule.contraction.cursors import Buffers, TileCursors
 from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
 from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span
-
-MIN_K_TO_PREFETCH = 16
-"""Smallest K that takes long enough for prefetched operands of the epilogue to arrive."""
-ROLLED_FROM = 400
-"""Operations of an epilogue, over all vectors of a tile, above which it is emitted as a loop over the tile's rows."""
+from mirlo.targets.llvm.schedule.cost import MIN_K_TO_PREFETCH, ROLLED_FROM
 
 
 class Epilogue:

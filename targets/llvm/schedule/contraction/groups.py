@@ -13,9 +13,6 @@ from mirlo.targets.llvm.intrinsics.arm import MATRICES
 from mirlo.targets.llvm.machine import Machine
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand
 
-MIN_ROWS_TO_PACK = 4
-"""Rows from which on packing columns at run time pays for these instructions."""
-
 NEVER = 1 << 62
 
 

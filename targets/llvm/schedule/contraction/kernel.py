@@ -19,7 +19,7 @@ from mirlo.targets.llvm.schedule.contraction.choices import count_of
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor, LoopIndex
 from mirlo.targets.llvm.schedule.contraction.cursors import Buffers, TileCursors
 from mirlo.targets.llvm.schedule.contraction.dot import DotTiles
-from mirlo.targets.llvm.schedule.contraction.dynamic_tiles import SMALLER, SMALLER_OF_MANY, DynamicTiles, dynamic_tiles
+from mirlo.targets.llvm.schedule.contraction.dynamic_tiles import DynamicTiles, dynamic_tiles
 from mirlo.targets.llvm.schedule.contraction.grouped import GroupedPanelCopy, GroupedTiles, MatrixTiles, prepared_rows
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand
 from mirlo.targets.llvm.schedule.contraction.orders import BOTH, ROWS
@@ -29,9 +29,8 @@ from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePl
 from mirlo.targets.llvm.schedule.contraction.short_dot import ShortDotTiles
 from mirlo.targets.llvm.schedule.contraction.tile import Extent, KBlock, Tiles, converted
 from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span, spans
+from mirlo.targets.llvm.schedule.cost import PANELS_TO_SHARE, REST_ROWS, REST_ROWS_IN_LOOPS
 
-PANELS_TO_SHARE = 8
-"""Panels from which on threads divide the panels; with fewer, they divide the rows of each."""
 MOST_PANEL_BYTES = PRIVATE_BYTES // 2
 """Most bytes of a packed panel that each thread has for itself."""
 
@@ -297,7 +296,7 @@ class ContractionEmitter:
                 if axis.extent % size == 0:
                     self._open_tiles = [DynamicTiles(size, self.code.index(0), count, None)]
                 else:
-                    smaller = SMALLER_OF_MANY if len(self.plan.contraction.spatial) > 2 else SMALLER
+                    smaller = REST_ROWS_IN_LOOPS if len(self.plan.contraction.spatial) > 2 else REST_ROWS
                     self._open_tiles = dynamic_tiles(count, size, smaller)
         return self._open_tiles
 

@@ -13,11 +13,10 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.targets.llvm.choices import ContractionChoices
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand
+from mirlo.targets.llvm.schedule.cost import MIN_K_BLOCK
 
 PANELS, ROWS, BOTH = 0, 1, 2
 """What threads divide."""
-MIN_K_BLOCK = 64
-"""Smallest K block: accumulators are loaded and stored once for each block."""
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,7 @@ from mirlo.passes.schedule.blocks.contraction.forms import LoopAxis
 from mirlo.targets.llvm.schedule.contraction.code import Code, Cursor, LoopIndex
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand
 from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span, column_vectors
-
-COPY_VECTORS = 4
-"""Vectors per iteration of a copy loop."""
-
+from mirlo.targets.llvm.schedule.cost import COPY_VECTORS
 
 Convert = Callable[[ir.Value, int], ir.Value]
 """Converts a vector of elements, with this many lanes, to the stored type."""

@@ -27,7 +27,6 @@ from mirlo.targets.llvm.schedule.contraction.choices import (
     tile_request,
 )
 from mirlo.targets.llvm.schedule.contraction.groups import (
-    MIN_ROWS_TO_PACK,
     NEVER,
     GroupedSum,
     grouped_sum,
@@ -40,14 +39,7 @@ from mirlo.targets.llvm.schedule.contraction.register_tile import Packing, Regis
 from mirlo.targets.llvm.schedule.contraction.tiles import (
     TileProblem,
 )
-
-DOT_BELOW_ROWS = 16
-"""Rows up to which dot products along K cost less than transposing the column operand."""
-EDGE_TILES = 4
-"""Most tiles at edges, each of which is a copy of the code; with more, the rows are padded in a copy."""
-UNROLL_TAPS = 16
-"""Longest inner reduction loops that are unrolled if their loads overlap (depthwise convolutions)."""
-
+from mirlo.targets.llvm.schedule.cost import DOT_BELOW_ROWS, EDGE_TILES, MIN_ROWS_TO_PACK, UNROLL_TAPS
 
 NO_AXIS = LoopAxis(-2, 1, False)
 """The lane axis of a scalar output."""

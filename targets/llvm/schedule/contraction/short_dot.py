@@ -17,9 +17,10 @@ from mirlo.passes.schedule.blocks.contraction.body import emit_init
 from mirlo.passes.schedule.vectors import pick_lanes
 from mirlo.targets.llvm.schedule.contraction.code import Cursor, LoopIndex
 from mirlo.targets.llvm.schedule.contraction.cursors import TileCursors
-from mirlo.targets.llvm.schedule.contraction.dot import REGISTER_PART, DotTiles, add_vectors, sum_lanes
+from mirlo.targets.llvm.schedule.contraction.dot import DotTiles, add_vectors, sum_lanes
 from mirlo.targets.llvm.schedule.contraction.tile import Extent
 from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span, column_vectors
+from mirlo.targets.llvm.schedule.cost import REGISTER_PART
 
 
 class ShortDotTiles(DotTiles):

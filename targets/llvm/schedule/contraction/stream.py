@@ -9,9 +9,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr
 from mirlo.dialects.tir.buffers import element_bytes
 from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
-
-LEAD_BYTES = 4096
-"""Prefetch distance in bytes for a panel that one tile reads."""
+from mirlo.targets.llvm.schedule.cost import LEAD_BYTES
 
 
 def next_panel(plan: RegisterTilePlan) -> IndexExpr | None:

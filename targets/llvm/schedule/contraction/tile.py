@@ -20,7 +20,8 @@ from mirlo.targets.llvm.schedule.contraction.epilogue import Epilogue
 from mirlo.targets.llvm.schedule.contraction.operands import ContractionOperand, WindowIndex
 from mirlo.targets.llvm.schedule.contraction.register_tile import RegisterTilePlan
 from mirlo.targets.llvm.schedule.contraction.stream import lead
-from mirlo.targets.llvm.schedule.contraction.tiles import LINE_BYTES, ColumnVector, Span
+from mirlo.targets.llvm.schedule.contraction.tiles import ColumnVector, Span
+from mirlo.targets.llvm.schedule.cost import LINE_BYTES
 
 
 @dataclass(frozen=True)

@@ -9,22 +9,17 @@ from itertools import product
 
 from mirlo.dialects.core.dims import Dim
 from mirlo.targets.llvm.machine import Machine
-
-VECTOR_COUNTS = (1, 2, 3, 4, 6, 8, 16)
-TILE_OVERHEAD = 30.0
-"""Cycles to begin and end a tile: addresses, loop control, filling the pipeline."""
-OVERLAPPED_STORES = 8
-"""Accumulators whose stores overlap the next tile, if the output exceeds the L2 cache."""
-STORE_CYCLES = 3.0
-"""Cycles of each store beyond these: measured for 1x1 convolutions of 16 to 64 channels, which thus take smaller
-tiles."""
-L2_BYTES_PER_CYCLE = 32.0
-LINE_BYTES = 64
-BEYOND_L2_FACTOR = 3
-"""Multiple of the L2 cache from which on an operand counts as coming from beyond it."""
-BEYOND_L2_VECTORS = 4
-LATENCY_SLACK = 1.25
-"""Factor on the products in flight that the latency demands: loads are late now and then."""
+from mirlo.targets.llvm.schedule.cost import (
+    BEYOND_L2_FACTOR,
+    BEYOND_L2_VECTORS,
+    L2_BYTES_PER_CYCLE,
+    LATENCY_SLACK,
+    LINE_BYTES,
+    OVERLAPPED_STORES,
+    STORE_CYCLES,
+    TILE_OVERHEAD,
+    VECTOR_COUNTS,
+)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,140 @@
+"""The cost model's constants of the schedules of target `llvm`, each with its unit and the reason of its value.
+
+Properties of one processor are fields of `Machine`. A docstring names what was measured where that is known; the other
+values were chosen by hand, and `python -m benchmarks.kernels` checks them. What a caller or the tuner may choose
+instead is in `targets/llvm/choices.py`.
+"""
+
+from __future__ import annotations
+
+# Machines: what holds for the processors that presets describe, and is no field of `Machine`
+LINE_BYTES = 64
+"""Bytes of a cache line, on all processors with a preset."""
+LINES_PER_FETCH = 2
+"""Cache lines that hardware fetches together."""
+REGISTER_PART = 16
+"""Bytes of the parts of a register within which x86 exchanges elements fastest; a register of AArch64 is one."""
+SHUFFLE_LANE_BYTES = 16
+"""Bytes of the parts of a wider vector within which shuffles move elements; they also move whole parts."""
+L2_BYTES_PER_CYCLE = 32.0
+"""Bytes per cycle from the L2 cache to registers: an operand that does not fit L1."""
+L3_BYTES_PER_CYCLE = 48.0
+"""Bytes per cycle from beyond the L2 cache, prefetched while tiles compute."""
+COPY_BYTES_PER_CYCLE = 16.0
+"""Bytes per cycle of packing a panel of columns."""
+
+# Register tiles: the model that chooses rows and vectors (`contraction/tiles.py`, `costs.py`)
+VECTOR_COUNTS = (1, 2, 3, 4, 6, 8, 16)
+"""Vectors of columns of the tiles that are considered; all counts up to eight if the columns fill no more."""
+TILE_OVERHEAD = 30.0
+"""Cycles to begin and end a tile: addresses, loop control, filling the pipeline."""
+OVERLAPPED_STORES = 8
+"""Accumulators whose stores overlap the next tile, if the output exceeds the L2 cache."""
+STORE_CYCLES = 3.0
+"""Cycles of each store beyond these: measured for 1x1 convolutions of 16 to 64 channels, which thus take smaller
+tiles."""
+LATENCY_SLACK = 1.25
+"""Factor on the products in flight that the latency demands: loads are late now and then."""
+BEYOND_L2_FACTOR = 3
+"""Multiple of the L2 cache from which on an operand counts as coming from beyond it."""
+BEYOND_L2_VECTORS = 4
+"""Vectors of a tile whose rows come from beyond the L2 cache: runs of 256 bytes arrive in as little as half of the
+time."""
+L2_RESIDENT_SHARE = 0.75
+"""Part of the L2 cache that an operand may fill and still be there when it is read again."""
+MIN_TILE_ROWS = 6
+"""Rows from which on an axis is worth a tile, however long other axes are."""
+OPEN_ROWS = 56
+"""Fewest rows that a tile is chosen for if their number is dynamic."""
+SHORT_K = 64
+"""Largest K for which writing the results takes a large part of the time."""
+
+# Contractions: order of loops, packing, code size
+PACK_FROM_ROWS = 6
+"""Rows from which on packing the column operand costs less than reading it with a long stride."""
+MIN_ROWS_TO_PACK = 4
+"""Rows from which on packing columns in each call pays for instructions that sum up several products."""
+DOT_BELOW_ROWS = 16
+"""Rows up to which dot products along K cost less than transposing the column operand."""
+EDGE_TILES = 4
+"""Most tiles at edges, each of which is a copy of the code; with more, the rows are padded in a copy."""
+UNROLL_TAPS = 16
+"""Longest inner reduction loops that are unrolled if their loads overlap (depthwise convolutions)."""
+MIN_K_BLOCK = 64
+"""Smallest extent of a block of K: accumulators are loaded and stored once for each block."""
+LEAD_BYTES = 4096
+"""Prefetch distance in bytes for a panel that one tile reads."""
+PANELS_TO_SHARE = 8
+"""Panels from which on threads divide the panels; with fewer, they divide the rows of each."""
+COPY_VECTORS = 4
+"""Vectors per iteration of a copy loop."""
+MIN_K_TO_PREFETCH = 16
+"""Smallest K that takes long enough for prefetched operands of the epilogue to arrive."""
+ROLLED_FROM = 400
+"""Operations of an epilogue, over all vectors of a tile, above which it is emitted as a loop over the tile's rows."""
+REST_ROWS = (9, 7, 5, 4, 3, 2, 1)
+"""Rows of the tiles for the rest that whole tiles leave: each is a copy of the code."""
+REST_ROWS_IN_LOOPS = (7, 5, 3, 2, 1)
+"""Rows of these where further loops go over the rows, as in convolutions: LLVM takes half a second for a kernel with
+all of `REST_ROWS`, and the rest is small beside whole tiles."""
+MIN_UNROLLED = 4
+"""Fewest multiply-adds with a column, without a loop along K, that are worth memory for its accumulators."""
+MAX_UNROLLED = 64
+"""Most of them in code without a loop along K: 4 rows of 256 elements of f32 in AVX-512."""
+
+# Attention in blocks of rows
+MIN_ROW_BLOCKS = 8
+"""Fewest blocks if threads can divide nothing else."""
+MIN_TILES_PER_BLOCK = 4
+"""Fewest row tiles of a block with dynamic sizes."""
+MIN_MASKED_ROWS = 32
+"""Fewest rows of a block that is shrunk to skip more masked columns: with fewer rows packing dominates."""
+
+# Loops over elements, rows and windows
+INTRINSIC_OPERATIONS = 12
+"""The cost of an intrinsic, in plain operations."""
+MAX_UNROLLED_WINDOW = 9
+"""Most elements of a window that is unrolled."""
+LOAD_BOUND_OPERATIONS = 12
+"""Most operations of a body that is limited by its loads."""
+MAX_LANE_STRIDE = 4
+"""Largest stride from lane to lane; with larger ones operands are gathered, and vectors do not pay."""
+MIN_WINDOW_OUTPUTS = 4
+"""Fewest elements of the innermost loop of the output for which vectors pay."""
+MAX_SUBSPACES = 12
+"""Most parts of a space: more are more code than they save."""
+
+# Transposes and copies in tiles
+MAX_TRANSPOSED_ROWS = 16
+"""Rows of the largest tile, and its columns unless its elements are low-precision."""
+MIN_TILES_TO_ALIGN = 32
+"""Tiles along the operand's unit stride from which on one extra tile, for alignment, is negligible."""
+MAX_PARTIAL_WORK = 1.2
+"""Most work of wide tiles, as a multiple of that of narrower ones, that partial tiles may cost."""
+CLOSE_TO_L2 = 2.5
+"""Multiple of the L2 cache up to which data counts as close."""
+MAX_UNROLLED_OPERATIONS = 40
+"""Operations of a body up to which it is unrolled for every row of a tile."""
+TRANSPOSE_ALIGNMENT = 16
+"""Elements: cuts of a loop along which tiles are transposed are at multiples of this, so that no tile is in two
+parts."""
+MAX_CROWDED_SETS = 2
+"""Cache sets up to which the lines of one column of rows conflict."""
+LOW_TILES = 8
+"""Tiles of few rows that follow each other."""
+MAX_INTERLEAVED = 4
+"""Most channels whose planes are interleaved in registers."""
+INTERLEAVED_VECTORS = 4
+"""Vectors of pixels computed at a time, if the body is light."""
+INTERLEAVED_BLOCK = 32
+"""Vectors of a block if the data is in the L2 cache: loads overlap."""
+INTERLEAVED_LOAD_DISTANCE = 4
+"""Distance of consecutive loads in a block, in vectors: adjacent lines are not requested back to back."""
+RUN_BLOCK_VECTORS = 128
+"""Most vectors of a block: more are more code, fewer are slower."""
+RUNS_PER_BLOCK = 4
+"""Adjacent runs of the operand in a block; they are short, or there would be too many vectors."""
+SHORT_RUN_VECTORS = 2
+"""Vectors of runs that are copied in blocks from any cache level; longer runs only if the data is in the L2 cache."""
+RUN_LOADS_IN_FLIGHT = 4
+"""Vectors that are loaded before the first of them is stored."""
