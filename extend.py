@@ -18,7 +18,10 @@ from mirlo.dialects.tir.own_intrinsics import define_intrinsic
 from mirlo.frontends.foreign import ConvertedModel, ExampleInputs, FrontendError, ImportedModule
 from mirlo.frontends.onnx.node_traits import NodeTrait
 from mirlo.frontends.onnx.registry import converter
+from mirlo.frontends.stablehlo.registry import converter as stablehlo_converter
+from mirlo.frontends.tensor import Tensor, concat, maximum, minimum, stack, where
 from mirlo.frontends.torch.custom import torch_operator
+from mirlo.frontends.torch.registry import converter as aten_converter
 from mirlo.passes.byoc.codegen import Artifact, CodeGenerator, ExternalModule
 from mirlo.passes.byoc.connected import several
 from mirlo.passes.byoc.helpers import conv_bias_activation, matmul_bias_activation, repeat, with_activation
@@ -59,5 +62,6 @@ __all__ = [
     "option", "optional", "packed", "pattern_table", "register_dialect", "register_external_loader", "register_loader",
     "register_pass", "register_target", "repeat", "require_at_most", "require_elements", "require_equal",
     "require_multiple", "result", "results", "rewrite", "rewriter", "same_shape_as", "schedule", "scheduled",
-    "several", "tensor_intrin", "torch_operator", "tuned_values", "wildcard", "with_activation",
+    "several", "tensor_intrin", "Tensor", "aten_converter", "concat", "maximum", "minimum", "stack",
+    "stablehlo_converter", "where", "torch_operator", "tuned_values", "wildcard", "with_activation",
 ]  # fmt: skip

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import graph_operations
 from mirlo.dialects.core.installed import import_modules
 from mirlo.dialects.core.op import DialectOp
@@ -15,8 +14,6 @@ from mirlo.frontends.stablehlo.operation import StablehloOperation
 from mirlo.frontends.stablehlo.registry import CONVERTERS, Converter
 from mirlo.frontends.tensor import Tensor
 
-ATTRIBUTES = ("composite_attributes", "mhlo.backend_config", "backend_config")
-"""Where composites and custom calls have the attributes of what they name."""
 _entered: Mapping[str, type[DialectOp]] = {}
 """The classes whose names are among the converters."""
 
@@ -49,24 +46,11 @@ def _converter_of(cls: type[DialectOp]) -> Converter:
 
 def _attributes(op: StablehloOperation, cls: type[DialectOp]) -> dict[str, Any]:
     """Return the attributes of an operator of a plug-in."""
-    held = next((op.op.attributes[name] for name in ATTRIBUTES if name in op.op.attributes), None)
-    if not isinstance(held, ir.DictAttr):
-        return {}
-    result: dict[str, Any] = {}
-    for entry in held:
-        if entry.name not in cls._attributes:
+    result = op.attributes()
+    for name in result:
+        if name not in cls._attributes:
             raise UnsupportedOperation(
-                f"has the attribute '{entry.name}', which is not one of '{cls.OPERATION_NAME}'; those are: "
+                f"has the attribute '{name}', which is not one of '{cls.OPERATION_NAME}'; those are: "
                 f"{', '.join(cls._attributes) or 'none'}"
             )
-        result[entry.name] = _plain(entry.attr)
     return result
-
-
-def _plain(attribute: ir.Attribute) -> object:
-    """Return an attribute as a Python value."""
-    if isinstance(attribute, (ir.BoolAttr, ir.IntegerAttr, ir.FloatAttr, ir.StringAttr)):
-        return attribute.value
-    if isinstance(attribute, (ir.ArrayAttr, ir.DenseI64ArrayAttr, ir.DenseBoolArrayAttr)):
-        return [_plain(each) if isinstance(each, ir.Attribute) else each for each in attribute]
-    raise UnsupportedOperation(f"has an attribute '{attribute}': expected a number, a bool, a text, or a list of these")

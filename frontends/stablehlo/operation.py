@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +17,8 @@ from mirlo.frontends.stablehlo.enumerations import enumeration
 from mirlo.frontends.stablehlo.parts import Parts, is_complex, types_of
 from mirlo.frontends.tensor import Tensor
 
+HELD = ("composite_attributes", "mhlo.backend_config", "backend_config")
+"""Where composites and custom calls have the attributes of what they name."""
 Scope = Mapping[ir.Value, Parts]
 """The values that operations see."""
 
@@ -123,6 +126,11 @@ class StablehloOperation(OperationView):
         """Return the value of an enumeration: `LT` of `#stablehlo<comparison_direction LT>`."""
         return enumeration(self.op, name) if name in self.op.attributes else default
 
+    def attributes(self) -> dict[str, Any]:
+        """Return the attributes, as Python values, of what a composite or a custom call names."""
+        held = next((self.op.attributes[name] for name in HELD if name in self.op.attributes), None)
+        return {entry.name: _plain(entry.attr) for entry in held} if isinstance(held, ir.DictAttr) else {}
+
     # Constants and sizes
 
     def scalar(self, index: int) -> np.generic | None:
@@ -148,3 +156,12 @@ class StablehloOperation(OperationView):
         if len(result) != len(dims):
             raise UnsupportedOperation(f"needs {what}")
         return result
+
+
+def _plain(attribute: ir.Attribute) -> object:
+    """Return an attribute as a Python value."""
+    if isinstance(attribute, (ir.BoolAttr, ir.IntegerAttr, ir.FloatAttr, ir.StringAttr)):
+        return attribute.value
+    if isinstance(attribute, (ir.ArrayAttr, ir.DenseI64ArrayAttr, ir.DenseBoolArrayAttr)):
+        return [_plain(each) if isinstance(each, ir.Attribute) else each for each in attribute]
+    raise UnsupportedOperation(f"has an attribute '{attribute}': expected a number, a bool, a text, or a list of these")

@@ -19,6 +19,8 @@ class @CLASS@(DialectOp, name="@NAME@", dialect=DIALECT):
     TRAITS = (Trait.ELEMENTWISE, Trait.ACTIVATION)
     PRECISION = Precision.REGISTERS
     ONNX = OnnxName("@CLASS@", domain="com.@NAME@")
+    ATEN = ("@NAME@::@NAME@",)
+    STABLEHLO = ("@NAME@.@NAME@",)
     x, output = operand(), result()
     beta = Float(1.0)
 
@@ -35,6 +37,7 @@ class @CLASS@(DialectOp, name="@NAME@", dialect=DIALECT):
 
 _TEST = '''"""`@NAME@.@NAME@` computes what its class says."""
 
+import mirlo
 import numpy as np
 from @NAME@ import @CLASS@
 
@@ -51,6 +54,16 @@ func.func @main(%x: tensor<4x9xf32> {relax.name = "x"}) -> (tensor<4x9xf32> {rel
 
 def test_values():
     runs_as_numpy(MODEL, lambda x: x / (1 + np.exp(-0.5 * x)))
+
+
+def test_import_of_stablehlo(tmp_path):
+    call = "stablehlo.custom_call @@NAME@.@NAME@(%x) {backend_config = {beta = 0.5 : f64}, api_version = 4 : i32}"
+    kind = "tensor<4x9xf32>"
+    text = f"func.func @main(%x: {kind}) -> {kind} {{ %0 = {call} : ({kind}) -> {kind} return %0 : {kind} }}"
+    (tmp_path / "model.mlir").write_text(text)
+    x = np.linspace(-3, 3, 36, dtype=np.float32).reshape(4, 9)
+    found = mirlo.compile(tmp_path / "model.mlir", cache=False)(x)
+    np.testing.assert_allclose(found, x / (1 + np.exp(-0.5 * x)), rtol=1e-5)
 
 
 def test_stages():

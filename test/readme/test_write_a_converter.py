@@ -1,0 +1,18 @@
+"""The page of converters is one program: it runs in a process of its own, which it registers operators in."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from commands import ROOT, output_of, run_script
+
+PAGE = ROOT / "docs" / "write-a-converter.md"
+
+
+def test_page(tmp_path: Path) -> None:
+    pytest.importorskip("torch", reason="needs PyTorch: make test-doors")
+    blocks = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 6
+    output_of(run_script("-c", "\n".join(blocks), cwd=tmp_path))
