@@ -16,7 +16,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir import compute
 from mirlo.dialects.tir.own_intrinsics import define_intrinsic
 from mirlo.frontends.foreign import ConvertedModel, ExampleInputs, FrontendError, ImportedModule
-from mirlo.frontends.onnx.node_traits import NodeTrait
+from mirlo.frontends.onnx.node import NodeTrait
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.stablehlo.registry import converter as stablehlo_converter
 from mirlo.frontends.tensor import Tensor, concat, maximum, minimum, stack, where

@@ -14,31 +14,26 @@ from mirlo.dialects.core.errors import BroadcastDiffers, DimsDiffer, OpMistake, 
 from mirlo.dialects.core.op import DialectOp, OpError
 from mirlo.dialects.relax.dynamic import RequireDims
 from mirlo.frontends.builder import OF_BOOLS, GraphBuilder
-from mirlo.frontends.onnx import functions, loops, regions, schema
-from mirlo.frontends.onnx.attributes import Attributes
+from mirlo.frontends.onnx import functions, regions, schema
 from mirlo.frontends.onnx.broadcasts import Broadcasts, expanded_operands
 from mirlo.frontends.onnx.checkpoints import INTERVAL, Checkpoint
 from mirlo.frontends.onnx.choices import Choices, RanksDiffer
-from mirlo.frontends.onnx.converting import NotSupported, converted
 from mirlo.frontends.onnx.declared import declared_shapes
 from mirlo.frontends.onnx.equations import Solutions, Solved, assume_equal, solve
 from mirlo.frontends.onnx.errors import ConverterError, NodeError, OnnxImportError
-from mirlo.frontends.onnx.expansion import Expansion, TooManyIterations
 from mirlo.frontends.onnx.fold import fold, fold_fractions, fractions_of, partial_of
+from mirlo.frontends.onnx.functions import Expansion, TooManyIterations
 from mirlo.frontends.onnx.graph import FunctionDef, GraphDef, NodeDef, TensorDef
 from mirlo.frontends.onnx.inputs import identifier
-from mirlo.frontends.onnx.loop_iteration import LoopIteration
 from mirlo.frontends.onnx.model import LoadedModel
-from mirlo.frontends.onnx.node import Node, NodeImporter
-from mirlo.frontends.onnx.node_traits import NodeTrait
+from mirlo.frontends.onnx.node import Attributes, LoopIteration, Node, NodeImporter, NodeTrait
 from mirlo.frontends.onnx.objects import call_host, object_of
 from mirlo.frontends.onnx.order import steps
 from mirlo.frontends.onnx.registry import CONVERTERS
 from mirlo.frontends.onnx.runtime_sizes import bind, bind_unknown, known_sizes, vector
-from mirlo.frontends.onnx.scope import Scope
 from mirlo.frontends.onnx.strings import moved
 from mirlo.frontends.onnx.validity import inference_error
-from mirlo.frontends.onnx.values import AnyValue, ObjectValue, Output
+from mirlo.frontends.onnx.values import AnyValue, ObjectValue, Output, Scope
 from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.errors import MirloError
 from mirlo.runtime.params import ParameterStore
@@ -256,8 +251,8 @@ class Body(NodeImporter):
         room: Dim | None = None,
     ) -> list[Any]:
         if not isinstance(round_, LoopIteration):
-            round_ = loops.iteration_of_graph(self, round_, len(carried))
-        return loops.repeat(self, round_, limit, going, carried, room)
+            round_ = regions.iteration_of_graph(self, round_, len(carried))
+        return regions.repeat(self, round_, limit, going, carried, room)
 
     # Graphs and nodes
 
@@ -481,3 +476,29 @@ def _named(node: Node, results: Sequence[Output]) -> Sequence[AnyValue | None]:
 
 def _is_text(value: AnyValue) -> bool:
     return isinstance(value, ObjectValue) and value.strings is not None
+
+
+class NotSupported(Exception):
+    """No converter accepts the node; its function body may."""
+
+
+def converted(node: Node) -> Sequence[Output]:
+    """Return the outputs of a node by the first converter that accepts it."""
+    complaint = f"{node.operator} is not supported with these attributes and inputs"
+    for converter in CONVERTERS.find(node.domain, node.operator, node.opset):
+        node = node.fresh()
+        results = converter(node)
+        if results is NotImplemented:
+            continue
+        results = results if isinstance(results, (tuple, list)) else (results,)
+        unread = node.unread() or _unmade(node, len(results))
+        if unread is None:
+            return results
+        complaint = f"{unread} is not supported"
+    raise NotSupported(complaint)
+
+
+def _unmade(node: Node, results: int) -> str | None:
+    """Return an output that a converter did not make; None if there is none."""
+    missing = [i for i in range(results, len(node.outputs)) if node.has_output(i)]
+    return f"output #{missing[0]} ('{node.outputs[missing[0]]}')" if missing else None

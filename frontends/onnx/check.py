@@ -18,10 +18,9 @@ from mirlo.frontends.onnx.graph import ModelDef, NodeDef
 from mirlo.frontends.onnx.importer import build_main, find_choices, new_module
 from mirlo.frontends.onnx.inputs import Shapes
 from mirlo.frontends.onnx.registry import CONVERTERS, load_converters
-from mirlo.frontends.onnx.scope import Scope
 from mirlo.frontends.onnx.support import unsupported_nodes
 from mirlo.frontends.onnx.validity import inferred_values
-from mirlo.frontends.onnx.values import AnyValue
+from mirlo.frontends.onnx.values import AnyValue, Scope
 from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.params import ParameterStore
 

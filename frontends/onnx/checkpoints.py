@@ -10,10 +10,9 @@ import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.frontends.onnx.broadcasts import Broadcasts
-from mirlo.frontends.onnx.expansion import Expansion
+from mirlo.frontends.onnx.functions import Expansion
 from mirlo.frontends.onnx.graph import GraphDef, NodeDef
-from mirlo.frontends.onnx.scope import Scope
-from mirlo.frontends.onnx.values import ObjectValue
+from mirlo.frontends.onnx.values import ObjectValue, Scope
 from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.kinds import Kind
 from mirlo.runtime.params import ParameterStore

@@ -14,8 +14,7 @@ from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax.calls import CallDpsPacked
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.graph import GraphDef
-from mirlo.frontends.onnx.node import Node
-from mirlo.frontends.onnx.node_traits import NodeTrait
+from mirlo.frontends.onnx.node import Node, NodeTrait
 from mirlo.frontends.onnx.registry import CONVERTERS
 from mirlo.frontends.tensor import Tensor
 

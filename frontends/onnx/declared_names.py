@@ -9,8 +9,7 @@ from mirlo.dialects.core import attributes as A
 from mirlo.dialects.core.attributes import REQUIRED
 from mirlo.dialects.core.op import DialectOp
 from mirlo.dialects.core.traits import OnnxName, Trait
-from mirlo.frontends.onnx.node import Node
-from mirlo.frontends.onnx.node_traits import NodeTrait
+from mirlo.frontends.onnx.node import Node, NodeTrait
 from mirlo.frontends.onnx.values import Converted
 from mirlo.frontends.tensor import Tensor
 

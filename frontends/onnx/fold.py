@@ -17,8 +17,7 @@ import numpy as np
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DTYPES, DType
 from mirlo.frontends.onnx.dtypes import onnx_dtype
-from mirlo.frontends.onnx.node import Node
-from mirlo.frontends.onnx.node_traits import NodeTrait
+from mirlo.frontends.onnx.node import Node, NodeTrait
 from mirlo.frontends.onnx.registry import CONVERTERS, FOLDERS
 from mirlo.frontends.onnx.values import FoldedDims, as_dim, constant, symbolic
 from mirlo.frontends.sizes import DimFraction, Undecided

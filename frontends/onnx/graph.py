@@ -229,3 +229,16 @@ def node_of(
     """Return a node with these attributes."""
     made = tuple(attribute_of(name, value) for name, value in attributes.items())
     return NodeDef(f"{operator}_{index}", operator, domain, "", tuple(inputs), tuple(outputs), made, index)
+
+
+KIND_NAMES = {
+    FLOAT: "a number", INT: "an integer", STRING: "a string", TENSOR: "a tensor", GRAPH: "a graph",
+    FLOATS: "numbers", INTS: "integers", STRINGS: "strings", TENSORS: "tensors", GRAPHS: "graphs",
+    SPARSE_TENSOR: "a sparse tensor", SPARSE_TENSORS: "sparse tensors", TYPE: "a type", TYPES: "types",
+}  # fmt: skip
+"""The kinds of attributes in messages."""
+
+
+def wrong_kind(attribute: AttributeDef, kind: int) -> str:
+    """Return what is wrong with an attribute that is not of this kind."""
+    return f"attribute '{attribute.name}' must be {KIND_NAMES[kind]}, got {KIND_NAMES.get(attribute.kind, 'nothing')}"

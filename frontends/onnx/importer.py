@@ -18,16 +18,15 @@ from mirlo.frontends.onnx.choices import BranchSearch, Choices
 from mirlo.frontends.onnx.dtypes import onnx_dtype
 from mirlo.frontends.onnx.equations import Solutions, Solved, with_solutions
 from mirlo.frontends.onnx.errors import OnnxImportError, UnsupportedOperatorError, plural, unsupported_report
-from mirlo.frontends.onnx.expansion import require_expandable
+from mirlo.frontends.onnx.functions import require_expandable
 from mirlo.frontends.onnx.graph import STRING_CODE, ValueDef
 from mirlo.frontends.onnx.inputs import Shapes, graph_inputs, input_types
 from mirlo.frontends.onnx.kinds import join, kind_of
 from mirlo.frontends.onnx.model import LoadedModel
 from mirlo.frontends.onnx.pages import DOMAIN, find_paged_inputs
 from mirlo.frontends.onnx.registry import CONVERTERS, load_converters
-from mirlo.frontends.onnx.scope import Scope
 from mirlo.frontends.onnx.support import unsupported_nodes
-from mirlo.frontends.onnx.values import AnyValue, ObjectValue
+from mirlo.frontends.onnx.values import AnyValue, ObjectValue, Scope
 from mirlo.frontends.onnx.windows import find_windows, with_rings
 from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.kinds import Kind

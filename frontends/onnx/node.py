@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import builtins
+import struct
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,11 +19,10 @@ from mirlo.dialects.core.dtypes import DType, dtype
 from mirlo.dialects.core.op import DialectOp
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import DIALECT
-from mirlo.frontends.onnx.attributes import Attributes
+from mirlo.frontends.onnx import graph as G
 from mirlo.frontends.onnx.errors import NodeError, nearest
-from mirlo.frontends.onnx.expansion import Expansion
-from mirlo.frontends.onnx.graph import GraphDef, TensorDef
-from mirlo.frontends.onnx.loop_iteration import LoopIteration
+from mirlo.frontends.onnx.functions import Expansion
+from mirlo.frontends.onnx.graph import KIND_NAMES, AttributeDef, GraphDef, TensorDef, TypeDef, ValueDef, wrong_kind
 from mirlo.frontends.onnx.objects import ObjectBuilder, call_host
 from mirlo.frontends.onnx.signature import Signature
 from mirlo.frontends.onnx.values import (
@@ -33,6 +36,142 @@ from mirlo.frontends.onnx.values import (
 )
 from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.kinds import SEQUENCE, STRING, Kind
+from mirlo.runtime.names import terminal
+
+_MISSING: Any = object()
+
+D = TypeVar("D")
+Plain: TypeAlias = "float | str | list[int] | list[float] | list[str]"
+Name = str
+"""`str` under a name that the methods of `Attributes` do not shadow."""
+
+
+def _rounded(value: builtins.float) -> builtins.float:
+    return struct.unpack("f", struct.pack("f", value))[0]  # type: ignore[no-any-return]
+
+
+class Attributes:
+    """The attributes of one node."""
+
+    def __init__(self, attributes: Iterable[AttributeDef]) -> None:
+        self.by_name = {attribute.name: attribute for attribute in attributes}
+        self.read: set[Name] = set()
+        """The attributes that were read, or that do not affect the result."""
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.by_name
+
+    def names(self) -> list[Name]:
+        return list(self.by_name)
+
+    def int(self, name: Name, default: D = _MISSING) -> builtins.int | D:
+        result: builtins.int | D = self._get(name, G.INT, default)
+        return result
+
+    def bool(self, name: Name, default: builtins.int = _MISSING) -> builtins.bool:
+        value = self._get(name, G.INT, default)
+        if value not in (0, 1):
+            raise NodeError(f"attribute '{name}' must be 0 or 1, got {value}")
+        return bool(value)
+
+    def float(self, name: Name, default: D = _MISSING) -> builtins.float | D:
+        """Return a float. ONNX's floats are f32, defaults included: 0.2 is 0.200000003."""
+        value: builtins.float | D = self._get(name, G.FLOAT, default)
+        return _rounded(value) if isinstance(value, (int, float)) else value
+
+    def str(self, name: Name, default: D = _MISSING) -> Name | D:
+        value = self._get(name, G.STRING, default)
+        return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+    def ints(self, name: Name, default: D = _MISSING) -> list[builtins.int] | D:
+        value = self._get(name, G.INTS, default)
+        return value if value is default else list(value)
+
+    def floats(self, name: Name, default: D = _MISSING) -> list[builtins.float] | D:
+        value = self._get(name, G.FLOATS, default)
+        return value if value is default else list(value)
+
+    def strs(self, name: Name, default: D = _MISSING) -> list[Name] | D:
+        value = self._get(name, G.STRINGS, default)
+        return value if value is default else [item.decode("utf-8", "replace") for item in value]
+
+    def tensor(self, name: Name, default: D = _MISSING) -> TensorDef | D:
+        result: TensorDef | D = self._get(name, G.TENSOR, default)
+        return result
+
+    def graph(self, name: Name, default: D = _MISSING) -> GraphDef | D:
+        result: GraphDef | D = self._get(name, G.GRAPH, default)
+        return result
+
+    def type(self, name: Name, default: D = _MISSING) -> TypeDef | D:
+        result: TypeDef | D = self._get(name, G.TYPE, default)
+        return result
+
+    def choice(self, name: Name, default: Name | None, choices: tuple[Name, ...]) -> Name:
+        """Return a string that must be one of these choices."""
+        value = self.str(name, default)
+        if value is None or value not in choices:
+            allowed = ", ".join(f"'{choice}'" for choice in choices)
+            raise NodeError(f"attribute '{name}' must be one of {allowed}, got '{terminal(str(value))}'")
+        return value
+
+    def plain(self, name: Name) -> Plain:
+        """Return a number, a string, or a list of them, whichever the attribute is."""
+        kind = self.by_name[name].kind
+        readers = {
+            G.FLOAT: self.float, G.INT: self.int, G.STRING: self.str, G.FLOATS: self.floats, G.INTS: self.ints,
+            G.STRINGS: self.strs,
+        }  # fmt: skip
+        if kind not in readers:
+            raise NodeError(f"attribute '{name}' is {KIND_NAMES.get(kind, 'nothing')}: expected numbers or strings")
+        return readers[kind](name)
+
+    def ignore(self, *names: Name) -> None:
+        """Declare that these attributes do not affect the result."""
+        self.read.update(names)
+
+    def _get(self, name: Name, kind: builtins.int, default: object) -> Any:
+        self.read.add(name)
+        attribute = self.by_name.get(name)
+        if attribute is None:
+            if default is _MISSING:
+                raise NodeError(f"attribute '{name}' is missing")
+            return default
+        if attribute.kind != kind:
+            raise NodeError(wrong_kind(attribute, kind))
+        return attribute.value
+
+
+class NodeTrait(Enum):
+    """A property of an operator of ONNX that holds in all of its versions."""
+
+    SAME_SHAPE = "same-shape"
+    """The first output has the shape of the first input. Derived for elementwise operators of one operand whose class
+    says what ONNX calls them."""
+    SAME_VALUES = "same-values"
+    """The first output has the numbers of the first input, as far as its element type holds them."""
+    MOVES = "moves"
+    """The outputs consist of elements of the inputs, whatever these are: strings are moved as indices."""
+    MEASURES = "measures"
+    """The types of the inputs determine the outputs; elements are not read."""
+
+
+@dataclass(frozen=True)
+class LoopIteration:
+    """One iteration of a loop."""
+
+    make: Callable[[Tensor, Tensor, list[AnyValue]], tuple[AnyValue, list[AnyValue], list[AnyValue]]]
+    """Map the iteration number, whether it is wanted, and the carried values to whether to continue, the next
+    carried values, and the scan outputs."""
+    carried: Sequence[ValueDef] = ()
+    """Declared types of the carried values, if any."""
+    collected: Sequence[ValueDef] = ()
+    """Declared types of the scan outputs, if any."""
+    backwards: Sequence[bool] = ()
+    """For each scan output, whether its rows are in reverse order of iterations."""
+    graph: GraphDef | None = None
+    """The body of ONNX's Loop, which may change the sizes of carried tensors; None for other loops."""
+
 
 OperatorClass = type[DialectOp]
 """`type[DialectOp]` under a name that the method `Node.type` does not shadow."""

@@ -9,7 +9,7 @@ from mirlo.frontends.onnx.body import Observer
 from mirlo.frontends.onnx.graph import NodeDef
 from mirlo.frontends.onnx.importer import import_model
 from mirlo.frontends.onnx.inputs import Shapes
-from mirlo.frontends.onnx.scope import Scope
+from mirlo.frontends.onnx.values import Scope
 
 COMPUTED = "the import computed it, or it changes nothing"
 UNNEEDED = "no output of the model needs it"

@@ -1,4 +1,4 @@
-"""Run-time branches: subgraphs of a node as regions of scf.if.
+"""Branches and loops that calls decide on: subgraphs of a node, or what a converter makes, as regions of operations.
 
 `body` is the import of the function that contains them.
 """
@@ -6,15 +6,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
+from typing import Any
+
+import numpy as np
 
 from mirlo.dialects.bindings import ir
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.dims import UNKNOWN, Dim
+from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.graph import GraphDef
-from mirlo.frontends.onnx.kinds import join
-from mirlo.frontends.onnx.loops import of_kind, scalar_of, value_of, without_dims
-from mirlo.frontends.onnx.node import NodeImporter
-from mirlo.frontends.onnx.values import AnyValue
+from mirlo.frontends.onnx.graph import GraphDef, ValueDef
+from mirlo.frontends.onnx.kinds import join, kind_of, tensor_kind, tensor_type, without_shapes
+from mirlo.frontends.onnx.node import LoopIteration, NodeImporter, relax_op
+from mirlo.frontends.onnx.objects import object_of
+from mirlo.frontends.onnx.values import AnyValue, ObjectValue, constant
 from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.kinds import Kind
 
@@ -87,3 +94,349 @@ def _kinds_of_branches(body: NodeImporter, one: Sequence[AnyValue], other: Seque
             raise NodeError(text)
         kinds.append(kind)
     return kinds
+
+
+ATTEMPTS = 8
+CHANGES_TYPE = "a value that the loop carries changes its type in every iteration"
+
+
+def iteration_of_graph(body: NodeImporter, graph: GraphDef, carried: int) -> LoopIteration:
+    """Return the iteration that the body of ONNX's Loop defines."""
+
+    def make(count: Tensor, going: Tensor, values: list[AnyValue]) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
+        condition, *results = body.branch(graph, [count, going, *values])
+        return condition, results[:carried], results[carried:]
+
+    return LoopIteration(make, carried=graph.inputs[2:], collected=graph.outputs[1 + carried :], graph=graph)
+
+
+def repeat(
+    body: NodeImporter,
+    round_: LoopIteration,
+    limit: Tensor | None,
+    going: Tensor | None,
+    carried: Sequence[AnyValue],
+    room: Dim | None = None,
+) -> list[Any]:
+    """Make a loop of up to `limit` iterations while `going`, and the first result of an iteration, is true.
+
+    With `room`, the maximum trip count, scan outputs are collected: the results are followed by tensors of that many
+    rows and the number of used rows. If it is unknown, each iteration appends its rows to tensors that grow.
+    """
+    if room is UNKNOWN:
+        return _appending(body, round_, limit, going, carried)
+    most = None if limit is None else scalar_of(body, limit, "M")
+    going = constant(body, np.array(True)) if going is None else going
+    kinds = _carried_kinds(body, round_, carried)
+    first = [body.full(constant(body, np.array(0, np.int64))), scalar_of(body, going, "cond")]
+    for _ in range(ATTEMPTS + sum(len(kind.shape or ()) for kind in kinds)):
+        inits = [*first, *(of_kind(body, value, kind) for value, kind in zip(carried, kinds, strict=True))]
+        found: list[Kind] | None = None
+        if room is not None:
+            found, rows = _collected_types(body, round_, inits, kinds)
+            inits += [_rows(room, row) for row in rows]
+            if found != kinds:
+                kinds = _checked(carried, kinds, found)
+                continue
+        iteration = _Iteration(body, round_, kinds, room)
+        made = body.loop_while(inits, partial(_goes_on, most=most), iteration.build)
+        if made is None:
+            # What is carried is less specific than assumed: import the body again.
+            kinds = _checked(carried, kinds, iteration.kinds)
+            continue
+        if round_.graph is not None:
+            body.expansion.carried[round_.graph] = kinds
+        count, _, *results = made
+        values = [value_of(body, result, kind) for result, kind in zip(results, kinds, strict=False)]
+        return values if room is None else [*values, *map(body.tensor, results[len(kinds) :]), body.tensor(count)]
+    raise NodeError(CHANGES_TYPE)
+
+
+def _appending(
+    body: NodeImporter,
+    round_: LoopIteration,
+    limit: Tensor | None,
+    going: Tensor | None,
+    carried: Sequence[AnyValue],
+) -> list[Any]:
+    """Make a loop that carries the rows of its scan outputs, to which each iteration appends."""
+    rows = _types_of_rows(body, round_, constant(body, np.array(True)) if going is None else going, carried)
+
+    def make(count: Tensor, going: Tensor, values: list[AnyValue]) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
+        condition, results, collected = round_.make(count, going, values[: len(carried)])
+        longer = [
+            _appended(body, old, new, row)
+            for old, new, row in zip(values[len(carried) :], collected, rows, strict=True)
+        ]
+        return condition, [*results, *longer], []
+
+    none = [body.tensor(_rows(0, row)) for row in rows]
+    growing = LoopIteration(make, carried=round_.carried[: len(carried)], graph=round_.graph)
+    return repeat(body, growing, limit, going, [*carried, *none])
+
+
+def _types_of_rows(
+    body: NodeImporter, round_: LoopIteration, going: Tensor, carried: Sequence[AnyValue]
+) -> list[TensorType]:
+    """Return the types of the scan outputs of an iteration."""
+    kinds = [_carried_kind(value, _at(round_.carried, i)) for i, value in enumerate(carried)]
+    first = [body.full(constant(body, np.array(0, np.int64))), scalar_of(body, going, "cond")]
+    for _ in range(ATTEMPTS + sum(len(kind.shape or ()) for kind in kinds)):
+        inits = [*first, *(of_kind(body, value, kind) for value, kind in zip(carried, kinds, strict=True))]
+        found, rows = _collected_types(body, round_, inits, kinds)
+        if found == kinds:
+            return rows
+        kinds = _checked(carried, kinds, found)
+    raise NodeError(CHANGES_TYPE)
+
+
+def _appended(body: NodeImporter, old: AnyValue, new: AnyValue, row: TensorType) -> AnyValue:
+    """Return the rows with one more."""
+    last = relax_op("expand_dims").make(body.full(_tensor(_conformed(body, new, tensor_kind(row)))), axes=[0])
+    result = relax_op("concat").make([body.full(_tensor(old)), last], axis=0)
+    return body.tensor(result)
+
+
+def _tensor(value: AnyValue) -> Tensor:
+    assert isinstance(value, Tensor)  # rows are
+    return value
+
+
+def _carried_kinds(body: NodeImporter, round_: LoopIteration, carried: Sequence[AnyValue]) -> list[Kind]:
+    kinds = [_carried_kind(value, _at(round_.carried, i)) for i, value in enumerate(carried)]
+    if round_.graph is None:
+        return kinds
+    # The body of an inner loop is imported again with that of the outer one.
+    return list(map(_resized_as, kinds, body.expansion.carried.get(round_.graph, kinds)))
+
+
+def _goes_on(arguments: list[ir.Value], most: ir.Value | None) -> ir.Value:
+    """Return whether there is another iteration: up to `most`, while the carried flag is true."""
+    count, going, *_ = arguments
+    if most is None:
+        return going
+    result: ir.Value = relax_op("logical_and").make(relax_op("less").make(count, most), going)
+    return result
+
+
+def _at(declared: Sequence[ValueDef], index: int) -> ValueDef | None:
+    return declared[index] if index < len(declared) else None
+
+
+def _collected_types(
+    body: NodeImporter, round_: LoopIteration, inits: Sequence[ir.Value], kinds: list[Kind]
+) -> tuple[list[Kind], list[TensorType]]:
+    """Return the kinds to carry, and the types of the scan outputs: import the body once and discard it."""
+    known, found, carried = set(body.bound), list[TensorType](), list[Kind]()
+
+    def probe(arguments: list[ir.Value]) -> None:
+        _, results, collected = _imported(body, round_, arguments, kinds)
+        values = [value for value in collected if isinstance(value, Tensor)]
+        if len(values) < len(collected):
+            raise NodeError("a loop can collect tensors only, but its body gives objects beside what it carries")
+        found.extend(_as_declared(value.type, _at(round_.collected, i)) for i, value in enumerate(values))
+        for i, (new, kind) in enumerate(zip(results, kinds, strict=True)):
+            carried.append(_carried(body, round_, i, new, kind)[1])
+
+    body.loop_while(inits, partial(_goes_on, most=None), probe)
+    for i, row in enumerate(found):
+        if any(D.symbols_of(dim) & (body.bound.keys() - known) for dim in row.shape):
+            declared = _at(round_.collected, i)
+            name = "" if declared is None else declared.name
+            raise NodeError(
+                f"output '{name}' of the body is {row}, of a size that each iteration determines: what is collected "
+                "must have the same shape in all iterations; declare its dims in the body"
+            )
+    return carried, found
+
+
+def _as_declared(found: TensorType, declared: ValueDef | None) -> TensorType:
+    """Return the declared type, if its dims are known only within an iteration."""
+    dims = None if declared is None else declared.type.static_dims
+    if found.is_static or dims is None:
+        return found
+    wanted = found.with_shape(dims)
+    return wanted if _may_be(found, wanted) else found
+
+
+def _rows(room: Dim, row: TensorType) -> ir.Value:
+    result: ir.Value = relax_op("full").make(shape=(room, *row.shape), value=0, dtype=row.dtype)
+    return result
+
+
+def _imported(
+    body: NodeImporter, round_: LoopIteration, arguments: list[ir.Value], kinds: list[Kind]
+) -> tuple[Tensor, list[AnyValue], list[AnyValue]]:
+    """Import an iteration for the arguments of its block: whether to continue, carried values, scan outputs."""
+    count, going = map(body.tensor, arguments[:2])
+    given = [value_of(body, x, kind) for x, kind in zip(arguments[2:], kinds, strict=False)]
+    for value in (count, going, *given):
+        value.region = body.depth
+    condition, results, collected = round_.make(count, going, given)
+    if not isinstance(condition, Tensor):
+        raise NodeError(f"the body's condition is {condition}, expected a tensor")
+    return condition, results, collected
+
+
+@dataclass
+class _Iteration:
+    """An iteration of a loop that is being built."""
+
+    body: NodeImporter
+    round_: LoopIteration
+    kinds: list[Kind]
+    """The kinds of what is carried; those to carry instead once they were found not to fit."""
+    room: Dim | None
+
+    def build(self, arguments: list[ir.Value]) -> list[ir.Value] | None:
+        """Import the iteration and return what is carried to the next; None if kinds do not fit."""
+        body, round_ = self.body, self.round_
+        condition, results, collected = _imported(body, round_, arguments, self.kinds)
+        pairs = [
+            _carried(body, round_, i, new, kind) for i, (new, kind) in enumerate(zip(results, self.kinds, strict=True))
+        ]
+        results, joined = [value for value, _ in pairs], [kind for _, kind in pairs]
+        if joined != self.kinds:
+            self.kinds = joined
+            return None
+        count = body.tensor(arguments[0])
+        values = [of_kind(body, new, kind) for new, kind in zip(results, self.kinds, strict=True)]
+        for i, (rows, new) in enumerate(zip(arguments[2 + len(self.kinds) :], collected, strict=False)):
+            is_backwards = i < len(round_.backwards) and round_.backwards[i]
+            values.append(self._with_row(body.tensor(rows), new, count, is_backwards))
+        one = constant(body, np.array(1, np.int64))
+        body.full(one)
+        return [body.full(count + one), scalar_of(body, condition, "cond"), *values]
+
+    def _with_row(self, rows: Tensor, new: AnyValue, position: Tensor, is_backwards: bool) -> ir.Value:
+        """Return rows with what an iteration makes in its place."""
+        row = _tensor(_conformed(self.body, new, tensor_kind(rows.type.with_shape(rows.shape[1:]))))
+        row = self.body.emit("expand_dims", row, axes=[0])
+        if is_backwards:
+            assert self.room is not None
+            last = self.body.emit("reshape", self.body.emit("dims_tensor", dims=[self.room - 1]), shape=())
+            position = last - position
+        index = self.body.emit("reshape", position, shape=(1, 1))
+        return self.body.full(self.body.emit("scatter_nd", rows, index, row))
+
+
+def _carried(body: NodeImporter, round_: LoopIteration, index: int, new: AnyValue, kind: Kind) -> tuple[AnyValue, Kind]:
+    """Return the next carried value, conformed to a kind where it can be, and the kind of both."""
+    wanted = tensor_type(kind)
+    if wanted is None or not isinstance(new, Tensor):
+        return new, new.kind if kind.is_tensor else join(kind, new.kind) or new.kind
+    if new.type.dtype is not wanted.dtype or new.type.rank != wanted.rank:
+        return new, new.kind
+    declared = _declared_dims(_at(round_.carried, index), wanted.rank)
+    shape, joined = list[Dim](), list[Dim]()
+    for dim, old, given in zip(new.type.shape, wanted.shape, declared, strict=True):
+        both_known = isinstance(dim, int) and isinstance(old, int)
+        is_kept = dim == old or (not both_known and (given == old or (old is not UNKNOWN and round_.graph is None)))
+        shape.append(old if is_kept else dim)
+        joined.append(old if is_kept else dim if round_.graph is None else UNKNOWN)
+    conformed = _conformed(body, new, tensor_kind(new.type.with_shape(shape)))
+    return conformed, tensor_kind(wanted.with_shape(joined))
+
+
+def _declared_dims(declared: ValueDef | None, rank: int) -> list[int | None]:
+    """Return the dims that a declaration of a tensor has as numbers."""
+    dims = None if declared is None else declared.type.dims
+    if dims is None or len(dims) != rank:
+        return [None] * rank
+    return [dim if isinstance(dim, int) else None for dim in dims]
+
+
+def _conformed(body: NodeImporter, value: AnyValue, kind: Kind) -> AnyValue:
+    """Return a tensor as one of a kind whose dims only the call can confirm, with a check."""
+    wanted = tensor_type(kind)
+    if wanted is None or not isinstance(value, Tensor) or value.type == wanted or not _may_be(value.type, wanted):
+        return value
+    found = body.full(value)
+    actual = relax_op("dims_tensor").make(dims=value.type.shape)
+    expected = relax_op("dims_tensor").make(dims=wanted.shape)
+    wrong = body.full(constant(body, np.array(-1, np.int64)))
+    checked = relax_op("where").make(relax_op("equal").make(actual, expected), actual, wrong)
+    names = [body.new_symbol(value.name or "carried") for _ in wanted.shape]
+    what = f"what the loop carries as {wanted} is {value.type} after an iteration"
+    relax_op("bind_dims").build(checked, symbols=names, bounds=[UNKNOWN] * wanted.rank, what=what, result_types=[])
+    zeros, ones = [0] * wanted.rank, [1] * wanted.rank
+    result = relax_op("slice_dims").make(found, begin=zeros, shape=wanted.shape, strides=ones)
+    conformed = body.tensor(result)
+    conformed.name = value.name
+    return conformed
+
+
+def _may_be(found: TensorType, wanted: TensorType) -> bool:
+    pairs = zip(found.shape, wanted.shape, strict=False)
+    return (
+        found.dtype is wanted.dtype
+        and found.rank == wanted.rank
+        and all(a == b or not (isinstance(a, int) and isinstance(b, int)) for a, b in pairs)
+    )
+
+
+def _checked(carried: Sequence[AnyValue], kinds: list[Kind], found: list[Kind]) -> list[Kind]:
+    """Return the kinds that are carried instead; they must be less specific."""
+    for old, kind, new in zip(carried, kinds, found, strict=True):
+        is_less_specific = without_dims(kind, new) == new if kind.is_tensor else join(kind, new) == new
+        if new != kind and not is_less_specific:
+            raise NodeError(
+                f"'{old.name}' is {kind} before the loop and {new} after an iteration: what a loop with a dynamic trip "
+                "count carries must keep its element type and its rank"
+            )
+    return found
+
+
+def _resized_as(kind: Kind, known: Kind) -> Kind:
+    """Return the kind without the dims that another kind of the same value does not have."""
+    one, two = tensor_type(kind), tensor_type(known)
+    if one is None or two is None or one.rank != two.rank:
+        return kind
+    return tensor_kind(one.with_shape([b if b is UNKNOWN else a for a, b in zip(one.shape, two.shape, strict=True)]))
+
+
+def without_dims(kind: Kind, other: Kind) -> Kind | None:
+    """Return the kind of tensors without the dims in which another kind differs; None for another type or rank."""
+    one, two = tensor_type(kind), tensor_type(other)
+    if one is None or two is None or one.dtype is not two.dtype or one.rank != two.rank:
+        return None
+    return tensor_kind(one.with_shape([a if a == b else UNKNOWN for a, b in zip(one.shape, two.shape, strict=True)]))
+
+
+def of_kind(body: NodeImporter, value: AnyValue, kind: Kind) -> ir.Value:
+    """Return the SSA value for a wanted kind: a tensor, without the dims that the kind does not have, or an object."""
+    wanted = tensor_type(kind)
+    if wanted is None:
+        return object_of(value, body)
+    axes = [axis for axis, dim in enumerate(wanted.shape) if dim is UNKNOWN]
+    return relax_op("erase_dims").make(body.ssa(value), axes=axes) if axes else body.ssa(value)
+
+
+def scalar_of(body: NodeImporter, value: Tensor, name: str) -> ir.Value:
+    """Return a tensor of one element as rank 0; the call checks its size if necessary."""
+    if value.type.elements != 1 and not (D.symbols_of(value.type.elements) and value.type.elements is not D.UNKNOWN):
+        raise NodeError(f"'{name}' must have one element, got {value.type}")
+    found = body.full(value)
+    return relax_op("reshape").make(found, shape=()) if value.type.rank else found
+
+
+def value_of(body: NodeImporter, made: ir.Value, kind: Kind, name: str = "carried") -> AnyValue:
+    """Wrap an SSA value of this kind; dims that the kind does not have get names."""
+    found = tensor_type(kind)
+    if found is None:
+        return ObjectValue("", kind, made)
+    if UNKNOWN in found.shape:
+        symbols = [body.bound_symbol(name) for dim in found.shape if dim is UNKNOWN]
+        made = relax_op("match_dims").make(made, symbols=symbols)
+    return body.tensor(made)
+
+
+def _carried_kind(value: AnyValue, graph_input: ValueDef | None) -> Kind:
+    """Return the kind of a carried value; the body's element types are used for sequences."""
+    if isinstance(value, Tensor):
+        return value.kind
+    if graph_input is not None and graph_input.type.case in ("sequence", "optional"):
+        said = kind_of(graph_input.type, f"'{graph_input.name}'")
+        if join(said, value.kind) == said:
+            return said
+    return without_shapes(value.kind)

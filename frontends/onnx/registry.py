@@ -12,8 +12,7 @@ import numpy as np
 from mirlo.dialects.core.installed import import_modules
 from mirlo.dialects.relax.base import RelaxOp
 from mirlo.frontends.onnx.declared_names import DeclaredNames
-from mirlo.frontends.onnx.node import Node
-from mirlo.frontends.onnx.node_traits import NodeTrait
+from mirlo.frontends.onnx.node import Node, NodeTrait
 from mirlo.frontends.onnx.values import Converted, FoldedDims
 
 Converter = Callable[[Node], Converted]

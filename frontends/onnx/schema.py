@@ -7,9 +7,8 @@ from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-from mirlo.frontends.onnx.attributes import wrong_kind
 from mirlo.frontends.onnx.errors import NodeError, nearest, plural
-from mirlo.frontends.onnx.graph import UNDEFINED, NodeDef
+from mirlo.frontends.onnx.graph import UNDEFINED, NodeDef, wrong_kind
 from mirlo.frontends.onnx.schema_table import table
 from mirlo.frontends.onnx.signature import Formal, Signature
 from mirlo.frontends.onnx.values import AnyValue, onnx_type

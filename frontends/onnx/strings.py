@@ -16,8 +16,7 @@ from mirlo.dialects.relax.constant import Constant
 from mirlo.dialects.relax.index import Gather
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.kinds import tensor_kind
-from mirlo.frontends.onnx.node import Node, NodeImporter, type_of
-from mirlo.frontends.onnx.node_traits import NodeTrait
+from mirlo.frontends.onnx.node import Node, NodeImporter, NodeTrait, type_of
 from mirlo.frontends.onnx.objects import call_host
 from mirlo.frontends.onnx.values import AnyValue, constant
 from mirlo.frontends.tensor import Tensor

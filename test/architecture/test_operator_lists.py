@@ -71,7 +71,7 @@ def test_no_lists_of_operators_of_onnx() -> None:
         if isinstance(node, (ast.Tuple, ast.List, ast.Set))
         if len([e for e in node.elts if isinstance(e, ast.Constant) and e.value in names]) > MOST
     ]
-    assert found == [], "declare a trait where the converter is registered (frontends/onnx/node_traits.py)"
+    assert found == [], "declare a trait where the converter is registered (frontends/onnx/node.py)"
 
 
 CONVERTERS_OF = ("frontends/torch", "frontends/stablehlo", "frontends/library")

@@ -5,8 +5,7 @@ from __future__ import annotations
 from mirlo.dialects.core.dtypes import DType
 from mirlo.frontends.onnx.dtypes import onnx_code, onnx_dtype
 from mirlo.frontends.onnx.graph import STRING_CODE
-from mirlo.frontends.onnx.node import Node
-from mirlo.frontends.onnx.node_traits import NodeTrait
+from mirlo.frontends.onnx.node import Node, NodeTrait
 from mirlo.frontends.onnx.ops.string import cast_strings
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.values import Converted, Output

@@ -9,7 +9,7 @@ import numpy as np
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.expansion import TooManyIterations
+from mirlo.frontends.onnx.functions import TooManyIterations
 from mirlo.frontends.onnx.graph import GraphDef
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter

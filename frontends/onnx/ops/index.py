@@ -8,8 +8,7 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.relax.infer import normalize_axis
 from mirlo.frontends.onnx.declared import declared_shape, equals, required, required_all
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.node import Node
-from mirlo.frontends.onnx.node_traits import NodeTrait
+from mirlo.frontends.onnx.node import Node, NodeTrait
 from mirlo.frontends.onnx.registry import CONVERTERS, converter, removed
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, nonzero_of, positions, scalar, vector
 from mirlo.frontends.onnx.values import Converted, Output

@@ -9,8 +9,7 @@ import numpy as np
 from mirlo.frontends.onnx.declared import assumption, required
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.graph import STRING_CODE
-from mirlo.frontends.onnx.node import Node
-from mirlo.frontends.onnx.node_traits import NodeTrait
+from mirlo.frontends.onnx.node import Node, NodeTrait
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.values import AnyValue, Converted, strings
 from mirlo.frontends.tensor import Tensor

@@ -11,8 +11,7 @@ from itertools import combinations
 
 import numpy as np
 
-from mirlo.frontends.onnx.loop_iteration import LoopIteration
-from mirlo.frontends.onnx.node import Node
+from mirlo.frontends.onnx.node import LoopIteration, Node
 from mirlo.frontends.onnx.values import AnyValue, constant
 from mirlo.frontends.tensor import Tensor
 

@@ -9,8 +9,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.errors import DimsDiffer
 from mirlo.dialects.relax.infer import require_equal_dims
 from mirlo.frontends.onnx.errors import NodeError
-from mirlo.frontends.onnx.loops import LoopIteration
-from mirlo.frontends.onnx.node import Node
+from mirlo.frontends.onnx.node import LoopIteration, Node
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import as_scalar
 from mirlo.frontends.onnx.values import AnyValue, Converted

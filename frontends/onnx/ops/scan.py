@@ -12,8 +12,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.relax.infer import require_equal_dims
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.graph import GraphDef
-from mirlo.frontends.onnx.loops import LoopIteration
-from mirlo.frontends.onnx.node import Node
+from mirlo.frontends.onnx.node import LoopIteration, Node
 from mirlo.frontends.onnx.ops.control import stacked
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, vector

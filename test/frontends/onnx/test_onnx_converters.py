@@ -14,7 +14,7 @@ from onnx_models import F32, check, make_model, node
 
 from mirlo import compile
 from mirlo.frontends.onnx import OnnxImportError, converter, import_model
-from mirlo.frontends.onnx.node_traits import NodeTrait
+from mirlo.frontends.onnx.node import NodeTrait
 from mirlo.frontends.onnx.registry import CONVERTERS, Registry
 
 

@@ -14,7 +14,7 @@ import mirlo
 from mirlo.frontends.onnx import checkpoints, import_model
 from mirlo.frontends.onnx.body import Observer
 from mirlo.frontends.onnx.graph import NodeDef
-from mirlo.frontends.onnx.scope import Scope
+from mirlo.frontends.onnx.values import Scope
 
 HIDDEN = 4
 
