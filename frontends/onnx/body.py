@@ -26,7 +26,7 @@ from mirlo.frontends.onnx.functions import Expansion, TooManyIterations
 from mirlo.frontends.onnx.graph import FunctionDef, GraphDef, NodeDef, TensorDef
 from mirlo.frontends.onnx.inputs import identifier
 from mirlo.frontends.onnx.model import LoadedModel
-from mirlo.frontends.onnx.node import Attributes, LoopIteration, Node, NodeImporter, NodeTrait
+from mirlo.frontends.onnx.node import LoopIteration, Node, NodeImporter, NodeTrait, NotSupported
 from mirlo.frontends.onnx.objects import call_host, object_of
 from mirlo.frontends.onnx.order import steps
 from mirlo.frontends.onnx.registry import CONVERTERS
@@ -36,6 +36,7 @@ from mirlo.frontends.onnx.validity import inference_error
 from mirlo.frontends.onnx.values import AnyValue, ObjectValue, Output, Scope
 from mirlo.frontends.tensor import Tensor
 from mirlo.runtime.errors import MirloError
+from mirlo.runtime.kinds import STRING
 from mirlo.runtime.params import ParameterStore
 
 SYMBOL_LENGTH = 24
@@ -398,24 +399,25 @@ class Body(NodeImporter):
         if version is None:
             raise NodeError(f"the model imports no version of the operator set '{domain or 'ai.onnx'}'")
         signature = schema.signature(domain, operator, version)
-        attributes = Attributes(step.attributes)
         if signature is not None:
             schema.check_inputs(signature, inputs)
 
-        node = Node(operator, version, inputs, outputs, attributes, signature, self, domain)
-        if any(map(node.is_string, range(len(inputs)))):
+        node = Node(operator, version, inputs, outputs, step.attributes, signature, self, domain)
+        if any(isinstance(value, ObjectValue) and value.kind.name == STRING for value in inputs):
             traits = CONVERTERS.traits(domain, operator)
             if NodeTrait.MOVES in traits or NodeTrait.MEASURES in traits:
                 return moved(node, traits, lambda places: self._convert(step, places, scope))
 
+        candidates = CONVERTERS.find(domain, operator, version)
+
         def compute() -> Tensor:
-            return node.ssa(converted(node.fresh())[0])  # type: ignore[arg-type] # what folds makes tensors
+            return node.ssa(node.converted(candidates)[0])  # type: ignore[arg-type] # what folds makes tensors
 
         folded = fold(node, compute) or fold_fractions(node, compute)
         if folded is not None:
             return folded
         try:
-            results = converted(node)
+            results = node.converted(candidates)
         except NotSupported as problem:
             body = functions.of_schema(step, version, inputs)
             if body is None:
@@ -476,29 +478,3 @@ def _named(node: Node, results: Sequence[Output]) -> Sequence[AnyValue | None]:
 
 def _is_text(value: AnyValue) -> bool:
     return isinstance(value, ObjectValue) and value.strings is not None
-
-
-class NotSupported(Exception):
-    """No converter accepts the node; its function body may."""
-
-
-def converted(node: Node) -> Sequence[Output]:
-    """Return the outputs of a node by the first converter that accepts it."""
-    complaint = f"{node.operator} is not supported with these attributes and inputs"
-    for converter in CONVERTERS.find(node.domain, node.operator, node.opset):
-        node = node.fresh()
-        results = converter(node)
-        if results is NotImplemented:
-            continue
-        results = results if isinstance(results, (tuple, list)) else (results,)
-        unread = node.unread() or _unmade(node, len(results))
-        if unread is None:
-            return results
-        complaint = f"{unread} is not supported"
-    raise NotSupported(complaint)
-
-
-def _unmade(node: Node, results: int) -> str | None:
-    """Return an output that a converter did not make; None if there is none."""
-    missing = [i for i in range(results, len(node.outputs)) if node.has_output(i)]
-    return f"output #{missing[0]} ('{node.outputs[missing[0]]}')" if missing else None

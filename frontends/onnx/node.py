@@ -31,6 +31,7 @@ from mirlo.frontends.onnx.values import (
     ListValue,
     ObjectValue,
     OptionalValue,
+    Output,
     as_dim,
     constant,
 )
@@ -259,6 +260,10 @@ class NodeImporter(ObjectBuilder, ABC):
         """
 
 
+class NotSupported(Exception):
+    """No converter accepts the node; its function body may."""
+
+
 class Node:
     """A node of the model, ready to be converted."""
 
@@ -268,7 +273,7 @@ class Node:
         opset: int,
         inputs: Sequence[AnyValue | None],
         outputs: Sequence[str],
-        attributes: Attributes,
+        attributes: Attributes | Iterable[AttributeDef],
         signature: Signature | None,
         builder: NodeImporter,
         domain: str = "",
@@ -277,7 +282,7 @@ class Node:
         self.opset = opset
         self.inputs = inputs
         self.outputs = outputs
-        self.attr = attributes
+        self.attr = attributes if isinstance(attributes, Attributes) else Attributes(attributes)
         self.signature = signature
         self.builder = builder
         self.domain = domain
@@ -318,7 +323,7 @@ class Node:
     def is_string(self, index: int) -> bool:
         """Return whether an input is a tensor of strings."""
         found = self.inputs[index] if index < len(self.inputs) else None
-        return found is not None and found.kind.name == STRING
+        return isinstance(found, ObjectValue) and found.kind.name == STRING
 
     def object(self, index: int) -> ir.Value | None:
         """Return an input of any kind as an SSA value; None if the node omits it."""
@@ -377,6 +382,26 @@ class Node:
             if self.has(index) and index not in self._read:
                 return f"input '{self.input_name(index)}'"
         return None
+
+    def converted(self, converters: Iterable[Callable[[Node], Converted]]) -> Sequence[Output]:
+        """Return the outputs by the first converter that accepts the node."""
+        complaint = f"{self.operator} is not supported with these attributes and inputs"
+        for converter in converters:
+            node = self.fresh()
+            results = converter(node)
+            if results is NotImplemented:
+                continue
+            made: Sequence[Output] = results if isinstance(results, (tuple, list)) else (results,)
+            unread = node.unread() or node.unmade(len(made))
+            if unread is None:
+                return made
+            complaint = f"{unread} is not supported"
+        raise NotSupported(complaint)
+
+    def unmade(self, count: int) -> str | None:
+        """Return an output beyond the first `count`, which a converter did not make; None if there is none."""
+        missing = [i for i in range(count, len(self.outputs)) if self.has_output(i)]
+        return f"output #{missing[0]} ('{self.outputs[missing[0]]}')" if missing else None
 
     def fresh(self) -> Node:
         """Return the node as one of which nothing was read."""
