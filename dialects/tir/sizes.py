@@ -51,7 +51,7 @@ class Size(TirOp, name="size"):
 
 
 class SizeEmitter:
-    """Emitter of dims as arithmetic on the values of symbols, each distinct dim once."""
+    """Emitter of dims as arithmetic on the values of symbols, or of quotients of them, each distinct dim once."""
 
     def __init__(self, symbols: Mapping[str, ir.Value]):
         self.symbols = symbols
@@ -91,7 +91,7 @@ class SizeEmitter:
 
     def _emit_atom(self, atom: D.Atom) -> ir.Value:
         parts = D.atom_parts(atom)
-        if parts is None:
+        if parts is None or atom in self.symbols:
             return self.symbols[atom]
         function, left, right = parts
         index = ir.IndexType.get()

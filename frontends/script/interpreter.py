@@ -8,8 +8,9 @@ import difflib
 import math
 from collections.abc import Callable, Sequence
 
+from mirlo.dialects.core.dims import SymbolicDim
 from mirlo.dialects.core.dtypes import DTYPES
-from mirlo.dialects.tir.compute import BOOL, INDEX, Expr, abs_, constant, maximum, minimum
+from mirlo.dialects.tir.compute import BOOL, INDEX, Expr, abs_, constant, lift, maximum, minimum
 from mirlo.dialects.tir.intrinsics import INTRINSICS
 from mirlo.dialects.tir.own_intrinsics import OWN, OwnIntrinsic, is_scalar_function
 from mirlo.frontends.script.buffers import ScriptBuffer
@@ -121,6 +122,7 @@ class Interpreter(Expressions):
 
     def _call_extreme(self, name: str, node: ast.Call) -> object:
         values = self.arguments(node, 1 if name == "abs" else 2, 1 if name == "abs" else None)
+        values = [lift(value, INDEX) if isinstance(value, SymbolicDim) else value for value in values]
         if all(is_number(v) for v in values):
             return getattr(builtins, name)(*values)
         result = values[0]

@@ -12,9 +12,12 @@ from mirlo.dialects.core.index_expr import IndexExpr, number
 from mirlo.passes.bounds.accesses import ACCESSES, Access, is_unknown_access, scan_accesses
 from mirlo.passes.bounds.calls import KnownOperands
 from mirlo.passes.bounds.data import DataDependence
+from mirlo.passes.bounds.limits import Limits
 from mirlo.passes.bounds.prover import MAX_KERNEL_STEPS, Facts, Prover
 from mirlo.passes.bounds.values import ValueReader
 from mirlo.passes.bounds.views import View, ViewReader
+from mirlo.passes.locations import names_of
+from mirlo.runtime.names import terminal
 
 
 @dataclass(frozen=True)
@@ -104,8 +107,11 @@ class KernelBounds:
         self._selected = found.operations_by_data() if only_data else None
         self.prover = Prover(steps)
         self.values = ValueReader(self.prover, symbols, known.tables, found.data)
+        self.clamped = Limits(self.prover, only_clamped=True)
         self.views = ViewReader(self.values, known.sizes)
-        self.unproven: list[UnprovenAccess] = []
+        self.unproven: list[tuple[ir.Operation, UnprovenAccess]] = []
+        self.guardable: set[ir.Operation] = set()
+        """Accesses that are not proven, though something limits the data in their indices."""
         # The caller checks the dims of tensors that could be negative.
         self._root = Scope(None, facts_of_caller=[number(dim) for dim in dict.fromkeys(known.facts)])
 
@@ -217,9 +223,10 @@ class KernelBounds:
             goals = [goal for goal, _ in each.view.starts] + [position, total - end]
             if all(self._holds(goal, each.access, scope) for goal in goals):
                 return
-        if each.view.readable is not None and each.access.kind == "load":
+        readable = each.view.readable if each.access.kind == "load" else None
+        if readable is not None:
             end = (each.last[0] + 1) * each.view.element_bytes
-            goals = [goal for goal, _ in each.view.starts] + [each.first[0], each.view.readable - end]
+            goals = [goal for goal, _ in each.view.starts] + [each.first[0], readable - end]
             if all(self._holds(goal, each.access, scope) for goal in goals):
                 return
         self._fail_range(each, scope)
@@ -265,6 +272,8 @@ class KernelBounds:
     def _fail_range(self, each: Obligation, scope: Scope) -> None:
         access, view, first, last = each.access, each.view, each.first, each.last
         from_data = self.found.data.is_access_by_data(access)
+        if from_data and self._is_clamped(each, scope):
+            self.guardable.add(access.op)
         why = (
             "its index depends on data that is not clamped" if from_data else "its index is not proven to be in bounds"
         )
@@ -278,6 +287,23 @@ class KernelBounds:
         if known:
             facts.append(("not negative", "; ".join(known[:6])))
         self._fail(access.op, access.buffer, why, tuple(facts), from_data)
+
+    def _is_clamped(self, each: Obligation, scope: Scope) -> bool:
+        """Return whether data in an index are limited, if not provably to the right bounds, in a view that is right."""
+        if not all(self._holds(goal, each.access, scope) for goal, _ in each.view.starts):
+            return False
+        # Without steps that are left, nothing is known of what the last values are clamped to.
+        facts = self._facts_of_access(each.access, scope)
+        return self.prover.budget <= 0 or all(self.clamped.holds(index, facts) for index in each.first)
+
+    def sizes_of(self, access: Access) -> tuple[Dim, ...] | None:
+        """Return the sizes of the dims of the buffer of an access; None where data decide about them."""
+        view = self.views.read(access.buffer)
+        if view.is_static:
+            return view.shape
+        if view.bytes is None or not view.bytes.is_constant or len(view.shape) != 1:
+            return None
+        return (view.bytes.constant // view.element_bytes,)
 
     def _text(self, expression: IndexExpr) -> str:
         """Return an expression with the intervals of its variables."""
@@ -295,10 +321,13 @@ class KernelBounds:
     ) -> None:
         owner = buffer.owner
         if isinstance(owner, ir.Block):
-            name = f"parameter {ir.BlockArgument(buffer).arg_number}"
+            argument = ir.BlockArgument(buffer)
+            own = names_of(argument.location)
+            name = f"parameter {argument.arg_number}" + (f" '{terminal(own[0])}'" if own else "")
         else:
             name = f"the result of '{owner.operation.name}'"
-        self.unproven.append(UnprovenAccess(f"'{op.name}' to {name}", why, facts, from_data, op.location))
+        access = UnprovenAccess(f"'{op.name}' to {name}", why, facts, from_data, op.location)
+        self.unproven.append((op, access))
 
 
 def _key_of(goal: IndexExpr, access: Access) -> tuple[GoalKey, int]:

@@ -55,6 +55,10 @@ class Variable:
     """Whether it depends on elements of a buffer."""
     unwrapped: IndexExpr | None = None
     """Its value where the arithmetic that computes it does not overflow; None if that is not known."""
+    operands: tuple[IndexExpr, ...] = ()
+    """What it is computed from, where that bounds it: it has a bound if these have."""
+    is_free: bool = False
+    """Whether only its type bounds it."""
 
 
 class Prover:
@@ -77,11 +81,15 @@ class Prover:
         from_data: bool = False,
         choice: object = None,
         unwrapped: IndexExpr | None = None,
+        operands: tuple[IndexExpr, ...] = (),
+        is_free: bool = False,
     ) -> IndexExpr:
         """Return the expression of a new variable with these bounds, of variables that exist."""
         # Those without variables first: a proof from them needs no search.
         low_bounds, high_bounds = (tuple(sorted(bounds, key=lambda each: len(each.terms))) for bounds in (lows, highs))
-        known = Variable(low_bounds, high_bounds, tuple(cases), choice, from_data=from_data, unwrapped=unwrapped)
+        known = Variable(
+            low_bounds, high_bounds, tuple(cases), choice, None, None, from_data, unwrapped, operands, is_free
+        )
         least = [bound for bound in (self.interval(low)[0] for low in known.lows) if bound is not None]
         most = [bound for bound in (self.interval(high)[1] for high in known.highs) if bound is not None]
         if known.cases:

@@ -12,13 +12,13 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import FloorDiv, IndexExpr, floor_divide, loop_index, number
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.affine import read_affine
+from mirlo.dialects.tir.buffers import INPLACE
 from mirlo.passes.bounds.data import DataDependence
+from mirlo.passes.bounds.limits import SAFE, Limits
 from mirlo.passes.bounds.local_buffers import RESHAPES, Merged, Reaching, reaching_value, stores_of
 from mirlo.passes.bounds.prover import Case, Facts, Prover
 
 INDEX_BITS = 64
-SAFE = 1 << 62
-"""Bound of the sums of sizes: callers keep products of sizes below 2^60 (`tir.extents`), so that these are exact."""
 SLT, SLE, SGT, SGE = 2, 3, 4, 5
 ULT, ULE, UGT, UGE = 6, 7, 8, 9
 EQ, NE = 0, 1
@@ -38,6 +38,9 @@ REARRANGED = (
     "vector.from_elements",
 )
 """Operations whose result consists of lanes of their operands."""
+
+
+_READS = ("memref.load", "vector.load", "vector.maskedload", "vector.gather")
 
 
 @dataclass(frozen=True)
@@ -65,10 +68,13 @@ class ValueReader:
         """Dims that parameters of the kernel hold, by position."""
         self.constants = constants
         """The elements of buffers that are constants, by the position of the parameter."""
+        self._exact, self._clamped = Limits(prover), Limits(prover, only_clamped=True)
         self._read: dict[ir.Value, IndexExpr] = {}
         self._facts: dict[tuple[ir.Value, bool], Facts] = {}
         self._lanes: dict[tuple[int, int], IndexExpr] = {}
         self._contents: dict[ir.Value, Content | None] = {}
+        self._elements: dict[tuple[object, ...], IndexExpr] = {}
+        """Elements of parameters that are only read, by parameter and position."""
         self._ranges: dict[int, tuple[int, int] | None] = {}
         self.tables: dict[int, Sequence[int]] = {}
         """The elements, by lane, of variables that stand for one-dimensional vectors of constants."""
@@ -151,11 +157,11 @@ class ValueReader:
         """Return a value of which its type is known only."""
         bits, _ = width_of(kind)
         if bits >= INDEX_BITS:
-            return self.prover.variable(from_data=True)
+            return self.prover.variable(from_data=True, is_free=True)
         if bits == 1:
             return self.prover.variable([number(0)], [number(1)], from_data=True)
         half = 1 << (bits - 1)
-        return self.prover.variable([number(-half)], [number(half - 1)], from_data=True)
+        return self.prover.variable([number(-half)], [number(half - 1)], from_data=True, is_free=True)
 
     def _within_width(self, value: IndexExpr, kind: ir.Type) -> IndexExpr:
         """Return the result of arithmetic, or an unknown value where it may have overflowed.
@@ -168,14 +174,15 @@ class ValueReader:
             return value
         low, high = self.prover.interval(value)
         half = min(1 << (bits - 1), SAFE)
-        if bits >= INDEX_BITS and self._is_limited(value):
+        if bits >= INDEX_BITS and self._exact.holds(value):
             return value
         if low is not None and high is not None and -half <= low and high < half:
             return value
         if bits >= INDEX_BITS:
             return self.prover.variable(from_data=of_data, unwrapped=value)
         half = 1 << (bits - 1)
-        return self.prover.variable([number(-half)], [number(half - 1)], from_data=of_data)
+        is_free = not self._clamped.holds(value)
+        return self.prover.variable([number(-half)], [number(half - 1)], from_data=of_data, is_free=is_free)
 
     def unwrap(self, value: IndexExpr, facts: Facts) -> IndexExpr:
         """Return a value with the sums in it that do not overflow where the facts hold."""
@@ -185,29 +192,11 @@ class ValueReader:
             if known is None:
                 return loop_index(name)
             inner = self.unwrap(known, facts)
-            return inner if self._is_limited(inner, facts) else loop_index(name)
+            return inner if self._exact.holds(inner, facts) else loop_index(name)
 
         if not any(self.prover.variables[name].unwrapped is not None for name in value.variables()):
             return value
         return value.substitute(unwrapped)
-
-    def _is_limited(self, value: IndexExpr, facts: Facts = ()) -> bool:
-        """Return whether each variable that depends on data lies between sums of sizes and numbers."""
-        return all(self._is_variable_limited(name, facts) for name in value.variables())
-
-    def _is_variable_limited(self, name: int, facts: Facts) -> bool:
-        known = self.prover.variables[name]
-        if not known.from_data or _is_limited_by(facts, loop_index(name)):
-            return True
-        is_low = known.low is not None and known.low > -SAFE
-        is_low = is_low or any(self._is_limited(low) for low in known.lows)
-        is_high = known.high is not None and known.high < SAFE
-        is_high = is_high or any(self._is_limited(high) for high in known.highs)
-        if is_low and is_high:
-            return True
-        return bool(known.cases) and all(
-            self._is_limited(case.value) or _is_limited_by(case.facts, case.value) for case in known.cases
-        )
 
     # ------------------------------------------------------------------------------------------------------ arithmetic
 
@@ -238,7 +227,8 @@ class ValueReader:
                 cases = [Case(other * case.value.constant, case.facts) for case in known.cases]
                 return self.prover.variable(cases=cases, from_data=self._of_data(left, right))
         lows = [self._least_product(left, right)]
-        return self.prover.variable([low for low in lows if low is not None], from_data=self._of_data(left, right))
+        known_lows = [low for low in lows if low is not None]
+        return self.prover.variable(known_lows, from_data=self._of_data(left, right), operands=(left, right))
 
     def _least_product(self, left: IndexExpr, right: IndexExpr) -> IndexExpr | None:
         lows = (self.prover.interval(left)[0], self.prover.interval(right)[0])
@@ -253,7 +243,7 @@ class ValueReader:
         if not right.is_constant or not _is_positive(right.constant):
             return self._quotient_by_variable(left, right)
         if op.name != "arith.floordivsi" and not self.prover.is_nonnegative(left):
-            return self.prover.variable(from_data=self._of_data(left))
+            return self.prover.variable(from_data=self._of_data(left), operands=(left,))
         return quotient(left, right.constant)
 
     def _quotient_by_variable(self, left: IndexExpr, right: IndexExpr) -> IndexExpr:
@@ -261,7 +251,7 @@ class ValueReader:
         of_data = self._of_data(left, right)
         if self.prover.is_nonnegative(left) and self.prover.is_nonnegative(right - 1):
             return self.prover.variable([number(0)], [left], from_data=of_data)
-        return self.prover.variable(from_data=of_data)
+        return self.prover.variable(from_data=of_data, operands=(left,))
 
     def ceil_divide(self, op: ir.Operation) -> IndexExpr | None:
         left, right = self.operands(op)
@@ -404,7 +394,8 @@ class ValueReader:
         if op.name in ("arith.extui", "arith.index_castui") and not self.prover.is_nonnegative(value):
             if bits >= INDEX_BITS:
                 return None
-            return self.prover.variable([number(0)], [number((1 << bits) - 1)], from_data=self._of_data(value))
+            is_free, of_data = not self._clamped.holds(value), self._of_data(value)
+            return self.prover.variable([number(0)], [number((1 << bits) - 1)], from_data=of_data, is_free=is_free)
         kind = op.results[0].type
         return self._within_width(value, kind) if width_of(kind)[0] < bits else value
 
@@ -443,17 +434,19 @@ class ValueReader:
         parts = [self.read(value) for value in op.operands if not isinstance(value.type, ir.IndexType)]
         if len(parts) == 1:
             lows = [low for low, _ in map(self.prover.interval, parts) if low is not None]
-            return self.prover.variable(map(number, lows), self.prover.tops(parts[0]), from_data=self._of_data(*parts))
+            tops = self.prover.tops(parts[0])
+            return self.prover.variable(map(number, lows), tops, from_data=self._of_data(*parts), operands=tuple(parts))
         intervals = [self.prover.interval(part) for part in parts]
         least, most = [low for low, _ in intervals if low is not None], [top for _, top in intervals if top is not None]
         lows = [min(least)] if len(least) == len(parts) else []
         highs = [max(most)] if len(most) == len(parts) else []
-        return self.prover.variable(map(number, lows), map(number, highs), from_data=self._of_data(*parts))
+        of_data = self._of_data(*parts)
+        return self.prover.variable(map(number, lows), map(number, highs), from_data=of_data, operands=tuple(parts))
 
     def _range_of(self, value: IndexExpr) -> IndexExpr:
         low, high = self.prover.interval(value)
         lows, highs = ([] if bound is None else [number(bound)] for bound in (low, high))
-        return self.prover.variable(lows, highs, from_data=self._of_data(value))
+        return self.prover.variable(lows, highs, from_data=self._of_data(value), operands=(value,))
 
     # --------------------------------------------------------------------------------------------- buffers on the stack
 
@@ -463,7 +456,9 @@ class ValueReader:
         if not isinstance(op.results[0].type, (ir.IndexType, ir.IntegerType)):
             return None
         owner = buffer.owner
-        if isinstance(owner, ir.Block) or owner.operation.name != "memref.alloca":
+        if isinstance(owner, ir.Block):
+            return self._load_parameter(op, ir.BlockArgument(buffer), owner)
+        if owner.operation.name != "memref.alloca":
             return self.load_constant(op)
         if buffer not in self._contents:
             self._contents[buffer] = self._find_content(buffer)
@@ -474,6 +469,17 @@ class ValueReader:
         if reaching is not None:
             return self._reached(reaching)
         return self.prover.variable(content.lows, content.highs, (), content.from_data)
+
+    def _load_parameter(self, op: ir.Operation, buffer: ir.BlockArgument, block: ir.Block) -> IndexExpr | None:
+        """Return an element of a parameter: the same each time where nothing in the kernel writes to it."""
+        function = block.owner.operation
+        if function.name != "func.func" or not _is_only_read(buffer, function):
+            return self.load_constant(op)
+        key = (buffer, *(self.read(index) for index in list(op.operands)[1:]))
+        known = self._elements.get(key)
+        if known is None:
+            known = self._elements[key] = self.load_constant(op) or self._unknown(op, op.results[0].type)
+        return known
 
     def load_constant(self, op: ir.Operation) -> IndexExpr | None:
         """Return an element, or a vector of elements, of a buffer whose elements are known, or of what masks leave."""
@@ -648,10 +654,11 @@ class ValueReader:
         return ()
 
 
-def _is_limited_by(facts: Facts, value: IndexExpr) -> bool:
-    """Return whether facts put a value between sums of sizes and numbers."""
-    has_low = any((value - fact).is_constant for fact in facts)
-    return has_low and any((value + fact).is_constant for fact in facts)
+def _is_only_read(buffer: ir.BlockArgument, function: ir.Operation) -> bool:
+    """Return whether nothing in a kernel writes to a parameter, or to the memory that it may share with another one."""
+    if INPLACE in function.attributes and buffer.arg_number in ir.DenseI64ArrayAttr(function.attributes[INPLACE]):
+        return False
+    return all(use.owner.operation.name in _READS for use in buffer.uses)
 
 
 def _range_of_elements(elements: ir.Attribute | None) -> tuple[int, int] | None:

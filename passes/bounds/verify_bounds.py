@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
@@ -11,13 +12,21 @@ from mirlo.dialects.core.symbols import symbol_name
 from mirlo.dialects.tir.buffers import workspace_of
 from mirlo.dialects.tir.sizes import symbols_of_function
 from mirlo.dialects.tir.view import is_prim_func
+from mirlo.passes.bounds.accesses import ACCESSES
 from mirlo.passes.bounds.calls import Calls, find_calls
+from mirlo.passes.bounds.guards import Guard, emit_guards
 from mirlo.passes.bounds.kernel import KernelAccesses, KernelBounds, UnprovenAccess
 from mirlo.passes.bounds.prover import MAX_KERNEL_STEPS
 from mirlo.passes.registry import Pass, PassError, option, register_pass
 from mirlo.passes.session import Session
 from mirlo.runtime.nearest import nearest
 
+GUARDED_STEPS = 400
+"""The most steps of the proofs for a kernel whose accesses can be tested instead, a tenth of a second: most need 50."""
+REMEDY = (
+    "limit the index to the axis before the access, as in min(max(i, 0), n - 1), or make the access only where "
+    "i >= 0 and i < n"
+)
 FAILURES = ("never", "data", "all")
 """Which accesses that are not proven end the compilation."""
 
@@ -32,6 +41,8 @@ class BoundsRecord:
     by_data: int = 0
     """Accesses whose position depends on data."""
     unproven: tuple[UnprovenAccess, ...] = ()
+    guarded: tuple[UnprovenAccess, ...] = ()
+    """Accesses that are tested at run time."""
 
 
 @register_pass
@@ -50,6 +61,7 @@ class VerifyBounds(Pass):
     trusted = True
     fail: str = option("data", "fail for accesses that are not proven: never, data (by values from data), all")
     steps: int = option(0, "most steps of the proofs for all kernels; 0 for as many as each kernel may take")
+    guard: bool = option(False, "test at run time what data decide about, is clamped, and is not proven")
     remarks: bool = option(False, "report each access that is not proven as a remark")
 
     def __post_init__(self) -> None:
@@ -65,7 +77,7 @@ class VerifyBounds(Pass):
             function = member.operation
             if function.name != "func.func" or not is_prim_func(function) or not _is_scheduled(function):
                 continue
-            record, taken = verify_kernel(function, calls.get(symbol_name(function)), left, self.only_data)
+            record, taken = verify_kernel(function, calls.get(symbol_name(function)), left, self.only_data, self.guard)
             left -= taken
             session.notes.append(record)
             for access in record.unproven:
@@ -80,37 +92,66 @@ class VerifyBounds(Pass):
         of_nodes = f" ({', '.join(record.nodes)})" if record.nodes else ""
         text = f"kernel '@{record.function}'{of_nodes}: {access}"
         if self.fail == "all" or (self.fail == "data" and access.from_data):
-            raise PassError(text, access.location)
+            raise PassError(f"{text}; {REMEDY}" if access.from_data else text, access.location)
         if self.remarks:
             session.remark(text, access.location)
 
 
 def verify_kernel(
-    function: ir.Operation, calls: Calls | None = None, steps: int = MAX_KERNEL_STEPS, only_data: bool = False
+    function: ir.Operation,
+    calls: Calls | None = None,
+    steps: int = MAX_KERNEL_STEPS,
+    only_data: bool = False,
+    guard: bool = False,
 ) -> tuple[BoundsRecord, int]:
     """Return the record of a prim function in buffer form that is called so, and the steps that the proofs took.
 
-    With `only_data`, accesses that depend on loops and sizes only are counted, and not proven.
+    With `only_data`, accesses that depend on loops and sizes only are counted, and not proven. With `guard`, those
+    that data decide about, clamped but not proven, are tested at run time.
     """
     calls = calls or Calls()
     found = KernelAccesses(function)
-    unproven: dict[UnprovenAccess, None] = {}
-    left = min(steps, MAX_KERNEL_STEPS)
+    kernels: list[KernelBounds] = []
+    given = left = min(steps, GUARDED_STEPS if guard else MAX_KERNEL_STEPS)
     if found.by_data or not only_data:
         symbols = _symbol_parameters(function)
         for known in calls.known_operands(workspace_of(function.opview)):
             kernel = KernelBounds(function, found, symbols, known, left, only_data)
             kernel.verify()
             left = max(kernel.prover.budget, 0)
-            unproven.update(dict.fromkeys(kernel.unproven))
+            kernels.append(kernel)
+    values = {str(dim): _parameter(function, position) for position, dim in _symbol_parameters(function).items()}
+    guards = [each for each in _guards(kernels) if each.can_be_emitted(values)] if guard else []
+    guarded = {each.op for each in guards}
+    unproven = [access for kernel in kernels for access in kernel.unproven]
     record = BoundsRecord(
         symbol_name(function),
         tuple(dict.fromkeys(calls.nodes)),
         found.count,
         len(found.by_data),
-        tuple(unproven),
+        tuple(dict.fromkeys(access for op, access in unproven if op not in guarded)),
+        tuple(dict.fromkeys(access for op, access in unproven if op in guarded)),
     )
-    return record, min(steps, MAX_KERNEL_STEPS) - left
+    # This erases operations: nothing that refers to them is used after it.
+    emit_guards(function, guards, values)
+    return record, given - left
+
+
+def _guards(kernels: Sequence[KernelBounds]) -> Iterator[Guard]:
+    """Yield the tests that accesses need in some call of a kernel."""
+    unproven = [dict(kernel.unproven) for kernel in kernels]
+    for op in dict.fromkeys(op for each in unproven for op in each):
+        is_clamped = all(op in kernel.guardable for kernel, each in zip(kernels, unproven, strict=True) if op in each)
+        if is_clamped:
+            sizes = {kernel.sizes_of(ACCESSES[op.name](op)) for kernel in kernels}
+            only = sizes.pop()
+            if only is not None and not sizes:
+                yield Guard(op, only)
+
+
+def _parameter(function: ir.Operation, position: int) -> ir.Value:
+    value: ir.Value = function.regions[0].blocks[0].arguments[position]
+    return value
 
 
 def _is_scheduled(function: ir.Operation) -> bool:

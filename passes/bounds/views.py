@@ -24,10 +24,17 @@ class View:
     bytes: IndexExpr | None
     element_bytes: int
     why: str = ""
-    readable: IndexExpr | None = None
-    """The bytes that may be read, also where there are no elements; None for no more than `bytes`."""
+    is_padded: bool = False
+    """Whether there is a first element to read also where there are no elements."""
     starts: tuple[tuple[IndexExpr, str], ...] = ()
     """Expressions that must not be negative for the view to lie in its buffer, and what they are."""
+
+    @property
+    def readable(self) -> IndexExpr | None:
+        """Return the bytes that may be read; None for no more than `bytes`."""
+        if not self.is_padded or self.bytes is None:
+            return None
+        return number(D.maximum(self.bytes.constant, min(self.element_bytes, READABLE)))
 
     @property
     def is_static(self) -> bool:
@@ -63,7 +70,7 @@ class ViewReader:
             return View(shape, static, size, "" if static is not None else "its size is a value of the kernel")
         if op.name in RESHAPES:
             source = self.read(op.operands[0])
-            return View(shape, source.bytes, size, source.why, source.readable, source.starts)
+            return View(shape, source.bytes, size, source.why, source.is_padded, source.starts)
         if op.name == "memref.view" and len(op.operands) == 2:
             return self._part(op, shape, size, static)
         return View(shape, None, size, f"the view '{op.name}' is not known")
@@ -75,7 +82,7 @@ class ViewReader:
         elements = self.sizes.get(argument.arg_number) if block.owner.operation.name == "func.func" else None
         if elements is None:
             return View(shape, None, size, f"no call tells the size of parameter {argument.arg_number}")
-        return View(shape, number(elements * size), size, readable=number(D.maximum(elements * size, READABLE)))
+        return View(shape, number(elements * size), size, is_padded=True)
 
     def _part(self, op: ir.Operation, shape: tuple[int, ...], size: int, static: IndexExpr | None) -> View:
         """Return a part of a buffer of bytes."""

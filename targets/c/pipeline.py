@@ -16,6 +16,7 @@ PART_PASSES = (
     "schedule{target=c}",
     "lower-loops",
     "lower-intrinsics{target=c}",
+    "verify-bounds{guard=true}",
     "plan-memory{aliases=true}",
 )
 """The passes for a part of a model, whose graph the host's pipeline has simplified."""

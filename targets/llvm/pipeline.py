@@ -46,6 +46,7 @@ def compile_pipeline(options: CompileOptions | None = None) -> str:
         _step("schedule", "target=llvm", threads, machine),
         "lower-loops",
         _step("lower-intrinsics", "target=llvm", machine),
+        "verify-bounds{guard=true}",
         "plan-memory{aliases=true}",
         _step("outline-parallel", threads, "" if work is None else f"work={work}"),
     ]

@@ -141,7 +141,7 @@ func.func private @table(%x: memref<10xf32>, %at: memref<4xi32>, %y: memref<4xf3
   scf.for %i = %c0 to %c4 step %c1 {
     %n = memref.load %at[%i] : memref<4xi32>
     %k = arith.index_cast %n : i32 to index
-    // expected-error@+1 {{'memref.load' to parameter 0: its index depends on data that is not clamped (index=v0 where v0 in [0, 10], size=10)}}
+    // expected-error@+1 {{'memref.load' to parameter 0: its index depends on data that is not clamped (index=v1 where v1 in [0, 10], size=10)}}
     %v = memref.load %x[%k] : memref<10xf32>
     memref.store %v, %y[%i] : memref<4xf32>
   }
@@ -213,4 +213,26 @@ func.func private @repeated(%x: memref<10xi8>, %y: memref<i8>) attributes {tir.p
     scf.yield %c1 : index
   }
   return
+}
+
+// -----
+
+// Behind a buffer that is not empty, nothing may be read.
+
+func.func private @behind(%x: memref<281474976710656xf32>, %at: memref<i64>, %y: memref<f32>, %n: index) attributes {tir.prim_func, tir.symbols = ["n"]} {
+  %c0 = arith.constant 0 : index
+  %c10 = arith.constant 10 : index
+  %p = memref.load %at[] : memref<i64>
+  %i = arith.index_cast %p : i64 to index
+  %above = arith.maxsi %i, %c0 : index
+  %k = arith.minsi %above, %c10 : index
+  // expected-error@+1 {{'memref.load' to parameter 0: its index depends on data that is not clamped}}
+  %v = memref.load %x[%k] : memref<281474976710656xf32>
+  memref.store %v, %y[] : memref<f32>
+  return
+}
+
+func.func @main(%x: tensor<?xf32, #relax.dims<["n"]>>, %at: tensor<i64>) -> tensor<f32> {
+  %0 = "relax.call_tir"(%x, %at) {callee = @behind, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 1, 0, 0, 0>} : (tensor<?xf32, #relax.dims<["n"]>>, tensor<i64>) -> tensor<f32>
+  return %0 : tensor<f32>
 }

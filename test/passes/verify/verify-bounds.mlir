@@ -228,3 +228,25 @@ func.func @of_guarded_rows(%at: tensor<i64>, %like: tensor<?x?xf32, #relax.dims<
   "relax.call_tir"(%like, %at) {callee = @guarded_rows, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>, resultSegmentSizes = array<i32: 0, 0, 0, 0>} : (tensor<?x?xf32, #relax.dims<["n", "m"]>>, tensor<i64>) -> ()
   return %like : tensor<?x?xf32, #relax.dims<["n", "m"]>>
 }
+
+// A position that is tested before it is read again: nothing writes to the buffer that holds it.
+func.func private @read_again(%x: memref<10xf32>, %at: memref<4xi64>, %y: memref<4xf32>) attributes {tir.prim_func} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %first = arith.constant 0 : i64
+  %end = arith.constant 10 : i64
+  scf.for %i = %c0 to %c4 step %c1 {
+    %n = memref.load %at[%i] : memref<4xi64>
+    %above = arith.cmpi sge, %n, %first : i64
+    %below = arith.cmpi slt, %n, %end : i64
+    %inside = arith.andi %above, %below : i1
+    scf.if %inside {
+      %m = memref.load %at[%i] : memref<4xi64>
+      %k = arith.index_cast %m : i64 to index
+      %v = memref.load %x[%k] : memref<10xf32>
+      memref.store %v, %y[%i] : memref<4xf32>
+    }
+  }
+  return
+}
