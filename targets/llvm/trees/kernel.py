@@ -284,7 +284,11 @@ class _Group:
                 result.append(select(is_here, Value(start) + self.first_exit(mask), place))
             return result
 
-        return for_loop(low, high, 1, word, [emit_constant(0, self.vector_type("i32")) for _ in self.vectors()])
+        kind = self.vector_type("i32")
+        places = for_loop(low, high, 1, word, [emit_constant(0, kind) for _ in self.vectors()])
+        # That no word but those of the table is read follows from the tables, which are data.
+        last = emit_constant((trees.words - 1) * stride + BITS - 1, kind)
+        return [create("arith.minui", kind, place, last) for place in places]
 
     def masks_of(self, word: ir.Value) -> list[ir.Value]:
         """Return the exits of a word that are left after the comparisons of all nodes, in vectors."""
