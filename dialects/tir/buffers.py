@@ -14,6 +14,11 @@ or a dim as text."""
 PARALLEL = "tir.parallel"
 SHARED = "tir.shared"
 """Unit attribute of a loop whose iterations may run in parallel."""
+UNPROVEN = "tir.unproven"
+"""Attribute of a prim function: why its accesses by data are in bounds, where `verify-bounds` does not find a proof.
+
+The pass records such accesses with this reason, and does not refuse them.
+"""
 INPLACE = "tir.inplace"
 """Attribute of a prim function: positions of the inputs that may alias its output.
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.symbols import symbol_name
-from mirlo.dialects.tir.buffers import workspace_of
+from mirlo.dialects.tir.buffers import UNPROVEN, workspace_of
 from mirlo.dialects.tir.sizes import symbols_of_function
 from mirlo.dialects.tir.view import is_prim_func
 from mirlo.passes.bounds.accesses import ACCESSES
@@ -43,6 +43,8 @@ class BoundsRecord:
     unproven: tuple[UnprovenAccess, ...] = ()
     guarded: tuple[UnprovenAccess, ...] = ()
     """Accesses that are tested at run time."""
+    why_in_bounds: str = ""
+    """Why those that are not proven are in bounds, as the rule that made the kernel declares."""
 
 
 @register_pass
@@ -91,7 +93,7 @@ class VerifyBounds(Pass):
     def _report(self, record: BoundsRecord, access: UnprovenAccess, session: Session) -> None:
         of_nodes = f" ({', '.join(record.nodes)})" if record.nodes else ""
         text = f"kernel '@{record.function}'{of_nodes}: {access}"
-        if self.fail == "all" or (self.fail == "data" and access.from_data):
+        if self.fail == "all" or (self.fail == "data" and access.from_data and not record.why_in_bounds):
             raise PassError(f"{text}; {REMEDY}" if access.from_data else text, access.location)
         if self.remarks:
             session.remark(text, access.location)
@@ -131,6 +133,7 @@ def verify_kernel(
         len(found.by_data),
         tuple(dict.fromkeys(access for op, access in unproven if op not in guarded)),
         tuple(dict.fromkeys(access for op, access in unproven if op in guarded)),
+        ir.StringAttr(function.attributes[UNPROVEN]).value if UNPROVEN in function.attributes else "",
     )
     # This erases operations: nothing that refers to them is used after it.
     emit_guards(function, guards, values)

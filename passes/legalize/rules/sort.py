@@ -176,6 +176,8 @@ class Heap:
     def sink(self, start: ExprLike, size: ExprLike) -> None:
         """Sift down the element at `start` in a heap of `size` elements."""
         loops = self.loops
+        if self.size == 1:
+            return  # the only element has no child
         at = loops.variable(start, "index")
         moving = loops.variable(True, "bool")
         for _ in loops.while_(lambda: moving.get() & (at.get() * 2 + 1 < size)):

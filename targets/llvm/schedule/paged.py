@@ -16,6 +16,7 @@ from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.index_expr import IndexExpr, loop_index
 from mirlo.dialects.core.types import dims_of
 from mirlo.dialects.core.value import compare, index
+from mirlo.dialects.tir.buffers import UNPROVEN
 from mirlo.dialects.tir.specialize import with_dims
 from mirlo.dialects.tir.view import BlockView, PrimView
 from mirlo.passes.rules import Decline, decline, schedule
@@ -163,6 +164,16 @@ class _CopiedPlan:
 @schedule(target="llvm", priority=PRIORITIES["paged"])
 def paged(kernel: Kernel, context: ScheduleContext) -> ir.OpView | Decline:
     """Schedule attention to rows of caches in pages: of one token page by page, of more of them over copies."""
+    function = _build_paged(kernel, context)
+    if not isinstance(function, Decline):
+        function.operation.attributes[UNPROVEN] = ir.StringAttr.get(_WHY_IN_BOUNDS)
+    return function
+
+
+_WHY_IN_BOUNDS = "pages are clamped to the cache, and scores end at the lengths, which are clamped to the pages"
+
+
+def _build_paged(kernel: Kernel, context: ScheduleContext) -> ir.OpView | Decline:
     group = function_group(kernel, context)
     if isinstance(group, Decline):
         return group
