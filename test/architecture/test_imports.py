@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 from tokenize import COMMENT, ENCODING, NEWLINE, NL, STRING, tokenize
@@ -58,6 +58,14 @@ ALLOWED: dict[str, tuple[str, ...]] = {
 
 FILES = sorted(path for folder in SHIPPED for path in (ROOT / folder).rglob("*.py"))
 TESTED = [*FILES, *sorted((ROOT / "test").rglob("*.py")), *sorted((ROOT / "examples").glob("*.py"))]
+
+
+def _module_of(path: Path) -> str:
+    parts = ("mirlo", *path.relative_to(ROOT).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+PACKAGES = {".".join(("mirlo", *path.parent.relative_to(ROOT).parts)) for path in FILES}
 
 
 @cache
@@ -201,6 +209,39 @@ def test_what_compiles_a_kernel_is_in_the_key_of_its_code() -> None:
 
 def test_files_that_name_modules_of_their_input_exist() -> None:
     assert all((ROOT / name).is_file() for name in DISPATCH)
+
+
+def _defined(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """Yield the names that statements of a module define, those of imports and branches included."""
+    for node in nodes:
+        match node:
+            case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.Import(names=aliases) | ast.ImportFrom(names=aliases):
+                yield from ((alias.asname or alias.name).partition(".")[0] for alias in aliases)
+            case ast.Assign() | ast.AnnAssign():
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                yield from (name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name))
+            case ast.If() | ast.Try() | ast.With() | ast.For():
+                yield from _defined(_statements(node))
+
+
+def test_names_that_tests_import_exist() -> None:
+    """Type checkers do not read tests: a name that is gone would end the collection of all."""
+    defined = {_module_of(path): {*_defined(_parsed(path).body)} for path in FILES}
+    wrong = []
+    for path in [*sorted((ROOT / "test").rglob("*.py")), *sorted((ROOT / "benchmarks").rglob("*.py"))]:
+        text = path.read_text(encoding="utf-8")
+        for module, names in re.findall(r"^from (mirlo[\w.]*) import (\([^)]*\)|[^\n(]+)$", text, re.MULTILINE):
+            listed = re.findall(r"(\w+)(?: as \w+)?\s*(?:,|$)", re.sub(r"#.*|[()]", "", names), re.MULTILINE)
+            known = defined.get(module)
+            if known is None or "__getattr__" in known:
+                continue
+            absent = (
+                name for name in listed if name not in known and f"{module}.{name}" not in PACKAGES | defined.keys()
+            )
+            wrong += [f"{path.relative_to(ROOT)}: {module}.{name}" for name in absent]
+    assert not wrong
 
 
 def test_files_are_short() -> None:

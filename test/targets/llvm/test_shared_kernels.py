@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import mirlo
 from mirlo.targets.llvm import emit, units
-from mirlo.targets.llvm.units import Unit
+from mirlo.targets.llvm.units import CompilationUnit
 
 CHANNELS = 16
 
@@ -40,12 +40,12 @@ def _pyramid(levels: int) -> onnx.ModelProto:
 
 
 @pytest.fixture
-def compiled_units(monkeypatch: pytest.MonkeyPatch) -> list[Unit]:
+def compiled_units(monkeypatch: pytest.MonkeyPatch) -> list[CompilationUnit]:
     """Return a list that fills with the units of what is compiled, each kernel in its own."""
-    found: list[Unit] = []
+    found: list[CompilationUnit] = []
     build = emit.build
 
-    def record(given: Sequence[Unit], *arguments: Any, **options: Any) -> list[bytes]:
+    def record(given: Sequence[CompilationUnit], *arguments: Any, **options: Any) -> list[bytes]:
         found.extend(given)
         return build(given, *arguments, **options)
 
@@ -55,7 +55,7 @@ def compiled_units(monkeypatch: pytest.MonkeyPatch) -> list[Unit]:
     return found
 
 
-def test_levels_of_a_pyramid_share_kernels(compiled_units: list[Unit]) -> None:
+def test_levels_of_a_pyramid_share_kernels(compiled_units: list[CompilationUnit]) -> None:
     model = _pyramid(2)
     compiled: Any = mirlo.compile(model, cache=False, jobs=1)
     # Layouts of the input and the outputs, the convolution between levels and the head.
@@ -67,7 +67,7 @@ def test_levels_of_a_pyramid_share_kernels(compiled_units: list[Unit]) -> None:
             np.testing.assert_allclose(got, expected, rtol=2e-4, atol=2e-4)
 
 
-def test_names_of_symbols_do_not_matter(compiled_units: list[Unit]) -> None:
+def test_names_of_symbols_do_not_matter(compiled_units: list[CompilationUnit]) -> None:
     value = helper.make_tensor_value_info
     inputs = [value(name, TensorProto.FLOAT, [name, 24]) for name in ("b", "z", "a")]
     nodes = [helper.make_node("Softmax", [each.name], [f"{each.name}_out"]) for each in inputs]

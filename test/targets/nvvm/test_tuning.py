@@ -15,7 +15,7 @@ from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.schedule.tuned import TUNING
 from mirlo.passes.session import Session
 from mirlo.passes.targets import find_target
-from mirlo.targets.nvvm.schedule.products import STRATEGIES, TILE, WAY
+from mirlo.targets.nvvm.schedule.products import STRATEGIES
 
 
 class Best:
@@ -56,11 +56,11 @@ HALVES = product(("4096x4096", "f16"), ("4096x4096", "f16"), "4096x4096", "f16")
     ("options", "values", "threads", "name"),
     [
         ("chip=sm_90a", {}, 384, "warpgroups"),
-        ("chip=sm_90a", {WAY: 0, TILE: 6}, 256, "warpgroups"),
-        ("chip=sm_90a", {WAY: 1, TILE: 0}, 128, "tensor cores"),
-        ("chip=sm_80", {WAY: 0, TILE: 0}, 128, "tensor cores"),  # what was measured on another chip
-        ("chip=sm_100a", {WAY: 3, TILE: 4}, 256, "tensor memory"),
-        ("chip=sm_90a", {WAY: 9, TILE: 9}, 384, "warpgroups"),  # what another version knew
+        ("chip=sm_90a", {"way": 0, "tile": 6}, 256, "warpgroups"),
+        ("chip=sm_90a", {"way": 1, "tile": 0}, 128, "tensor cores"),
+        ("chip=sm_80", {"way": 0, "tile": 0}, 128, "tensor cores"),  # what was measured on another chip
+        ("chip=sm_100a", {"way": 3, "tile": 4}, 256, "tensor memory"),
+        ("chip=sm_90a", {"way": 9, "tile": 9}, 384, "warpgroups"),  # what another version knew
     ],
 )
 def test_schedules_take_what_was_found(options: str, values: dict[str, int], threads: int, name: str) -> None:
@@ -72,9 +72,9 @@ def test_what_is_offered() -> None:
     _, offered = scheduled(HALVES, "chip=sm_90a", {})
     ways = [way.tiles for way in STRATEGIES[:3]]  # this chip has no tensor memory
     assert len(offered) == sum(map(len, ways)) - 1, "all but the one that is taken anyway"
-    assert [values[WAY] for values in offered] == sorted(values[WAY] for values in offered)
+    assert [values["way"] for values in offered] == sorted(values["way"] for values in offered)
     _, offered = scheduled(HALVES, "chip=sm_80", {})
-    assert {values[WAY] for values in offered} == {1, 2}
+    assert {values["way"] for values in offered} == {1, 2}
     wide = product(("64x64", "f64"), ("64x64", "f64"), "64x64", "f64")
     assert scheduled(wide, "chip=sm_80", {})[1] == []
 
