@@ -114,3 +114,12 @@ def test_pool_counts_windows() -> None:
             attributes = {"kernel": (kernel,), "strides": (stride,), "padding": pads, "dilations": (dilation,)}
             found = shapes(infer("max_pool", (1, 1, size), ceil_mode=ceil_mode, **attributes))[2]
             assert found == counted_windows(size, kernel, stride, dilation, pads, ceil_mode), (size, attributes)
+
+
+def test_windows_of_deformable_convolutions() -> None:
+    """Without strides and dilations they are 1, which is also the least."""
+    x, weight, offset = (2, 3, 9, 8), (4, 3, 3, 2), (2, 12, 7, 7)
+    plain = infer("deform_conv", x, weight, offset, None, None)
+    assert plain.shape == (2, 4, 7, 7)
+    given = infer("deform_conv", x, weight, offset, None, None, strides=(1, 1), dilations=(1, 1))
+    assert given.shape == plain.shape

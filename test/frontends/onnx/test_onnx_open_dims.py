@@ -266,6 +266,17 @@ def test_frames_of_a_signal_of_any_length() -> None:
         compiled.run({"x": x[:, :4], "window": inputs["window"], "step": np.array(1)})
 
 
+def test_parts_of_complex_signals() -> None:
+    """A last dim of any size is that of complex numbers."""
+    model = model_of([node("STFT", "x step window", "y")], {"x": ["b", 32, "parts"], "window": [8]}, opset=17)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(4), "step"))
+    compiled, x = mirlo.compile(model), np.random.default_rng(9).standard_normal((1, 32, 3)).astype(np.float32)
+    window = np.hanning(8).astype(np.float32)
+    assert compiled.run({"x": x[..., :2].copy(), "window": window})["y"].shape[-1] == 2
+    with pytest.raises(mirlo.MirloError, match=r"expected f32\[b, 32, 2\]"):
+        compiled.run({"x": x, "window": window})
+
+
 def test_pooling_and_back() -> None:
     windows = {"kernel_shape": [2, 2], "strides": [2, 2]}
     nodes = [node("MaxPool", "x", "p i", **windows), node("MaxUnpool", "p i shape", "y", **windows)]
