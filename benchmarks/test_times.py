@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -22,6 +22,8 @@ COSTS = Path(__file__).resolve().parents[1] / "test" / "costs.txt"
 """What `test/conftest.py` orders files by."""
 LEAST = 2.0
 """Seconds below which a file is not listed there: it is run after all others."""
+LEAST_OF_CASES = 0.3
+"""Seconds of all cases of a function below which it is not listed there: all of its cases are run."""
 SHOWN = 50
 NO_TEST = "imports, collection and what runs between tests"
 
@@ -36,9 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     tests, files = read(given.file)
     if given.write:
-        rows = [(round(seconds), name) for name, seconds in files.items() if seconds >= LEAST and name != NO_TEST]
-        lines = [f"{seconds} {name}" for seconds, name in sorted(rows, key=lambda row: (-row[0], row[1]))]
-        COSTS.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        COSTS.write_text("\n".join(costs(files, read_cases(given.file))) + "\n", encoding="utf-8")
     print("\n".join(table(tests, files)))
     over = [f"{name}: {seconds:.0f} s" for name, seconds in files.most_common() if seconds > BUDGET and name != NO_TEST]
     if over:
@@ -62,6 +62,27 @@ def read(path: Path) -> tuple[Counter[str], Counter[str]]:
         tests[name.partition("[")[0] or NO_TEST] += seconds
         files[name.partition("::")[0] or NO_TEST] += seconds
     return tests, files
+
+
+def read_cases(path: Path) -> dict[str, list[float]]:
+    """Return the seconds of each case of the functions that have several."""
+    found: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for line in path.read_text(encoding="utf-8").splitlines():
+        name, phase, seconds = json.loads(line)
+        function, _, case = name.partition("[")
+        if case and phase == "call":
+            found[function][case] += seconds
+    return {function: [*cases.values()] for function, cases in found.items()}
+
+
+def costs(files: Counter[str], cases: dict[str, list[float]]) -> Iterator[str]:
+    """Yield lines of seconds and a name: of files, the longest first, then of one case of functions."""
+    for name, seconds in sorted(files.items(), key=lambda row: (-round(row[1]), row[0])):
+        if seconds >= LEAST and name != NO_TEST:
+            yield f"{seconds:.0f} {name}"
+    for function, each in sorted(cases.items()):
+        if sum(each) >= LEAST_OF_CASES:
+            yield f"{sum(each) / len(each):.2g} {function}"
 
 
 def table(tests: Counter[str], files: Counter[str]) -> Iterator[str]:

@@ -6,6 +6,7 @@ import gc
 import os
 import sys
 from collections.abc import Generator, Iterator
+from functools import cache
 from pathlib import Path
 from zlib import crc32
 
@@ -18,7 +19,9 @@ if ROOT.name == "mirlo":
     sys.path.insert(0, str(ROOT.parent))
 
 COSTS = TESTS / "costs.txt"
-"""Seconds of processor time of files, as `python -m benchmarks.test_times --write` recorded them."""
+"""Seconds of processor time of files, and of one case of test functions: `python -m benchmarks.test_times --write`."""
+SECONDS_OF_CASES = 0.7
+"""Recorded seconds for which cases of a function are run in `make test`, at least one; `make nightly` runs all."""
 
 SHARED = {path.parent for path in TESTS.rglob("*.py") if not path.name.startswith(("test_", "conftest", "lit."))}
 sys.path += sorted(str(folder) for folder in SHARED if folder.name != "Inputs")
@@ -68,15 +71,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items.sort(key=lambda item: -costs.get(item.nodeid.partition("::")[0], 0.0))
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Mark the cases of functions of which a sample is run because of what they cost, for `--whole -m sample`."""
+    function, _, case = item.nodeid.partition("[")
+    if case and function in _costs() and item.get_closest_marker("sample") is None:
+        item.add_marker(pytest.mark.sample(1))
+
+
+@cache
 def _costs() -> dict[str, float]:
     rows = (line.split() for line in COSTS.read_text(encoding="utf-8").splitlines())
     return {file: float(seconds) for seconds, file in rows}
 
 
 def _deselect_what_is_not_sampled(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect the cases that are not in the sample of a test that is marked so: the same ones in every run.
+    """Deselect the cases that are not in the sample of a test: the same ones in every run.
 
-    A sample has every value of each parameter, if it is large enough; of `sample(0)` nothing is run.
+    A test is sampled that is marked so, or whose cases are recorded to take long. A sample has every value of each
+    parameter, if it is large enough; of `sample(0)` nothing is run.
     """
     if config.getoption("--whole") or any("[" in argument for argument in config.args):
         return
@@ -89,6 +101,9 @@ def _deselect_what_is_not_sampled(config: pytest.Config, items: list[pytest.Item
         marker = marked[0].get_closest_marker("sample")
         assert marker is not None
         count = -(-len(marked) // marker.args[0]) if marker.args[0] else 0
+        each = _costs().get(marked[0].nodeid.partition("[")[0])
+        if each is not None and len(marked) > 1:
+            count = min(count, max(1, int(SECONDS_OF_CASES / each)))
         left.update(set(marked) - set(_representatives(marked, count)))
     if left:
         config.hook.pytest_deselected(items=[item for item in items if item in left])

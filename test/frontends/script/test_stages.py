@@ -86,6 +86,7 @@ def test_all_stages_of_a_loop() -> None:
     assert len(stages_round_trip(model)) > 20
 
 
+@pytest.mark.sample(0)
 def test_all_stages_of_a_transformer() -> None:
     """One layer of a benchmark model."""
     assert len(stages_round_trip(reduced("bert_base"))) > 20

@@ -47,6 +47,7 @@ def test_calls(chip: str) -> None:
     assert isinstance(driver, EmulatedDriver)
 
 
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("chip", ["sm_90a"])
 def test_operators_and_intrinsics(chip: str) -> None:
     with emulated(chip):

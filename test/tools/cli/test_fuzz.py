@@ -67,6 +67,7 @@ def test_rounding_that_a_node_amplifies_is_no_bug(monkeypatch: pytest.MonkeyPatc
     assert judge_graph(RandomGraph(0, model, {"x": x}, [], {"y": 1e-6})).state == "rounded"
 
 
+@pytest.mark.sample(0)
 def test_broken_files_are_refused(whole: bool) -> None:
     count = 150 if whole else 75
     report = json.loads(mirlo("fuzz", "files", "--count", count, "--json").stdout)
