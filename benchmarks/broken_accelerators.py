@@ -163,7 +163,7 @@ def placed(subject: Subject, name: str) -> str:
     """Return whether placement by measured cost leaves the accelerator out."""
     if subject.fault != units.LYING_FIGURES:
         return NONE
-    request = CompileRequest(subject.network(), subject.targets(name), placement="measured", cache=None)
+    request = CompileRequest(subject.network(), subject.targets(name), placement="measured", cache=False)
     decision = decide_placement(request, Targets.parse(subject.targets(name)))
     return MISSED if any(decision.nodes.values()) else FOUND
 

@@ -29,6 +29,10 @@ Operand = np.ndarray | list[np.ndarray] | None
 Reference = np.ndarray | tuple[np.ndarray, ...] | None
 
 
+class UndefinedResult(ValueError):
+    """An operator says nothing about these elements, which no target must be given."""
+
+
 @dataclass(frozen=True)
 class OperatorCase:
     """Operands (None for an absent one, a list for a variadic one), attributes, and the expected results."""

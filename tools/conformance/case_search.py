@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -29,7 +30,7 @@ from mirlo.tools.conformance.programs import (
     module_of,
     operator_class,
 )
-from mirlo.tools.conformance.typed_graphs import Lattice, TypedGraph, typed_graph, with_dynamic_dims
+from mirlo.tools.conformance.typed_graphs import Lattice, TypedGraph, finite_range, typed_graph, with_dynamic_dims
 from mirlo.tools.conformance.values import Arrays, again, compute, drawn, draws, expectations
 
 BATCH = 40
@@ -51,7 +52,8 @@ LATTICES = (
 KINDS = ("f32", "i8", "u8", "f16", "bf16", "f64", "i32", "i64", "bool")
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 15, 16, 17, 31, 32, 33)
 """Sizes of a dynamic dim, each in one call of the same executable."""
-MAX_DYNAMIC = 4
+MAX_DYNAMIC = 6
+"""Cases with dynamic dims, as different as possible."""
 MAX_REASONS = 3
 MAX_WRONG = 8
 """Wrong results after which no further ones are compared."""
@@ -61,6 +63,8 @@ CONCURRENT = 4
 """Pairs of calls that two threads make at once."""
 ROUNDS = 2
 """Draws of each graph, element type and lattice."""
+LAST_ROUNDS = 6
+"""More draws of the sizes that declines name, where nothing is taken."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +165,7 @@ class CaseSearch(ABC):
     kinds: dict[str, None] = field(default_factory=dict)
     """The element types of graphs that were taken."""
     random: np.random.Generator = field(default_factory=lambda: np.random.default_rng(7))
-    references: dict[object, HostReference] = field(default_factory=dict)
+    references: dict[str, HostReference] = field(default_factory=dict)
     """Operations without a reference in numpy, by name, types and attributes."""
 
     @abstractmethod
@@ -244,14 +248,19 @@ class CaseSearch(ABC):
         return found | self._match(pending)
 
     def _order(self, graphs: Sequence[PatternGraph]) -> Iterator[tuple[str, Lattice, PatternGraph]]:
-        """Yield what to draw: the usual sizes of all types first, then multiples of what declines name."""
-        for part in range(3):
+        """Yield what to draw: the usual sizes of all types first, then multiples of what declines name.
+
+        What nothing is found for gets more draws of the latter.
+        """
+        for part in range(4):
             lattices: tuple[Lattice, ...] = LATTICES[:2] if part == 0 else LATTICES[2:]
-            if part == 1:
+            if part in (1, 3):
                 pairs = re.findall(r"=(\d+)\b", " ".join(self.reasons))
                 named = {int(number) for number in pairs if 1 < int(number) <= 256} - {k.tile for k in LATTICES}
                 lattices = tuple(Lattice(number, 0, IMAGES) for number in sorted(named))
-            for _ in range(ROUNDS):
+            if part == 3 and self.kinds:
+                return
+            for _ in range(ROUNDS if part < 3 else LAST_ROUNDS):
                 for kind in tuple(self.kinds or KINDS):
                     for lattice in lattices:
                         for graph in graphs:
@@ -312,35 +321,49 @@ class CaseSearch(ABC):
         """Compute an operation that has no reference in numpy where nothing is given to the code generator."""
         program = _reference_program(operation, operands, attributes)
         if program.name not in self.references:
-            self._compile_references([program])
+            self.references |= self._compile_references({program.name: program})
         return self.references[program.name].compute(program.arrays)
 
     def _prepare_references(self, cases: Sequence[tuple[TypedGraph, Arrays]]) -> None:
         """Compile the operations of graphs that have no reference in numpy, many in one module."""
         needed: dict[str, TestProgram] = {}
-
-        def record(
-            operation: GraphOperation, operands: Sequence[Operand], attributes: dict[str, object]
-        ) -> tuple[np.ndarray, ...]:
-            program = _reference_program(operation, operands, attributes)
-            if program.name not in self.references:
-                needed.setdefault(program.name, program)
-            return tuple(np.zeros(kind.static_shape, kind.dtype.to_numpy()) for kind in typed.results[operation])
-
         for typed, arrays in cases:
-            with contextlib.suppress(MirloError, ir.MLIRError, ValueError), np.errstate(all="ignore"):
-                compute(typed, arrays, record)
-        programs = list(needed.values())
-        for first in range(0, len(programs), REFERENCES):
-            # Without those that do not compile: an error is the case's own, raised where it is computed.
-            with contextlib.suppress(MirloError, ir.MLIRError, ValueError):
-                self._compile_references(programs[first : first + REFERENCES])
+            for part in _without_reference(typed, arrays):
+                program = _reference_program(*part)
+                if program.name not in self.references:
+                    needed.setdefault(program.name, program)
+        self.references |= self._compiled_references(needed)
 
-    def _compile_references(self, programs: Sequence[TestProgram]) -> None:
+    def _prepare_sizes(self, cases: Sequence[GraphCase], by_size: Sequence[Sequence[GraphCase | None]]) -> None:
+        """Compile the operations of graphs with dynamic dims that have no reference in numpy, once for all sizes."""
+        needed: dict[str, TestProgram] = {}
+        used: dict[str, str] = {}
+        for sized in by_size:
+            for case, own in zip(cases, sized, strict=True):
+                for part in _without_reference(own.typed, own.arrays) if own is not None else ():
+                    program, operation = _reference_program(*part), part[0]
+                    name = f"{case.name} {case.typed.graph.operations.index(operation)}"
+                    types = [_renamed(kind, name) for kind in _flat(case.typed.operand_types(operation))]
+                    needed.setdefault(name, replace(program, types=[_in_f64(kind) for kind in types]))
+                    if program.name not in self.references:
+                        used[program.name] = name
+        compiled = self._compiled_references({name: needed[name] for name in used.values()})
+        self.references |= {key: compiled[name] for key, name in used.items() if name in compiled}
+
+    def _compiled_references(self, programs: Mapping[str, TestProgram]) -> dict[str, HostReference]:
+        """Return references by name, without those that do not compile: a case of its own raises such an error."""
+        compiled: dict[str, HostReference] = {}
+        listed = list(programs.items())
+        for first in range(0, len(listed), REFERENCES):
+            with contextlib.suppress(MirloError, ir.MLIRError, ValueError):
+                compiled |= self._compile_references(dict(listed[first : first + REFERENCES]))
+        return compiled
+
+    def _compile_references(self, programs: Mapping[str, TestProgram]) -> dict[str, HostReference]:
         with self.trusted():
-            compiled = compile_programs(programs, self.host)
-        arrays = [program.arrays for program in programs]
-        self.references |= {program.name: HostReference(compiled, arrays, i) for i, program in enumerate(programs)}
+            compiled = compile_programs(list(programs.values()), self.host)
+        arrays = [program.arrays for program in programs.values()]
+        return {name: HostReference(compiled, arrays, i) for i, name in enumerate(programs)}
 
     def _compare(self, cases: Sequence[GraphCase], result: CaseCheck, threads: int = 1) -> None:
         """Compute the cases in one module, twice with other arguments and then both at once, and compare."""
@@ -399,16 +422,21 @@ class CaseSearch(ABC):
 
     def _compare_dynamic(self, taken: Sequence[TypedGraph], result: CaseCheck) -> bool:
         """Compute some of the graphs with a dynamic dim, at one size after the other; return whether any is taken."""
-        found: list[GraphCase] = []
-        for typed in dict.fromkeys(sorted(taken, key=lambda typed: len(typed.types), reverse=True)):
-            if len(found) >= 2 * MAX_DYNAMIC:
-                break
-            for dynamic, axes in with_dynamic_dims(typed):
-                case = next(self._cases(typed), None)
-                if case is not None:
-                    found.append(GraphCase(f"dynamic {len(found)}", dynamic, case.arrays, axes))
-        is_taken = [self._matched([case.typed])[0] for case in found]
-        chosen = [case for case, own in zip(found, is_taken, strict=True) if own][:MAX_DYNAMIC]
+        candidates: dict[TypedGraph, tuple[TypedGraph, dict[GraphLeaf, dict[int, str]]]] = {}
+        for typed in dict.fromkeys(sorted(taken, key=lambda typed: len(typed.types))):
+            candidates |= {dynamic: (typed, axes) for dynamic, axes in with_dynamic_dims(typed)}
+        is_taken = self._matched(list(candidates))
+        found = {
+            dynamic: _dynamic_features(*candidates[dynamic])
+            for dynamic, own in zip(candidates, is_taken, strict=True)
+            if own
+        }
+        chosen: list[GraphCase] = []
+        for dynamic in _most_different(found, MAX_DYNAMIC):
+            typed, axes = candidates[dynamic]
+            case = next(self._cases(typed), None)
+            if case is not None:
+                chosen.append(GraphCase(f"dynamic {len(chosen)}", dynamic, case.arrays, axes))
         if chosen:
             self._compare_sizes(chosen, result)
         return bool(chosen)
@@ -417,6 +445,7 @@ class CaseSearch(ABC):
         """Compute cases in one module, at each size of their dynamic dims; those that it does not fit keep theirs."""
         compiled: CompiledPrograms | None = None
         by_size = [[self._sized(case, size) for case in cases] for size in SIZES]
+        self._prepare_sizes(cases, by_size)
         self._prepare_references([(own.typed, own.arrays) for sized in by_size for own in sized if own is not None])
         for sized in by_size:
             if not any(sized):
@@ -447,7 +476,7 @@ class CaseSearch(ABC):
         arrays = dict(case.arrays)
         for leaf in case.axes:
             former = arrays[leaf]
-            numbers = self.random.uniform(former.min(), former.max(), types[leaf].static_shape)
+            numbers = self.random.uniform(*finite_range(former), types[leaf].static_shape)
             if not typed.ranges[leaf].dtype.is_float:
                 numbers = np.rint(numbers)
                 numbers[(numbers == 0) & (former != 0).all()] = 1  # it may be a divisor
@@ -455,14 +484,38 @@ class CaseSearch(ABC):
         return GraphCase(case.name, typed, arrays)
 
 
+def _without_reference(
+    typed: TypedGraph, arrays: Arrays
+) -> list[tuple[GraphOperation, Sequence[Operand], dict[str, object]]]:
+    """Return the operations of a graph without a reference in numpy, with operands of their types and attributes."""
+    found: list[tuple[GraphOperation, Sequence[Operand], dict[str, object]]] = []
+
+    def record(
+        operation: GraphOperation, operands: Sequence[Operand], attributes: dict[str, object]
+    ) -> tuple[np.ndarray, ...]:
+        found.append((operation, operands, attributes))
+        return tuple(np.zeros(kind.static_shape, kind.dtype.to_numpy()) for kind in typed.results[operation])
+
+    with contextlib.suppress(MirloError, ir.MLIRError, ValueError), np.errstate(all="ignore"):
+        compute(typed, arrays, record)
+    return found
+
+
+def _flat(operands: Sequence[object]) -> list[TensorType]:
+    listed = itertools.chain.from_iterable(o if isinstance(o, list) else [o] for o in operands)
+    return [kind for kind in listed if isinstance(kind, TensorType)]
+
+
+def _in_f64(kind: TensorType) -> TensorType:
+    return kind.with_dtype("f64") if kind.dtype.is_float else kind
+
+
 def _reference_program(
     operation: GraphOperation, operands: Sequence[Operand], attributes: dict[str, object]
 ) -> TestProgram:
-    """Return a program of one operation; equal names have equal types and attributes."""
+    """Return a program of one operation, floats in f64; equal names have equal types and attributes."""
     flat = [array for o in operands for array in (o if isinstance(o, list) else [o]) if array is not None]
-    if any(array.dtype == np.float64 for array in flat):
-        # A result that is an operand is in f64; the others join it.
-        flat = [array if array.dtype.kind in "biu" else array.astype(np.float64) for array in flat]
+    flat = [array if array.dtype.kind in "biu" else array.astype(np.float64) for array in flat]
 
     def emit(values: list[ir.Value]) -> list[ir.Value]:
         rest = iter(values)
@@ -475,6 +528,13 @@ def _reference_program(
     layout = [len(o) if isinstance(o, list) else o is not None for o in operands]
     types = [(array.shape, array.dtype.name) for array in flat]
     return TestProgram(f"{operation.name} {layout} {types} {attributes}", flat, emit)
+
+
+def _dynamic_features(typed: TypedGraph, axes: Mapping[GraphLeaf, Mapping[int, str]]) -> set[object]:
+    """Return what a graph with a dynamic dim shows: its operations, its types, and which axis from the end it is."""
+    first = typed.type_of(typed.arguments[0])
+    ends = tuple(axis - first.rank for axis in axes[typed.arguments[0]])
+    return {str(typed.graph), first.dtype.name, ends, (len(typed.types), ends)}
 
 
 def _most_different(found: dict[TypedGraph, set[object]], count: int) -> list[TypedGraph]:

@@ -30,7 +30,7 @@ from mirlo.tools.conformance.own import own_checks, own_names, why_unchecked
 from mirlo.tools.conformance.patterns import check_patterns, loop_patterns
 from mirlo.tools.conformance.programs import ProgramOutcome, TestProgram, intrinsic_program, operator_program, run
 from mirlo.tools.conformance.rule_search import check_rule, name_of_rule, operators_for, rule_targets
-from mirlo.tools.conformance.search import FoundCase, search, search_loops
+from mirlo.tools.conformance.search import FoundCase, search, search_loops, usual_kernels
 
 OK, DECLINED, WRONG, FAILED = "ok", "declined", "wrong", "failed"
 
@@ -177,6 +177,7 @@ class RuleResults:
                 self._check_lanes(rule)
             else:
                 self.checks[rule] = check_rule(rule, self.target, _operators_of(rule, programs, outcomes))
+        self._check_kernels()
         reached |= {rule for rule, check in self.checks.items() if not check.untaken}
         reached |= {rule for *_, outcome in self.judged for rule in outcome.rules}
         for rule in self.own:
@@ -188,6 +189,15 @@ class RuleResults:
                 reached |= outcome.rules
             if rule not in reached and not self._is_replaced(rule, declines):
                 self.unreached.append((rule, self._why_unreached(rule, declines)))
+
+    def _check_kernels(self) -> None:
+        """Compute kernels of several blocks, which schedule rules take and operators may not become."""
+        if all(rule.kind != SCHEDULE.kind for rule in self.own):
+            return
+        cases = list(usual_kernels())
+        outcomes = run([case.program for case in cases], self.target, lambda done: None)
+        for case, outcome in zip(cases, outcomes, strict=True):
+            self.judged.append((case.name, case.kind, partial(_judge_found, case=case), outcome))
 
     def _check_lanes(self, rule: Rule) -> None:
         """Compute an intrinsic on vectors of all numbers of lanes, where kernels of the target have vectors."""

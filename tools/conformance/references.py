@@ -9,7 +9,11 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from mirlo.dialects.core.dtypes import DType, dtype
 from mirlo.dialects.relax.infer_windows import CHANNELS_FIRST, kernel_permutation, padding_pairs, per_dim
-from mirlo.tools.conformance.case import ANY, FLOATS, Draw, OperatorCase, reference, varied
+from mirlo.dialects.relax.tree import NAN_BY_NODE
+from mirlo.tools.conformance.case import ANY, FLOATS, Draw, OperatorCase, UndefinedResult, reference, varied
+
+COMPARISONS = (np.less_equal, np.less, np.greater_equal, np.greater, np.equal, np.not_equal)
+"""How a node compares a feature with its threshold, in the order of `relax.tree_ensemble`."""
 
 
 def windows_of(
@@ -103,6 +107,37 @@ def max_pool(
         return None
     least = -np.inf if x.dtype.kind == "f" else np.iinfo(np.int64).min
     return np.asarray(windows_of(x, kernel, strides, padding, dilations, least).max(tuple(range(-len(kernel), 0))))
+
+
+@reference("tree_ensemble")
+def tree_ensemble(
+    x: np.ndarray,
+    thresholds: np.ndarray,
+    nodes: np.ndarray,
+    roots: np.ndarray,
+    weights: np.ndarray,
+    *,
+    mode: int,
+    aggregate: str,
+) -> np.ndarray:
+    """Return the leaves that each row reaches, combined; raise UndefinedResult where nodes form a cycle."""
+    own = nodes[:, 1]
+    how = own if mode < 0 else (mode & 7) | (own & 8) if mode & NAN_BY_NODE else np.full_like(own, mode)
+    values = x[:, nodes[:, 0].clip(0, x.shape[1] - 1)]
+    tests = np.stack([compared(values, thresholds) for compared in COMPARISONS])
+    holds = np.take_along_axis(tests, np.broadcast_to(how & 7, values.shape)[None].astype(np.int64), 0)[0]
+    holds |= np.isnan(values) & ((how & 8) != 0)
+    following = np.where(holds, nodes[:, 2], nodes[:, 3])  # of each row, at each node
+    at = np.broadcast_to(roots, (len(x), len(roots))).astype(np.int64)
+    for _ in range(len(nodes)):
+        inner = np.take_along_axis(following, at.clip(0, len(nodes) - 1), 1)
+        at = np.where(at >= 0, inner, at)
+    if (at >= 0).any():
+        raise UndefinedResult("the nodes of 'relax.tree_ensemble' form a cycle")
+    leaves = weights[(-1 - at).clip(0, len(weights) - 1)]
+    if aggregate == "sum":
+        return np.asarray(leaves.sum(1))
+    return np.asarray(leaves.min(1) if aggregate == "min" else leaves.max(1))
 
 
 def _vary_conv(

@@ -65,6 +65,11 @@ def search_loops(pattern: str, target: str) -> Iterator[tuple[FoundCase, Program
             return
 
 
+def usual_kernels() -> Iterator[FoundCase]:
+    """Yield kernels of one and of two blocks."""
+    return itertools.chain.from_iterable(itertools.islice(_kernels(), MOST_STEPS - 1))
+
+
 def _contractions(tile: int) -> Iterator[FoundCase]:
     """Yield contractions whose sizes are multiples of a tile."""
     for name, op in graph_operations().items():

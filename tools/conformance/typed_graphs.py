@@ -34,6 +34,8 @@ MAX_ELEMENTS = 1 << 14
 """Elements of one tensor: the reference computes in numpy."""
 MAX_SMALL = 3
 """Sizes up to this one stay as they are when sizes are rounded to a tile: those of windows."""
+INFINITE = 0.1
+"""The share of drawn elements that are infinite, of an operator whose cases have such."""
 
 Reject = (OpError, ValueError, TypeError, IndexError, KeyError, ZeroDivisionError, AttributeError)
 
@@ -53,6 +55,13 @@ def may_be_positions(kind: np.dtype) -> bool:
     return kind.kind in "iu" and kind.itemsize > 1
 
 
+def finite_range(array: np.ndarray) -> tuple[float, float]:
+    """Return the least and the largest finite element; 1 for both of none."""
+    numbers = array.astype(np.float64)
+    numbers = numbers[np.isfinite(numbers)]
+    return (float(numbers.min()), float(numbers.max())) if numbers.size else (1.0, 1.0)
+
+
 @dataclass(frozen=True)
 class ElementRange:
     """The element type of a leaf, and between what its elements lie."""
@@ -67,17 +76,22 @@ class ElementRange:
     def of(array: np.ndarray) -> ElementRange:
         element = dtype_of_numpy(array.dtype)
         assert element is not None, array.dtype
-        numbers = array.astype(np.float64)
-        return ElementRange(element, float(numbers.min(initial=1)), float(numbers.max(initial=1)), array)
+        low, high = finite_range(array)
+        return ElementRange(element, min(low, 1.0), max(high, 1.0), array)
 
     def draw(self, shape: Sequence[int], random: np.random.Generator, magnitude: float, whole: bool) -> np.ndarray:
         """Return an array; floats are scaled by the magnitude, bytes fill their range where `whole` is set.
 
+        Some floats are infinite where those of the case are: no result of NaN is compared.
         Other integers, which may be positions or divisors, are those of the case: of its columns, if it has as many.
         """
         kind, examples = self.dtype.to_numpy(), self.examples
         if self.dtype.is_float:
-            return np.asarray(random.uniform(self.low, self.high, shape) * magnitude).astype(kind)
+            numbers = np.asarray(random.uniform(self.low, self.high, shape) * magnitude).astype(kind)
+            infinite = examples[np.isinf(examples)]
+            if infinite.size:
+                numbers = np.where(random.random(shape) < INFINITE, random.choice(infinite, shape), numbers)
+            return numbers
         if whole and kind.kind in "iu" and kind.itemsize == 1:
             limits = np.iinfo(kind)
             drawn = np.asarray(random.integers(limits.min, limits.max, shape, endpoint=True)).astype(kind)

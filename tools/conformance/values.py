@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mirlo.dialects.core.types import TensorType
-from mirlo.tools.conformance.case import TOLERANCE, Operand, wide
+from mirlo.tools.conformance.case import TOLERANCE, Operand, UndefinedResult, wide
 from mirlo.tools.conformance.derivations import GraphLeaf, GraphOperation, GraphValue
 from mirlo.tools.conformance.derived import evaluate
 from mirlo.tools.conformance.typed_graphs import TypedGraph, may_be_positions
@@ -85,6 +85,8 @@ def compute(typed: TypedGraph, arrays: Arrays, fallback: Fallback, noise: float 
         _refuse_integers_of_nan(operation, operands, typed.results[operation])
         try:
             results = evaluate(operation.name.removeprefix("relax."), operands, attributes)
+        except UndefinedResult:
+            raise
         except (ValueError, OverflowError):
             results = fallback(operation, operands, attributes)
         made[operation] = [
@@ -97,11 +99,11 @@ def compute(typed: TypedGraph, arrays: Arrays, fallback: Fallback, noise: float 
 def _refuse_integers_of_nan(
     operation: GraphOperation, operands: Sequence[Operand], results: Sequence[TensorType]
 ) -> None:
-    """Raise ValueError where integers or bools are computed from NaN, of which nothing is known."""
+    """Raise UndefinedResult where integers or bools are computed from NaN."""
     kind = next((result.dtype.name for result in results if not result.dtype.is_float), None)
     flat = [array for o in operands for array in (o if isinstance(o, list) else [o]) if array is not None]
     if kind is not None and any(array.dtype.kind == "f" and np.isnan(array).any() for array in flat):
-        raise ValueError(f"'{operation.name}' makes {kind} of NaN")
+        raise UndefinedResult(f"'{operation.name}' makes {kind} of NaN")
 
 
 def _moved(typed: TypedGraph, arrays: Arrays, noise: float) -> Arrays:
@@ -183,14 +185,34 @@ def drawn(typed: TypedGraph, random: np.random.Generator, trial: int) -> Arrays:
 
 
 def again(typed: TypedGraph, arrays: Arrays, random: np.random.Generator, constants: bool = False) -> Arrays:
-    """Return other elements of the arguments, or of the constants, between the same limits."""
+    """Return other elements of the arguments, or of the constants, between the same limits.
+
+    Positions stay where others are none, such as the nodes of a tree in an order in which they form a cycle.
+    """
     changed = dict(arrays)
     for leaf, array in arrays.items():
         if (leaf in typed.arguments) != constants and array.size and leaf.value is None:
             # The rows of positions stay whole: each column has an axis of its own.
             parts = array if may_be_positions(array.dtype) else array.reshape(-1)
             changed[leaf] = random.permutation(parts).reshape(array.shape)
-    return changed
+    positions = {leaf: array for leaf, array in arrays.items() if may_be_positions(array.dtype)}
+    return changed if not positions or _has_results(typed, changed) else changed | positions
+
+
+def _has_results(typed: TypedGraph, arrays: Arrays) -> bool:
+    """Return whether operators say what they compute of these elements; those without a reference compute zeros."""
+
+    def zeros(
+        operation: GraphOperation, operands: Sequence[Operand], attributes: dict[str, object]
+    ) -> tuple[np.ndarray, ...]:
+        return tuple(np.zeros(kind.static_shape, kind.dtype.to_numpy()) for kind in typed.results[operation])
+
+    try:
+        with np.errstate(all="ignore"):
+            compute(typed, arrays, zeros)
+    except UndefinedResult:
+        return False
+    return True
 
 
 def _information(array: np.ndarray, kind: str) -> float:

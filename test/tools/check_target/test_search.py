@@ -9,19 +9,22 @@ import pytest
 
 from mirlo.dialects.core.traits import Trait
 from mirlo.dialects.relax import OPS
+from mirlo.dialects.relax.tree import NAN_BY_NODE
 from mirlo.extend import LEGALIZE, decline, legalize
 from mirlo.passes.byoc.operators import is_const, is_op, wildcard
 from mirlo.passes.rules import Rule
 from mirlo.tools.conformance import case_search
+from mirlo.tools.conformance.case import UndefinedResult
+from mirlo.tools.conformance.case_search import GraphCase
 from mirlo.tools.conformance.check import names
 from mirlo.tools.conformance.derivations import graphs_of
-from mirlo.tools.conformance.derived import derive_cases, expected
+from mirlo.tools.conformance.derived import derive_cases, evaluate, expected
 from mirlo.tools.conformance.kernels import kernel_case
 from mirlo.tools.conformance.programs import CompiledPrograms, compile_programs
 from mirlo.tools.conformance.rule_search import RuleSearch
 from mirlo.tools.conformance.search import search
-from mirlo.tools.conformance.typed_graphs import Lattice, TypedGraph, typed_graph
-from mirlo.tools.conformance.values import Arrays, compute, drawn, expectations
+from mirlo.tools.conformance.typed_graphs import Lattice, TypedGraph, typed_graph, with_dynamic_dims
+from mirlo.tools.conformance.values import Arrays, again, compute, drawn, draws, expectations
 
 
 def taken(rule: Rule) -> list[str]:
@@ -105,6 +108,36 @@ def test_references_are_compiled_together(monkeypatch: pytest.MonkeyPatch) -> No
         np.testing.assert_allclose(result, wanted, rtol=1e-5)
 
 
+def test_references_of_dynamic_dims_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One compilation gives the references of all sizes, in f64 for all floats."""
+    compiled: list[str] = []
+
+    def compiling(programs: Any, target: str, threads: int = 1) -> CompiledPrograms:
+        compiled.extend(f"{kind}" for program in programs for kind in program.argument_types if threads == 1)
+        return compile_programs(programs, target, threads)
+
+    monkeypatch.setattr(case_search, "compile_programs", compiling)
+    names()
+    search = RuleSearch("sums", "llvm", "llvm", rule=own("relax.cumsum", lambda op, b: decline("never")))
+    LEGALIZE._rules["relax.cumsum", "llvm"].remove(search.rule)
+    graph, _ = graphs_of([is_op("relax.cumsum")(wildcard())])
+    typed = typed_graph(graph[0], "f16", Lattice(), search.random)
+    assert typed is not None
+    dynamic, axes = next(with_dynamic_dims(typed))
+    case = GraphCase("dynamic 0", dynamic, drawn(typed, search.random, 0), axes)
+    search._prepare_sizes([case], [[search._sized(case, size)] for size in (3, 7)])
+    assert len(compiled) == 1 and compiled[0].startswith("f64[n_dynamic_0_0, "), compiled
+    for size in (3, 7):
+        sized = search._sized(case, size)
+        assert sized is not None
+        (expected,) = expectations(sized.typed, sized.arrays, search._by_host)
+        (x,) = sized.given(sized.arrays)
+        attributes = typed.attributes[typed.graph.operations[0]]
+        wanted = np.cumsum(x.astype(np.float64), int(str(attributes["axis"])))
+        assert expected.error_in(wanted) is None and expected.error_in(wanted + 1) is not None
+    assert len(compiled) == 1
+
+
 def logarithm_of_a_difference(x: list[float], dtype: str = "f32") -> tuple[TypedGraph, Arrays]:
     """Return cast(log(x - 1))."""
     names()
@@ -138,3 +171,69 @@ def test_integers_made_of_nan_are_not_compared() -> None:
         expectations(typed, arrays, no_host)
     typed, arrays = logarithm_of_a_difference([2.0, 5.0, 4.0], "i32")
     assert expectations(typed, arrays, no_host)[0].exact.tolist() == [0, 1, 1]
+
+
+@pytest.mark.parametrize("mode", [-1, *range(6), 8, 11, NAN_BY_NODE, NAN_BY_NODE + 3])
+def test_the_reference_of_trees(mode: int) -> None:
+    names()
+    random = np.random.default_rng(mode + 1)
+    x = random.integers(-1, 2, (40, 3)).astype(np.float64)
+    x[random.random(x.shape) < 0.2] = np.nan
+    inner, leaves, roots = 9, 5, np.array([0, 3, -2])
+    thresholds = random.integers(-1, 2, inner).astype(np.float64)
+    # What follows a node is behind it: no cycle.
+    later = [[int(random.choice([*range(i + 1, inner), *range(-leaves, 0)])) for _ in "tf"] for i in range(inner)]
+    kinds = random.integers(0, 6, inner) + 8 * random.integers(0, 2, inner)
+    nodes = np.column_stack([random.integers(0, 3, inner), kinds, np.array(later)])
+    weights = random.integers(-8, 9, (leaves, 2)).astype(np.float64)
+    tests = [float.__le__, float.__lt__, float.__ge__, float.__gt__, float.__eq__, float.__ne__]
+
+    def leaf(row: np.ndarray, at: int) -> int:
+        while at >= 0:
+            value, own = float(row[nodes[at, 0]]), int(nodes[at, 1])
+            how = own if mode < 0 else (mode & 7) + (own & 8) if mode & NAN_BY_NODE else mode
+            at = nodes[at, 2 if tests[how & 7](value, float(thresholds[at])) or (how & 8 and value != value) else 3]
+        return -1 - at
+
+    reached = np.array([[weights[leaf(row, root)] for root in roots] for row in x])
+    for aggregate, combined in (("sum", np.sum), ("min", np.min), ("max", np.max)):
+        operands = (x, thresholds, nodes, roots, weights)
+        (made,) = evaluate("tree_ensemble", operands, {"mode": mode, "aggregate": aggregate})
+        np.testing.assert_array_equal(made, combined(reached, 1))
+
+
+def test_trees_that_are_drawn_have_no_cycle() -> None:
+    """A target would go round in one for ever."""
+    names()
+    graph, _ = graphs_of([is_op("relax.tree_ensemble")(*[wildcard()] * 5)])
+    random = np.random.default_rng(0)
+    typed = typed_graph(graph[0], "f32", Lattice(), random)
+    assert typed is not None
+    nodes = next(leaf for leaf, kind in typed.types.items() if kind.shape[1:] == (4,))
+    orders = set()
+    for arrays in draws(typed, random, no_host):
+        for is_constant in (False, True) * 10:
+            other = again(typed, arrays, random, is_constant)
+            compute(typed, other, no_host)
+            orders.add(other[nodes].tobytes())
+    cyclic = arrays | {nodes: np.zeros_like(arrays[nodes])}
+    with pytest.raises(UndefinedResult, match="the nodes of 'relax.tree_ensemble' form a cycle"):
+        compute(typed, cyclic, no_host)
+    assert len(orders) > 1
+
+
+@pytest.mark.parametrize("kind", ["f32", "bf16"])
+@pytest.mark.parametrize("name", ["isinf", "isfinite", "hardmax", "isnan"])
+def test_elements_that_are_not_finite_are_drawn_where_cases_have_them(name: str, kind: str) -> None:
+    names()
+    graph, _ = graphs_of([is_op(f"relax.{name}")(wildcard())])
+    search = RuleSearch("any", "llvm", "llvm", rule=own(f"relax.{name}", lambda op, b: decline("never")))
+    LEGALIZE._rules[f"relax.{name}", "llvm"].remove(search.rule)
+    typed = typed_graph(graph[0], kind, Lattice(), search.random)
+    assert typed is not None
+    arrays = drawn(typed, search.random, 0)
+    (x,) = (array.astype(np.float64) for array in arrays.values())
+    assert 0 < np.isinf(x).sum() < x.size / 2 and not np.isnan(x).any()
+    dynamic, axes = next(with_dynamic_dims(typed))
+    sized = search._sized(GraphCase("one", dynamic, arrays, axes), 9)
+    assert sized is not None
