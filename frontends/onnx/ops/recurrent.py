@@ -56,15 +56,6 @@ class _Direction:
             value = self.node.emit("clip", value, min=-self.clip, max=self.clip)
         return self.functions[index](value)
 
-    def add(self, *values: Tensor) -> Tensor:
-        total = values[0]
-        for value in values[1:]:
-            total = total + value
-        return total
-
-    def multiply(self, left: Tensor, right: Tensor) -> Tensor:
-        return left * right
-
     def product(self, state: Tensor, weights: Tensor) -> Tensor:
         if self.quantize is not None:
             return self.node.emit("matmul", self.quantize(state), weights)
@@ -115,44 +106,44 @@ def lstm_layer(node: Node, quantized: QuantizedWeights | None = None) -> tuple[T
 
 
 def _rnn_step(d: _Direction, x: Tensor, states: States) -> States:
-    return (d.gate(0, d.add(x, d.product(states[0], d.recurrent))),)
+    return (d.gate(0, x + d.product(states[0], d.recurrent)),)
 
 
 def _gru_step(d: _Direction, x: Tensor, states: States) -> States:
     (h,) = states
     recurrent_z, recurrent_r, recurrent_h = d.parts(d.recurrent, 3, axis=0)
     xz, xr, xh = d.parts(x, 3)
-    z = d.gate(0, d.add(xz, d.product(h, recurrent_z)))
-    r = d.gate(0, d.add(xr, d.product(h, recurrent_r)))
-    return (_blend(d, z, h, d.gate(1, d.add(xh, d.product(d.multiply(r, h), recurrent_h)))),)
+    z = d.gate(0, xz + d.product(h, recurrent_z))
+    r = d.gate(0, xr + d.product(h, recurrent_r))
+    return (_blend(z, h, d.gate(1, xh + d.product(r * h, recurrent_h))),)
 
 
 def _gru_linear_step(d: _Direction, x: Tensor, states: States) -> States:
     (h,) = states
     product = d.product(h, d.recurrent)
     if d.recurrent_bias is not None:
-        product = d.add(product, d.recurrent_bias)
+        product = product + d.recurrent_bias
     (xz, xr, xh), (hz, hr, hh) = d.parts(x, 3), d.parts(product, 3)
-    z, r = d.gate(0, d.add(xz, hz)), d.gate(0, d.add(xr, hr))
-    return (_blend(d, z, h, d.gate(1, d.add(xh, d.multiply(r, hh)))),)
+    z, r = d.gate(0, xz + hz), d.gate(0, xr + hr)
+    return (_blend(z, h, d.gate(1, xh + r * hh)),)
 
 
-def _blend(d: _Direction, z: Tensor, h: Tensor, new: Tensor) -> Tensor:
+def _blend(z: Tensor, h: Tensor, new: Tensor) -> Tensor:
     """Return (1 - z) * new + z * h."""
-    return d.add(new, d.multiply(z, d.node.emit("subtract", h, new)))
+    return new + z * (h - new)
 
 
 def _lstm_step(d: _Direction, x: Tensor, states: States, coupled: bool = False) -> States:
     h, c = states
-    i, o, f, g = d.parts(d.add(x, d.product(h, d.recurrent)), 4)
+    i, o, f, g = d.parts(x + d.product(h, d.recurrent), 4)
     if d.peepholes:
-        i, f = d.add(i, d.multiply(d.peepholes[0], c)), d.add(f, d.multiply(d.peepholes[2], c))
+        i, f = i + d.peepholes[0] * c, f + d.peepholes[2] * c
     i, g = d.gate(0, i), d.gate(1, g)
-    f = d.node.emit("subtract", d.node.constant(1, i.type), i) if coupled else d.gate(0, f)
-    c = d.add(d.multiply(f, c), d.multiply(i, g))
+    f = 1 - i if coupled else d.gate(0, f)
+    c = f * c + i * g
     if d.peepholes:
-        o = d.add(o, d.multiply(d.peepholes[1], c))
-    return d.multiply(d.gate(0, o), d.functions[2](c)), c
+        o = o + d.peepholes[1] * c
+    return d.gate(0, o) * d.functions[2](c), c
 
 
 def _lstm_coupled_step(d: _Direction, x: Tensor, states: States) -> States:
@@ -232,11 +223,11 @@ def _direction(
     if node.has(3):
         size = gates * hidden
         from_input, recurrent = node.emit_all("split", pick_direction(node, node[3], at), axis=0, sizes=(size, size))
-        projected = result.add(projected, from_input)
+        projected = projected + from_input
         if keep_recurrent_bias:
             result.recurrent_bias = recurrent
         else:
-            projected = result.add(projected, recurrent)
+            projected = projected + recurrent
     if node.has(7):
         result.peepholes = list(result.parts(pick_direction(node, node[7], at), 3, axis=0))
     return result, projected
