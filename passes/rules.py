@@ -102,7 +102,7 @@ class Rule:
         text = inspect.getdoc(self.function) or (module.__doc__ if module is not None else None)
         return (text or "").strip().split("\n")[0]
 
-    @property
+    @cached_property
     def is_foreign(self) -> bool:
         """Return whether the rule is not part of Mirlo."""
         return not (getattr(self.function, "__module__", None) or "").startswith("mirlo.")
@@ -294,7 +294,8 @@ def run_rule(rule: Rule, *arguments: object, empty: bool = False, chosen: Choice
 
 def _outcome(rule: Rule, arguments: tuple[object, ...], empty: bool, chosen: ChoiceValues) -> object:
     try:
-        outcome = rule.function(*arguments, **rule.arguments.bind(chosen))
+        named = rule.arguments.bind(chosen) if chosen else {}
+        outcome = rule.function(*arguments, **named)
     except (RuleError, MemoryError):
         raise
     except UndecidedDim as undecided:
