@@ -42,10 +42,10 @@ GoalKey = tuple[object, ...]
 
 
 @dataclass
-class Scope:
+class ProofScope:
     """What holds in a block besides what holds around it: conditions of branches, and loops that have iterations."""
 
-    parent: Scope | None
+    parent: ProofScope | None
     block: ir.Block | None = None
     facts_of_caller: Sequence[IndexExpr] = ()
     facts: Facts | None = None
@@ -113,13 +113,13 @@ class KernelBounds:
         self.guardable: set[ir.Operation] = set()
         """Accesses that are not proven, though something limits the data in their indices."""
         # The caller checks the dims of tensors that could be negative.
-        self._root = Scope(None, facts_of_caller=[number(dim) for dim in dict.fromkeys(known.facts)])
+        self._root = ProofScope(None, facts_of_caller=[number(dim) for dim in dict.fromkeys(known.facts)])
 
     def verify(self) -> None:
         """Find all accesses, and try to prove each."""
         self._visit(self.function.regions[0].blocks[0], self._root)
 
-    def _visit(self, block: ir.Block, scope: Scope) -> None:
+    def _visit(self, block: ir.Block, scope: ProofScope) -> None:
         obligations: list[Obligation] = []
         for member in block.operations:
             op = member.operation
@@ -136,19 +136,19 @@ class KernelBounds:
         if obligations:
             self._settle(obligations, scope)
 
-    def _visit_regions(self, op: ir.Operation, scope: Scope) -> None:
+    def _visit_regions(self, op: ir.Operation, scope: ProofScope) -> None:
         if op.name == "scf.for" and self._is_empty(op):
             return
         for region in op.regions:
             for block in region.blocks:
-                self._visit(block, Scope(scope, block))
+                self._visit(block, ProofScope(scope, block))
 
     def _is_empty(self, op: ir.Operation) -> bool:
         """Return whether a loop has no iteration, ever."""
         _, longest = self.prover.interval(self.values.read(op.operands[1]) - self.values.read(op.operands[0]))
         return longest is not None and longest <= 0
 
-    def _facts(self, scope: Scope) -> Facts:
+    def _facts(self, scope: ProofScope) -> Facts:
         if scope.facts is None:
             known = self._facts(scope.parent) if scope.parent is not None else ()
             found = scope.facts_of_caller if scope.block is None else self.values.facts_of_block(scope.block)
@@ -200,7 +200,7 @@ class KernelBounds:
         last = first[:outer] + [index + (length - 1) for index, length in zip(first[outer:], lengths, strict=True)]
         return tuple(first), tuple(last)
 
-    def _settle(self, obligations: Sequence[Obligation], scope: Scope) -> None:
+    def _settle(self, obligations: Sequence[Obligation], scope: ProofScope) -> None:
         """Prove the obligations of a block, of those that differ in a constant the hardest first."""
         hardest: dict[GoalKey, tuple[int, IndexExpr, Access]] = {}
         for each in obligations:
@@ -214,7 +214,7 @@ class KernelBounds:
             if not all(self._holds(goal, each.access, scope) for goal in each.goals):
                 self._retry_as_position(each, scope)
 
-    def _retry_as_position(self, each: Obligation, scope: Scope) -> None:
+    def _retry_as_position(self, each: Obligation, scope: ProofScope) -> None:
         """Prove the position in memory where single indices cannot be proven."""
         shape = each.view.shape
         if each.view.is_static and len(shape) > 1:
@@ -231,7 +231,7 @@ class KernelBounds:
                 return
         self._fail_range(each, scope)
 
-    def _holds(self, goal: IndexExpr, access: Access, scope: Scope) -> bool:
+    def _holds(self, goal: IndexExpr, access: Access, scope: ProofScope) -> bool:
         if self.prover.is_certain(goal):
             return True
         key, constant = _key_of(goal, access)
@@ -245,7 +245,7 @@ class KernelBounds:
         scope.least[key] = constant
         return True
 
-    def _facts_of_access(self, access: Access, scope: Scope) -> Facts:
+    def _facts_of_access(self, access: Access, scope: ProofScope) -> Facts:
         facts = self._facts(scope)
         if access.mask is None:
             return facts
@@ -269,7 +269,7 @@ class KernelBounds:
 
     # --------------------------------------------------------------------------------------------------------- failures
 
-    def _fail_range(self, each: Obligation, scope: Scope) -> None:
+    def _fail_range(self, each: Obligation, scope: ProofScope) -> None:
         access, view, first, last = each.access, each.view, each.first, each.last
         from_data = self.found.data.is_access_by_data(access)
         if from_data and self._is_clamped(each, scope):
@@ -288,7 +288,7 @@ class KernelBounds:
             facts.append(("not negative", "; ".join(known[:6])))
         self._fail(access.op, access.buffer, why, tuple(facts), from_data)
 
-    def _is_clamped(self, each: Obligation, scope: Scope) -> bool:
+    def _is_clamped(self, each: Obligation, scope: ProofScope) -> bool:
         """Return whether data in an index are limited, if not provably to the right bounds, in a view that is right."""
         if not all(self._holds(goal, each.access, scope) for goal, _ in each.view.starts):
             return False

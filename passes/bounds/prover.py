@@ -40,7 +40,7 @@ class Case:
 
 
 @dataclass
-class Variable:
+class IndexVariable:
     """What is known of a variable: each lower and each upper bound holds, and one of the cases, if there are any."""
 
     lows: tuple[IndexExpr, ...] = ()
@@ -65,7 +65,7 @@ class Prover:
     """The variables of one kernel, and proofs about them."""
 
     def __init__(self, budget: int = MAX_KERNEL_STEPS) -> None:
-        self.variables: list[Variable] = []
+        self.variables: list[IndexVariable] = []
         self._steps = 0
         self.budget = budget
         """The eliminations that are left for this kernel."""
@@ -87,7 +87,7 @@ class Prover:
         """Return the expression of a new variable with these bounds, of variables that exist."""
         # Those without variables first: a proof from them needs no search.
         low_bounds, high_bounds = (tuple(sorted(bounds, key=lambda each: len(each.terms))) for bounds in (lows, highs))
-        known = Variable(
+        known = IndexVariable(
             low_bounds, high_bounds, tuple(cases), choice, None, None, from_data, unwrapped, operands, is_free
         )
         least = [bound for bound in (self.interval(low)[0] for low in known.lows) if bound is not None]
@@ -100,7 +100,7 @@ class Prover:
         self.variables.append(known)
         return loop_index(len(self.variables) - 1)
 
-    def known(self, expression: IndexExpr) -> Variable | None:
+    def known(self, expression: IndexExpr) -> IndexVariable | None:
         """Return the variable that an expression consists of, or None."""
         if len(expression.terms) != 1 or expression.constant != 0:
             return None
