@@ -125,11 +125,11 @@ function detail(nodes) {
 }
 
 function overview() {
-  const rows = data.regions.map((r) => `<tr><td>${escaped(r.name)}</td><td>${r.operators}</td><td>${r.kept ? "" : escaped(r.reason)}</td></tr>`).join("");
+  const rows = data.regions.map((r) => `<tr><td>${escaped(r.name)}</td><td>${r.operators}</td><td>${r.needs.map(escaped).join("<br>")}</td><td>${r.kept ? "" : escaped(r.reason)}</td></tr>`).join("");
   const apart = data.not_merged.map((m) => `<p><code>${escaped(m.producer)}</code> and <code>${escaped(m.consumer)}</code> are not one region: ${escaped(m.reason)}</p>`).join("");
   const costs = data.costs ? `<h2>${escaped(data.costs.title)}</h2><table><tr>${data.costs.titles.map((t) => `<th>${escaped(t)}</th>`).join("")}</tr>${data.costs.rows.map((row) => `<tr>${row.map((c) => `<td>${escaped(c)}</td>`).join("")}</tr>`).join("")}</table>` : "";
   $("detail").innerHTML = `<p class="soft">Click a box to see what was tried on it, and why it went where it did.</p>${costs}` +
-    (rows ? `<h2>regions</h2><table><tr><th>name</th><th>operators</th><th></th></tr>${rows}</table>` : "") + (apart ? `<h2>neighbours that are not one region</h2>${apart}` : "");
+    (rows ? `<h2>regions</h2><table><tr><th>name</th><th>operators</th><th>needs</th><th></th></tr>${rows}</table>` : "") + (apart ? `<h2>neighbours that are not one region</h2>${apart}` : "");
 }
 
 function search() {

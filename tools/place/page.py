@@ -41,13 +41,14 @@ def page(survey: Survey, title: str) -> str:
     report = as_json(survey)
     rows = [[name or "nobody", *cells(share, survey.total)] for name, share in survey.shares.items()]
     levels = {name: _level(survey, name) for name in LEVELS}
+    needs = {chosen.name: list(chosen.generator.requirements()) for chosen in survey.targets.generators}
     data = {
         "title": title,
         "targets": list(survey.shares),
         "totals": {"titles": TITLES, "rows": rows},
         "shares": [s.flops for s in survey.shares.values()],
         "nodes": [_displayed_node(node) for node in report["nodes"]],
-        "regions": report["regions"],
+        "regions": [{**region, "needs": needs.get(str(region["target"]), [])} for region in report["regions"]],
         "not_merged": report["not_merged"],
         "levels": levels,
         "first": _first(levels),

@@ -22,6 +22,9 @@ class Unit(CodeGenerator):
     name = "unit"
     layouts = {"relax.conv": ("N*C", "O*I")}
 
+    def requirements(self) -> Sequence[str]:
+        return ["firmware <2> of the unit"]
+
     def patterns(self) -> Sequence[Any]:
         return [
             ("conv_relu", conv_bias_activation(activation="relax.relu"), small),
