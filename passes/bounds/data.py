@@ -8,7 +8,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.passes.bounds.accesses import Access, is_index
 from mirlo.passes.bounds.local_buffers import stores_of
 
-STACK = "memref.alloca"
+STACK, COUNT = "memref.alloca", "memref.atomic_rmw"
 _LOOPS = ("scf.for", "scf.while")
 
 
@@ -88,6 +88,8 @@ def _origins(value: ir.Value) -> Iterable[ir.Value] | None:
     op = owner.operation
     if op.name == "memref.load":
         return _origins_of_load(op)
+    if op.name == COUNT:
+        return _origins_of_count(op)
     if op.name == "memref.dim":
         return ()
     if op.name == "scf.if":
@@ -141,6 +143,20 @@ def _origins_of_load(op: ir.Operation) -> Iterable[ir.Value] | None:
     found = list(op.operands)[1:]
     for store in stores:
         found += [store.operands[0], *list(store.operands)[2:], *_conditions_around(store, owner.operation.block)]
+    return found
+
+
+def _origins_of_count(op: ir.Operation) -> Iterable[ir.Value] | None:
+    """Return what decides about a number that threads count up in a buffer on the stack, such as that of a task."""
+    _, buffer, *positions = op.operands
+    users = [use.owner.operation for use in buffer.uses]
+    is_stored = all(user.name in ("memref.store", COUNT) and user.operands[1] == buffer for user in users)
+    if isinstance(buffer.owner, ir.Block) or buffer.owner.operation.name != STACK or not is_stored:
+        return None
+    found = list(positions)
+    for user in users:
+        found += [user.operands[0], *list(user.operands)[2:]]
+        found += _conditions_around(user, buffer.owner.operation.block)
     return found
 
 

@@ -13,7 +13,7 @@ from mirlo.dialects.core.index_expr import FloorDiv, IndexExpr, floor_divide, lo
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.affine import read_affine
 from mirlo.dialects.tir.buffers import INPLACE
-from mirlo.passes.bounds.data import DataDependence
+from mirlo.passes.bounds.data import COUNT, DataDependence
 from mirlo.passes.bounds.limits import SAFE, Limits
 from mirlo.passes.bounds.local_buffers import RESHAPES, Merged, Reaching, reaching_value, stores_of
 from mirlo.passes.bounds.prover import Case, Facts, Prover
@@ -134,9 +134,7 @@ class ValueReader:
             return number(self.parameters[position])
         if op.name == "scf.for" and position == 0:
             return self._read_loop(op)
-        if op.name == "scf.for":
-            return self.prover.variable(from_data=self.data.is_from_data(argument))
-        return self.prover.variable(from_data=op.name != "func.func")
+        return self.prover.variable(from_data=self.data.is_from_data(argument))
 
     def _read_loop(self, op: ir.Operation) -> IndexExpr:
         lower, upper, step = (self.read(op.operands[i]) for i in range(3))
@@ -157,7 +155,8 @@ class ValueReader:
         """Return a value of which its type is known only."""
         bits, _ = width_of(kind)
         if bits >= INDEX_BITS:
-            return self.prover.variable(from_data=True, is_free=True)
+            of_data = op.name != COUNT or self.data.is_from_data(op.results[0])
+            return self.prover.variable(from_data=of_data, is_free=True)
         if bits == 1:
             return self.prover.variable([number(0)], [number(1)], from_data=True)
         half = 1 << (bits - 1)
