@@ -51,6 +51,9 @@ class TensorBuilder(Protocol):
     def compact(self, tensor: Tensor) -> ir.Value:
         """Return an SSA value that broadcasts to the shape of a tensor."""
 
+    def full(self, tensor: Tensor) -> ir.Value:
+        """Return the SSA value with the whole shape of a tensor."""
+
 
 def _unary(operator: str) -> Callable[[Tensor], Tensor]:
     """Return a method that makes an elementwise operator of the tensor alone."""
@@ -125,6 +128,13 @@ class Tensor:
 
     __array_ufunc__ = None
     """Lets numbers of numpy on the left leave the operator to this class."""
+    __iter__ = None
+    """A tensor is no sequence, although parts of it are taken by `[]`."""
+
+    @property
+    def ssa(self) -> ir.Value:
+        """Return the SSA value with the whole shape, which operations take as an operand."""
+        return self.builder.full(self)
 
     @property
     def shape(self) -> tuple[Dim, ...]:

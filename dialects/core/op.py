@@ -44,6 +44,16 @@ OperandType = TensorType | Sequence["TensorType | None"] | None
 """The type of a declared operand: None for an absent one, a list for a variadic one."""
 
 
+class HasValue(Protocol):
+    """A tensor of an import, which stands for an SSA value."""
+
+    @property
+    def ssa(self) -> ir.Value: ...
+
+
+Operand = ir.Value | HasValue | Sequence["ir.Value | HasValue"] | None
+
+
 class OperationTable(Protocol):
     """A dialect, as its operations see it."""
 
@@ -144,7 +154,7 @@ class DialectOp(ir.OpView):
     @classmethod
     def build(
         cls,
-        *given: ir.Value | Sequence[ir.Value] | None,
+        *given: Operand,
         result_types: Sequence[TensorType | ir.Type] | None = None,
         loc: ir.Location | None = None,
         ip: ir.InsertionPoint | None = None,
@@ -153,18 +163,19 @@ class DialectOp(ir.OpView):
         """Create the operation at the insertion point and return the operation view.
 
         `given` are the operands, one per declared operand (None for an absent optional one, a list for a variadic
-        one; trailing optional ones may be left out). Attributes are keywords, as Python values. Result types
-        (`TensorType` or MLIR types) are inferred if the operation supports it.
+        one; trailing optional ones may be left out): SSA values, or tensors of an import, which have one as `ssa`.
+        Attributes are keywords, as Python values. Result types (`TensorType` or MLIR types) are inferred if the
+        operation supports it.
         """
         layout = cls._operand_layout
-        given = given + (None,) * (len(layout.fields) - len(given))
-        if len(given) > len(layout.fields):
-            raise OpError(f"'{cls.OPERATION_NAME}' takes {len(layout.fields)} operands, got {len(given)}")
+        values = [_ssa_of(each) for each in given] + [None] * (len(layout.fields) - len(given))
+        if len(values) > len(layout.fields):
+            raise OpError(f"'{cls.OPERATION_NAME}' takes {len(layout.fields)} operands, got {len(values)}")
         attributes = encode_attributes(cls, attrs)
         if result_types is None:
-            result_types = infer_results(cls, given, attrs)
+            result_types = infer_results(cls, values, attrs)
         types = [t.to_mlir() if isinstance(t, TensorType) else t for t in result_types]
-        flat, sizes = layout.flatten(given, _type_of, cls.OPERATION_NAME)
+        flat, sizes = layout.flatten(values, _type_of, cls.OPERATION_NAME)
         if sizes is not None:
             attributes["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get(sizes)
         if cls._result_layout.segments:
@@ -177,7 +188,7 @@ class DialectOp(ir.OpView):
         return op.opview
 
     @classmethod
-    def make(cls, *given: ir.Value | Sequence[ir.Value] | None, **kwargs: Any) -> Any:
+    def make(cls, *given: Operand, **kwargs: Any) -> Any:
         """Create the operation like `build`, and return its result value, or a tuple unless there is exactly one."""
         return values_of(cls.build(*given, **kwargs))
 
@@ -220,6 +231,15 @@ def class_of(op: ir.Operation | ir.OpView) -> type[DialectOp]:
     if not issubclass(cls, DialectOp):
         raise TypeError(f"'{op.operation.name}' is not an operation of Mirlo or of a plug-in")
     return cls
+
+
+def _ssa_of(given: Operand) -> ir.Value | Sequence[ir.Value] | None:
+    """Return the SSA value, or the list of values, of an operand."""
+    if given is None or isinstance(given, ir.Value):
+        return given
+    if isinstance(given, Sequence):
+        return [each if isinstance(each, ir.Value) else each.ssa for each in given]
+    return given.ssa
 
 
 def _type_of(value: ir.Value) -> ir.Type:

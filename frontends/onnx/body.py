@@ -466,9 +466,10 @@ def _named(node: Node, results: Sequence[Output]) -> Sequence[AnyValue | None]:
     """Return the outputs of a node, with names and with what is known of their elements."""
     values: list[AnyValue | None] = []
     for name, result in zip(node.outputs, results, strict=False):
-        if result is not None and not result.name:
-            result.name = name
-        values.append(result)
+        value = node.builder.tensor(result) if isinstance(result, ir.Value) else result
+        if value is not None and not value.name:
+            value.name = name
+        values.append(value)
     first = values[0] if values else None
     if isinstance(first, Tensor):
         first.fractions = fractions_of(node, first) if first.fractions is None else first.fractions

@@ -84,8 +84,8 @@ def strings(name: str, array: np.ndarray) -> ObjectValue:
 
 
 AnyValue = Tensor | ListValue | OptionalValue | ObjectValue
-Output = AnyValue | None
-"""An output of a node as its converter makes it; None for an optional one that is left out."""
+Output = AnyValue | ir.Value | None
+"""An output of a node as its converter makes it, such as by `make` of its operator; None for one that is left out."""
 Converted = Output | Sequence[Output] | NotImplementedType
 """What a converter returns: the outputs of the node, or NotImplemented."""
 
