@@ -35,6 +35,7 @@ from mirlo.passes.figures import Figures
 from mirlo.passes.legalize.helpers import elementwise
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.registry import Pass, PassError, option, register_pass
+from mirlo.passes.rule_choices import Choice
 from mirlo.passes.rules import INTRINSIC, LEGALIZE, SCHEDULE, decline, intrinsic, legalize, schedule
 from mirlo.passes.schedule.tuned import tuned_values
 from mirlo.passes.schedule.words.schedule import Schedule
@@ -50,10 +51,10 @@ from mirlo.targets.c.loops import CLoopsError, c_function
 from mirlo.targets.c.native import define_c_functions
 
 __all__ = [
-    "Artifact", "AxisAttributes", "Bool", "CLoopsError", "CodeGenerator", "ConvertedModel", "ExampleInputs",
+    "Artifact", "AxisAttributes", "Bool", "CLoopsError", "Choice", "CodeGenerator", "ConvertedModel", "ExampleInputs",
     "FrontendError", "ImportedModule", "DialectOp", "Dims", "ElementType", "ExternalArtifact", "Figures",
     "ExternalFunctions", "ExternalModule", "Float", "Floats", "INTRINSIC", "Int", "Ints", "LEGALIZE", "LoadContext",
-    "NativeCode", "NodeTrait", "OnnxName", "OpError", "Pass", "PassError", "Pipeline", "Precision", 
+    "NativeCode", "NodeTrait", "OnnxName", "OpError", "Pass", "PassError", "Pipeline", "Precision",
     "SCHEDULE", "Schedule", "ScheduleError", "Str", "Strs", "Symbol",
     "CodeForm", "KernelText", "Target", "TensorType", "ThreadLimits", "Trait", "c_function", "compute", "contraction",
     "conv_bias_activation", "converter", "decline", "define_c_functions", "define_intrinsic", "define_symbol",

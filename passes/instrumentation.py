@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, TextIO
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.symbols import symbol_name
 from mirlo.passes.files import write_ir
+from mirlo.passes.pipeline_parser import Nested
 
 if TYPE_CHECKING:
     from mirlo.passes.pass_failed import PassFailed
@@ -120,7 +121,7 @@ class SaveIR(Instrument):
     def begin_stage(self, op: ir.OpView, remaining: Sequence[Step]) -> None:
         self._save(op)
         step = remaining[0]
-        self._last = step.name if not hasattr(step, "steps") else f"{step.name}-{step.steps[0].name}"
+        self._last = f"{step.name}-{step.steps[0].name}" if isinstance(step, Nested) else step.name
 
     def end_run(self, op: ir.OpView) -> None:
         self._save(op)

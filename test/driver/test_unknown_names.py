@@ -13,6 +13,7 @@ import mirlo
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.extend import (
+    SCHEDULE,
     Target,
     elementwise,
     intrinsic,
@@ -60,25 +61,25 @@ def anything(*arguments: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("register", "subject", "name", "hint"),
+    ("register", "subjects", "name", "hint"),
     [
-        (legalize, "relax.exp", "cuda", "'nvvm' is the one for 'cuda'"),
-        (intrinsic, "exp", "Vulkan", "'spirv' is the one for 'Vulkan'"),
-        (schedule, "any", "lvm", "did you mean 'llvm'?"),
-        (legalize, "relax.exp", "zzz", "installed: "),
+        (legalize, ("relax.exp",), "cuda", "'nvvm' is the one for 'cuda'"),
+        (intrinsic, ("exp",), "Vulkan", "'spirv' is the one for 'Vulkan'"),
+        (schedule, (), "lvm", "did you mean 'llvm'?"),
+        (legalize, ("relax.exp",), "zzz", "installed: "),
     ],
 )
-def test_a_rule_for_an_unknown_target(register, subject, name, hint, model: Path, registry: None) -> None:
-    register(subject, target=name)(anything)
+def test_a_rule_for_an_unknown_target(register, subjects, name, hint, model: Path, registry: None) -> None:
+    register(*subjects, target=name)(anything)
     with pytest.raises(mirlo.MirloError) as error:
         mirlo.compile(model, cache=False)
     text = str(error.value)
-    assert f"rule 'anything for {subject} on {name}' at {__file__}" in text
+    assert f"rule 'anything for {subjects[0] if subjects else 'any'} on {name}' at {__file__}" in text
     assert f"unknown target '{name}'" in text and hint in text
 
 
 def test_a_schedule_rule_for_an_unknown_kind(model: Path, registry: None) -> None:
-    schedule("anyy", target="llvm")(anything)
+    SCHEDULE.decorator("anyy", target="llvm")(anything)
     with pytest.raises(mirlo.MirloError, match="is for 'anyy': expected 'any'"):
         mirlo.compile(model, cache=False)
 

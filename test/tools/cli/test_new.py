@@ -48,9 +48,12 @@ def test_its_tests_pass(kind: str, tmp_path: Path) -> None:
 
 
 def test_sizes() -> None:
-    """An operator takes 15 lines, a legalization 10, an intrinsic 5, a code generator 100, a target 180 with tests."""
+    """An operator takes 16 lines, a legalization 10, an intrinsic 5, a code generator 100, a target 180 with tests.
+
+    Three of the operator's are its names in ONNX, ATen and StableHLO.
+    """
     target = KINDS["target"]("own")
-    assert statements(definition(KINDS["operator"]("own")["own.py"], "Own")) <= 15
+    assert statements(definition(KINDS["operator"]("own")["own.py"], "Own")) <= 16
     assert statements(definition(target["own/__init__.py"], "matmul")) <= 10
     assert statements(definition(target["own/__init__.py"], "rsqrt")) <= 5
     code = [text for path, text in target.items() if not path.endswith((".c", ".md"))]
