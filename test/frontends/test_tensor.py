@@ -153,6 +153,27 @@ def test_constants_are_not_computed() -> None:
     assert text.count('"relax.') == 2, text  # the constant that is returned, and its expansion
 
 
+def test_parts_of_dynamic_dims() -> None:
+    """A part by numbers has the shape that was asked for; calls refuse dims without those elements."""
+    forward = [(begin, size, step) for begin in (0, 2) for size in (0, 1, 3) for step in (1, 2)]
+    cases = [*forward, (2, 3, -1), (3, 2, -2)]
+
+    def fill(x: Tensor) -> list[Tensor]:
+        results = [x.slice(0, *case) for case in cases]
+        assert [each.shape for each in results] == [(size, 2) for _, size, _ in cases]
+        return results
+
+    exe = mirlo.compile(build([TensorType.of((N, 2), "f32")], fill), cache=False)
+    needed = max(begin + max(size - 1, 0) * max(step, 0) for begin, size, step in cases) + 1
+    for rows in (needed, needed + 3):
+        x = RANDOM.standard_normal((rows, 2)).astype(np.float32)
+        for case, found in zip(cases, exe(x), strict=True):
+            begin, size, step = case
+            np.testing.assert_array_equal(found, x[[begin + i * step for i in range(size)]], err_msg=str(case))
+    with pytest.raises(mirlo.MirloError, match=f"reads element {needed - 1} of axis 0, whose size is n, where n = 6"):
+        exe(np.zeros((needed - 1, 2), np.float32))
+
+
 def test_what_cannot_be_said() -> None:
     problems = {
         "0.5 stands beside a tensor of i64": lambda x: x * 0.5,
