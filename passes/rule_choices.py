@@ -54,14 +54,17 @@ class Choice:
             return f"an integer from {self.allowed.start} to {self.allowed.stop - 1}"
         return f"one of {', '.join(map(str, self.allowed))}"
 
-    def check(self, value: object) -> None:
-        """Reject a value that the rule does not allow, whatever it is chosen for."""
+    def allows(self, value: object) -> bool:
+        """Return whether the rule allows a value, whatever it is chosen for."""
         listed = value if isinstance(value, tuple) and self.is_per_loop and value else (value,)
-        for each in listed:
-            if isinstance(each, bool) or not isinstance(each, int) or each not in self.allowed:
-                lists = ", or a list of one for each loop" if self.is_per_loop else ""
-                shown = list(value) if isinstance(value, tuple) else value
-                raise ChoiceError(f"{self.name}: expected {self.range_text}{lists}, found {shown!r}")
+        return all(isinstance(each, int) and not isinstance(each, bool) and each in self.allowed for each in listed)
+
+    def check(self, value: object) -> None:
+        """Reject a value that the rule does not allow."""
+        if not self.allows(value):
+            lists = ", or a list of one for each loop" if self.is_per_loop else ""
+            shown = list(value) if isinstance(value, tuple) else value
+            raise ChoiceError(f"{self.name}: expected {self.range_text}{lists}, found {shown!r}")
 
     def argument(self, value: ChoiceValue) -> object:
         """Return a value, which is checked, as the rule takes it."""
@@ -86,6 +89,11 @@ class ChoiceArguments:
     def choices(self) -> tuple[Choice, ...]:
         """Return all declared choices."""
         return (*self.single, *(choice for _, kind in self.grouped for choice in choices_of_type(kind)))
+
+    def without_rejected(self, values: ChoiceValues) -> ChoiceValues:
+        """Return values that were measured, without those that the rule does not allow: another one made them."""
+        rejected = {c.name for c in self.choices if c.name in values and not c.allows(values[c.name])}
+        return {name: value for name, value in values.items() if name not in rejected} if rejected else values
 
     def bind(self, values: ChoiceValues) -> dict[str, Any]:
         """Return the arguments with which the rule is called; choices that are not the rule's are left out."""

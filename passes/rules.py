@@ -327,11 +327,12 @@ def try_rules(
 ) -> tuple[Any, Rule | None, list[Attempt]]:
     """Return result and rule of the first rule that accepts, and the attempts before it.
 
-    Where `empty`, there is nothing that a rule could return. Of `chosen`, each rule takes its own choices.
+    Where `empty`, there is nothing that a rule could return. Of `chosen`, which was measured for one of the rules, each
+    takes its own choices, but not values that it does not allow: rules may use one name for different choices.
     """
     attempts: list[Attempt] = []
     for rule in rules:
-        outcome = run_rule(rule, *arguments, empty=empty, chosen=chosen)
+        outcome = run_rule(rule, *arguments, empty=empty, chosen=rule.arguments.without_rejected(chosen))
         if not isinstance(outcome, Decline):
             return outcome, rule, attempts
         attempts.append(Attempt(rule, outcome))

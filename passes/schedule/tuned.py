@@ -4,6 +4,7 @@ A target declares the choices for a prim function as integers by name. The best 
 whose key identifies the function by its content, the target and the machine. The pass attaches the integers to the
 function as `tir.tuned`; the rules of the target use them instead of their own choices. If a target has choices for
 operators, before they become functions, its pipeline contains the pass a second time, with the operators' names.
+Values that no rule of the target allows, as a database of another version may hold, are ignored with a warning.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from mirlo.dialects.tir.view import is_tensor_form, prim_functions
 from mirlo.passes.graph.constants import is_constant
 from mirlo.passes.locations import describe, names_of
 from mirlo.passes.registry import Pass, option, register_pass
-from mirlo.passes.rule_choices import ChoiceValues
+from mirlo.passes.rule_choices import Choice, ChoiceValues
+from mirlo.passes.rules import ANY, SCHEDULE
 from mirlo.passes.schedule.choices import choices_attribute, choices_of
 
 if TYPE_CHECKING:
@@ -75,13 +77,22 @@ class ApplyTuning(Pass):
         if self.operators:
             self._tune_operators(op, database, session)
             return
+        ignored: dict[str, None] = {}
         for function in prim_functions(op):
-            if not is_tensor_form(function):
+            values = self._find(database, function) if is_tensor_form(function) else None
+            if not values:
                 continue
-            values = self._find(database, function)
+            rejected = _rejected(values, self.target)
+            ignored |= dict.fromkeys(rejected.values())
+            values = {name: value for name, value in values.items() if name not in rejected}
             if values:
                 set_tuned(function, values)
-                session.notes.append(TuningRecord(name_of(function), dict(values)))
+                session.notes.append(TuningRecord(name_of(function), values))
+        if ignored:
+            session.warning(
+                f"the tuning database holds values that no rule of target '{self.target}' allows, which are "
+                f"ignored: {'; '.join(ignored)}; delete the database and run 'mirlo tune' to measure again"
+            )
 
     def _tune_operators(self, module: ir.OpView, database: Lookup, session: Session) -> None:
         for op in operations_named(module, self.operators.split()):
@@ -97,6 +108,21 @@ class ApplyTuning(Pass):
             if result is not None:
                 return result
         return None
+
+
+def _rejected(values: Values, target: str) -> dict[str, str]:
+    """Return the values of choices of a target's rules that none of these rules allows, with the reasons, by name."""
+    from mirlo.passes.targets import chain
+
+    declared: dict[str, list[Choice]] = {}
+    for rule in SCHEDULE.candidates(ANY, chain(target)):
+        for choice in rule.choices:
+            declared.setdefault(choice.name, []).append(choice)
+    return {
+        name: f"{name}={value}, expected {' or '.join(dict.fromkeys(c.range_text for c in declared[name]))}"
+        for name, value in values.items()
+        if name in declared and not any(choice.allows(value) for choice in declared[name])
+    }
 
 
 def operations_named(module: ir.Module | ir.OpView, names: Collection[str]) -> list[ir.Operation]:

@@ -87,6 +87,16 @@ def test_values_are_checked(chosen: Any, message: str) -> None:
         run_rule(_rule(grouped), 0, 0, chosen=chosen)
 
 
+def test_values_that_were_measured_for_another_rule_are_left_out() -> None:
+    """Rules may declare one name with different values: `parts` is 1 or 2 here, and up to 8 there."""
+    chosen = {"rows": 8, "parts": 5}
+    assert try_rules([_rule(single)], 0, 0, chosen=chosen)[0] == (8, None)
+    assert try_rules([_rule(grouped)], 0, 0, chosen=chosen)[0] == (TileChoices(8), 5)
+    assert try_rules([_rule(every)], 0, 0, chosen=chosen)[0] == chosen
+    with pytest.raises(ChoiceError, match="parts: expected one of 1, 2, found 5"):
+        run_rule(_rule(single), 0, 0, chosen=chosen)
+
+
 def test_values_are_those_that_are_chosen() -> None:
     choices = TileChoices(2, (4, 8), False, "not a choice")
     assert choice_values(choices) == {"rows": 2, "lanes": (4, 8), "is_packed": 0}
