@@ -327,16 +327,27 @@ def try_rules(
 ) -> tuple[Any, Rule | None, list[Attempt]]:
     """Return result and rule of the first rule that accepts, and the attempts before it.
 
-    Where `empty`, there is nothing that a rule could return. Of `chosen`, which was measured for one of the rules, each
-    takes its own choices, but not values that it does not allow: rules may use one name for different choices.
+    Where `empty`, there is nothing that a rule could return. Of `chosen`, each rule takes its own choices.
     """
     attempts: list[Attempt] = []
+    rules = list(rules) if chosen else rules
     for rule in rules:
-        outcome = run_rule(rule, *arguments, empty=empty, chosen=rule.arguments.without_rejected(chosen))
+        outcome = run_rule(rule, *arguments, empty=empty, chosen=_chosen_for(rule, rules, chosen))
         if not isinstance(outcome, Decline):
             return outcome, rule, attempts
         attempts.append(Attempt(rule, outcome))
     return None, None, attempts
+
+
+def _chosen_for(rule: Rule, rules: Iterable[Rule], chosen: ChoiceValues) -> ChoiceValues:
+    """Return choices without values that are for another rule, which allows them where this one does not."""
+    if not chosen:
+        return chosen
+    rejected = {c.name for c in rule.choices if c.name in chosen and not c.allows(chosen[c.name])}
+    if not rejected:
+        return chosen
+    allowed = {c.name for other in rules for c in other.choices if c.name in rejected and c.allows(chosen[c.name])}
+    return {name: value for name, value in chosen.items() if name not in allowed}
 
 
 def preferring(rules: Sequence[Rule], name: str) -> list[Rule]:

@@ -90,11 +90,11 @@ def test_values_are_checked(chosen: Any, message: str) -> None:
 def test_values_that_were_measured_for_another_rule_are_left_out() -> None:
     """Rules may declare one name with different values: `parts` is 1 or 2 here, and up to 8 there."""
     chosen = {"rows": 8, "parts": 5}
-    assert try_rules([_rule(single)], 0, 0, chosen=chosen)[0] == (8, None)
+    assert try_rules([_rule(single), _rule(grouped)], 0, 0, chosen=chosen)[0] == (8, None)
     assert try_rules([_rule(grouped)], 0, 0, chosen=chosen)[0] == (TileChoices(8), 5)
     assert try_rules([_rule(every)], 0, 0, chosen=chosen)[0] == chosen
     with pytest.raises(ChoiceError, match="parts: expected one of 1, 2, found 5"):
-        run_rule(_rule(single), 0, 0, chosen=chosen)
+        try_rules([_rule(single), _rule(every)], 0, 0, chosen=chosen)
 
 
 def test_values_are_those_that_are_chosen() -> None:
