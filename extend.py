@@ -9,7 +9,13 @@ of `mirlo`, `--load-pass-plugin FILE` of `mirlo-opt`.
 
 from mirlo.dialects.context import make_context, register_dialect
 from mirlo.dialects.core.attributes import Bool, Dims, ElementType, Float, Floats, Int, Ints, Str, Strs, Symbol
-from mirlo.dialects.core.conditions import require_at_most, require_elements, require_equal, require_multiple
+from mirlo.dialects.core.conditions import (
+    require_at_most,
+    require_elements,
+    require_equal,
+    require_multiple,
+    require_part,
+)
 from mirlo.dialects.core.op import DialectOp, OpError, operand, operands, optional, result, results
 from mirlo.dialects.core.traits import AxisAttributes, OnnxName, Precision, Trait
 from mirlo.dialects.core.types import TensorType
@@ -62,7 +68,7 @@ __all__ = [
     "legalize", "load_llvm", "make_context", "matmul_bias_activation", "maybe", "native_code", "operand", "operands",
     "option", "optional", "packed", "pattern_table", "register_dialect", "register_external_loader", "register_loader",
     "register_pass", "register_target", "repeat", "require_at_most", "require_elements", "require_equal",
-    "require_multiple", "result", "results", "rewrite", "rewriter", "same_shape_as", "schedule", "scheduled",
-    "several", "tensor_intrin", "Tensor", "aten_converter", "concat", "maximum", "minimum", "stack",
+    "require_multiple", "require_part", "result", "results", "rewrite", "rewriter", "same_shape_as", "schedule",
+    "scheduled", "several", "tensor_intrin", "Tensor", "aten_converter", "concat", "maximum", "minimum", "stack",
     "stablehlo_converter", "where", "torch_operator", "tuned_values", "wildcard", "with_activation",
 ]  # fmt: skip

@@ -54,9 +54,6 @@ class TensorBuilder(Protocol):
     def full(self, tensor: Tensor) -> ir.Value:
         """Return the SSA value with the whole shape of a tensor."""
 
-    def require_nonnegative(self, sizes: Sequence[Dim], message: str) -> None:
-        """Check in the call that sizes are not negative; an error contains the message."""
-
 
 def _unary(operator: str) -> Callable[[Tensor], Tensor]:
     """Return a method that makes an elementwise operator of the tensor alone."""
@@ -406,10 +403,10 @@ class Tensor:
         return self.part(begins, sizes, steps)
 
     def part(self, begins: Sequence[Dim], sizes: Sequence[Dim], steps: Sequence[int] | None = None) -> Tensor:
-        """Return the elements at begin + i * step of each axis; the call checks numbers against dynamic dims."""
+        """Return the elements at begin + i * step of each axis; the call checks what sizes decide."""
         steps = [1] * self.rank if steps is None else list(steps)
         parts = list(zip(begins, sizes, steps, strict=True))
-        axes = [axis for axis, part in enumerate(parts) if part[1:] != (self.shape[axis], 1)]
+        axes = [axis for axis, part in enumerate(parts) if part != (0, self.shape[axis], 1)]
         if not axes:
             return self
         if self.array is not None and self.array.size == 1:
@@ -420,18 +417,7 @@ class Tensor:
                 "strided_slice", self, axes=axes, begin=[begins[axis] for axis in axes], end=ends,
                 strides=[steps[axis] for axis in axes],
             )  # fmt: skip
-        for axis in axes:
-            self._require_elements(axis, *parts[axis])
         return self.builder.emit("slice_dims", self, begin=list(begins), shape=tuple(sizes), strides=steps)
-
-    def _require_elements(self, axis: int, begin: Dim, size: Dim, step: int) -> None:
-        """Check in the call that a dynamic dim has the elements at these positions, where they are numbers."""
-        dim = self.shape[axis]
-        if isinstance(dim, int) or not isinstance(begin, int) or not isinstance(size, int) or size == 0:
-            return
-        last = max(begin, begin + (size - 1) * step)
-        message = f"a part of {self.type} reads element {last} of axis {axis}, whose size is {dim}"
-        self.builder.require_nonnegative([dim - 1 - last], message)
 
     def split(self, sizes: Sequence[Dim], axis: int) -> list[Tensor]:
         """Return consecutive parts of these sizes along an axis."""

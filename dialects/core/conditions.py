@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 
 from mirlo.dialects.core import dims as D
-from mirlo.dialects.core.dims import Dim, UndecidedDim
+from mirlo.dialects.core.dims import UNKNOWN, Dim, UndecidedDim
 from mirlo.dialects.core.errors import OpError
 
 
@@ -46,7 +46,7 @@ def collect_conditions() -> Iterator[list[Condition]]:
 
 def require_at_most(low: Dim, high: Dim, text: str) -> None:
     """Require low <= high: raise an error of this text, or have the call check what run-time sizes decide."""
-    if low is D.UNKNOWN or high is D.UNKNOWN:
+    if low is UNKNOWN or high is UNKNOWN:
         return
     try:
         holds = low <= high
@@ -72,7 +72,7 @@ def require_multiple(dim: Dim, factor: Dim, text: str) -> None:
     """Require that a dim is a multiple of another one; everything but 0 is no multiple of 0."""
     if factor == 0:
         raise OpError(text)
-    if dim is D.UNKNOWN or factor is D.UNKNOWN:
+    if dim is UNKNOWN or factor is UNKNOWN:
         return
     divisor = factor if isinstance(factor, int) else D.maximum(factor, 1)
     require_at_most(dim % divisor, 0, text)
@@ -89,10 +89,25 @@ def require_elements(size: Dim, count: tuple[Dim, ...], text: str) -> None:
     """Require that an axis of this size is not empty, unless a result of this shape has no elements."""
     any_element: Dim = 1
     for dim in count:
-        any_element = D.UNKNOWN if dim is D.UNKNOWN else D.minimum(any_element, dim)
-        if any_element is D.UNKNOWN:
+        any_element = UNKNOWN if dim is UNKNOWN else D.minimum(any_element, dim)
+        if any_element is UNKNOWN:
             return
     require_at_most(any_element, size, text)
+
+
+def require_part(dim: Dim, begin: Dim, count: Dim, stride: int, text: str) -> None:
+    """Require that the positions begin, begin + stride, ... (so many) are within an axis of this size.
+
+    No sum of a condition overflows where the others hold.
+    """
+    if any(each is UNKNOWN for each in (dim, begin, count)):
+        return
+    room = D.ceildiv(dim - begin, stride) if stride > 0 else begin // -stride + 1
+    before_the_edge = begin + 1 if stride > 0 else dim - begin
+    if D.is_certain(lambda: count <= room) and D.is_certain(lambda: before_the_edge >= 1):
+        return
+    require_at_most(count, D.maximum(room, 0), text)
+    require_at_most(D.minimum(count, 1), D.maximum(before_the_edge, 0), text)
 
 
 def _differ(left: Dim, right: Dim) -> Dim:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.attributes import Bool, Dims, Float, Ints, Str, Strs
-from mirlo.dialects.core.conditions import require_at_most, require_elements
+from mirlo.dialects.core.conditions import require_at_most, require_elements, require_part
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.op import OpError, operand, optional
 from mirlo.dialects.core.traits import AxisAttributes, Precision, Trait
@@ -223,6 +223,13 @@ class SliceDims(RelaxOp, name="slice_dims"):
     def infer(x: TensorType, *, begin: tuple[Dim, ...], shape: tuple[Dim, ...], strides: tuple[int, ...]) -> TensorType:
         if not len(begin) == len(shape) == len(strides) == x.rank:
             raise OpError(f"a slice of {x} needs begin, shape and strides for each of its {x.rank} axes")
+        if 0 in strides:
+            raise OpError(f"strides must not be 0, got {list(strides)}")
+        for axis, (dim, first, count, stride) in enumerate(zip(x.shape, begin, shape, strides, strict=True)):
+            if (first, count, stride) != (0, dim, 1):
+                every = "" if stride == 1 else f", each {stride} after the one before"
+                text = f"{count} elements from element {first}{every}, are not within axis {axis} of {x}"
+                require_part(dim, first, count, stride, text)
         return x.with_shape(shape)
 
 
@@ -267,6 +274,9 @@ class SpreadAxes(RelaxOp, name="spread_axes"):
     def infer(x: TensorType, *, outer: tuple[Dim, ...], inner: tuple[Dim, ...]) -> TensorType:
         if len(outer) != x.rank or len(inner) != x.rank:
             raise OpError(f"outer and inner must have a dim for each of the {x.rank} axes of {x}")
+        for axis, (dim, out, within) in enumerate(zip(x.shape, outer, inner, strict=True)):
+            text = f"axis {axis} of {x} is split into {out} and {within}: one must be {dim}, the other one 1"
+            require_at_most(out + within, dim + 1, text)
         return x.with_shape((*outer, *inner))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -170,8 +171,31 @@ def test_parts_of_dynamic_dims() -> None:
         for case, found in zip(cases, exe(x), strict=True):
             begin, size, step = case
             np.testing.assert_array_equal(found, x[[begin + i * step for i in range(size)]], err_msg=str(case))
-    with pytest.raises(mirlo.MirloError, match=f"reads element {needed - 1} of axis 0, whose size is n, where n = 6"):
+    text = r"3 elements from element 2, each 2 after the one before, are not within axis 0 of f32\[n, 2\], where n = 6"
+    with pytest.raises(mirlo.MirloError, match=text):
         exe(np.zeros((needed - 1, 2), np.float32))
+
+
+@pytest.mark.parametrize("step", [1, 3, -1, -2])
+def test_parts_from_data(step: int) -> None:
+    """Calls refuse the begins and sizes with which a part reads beyond its dim, no others."""
+
+    def fill(x: Tensor, numbers: Tensor) -> list[Tensor]:
+        begin, size = x.builder.bind(numbers, "part")
+        return [x.slice(0, begin - 5, size, step)]
+
+    exe = mirlo.compile(build([TensorType.of((N, 2), "f32"), TensorType.of((2,), "i64")], fill), cache=False)
+    begins = [-5, -3, -1, 0, 1, 3, 4, 5, 2**62, 2**63 - 8, 2**63 - 6]
+    sizes = [0, 1, 2, 3, 4, 5, 2**31, 2**62, 2**63 - 1]  # a begin that overflows when multiplied is refused anyway
+    for rows, begin, size in itertools.product((0, 1, 4), begins, sizes):
+        x = RANDOM.standard_normal((rows, 2)).astype(np.float32)
+        last = begin + (size - 1) * step
+        if (size == 0 and begin < 6) or (0 <= begin < rows and 0 <= last < rows):
+            found = exe(x, np.array([begin + 5, size]))
+            np.testing.assert_array_equal(found, x[[begin + i * step for i in range(size)]].reshape(size, 2))
+        else:
+            with pytest.raises(mirlo.MirloError, match="not within axis 0|larger than any memory|is too large"):
+                exe(x, np.array([begin + 5, size]))
 
 
 def test_what_cannot_be_said() -> None:
