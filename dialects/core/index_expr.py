@@ -89,13 +89,24 @@ class IndexExpr:
             return IndexExpr(self.terms, self.constant + other.constant)
         terms = dict(self.terms)
         for term, coefficient in other.terms.items():
-            terms[term] = terms.get(term, 0) + coefficient
-        return IndexExpr({t: c for t, c in terms.items() if c != 0}, self.constant + other.constant)
+            total = terms.get(term, 0) + coefficient
+            if total == 0:
+                del terms[term]
+            else:
+                terms[term] = total
+        return IndexExpr(terms, self.constant + other.constant)
 
     def __mul__(self, factor: Dim) -> IndexExpr:
-        return IndexExpr({t: c * factor for t, c in self.terms.items() if c * factor != 0}, self.constant * factor)
+        if factor == 1:
+            return self
+        terms = {t: product for t, c in self.terms.items() if (product := c * factor) != 0}
+        return IndexExpr(terms, self.constant * factor)
 
     def __sub__(self, other: IndexExpr | Dim) -> IndexExpr:
+        if not isinstance(other, IndexExpr):
+            return IndexExpr(self.terms, self.constant - other)
+        if not other.terms:
+            return IndexExpr(self.terms, self.constant - other.constant)
         return self + other * -1
 
     def __str__(self) -> str:

@@ -104,10 +104,8 @@ _BY_LANES = frozenset(["vector.gather", "vector.scatter"])
 class ScannedAccesses:
     """The operations of a kernel that may access memory."""
 
-    accesses: list[ir.Operation] = field(default_factory=list)
-    """Those that `ACCESSES` reads."""
-    others: list[ir.Operation] = field(default_factory=list)
-    """Those on buffers of which nothing is known."""
+    operations: list[ir.Operation] = field(default_factory=list)
+    """Those that `ACCESSES` reads, and those on buffers of which nothing is known, in the order of the kernel."""
     makes_indices: bool = False
     """Whether there are operations that make an index of data, or that choose one by data: few kernels have any."""
 
@@ -120,8 +118,6 @@ def scan_accesses(function: ir.Operation) -> ScannedAccesses:
     def visit(op: ir.Operation) -> ir.WalkResult:
         name = op.name
         is_access = name in ACCESSES
-        if is_access:
-            result.accesses.append(op)
         is_quiet = quiet.get(name)
         if is_quiet is None:
             is_quiet = quiet[name] = _is_quiet(name)
@@ -129,8 +125,8 @@ def scan_accesses(function: ir.Operation) -> ScannedAccesses:
             return ir.WalkResult.ADVANCE
         if not result.makes_indices and _makes_indices(op, name):
             result.makes_indices = True
-        if not is_access and is_unknown_access(op):
-            result.others.append(op)
+        if is_access or is_unknown_access(op):
+            result.operations.append(op)
         return ir.WalkResult.ADVANCE
 
     function.walk(visit, ir.WalkOrder.PRE_ORDER)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import takewhile
 
 from mirlo.dialects.bindings import ir
 from mirlo.passes.bounds.accesses import Access, is_index
-from mirlo.passes.bounds.local_buffers import stores_of
+from mirlo.passes.bounds.local_buffers import LocalBuffers
 
 STACK, COUNT = "memref.alloca", "memref.atomic_rmw"
+_ARITHMETIC = ("arith.", "math.", "affine.apply")
+"""Names of operations on values alone."""
 _LOOPS = ("scf.for", "scf.while")
 
 
@@ -23,6 +26,8 @@ class DataDependence:
     def __init__(self) -> None:
         self._known: dict[ir.Value, bool] = {}
         self._buffers: dict[ir.Value, bool] = {}
+        self.local_buffers = LocalBuffers()
+        self._origins_of_content: dict[ir.Value, list[ir.Value] | None] = {}
 
     def is_from_data(self, value: ir.Value) -> bool:
         """Return whether a value depends on data."""
@@ -37,7 +42,7 @@ class DataDependence:
             if each in reached or self._known.get(each) is False:
                 continue
             reached.add(each)
-            origins = None if self._known.get(each) else _origins(each)
+            origins = None if self._known.get(each) else self._origins(each)
             if origins is None:
                 result = True
             else:
@@ -69,6 +74,77 @@ class DataDependence:
             known = self._buffers[buffer] = any(map(self.is_from_data, _view_operands(buffer)))
         return known
 
+    def _origins(self, value: ir.Value) -> Iterable[ir.Value] | None:
+        """Return the values that decide about a value; None for an element of a buffer, or what is not understood."""
+        owner = value.owner
+        if isinstance(owner, ir.Block):
+            return _origins_of_argument(ir.BlockArgument(value), owner)
+        op = owner.operation
+        if op.name == "memref.load":
+            return self._origins_of_load(op)
+        if op.name == COUNT:
+            return self._origins_of_count(op)
+        if op.name == "memref.dim":
+            return ()
+        if op.name == "scf.if":
+            position = ir.OpResult(value).result_number
+            return [op.operands[0], *(_end_of(region.blocks[0]).operands[position] for region in op.regions)]
+        if op.name in _LOOPS:
+            return _origins_in_loop(op, ir.OpResult(value).result_number)
+        is_arithmetic = op.name.startswith(_ARITHMETIC)
+        if not is_arithmetic and (len(op.regions) or any(map(_is_buffer, op.operands))):
+            return None
+        return list(op.operands)
+
+    def _origins_of_load(self, op: ir.Operation) -> Iterable[ir.Value] | None:
+        """Return what decides about an element of a buffer on the stack; None for another buffer's."""
+        buffer, *positions = op.operands
+        if buffer not in self._origins_of_content:
+            self._origins_of_content[buffer] = self._find_origins_of_content(buffer)
+        found = self._origins_of_content[buffer]
+        return None if found is None else [*positions, *found]
+
+    def _find_origins_of_content(self, buffer: ir.Value) -> list[ir.Value] | None:
+        """Return what decides about the elements of a buffer on the stack."""
+        owner = buffer.owner
+        if isinstance(owner, ir.Block) or owner.operation.name != STACK:
+            return None
+        stores = self.local_buffers.stores_of(buffer)
+        if stores is None:
+            return None  # it may hold anything
+        found: list[ir.Value] = []
+        for store in stores:
+            found += [store.operands[0], *list(store.operands)[2:]]
+            found += self._conditions_around(store, owner.operation.block)
+        return list(dict.fromkeys(found))
+
+    def _origins_of_count(self, op: ir.Operation) -> Iterable[ir.Value] | None:
+        """Return what decides about a number that threads count up in a buffer on the stack, such as that of a task."""
+        _, buffer, *positions = op.operands
+        users = self.local_buffers.users_of(buffer)
+        is_stored = all(user.name in ("memref.store", COUNT) and user.operands[1] == buffer for user in users)
+        if isinstance(buffer.owner, ir.Block) or buffer.owner.operation.name != STACK or not is_stored:
+            return None
+        found = list(positions)
+        for user in users:
+            found += [user.operands[0], *list(user.operands)[2:]]
+            found += self._conditions_around(user, buffer.owner.operation.block)
+        return found
+
+    def _conditions_around(self, op: ir.Operation, outermost: ir.Block) -> Iterator[ir.Value]:
+        """Yield what decides whether, and how often, an operation is executed."""
+        inside = list(takewhile(lambda each: each[0] != outermost, self.local_buffers.around(op)))
+        # The operation itself is no condition; the one in the outermost block is.
+        for _, around in self.local_buffers.around(op)[1 : len(inside) + 1]:
+            if around.name == "scf.if":
+                yield around.operands[0]
+            elif around.name == "scf.for":
+                yield from list(around.operands)[:3]
+            elif around.name == "scf.while":
+                yield from _end_of(around.regions[0].blocks[0]).operands
+            else:
+                yield from around.operands
+
 
 def _view_operands(buffer: ir.Value) -> Iterator[ir.Value]:
     """Yield the positions of the views that a buffer is made of."""
@@ -78,28 +154,6 @@ def _view_operands(buffer: ir.Value) -> Iterator[ir.Value]:
             return
         yield from operands[1:]
         buffer = operands[0]
-
-
-def _origins(value: ir.Value) -> Iterable[ir.Value] | None:
-    """Return the values that decide about a value; None for an element of a buffer, or what is not understood."""
-    owner = value.owner
-    if isinstance(owner, ir.Block):
-        return _origins_of_argument(ir.BlockArgument(value), owner)
-    op = owner.operation
-    if op.name == "memref.load":
-        return _origins_of_load(op)
-    if op.name == COUNT:
-        return _origins_of_count(op)
-    if op.name == "memref.dim":
-        return ()
-    if op.name == "scf.if":
-        position = ir.OpResult(value).result_number
-        return [op.operands[0], *(_end_of(region.blocks[0]).operands[position] for region in op.regions)]
-    if op.name in _LOOPS:
-        return _origins_in_loop(op, ir.OpResult(value).result_number)
-    if len(op.regions) or any(isinstance(operand.type, ir.MemRefType) for operand in op.operands):
-        return None
-    return list(op.operands)
 
 
 def _origins_of_argument(argument: ir.BlockArgument, block: ir.Block) -> Iterable[ir.Value] | None:
@@ -126,51 +180,10 @@ def _origins_in_loop(op: ir.Operation, position: int) -> Iterable[ir.Value]:
     return [*op.operands, *condition.operands, *end.operands]
 
 
+def _is_buffer(value: ir.Value) -> bool:
+    return isinstance(value.type, ir.MemRefType)
+
+
 def _end_of(block: ir.Block) -> ir.Operation:
     *_, last = block.operations
     return last.operation
-
-
-def _origins_of_load(op: ir.Operation) -> Iterable[ir.Value] | None:
-    """Return what decides about an element of a buffer on the stack; None for another buffer's."""
-    buffer = op.operands[0]
-    owner = buffer.owner
-    if isinstance(owner, ir.Block) or owner.operation.name != STACK:
-        return None
-    stores = stores_of(buffer)
-    if stores is None:
-        return None  # it may hold anything
-    found = list(op.operands)[1:]
-    for store in stores:
-        found += [store.operands[0], *list(store.operands)[2:], *_conditions_around(store, owner.operation.block)]
-    return found
-
-
-def _origins_of_count(op: ir.Operation) -> Iterable[ir.Value] | None:
-    """Return what decides about a number that threads count up in a buffer on the stack, such as that of a task."""
-    _, buffer, *positions = op.operands
-    users = [use.owner.operation for use in buffer.uses]
-    is_stored = all(user.name in ("memref.store", COUNT) and user.operands[1] == buffer for user in users)
-    if isinstance(buffer.owner, ir.Block) or buffer.owner.operation.name != STACK or not is_stored:
-        return None
-    found = list(positions)
-    for user in users:
-        found += [user.operands[0], *list(user.operands)[2:]]
-        found += _conditions_around(user, buffer.owner.operation.block)
-    return found
-
-
-def _conditions_around(op: ir.Operation, outermost: ir.Block) -> Iterator[ir.Value]:
-    """Yield what decides whether, and how often, an operation is executed."""
-    block = op.block
-    while block != outermost and block.owner.operation.name != "func.func":
-        around = block.owner.operation
-        if around.name == "scf.if":
-            yield around.operands[0]
-        elif around.name == "scf.for":
-            yield from list(around.operands)[:3]
-        elif around.name == "scf.while":
-            yield from _end_of(around.regions[0].blocks[0]).operands
-        else:
-            yield from around.operands
-        block = around.block

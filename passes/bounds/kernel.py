@@ -73,20 +73,23 @@ class KernelAccesses:
     def __init__(self, function: ir.Operation) -> None:
         self.data = DataDependence()
         scanned = scan_accesses(function)
-        self.count = len(scanned.accesses)
+        self.count = sum(op.name in ACCESSES for op in scanned.operations)
         self.by_data: list[ir.Operation] = []
         if scanned.makes_indices:
-            accesses = [op for op in scanned.accesses if self.data.is_access_by_data(ACCESSES[op.name](op))]
-            self.by_data = accesses + [op for op in scanned.others if self.data.is_unknown_access_by_data(op)]
+            self.by_data = [op for op in scanned.operations if self._is_by_data(op)]
 
-    def operations_by_data(self) -> set[ir.Operation]:
-        """Return the operations of the accesses by data, and those around them."""
-        found: set[ir.Operation] = set()
+    def _is_by_data(self, op: ir.Operation) -> bool:
+        find = ACCESSES.get(op.name)
+        return self.data.is_unknown_access_by_data(op) if find is None else self.data.is_access_by_data(find(op))
+
+    def operations_by_data(self) -> dict[ir.Block, list[ir.Operation]]:
+        """Return the operations of the accesses by data, and those around them, by their block, in order."""
+        found: dict[ir.Block, list[ir.Operation]] = {}
         for access in self.by_data:
-            op: ir.Operation | None = access
-            while op is not None and op not in found:
-                found.add(op)
-                op = None if op.parent is None else op.parent.operation
+            for block, op in reversed(self.data.local_buffers.around(access)):
+                members = found.setdefault(block, [])
+                if not members or members[-1] != op:
+                    members.append(op)
         return found
 
 
@@ -121,10 +124,8 @@ class KernelBounds:
 
     def _visit(self, block: ir.Block, scope: ProofScope) -> None:
         obligations: list[Obligation] = []
-        for member in block.operations:
-            op = member.operation
-            if self._selected is not None and op not in self._selected:
-                continue
+        members = [m.operation for m in block.operations] if self._selected is None else self._selected.get(block, [])
+        for op in members:
             name = op.name
             find = ACCESSES.get(name)
             if find is not None:

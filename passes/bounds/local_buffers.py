@@ -30,105 +30,108 @@ Reaching = Union["ir.Value", Merged]
 """What a load returns: what was stored, what an earlier load returned, or one of two such values."""
 
 
-def reaching_value(load: ir.Operation) -> Reaching | None:
-    """Return what a load from a buffer of one element returns, if that is the same in each execution."""
-    buffer = load.operands[0]
-    users = [use.owner.operation for use in buffer.uses]
-    return _reaching(buffer, users, load.block, load)
+class LocalBuffers:
+    """The buffers on the stack of one kernel. What is found is kept: the kernel does not change meanwhile."""
 
+    def __init__(self) -> None:
+        self._users: dict[ir.Value, list[ir.Operation]] = {}
+        self._stores: dict[ir.Value, list[ir.Operation] | None] = {}
+        self._around: dict[ir.Operation, list[tuple[ir.Block, ir.Operation]]] = {}
 
-def _reaching(
-    buffer: ir.Value, users: Sequence[ir.Operation], block: ir.Block, end: ir.Operation | None
-) -> Reaching | None:
-    """Return what is in a buffer before an operation of a block, or at the end of the block."""
-    last: ir.Operation | None = None
-    for user in users:
-        top = _top_in(user, block)
-        if top is None or (end is not None and not top.is_before_in_block(end)):
-            continue
-        if (top == user or _stores_in(top, users)) and (last is None or last.is_before_in_block(top)):
-            last = top
-    if last is None:
-        return _reaching_block(buffer, users, block)
-    if last.name == "memref.store":
-        return last.operands[0]
-    if last.name == "memref.load":
-        return last.results[0]
-    if last.name != "scf.if":
-        return None
-    ends = [_reaching(buffer, users, inner, None) for region in last.regions for inner in region.blocks]
-    if len(ends) == 1:
-        ends.append(_reaching(buffer, users, block, last))
-    return None if ends[0] is None or ends[1] is None else Merged(last.operands[0], ends[0], ends[1])
+    def users_of(self, buffer: ir.Value) -> list[ir.Operation]:
+        """Return the operations that have a buffer as an operand."""
+        known = self._users.get(buffer)
+        if known is None:
+            known = self._users[buffer] = [use.owner.operation for use in buffer.uses]
+        return known
 
+    def around(self, op: ir.Operation) -> list[tuple[ir.Block, ir.Operation]]:
+        """Return an operation and those that it is inside of, innermost first, each with its block."""
+        known = self._around.get(op)
+        if known is None:
+            parent = op.parent
+            outer = None if parent is None else parent.operation
+            rest = [] if outer is None or outer.name == "func.func" else self.around(outer)
+            known = self._around[op] = [(op.block, op), *rest]
+        return known
 
-def _reaching_block(buffer: ir.Value, users: Sequence[ir.Operation], block: ir.Block) -> Reaching | None:
-    """Return what is in a buffer at the start of a block."""
-    op = block.owner.operation
-    if op.name in ("func.func", "builtin.module") or block == buffer.owner.operation.block:
-        return None
-    if op.name == "scf.while" and block == op.regions[1].blocks[0]:
-        return _reaching(buffer, users, op.regions[0].blocks[0], None)
-    if op.name in ("scf.for", "scf.while") and _stores_in(op, users):
-        return None
-    return _reaching(buffer, users, op.block, op)
+    def reaching_value(self, load: ir.Operation) -> Reaching | None:
+        """Return what a load from a buffer of one element returns, if that is the same in each execution."""
+        return self._reaching(load.operands[0], load.block, load)
 
-
-def _stores_in(op: ir.Operation, users: Sequence[ir.Operation]) -> bool:
-    return any(user.name != "memref.load" and _is_inside(user, op) for user in users)
-
-
-def stores_of(buffer: ir.Value) -> list[ir.Operation] | None:
-    """Return the stores to a buffer on the stack; None if that is not known, or it may be read before."""
-    users = [use.owner.operation for use in buffer.uses]
-    stores = [user for user in users if user.name == "memref.store" and user.operands[1] == buffer]
-    if not stores or any(user.name != "memref.load" and user not in stores for user in users):
-        return None
-    first = _first_of(buffer.owner.operation.block, users)
-    while first is not None and not _fills(first, buffer):
-        # What is only used in one loop or branch may be filled there, each time.
-        blocks = [block for region in first.regions for block in region.blocks]
-        inside = [block for block in blocks if all(_top_in(user, block) is not None for user in users)]
-        first = _first_of(inside[0], users) if inside and first.name in ("scf.for", "scf.if", "scf.while") else None
-    if first is None:
-        return None
-    return stores
-
-
-def _first_of(block: ir.Block, users: Sequence[ir.Operation]) -> ir.Operation | None:
-    """Return the first operation of a block that uses a buffer, or has such uses inside."""
-    first: ir.Operation | None = None
-    for user in users:
-        top = _top_in(user, block)
-        if top is None:
+    def _reaching(self, buffer: ir.Value, block: ir.Block, end: ir.Operation | None) -> Reaching | None:
+        """Return what is in a buffer before an operation of a block, or at the end of the block."""
+        last: ir.Operation | None = None
+        for user in self.users_of(buffer):
+            top = self._top_in(user, block)
+            if top is None or (end is not None and not top.is_before_in_block(end)):
+                continue
+            if (top == user or self._stores_in(top, buffer)) and (last is None or last.is_before_in_block(top)):
+                last = top
+        if last is None:
+            return self._reaching_block(buffer, block)
+        if last.name == "memref.store":
+            return last.operands[0]
+        if last.name == "memref.load":
+            return last.results[0]
+        if last.name != "scf.if":
             return None
-        if first is None or (top != first and top.is_before_in_block(first)):
-            first = top
-    return first
+        ends = [self._reaching(buffer, inner, None) for region in last.regions for inner in region.blocks]
+        if len(ends) == 1:
+            ends.append(self._reaching(buffer, block, last))
+        return None if ends[0] is None or ends[1] is None else Merged(last.operands[0], ends[0], ends[1])
 
-
-def _top_in(op: ir.Operation, block: ir.Block) -> ir.Operation | None:
-    """Return the operation of a block that another one is, or is inside of."""
-    top: ir.Operation | None = op
-    while top is not None:
-        if top.name == "func.func":
+    def _reaching_block(self, buffer: ir.Value, block: ir.Block) -> Reaching | None:
+        """Return what is in a buffer at the start of a block."""
+        op = block.owner.operation
+        if op.name in ("func.func", "builtin.module") or block == buffer.owner.operation.block:
             return None
-        if top.block == block:
-            return top
-        top = _parent(top)
-    return None
+        if op.name == "scf.while" and block == op.regions[1].blocks[0]:
+            return self._reaching(buffer, op.regions[0].blocks[0], None)
+        if op.name in ("scf.for", "scf.while") and self._stores_in(op, buffer):
+            return None
+        return self._reaching(buffer, op.block, op)
 
+    def _stores_in(self, op: ir.Operation, buffer: ir.Value) -> bool:
+        return any(
+            user.name != "memref.load" and any(outer == op for _, outer in self.around(user))
+            for user in self.users_of(buffer)
+        )
 
-def _parent(op: ir.Operation) -> ir.Operation | None:
-    parent = op.parent
-    return None if parent is None else parent.operation
+    def stores_of(self, buffer: ir.Value) -> list[ir.Operation] | None:
+        """Return the stores to a buffer on the stack; None if that is not known, or it may be read before."""
+        if buffer not in self._stores:
+            self._stores[buffer] = self._find_stores(buffer)
+        return self._stores[buffer]
 
+    def _find_stores(self, buffer: ir.Value) -> list[ir.Operation] | None:
+        users = self.users_of(buffer)
+        stores = [user for user in users if user.name == "memref.store" and user.operands[1] == buffer]
+        if not stores or any(user.name != "memref.load" and user not in stores for user in users):
+            return None
+        first = self._first_of(buffer.owner.operation.block, users)
+        while first is not None and not _fills(first, buffer):
+            # What is only used in one loop or branch may be filled there, each time.
+            blocks = [block for region in first.regions for block in region.blocks]
+            inside = [block for block in blocks if all(self._top_in(user, block) is not None for user in users)]
+            is_entered = inside and first.name in ("scf.for", "scf.if", "scf.while")
+            first = self._first_of(inside[0], users) if is_entered else None
+        return None if first is None else stores
 
-def _is_inside(op: ir.Operation, outer: ir.Operation) -> bool:
-    inner: ir.Operation | None = op
-    while inner is not None and inner != outer:
-        inner = _parent(inner)
-    return inner is not None
+    def _first_of(self, block: ir.Block, users: Sequence[ir.Operation]) -> ir.Operation | None:
+        """Return the first operation of a block that uses a buffer, or has such uses inside."""
+        first: ir.Operation | None = None
+        for user in users:
+            top = self._top_in(user, block)
+            if top is None:
+                return None
+            if first is None or (top != first and top.is_before_in_block(first)):
+                first = top
+        return first
+
+    def _top_in(self, op: ir.Operation, block: ir.Block) -> ir.Operation | None:
+        """Return the operation of a block that another one is, or is inside of."""
+        return next((outer for inner, outer in self.around(op) if inner == block), None)
 
 
 def _fills(op: ir.Operation, buffer: ir.Value) -> bool:

@@ -72,6 +72,7 @@ class Prover:
         self._quotients: dict[FloorDiv, tuple[int | None, int | None]] = {}
         self._proofs: dict[tuple[IndexExpr, Facts], bool] = {}
         """Goals that were tried with facts before."""
+        self._refined: dict[tuple[Facts, Facts], Facts] = {}
 
     def variable(
         self,
@@ -126,7 +127,8 @@ class Prover:
 
     def interval(self, expression: IndexExpr) -> tuple[int | None, int | None]:
         """Return the least and the greatest value as integers, None where they are not known as such."""
-        low, high = _interval_of_dim(expression.constant)
+        constant = expression.constant
+        low, high = (constant, constant) if isinstance(constant, int) else _interval_of_symbols(constant)
         for atom, factor in expression.terms.items():
             if low is None and high is None:
                 return None, None
@@ -187,7 +189,7 @@ class Prover:
             dims = dims_of(facts)
             return _is_nonnegative_dim(goal.constant, dims) or _is_nonnegative_dim(_rounded(goal).constant, dims)
         goal = _rounded(goal)
-        atom = max(goal.terms, key=_order)
+        atom = next(iter(goal.terms)) if len(goal.terms) == 1 else max(goal.terms, key=_order)
         factor = goal.terms[atom]
         dims = () if isinstance(factor, int) else dims_of(facts)
         positive = _is_nonnegative_dim(factor, dims, 1)
@@ -275,6 +277,13 @@ class Prover:
 
     def refine(self, facts: Iterable[IndexExpr], known: Facts = ()) -> Facts:
         """Return known facts and new ones, with what follows from these for the cases of their variables."""
+        key = tuple(facts), known
+        refined = self._refined.get(key)
+        if refined is None:
+            refined = self._refined[key] = self._refine(*key)
+        return refined
+
+    def _refine(self, facts: Facts, known: Facts) -> Facts:
         result = list(known)
         waiting = list(facts)
         for _ in range(MAX_REFINEMENTS):
@@ -321,7 +330,8 @@ def _rounded(expression: IndexExpr) -> IndexExpr:
     constant, rest = _split_constant(expression.constant)
     shared = rest
     for factor in expression.terms.values():
-        shared = math.gcd(shared, *(part for _, part in D.terms_of(factor)))
+        parts = (factor,) if isinstance(factor, int) else (part for _, part in factor.terms)
+        shared = math.gcd(shared, *parts)
         if shared == 1:
             return expression
     if shared <= 1:
@@ -358,9 +368,8 @@ def _all_known(bounds: list[int | None], choose: object) -> list[int]:
     return [choose(known)] if known and len(known) == len(bounds) else []
 
 
-def _interval_of_dim(dim: Dim) -> tuple[int | None, int | None]:
-    if isinstance(dim, int):
-        return dim, dim
+@lru_cache(maxsize=16384)
+def _interval_of_symbols(dim: SymbolicDim) -> tuple[int | None, int | None]:
     # A symbol may be 0, and has no upper bound.
     constant = dict(dim.terms).get((), 0)
     if D.is_nonnegative(dim - constant, 1):
@@ -438,19 +447,26 @@ def dims_of(facts: Facts) -> tuple[Dim, ...]:
 
 def _with_decided(facts: Facts) -> Facts:
     """Return facts about sizes with the minima and maxima in them that the others decide."""
-    dims = dims_of(facts)
-    # A fact does not decide about itself: `d - min(d, 1)` is no proof that d is at least 1.
+    found = (IndexExpr({}, dim) for dim in _decided_dims(dims_of(facts)))
+    return (*facts, *(fact for fact in found if fact not in facts))
+
+
+@lru_cache(maxsize=4096)
+def _decided_dims(dims: tuple[Dim, ...]) -> tuple[Dim, ...]:
+    """Return dims that have minima and maxima without those that the others decide."""
+    # A dim does not decide about itself: `d - min(d, 1)` is no proof that d is at least 1.
     simple = tuple(dim for dim in dims if not _has_choice(dim))
-    if len(simple) == len(dims):
-        return facts
-    found = [IndexExpr({}, _decided(dim, simple)) for dim in dims if _has_choice(dim)]
-    return (*facts, *(fact for fact in dict.fromkeys(found) if fact not in facts))
+    return tuple(dict.fromkeys(_decided(dim, simple) for dim in dims if _has_choice(dim)))
 
 
 def _has_choice(dim: Dim) -> bool:
-    return not isinstance(dim, int) and any(
-        "min(" in atom or "max(" in atom for atoms, _ in dim.terms for atom in atoms
-    )
+    return not isinstance(dim, int) and any(_is_choice(atoms) for atoms, _ in dim.terms)
+
+
+@lru_cache(maxsize=16384)
+def _is_choice(atoms: Monomial) -> bool:
+    """Return whether there is a minimum or maximum in a product of atoms."""
+    return any("min(" in atom or "max(" in atom for atom in atoms)
 
 
 @lru_cache(maxsize=16384)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from mirlo.dialects.bindings import ir
@@ -15,7 +16,7 @@ from mirlo.dialects.tir.affine import read_affine
 from mirlo.dialects.tir.buffers import INPLACE
 from mirlo.passes.bounds.data import COUNT, DataDependence
 from mirlo.passes.bounds.limits import SAFE, Limits
-from mirlo.passes.bounds.local_buffers import RESHAPES, Merged, Reaching, reaching_value, stores_of
+from mirlo.passes.bounds.local_buffers import RESHAPES, Merged, Reaching
 from mirlo.passes.bounds.prover import Case, Facts, Prover
 
 INDEX_BITS = 64
@@ -70,7 +71,8 @@ class ValueReader:
         """The elements of buffers that are constants, by the position of the parameter."""
         self._exact, self._clamped = Limits(prover), Limits(prover, only_clamped=True)
         self._read: dict[ir.Value, IndexExpr] = {}
-        self._facts: dict[tuple[ir.Value, bool], Facts] = {}
+        self._facts: dict[tuple[ir.Value | ir.Block, bool], Facts] = {}
+        """What holds where a condition does, or does not, and in a block."""
         self._lanes: dict[tuple[int, int], IndexExpr] = {}
         self._contents: dict[ir.Value, Content | None] = {}
         self._elements: dict[tuple[object, ...], IndexExpr] = {}
@@ -464,7 +466,7 @@ class ValueReader:
         content = self._contents[buffer]
         if content is None:
             return None
-        reaching = None if ir.MemRefType(buffer.type).shape else reaching_value(op)
+        reaching = None if ir.MemRefType(buffer.type).shape else self.data.local_buffers.reaching_value(op)
         if reaching is not None:
             return self._reached(reaching)
         return self.prover.variable(content.lows, content.highs, (), content.from_data)
@@ -512,33 +514,44 @@ class ValueReader:
         return self.read(value)
 
     def _find_content(self, buffer: ir.Value) -> Content | None:
-        stores = stores_of(buffer)
+        stores = self.data.local_buffers.stores_of(buffer)
         if stores is None:
             return None
         # What is stored though nothing is known of what is loaded, and the sizes and numbers that bound it.
-        stored = [value for value, _ in self._assume(buffer, Content(), stores)]
+        with self._assume(buffer, Content()):
+            stored = [self.read(store.operands[0]) for store in stores]
+            # The buffers that conditions depend on are read here: what is found of them is kept.
+            for store in stores:
+                self._conditions_at(store)
         least = [low for low, _ in map(self.prover.interval, stored) if low is not None]
         lows = (number(min(least)),) if least else ()
         tops = sorted({top for each in stored for top in self.prover.tops(each)}, key=_size)
         for highs in [*((top,) for top in tops), ()]:
-            found = self._assume(buffer, Content(lows, highs), stores)
-            if all(
-                self.prover.is_nonnegative(goal, facts)
-                for value, facts in found
-                for goal in [value - low for low in lows] + [high - value for high in highs]
-            ):
-                return Content(lows, highs, self._of_data(*(value for value, _ in found)))
+            with self._assume(buffer, Content(lows, highs)):
+                values = [self.read(store.operands[0]) for store in stores]
+                if all(self._is_within(value, lows, highs, op) for value, op in zip(values, stores, strict=True)):
+                    return Content(lows, highs, self._of_data(*values))
         return None
 
-    def _assume(
-        self, buffer: ir.Value, content: Content, stores: Sequence[ir.Operation]
-    ) -> list[tuple[IndexExpr, Facts]]:
-        """Return the values that are stored to a buffer, and what holds there, if this were known of its elements."""
+    def _is_within(
+        self, value: IndexExpr, lows: Sequence[IndexExpr], highs: Sequence[IndexExpr], store: ir.Operation
+    ) -> bool:
+        """Return whether a value is within bounds where it is stored."""
+        goals = [value - low for low in lows] + [high - value for high in highs]
+        open_goals = [goal for goal in goals if not self.prover.is_certain(goal)]
+        if not open_goals:
+            return True
+        facts = self._facts_at(store)
+        return all(self.prover.is_nonnegative(goal, facts) for goal in open_goals)
+
+    @contextmanager
+    def _assume(self, buffer: ir.Value, content: Content) -> Iterator[None]:
+        """Read values as if this were known of the elements of a buffer."""
         outside = self._read, self._facts, self._contents
         self._read, self._facts = dict(self._read), dict(self._facts)
         self._contents = {**self._contents, buffer: content}
         try:
-            return [(self.read(store.operands[0]), self._facts_at(store)) for store in stores]
+            yield
         finally:
             inside, (self._read, self._facts, self._contents) = self._contents, outside
             if content == Content():
@@ -548,15 +561,20 @@ class ValueReader:
 
     def _facts_at(self, op: ir.Operation) -> Facts:
         """Return what the branches and loops around an operation say."""
-        found: list[IndexExpr] = []
-        block = op.block
-        while block.owner.operation.name != "func.func":
-            found += self.facts_of_block(block)
-            block = block.owner.operation.block
-        return self.prover.refine(found)
+        return self.prover.refine(self._conditions_at(op))
+
+    def _conditions_at(self, op: ir.Operation) -> list[IndexExpr]:
+        return [fact for block, _ in self.data.local_buffers.around(op)[:-1] for fact in self.facts_of_block(block)]
 
     def facts_of_block(self, block: ir.Block) -> Sequence[IndexExpr]:
         """Return what holds in a block because it is executed: conditions, and that loops have iterations."""
+        key = (block, True)
+        known = self._facts.get(key)
+        if known is None:
+            known = self._facts[key] = tuple(self._facts_of_block(block))
+        return known
+
+    def _facts_of_block(self, block: ir.Block) -> Sequence[IndexExpr]:
         op = block.owner.operation
         if op.name == "scf.if":
             return self.facts(op.operands[0], block == op.regions[0].blocks[0])
