@@ -96,7 +96,10 @@ class GraphBuilder:
             return unpacked
         if tensor.sizes is not None:
             return self._of_sizes(tensor.sizes, tensor.type)
-        value = tensor.value if tensor.value is not None else self._constant(tensor, tensor.array)
+        array = tensor.array
+        if array is not None and array.size == tensor.type.elements:
+            array = array.reshape(tensor.type.static_shape)
+        value = tensor.value if tensor.value is not None else self._constant(tensor, array)
         tensor_type = TensorType.from_mlir(value.type)
         assert tensor_type is not None
         if tensor_type.shape == tensor.shape:

@@ -24,6 +24,7 @@ from mirlo.dialects.core.dtypes import DType
 from mirlo.dialects.core.dtypes import dtype as dtype_of
 from mirlo.dialects.core.op import OpError
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax.infer import normalize_axis
 from mirlo.runtime.kinds import Kind
 
 SIZES = 64
@@ -268,7 +269,7 @@ class Tensor:
         return self.elementwise("clip", **bounds)
 
     def cast(self, dtype: DType | str, *, saturate: bool = False) -> Tensor:
-        """Return elements of another type; `saturate` bounds those of 8-bit floats by the largest."""
+        """Return elements of another type; `saturate` bounds those of floats of 8 bits or less by the largest."""
         wanted = dtype_of(dtype)
         if self.dtype is wanted:
             return self
@@ -276,7 +277,8 @@ class Tensor:
         if known is not None and known.size == 1 and not self.dtype.is_float and wanted.bits >= 8:
             array = known.reshape(()).astype(wanted.to_numpy())
             return Tensor(self.builder, self.type.with_dtype(wanted), array=array)
-        return self.elementwise("cast", dtype=wanted, saturate=saturate)
+        attributes = {"saturate": saturate} if wanted.is_float and wanted.bits <= 8 else {}
+        return self.elementwise("cast", dtype=wanted, **attributes)
 
     def bitcast(self, dtype: DType | str) -> Tensor:
         """Return the bits of the elements as another type of the same size."""
@@ -325,7 +327,7 @@ class Tensor:
         shape = tuple(shape)
         if self.shape == shape:
             return self
-        if self.array is not None and self.array.size == 1:
+        if self.array is not None and self.array.size == 1 and self.type.elements == D.product(shape):
             return Tensor(self.builder, self.type.with_shape(shape), array=self.array.reshape(()))
         return self.builder.emit("reshape", self, shape=shape)
 
@@ -413,15 +415,19 @@ class Tensor:
             return Tensor(self.builder, self.type.with_shape(tuple(sizes)), array=self.array)
         if all(isinstance(each, int) for axis in axes for each in (self.shape[axis], *parts[axis])):
             ends = [_end(*parts[axis]) for axis in axes]
-            return self.builder.emit(
-                "strided_slice", self, axes=axes, begin=[begins[axis] for axis in axes], end=ends,
-                strides=[steps[axis] for axis in axes],
-            )  # fmt: skip
+            starts = [_number(begins[axis]) for axis in axes]
+            return self.strided_slice(axes, starts, ends, [steps[axis] for axis in axes])
         return self.builder.emit("slice_dims", self, begin=list(begins), shape=tuple(sizes), strides=steps)
+
+    def strided_slice(
+        self, axes: Sequence[int], begin: Sequence[int], end: Sequence[int], strides: Sequence[int]
+    ) -> Tensor:
+        """Return the elements between bounds of axes; bounds are clamped, and negative ones count from the end."""
+        return self.builder.emit("strided_slice", self, axes=axes, begin=begin, end=end, strides=strides)
 
     def split(self, sizes: Sequence[Dim], axis: int) -> list[Tensor]:
         """Return consecutive parts of these sizes along an axis."""
-        return self.builder.emit_all("split", self, axis=axis % self.rank, sizes=tuple(sizes))
+        return self.builder.emit_all("split", self, axis=normalize_axis(axis, self.rank), sizes=tuple(sizes))
 
     def halves(self, axis: int) -> list[Tensor]:
         """Return the two halves along an axis of an even size."""
@@ -459,10 +465,14 @@ def _from_start(position: Dim, dim: Dim) -> Dim:
 
 def _end(begin: Dim, size: Dim, step: int) -> int:
     """Return the end of a strided slice."""
-    assert isinstance(begin, int)
-    assert isinstance(size, int)
-    end = begin + (size - 1) * step + (1 if step > 0 else -1) if size else begin
+    first, count = _number(begin), _number(size)
+    end = first + (count - 1) * step + (1 if step > 0 else -1) if count else first
     return end if end >= 0 else -_LARGEST_DIM
+
+
+def _number(dim: Dim) -> int:
+    assert isinstance(dim, int)
+    return dim
 
 
 _LARGEST_DIM = 2**31 - 1
@@ -508,11 +518,10 @@ def minimum(x: Tensor, y: Operand) -> Tensor:
 
 def concat(tensors: Sequence[Tensor], axis: int) -> Tensor:
     """Return tensors one after another along an axis."""
-    if len(tensors) == 1:
-        return tensors[0]
-    return tensors[0].builder.emit("concat", tensors, axis=axis % tensors[0].rank)
+    axis = normalize_axis(axis, tensors[0].rank)
+    return tensors[0] if len(tensors) == 1 else tensors[0].builder.emit("concat", tensors, axis=axis)
 
 
 def stack(tensors: Sequence[Tensor], axis: int) -> Tensor:
     """Return tensors of one shape along a new axis."""
-    return tensors[0].builder.emit("stack", tensors, axis=axis % (tensors[0].rank + 1))
+    return tensors[0].builder.emit("stack", tensors, axis=normalize_axis(axis, tensors[0].rank + 1))

@@ -16,7 +16,7 @@ from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.graph import GraphDef
 from mirlo.frontends.onnx.node import Node, NodeTrait
 from mirlo.frontends.onnx.registry import CONVERTERS
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, where
 
 
 def declared_shapes(graph: GraphDef, functions: Container[tuple[str, str, str]]) -> Mapping[str, tuple[int, ...]]:
@@ -63,8 +63,8 @@ def required_all(
     """Return the values if all elements of a bool tensor hold, as `required`."""
     message = node.constant(np.frombuffer(assumption(node, what, why).encode(), np.uint8))
     checked = node.emit(CallDpsPacked, [holds, message], result_types=[holds.type], function="mirlo.require")
-    flag = node.emit("reduce_all", checked) if checked.type.rank else checked
-    return [node.emit("where", flag, value, node.constant(0, value.type)) for value in values]
+    flag = checked.all() if checked.type.rank else checked
+    return [where(flag, value, node.constant(0, value.type)) for value in values]
 
 
 def equals(node: Node, index: int, wanted: Sequence[float] | float) -> Tensor:
@@ -78,11 +78,11 @@ def equals(node: Node, index: int, wanted: Sequence[float] | float) -> Tensor:
 
 def axes_set(node: Node, index: int, rank: int) -> Tensor:
     """Return the axes that an input lists as a bit set."""
-    column = node.emit("reshape", node[index], shape=(count_of(node, index), 1))
+    column = node[index].reshape((count_of(node, index), 1))
     kind = node.type(index)
     from_start, from_end = (column.equals(node.constant(np.arange(rank)[None] - offset, kind)) for offset in (0, rank))
-    result = node.emit("cast", from_start | from_end, dtype="i64")
-    return node.emit("reduce_sum", result * node.constant(1 << np.arange(rank), "i64"))
+    result = (from_start | from_end).cast("i64")
+    return (result * node.constant(1 << np.arange(rank), "i64")).sum()
 
 
 def candidate_axes(x: TensorType, count: int, shape: Sequence[int], keepdims: bool) -> list[tuple[int, ...]]:
@@ -98,7 +98,7 @@ def candidate_axes(x: TensorType, count: int, shape: Sequence[int], keepdims: bo
 def is_candidate(node: Node, found: Tensor, candidates: Sequence[tuple[int, ...]]) -> Tensor:
     """Return whether an axis set is one of the candidates."""
     numbers = node.constant(np.array([axes_as_bits(axes) for axes in candidates]), "i64")
-    return node.emit("reduce_any", found.equals(numbers))
+    return found.equals(numbers).any()
 
 
 def axes_as_bits(axes: Sequence[int]) -> int:

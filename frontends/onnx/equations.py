@@ -165,7 +165,7 @@ def assume_equal(left: Dim, right: Dim, inputs: Sequence[AnyValue | None], what:
 
 def _with_dim(value: Tensor, old: Dim, new: Dim) -> Tensor:
     shape = tuple(new if dim == old else dim for dim in value.shape)
-    result = value.builder.emit("reshape", value, shape=shape)
+    result = value.reshape(shape)
     result.name, result.region = value.name, value.region
     return result
 

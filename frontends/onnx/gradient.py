@@ -15,7 +15,7 @@ from mirlo.dialects.core.installed import register_in
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import NodeImporter
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, where
 
 Rule = Callable[["TensorOperation", Tensor], Sequence[Tensor | None]]
 RULES: dict[str, Rule] = {}
@@ -165,7 +165,7 @@ def _divide(op: TensorOperation, g: Tensor) -> Sequence[Tensor | None]:
 def _power(op: TensorOperation, g: Tensor) -> Sequence[Tensor | None]:
     x, y, result = op.lhs, op.rhs, op.result
     base = y * x ** (y - 1)
-    exponent = result * op.emit("where", x > 0, x, x.like(1)).log()
+    exponent = result * where(x > 0, x, x.like(1)).log()
     return [summed_to(g * base, x), summed_to(g * exponent, y)]
 
 
@@ -175,8 +175,8 @@ def _extreme(op: TensorOperation, g: Tensor) -> Sequence[Tensor | None]:
     first = "greater_equal" if op.name == "maximum" else "less_equal"
     is_first, zero = op.emit(first, op.lhs, op.rhs), g.like(0)
     return [
-        summed_to(op.emit("where", is_first, g, zero), op.lhs),
-        summed_to(op.emit("where", is_first, zero, g), op.rhs),
+        summed_to(where(is_first, g, zero), op.lhs),
+        summed_to(where(is_first, zero, g), op.rhs),
     ]
 
 
@@ -185,8 +185,8 @@ def _where(op: TensorOperation, g: Tensor) -> Sequence[Tensor | None]:
     zero = g.like(0)
     return [
         None,
-        summed_to(op.emit("where", op.condition, g, zero), op.x),
-        summed_to(op.emit("where", op.condition, zero, g), op.y),
+        summed_to(where(op.condition, g, zero), op.x),
+        summed_to(where(op.condition, zero, g), op.y),
     ]
 
 
@@ -251,13 +251,13 @@ def _matmul(op: TensorOperation, g: Tensor) -> Sequence[Tensor | None]:
         raise NodeError(f"the gradient of a product with a vector is not supported: {lhs} and {rhs}; reshape it")
     across_rhs, across_lhs = not op.transpose_rhs, not op.transpose_lhs
     if op.transpose_lhs:
-        left = op.emit("matmul", op.rhs, g, transpose_lhs=op.transpose_rhs, transpose_rhs=True)
+        left = op.rhs.matmul(g, transpose_lhs=op.transpose_rhs, transpose_rhs=True)
     else:
-        left = op.emit("matmul", g, op.rhs, transpose_rhs=across_rhs)
+        left = g.matmul(op.rhs, transpose_rhs=across_rhs)
     if op.transpose_rhs:
-        right = op.emit("matmul", g, op.lhs, transpose_lhs=True, transpose_rhs=op.transpose_lhs)
+        right = g.matmul(op.lhs, transpose_lhs=True, transpose_rhs=op.transpose_lhs)
     else:
-        right = op.emit("matmul", op.lhs, g, transpose_lhs=across_lhs)
+        right = op.lhs.matmul(g, transpose_lhs=across_lhs)
     return [summed_to(left, op.lhs), summed_to(right, op.rhs)]
 
 

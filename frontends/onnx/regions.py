@@ -314,9 +314,9 @@ class _Iteration:
         row = self.body.emit("expand_dims", row, axes=[0])
         if is_backwards:
             assert self.room is not None
-            last = self.body.emit("reshape", self.body.emit("dims_tensor", dims=[self.room - 1]), shape=())
+            last = self.body.emit("dims_tensor", dims=[self.room - 1]).reshape(())
             position = last - position
-        index = self.body.emit("reshape", position, shape=(1, 1))
+        index = position.reshape((1, 1))
         return self.body.full(self.body.emit("scatter_nd", rows, index, row))
 
 

@@ -22,7 +22,7 @@ from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.values import as_dim
 from mirlo.frontends.sizes import quotient
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, concat, maximum, where
 
 WRONG = -1
 """A size that signals an error."""
@@ -33,7 +33,7 @@ MAX_SIZE = float(1 << 62)
 def bind_unknown(node: Node, values: Tensor, what: str, known: Sequence[Dim | None]) -> tuple[Dim, ...]:
     """Return the elements of an i64 vector: those that are known, and symbols that the others are bound to."""
     unknown = [i for i, dim in enumerate(known) if dim is None]
-    chosen = values if len(unknown) == len(known) else node.emit("gather", values, i64_constant(node, unknown), axis=0)
+    chosen = values if len(unknown) == len(known) else values.gather(i64_constant(node, unknown))
     bound = iter(bind(node, chosen, what))
     return tuple(next(bound) if dim is None else dim for dim in known)
 
@@ -66,12 +66,7 @@ def bind(node: Node, values: Tensor, what: str, bounds: Sequence[Dim] | None = N
     if any(solved):
         expected = shape_vector(node, [dim if is_solved else 0 for dim, is_solved in zip(made, solved, strict=True)])
         free = node.constant(np.array([not is_solved for is_solved in solved]))
-        values = node.emit(
-            "where",
-            values.equals(expected) | free,
-            values,
-            i64_constant(node, WRONG),
-        )
+        values = where(values.equals(expected) | free, values, i64_constant(node, WRONG))
         needed = " x ".join(str(dim) if is_solved else "any" for dim, is_solved in zip(made, solved, strict=True))
         text += f", or its size is not {needed}, which other nodes need"
     limits = [
@@ -93,14 +88,14 @@ def _bound_quotients(
         name if divisor is None else next(iter(D.symbols_of(dim)))
         for name, dim, divisor in zip(names, made, divisors, strict=True)
     )
-    return tuple(symbols), node.emit("where", whole, quotients, i64_constant(node, WRONG))
+    return tuple(symbols), where(whole, quotients, i64_constant(node, WRONG))
 
 
 def vector(node: Node, index: int) -> Tensor:
     """Return an input that is a list of integers as an i64 vector."""
     tensor_type = node.type(index)
-    value = node[index] if tensor_type.rank == 1 else node.emit("reshape", node[index], shape=(tensor_type.elements,))
-    return value if tensor_type.dtype.name == "i64" else node.emit("cast", value, dtype="i64")
+    value = node[index] if tensor_type.rank == 1 else node[index].reshape((tensor_type.elements,))
+    return value if tensor_type.dtype.name == "i64" else value.cast("i64")
 
 
 def scalar(node: Node, index: int) -> Tensor:
@@ -108,7 +103,7 @@ def scalar(node: Node, index: int) -> Tensor:
     tensor_type = node.type(index)
     if tensor_type.elements != 1:
         raise NodeError(f"input '{node.input_name(index)}' must have one element, got {tensor_type}")
-    return node.emit("reshape", node[index], shape=()) if tensor_type.rank else node[index]
+    return node[index].reshape(()) if tensor_type.rank else node[index]
 
 
 def shape_vector(node: Node, shape: Sequence[Dim]) -> Tensor:
@@ -122,7 +117,7 @@ def as_scalar(node: Node, dim: Dim) -> Tensor:
     """Return a dim as an i64 of rank 0."""
     if isinstance(dim, int):
         return i64_constant(node, dim)
-    return node.emit("reshape", shape_vector(node, [dim]), shape=())
+    return shape_vector(node, [dim]).reshape(())
 
 
 def i64_constant(node: Node, values: int | Sequence[int] | np.ndarray) -> Tensor:
@@ -133,36 +128,34 @@ def i64_constant(node: Node, values: int | Sequence[int] | np.ndarray) -> Tensor
 def unless(node: Node, holds: Tensor, values: Tensor) -> Tensor:
     """Return the values if all of these conditions hold, else invalid sizes."""
     rank = holds.type.rank
-    flag = node.emit("reduce_all", holds) if rank else holds
-    return node.emit("where", flag, values, i64_constant(node, WRONG))
+    flag = holds.all() if rank else holds
+    return where(flag, values, i64_constant(node, WRONG))
 
 
 def as_sizes(node: Node, values: Tensor) -> Tensor:
     """Convert f64 to i64; values that are not sizes, such as NaN, become invalid sizes."""
-    return node.emit(
-        "where", _is_small(node, values), node.emit("cast", values, dtype="i64"), i64_constant(node, WRONG)
-    )
+    return where(_is_small(node, values), values.cast("i64"), i64_constant(node, WRONG))
 
 
 def holds_sum(node: Node, *terms: Tensor) -> Tensor:
     """Return whether the sum of these integers fits i64."""
-    wide = [node.emit("cast", term, dtype="f64") for term in terms]
+    wide = [term.cast("f64") for term in terms]
     return _is_small(node, reduce(partial(node.emit, "add"), wide))
 
 
 def _is_small(node: Node, values: Tensor) -> Tensor:
-    return node.emit("abs", values) < MAX_SIZE
+    return abs(values) < MAX_SIZE
 
 
 def by_axis(node: Node, values: Tensor, axes: Tensor, rank: int) -> Tensor:
     """Return a number per axis: `values` for the axes that `axes` lists, which may be negative; 0 for others."""
     (count,) = values.type.shape
-    column = node.emit("reshape", axes, shape=(count, 1))
+    column = axes.reshape((count, 1))
     positions = i64_constant(node, np.arange(rank)[None])
     negative = positions - rank
     here = column.equals(positions) | column.equals(negative)
-    spread = node.emit("where", here, node.emit("reshape", values, shape=(count, 1)), i64_constant(node, 0))
-    return node.emit("reduce_sum", spread, axes=[0])
+    spread = where(here, values.reshape((count, 1)), i64_constant(node, 0))
+    return spread.sum(0)
 
 
 def reshape_dims(
@@ -178,31 +171,31 @@ def reshape_dims(
     dims = wanted
     if not allow_zero:
         own = shape_vector(node, [*x.shape, *[WRONG_DIM] * rank][:rank])
-        dims = node.emit("where", wanted.equals(0), own, wanted)
+        dims = where(wanted.equals(0), own, wanted)
     is_inferred = dims.equals(-1)
     ones = i64_constant(node, 1)
-    known = node.emit("reduce_prod", node.emit("where", is_inferred, ones, dims))
-    total = node.emit("reduce_prod", shape_vector(node, x.shape)) if x.rank else ones
-    rest = total // node.emit("maximum", known, ones)
-    dims = node.emit("where", is_inferred, rest, dims)
+    known = where(is_inferred, ones, dims).prod()
+    total = shape_vector(node, x.shape).prod() if x.rank else ones
+    rest = total // maximum(known, ones)
+    dims = where(is_inferred, rest, dims)
     known_dims = known_sizes(elements or [None] * rank)
     if any(dim is not None for dim in known_dims):
         # A size that is 0 in a call is that size, also where 0 would copy a dim.
         given = shape_vector(node, [0 if dim is None else dim for dim in known_dims])
         is_known = node.constant(np.array([dim is not None for dim in known_dims]))
-        dims = node.emit("where", is_known, given, dims)
-    fits = node.emit("reduce_prod", dims).equals(total)
+        dims = where(is_known, given, dims)
+    fits = dims.prod().equals(total)
     what = f"input 'shape' does not fit the input {x}, or is not a shape"
     return bind_unknown(node, unless(node, fits, dims), what, known_dims)
 
 
 def infer_remaining_dim(node: Node, x: TensorType, shape: Sequence[Dim]) -> tuple[Dim, ...]:
     """Return a shape whose -1 is replaced by what the other dims leave of x's elements."""
-    total = node.emit("reduce_prod", shape_vector(node, x.shape))
-    known = node.emit("reduce_prod", shape_vector(node, [1, *(dim for dim in shape if dim != -1)]))
-    rest = total // node.emit("maximum", known, i64_constant(node, 1))
+    total = shape_vector(node, x.shape).prod()
+    known = shape_vector(node, [1, *(dim for dim in shape if dim != -1)]).prod()
+    rest = total // maximum(known, i64_constant(node, 1))
     whole = (rest * known).equals(total)
-    checked = node.emit("reshape", unless(node, whole, rest), shape=(1,))
+    checked = unless(node, whole, rest).reshape((1,))
     (dim,) = bind(node, checked, f"the other dims of the shape do not divide the elements of {x}")
     return tuple(dim if size == -1 else size for size in shape)
 
@@ -239,7 +232,7 @@ def dynamic_slice(node: Node) -> Tensor:
     if set(changed) <= set(ranges):
         begins = [ranges[axis][0] if axis in changed else 0 for axis in range(x.rank)]
         shape = [ranges[axis][1] if axis in changed else dim for axis, dim in enumerate(x.shape)]
-        return node.emit("slice_dims", node[0], begin=begins, shape=shape, strides=[1] * x.rank)
+        return node[0].part(begins, shape)
     starts, ends = vector(node, 1), vector(node, 2)
     axes = vector(node, 3) if node.has(3) else None
     steps = vector(node, 4) if node.has(4) else None
@@ -249,10 +242,10 @@ def dynamic_slice(node: Node) -> Tensor:
         ends = _per_axis(node, ends, count, x.rank, FAR)
         steps = None if steps is None else _per_axis(node, steps, count, x.rank, 1)
     bounds = node.emit("slice_bounds", shape_vector(node, x.shape), starts, ends, axes, steps)
-    lengths = node.emit("reshape", node.emit("gather", bounds, i64_constant(node, 1), axis=0), shape=(x.rank,))
+    lengths = bounds.gather(i64_constant(node, 1)).reshape((x.rank,))
     shape = [ranges[axis][1] if axis in ranges else dim for axis, dim in enumerate(x.shape)]
     unknown = [axis for axis in changed if axis not in ranges]
-    chosen = node.emit("gather", lengths, i64_constant(node, unknown), axis=0)
+    chosen = lengths.gather(i64_constant(node, unknown))
     bound = bind(node, chosen, "its axes or steps cannot be", [x.shape[axis] for axis in unknown])
     for axis, dim in zip(unknown, bound, strict=True):
         shape[axis] = dim
@@ -271,8 +264,8 @@ def _per_axis(node: Node, values: Tensor, count: Dim, rank: int, rest: int) -> T
         f"got {count} and {own} elements"
     )
     RequireDims.build(dims=(own, own - count), bounds=(rank, 0), what=what, result_types=[])
-    longer = node.emit("concat", [values, i64_constant(node, [rest] * rank)], axis=0)
-    return node.emit("slice_dims", longer, begin=[0], shape=(rank,), strides=[1])
+    longer = concat([values, i64_constant(node, [rest] * rank)], axis=0)
+    return longer.slice(0, 0, rank)
 
 
 def _known_ranges(node: Node, x: TensorType) -> dict[int, tuple[Dim, Dim]]:
@@ -313,16 +306,14 @@ def _elements(value: Tensor) -> list[Dim | None]:
 def dynamic_split(node: Node, axis: int) -> tuple[Tensor, ...]:
     """Convert Split with run-time sizes."""
     x, sizes = node.type(0), vector(node, 1)
-    total = node.emit("reduce_sum", sizes).equals(shape_vector(node, x.shape[axis : axis + 1]))
+    total = sizes.sum().equals(shape_vector(node, x.shape[axis : axis + 1]))
     parts = bind(node, unless(node, total, sizes), f"input 'split' does not add up to {x.shape[axis]}")
     if len(parts) != len(node.outputs):
         raise NodeError(f"input 'split' has {len(parts)} numbers for {len(node.outputs)} outputs")
-    made, begin = [], [0] * x.rank
+    made = []
     at: Dim = 0
     for part in parts:
-        shape = (*x.shape[:axis], part, *x.shape[axis + 1 :])
-        starts = [*begin[:axis], at, *begin[axis + 1 :]]
-        made.append(node.emit("slice_dims", node[0], begin=starts, shape=shape, strides=[1] * x.rank))
+        made.append(node[0].slice(axis, at, part))
         at = at + part
     return tuple(made)
 
@@ -345,11 +336,8 @@ def dynamic_pad(node: Node) -> Tensor:
     (amounts,) = pads.type.shape
     if not isinstance(amounts, int) or amounts % 2:
         raise NodeError(f"input 'pads' must have two numbers for each axis, got {node.type(1)}")
-    halves = node.emit("reshape", pads, shape=(2, amounts // 2))
-    before, after = (
-        node.emit("reshape", node.emit("gather", halves, i64_constant(node, i), axis=0), shape=(amounts // 2,))
-        for i in range(2)
-    )
+    halves = pads.reshape((2, amounts // 2))
+    before, after = (halves.gather(i64_constant(node, i)).reshape((amounts // 2,)) for i in range(2))
     if node.has(3):
         axes = vector(node, 3)
         before, after = (by_axis(node, each, axes, x.rank) for each in (before, after))
@@ -365,7 +353,7 @@ def dynamic_pad(node: Node) -> Tensor:
     if node.has(2):
         value = scalar(node, 2)
         if value.type.dtype is not x.dtype:
-            value = node.emit("cast", value, dtype=x.dtype)
+            value = value.cast(x.dtype)
     return node.emit("pad_at", node[0], before, value, shape=shape, mode=mode)
 
 
@@ -387,23 +375,22 @@ def dynamic_range(node: Node) -> Tensor:
     tensor_type = start.type
     if tensor_type.dtype.is_float:
         wide = "f64"
-        first, last, step = (node.emit("cast", each, dtype=wide) for each in (start, limit, delta))
+        first, last, step = (each.cast(wide) for each in (start, limit, delta))
         length = (last - first) / step
-        count = as_sizes(node, node.emit("maximum", node.emit("ceil", length), node.constant(0.0, "f64")))
+        count = as_sizes(node, maximum(length.ceil(), node.constant(0.0, "f64")))
     else:
         first, last, step = (
-            each if tensor_type.dtype.name == "i64" else node.emit("cast", each, dtype="i64")
-            for each in (start, limit, delta)
+            each if tensor_type.dtype.name == "i64" else each.cast("i64") for each in (start, limit, delta)
         )
-        nonzero = node.emit("where", step.equals(0), i64_constant(node, 1), step)
+        nonzero = where(step.equals(0), i64_constant(node, 1), step)
         count = -((first - last) // nonzero)
-        count = node.emit("maximum", count, i64_constant(node, 0))
+        count = maximum(count, i64_constant(node, 0))
         count = unless(node, holds_sum(node, first, -last), count)
     wrong = delta.equals(0)
-    count = node.emit("where", wrong, i64_constant(node, WRONG), count)
+    count = where(wrong, i64_constant(node, WRONG), count)
     shape = bind(
         node,
-        node.emit("reshape", count, shape=(1,)),
+        count.reshape((1,)),
         "input 'delta' must not be 0, nor the range longer than any memory",
     )
     return node.emit("steps", start, delta, shape=shape)
@@ -412,13 +399,9 @@ def dynamic_range(node: Node) -> Tensor:
 def nonzero_of(node: Node, x: Tensor) -> Tensor:
     """Return the indices of non-zero elements, as ONNX's NonZero: counted first."""
     tensor_type = x.type
-    flags = x if tensor_type.dtype.is_bool else node.emit("not_equal", x, node.constant(0, tensor_type))
-    total = (
-        node.emit("reduce_sum", node.emit("cast", flags, dtype="i64"))
-        if tensor_type.rank
-        else node.emit("cast", flags, dtype="i64")
-    )
-    count = bind(node, node.emit("reshape", total, shape=(1,)), "the number of elements", [tensor_type.elements])
+    flags = x if tensor_type.dtype.is_bool else x.not_equals(node.constant(0, tensor_type))
+    total = flags.cast("i64").sum() if tensor_type.rank else flags.cast("i64")
+    count = bind(node, total.reshape((1,)), "the number of elements", [tensor_type.elements])
     return node.emit("nonzero", flags, count=count)
 
 

@@ -22,12 +22,12 @@ def swish(node: Node) -> Converted:
     if alpha == 1:
         return node.emit("silu", node[0])
     scaled = node[0] * alpha
-    return node[0] * node.emit("sigmoid", scaled)
+    return node[0] * scaled.sigmoid()
 
 
 @converter("Clip")
 def clip_attributes(node: Node) -> Converted:
-    return node.emit("clip", node[0], min=node.attr.float("min", None), max=node.attr.float("max", None))
+    return node[0].clip(node.attr.float("min", None), node.attr.float("max", None))
 
 
 @converter("Clip", since=11)
@@ -41,7 +41,7 @@ def clip(node: Node) -> Converted:
         bound is None or (bound.array is not None and is_exact(node.scalar(i)))
         for i, bound in enumerate(bounds, start=1)
     ):
-        return node.emit("clip", node[0], min=node.scalar(1), max=node.scalar(2))
+        return node[0].clip(node.scalar(1), node.scalar(2))
     result = node[0]
     for i, operator in ((1, "maximum"), (2, "minimum")):
         if node.has(i):
@@ -51,7 +51,7 @@ def clip(node: Node) -> Converted:
 
 def scalar_tensor(node: Node, index: int) -> Tensor:
     """Return an input of one element as a tensor of rank 0."""
-    return node[index] if node.type(index).rank == 0 else node.emit("reshape", node[index], shape=())
+    return node[index] if node.type(index).rank == 0 else node[index].reshape(())
 
 
 SOFTMAX = {"Softmax": "softmax", "LogSoftmax": "log_softmax", "Hardmax": "hardmax"}
@@ -73,5 +73,5 @@ def softmax_flattened(node: Node) -> Tensor:
     if axis == found.rank - 1:
         return node.emit(name, node[0], axis=-1)
     flat = (D.product(found.shape[:axis]), D.product(found.shape[axis:]))
-    result = node.emit(name, node.emit("reshape", node[0], shape=flat), axis=-1)
-    return node.emit("reshape", result, shape=found.shape)
+    result = node.emit(name, node[0].reshape(flat), axis=-1)
+    return result.reshape(found.shape)

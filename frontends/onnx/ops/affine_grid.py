@@ -10,7 +10,7 @@ from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import positions, shape_vector
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, maximum, stack
 
 
 @converter("AffineGrid", since=20)
@@ -31,28 +31,28 @@ def affine_grid(node: Node) -> Tensor:
     points = []
     for i in reversed(range(count)):  # the last dim comes first
         along = _positions(node, grid[i], corners, kind)
-        column = node.emit("reshape", along, shape=tuple(grid[i] if j == i else 1 for j in range(count)))
+        column = along.reshape(tuple(grid[i] if j == i else 1 for j in range(count)))
         points.append(node.emit("expand", column, shape=grid))
     points.append(node.emit("full", shape=grid, value=1, dtype=wide))
-    base = node.emit("stack", points, axis=count)
+    base = stack(points, axis=count)
     total: Dim = 1
     for dim in grid:
         total = dim * total
-    rows = node.emit("reshape", base, shape=(1, total, count + 1))
-    matrix = node[0] if theta.dtype.name == wide else node.emit("cast", node[0], dtype=wide)
-    moved = node.emit("matmul", rows, matrix, transpose_rhs=True)
-    result = node.emit("reshape", moved, shape=(theta.shape[0], *grid, count))
-    return result if theta.dtype.name == wide else node.emit("cast", result, dtype=theta.dtype)
+    rows = base.reshape((1, total, count + 1))
+    matrix = node[0] if theta.dtype.name == wide else node[0].cast(wide)
+    moved = rows.matmul(matrix, transpose_rhs=True)
+    result = moved.reshape((theta.shape[0], *grid, count))
+    return result if theta.dtype.name == wide else result.cast(theta.dtype)
 
 
 def _positions(node: Node, size: Dim, corners: bool, kind: TensorType) -> Tensor:
     """Return positions from -1 to 1: the corners, or the centers, of `size` equal parts."""
-    i = node.emit("cast", positions(node, size), dtype=kind.dtype)
+    i = positions(node, size).cast(kind.dtype)
     if isinstance(size, int):
         count = node.constant(size, kind)
     else:
-        counted = node.emit("reshape", shape_vector(node, [size]), shape=())
-        count = node.emit("cast", counted, dtype=kind.dtype)
+        counted = shape_vector(node, [size]).reshape(())
+        count = counted.cast(kind.dtype)
     if corners:
-        return i * 2 / node.emit("maximum", count - 1, node.constant(1, kind)) - 1
+        return i * 2 / maximum(count - 1, node.constant(1, kind)) - 1
     return (i * 2 + 1) / count - 1

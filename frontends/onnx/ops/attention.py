@@ -10,7 +10,7 @@ from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.values import DECLINED, Converted
 from mirlo.frontends.sizes import quotient
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, concat
 
 PAST_KEY, PAST_VALUE, NONPAD_LENGTHS = 4, 5, 6
 SCORES = 3
@@ -28,9 +28,9 @@ def attention(node: Node) -> Converted:
     query = _heads(node, node[0], "q_num_heads")
     key, value = _heads(node, node[1], "kv_num_heads"), _heads(node, node[2], "kv_num_heads")
     if node.has(PAST_KEY):
-        key = node.emit("concat", [node[PAST_KEY], key], axis=2)
+        key = concat([node[PAST_KEY], key], axis=2)
     if node.has(PAST_VALUE):
-        value = node.emit("concat", [node[PAST_VALUE], value], axis=2)
+        value = concat([node[PAST_VALUE], value], axis=2)
     mask = node.optional(3)
     if mask is not None and not mask.type.rank:
         raise NodeError(f"input 'attn_mask' must have 2 to 4 dims, got {mask.type}")
@@ -40,8 +40,8 @@ def attention(node: Node) -> Converted:
     result = node.emit("attention", query, key, value, mask, scale=node.attr.float("scale", None), **bound)
     if node.type(0).rank == 3:
         batch, heads, length, size = result.type.shape
-        rows = node.emit("permute", result, axes=(0, 2, 1, 3))
-        result = node.emit("reshape", rows, shape=(batch, length, heads * size))
+        rows = result.permute((0, 2, 1, 3))
+        result = rows.reshape((batch, length, heads * size))
     return result, key, value
 
 
@@ -70,7 +70,7 @@ def split_heads(node: Node, x: Tensor, heads: int, attribute: str) -> Tensor:
     if size is None:
         text = f"attribute '{attribute}' is {heads}, which does not divide {hidden}, the last dim of {x.type}"
         raise DimsDiffer(text, *divisible(hidden, heads)) if heads > 0 else NodeError(text)
-    return node.emit("permute", node.emit("reshape", x, shape=(batch, length, heads, size)), axes=(0, 2, 1, 3))
+    return x.reshape((batch, length, heads, size)).permute((0, 2, 1, 3))
 
 
 @converter("RotaryEmbedding", since=23)
@@ -86,14 +86,14 @@ def rotary_embedding(node: Node) -> Converted:
     result = node.emit("rotary_embedding", x, cos, sin, interleaved=node.attr.bool("interleaved", 0))
     if tensor_type.rank == 4:
         return result
-    return node.emit("reshape", node.emit("permute", result, axes=(0, 2, 1, 3)), shape=tensor_type.shape)
+    return result.permute((0, 2, 1, 3)).reshape(tensor_type.shape)
 
 
 def _angles(node: Node, index: int) -> Tensor:
     """Return the cache as [batch, 1, length, angles], with rows selected by 'position_ids' if given."""
     cache = node[index]
     if node.has(3):
-        cache = node.emit("gather", cache, node[3], axis=0)
+        cache = cache.gather(node[3])
     if cache.type.rank != 3:
         raise NodeError(f"input '{node.input_name(index)}' does not fit: got {node.type(index)}")
     return node.emit("expand_dims", cache, axes=[1])

@@ -9,7 +9,7 @@ from mirlo.frontends.onnx.node import Node, NodeTrait
 from mirlo.frontends.onnx.ops.string import cast_strings
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.values import Converted, Output
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, minimum, where
 
 
 @converter("Cast", traits=[NodeTrait.SAME_SHAPE, NodeTrait.SAME_VALUES])
@@ -30,7 +30,7 @@ def cast_like(node: Node) -> Converted:
 
 @converter("BitCast", since=26)
 def bit_cast(node: Node) -> Converted:
-    return node.emit("bitcast", node[0], dtype=onnx_dtype(node.attr.int("to"), "attribute 'to'").dtype)
+    return node[0].bitcast(onnx_dtype(node.attr.int("to"), "attribute 'to'").dtype)
 
 
 def _cast(node: Node, wanted: DType) -> Output:
@@ -41,7 +41,7 @@ def _cast(node: Node, wanted: DType) -> Output:
         return value
     if wanted.name == "f8e8m0":
         return _powers_of_two(node, rounding, saturate)
-    return node.emit("cast", node[0], dtype=wanted, saturate=saturate)
+    return node[0].cast(wanted, saturate=saturate)
 
 
 def _powers_of_two(node: Node, rounding: str, saturate: bool) -> Tensor:
@@ -51,11 +51,11 @@ def _powers_of_two(node: Node, rounding: str, saturate: bool) -> Tensor:
         return node.constant(value, "u32")
 
     x = node.type(0)
-    single = node[0] if x.dtype.name == "f32" else node.emit("cast", node[0], dtype="f32")
-    bits = node.emit("bitcast", single, dtype="u32")
-    magnitude = node.emit("bitwise_and", bits, number(0x7FFFFFFF))
-    exponent = node.emit("shift_right", magnitude, number(23))
-    fraction = node.emit("bitwise_and", bits, number(0x7FFFFF))
+    single = node[0] if x.dtype.name == "f32" else node[0].cast("f32")
+    bits = single.bitcast("u32")
+    magnitude = bits & number(0x7FFFFFFF)
+    exponent = magnitude >> number(23)
+    fraction = bits & number(0x7FFFFF)
     # A tie rounds up, but not from the smallest exponent, whose values are subnormal.
     least = {"up": 1, "nearest": 0x400000, "down": 0x800000}[rounding]
     goes_up = fraction >= least
@@ -63,10 +63,10 @@ def _powers_of_two(node: Node, rounding: str, saturate: bool) -> Tensor:
         is_tie = magnitude.equals(0x400000)
         goes_up = goes_up & ~is_tie
     top = number(0xFE if saturate else 0xFF)
-    raised = node.emit("minimum", exponent + node.emit("cast", goes_up, dtype="u32"), top)
+    raised = minimum(exponent + goes_up.cast("u32"), top)
     special = exponent.equals(0xFF)
     # The value itself, which is then cast exactly; the smallest one is subnormal.
-    normal = node.emit("shift_left", raised, number(23))
-    power = node.emit("where", raised.equals(0), number(1 << 22), normal)
-    result = node.emit("where", special, number(0x7FC00000), power)
-    return node.emit("cast", node.emit("bitcast", result, dtype="f32"), dtype="f8e8m0")
+    normal = raised << number(23)
+    power = where(raised.equals(0), number(1 << 22), normal)
+    result = where(special, number(0x7FC00000), power)
+    return result.bitcast("f32").cast("f8e8m0", saturate=True)

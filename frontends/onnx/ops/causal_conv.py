@@ -8,6 +8,7 @@ from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import positions
 from mirlo.frontends.onnx.values import DECLINED, Converted
+from mirlo.frontends.tensor import concat
 
 
 @converter("CausalConvWithState")
@@ -28,18 +29,18 @@ def causal_conv(node: Node) -> Converted:
     if before is None:
         before = node.emit("full", shape=(batch, channels, kept), value=0, dtype=x.dtype)
     require_equal_dims(before.type.shape[2], kept, f"the last dim of 'past_state' and a window of {window}")
-    padded = node.emit("concat", (before, node[0]), axis=2)
+    padded = concat((before, node[0]), axis=2)
 
     wide = "f64" if x.dtype.name == "f64" else "f32"
-    rows = node.emit("reshape", positions(node, length), shape=(length, 1))
-    columns = node.emit("reshape", positions(node, window), shape=(1, window))
-    taken = node.emit("gather", padded, rows + columns, axis=2)
-    factors = node.emit("cast", node[1], dtype=wide)
-    result = node.emit("reduce_sum", node.emit("cast", taken, dtype=wide) * factors, axes=[3])
+    rows = positions(node, length).reshape((length, 1))
+    columns = positions(node, window).reshape((1, window))
+    taken = padded.gather(rows + columns, 2)
+    factors = node[1].cast(wide)
+    result = (taken.cast(wide) * factors).sum(3)
     if node.has(2):
-        bias = node.emit("reshape", node.emit("cast", node[2], dtype=wide), shape=(channels, 1))
+        bias = node[2].cast(wide).reshape((channels, 1))
         result = result + bias
     if activation != "none":
-        result = result * node.emit("sigmoid", result)
-    last = node.emit("slice_dims", padded, begin=[0, 0, length], shape=(batch, channels, kept), strides=[1, 1, 1])
-    return node.emit("cast", result, dtype=x.dtype), last
+        result = result * result.sigmoid()
+    last = padded.slice(2, length, kept)
+    return result.cast(x.dtype), last

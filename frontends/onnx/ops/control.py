@@ -23,7 +23,7 @@ from mirlo.frontends.onnx.values import (
     Output,
     constant,
 )
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, maximum, stack, where
 
 MAX_UNROLLED_ITERATIONS = 1024
 """Most iterations to unroll; more would take too long to compile."""
@@ -48,9 +48,9 @@ def if_(node: Node) -> Converted:
 def _only_branch(node: Node, graph: GraphDef, flag: bool) -> Converted:
     """Import the branch that the rest of the model accepts; the call checks that the condition picks it."""
     condition = node[0] if flag else ~node[0]
-    result = node.emit("where", condition, node.constant(np.int64(0)), node.constant(np.int64(WRONG)))
+    result = where(condition, node.constant(np.int64(0)), node.constant(np.int64(WRONG)))
     what = "the condition picks the branch whose result has a rank with which the rest of the model is not valid"
-    bind(node, node.emit("reshape", result, shape=(1,)), what, [0])
+    bind(node, result.reshape((1,)), what, [0])
     return node.builder.branch(graph)
 
 
@@ -123,17 +123,15 @@ def _compiled(
         return list(node.builder.loop(body, limit, going, carried))
     if limit is None or (limit.array is not None and node.scalar(0) > MAX_COLLECTED_ITERATIONS):
         return list(node.builder.loop(body, limit, going, carried, D.UNKNOWN))
-    most = node.emit("maximum", scalar(node, 0), node.constant(np.int64(0)))
-    (room,) = bind(node, node.emit("reshape", most, shape=(1,)), "the number of iterations")
+    most = maximum(scalar(node, 0), node.constant(np.int64(0)))
+    (room,) = bind(node, most.reshape((1,)), "the number of iterations")
     *made, used = node.builder.loop(body, limit, going, carried, room)
-    (count,) = bind(node, node.emit("reshape", used, shape=(1,)), "the number of iterations", [room])
+    (count,) = bind(node, used.reshape((1,)), "the number of iterations", [room])
     return [*made[: len(carried)], *(_first(node, rows, count) for rows in made[len(carried) :])]
 
 
 def _first(node: Node, rows: Tensor, count: Dim) -> Tensor:
-    tensor_type = rows.type
-    zeros, ones = [0] * tensor_type.rank, [1] * tensor_type.rank
-    return node.emit("slice_dims", rows, begin=zeros, shape=(count, *tensor_type.shape[1:]), strides=ones)
+    return rows.slice(0, 0, count)
 
 
 def stacked(node: Node, sequence: Sequence[AnyValue], axis: int) -> Tensor:
@@ -145,4 +143,4 @@ def stacked(node: Node, sequence: Sequence[AnyValue], axis: int) -> Tensor:
         if isinstance(value, (OptionalValue, ObjectValue)):
             raise NodeError(f"what the body collects in each iteration must be a tensor, got {value.kind}")
         values.append(node.ssa(value) if isinstance(value, (Tensor, ListValue)) else value)
-    return node.emit("stack", values, axis=axis)
+    return stack(values, axis=axis)

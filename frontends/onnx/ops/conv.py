@@ -61,7 +61,7 @@ def conv_transpose(node: Node) -> Tensor:
     result = cut_or_grown(node, result, sizes, node.attr.str("auto_pad", "NOTSET") == "SAME_UPPER")
     if not node.has(2):
         return result
-    return result + node.emit("reshape", node[2], shape=(node[2].type.shape[0], *[1] * count))
+    return result + node[2].reshape((node[2].type.shape[0], *[1] * count))
 
 
 def _transposed_padding(

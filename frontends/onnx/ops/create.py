@@ -17,7 +17,7 @@ from mirlo.frontends.onnx.node import Node, is_exact
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import dynamic_range, positions, scalar
 from mirlo.frontends.onnx.values import Converted, constant, dtype_of_array, strings
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, where
 
 
 @converter("Constant")
@@ -94,7 +94,7 @@ def arange(node: Node) -> Converted:
 
 
 def _range_of_declared_shape(node: Node, count: int) -> Tensor:
-    start, limit, delta = (node.emit("reshape", node[i], shape=()) for i in range(3))
+    start, limit, delta = (node[i].reshape(()) for i in range(3))
     require_table("the range", count)
     steps = node.constant(np.arange(count), node.type(0))
     made = start + steps * delta
@@ -102,7 +102,7 @@ def _range_of_declared_shape(node: Node, count: int) -> Tensor:
     spans = [node.constant(number, node.type(0)) * delta for number in (count - 1, count)]
     ends = [start + span for span in spans]
     up = delta > 0
-    is_before = [node.emit("where", up, end < limit, end > limit) for end in ends]
+    is_before = [where(up, end < limit, end > limit) for end in ends]
     fits = ~is_before[1]
     fits = is_before[0] & fits if count else fits
     return required(node, fits, "the bounds make another number of elements", made)
@@ -126,8 +126,8 @@ def trilu(node: Node) -> Converted:
 def _trilu_of_dynamic_k(node: Node) -> Tensor:
     """Convert Trilu with a run-time diagonal: compare it with each element's own."""
     rows, columns = node.type(0).shape[-2:]
-    down = node.emit("reshape", positions(node, rows), shape=(rows, 1))
+    down = positions(node, rows).reshape((rows, 1))
     diagonals = positions(node, columns) - down
     k = scalar(node, 1)
     is_kept = node.emit("greater_equal" if node.attr.bool("upper", 1) else "less_equal", diagonals, k)
-    return node.emit("where", is_kept, node[0], node.constant(0, node.type(0)))
+    return where(is_kept, node[0], node.constant(0, node.type(0)))

@@ -37,17 +37,17 @@ def power(node: Node) -> Converted:
     """Convert Pow; the exponent may have another element type, the result has the base's."""
     base, exponent = node.type(0), node.type(1)
     if base.dtype is exponent.dtype:
-        return node.emit("power", node[0], node[1])
+        return node[0] ** node[1]
     if base.dtype.is_float:
-        return node.emit("power", node[0], node.emit("cast", node[1], dtype=base.dtype))
+        return node[0] ** node[1].cast(base.dtype)
     # An integer base is computed in a float type that fits both, then truncated, as in the ONNX reference.
     wide = exponent.dtype if exponent.dtype.is_float else "f64"
-    result = node.emit("power", node.emit("cast", node[0], dtype=wide), cast_to(node, node[1], exponent.dtype, wide))
-    return node.emit("cast", result, dtype=base.dtype)
+    result = node[0].cast(wide) ** cast_to(node, node[1], exponent.dtype, wide)
+    return result.cast(base.dtype)
 
 
 def cast_to(node: Node, value: Tensor, found: DType, wanted: DType | str) -> Tensor:
-    return value if str(found) == str(wanted) else node.emit("cast", value, dtype=wanted)
+    return value if str(found) == str(wanted) else value.cast(wanted)
 
 
 @converter("BitShift")
@@ -60,9 +60,9 @@ def bit_shift(node: Node) -> Converted:
 def is_inf(node: Node) -> Converted:
     negative, positive = node.attr.bool("detect_negative", 1), node.attr.bool("detect_positive", 1)
     if negative and positive:
-        return node.emit("isinf", node[0])
+        return node[0].isinf()
     if not negative and not positive:
         node.ignore(0)
         return node.emit("full", shape=node.type(0).shape, value=0, dtype="bool")
     side = node.emit("greater" if positive else "less", node[0], node.constant(0, node.type(0)))
-    return node.emit("isinf", node[0]) & side
+    return node[0].isinf() & side

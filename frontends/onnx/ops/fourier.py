@@ -20,7 +20,7 @@ from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, positions, scalar, unless
 from mirlo.frontends.onnx.values import Converted
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, stack, where
 
 MAX_POSITIONS = 2**24
 """Most elements of all frames of a signal: ten minutes of speech, for example."""
@@ -64,7 +64,7 @@ def _dft_of_declared_shape(node: Node) -> Tensor:
     result: Tensor | None = None
     known: Tensor | None = None
     for axis, value in fitting.items():
-        result = value if result is None else node.emit("where", flags[axis], value, result)
+        result = value if result is None else where(flags[axis], value, result)
         known = flags[axis] if known is None else known | flags[axis]
     assert result is not None and known is not None
     return required(node, known, "input 'axis' is another", result)
@@ -88,16 +88,16 @@ def _dft(node: Node, axis: int) -> Tensor:
     if node.has(1):
         length = int(node.scalar(1)) if node.value(1).array is not None else _dynamic_length(node, 1)
     order = [*(i for i in range(x.rank) if i not in (axis, x.rank - 1)), axis, x.rank - 1]
-    rows = node.emit("permute", node[0], axes=order)
+    rows = node[0].permute(order)
     result = _transformed(node, rows, length, inverse, onesided)
-    return node.emit("permute", result, axes=[order.index(i) for i in range(x.rank)])
+    return result.permute([order.index(i) for i in range(x.rank)])
 
 
 @converter("STFT", since=17)
 def stft(node: Node) -> Converted:
     """Convert STFT: frames of the signal, times a window, each transformed."""
     if node.type(0).rank == 2:  # a real signal, as [batch, length, 1]
-        real = node.emit("reshape", node[0], shape=(*node.type(0).shape, 1))
+        real = node[0].reshape((*node.type(0).shape, 1))
         node.inputs = [real, *node.inputs[1:]]
     x, parts = node.type(0), node.type(0).shape[-1]
     if x.rank != 3 or parts not in (1, 2, *_if_dynamic(parts)):
@@ -132,9 +132,9 @@ def _stft_of_declared_shape(node: Node, size: int, window: int, onesided: bool) 
         lengths = [int(node.scalar(3))]
     elif not node.has(3):
         lengths = [window]
-    step = node.emit("cast", scalar(node, 1), dtype="i64")
+    step = scalar(node, 1).cast("i64")
     starts = positions(node, count) * step
-    given = node.emit("cast", scalar(node, 3), dtype="i64") if node.has(3) else node.constant(np.int64(lengths[0]))
+    given = scalar(node, 3).cast("i64") if node.has(3) else node.constant(np.int64(lengths[0]))
     result = fits = None
     for length in lengths:
         if not 0 < length <= size or (node.has(2) and window != length):
@@ -142,7 +142,7 @@ def _stft_of_declared_shape(node: Node, size: int, window: int, onesided: bool) 
         output = _frames(node, starts, length, onesided)
         room = node.constant(np.int64(size - length)) - step * _whole(node, count - 1)
         one = given.equals(_whole(node, length)) & _between(node, room, step)
-        result = output if result is None else node.emit("where", one, output, result)
+        result = output if result is None else where(one, output, result)
         fits = one if fits is None else fits | one
     if fits is None or result is None:
         raise NodeError(f"no length of frames makes the shape {list(declared)} that is declared")
@@ -175,33 +175,33 @@ def _frames(node: Node, starts: Tensor, length: Dim, onesided: bool) -> Tensor:
     (count,) = starts.type.shape
     if isinstance(count, int) and isinstance(length, int) and count * length > MAX_POSITIONS:
         raise NodeError(f"{count} frames of {length} elements are too many")
-    indices = node.emit("reshape", starts, shape=(count, 1)) + positions(node, length)
-    frames = node.emit("gather", node[0], indices, axis=1)
+    indices = starts.reshape((count, 1)) + positions(node, length)
+    frames = node[0].gather(indices, 1)
     if node.has(2):
         window = node[2]
         if node.type(2).shape[0] != length:
-            window = node.emit("slice_dims", window, begin=[0], shape=(length,), strides=[1])
-        frames = frames * node.emit("reshape", window, shape=(length, 1))
+            window = window.slice(0, 0, length)
+        frames = frames * window.reshape((length, 1))
     return _transformed(node, frames, length, False, onesided)
 
 
 def _frame_sizes(node: Node, size: Dim) -> tuple[Dim, Dim]:
     """Return the step and the length of frames, checked at run time."""
-    step = node.emit("cast", scalar(node, 1), dtype="i64")
+    step = scalar(node, 1).cast("i64")
     window = as_scalar(node, node.type(2).shape[0]) if node.has(2) else None
-    length = node.emit("cast", scalar(node, 3), dtype="i64") if node.has(3) else window
+    length = scalar(node, 3).cast("i64") if node.has(3) else window
     assert length is not None, "checked by the converter"
     fits = [step >= 1, length >= 1, length <= as_scalar(node, size)]
     if window is not None:
         fits.append(length.equals(window))
-    made = unless(node, node.emit("stack", fits, axis=0), node.emit("stack", (step, length), axis=0))
+    made = unless(node, stack(fits, axis=0), stack((step, length), axis=0))
     found = bind(node, made, f"frames of input 'frame_length' every 'frame_step' do not fit {node.type(0)}")
     return found[0], found[1]
 
 
 def _dynamic_length(node: Node, index: int) -> Dim:
     """Return a length given by a run-time input."""
-    given = node.emit("reshape", node.emit("cast", scalar(node, index), dtype="i64"), shape=(1,))
+    given = scalar(node, index).cast("i64").reshape((1,))
     wrong = given >= 1
     (length,) = bind(node, unless(node, wrong, given), f"input '{node.input_name(index)}' must be at least 1")
     return length
@@ -213,9 +213,9 @@ def _transformed(node: Node, rows: Tensor, length: Dim, inverse: bool, onesided:
     mirrored = inverse and onesided
     bins, made = length // 2 + 1 if onesided and not inverse else length, 1 if mirrored else 2
     matrix = _matrix(node, (size, parts, bins, made), length, inverse, mirrored, rows.type.dtype)
-    matrix = node.emit("reshape", matrix, shape=(size * parts, bins * made))
-    flat = node.emit("reshape", rows, shape=(*outer, size * parts))
-    return node.emit("reshape", node.emit("matmul", flat, matrix), shape=(*outer, bins, made))
+    matrix = matrix.reshape((size * parts, bins * made))
+    flat = rows.reshape((*outer, size * parts))
+    return (flat @ matrix).reshape((*outer, bins, made))
 
 
 def _matrix(node: Node, shape: tuple[Dim, ...], length: Dim, inverse: bool, mirrored: bool, dtype: DType) -> Tensor:

@@ -19,7 +19,7 @@ def gradient(node: Node) -> Converted:
     given: dict[str, AnyValue] = {}
     for i, name in enumerate([*xs, *zs]):
         # A separate value, so that only these names lead to it.
-        result = node.emit("reshape", node[i], shape=node.type(i).shape)
+        result = node[i].reshape(node.type(i).shape)
         given[name] = result
     y = node.builder.evaluated(node.attr.str("y"), given)
     if not isinstance(y, Tensor) or not y.type.dtype.is_float:

@@ -18,7 +18,7 @@ from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter, removed
 from mirlo.frontends.onnx.runtime_sizes import as_sizes, bind, i64_constant, shape_vector, unless, vector
 from mirlo.frontends.onnx.values import Converted
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, concat
 
 MODES = {"nearest": "nearest", "linear": "linear", "bilinear": "linear", "cubic": "cubic", "bicubic": "cubic"}
 ROI, SCALES, SIZES = 1, 2, 3
@@ -49,10 +49,10 @@ def _dynamic_upsample(node: Node) -> Tensor:
     """Convert Upsample with run-time scales; those below 1 would round away from the origin, and are refused."""
     x = node.type(0)
     mode = MODES[node.attr.choice("mode", "nearest", ("nearest", "linear", "bilinear"))]
-    scales = node.emit("cast", node[1], dtype="f64")
-    own = node.emit("cast", shape_vector(node, x.shape), dtype="f64")
+    scales = node[1].cast("f64")
+    own = shape_vector(node, x.shape).cast("f64")
     grown = scales >= 1.0
-    sizes = as_sizes(node, node.emit("floor", own * scales))
+    sizes = as_sizes(node, (own * scales).floor())
     shape = bind(node, unless(node, grown, sizes), "dynamic scales must be at least 1")
     return node.emit("resize_at", node[0], scales, shape=shape, mode=mode, coordinates="asymmetric", nearest="floor")
 
@@ -116,28 +116,28 @@ def _dynamic_resize(node: Node, axes: list[int]) -> Tensor:
     x = node.type(0)
     policy = node.attr.choice("keep_aspect_ratio_policy", "stretch", ("stretch", "not_larger", "not_smaller"))
     coordinates = node.attr.str("coordinate_transformation_mode", "half_pixel")
-    own = node.emit("cast", shape_vector(node, x.shape), dtype="f64")
+    own = shape_vector(node, x.shape).cast("f64")
     by_scales = node.has(SCALES) and node.type(SCALES).elements != 0
     if by_scales:
         node.ignore(SIZES)
-        scales = _spread(node, node.emit("cast", node[SCALES], dtype="f64"), axes, 1.0)
-        sizes = node.emit("floor", own * scales)
+        scales = _spread(node, node[SCALES].cast("f64"), axes, 1.0)
+        sizes = (own * scales).floor()
     else:
         node.ignore(SCALES)
-        wanted = node.emit("cast", vector(node, SIZES), dtype="f64")
-        ratios = wanted / node.emit("gather", own, i64_constant(node, axes), axis=0)
+        wanted = vector(node, SIZES).cast("f64")
+        ratios = wanted / own.gather(i64_constant(node, axes))
         if policy != "stretch":
             least = node.emit("reduce_min" if policy == "not_larger" else "reduce_max", ratios)
             ratios = node.emit("expand", least, shape=(len(axes),))
         scales = _spread(node, ratios, axes, 1.0)
-        sizes = node.emit("floor", own * scales + 0.5)
+        sizes = (own * scales + 0.5).floor()
     made = bind(node, as_sizes(node, sizes), "the sizes that it makes")
     shape = [made[i] if i in axes else dim for i, dim in enumerate(x.shape)]
     roi = None
     if coordinates == "tf_crop_and_resize":
-        halves = node.emit("reshape", node.emit("cast", node[ROI], dtype="f64"), shape=(2, len(axes)))
-        parts = (node.emit("gather", halves, node.constant(i, "i64"), axis=0) for i in range(2))
-        roi = node.emit("concat", [_spread(node, part, axes, float(i)) for i, part in enumerate(parts)], axis=0)
+        halves = node[ROI].cast("f64").reshape((2, len(axes)))
+        parts = (halves.gather(node.constant(i, "i64")) for i in range(2))
+        roi = concat([_spread(node, part, axes, float(i)) for i, part in enumerate(parts)], axis=0)
     else:
         node.ignore(ROI)
     return node.emit("resize_at", node[0], scales, roi, shape=shape, **_options(node))
@@ -169,10 +169,10 @@ def _options(node: Node) -> _Options:
 
 def _spread(node: Node, values: Tensor, axes: list[int], default: float) -> Tensor:
     """Return a value per axis, from those given for some."""
-    filled = node.emit("concat", [values, node.constant(np.array([default]), "f64")], axis=0)
+    filled = concat([values, node.constant(np.array([default]), "f64")], axis=0)
     rank = node.type(0).rank
     chosen = [axes.index(i) if i in axes else len(axes) for i in range(rank)]
-    return node.emit("gather", filled, i64_constant(node, chosen), axis=0)
+    return filled.gather(i64_constant(node, chosen))
 
 
 def _resize(node: Node, axes: list[int]) -> Tensor:

@@ -12,19 +12,19 @@ from mirlo.frontends.onnx.node import Node, NodeTrait
 from mirlo.frontends.onnx.registry import CONVERTERS, converter, removed
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, nonzero_of, positions, scalar, vector
 from mirlo.frontends.onnx.values import Converted, Output
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, where
 
 REDUCTIONS = ("none", "add", "mul", "max", "min")
 
 
 @converter("Gather", traits=[NodeTrait.MOVES])
 def gather(node: Node) -> Converted:
-    return node.emit("gather", node[0], node[1], axis=node.attr.int("axis", 0))
+    return node[0].gather(node[1], node.attr.int("axis", 0))
 
 
 @converter("GatherElements", traits=[NodeTrait.MOVES])
 def gather_elements(node: Node) -> Converted:
-    return node.emit("gather_elements", node[0], node[1], axis=node.attr.int("axis", 0))
+    return node[0].gather_elements(node[1], node.attr.int("axis", 0))
 
 
 @converter("GatherND", traits=[NodeTrait.MOVES])
@@ -64,27 +64,25 @@ def one_hot(node: Node) -> Converted:
         raise NodeError(f"input 'depth' must be at least 1, got {depth}")
     indices = node[0]
     if node.type(0).dtype.is_float:
-        indices = node.emit("cast", indices, dtype="i64")
+        indices = indices.cast("i64")
     result = node.emit("one_hot", indices, node[2], depth=int(depth), axis=axis)
     return result if shape is None else required(node, equals(node, 1, depth), "input 'depth' is another", result)
 
 
 def _dynamic_one_hot(node: Node, axis: int) -> Output:
     """Convert OneHot with a run-time depth: compare each position along the new axis."""
-    indices = node[0] if node.type(0).dtype.name == "i64" else node.emit("cast", node[0], dtype="i64")
+    indices = node[0] if node.type(0).dtype.name == "i64" else node[0].cast("i64")
     tensor_type = node.type(0)
     size = scalar(node, 1)
-    size = size if size.type.dtype.name == "i64" else node.emit("cast", size, dtype="i64")
-    (depth,) = bind(node, node.emit("reshape", size, shape=(1,)), "input 'depth' must be a size")
+    size = size if size.type.dtype.name == "i64" else size.cast("i64")
+    (depth,) = bind(node, size.reshape((1,)), "input 'depth' must be a size")
     at = axis % (tensor_type.rank + 1)
     below = indices < 0
-    indices = node.emit("where", below, indices + size, indices)
-    column = node.emit("reshape", indices, shape=(*tensor_type.shape[:at], 1, *tensor_type.shape[at:]))
-    columns = node.emit("reshape", positions(node, depth), shape=(depth, *[1] * (tensor_type.rank - at)))
-    off, on = (
-        node.emit("reshape", node.emit("gather", node[2], node.constant(i, "i64"), axis=0), shape=()) for i in range(2)
-    )
-    return node.emit("where", column.equals(columns), on, off)
+    indices = where(below, indices + size, indices)
+    column = indices.reshape((*tensor_type.shape[:at], 1, *tensor_type.shape[at:]))
+    columns = positions(node, depth).reshape((depth, *[1] * (tensor_type.rank - at)))
+    off, on = (node[2].gather(node.constant(i, "i64")).reshape(()) for i in range(2))
+    return where(column.equals(columns), on, off)
 
 
 @converter("TopK", since=10)
@@ -122,10 +120,8 @@ def _dynamic_top_k(node: Node) -> tuple[Tensor, ...]:
     if node.type(1).elements != 1:
         raise NodeError(f"input 'K' must have one element, got {node.type(1)}")
     (count,) = bind(node, vector(node, 1), "input 'K' must be from 0 to the size of the axis", [x.shape[axis]])
-    shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
-    zeros, ones = [0] * x.rank, [1] * x.rank
     found = (node.emit(each, node[0], axis=axis, descending=largest) for each in ("sort", "argsort"))
-    return tuple(node.emit("slice_dims", each, begin=zeros, shape=shape, strides=ones) for each in found)
+    return tuple(each.slice(axis, 0, count) for each in found)
 
 
 @converter("Compress", traits=[NodeTrait.MOVES])
@@ -133,7 +129,7 @@ def compress(node: Node) -> Converted:
     """Convert Compress: select elements where the condition holds."""
     x, axis = node[0], node.attr.int("axis", 0)
     if "axis" not in node.attr:
-        x = node.emit("reshape", x, shape=(node.type(0).elements,))
+        x = x.reshape((node.type(0).elements,))
     condition, size = node.type(1), x.type.shape[normalize_axis(axis, x.type.rank)]
     if condition.rank != 1:
         raise NodeError(f"input 'condition' must have rank 1, got {condition}")
@@ -143,9 +139,9 @@ def compress(node: Node) -> Converted:
     else:
         # What is longer than the axis selects nothing.
         first = D.minimum(condition.shape[0], size)
-        flags = node[1] if fits else node.emit("slice_dims", node[1], begin=[0], shape=[first], strides=[1])
-        indices = node.emit("reshape", found := nonzero_of(node, flags), shape=(found.type.shape[1],))
-    return node.emit("gather", x, indices, axis=axis)
+        flags = node[1] if fits else node[1].slice(0, 0, first)
+        indices = (found := nonzero_of(node, flags)).reshape((found.type.shape[1],))
+    return x.gather(indices, axis)
 
 
 @converter("NonZero")
@@ -165,18 +161,14 @@ def reverse_sequence(node: Node) -> Converted:
         )
     length = x.shape[time]
     along = [1] * x.rank
-    steps = node.emit(
-        "reshape",
-        positions(node, length),
-        shape=(*along[:time], length, *along[time + 1 :]),
-    )
-    lengths = node.emit("reshape", node[1], shape=(*along[:batch], x.shape[batch], *along[batch + 1 :]))
+    steps = positions(node, length).reshape((*along[:time], length, *along[time + 1 :]))
+    lengths = node[1].reshape((*along[:batch], x.shape[batch], *along[batch + 1 :]))
     if node.type(1).dtype.name != "i64":
-        lengths = node.emit("cast", lengths, dtype="i64")
+        lengths = lengths.cast("i64")
     last = lengths - 1
     mirrored = last - steps
-    indices = node.emit("where", steps < lengths, mirrored, steps)
-    return node.emit("gather_elements", node[0], node.emit("expand", indices, shape=x.shape), axis=time)
+    indices = where(steps < lengths, mirrored, steps)
+    return node[0].gather_elements(node.emit("expand", indices, shape=x.shape), time)
 
 
 @converter("TensorScatter", since=24)
@@ -190,9 +182,9 @@ def tensor_scatter(node: Node) -> Converted:
     axis %= cache.rank
     length, room = update.shape[axis], cache.shape[axis]
     column = tuple(length if i == axis else 1 for i in range(cache.rank))
-    rows = node.emit("reshape", positions(node, length), shape=column)
+    rows = positions(node, length).reshape(column)
     if node.has(2):
-        starts = node.emit("reshape", node[2], shape=(cache.shape[0], *[1] * (cache.rank - 1)))
+        starts = node[2].reshape((cache.shape[0], *[1] * (cache.rank - 1)))
         rows = starts + rows
     if mode == "circular":
         rows = rows % as_scalar(node, room)

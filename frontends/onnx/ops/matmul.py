@@ -18,12 +18,8 @@ def gemm(node: Node) -> Tensor:
     if a.rank != 2 or b.rank != 2:
         raise NodeError(f"inputs 'A' and 'B' must be matrices, got {a} and {b}")
     alpha, beta = node.attr.float("alpha", 1.0), node.attr.float("beta", 1.0)
-    result = node.emit(
-        "matmul",
-        node[0],
-        node[1],
-        transpose_lhs=node.attr.bool("transA", 0),
-        transpose_rhs=node.attr.bool("transB", 0),
+    result = node[0].matmul(
+        node[1], transpose_lhs=node.attr.bool("transA", 0), transpose_rhs=node.attr.bool("transB", 0)
     )
     if alpha != 1:
         result = result * alpha

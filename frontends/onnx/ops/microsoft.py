@@ -9,7 +9,7 @@ from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.values import Converted, Output
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, concat
 
 DOMAIN = "com.microsoft"
 
@@ -32,19 +32,15 @@ def fast_gelu(node: Node) -> Converted:
 
 @converter("QuickGelu", domain=DOMAIN)
 def quick_gelu(node: Node) -> Converted:
-    return node[0] * node.emit("sigmoid", node[0] * node.attr.float("alpha", 1.702))
+    return node[0] * (node[0] * node.attr.float("alpha", 1.702)).sigmoid()
 
 
 @converter("FusedMatMul", "TransposeMatMul", domain=DOMAIN)
 def fused_matmul(node: Node) -> Tensor:
     if node.attr.bool("transBatchA", 0) or node.attr.bool("transBatchB", 0):
         raise NodeError("attributes 'transBatchA' and 'transBatchB' must be 0")
-    product = node.emit(
-        "matmul",
-        node[0],
-        node[1],
-        transpose_lhs=node.attr.bool("transA", 0),
-        transpose_rhs=node.attr.bool("transB", 0),
+    product = node[0].matmul(
+        node[1], transpose_lhs=node.attr.bool("transA", 0), transpose_rhs=node.attr.bool("transB", 0)
     )
     alpha = node.attr.float("alpha", 1.0)
     return product if alpha == 1 else product * alpha
@@ -97,7 +93,7 @@ def scalar_input(node: Node, index: int) -> Tensor:
     tensor_type = node.type(index)
     if tensor_type.elements != 1:
         raise NodeError(f"input {node.input_name(index)} must have one element, got {tensor_type}")
-    return node[index] if tensor_type.rank == 0 else node.emit("reshape", node[index], shape=())
+    return node[index] if tensor_type.rank == 0 else node[index].reshape(())
 
 
 def quantized(node: Node, value: Tensor, scale: int, zero_point: int, default: str = "u8") -> Tensor:
@@ -117,7 +113,7 @@ def qlinear_binary(node: Node) -> Converted:
 def qlinear_unary(node: Node) -> Converted:
     x = real(node, 0, 1, 2)
     if node.operator == "QLinearSigmoid":
-        result = node.emit("sigmoid", x)
+        result = x.sigmoid()
     else:
         result = node.emit("leaky_relu", x, alpha=node.attr.float("alpha", 0.01))
     return quantized(node, result, 3, 4, node.type(0).dtype.name)
@@ -127,7 +123,7 @@ def qlinear_unary(node: Node) -> Converted:
 def qlinear_global_average_pool(node: Node) -> Converted:
     rank = node.type(0).rank
     axes = range(1, rank - 1) if node.attr.bool("channels_last", 0) else range(2, rank)
-    result = node.emit("reduce_mean", real(node, 0, 1, 2), axes=tuple(axes), keepdims=True)
+    result = real(node, 0, 1, 2).mean(tuple(axes), keepdims=True)
     return quantized(node, result, 3, 4, node.type(0).dtype.name)
 
 
@@ -135,7 +131,7 @@ def qlinear_global_average_pool(node: Node) -> Converted:
 def qlinear_concat(node: Node) -> Converted:
     """Convert; inputs: the output's scale and zero point, then triples of tensor, scale, zero point."""
     parts = [real(node, i, i + 1, i + 2) for i in range(2, len(node), 3)]
-    return quantized(node, node.emit("concat", parts, axis=node.attr.int("axis")), 0, 1)
+    return quantized(node, concat(parts, axis=node.attr.int("axis")), 0, 1)
 
 
 @converter("QGemm", domain=DOMAIN)
@@ -145,9 +141,7 @@ def qgemm(node: Node) -> Converted:
     C is i32, in units of alpha and the two scales; without an output scale, Y is real.
     """
     transposed = node.attr.bool("transB", 0)
-    product = node.emit(
-        "matmul",
-        real(node, 0, 1, 2),
+    product = real(node, 0, 1, 2).matmul(
         _real_columns(node, 3, 4, 5, axis=0 if transposed else 1),
         transpose_lhs=node.attr.bool("transA", 0),
         transpose_rhs=transposed,
@@ -160,7 +154,7 @@ def qgemm(node: Node) -> Converted:
         unit = scalar_input(node, 1) * per_column
         if alpha != 1:
             unit = unit * alpha
-        addend = node.emit("cast", node[6], dtype=product.type.dtype) * unit
+        addend = node[6].cast(product.type.dtype) * unit
         product = product + addend
     return quantized(node, product, 7, 8) if node.has(7) else product
 
@@ -169,7 +163,7 @@ def qgemm(node: Node) -> Converted:
 def matmul_integer_to_float(node: Node) -> Tensor:
     """Convert; inputs: A, B, scale of A, scale of B (possibly per column), zero point of A, of B, bias."""
     lhs = real(node, 0, 2, 4)
-    product = node.emit("matmul", lhs, _real_columns(node, 1, 3, 5, axis=node.type(1).rank - 1))
+    product = lhs @ _real_columns(node, 1, 3, 5, axis=node.type(1).rank - 1)
     return product + node[6] if node.has(6) else product
 
 

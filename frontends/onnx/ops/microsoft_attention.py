@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from mirlo.dialects.core.dims import Dim
@@ -17,7 +19,7 @@ from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import positions
 from mirlo.frontends.onnx.values import Converted
 from mirlo.frontends.sizes import quotient
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, concat, stack, where
 
 DOMAIN = "com.microsoft"
 FILTER = -10000.0
@@ -48,7 +50,7 @@ def activated(node: Node, value: Tensor) -> Tensor:
     if activation == "HardSigmoid" and len(params) == 2:
         return node.emit("hard_sigmoid", value, alpha=params[0], beta=params[1])
     if activation == "Clip" and len(params) == 2:
-        return node.emit("clip", value, min=params[0], max=params[1])
+        return value.clip(params[0], params[1])
     plain = {"": None, "Relu": "relu", "Sigmoid": "sigmoid", "Tanh": "tanh"}
     if activation not in plain:
         raise NodeError(f"attribute 'activation' = '{activation}' is not supported")
@@ -62,9 +64,9 @@ def embed_layer_normalization(node: Node) -> Converted:
 
     The inputs are token ids, segment ids, embeddings of words, positions, segments, gamma, beta, mask, position ids.
     """
-    total = node.emit("gather", node[2], node[0], axis=0) + _placed(node, node[3], 8)
+    total = node[2].gather(node[0]) + _placed(node, node[3], 8)
     if node.has(1) and node.has(4):
-        total = total + node.emit("gather", node[4], node[1], axis=0)
+        total = total + node[4].gather(node[1])
     result = node.emit("layer_norm", total, node[5], node[6], axis=-1, epsilon=node.attr.float("epsilon", 1e-12))
     node.attr.ignore("mask_index_type")
     return result, _tokens(node), total
@@ -76,10 +78,11 @@ def quantized_embed_layer_normalization(node: Node) -> Converted:
     words, indices, segments, gamma, beta = (
         real(node, 2 + i, 8 + i, 13 + i) if node.has(2 + i) else None for i in range(5)
     )
+    assert words is not None
     assert indices is not None
-    total = node.emit("gather", words, node[0], axis=0) + _placed(node, indices)
+    total = words.gather(node[0]) + _placed(node, indices)
     if node.has(1) and segments is not None:
-        total = total + node.emit("gather", segments, node[1], axis=0)
+        total = total + segments.gather(node[1])
     result = node.emit("layer_norm", total, gamma, beta, axis=-1, epsilon=node.attr.float("epsilon", 1e-12))
     return result, _tokens(node)
 
@@ -87,15 +90,15 @@ def quantized_embed_layer_normalization(node: Node) -> Converted:
 def _placed(node: Node, table: Tensor, places: int | None = None) -> Tensor:
     """Return the embeddings of positions: those of an input, or of 0, 1, 2, ..."""
     if places is not None and node.has(places):
-        return node.emit("gather", table, node[places], axis=0)
-    return node.emit("gather", table, positions(node, node.type(0).shape[1]), axis=0)
+        return table.gather(node[places])
+    return table.gather(positions(node, node.type(0).shape[1]))
 
 
 def _tokens(node: Node) -> Tensor | None:
     """Return how many tokens of each sequence are not padding, where mask 7 is 1."""
     if node.has(7):
         is_token = node[7].equals(1)
-        return node.emit("reduce_sum", node.emit("cast", is_token, dtype="i32"), axes=[1])
+        return is_token.cast("i32").sum(1)
     if not node.has_output(1):
         return None
     return node.emit("full", shape=(node.type(0).shape[0],), value=0.0, dtype="i32")
@@ -141,7 +144,7 @@ def _thirds(node: Node) -> list[Tensor]:
     width = quotient(node.type(0).shape[-1], 3)
     if width is None:
         raise NodeError(f"input #0 must hold queries, keys and values, got {node.type(0)}")
-    return list(node.emit_all("split", node[0], axis=2, sizes=(width,) * 3))
+    return list(node[0].split((width,) * 3, 2))
 
 
 def _heads(node: Node, parts: list[Tensor], bias: int) -> list[Tensor]:
@@ -149,7 +152,7 @@ def _heads(node: Node, parts: list[Tensor], bias: int) -> list[Tensor]:
     heads = node.attr.int("num_heads")
     if node.has(bias):
         sizes = tuple(part.type.shape[-1] for part in parts)
-        biases = node.emit_all("split", node[bias], axis=0, sizes=sizes)
+        biases = node[bias].split(sizes, 0)
         parts = [part + each for part, each in zip(parts, biases, strict=True)]
     return [part if part.type.rank == 4 else split_heads(node, part, heads, "num_heads") for part in parts]
 
@@ -173,15 +176,15 @@ def _slices(node: Node, index: int, count: int) -> list[Tensor]:
     if tensor_type.shape[3] != count:
         raise NodeError(f"dim 3 of input '{node.input_name(index)}' must be {count}, got {tensor_type}")
     batch, length, heads, _, size = tensor_type.shape
-    parts = node.emit_all("split", node[index], axis=3, sizes=[1] * count)
-    return [node.emit("reshape", part, shape=(batch, length, heads * size)) for part in parts]
+    parts = node[index].split([1] * count, 3)
+    return [part.reshape((batch, length, heads * size)) for part in parts]
 
 
 @converter("Attention", domain=DOMAIN)
 def attention(node: Node) -> Converted:
     """Convert; inputs: x, weights of query, key and value, their biases, mask, past, bias of scores."""
     sizes = node.attr.ints("qkv_hidden_sizes", None)
-    projected = node.emit("matmul", node[0], node[1])
+    projected = node[0] @ node[1]
     if node.has(2):
         projected = projected + node[2]
     return _projected(node, projected, sizes, mask=3, past=4, bias=5)
@@ -200,7 +203,7 @@ def quantized_attention(node: Node) -> Converted:
         weights = node.emit("dequantize", node[1], node[4], zeros, axis=1, dtype=node.type(4).dtype)
     else:
         weights = real(node, 1, 4, 7)
-    projected = node.emit("matmul", real(node, 0, 3, 6), weights) + node[2]
+    projected = (real(node, 0, 3, 6) @ weights) + node[2]
     return _projected(node, projected, None, mask=5, past=8)
 
 
@@ -209,21 +212,17 @@ def _projected(
 ) -> Converted:
     """Return the attention of queries, keys and values that lie side by side, and the keys and values with the past."""
     heads = node.attr.int("num_heads")
-    width: Dim | None = quotient(projected.type.shape[-1], 3)
-    sizes = tuple(widths or [width] * 3)
-    if any(size is None for size in sizes):
+    width = quotient(projected.type.shape[-1], 3)
+    sizes: Sequence[Dim] = widths or ([] if width is None else [width] * 3)
+    if not sizes:
         raise NodeError(f"input #1 must hold the weights of query, key and value, got {node.type(1)}")
-    query, key, value = (
-        split_heads(node, part, heads, "num_heads") for part in node.emit_all("split", projected, axis=2, sizes=sizes)
-    )
+    query, key, value = (split_heads(node, part, heads, "num_heads") for part in projected.split(sizes, 2))
     present = None
     if node.has(past):
-        past_key, past_value = (
-            node.emit("squeeze", part, axes=[0]) for part in node.emit_all("split", node[past], axis=0, sizes=(1, 1))
-        )
-        key, value = node.emit("concat", [past_key, key], axis=2), node.emit("concat", [past_value, value], axis=2)
+        past_key, past_value = (node.emit("squeeze", part, axes=[0]) for part in node[past].split((1, 1), 0))
+        key, value = concat([past_key, key], axis=2), concat([past_value, value], axis=2)
     if node.has_output(1):
-        present = node.emit("stack", [key, value], axis=0)
+        present = stack([key, value], axis=0)
     cached = CachedRows((key, value), (key, value), None, node.has(past))
     return _attended(node, query, key, value, mask, bias, cached), present
 
@@ -241,8 +240,8 @@ def _attended(
     bound = bound_of(causal, past.has_past, query)
     result = node.emit("attention", query, key, value, added, scale=node.attr.float("scale", 0.0) or None, **bound)
     batch, heads, length, size = result.type.shape
-    rows = node.emit("permute", result, axes=(0, 2, 1, 3))
-    return node.emit("reshape", rows, shape=(batch, length, heads * size))
+    rows = result.permute((0, 2, 1, 3))
+    return rows.reshape((batch, length, heads * size))
 
 
 def _hidden(node: Node, mask: int, query: TensorType, keys: Dim) -> Tensor | None:
@@ -255,17 +254,15 @@ def _hidden(node: Node, mask: int, query: TensorType, keys: Dim) -> Tensor | Non
         return None
     tensor_type = node.type(mask)
     if tensor_type.rank == 1 and tensor_type.shape[0] == query.shape[0]:
-        indices = node.emit(
-            "cast", node.emit("reshape", positions(node, keys), shape=(1, keys)), dtype=tensor_type.dtype
-        )
-        seen = indices < node.emit("reshape", node[mask], shape=(query.shape[0], 1))
+        indices = positions(node, keys).reshape((1, keys)).cast(tensor_type.dtype)
+        seen = indices < node[mask].reshape((query.shape[0], 1))
     elif tensor_type.rank in (2, 3) and tensor_type.shape[-1] == keys:
-        seen = node.emit("not_equal", node[mask], node.constant(0, tensor_type))
+        seen = node[mask].not_equals(node.constant(0, tensor_type))
     else:
         raise NodeError(
             f"input #{mask}, the mask, must be [batch], [batch, {keys}] or [batch, ..., {keys}], got {tensor_type}"
         )
-    chosen = node.emit("where", seen, node.constant(0, query), node.constant(number, query))
+    chosen = where(seen, node.constant(0, query), node.constant(number, query))
     return node.emit("expand_dims", chosen, axes=[1] if tensor_type.rank == 3 else [1, 2])
 
 
@@ -276,8 +273,8 @@ def rotary_embedding(node: Node) -> Converted:
     length = value.type.shape[2]
     indices = node[1]
     if node.type(1).elements == 1 and node.type(1).rank == 1:
-        indices = indices + node.emit("reshape", positions(node, length), shape=(1, length))
-    cos, sin = (node.emit("expand_dims", node.emit("gather", node[i], indices, axis=0), axes=[1]) for i in (2, 3))
+        indices = indices + positions(node, length).reshape((1, length))
+    cos, sin = (node.emit("expand_dims", node[i].gather(indices), axes=[1]) for i in (2, 3))
     return _rotated(node, value, cos, sin)
 
 
@@ -298,16 +295,13 @@ def multimodal_rotary_embedding(node: Node) -> Converted:
         indices = np.arange(sum(sections))
         chosen = np.where(indices % 3 * (indices < 3 * np.array(sections)[indices % 3]), indices % 3, 0)
     is_of = node.constant(chosen == np.arange(3).reshape(3, 1, 1, 1))
-    cos, sin = (
-        node.emit("expand_dims", _selected(node, node.emit("gather", node[i], node[1], axis=0), is_of), axes=[1])
-        for i in (2, 3)
-    )
+    cos, sin = (node.emit("expand_dims", _selected(node, node[i].gather(node[1]), is_of), axes=[1]) for i in (2, 3))
     return _rotated(node, value, cos, sin)
 
 
 def _selected(node: Node, values: Tensor, is_of: Tensor) -> Tensor:
     """Return, for each place of the last dim, the one of three values [3, ...] that is selected there."""
-    return node.emit("reduce_sum", node.emit("where", is_of, values, node.constant(0, values.type)), axes=[0])
+    return where(is_of, values, node.constant(0, values.type)).sum(0)
 
 
 def _by_head(node: Node) -> Tensor:
@@ -329,4 +323,4 @@ def _rotated(node: Node, value: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     result = node.emit("rotary_embedding", value, cos, sin, interleaved=node.attr.bool("interleaved", 0))
     if x.rank == 4:
         return result
-    return node.emit("reshape", node.emit("permute", result, axes=(0, 2, 1, 3)), shape=x.shape)
+    return result.permute((0, 2, 1, 3)).reshape(x.shape)

@@ -10,7 +10,7 @@ from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.microsoft_cache import first_rows
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, i64_constant, positions, unless, vector
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, concat, maximum, minimum, where
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def read_caches(node: Node, key: Tensor, value: Tensor, past: int, length: int, 
         return CachedRows((key, value), (key, value))
     new = key.type.shape[2]
     if not node.has(length):
-        caches = tuple(node.emit("concat", [node[past + i], rows], axis=2) for i, rows in enumerate((key, value)))
+        caches = tuple(concat([node[past + i], rows], axis=2) for i, rows in enumerate((key, value)))
         before: Dim = node.type(past).shape[2]
     else:
         before = _length(node, length, node.type(past).shape[2], new, mask)
@@ -84,19 +84,19 @@ def _sources(node: Node, index: int, batch: Dim, rows: Dim, before: Dim) -> Tens
     count = node.constant(beams, own.type)
     first = own // count * count
     position = node.emit("expand_dims", positions(node, rows), axes=[0])
-    outer = node.emit("cast", node[index], dtype="i64")
-    flat = node.emit("reshape", outer, shape=(tensor_type.shape[0] * beams * tensor_type.shape[2],))
+    outer = node[index].cast("i64")
+    flat = outer.reshape((tensor_type.shape[0] * beams * tensor_type.shape[2],))
     at = own * as_scalar(node, tensor_type.shape[2]) + position
-    beam = node.emit("gather", flat, at, axis=0)
-    limited = node.emit("minimum", node.emit("maximum", beam, i64_constant(node, 0)), i64_constant(node, beams - 1))
+    beam = flat.gather(at)
+    limited = minimum(maximum(beam, i64_constant(node, 0)), i64_constant(node, beams - 1))
     is_past = position < as_scalar(node, before)
-    return node.emit("where", is_past, first + limited, own)
+    return where(is_past, first + limited, own)
 
 
 def _of_beams(node: Node, rows: Tensor, source: Tensor) -> Tensor:
     """Return keys or values [batch, heads, rows, size], each row of the sequence that it comes from."""
     batch, heads, count, size = rows.type.shape
-    flat = node.emit("reshape", node.emit("permute", rows, axes=(0, 2, 1, 3)), shape=(batch * count, heads, size))
+    flat = rows.permute((0, 2, 1, 3)).reshape((batch * count, heads, size))
     start = source * as_scalar(node, count)
     at = start + node.emit("expand_dims", positions(node, count), axes=[0])
-    return node.emit("permute", node.emit("gather", flat, at, axis=0), axes=(0, 2, 1, 3))
+    return flat.gather(at).permute((0, 2, 1, 3))

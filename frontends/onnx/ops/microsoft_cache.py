@@ -19,7 +19,7 @@ from mirlo.frontends.onnx.ops.microsoft_window import RingCache, WindowCache
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, positions, vector
 from mirlo.frontends.onnx.values import Converted, as_dim
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, concat, maximum, where
 
 DOMAIN = "com.microsoft"
 PAST_KEY, PAST_VALUE, LAST_PLACE, TOTAL, COS, SIN, POSITIONS, BIAS, SINK = range(3, 12)
@@ -51,7 +51,7 @@ def group_query_attention(node: Node) -> Converted:
     heads, kv_heads = node.attr.int("num_heads"), node.attr.int("kv_num_heads")
     query, key, value = projected(node, heads, kv_heads)
     batch, _, length, size = query.type.shape
-    last = node.emit("cast", node.emit("reshape", node[LAST_PLACE], shape=(batch, 1)), dtype="i64")
+    last = node[LAST_PLACE].reshape((batch, 1)).cast("i64")
     indices = token_positions(node, last, length)
     query, key = _normalized(node, query, key)
     if node.attr.bool("do_rotary", 0):
@@ -67,8 +67,8 @@ def group_query_attention(node: Node) -> Converted:
         result, scores, key, value = _in_window(node, query, key, value, indices)
     else:
         result, scores, key, value = _in_cache(node, query, key, value, indices)
-    rows = node.emit("permute", result, axes=(0, 2, 1, 3))
-    return node.emit("reshape", rows, shape=(batch, length, heads * size)), key, value, scores
+    rows = result.permute((0, 2, 1, 3))
+    return rows.reshape((batch, length, heads * size)), key, value, scores
 
 
 Attended = tuple[Tensor, Tensor | None, Tensor, Tensor]
@@ -147,7 +147,7 @@ def projected(node: Node, heads: int, kv_heads: int) -> tuple[Tensor, Tensor, Te
         if not isinstance(width, int) or width % (heads + 2 * kv_heads):
             raise NodeError(f"input #0 must hold queries, keys and values of all heads, got {node.type(0)}")
         size = width // (heads + 2 * kv_heads)
-        parts = list(node.emit_all("split", node[0], axis=2, sizes=[heads * size, kv_heads * size, kv_heads * size]))
+        parts = list(node[0].split([heads * size, kv_heads * size, kv_heads * size], 2))
     counts = ((heads, "num_heads"), (kv_heads, "kv_num_heads"), (kv_heads, "kv_num_heads"))
     query, key, value = (split_heads(node, x, *count) for x, count in zip(parts, counts, strict=True))
     return query, key, value
@@ -158,7 +158,7 @@ def token_positions(node: Node, last: Tensor, length: Dim) -> TokenPositions:
     if node.has(PAST_KEY):
         first = last - as_scalar(node, length - 1)
         # In a prompt, sequences shorter than the longest are padded at the end.
-        first = node.emit("maximum", first, node.constant(np.int64(0)))
+        first = maximum(first, node.constant(np.int64(0)))
     else:
         first = node.emit("full", shape=last.type.shape, value=0.0, dtype="i64")
     each = first + node.emit("expand_dims", positions(node, length), axes=[0])
@@ -209,12 +209,12 @@ def score_options(node: Node, kind: TensorType, seen: Tensor, bias: Tensor | Non
     if cap < 0:
         raise NodeError(f"attribute 'softcap' must not be negative, got {cap}")
     heads = kind.shape[1]
-    mask = node.emit("where", seen, node.constant(0, kind), node.constant(_hidden(kind), kind))
+    mask = where(seen, node.constant(0, kind), node.constant(_hidden(kind), kind))
     if bias is not None:
         mask = mask + bias
     sinks = None
     if node.has(SINK):
-        sinks = node.emit("reshape", node[SINK], shape=(heads,))
+        sinks = node[SINK].reshape((heads,))
     elif is_smooth:
         sinks = node.emit("full", shape=(heads,), value=0.0, dtype=kind.dtype)
     return ScoreOptions(mask, sinks, {"scale": scale or None, "softcap": cap or None})
@@ -238,32 +238,32 @@ def _with_scores(
     scale, cap = node.attr.float("scale", 0.0), node.attr.float("softcap", 0.0)
     scaled = query * (scale or size**-0.5)
     group = heads // kv_heads
-    rows = node.emit("reshape", scaled, shape=(batch, kv_heads, group * length, size))
-    products = node.emit("matmul", rows, key, transpose_rhs=True)
-    scores = node.emit("reshape", products, shape=(batch, heads, length, keys))
+    rows = scaled.reshape((batch, kv_heads, group * length, size))
+    products = rows.matmul(key, transpose_rhs=True)
+    scores = products.reshape((batch, heads, length, keys))
     if cap:
         bound = node.constant(cap, kind)
-        scores = node.emit("tanh", scores / bound) * bound
+        scores = (scores / bound).tanh() * bound
     weights = scores + mask
     if sinks is None:
-        weights = node.emit("softmax", weights, axis=3)
+        weights = weights.softmax(3)
     else:
-        column = node.emit("reshape", sinks, shape=(1, heads, 1, 1))
+        column = sinks.reshape((1, heads, 1, 1))
         column = node.emit("expand", column, shape=(batch, heads, length, 1))
-        weights = node.emit("softmax", node.emit("concat", [column, weights], axis=3), axis=3)
-        weights = node.emit_all("split", weights, axis=3, sizes=[1, keys])[1]
+        weights = concat([column, weights], axis=3).softmax(3)
+        weights = weights.split([1, keys], 3)[1]
     shown = weights
     if node.attr.int("qk_output", 0) == 1:
         biased = scores if bias is None else scores + bias
-        shown = node.emit("where", seen, biased, node.constant(0, kind))
-    weights = node.emit("reshape", weights, shape=(batch, kv_heads, group * length, keys))
-    result = node.emit("matmul", weights, value)
-    return node.emit("reshape", result, shape=(batch, heads, length, value.type.shape[3])), shown
+        shown = where(seen, biased, node.constant(0, kind))
+    weights = weights.reshape((batch, kv_heads, group * length, keys))
+    result = weights @ value
+    return result.reshape((batch, heads, length, value.type.shape[3])), shown
 
 
 def rotated(node: Node, x: Tensor, at: Tensor, tables: tuple[int, int]) -> Tensor:
     """Rotate heads by their positions; inputs `tables` are cos and sin by position."""
-    cos, sin = (node.emit("expand_dims", node.emit("gather", node[i], at, axis=0), axes=[1]) for i in tables)
+    cos, sin = (node.emit("expand_dims", node[i].gather(at), axes=[1]) for i in tables)
     return node.emit("rotary_embedding", x, cos, sin, interleaved=node.attr.bool("rotary_interleaved", 0))
 
 
@@ -295,7 +295,7 @@ def first_rows(node: Node, cache: Tensor, count: Dim) -> Tensor:
     if count == rows:
         return cache
     shape = (batch, heads, count, size)
-    return node.emit("slice_dims", cache, begin=(0, 0, 0, 0), shape=shape, strides=(1, 1, 1, 1))
+    return cache.part((0, 0, 0, 0), shape)
 
 
 def written(node: Node, cache: Tensor, new: Tensor, places: TokenPositions, room: Dim) -> Tensor:

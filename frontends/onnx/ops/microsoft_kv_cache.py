@@ -27,17 +27,17 @@ class CacheFormat:
         if self.scale is None:
             return rows
         kind, low = rows.type, -(1 << (self.bits - 1))
-        steps = node.emit("round", rows / self.scale)
-        limited = node.emit("clip", steps, min=low, max=-low - 1)
+        steps = (rows / self.scale).round()
+        limited = steps.clip(low, -low - 1)
         if self.bits == 8:
-            return node.emit("cast", limited, dtype="i8")
+            return limited.cast("i8")
         *outer, size = kind.shape
         assert isinstance(size, int)
         biased = limited - low
-        pairs = node.emit("reshape", biased, shape=(*outer, size // 2, 2))
-        first, second = node.emit_all("split", pairs, axis=len(outer) + 1, sizes=[1, 1])
+        pairs = biased.reshape((*outer, size // 2, 2))
+        first, second = pairs.split([1, 1], len(outer) + 1)
         byte = first + second * 16
-        return node.emit("cast", node.emit("reshape", byte, shape=(*outer, size // 2)), dtype="u8")
+        return byte.reshape((*outer, size // 2)).cast("u8")
 
     def decoded(self, node: Node, rows: Tensor) -> Tensor:
         """Return stored rows as real numbers, or as multiples of the scale where `scaled` multiplies with it."""
@@ -45,9 +45,9 @@ class CacheFormat:
             return rows
         kind = self.scale.type
         if self.bits == 8:
-            steps = node.emit("cast", rows, dtype=kind.dtype)
+            steps = rows.cast(kind.dtype)
         else:
-            steps = node.emit("cast", node.emit("unpack", rows, dtype="u4"), dtype=kind.dtype)
+            steps = node.emit("unpack", rows, dtype="u4").cast(kind.dtype)
             steps = steps - 8
         return steps if self._is_scaled_later(kind) else steps * self.scale
 
@@ -70,7 +70,7 @@ class CacheFormat:
         scale = node.emit(
             "expand", node.emit("expand_dims", self.scale, axes=[2]), shape=(1, shared, heads // shared, 1, size)
         )
-        return rows * node.emit("reshape", scale, shape=(1, heads, 1, size))
+        return rows * scale.reshape((1, heads, 1, size))
 
 
 def cache_formats(node: Node, past: int, query: Tensor) -> list[CacheFormat]:
@@ -99,4 +99,4 @@ def _scale(node: Node, index: int, query: Tensor) -> Tensor:
     shape: tuple[Dim, ...] = (1, 1, 1, 1) if given.elements == 1 else given.shape
     if len(shape) != 4:
         raise NodeError(f"scales must be one number or [1, heads, 1, size], got {given}")
-    return node.emit("cast", node.emit("reshape", node[index], shape=shape), dtype=query.type.dtype)
+    return node[index].reshape(shape).cast(query.type.dtype)

@@ -9,7 +9,7 @@ from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.microsoft import scalar_input
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.values import DECLINED, Converted
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, concat
 
 DOMAIN = "com.microsoft"
 
@@ -20,11 +20,11 @@ def scaled_silu(node: Node) -> Tensor:
     x = node.type(0)
     if node.has(1):
         node.attr.ignore("alpha")
-        factor = node.emit("cast", scalar_input(node, 1), dtype="f32")
+        factor = scalar_input(node, 1).cast("f32")
     else:
         factor = node.constant(node.attr.float("alpha", 1.0), "f32")
-    scaled = node.emit("cast", node[0], dtype="f32") * factor
-    return node.emit("silu", node.emit("cast", scaled, dtype=x.dtype))
+    scaled = node[0].cast("f32") * factor
+    return node.emit("silu", scaled.cast(x.dtype))
 
 
 @converter("GatedAdd", domain=DOMAIN)
@@ -37,9 +37,9 @@ def gated_rms_norm(node: Node) -> Tensor:
     """Convert; inputs: x [..., groups * width], scale [width], gate. Each group is normalized, in f32."""
     x, kind = node.type(0), node.attr.choice("activation", "silu", ("silu", "swish", "sigmoid"))
     rows, gate = (_groups(node, node[i], node.type(1).shape[0]) for i in (0, 2))
-    normal = node.emit("rms_norm", rows, node.emit("cast", node[1], dtype="f32"), axis=-1, epsilon=_epsilon(node))
+    normal = node.emit("rms_norm", rows, node[1].cast("f32"), axis=-1, epsilon=_epsilon(node))
     gated = normal * node.emit("sigmoid" if kind == "sigmoid" else "silu", gate)
-    return node.emit("reshape", node.emit("cast", gated, dtype=x.dtype), shape=x.shape)
+    return gated.cast(x.dtype).reshape(x.shape)
 
 
 def _epsilon(node: Node) -> float:
@@ -51,8 +51,8 @@ def _groups(node: Node, value: Tensor, width: Dim) -> Tensor:
     *outer, last = value.type.shape
     if not isinstance(width, int) or not isinstance(last, int) or not width or last % width:
         raise NodeError(f"the last dim of {value.type} must be a multiple of {width}, the size of the scale")
-    wide = node.emit("cast", value, dtype="f32")
-    return node.emit("reshape", wide, shape=(*outer, last // width, width))
+    wide = value.cast("f32")
+    return wide.reshape((*outer, last // width, width))
 
 
 @converter("BranchwiseRMSNorm", domain=DOMAIN)
@@ -68,29 +68,29 @@ def branchwise_rms_norm(node: Node) -> Tensor:
         raise NodeError(f"branches and their width are expected, got {x}")
     rows = _groups(node, node[0], width)
     if not count:
-        rows = node.emit("reshape", rows, shape=x.shape)
+        rows = rows.reshape(x.shape)
     ones = node.emit("full", shape=(width,), value=1.0, dtype="f32")
     normal = node.emit("rms_norm", rows, ones, axis=-1, epsilon=_epsilon(node))
     if node.has(1):
-        scale = node.emit("cast", node[1], dtype="f32")
+        scale = node[1].cast("f32")
         if node.type(1).elements != width:
-            scale = node.emit("reshape", scale, shape=rows.type.shape[-2:])
+            scale = scale.reshape(rows.type.shape[-2:])
         normal = normal * scale
-    return node.emit("reshape", node.emit("cast", normal, dtype=x.dtype), shape=x.shape)
+    return normal.cast(x.dtype).reshape(x.shape)
 
 
 @converter("LinearAttentionGate", domain=DOMAIN)
 def linear_attention_gate(node: Node) -> Converted:
     """Convert; inputs: a, its bias and the scale of the decay by head, b. All is computed in f32."""
-    biased = node.emit("cast", node[0], dtype="f32") + node[1]
-    decay = node.emit("softplus", biased) * node[2]
+    biased = node[0].cast("f32") + node[1]
+    decay = biased.softplus() * node[2]
     rate = None
     if node.has(3):
-        wide = node.emit("sigmoid", node.emit("cast", node[3], dtype="f32"))
-        rate = node.emit("cast", wide, dtype=node.type(3).dtype)
+        wide = node[3].cast("f32").sigmoid()
+        rate = wide.cast(node.type(3).dtype)
     elif node.has_output(1):
         raise NodeError("output 'beta' needs input 'b'")
-    return node.emit("cast", decay, dtype=node.type(0).dtype), rate
+    return decay.cast(node.type(0).dtype), rate
 
 
 @converter("LinearAttention", domain=DOMAIN)
@@ -137,12 +137,11 @@ def causal_conv(node: Node) -> Converted:
         require_equal_dims(before.type.shape[-1], kept, f"the length of 'past_state' and a window of {kept + 1}")
     else:
         before = node.emit("full", shape=(batch, channels, kept), value=0, dtype=node.type(0).dtype)
-    padded = node.emit("concat", (before, x), axis=2)
+    padded = concat((before, x), axis=2)
     result = node.emit("conv", padded, node[1], node.optional(2), groups=channels, dilations=[dilation])
     if activation != "none":
         result = node.emit("silu", result)
-    zeros, shape = [0, 0, length], (batch, channels, kept)
-    last = node.emit("slice_dims", padded, begin=zeros, shape=shape, strides=[1, 1, 1])
+    last = padded.slice(2, length, kept)
     if not is_last:
         return result, last
     outer = node.type(0).shape[2:]
@@ -158,9 +157,9 @@ def _require(node: Node, name: str, value: int, meaning: str) -> None:
 def _channels_first(node: Node, value: Tensor, channels: int) -> Tensor:
     """Return [batch, channels, length] of [batch, length, channels...]."""
     batch, length, *_ = value.type.shape
-    return node.emit("permute", node.emit("reshape", value, shape=(batch, length, channels)), axes=(0, 2, 1))
+    return value.reshape((batch, length, channels)).permute((0, 2, 1))
 
 
 def _channels_last(node: Node, value: Tensor, outer: tuple[Dim, ...]) -> Tensor:
     batch, _, length = value.type.shape
-    return node.emit("reshape", node.emit("permute", value, axes=(0, 2, 1)), shape=(batch, length, *outer))
+    return value.permute((0, 2, 1)).reshape((batch, length, *outer))

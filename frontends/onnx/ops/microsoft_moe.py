@@ -25,7 +25,7 @@ from mirlo.frontends.onnx.ops.microsoft_float_experts import KINDS as FLOAT_KIND
 from mirlo.frontends.onnx.ops.microsoft_nbits import ACTIVATIONS, BITS, packed_zero_points, unpacked
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import bind
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, concat
 
 DOMAIN = "com.microsoft"
 PLAIN = {"relu": "relu", "silu": "silu", "identity": ""}
@@ -71,7 +71,7 @@ def moe(node: Node) -> Tensor:
     first = _layer(node, 2, 3, hidden)
     last = _layer(node, 4, 5, inner)
     gated = _layer(node, 6, 7, hidden) if node.has(6) else None
-    weights = node.emit("softmax", node[1], axis=-1)
+    weights = node[1].softmax(-1)
     chosen, factors = _largest(node, weights, weights)
     factors = _normalized(node, factors)
     return _mixed(node, _Network(first, last, gated, "exact"), chosen, factors)
@@ -107,7 +107,7 @@ def quantized_moe(node: Node) -> Tensor:
     else:
         node.attr.ignore("normalize_routing_weights")
         chosen, factors = _largest(node, node[1], node[1])
-        factors = node.emit("softmax", factors, axis=-1)
+        factors = factors.softmax(-1)
     network = _Network(first, last, gated, ACTIVATIONS.get(level, "exact"))
     return _mixed(node, network, chosen, factors)
 
@@ -133,7 +133,7 @@ def _moe_of_floats(node: Node, kind: str) -> Tensor:
     first = _float_layer(node, 0, kind, hidden)
     last = _float_layer(node, 1, kind, inner)
     gated = _float_layer(node, 2, kind, hidden) if node.has(8) else None
-    weights = node[14] if node.has(14) else node.emit("softmax", node[1], axis=-1)
+    weights = node[14] if node.has(14) else node[1].softmax(-1)
     chosen, factors = _largest(node, node[1], weights)
     factors = _normalized(node, factors)
     return _mixed(node, _Network(first, last, gated, ACTIVATIONS.get(level, "exact")), chosen, factors)
@@ -154,7 +154,7 @@ def _normalized(node: Node, factors: Tensor) -> Tensor:
     """Return the weights of the chosen experts, divided by their sum if the node asks for it."""
     if not node.attr.bool("normalize_routing_weights", 0):
         return factors
-    return factors / node.emit("reduce_sum", factors, axes=[1], keepdims=True)
+    return factors / factors.sum(1, keepdims=True)
 
 
 def _sizes(node: Node, last: tuple[Dim, ...]) -> tuple[int, int]:
@@ -219,8 +219,8 @@ def _largest(node: Node, logits: Tensor, weights: Tensor) -> tuple[Tensor, Tenso
     if weights.type != logits.type:
         raise NodeError(f"weights {weights.type} of experts must be like the logits {logits.type}")
     order = node.emit("argsort", logits, axis=1, descending=True)
-    chosen = node.emit("strided_slice", order, axes=[1], begin=[0], end=[count], strides=[1])
-    return chosen, node.emit("gather_elements", weights, chosen, axis=1)
+    chosen = order.slice(1, 0, count)
+    return chosen, weights.gather_elements(chosen, 1)
 
 
 def _mixed(node: Node, network: _Network, chosen: Tensor, factors: Tensor) -> Tensor:
@@ -230,31 +230,31 @@ def _mixed(node: Node, network: _Network, chosen: Tensor, factors: Tensor) -> Te
     """
     x, width = node.type(0), network.last.columns
     tokens, count = chosen.type.shape
-    rows = node.emit("reshape", node[0], shape=(tokens, width))
+    rows = node[0].reshape((tokens, width))
     assert isinstance(count, int)
-    flat = node.emit("reshape", chosen, shape=(tokens * count,))
+    flat = chosen.reshape((tokens * count,))
     order = node.emit("argsort", flat, axis=0)
     token = order // count
     results = []
     for expert, (begin, size) in enumerate(_ranges(node, network, flat)):
-        own = node.emit("slice_dims", token, begin=(begin,), shape=(size,), strides=(1,))
-        results.append(_computed(node, network, expert, node.emit("gather", rows, own, axis=0)))
+        own = token.slice(0, begin, size)
+        results.append(_computed(node, network, expert, rows.gather(own)))
     position = node.emit("argsort", order, axis=0)
-    result = node.emit("gather", node.emit("concat", results, axis=0), position, axis=0)
-    each = node.emit("reshape", result, shape=(tokens, count, width))
-    scaled = each * node.emit("reshape", factors, shape=(tokens, count, 1))
-    return node.emit("reshape", node.emit("reduce_sum", scaled, axes=[1]), shape=x.shape)
+    result = concat(results, axis=0).gather(position)
+    each = result.reshape((tokens, count, width))
+    scaled = each * factors.reshape((tokens, count, 1))
+    return scaled.sum(1).reshape(x.shape)
 
 
 def _ranges(node: Node, network: _Network, chosen: Tensor) -> list[tuple[Dim, Dim]]:
     """Bind, for each expert, where its range of sorted choices begins, and its size."""
     (total,), (experts, *_) = chosen.type.shape, network.first.weights.type.shape
     assert isinstance(experts, int)
-    column = node.emit("reshape", chosen, shape=(total, 1))
+    column = chosen.reshape((total, 1))
     hits = column.equals(node.constant(np.arange(experts)[None], chosen.type))
-    sizes = node.emit("reduce_sum", node.emit("cast", hits, dtype="i64"), axes=[0])
-    begins = node.emit("cumsum", sizes, axis=0) - sizes
-    bound = bind(node, node.emit("concat", [begins, sizes], axis=0), "rows of an expert", [total] * (2 * experts))
+    sizes = hits.cast("i64").sum(0)
+    begins = sizes.cumsum(0) - sizes
+    bound = bind(node, concat([begins, sizes], axis=0), "rows of an expert", [total] * (2 * experts))
     return list(zip(bound[:experts], bound[experts:], strict=True))
 
 
@@ -268,10 +268,10 @@ def _computed(node: Node, network: _Network, expert: int, rows: Tensor) -> Tenso
 def _product(node: Node, layer: _Layer, expert: int, x: Tensor, activations: str) -> Tensor:
     weights = _of_expert(node, layer.weights, expert)
     if layer.scales is None:
-        result = node.emit("matmul", x, weights, transpose_rhs=True)
+        result = x.matmul(weights, transpose_rhs=True)
     else:
         blocks = layer.rows // layer.block
-        scales = node.emit("reshape", _of_expert(node, layer.scales, expert), shape=(layer.columns, blocks))
+        scales = _of_expert(node, layer.scales, expert).reshape((layer.columns, blocks))
         real = node.emit(
             "dequantize",
             _stored(node, layer, weights),
@@ -282,8 +282,8 @@ def _product(node: Node, layer: _Layer, expert: int, x: Tensor, activations: str
             dtype=scales.type.dtype,
         )
         if real.type.dtype is not x.type.dtype:
-            real = node.emit("cast", real, dtype=x.type.dtype)
-        result = node.emit("matmul", x, real, transpose_rhs=True, activations=activations)
+            real = real.cast(x.type.dtype)
+        result = x.matmul(real, transpose_rhs=True, activations=activations)
     return result if layer.bias is None else result + _of_expert(node, layer.bias, expert)
 
 
@@ -300,13 +300,13 @@ def _zero_points(node: Node, layer: _Layer, expert: int, blocks: int) -> Tensor:
         return node.emit("full", shape=(layer.columns, blocks), value=1 << (layer.bits - 1), dtype=f"u{layer.bits}")
     found = _of_expert(node, layer.zeros, expert)
     shape = (layer.columns, blocks) if found.type.rank == 2 else (blocks, layer.columns)
-    return node.emit("reshape", packed_zero_points(node, found, shape, layer.bits), shape=(layer.columns, blocks))
+    return packed_zero_points(node, found, shape, layer.bits).reshape((layer.columns, blocks))
 
 
 def _of_expert(node: Node, value: Tensor, expert: int) -> Tensor:
     """Return the part of a tensor that belongs to one expert."""
-    part = node.emit("strided_slice", value, axes=[0], begin=[expert], end=[expert + 1], strides=[1])
-    return node.emit("reshape", part, shape=value.type.shape[1:])
+    part = value.slice(0, expert, 1)
+    return part.reshape(value.type.shape[1:])
 
 
 def _activated(node: Node, first: Tensor, other: Tensor | None) -> Tensor:
@@ -335,14 +335,14 @@ def _swiglu(node: Node, first: Tensor, other: Tensor | None) -> Tensor:
         if not isinstance(columns, int) or columns % 2:
             raise NodeError(f"gates and values must be an even number of columns, got {columns}")
         if fusion == 1:
-            pairs = node.emit("reshape", first, shape=(rows, columns // 2, 2))
-            halves = node.emit_all("split", pairs, axis=2, sizes=[1, 1])
-            gate, linear = (node.emit("reshape", half, shape=(rows, columns // 2)) for half in halves)
+            pairs = first.reshape((rows, columns // 2, 2))
+            halves = pairs.split([1, 1], 2)
+            gate, linear = (half.reshape((rows, columns // 2)) for half in halves)
         else:
-            gate, linear = node.emit_all("split", first, axis=1, sizes=[columns // 2, columns // 2])
+            gate, linear = first.split([columns // 2, columns // 2], 1)
     if "swiglu_limit" in node.attr:
         limit = node.attr.float("swiglu_limit")
-        gate = node.emit("clip", gate, max=limit)
-        linear = node.emit("clip", linear, min=-limit, max=limit)
+        gate = gate.clip(most=limit)
+        linear = linear.clip(-limit, limit)
     alpha, beta = node.attr.float("activation_alpha", 1.0), node.attr.float("activation_beta", 0.0)
-    return gate * node.emit("sigmoid", gate * alpha) * (linear + beta)
+    return gate * (gate * alpha).sigmoid() * (linear + beta)

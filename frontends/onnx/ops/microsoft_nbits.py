@@ -10,7 +10,7 @@ from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.values import Converted
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, concat
 
 DOMAIN = "com.microsoft"
 BITS = (2, 4, 8)
@@ -41,20 +41,20 @@ def matmul_n_bits(node: Node) -> Converted:
         raise NodeError(f"{rows} rows in blocks of {block} numbers of {bits} bits do not fit weights {node.type(1)}")
     if node.type(2).elements != columns * blocks:
         raise NodeError(f"scales must be {columns} x {blocks}, got {node.type(2)}")
-    packed = node.emit("reshape", node[1], shape=(columns, blocks * block * bits // 8))
-    scales = node.emit("reshape", node[2], shape=(columns, blocks))
+    packed = node[1].reshape((columns, blocks * block * bits // 8))
+    scales = node[2].reshape((columns, blocks))
     x, zeros = node[0], _zero_points(node, 3, (columns, blocks), bits, scales.type.dtype)
     weights = unpacked(node, packed, bits)
     if node.has(4):
         order = _order_of_groups(node, rows, blocks, block)
         if order is None:
-            return _biased(node, node.emit("matmul", x, _grouped(node, weights, scales, zeros), transpose_rhs=True))
-        x = node.emit("gather", x, node.constant(order), axis=x.type.rank - 1)
+            return _biased(node, x.matmul(_grouped(node, weights, scales, zeros), transpose_rhs=True))
+        x = x.gather(node.constant(order), x.type.rank - 1)
         weights = unpacked(node, node.constant(_sorted(node.array(1), order, columns, bits), "u8"), bits)
     real = node.emit("dequantize", weights, scales, zeros, axis=1, block=block, dtype=scales.type.dtype)
     if rows % block:
-        real = node.emit("strided_slice", real, axes=[1], begin=[0], end=[rows], strides=[1])
-    return _biased(node, node.emit("matmul", x, real, transpose_rhs=True, activations=ACTIVATIONS[level]))
+        real = real.slice(1, 0, rows)
+    return _biased(node, x.matmul(real, transpose_rhs=True, activations=ACTIVATIONS[level]))
 
 
 def _biased(node: Node, product: Tensor) -> Tensor:
@@ -74,7 +74,7 @@ def _zero_points(node: Node, index: int, shape: tuple[int, int], bits: int, real
     if given.dtype is real:
         if given.elements != shape[0] * shape[1]:
             raise NodeError(f"zero points of {real} must be {shape[0]} x {shape[1]}, got {given}")
-        return node.emit("reshape", node[index], shape=shape)
+        return node[index].reshape(shape)
     if given.dtype.name != "u8":
         raise NodeError(f"zero points must be packed in u8, or values of {real}, got {given}")
     return packed_zero_points(node, node[index], shape, bits)
@@ -86,7 +86,7 @@ def packed_zero_points(node: Node, given: Tensor, shape: tuple[int, int], bits: 
     width = -(-count * bits // 8)
     if given.type.elements != rows * width:
         raise NodeError(f"zero points of {bits} bits for {rows} x {count} blocks do not fit {given.type}")
-    found = unpacked(node, node.emit("reshape", given, shape=(rows, width)), bits)
+    found = unpacked(node, given.reshape((rows, width)), bits)
     return _cut(node, found, shape)
 
 
@@ -115,8 +115,8 @@ def _grouped(node: Node, weights: Tensor, scales: Tensor, zeros: Tensor) -> Tens
     groups = node.constant(node.array(4).astype(np.int64))
     rows = groups.type.shape[0]
     if weights.type.shape[1] != rows:
-        weights = node.emit("strided_slice", weights, axes=[1], begin=[0], end=[rows], strides=[1])
-    scales, zeros = (node.emit("gather", value, groups, axis=1) for value in (scales, zeros))
+        weights = weights.slice(1, 0, rows)
+    scales, zeros = (value.gather(groups, 1) for value in (scales, zeros))
     return node.emit("dequantize", weights, scales, zeros, axis=1, block=1, dtype=scales.type.dtype)
 
 
@@ -135,9 +135,9 @@ def gather_block_quantized(node: Node) -> Converted:
     if data.dtype.name not in ("u8", "u4", "i4") or bits not in BITS or (is_packed and axis == data.rank - 1):
         raise NodeError(f"a table of {bits} bits in {data}, gathered along axis {axis}, is not supported")
     indices = node[1]
-    rows, scales = (node.emit("gather", value, indices, axis=axis) for value in (node[0], node[2]))
+    rows, scales = (value.gather(indices, axis) for value in (node[0], node[2]))
     at = quantized_axis if quantized_axis < axis else quantized_axis + node.type(1).rank - 1
-    zeros = node.emit("gather", node[3], indices, axis=axis) if node.has(3) else None
+    zeros = node[3].gather(indices, axis) if node.has(3) else None
     if is_packed:
         rows = unpacked(node, rows, bits)
         if zeros is not None:
@@ -152,7 +152,7 @@ def _cut(node: Node, value: Tensor, shape: tuple[Dim, ...]) -> Tensor:
     last = shape[-1]
     if value.type.shape[-1] == last or not isinstance(last, int):
         return value
-    return node.emit("strided_slice", value, axes=[len(shape) - 1], begin=[0], end=[last], strides=[1])
+    return value.slice(len(shape) - 1, 0, last)
 
 
 FP4 = (0.0, 5.208333333e-03, 0.66666667, 1.0, 0.33333333, 0.5, 0.16666667, 0.25)
@@ -180,21 +180,19 @@ def matmul_bnb4(node: Node) -> Converted:
         raise NodeError(f"{columns} x {rows} numbers in blocks of {block} do not fit {node.type(1)} and {scales}")
     table = node.constant(np.array(NF4 if kind else (*FP4, *(-value for value in FP4))), scales)
     if rows % block == 0 and block & (block - 1) == 0 and node.value(1).known is not None:
-        return node.emit("matmul", node[0], _from_table(node, table, (columns, rows), block), transpose_rhs=True)
-    pairs = node.emit("unpack", node.emit("reshape", node[1], shape=(-(-count // 2), 1)), dtype="u4")
-    upper, lower = node.emit_all("split", pairs, axis=1, sizes=[1, 1])[::-1]
-    codes = node.emit("reshape", node.emit("concat", [upper, lower], axis=1), shape=(-(-count // 2) * 2,))
+        return node[0].matmul(_from_table(node, table, (columns, rows), block), transpose_rhs=True)
+    pairs = node.emit("unpack", node[1].reshape((-(-count // 2), 1)), dtype="u4")
+    upper, lower = pairs.split([1, 1], 1)[::-1]
+    codes = concat([upper, lower], axis=1).reshape((-(-count // 2) * 2,))
     if count % 2:
-        codes = node.emit("strided_slice", codes, axes=[0], begin=[0], end=[count], strides=[1])
-    real = node.emit("gather", table, node.emit("cast", codes, dtype="i32"), axis=0)
-    factors = node.emit("reshape", node[2], shape=(scales.elements, 1))
-    each = node.emit(
-        "reshape", node.emit("expand", factors, shape=(scales.elements, block)), shape=(scales.elements * block,)
-    )
+        codes = codes.slice(0, 0, count)
+    real = table.gather(codes.cast("i32"))
+    factors = node[2].reshape((scales.elements, 1))
+    each = node.emit("expand", factors, shape=(scales.elements, block)).reshape((scales.elements * block,))
     if count % block:
-        each = node.emit("strided_slice", each, axes=[0], begin=[0], end=[count], strides=[1])
-    weights = node.emit("reshape", real * each, shape=(columns, rows))
-    return node.emit("matmul", node[0], weights, transpose_rhs=True)
+        each = each.slice(0, 0, count)
+    weights = (real * each).reshape((columns, rows))
+    return node[0].matmul(weights, transpose_rhs=True)
 
 
 def _from_table(node: Node, table: Tensor, shape: tuple[int, int], block: int) -> Tensor:
@@ -202,6 +200,6 @@ def _from_table(node: Node, table: Tensor, shape: tuple[int, int], block: int) -
     columns, rows = shape
     given = node.array(1).reshape(columns, rows // block, block // 2)
     codes = node.emit("unpack", node.constant(given >> 4 | given << 4, "u8"), dtype="u4")
-    real = node.emit("gather", table, node.emit("cast", codes, dtype="i32"), axis=0)
-    scales = node.emit("reshape", node[2], shape=(columns, rows // block, 1))
-    return node.emit("reshape", real * scales, shape=shape)
+    real = table.gather(codes.cast("i32"))
+    scales = node[2].reshape((columns, rows // block, 1))
+    return (real * scales).reshape(shape)

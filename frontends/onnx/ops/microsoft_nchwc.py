@@ -35,7 +35,7 @@ def reorder_input(node: Node) -> Tensor:
     """Fill the last block of channels with zeros."""
     x = node[0]
     if node.attr.bool("channels_last", 0):
-        x = node.emit("permute", x, axes=(0, 3, 1, 2))
+        x = x.permute((0, 3, 1, 2))
     channels = x.shape[1]
     missing = D.apply("mod", channels * -1, block_size())
     if missing == 0:
@@ -49,8 +49,8 @@ def reorder_input(node: Node) -> Tensor:
 def reorder_output(node: Node) -> Tensor:
     """Remove the channels that fill the last block."""
     channels = node.attr.int("channels")
-    x = node.emit("strided_slice", node[0], axes=[1], begin=[0], end=[channels], strides=[1])
-    return node.emit("permute", x, axes=(0, 2, 3, 1)) if node.attr.bool("channels_last", 0) else x
+    x = node[0].slice(1, 0, channels)
+    return x.permute((0, 2, 3, 1)) if node.attr.bool("channels_last", 0) else x
 
 
 @converter("Conv", domain=DOMAIN)

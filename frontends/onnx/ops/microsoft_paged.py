@@ -14,7 +14,7 @@ from mirlo.frontends.onnx.ops.microsoft_kv_cache import CacheFormat
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, i64_constant, positions, vector
 from mirlo.frontends.onnx.values import Converted
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, concat, maximum, where
 
 DOMAIN = "com.microsoft"
 KEY_CACHE, VALUE_CACHE, ENDS, PAST, TABLE, COS, SIN, SLOTS = range(3, 11)
@@ -86,11 +86,8 @@ def _attended(node: Node, query: Tensor, caches: list[Tensor], formats: list[Cac
     """Attend queries [batch, heads, longest, size] to the rows of their sequences."""
     kind = query.type.dtype
     if kind.name == "f16" and any(form.scale is not None for form in formats):  # f16 could underflow
-        query = node.emit("cast", query, dtype="f32")
-        formats = [
-            form if form.scale is None else replace(form, scale=node.emit("cast", form.scale, dtype="f32"))
-            for form in formats
-        ]
+        query = query.cast("f32")
+        formats = [form if form.scale is None else replace(form, scale=form.scale.cast("f32")) for form in formats]
     of_keys, of_values = formats
     rows = tokens.blocks * caches[0].type.shape[1]
     scores = score_options(node, query.type, _seen(node, tokens, rows))
@@ -99,7 +96,7 @@ def _attended(node: Node, query: Tensor, caches: list[Tensor], formats: list[Cac
         None, None, scores.sinks, **scores.attributes,
     )  # fmt: skip
     result = of_values.scaled(node, result)
-    return result if result.type.dtype is kind else node.emit("cast", result, dtype=kind)
+    return result if result.type.dtype is kind else result.cast(kind)
 
 
 def _projected(node: Node, heads: int, shared: int) -> list[Tensor]:
@@ -111,7 +108,7 @@ def _projected(node: Node, heads: int, shared: int) -> list[Tensor]:
         if not isinstance(width, int) or width % sum(counts) or parts[2] is not None:
             raise NodeError(f"input 'query' must hold queries, keys and values of all heads, got {node.type(0)}")
         size = width // sum(counts)
-        parts = list(node.emit_all("split", node[0], axis=1, sizes=[count * size for count in counts]))
+        parts = list(node[0].split([count * size for count in counts], 1))
     result = []
     for part, count in zip(parts, counts, strict=True):
         if part is None:
@@ -119,8 +116,8 @@ def _projected(node: Node, heads: int, shared: int) -> list[Tensor]:
         tokens, width = part.type.shape
         if not isinstance(width, int) or width % count:
             raise NodeError(f"tokens of {count} heads are expected, got {part.type}")
-        rows = node.emit("reshape", part, shape=(1, tokens, count, width // count))
-        result.append(node.emit("permute", rows, axes=(0, 2, 1, 3)))
+        rows = part.reshape((1, tokens, count, width // count))
+        result.append(rows.permute((0, 2, 1, 3)))
     return result
 
 
@@ -141,26 +138,23 @@ def _normalized(node: Node, parts: list[Tensor]) -> list[Tensor]:
 def _tokens(node: Node, count: Dim) -> _Tokens:
     ends, past = vector(node, ENDS), vector(node, PAST)
     batch = ends.type.shape[0] - 1
-    begins, after = (node.emit("slice_dims", ends, begin=(at,), shape=(batch,), strides=(1,)) for at in (0, 1))
-    past = node.emit("gather", past, positions(node, batch), axis=0)
+    begins, after = (ends.slice(0, at, batch) for at in (0, 1))
+    past = past.gather(positions(node, batch))
     number = positions(node, count)
     column = node.emit("expand_dims", number, axes=[1])
     is_behind = node.emit("expand_dims", after, axes=[0]) <= column
-    sequence = node.emit("reduce_sum", node.emit("cast", is_behind, dtype="i64"), axes=[1])
-    index = number - node.emit("gather", begins, sequence, axis=0)
-    position = index + node.emit("gather", past, sequence, axis=0)
+    sequence = is_behind.cast("i64").sum(1)
+    index = number - begins.gather(sequence)
+    position = index + past.gather(sequence)
     new = after - begins
     totals = past + new
     block, most = node.type(KEY_CACHE).shape[1], node.type(TABLE).shape[1]
     last = totals - 1
     blocks = last // as_scalar(node, block) + 1
     # At least one, so that nothing is computed of no elements.
-    sizes = [
-        node.emit("maximum", node.emit("reduce_max", each, axes=[0], keepdims=True), i64_constant(node, 1))
-        for each in (new, blocks)
-    ]
+    sizes = [maximum(each.max(0, keepdims=True), i64_constant(node, 1)) for each in (new, blocks)]
     what = "the most new tokens of a sequence, and the most blocks"
-    longest, used = bind(node, node.emit("concat", sizes, axis=0), what, [D.maximum(count, 1), most])
+    longest, used = bind(node, concat(sizes, axis=0), what, [D.maximum(count, 1), most])
     return _Tokens(count, batch, sequence, index, position, begins, past, totals, longest, used)
 
 
@@ -168,19 +162,19 @@ def _slots(node: Node, tokens: _Tokens) -> Tensor:
     """Return where each token is written: i64[tokens], -1 for nowhere."""
     nowhere = i64_constant(node, -1)
     if node.has(SLOTS):
-        return node.emit("maximum", vector(node, SLOTS), nowhere)
+        return maximum(vector(node, SLOTS), nowhere)
     block, most = (as_scalar(node, dim) for dim in (node.type(KEY_CACHE).shape[1], node.type(TABLE).shape[1]))
     column = tokens.position // block
-    table = node.emit("cast", node[TABLE], dtype="i64")
+    table = node[TABLE].cast("i64")
     (rows, columns) = table.type.shape
-    flat = node.emit("reshape", table, shape=(rows * columns,))
+    flat = table.reshape((rows * columns,))
     position = tokens.sequence * most + column
-    start = node.emit("gather", flat, position, axis=0) * block
+    start = flat.gather(position) * block
     offset = tokens.position - column * block
     holds = (column < most) & (column >= 0)
     is_token = tokens.sequence < as_scalar(node, tokens.batch)
     holds = holds & is_token
-    return node.emit("where", holds, start + offset, nowhere)
+    return where(holds, start + offset, nowhere)
 
 
 def _format(node: Node, cache: int, scale: int, rows: Tensor) -> CacheFormat:
@@ -205,7 +199,7 @@ def _format(node: Node, cache: int, scale: int, rows: Tensor) -> CacheFormat:
     shape: tuple[Dim, ...] = (1, 1, 1, 1) if given.elements == 1 else (1, *given.shape)
     if len(shape) != 4:
         raise NodeError(f"scales must be one number or [heads, 1, size], got {given}")
-    return CacheFormat(8, node.emit("cast", node.emit("reshape", node[scale], shape=shape), dtype=wide.dtype))
+    return CacheFormat(8, node[scale].reshape(shape).cast(wide.dtype))
 
 
 def _written(node: Node, index: int, rows: Tensor, slots: Tensor) -> Tensor:
@@ -214,18 +208,18 @@ def _written(node: Node, index: int, rows: Tensor, slots: Tensor) -> Tensor:
     tokens = rows.type.shape[2]
     # Slots are the rows of one cache with one head.
     room = (1, 1, blocks * block, heads * size)
-    flat = node.emit("reshape", node[index], shape=room)
-    new = node.emit("reshape", node.emit("permute", rows, axes=(0, 2, 1, 3)), shape=(1, 1, tokens, heads * size))
+    flat = node[index].reshape(room)
+    new = rows.permute((0, 2, 1, 3)).reshape((1, 1, tokens, heads * size))
     result = node.emit("cache_write", flat, new, node.emit("expand_dims", slots, axes=[0]), shape=room)
-    return node.emit("reshape", result, shape=(blocks, block, heads, size))
+    return result.reshape((blocks, block, heads, size))
 
 
 def _table(node: Node, tokens: _Tokens) -> Tensor:
     """Return the blocks of each sequence: i64[batch, most blocks]."""
-    table = node.emit("cast", node[TABLE], dtype="i64")
+    table = node[TABLE].cast("i64")
     shape = (table.type.shape[0], tokens.blocks)
-    table = node.emit("slice_dims", table, begin=(0, 0), shape=shape, strides=(1, 1))
-    return node.emit("gather", table, positions(node, tokens.batch), axis=0)
+    table = table.part((0, 0), shape)
+    return table.gather(positions(node, tokens.batch))
 
 
 def _by_sequence(node: Node, query: Tensor, tokens: _Tokens) -> Tensor:
@@ -234,8 +228,8 @@ def _by_sequence(node: Node, query: Tensor, tokens: _Tokens) -> Tensor:
         "expand_dims", positions(node, tokens.longest), axes=[0]
     )
     _, heads, count, size = query.type.shape
-    rows = node.emit("reshape", node.emit("permute", query, axes=(0, 2, 1, 3)), shape=(count, heads, size))
-    return node.emit("permute", node.emit("gather", rows, number, axis=0), axes=(0, 2, 1, 3))
+    rows = query.permute((0, 2, 1, 3)).reshape((count, heads, size))
+    return rows.gather(number).permute((0, 2, 1, 3))
 
 
 def _seen(node: Node, tokens: _Tokens, rows: Dim) -> Tensor:
@@ -256,7 +250,7 @@ def _seen(node: Node, tokens: _Tokens, rows: Dim) -> Tensor:
 def _packed(node: Node, result: Tensor, tokens: _Tokens) -> Tensor:
     """Return results [batch, heads, longest, size] by token: [tokens, heads * size]."""
     batch, heads, longest, size = result.type.shape
-    rows = node.emit("permute", result, axes=(0, 2, 1, 3))
-    flat = node.emit("reshape", rows, shape=(batch * longest, heads * size))
+    rows = result.permute((0, 2, 1, 3))
+    flat = rows.reshape((batch * longest, heads * size))
     start = tokens.sequence * as_scalar(node, longest)
-    return node.emit("gather", flat, start + tokens.place, axis=0)
+    return flat.gather(start + tokens.place)

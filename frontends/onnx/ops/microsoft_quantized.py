@@ -15,7 +15,7 @@ from mirlo.frontends.onnx.ops.pool import pool_attributes
 from mirlo.frontends.onnx.ops.quantize import dequantize_linear, quantize_linear
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.values import Converted
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, maximum, minimum, where
 
 DOMAIN = "com.microsoft"
 
@@ -46,10 +46,10 @@ def qlinear_softmax(node: Node) -> Converted:
         raise NodeError(f"attribute 'axis' is {axis}, outside a tensor of rank {x.rank}")
     values = real(node, 0, 1, 2)
     if node.attr.int("opset") >= 13:
-        result = node.emit("softmax", values, axis=axis)
+        result = values.softmax(axis)
     else:
-        rows = node.emit("reshape", values, shape=_two_dims(x.shape, axis % x.rank))
-        result = node.emit("reshape", node.emit("softmax", rows, axis=-1), shape=x.shape)
+        rows = values.reshape(_two_dims(x.shape, axis % x.rank))
+        result = rows.softmax(-1).reshape(x.shape)
     return quantized(node, result, 3, 4, x.dtype.name)
 
 
@@ -64,35 +64,35 @@ def _two_dims(shape: tuple[Dim, ...], axis: int) -> tuple[Dim, Dim]:
 @converter("QLinearWhere", domain=DOMAIN)
 def qlinear_where(node: Node) -> Converted:
     """Convert; inputs: condition, x, its scale and zero point, y, its scale and zero point, those of the result."""
-    result = node.emit("where", node[0], real(node, 1, 2, 3), real(node, 4, 5, 6))
+    result = where(node[0], real(node, 1, 2, 3), real(node, 4, 5, 6))
     return quantized(node, result, 7, 8, node.type(1).dtype.name)
 
 
 @converter("QLinearReduceMean", domain=DOMAIN)
 def qlinear_reduce_mean(node: Node) -> Converted:
     axes = node.attr.ints("axes", None)
-    result = node.emit("reduce_mean", real(node, 0, 1, 2), axes=axes, keepdims=node.attr.bool("keepdims", 1))
+    result = real(node, 0, 1, 2).mean(axes, keepdims=node.attr.bool("keepdims", 1))
     return quantized(node, result, 3, 4, node.type(0).dtype.name)
 
 
 @converter("DynamicQuantizeMatMul", domain=DOMAIN)
 def dynamic_quantize_matmul(node: Node) -> Converted:
     """Convert; inputs: float A, quantized as by DynamicQuantizeLinear, B, its scale and zero point, bias."""
-    product = node.emit("matmul", dynamically_quantized(node, node[0]), _columns(node, 1, 2, 3))
+    product = dynamically_quantized(node, node[0]) @ _columns(node, 1, 2, 3)
     return product + node[4] if node.has(4) else product
 
 
 def dynamically_quantized(node: Node, x: Tensor) -> Tensor:
     """Return the values that u8 codes of a tensor stand for, with the scale of its own range."""
     zero = node.constant(0, "f32")
-    low = node.emit("minimum", node.emit("reduce_min", x), zero)
-    high = node.emit("maximum", node.emit("reduce_max", x), zero)
+    low = minimum(x.min(), zero)
+    high = maximum(x.max(), zero)
     span = high - low
     scale = span / 255
-    scale = node.emit("where", span.equals(0), node.constant(1, "f32"), scale)
-    point = node.emit("clip", node.emit("round", -low / scale), min=0, max=255)
-    code = node.emit("quantize", x, scale, node.emit("cast", point, dtype="u8"), dtype="u8")
-    return node.emit("dequantize", code, scale, node.emit("cast", point, dtype="u8"), dtype="f32")
+    scale = where(span.equals(0), node.constant(1, "f32"), scale)
+    point = (-low / scale).round().clip(0, 255)
+    code = node.emit("quantize", x, scale, point.cast("u8"), dtype="u8")
+    return node.emit("dequantize", code, scale, point.cast("u8"), dtype="f32")
 
 
 def _columns(node: Node, value: int, scale: int, zero: int) -> Tensor:
@@ -106,8 +106,8 @@ def _columns(node: Node, value: int, scale: int, zero: int) -> Tensor:
 
 @converter("MatMulInteger16", domain=DOMAIN)
 def matmul_integer16(node: Node) -> Converted:
-    lhs, rhs = (node.emit("cast", node[i], dtype="i32") for i in range(2))
-    return node.emit("matmul", lhs, rhs)
+    lhs, rhs = (node[i].cast("i32") for i in range(2))
+    return lhs @ rhs
 
 
 # Operators that also exist elsewhere, under other names or in another form
@@ -124,7 +124,7 @@ def cdist(node: Node) -> Converted:
     metric = node.attr.choice("metric", "sqeuclidean", ("euclidean", "sqeuclidean"))
     apart = node.emit("expand_dims", node[0], axes=[1]) - node.emit("expand_dims", node[1], axes=[0])
     squares = node.emit("reduce_sum_square", apart, axes=[2])
-    return node.emit("sqrt", squares) if metric == "euclidean" else squares
+    return squares.sqrt() if metric == "euclidean" else squares
 
 
 @converter("BiasAdd", domain=DOMAIN)
@@ -139,7 +139,7 @@ def bias_split_gelu(node: Node) -> Converted:
     width = total.type.shape[-1]
     if not isinstance(width, int) or width % 2:
         raise NodeError(f"the last dim must be even, got {total.type}")
-    first, second = node.emit_all("split", total, axis=-1, sizes=[width // 2, width // 2])
+    first, second = total.split([width // 2, width // 2], -1)
     return first * node.emit("gelu", second)
 
 
@@ -159,13 +159,11 @@ def group_norm(node: Node) -> Converted:
         total = total + _of_channels(node, 4, x.rank, is_last) if node.has(4) else total
     given = {"groups": node.attr.int("groups"), "epsilon": node.attr.float("epsilon", 1e-5)}
     kind = total.type.dtype
-    scale, bias = (
-        node.emit("cast", node[i], dtype=kind) if node.type(i).dtype is not kind else node[i] for i in (1, 2)
-    )
+    scale, bias = (node[i].cast(kind) if node.type(i).dtype is not kind else node[i] for i in (1, 2))
     forward, back = [0, x.rank - 1, *range(1, x.rank - 1)], [0, *range(2, x.rank), 1]
-    first = node.emit("permute", total, axes=forward) if is_last else total
+    first = total.permute(forward) if is_last else total
     result = node.emit("group_norm", first, scale, bias, **given)
-    result = node.emit("permute", result, axes=back) if is_last else result
+    result = result.permute(back) if is_last else result
     result = node.emit("silu", result) if node.attr.bool("activation") else result
     return (result, total) if node.operator == "SkipGroupNorm" else result
 
@@ -177,7 +175,7 @@ def _of_channels(node: Node, index: int, rank: int, is_last: bool) -> Tensor:
         return node[index]
     ones = [1] * (rank - 2)
     shape = (*tensor_type.shape[:-1], *ones, tensor_type.shape[-1]) if is_last else (*tensor_type.shape, *ones)
-    return node.emit("reshape", node[index], shape=shape)
+    return node[index].reshape(shape)
 
 
 @converter("Trilu", domain=DOMAIN)

@@ -37,7 +37,7 @@ def sparse_attention(node: Node) -> Converted:
     heads, kv_heads, block = (node.attr.int(name) for name in ("num_heads", "kv_num_heads", "sparse_block_size"))
     query, key, value = projected(node, heads, kv_heads)
     batch, _, length, size = query.type.shape
-    lengths = node.emit("cast", node.emit("reshape", node[LENGTHS], shape=(batch, 1)), dtype="i64")
+    lengths = node[LENGTHS].reshape((batch, 1)).cast("i64")
     indices = token_positions(node, lengths - 1, length)
     if node.attr.bool("do_rotary", 0):
         query, key = (rotated(node, rows, indices.each, (COS, SIN)) for rows in (query, key))
@@ -55,8 +55,8 @@ def sparse_attention(node: Node) -> Converted:
         raise NodeError(f"{heads} heads do not share {len(blocks)} layouts of blocks evenly")
     seen = is_before & _by_token(node, blocks, block, heads, indices.each, column)
     result, _ = attended(node, query, first_rows(node, key, count), first_rows(node, value, count), seen, None)
-    rows = node.emit("permute", result, axes=(0, 2, 1, 3))
-    return node.emit("reshape", rows, shape=(batch, length, heads * size)), key, value
+    rows = result.permute((0, 2, 1, 3))
+    return rows.reshape((batch, length, heads * size)), key, value
 
 
 def _seen_blocks(node: Node, block: int) -> np.ndarray:
@@ -84,9 +84,9 @@ def _by_token(node: Node, blocks: np.ndarray, block: int, heads: int, tokens: Te
     layouts = len(blocks)
     size = i64_constant(node, block)
     of_tokens, of_keys = (places // size for places in (tokens, keys))
-    rows = node.emit("gather", node.constant(blocks), of_tokens, axis=1)
-    result = node.emit("permute", node.emit("gather", rows, of_keys, axis=3), axes=(1, 0, 2, 3))
+    rows = node.constant(blocks).gather(of_tokens, 1)
+    result = rows.gather(of_keys, 3).permute((1, 0, 2, 3))
     batch, _, length, count = result.type.shape
     each = node.emit("expand_dims", result, axes=[1])
     each = node.emit("expand", each, shape=(batch, heads // layouts, layouts, length, count))
-    return node.emit("reshape", each, shape=(batch, heads, length, count))
+    return each.reshape((batch, heads, length, count))

@@ -15,7 +15,7 @@ from mirlo.dialects.relax.dynamic import RequireDims
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, i64_constant, positions
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, concat, maximum, minimum, where
 
 
 class RingCache:
@@ -75,19 +75,19 @@ class WindowCache:
         node, group = self.node, i64_constant(self.node, self.group)
         beyond = tokens - (self.rows - self.group + 1)
         groups = beyond // group
-        dropped = node.emit("maximum", groups, i64_constant(node, 0)) * group
+        dropped = maximum(groups, i64_constant(node, 0)) * group
         return tokens - dropped
 
     def key_positions(self) -> Tensor:
         """Return the position of each key [batch, rows + new]: of rows that are not used, one that no token sees."""
         node = self.node
         position = self.before - self._resident(self.before) + self._row()
-        old = node.emit("where", self._is_used(), position, i64_constant(node, np.iinfo(np.int64).max // 2))
-        step = node.emit("reshape", positions(node, self.new), shape=(1, self.new))
-        return node.emit("concat", [old, self.before + step], axis=1)
+        old = where(self._is_used(), position, i64_constant(node, np.iinfo(np.int64).max // 2))
+        step = positions(node, self.new).reshape((1, self.new))
+        return concat([old, self.before + step], axis=1)
 
     def _row(self) -> Tensor:
-        return self.node.emit("reshape", positions(self.node, self.rows), shape=(1, self.rows))
+        return positions(self.node, self.rows).reshape((1, self.rows))
 
     def _is_used(self) -> Tensor:
         """Return which rows the sequences used before the step."""
@@ -96,8 +96,8 @@ class WindowCache:
     def keys(self, past: Tensor, new: Tensor) -> Tensor:
         """Return the rows of the cache followed by the new ones; rows that are not used may hold anything: zeros."""
         used = self.node.emit("expand_dims", self._is_used(), axes=[1, 3])
-        known = self.node.emit("where", used, past, self.node.constant(0, past.type))
-        return self.node.emit("concat", [known, new], axis=2)
+        known = where(used, past, self.node.constant(0, past.type))
+        return concat([known, new], axis=2)
 
     def stored(self, keys: Tensor) -> Tensor:
         """Return the cache after the step, from `keys`."""
@@ -107,9 +107,9 @@ class WindowCache:
         first = self.before - self._resident(self.before)
         of_past = position - first
         of_new = position - self.before + self.rows
-        source = node.emit("where", position < self.before, of_past, of_new)
-        source = node.emit("maximum", source, i64_constant(node, 0))
-        source = node.emit("minimum", source, as_scalar(node, count - 1))
-        column = node.emit("reshape", source, shape=(batch, 1, self.rows, 1))
+        source = where(position < self.before, of_past, of_new)
+        source = maximum(source, i64_constant(node, 0))
+        source = minimum(source, as_scalar(node, count - 1))
+        column = source.reshape((batch, 1, self.rows, 1))
         indices = node.emit("expand", column, shape=(batch, heads, self.rows, size))
-        return node.emit("gather_elements", keys, indices, axis=2)
+        return keys.gather_elements(indices, 2)

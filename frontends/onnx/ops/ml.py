@@ -12,7 +12,7 @@ from mirlo.frontends.onnx.graph import STRING_CODE
 from mirlo.frontends.onnx.node import Node, NodeTrait
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.values import AnyValue, Converted, strings
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, concat, where
 from mirlo.runtime.kinds import STRING, Kind
 
 DOMAIN = "ai.onnx.ml"
@@ -20,7 +20,7 @@ DOMAIN = "ai.onnx.ml"
 
 def as_float(node: Node, index: int = 0) -> Tensor:
     """Return an input as f32, in which most of these operators compute."""
-    return node[index] if node.type(index).dtype.name == "f32" else node.emit("cast", node[index], dtype="f32")
+    return node[index] if node.type(index).dtype.name == "f32" else node[index].cast("f32")
 
 
 @converter("ArrayFeatureExtractor", domain=DOMAIN, traits=[NodeTrait.MOVES])
@@ -28,14 +28,14 @@ def array_feature_extractor(node: Node) -> Converted:
     x, indices = node.type(0), node.type(1)
     if x.rank == 0 or indices.elements == 0:
         raise NodeError(f"expected a tensor and at least one index, got {x} and {indices}")
-    rows = node[0] if x.rank > 1 else node.emit("reshape", node[0], shape=(1, x.shape[0]))
-    return node.emit("gather", rows, node.emit("reshape", node[1], shape=(indices.elements,)), axis=-1)
+    rows = node[0] if x.rank > 1 else node[0].reshape((1, x.shape[0]))
+    return rows.gather(node[1].reshape((indices.elements,)), -1)
 
 
 @converter("Binarizer", domain=DOMAIN)
 def binarizer(node: Node) -> Converted:
     x, threshold = node.type(0), node.attr.float("threshold", 0.0)
-    return node.emit("cast", node[0] > threshold, dtype=x.dtype)
+    return (node[0] > threshold).cast(x.dtype)
 
 
 @converter("Scaler", domain=DOMAIN)
@@ -58,7 +58,7 @@ def normalizer(node: Node) -> Converted:
     name = {"MAX": "reduce_max", "L1": "reduce_l1", "L2": "reduce_l2"}[norm]
     size = node.emit(name, x, axes=[-1], keepdims=True)
     is_zero = size.equals(0)
-    return x / node.emit("where", is_zero, node.constant(1, "f32"), size)
+    return x / where(is_zero, node.constant(1, "f32"), size)
 
 
 @converter("Imputer", domain=DOMAIN)
@@ -73,11 +73,9 @@ def imputer(node: Node) -> Converted:
     features = x.shape[-1] if x.rank else 1
     if len(values) not in (1, features):
         raise NodeError(f"attribute 'imputed_value_{listed}' must have 1 or {features} numbers, got {len(values)}")
-    if isinstance(replaced, float) and replaced != replaced:
-        is_missing = node.emit("isnan", node[0])
-    else:
-        is_missing = node[0].equals(replaced)
-    return node.emit("where", is_missing, node.constant(values, x), node[0])
+    is_nan = isinstance(replaced, float) and replaced != replaced
+    is_missing = node[0].isnan() if is_nan else node[0].equals(replaced)
+    return where(is_missing, node.constant(values, x), node[0])
 
 
 @converter("FeatureVectorizer", domain=DOMAIN)
@@ -87,10 +85,10 @@ def feature_vectorizer(node: Node) -> Converted:
         found, x = node.type(i), as_float(node, i)
         if found.rank not in (1, 2):
             raise NodeError(f"inputs must have rank 1 or 2, got {found}")
-        parts.append(x if found.rank == 2 else node.emit("reshape", x, shape=(1, found.shape[0])))
+        parts.append(x if found.rank == 2 else x.reshape((1, found.shape[0])))
         if sizes is not None and (i >= len(sizes) or sizes[i] != found.shape[-1]):
             raise NodeError(f"attribute 'inputdimensions' is {sizes}, but input {i} is {found}")
-    return node.emit("concat", parts, axis=1)
+    return concat(parts, axis=1)
 
 
 # Encoders: places among keys, then what stands there.
@@ -110,9 +108,9 @@ def one_hot_encoder(node: Node) -> Converted:
     else:
         numbers = np.array(node.attr.ints("cats_int64s"), np.int64)
         count = len(numbers)
-        indices = indices_of_values(node, node.emit("cast", node[0], dtype="i64"), numbers)
+        indices = indices_of_values(node, node[0].cast("i64"), numbers)
     inside = node.emit("expand_dims", indices, axes=[-1])
-    result = node.emit("cast", inside.equals(node.constant(np.arange(count), "i64")), dtype="f32")
+    result = inside.equals(node.constant(np.arange(count), "i64")).cast("f32")
     if zeros or node.is_string(0):
         return result
     return required(node, indices >= 0, problem, result, why=NO_ZEROS)
@@ -198,12 +196,12 @@ def indices_of_values(node: Node, x: Tensor, keys: np.ndarray) -> Tensor:
     result = node.emit("find_sorted", x, node.constant(kept, x.type))
     indices = np.concatenate([len(keys) - 1 - last, [-1]])
     # Place -1 counts from the end, where -1 stands.
-    return node.emit("gather", node.constant(indices, "i64"), result, axis=0)
+    return node.constant(indices, "i64").gather(result)
 
 
 def select_values(node: Node, places: Tensor, values: np.ndarray, default: float | str | np.generic) -> Tensor:
     table = np.concatenate([values, np.array([default], values.dtype)])
-    return node.emit("gather", node.constant(table), places, axis=0)
+    return node.constant(table).gather(places)
 
 
 def select_strings(node: Node, places: Tensor, words: Sequence[str], default: str | None) -> list[AnyValue]:

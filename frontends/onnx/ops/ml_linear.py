@@ -23,7 +23,7 @@ def rows_of(node: Node) -> Tensor:
     if tensor_type.rank not in (1, 2) or not isinstance(tensor_type.shape[-1], int):
         raise NodeError(f"input 'X' must be [N, features], got {tensor_type}")
     x = as_float(node)
-    return x if tensor_type.rank == 2 else node.emit("reshape", x, shape=(1, tensor_type.shape[0]))
+    return x if tensor_type.rank == 2 else x.reshape((1, tensor_type.shape[0]))
 
 
 def linear_scores(
@@ -38,7 +38,7 @@ def linear_scores(
             f"features, got {len(coefficients)}"
         )
     matrix = node.constant(np.array(coefficients).reshape(targets, features), "f32")
-    product = node.emit("matmul", x, matrix, transpose_rhs=True)
+    product = x.matmul(matrix, transpose_rhs=True)
     if not intercepts:
         return product
     if len(intercepts) != targets:

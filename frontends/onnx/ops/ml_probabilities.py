@@ -13,7 +13,7 @@ import numpy as np
 
 from mirlo.frontends.onnx.node import LoopIteration, Node
 from mirlo.frontends.onnx.values import AnyValue, constant
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, concat, where
 
 _MAX_ITERATIONS = 100
 _TOLERANCE = 0.005
@@ -25,8 +25,8 @@ _MIN_PROBABILITY = 1e-7
 def pair_probabilities(node: Node, scores: Tensor, a: Sequence[float], b: Sequence[float]) -> Tensor:
     """Return the probability that the first class of each pair wins, [N, pairs], from the scores of the pairs."""
     shifted = scores * node.constant(a, "f32") + node.constant(b, "f32")
-    probability = node.emit("sigmoid", -shifted)
-    return node.emit("clip", probability, min=_MIN_PROBABILITY, max=float(np.float32(1) - np.float32(_MIN_PROBABILITY)))
+    probability = (-shifted).sigmoid()
+    return probability.clip(_MIN_PROBABILITY, float(np.float32(1) - np.float32(_MIN_PROBABILITY)))
 
 
 def class_probabilities(node: Node, wins: Tensor, classes: int) -> Tensor:
@@ -38,14 +38,14 @@ def class_probabilities(node: Node, wins: Tensor, classes: int) -> Tensor:
 
     def make(number: Tensor, going: Tensor, values: list[AnyValue]) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
         p = node.ssa(values[0])
-        product = node.emit("reduce_sum", matrix * node.emit("expand_dims", p, axes=[1]), axes=[2])
-        form = node.emit("reduce_sum", p * product, axes=[1], keepdims=True)
-        residual = node.emit("abs", product - form)
-        is_open = node.emit("reduce_max", residual, axes=[1], keepdims=True) >= tolerance
+        product = (matrix * node.emit("expand_dims", p, axes=[1])).sum(2)
+        form = (p * product).sum(1, keepdims=True)
+        residual = abs(product - form)
+        is_open = residual.max(1, keepdims=True) >= tolerance
         swept = _sweep(node, matrix, classes, p, product, form)
-        opened = node.emit("reduce_sum", node.emit("cast", is_open, dtype="i64"), axes=[0, 1])
+        opened = is_open.cast("i64").sum([0, 1])
         goes_on = opened > 0
-        return goes_on, [node.emit("where", is_open, swept, p)], []
+        return goes_on, [where(is_open, swept, p)], []
 
     limit = constant(node.builder, np.array(_MAX_ITERATIONS, np.int64))
     (probabilities,) = node.builder.loop(LoopIteration(make), limit, None, [start])
@@ -61,9 +61,9 @@ def _matrix(node: Node, wins: Tensor, classes: int) -> Tensor:
         index[i, j], index[j, i] = at, pairs + at
     losses = 1 - wins
     zeros = node.emit("full", shape=(rows, 1), value=0.0, dtype="f32")
-    columns = node.emit("concat", [wins, losses, zeros], axis=1)
-    won = node.emit("gather", columns, node.constant(index, "i64"), axis=1)
-    lost = node.emit("gather", columns, node.constant(index.T, "i64"), axis=1)
+    columns = concat([wins, losses, zeros], axis=1)
+    won = columns.gather(node.constant(index, "i64"), 1)
+    lost = columns.gather(node.constant(index.T, "i64"), 1)
     diagonal = node.emit("reduce_sum_square", lost, axes=[2], keepdims=True)
     outside = -(lost * won)
     return outside + diagonal * node.constant(np.eye(classes), "f32")
@@ -76,9 +76,9 @@ def _sweep(node: Node, matrix: Tensor, classes: int, p: Tensor, product: Tensor,
     def make(number: Tensor, going: Tensor, values: list[AnyValue]) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
         p, product, form = map(node.ssa, values)
         at = node.ssa(number)
-        row = node.emit("gather", matrix, at, axis=1)
-        is_own = node.emit("cast", numbers.equals(at), dtype="f32")
-        own, pivot = (node.emit("expand_dims", node.emit("gather", x, at, axis=1), axes=[1]) for x in (product, row))
+        row = matrix.gather(at, 1)
+        is_own = numbers.equals(at).cast("f32")
+        own, pivot = (node.emit("expand_dims", x.gather(at, 1), axes=[1]) for x in (product, row))
         step = (form - own) / pivot
         scale = step + 1
         change = step * pivot + own * 2

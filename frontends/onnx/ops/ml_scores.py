@@ -10,7 +10,7 @@ from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.ml import select_strings, select_values
 from mirlo.frontends.onnx.values import Output
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, concat, where
 
 PROBIT_A, PROBIT_B = 0.147, 2 / (np.pi * 0.147)
 """Winitzki's approximation of the inverse of erf."""
@@ -21,9 +21,9 @@ def transformed(node: Node, scores: Tensor, transform: str) -> Tensor:
     if transform == "NONE":
         return scores
     if transform == "SOFTMAX":
-        return node.emit("softmax", scores, axis=-1)
+        return scores.softmax(-1)
     if transform == "LOGISTIC":
-        return node.emit("sigmoid", scores)
+        return scores.sigmoid()
     if transform == "SOFTMAX_ZERO":
         return _softmax_zero(node, scores)
     return _probit(node, scores)
@@ -32,22 +32,22 @@ def transformed(node: Node, scores: Tensor, transform: str) -> Tensor:
 def _softmax_zero(node: Node, scores: Tensor) -> Tensor:
     """Return the softmax of the scores that are not 0; where all are 0, there is none: NaN, as in ONNX Runtime."""
     kind = scores.type
-    largest = node.emit("reduce_max", scores, axes=[-1], keepdims=True)
-    is_zero = node.emit("abs", scores) <= 1e-7
-    powers = node.emit("exp", scores - largest)
+    largest = scores.max(-1, keepdims=True)
+    is_zero = abs(scores) <= 1e-7
+    powers = (scores - largest).exp()
     zero = node.constant(0, kind)
-    total = node.emit("reduce_sum", node.emit("where", is_zero, zero, powers), axes=[-1], keepdims=True)
-    kept = scores * node.emit("exp", -largest)
-    return node.emit("where", is_zero, kept, powers) / total
+    total = where(is_zero, zero, powers).sum(-1, keepdims=True)
+    kept = scores * (-largest).exp()
+    return where(is_zero, kept, powers) / total
 
 
 def _probit(node: Node, scores: Tensor) -> Tensor:
     x = scores * 2 - 1
-    log = node.emit("log", 1 - node.emit("square", x))
+    log = (1 - x.square()).log()
     half = log * 0.5 + PROBIT_B
-    root = node.emit("sqrt", node.emit("square", half) - log / PROBIT_A)
-    size = node.emit("sqrt", root - half)
-    return node.emit("sign", x) * size * float(np.sqrt(2))
+    root = (half.square() - log / PROBIT_A).sqrt()
+    size = (root - half).sqrt()
+    return x.sign() * size * float(np.sqrt(2))
 
 
 def classified(
@@ -66,14 +66,14 @@ def classified(
     tensor_type = scores.type
     count = tensor_type.shape[1]
     if count == 1 and len(labels) == 2:
-        best = node.emit("cast", scores > threshold, dtype="i64")
-        indices = node.emit("reshape", best, shape=(tensor_type.shape[0],))
+        best = (scores > threshold).cast("i64")
+        indices = best.reshape((tensor_type.shape[0],))
         return labelled(node, indices, labels), _two(
             node, scores, transform, threshold == 0 if mirrored is None else mirrored
         )
     if count != len(labels):
         raise NodeError(f"there are {len(labels)} labels for {count} scores")
-    indices = node.emit("argmax", scores, axis=1, keepdims=False)
+    indices = scores.argmax(1)
     return labelled(node, indices, labels), transformed(node, scores, transform)
 
 
@@ -81,10 +81,10 @@ def _two(node: Node, scores: Tensor, transform: str, mirrored: bool) -> Tensor:
     if transform == "PROBIT":
         return _probit(node, scores)
     if transform == "LOGISTIC":
-        second = node.emit("sigmoid", scores)
-        return node.emit("concat", [1 - second, second], axis=1)
+        second = scores.sigmoid()
+        return concat([1 - second, second], axis=1)
     first = -scores if mirrored else 1 - scores
-    return node.emit("concat", [first, scores], axis=1)  # which other transforms leave as it is
+    return concat([first, scores], axis=1)  # which other transforms leave as it is
 
 
 def labelled(node: Node, places: Tensor, labels: Sequence[int | str]) -> Output:

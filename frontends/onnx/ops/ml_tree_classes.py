@@ -19,7 +19,7 @@ from mirlo.frontends.onnx.ops.ml_scores import labelled, transformed
 from mirlo.frontends.onnx.ops.ml_trees import TRANSFORMS, base_values, columns, numbers_of, old_forest, tree_scores
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.values import Converted, Output
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, concat, where
 
 
 @converter("TreeEnsembleClassifier", domain=DOMAIN)
@@ -55,10 +55,10 @@ def _one_class(
     kind = scores.type
     if base:
         scores = scores + base[0]
-    positive = node.emit("cast", scores > 0, dtype="i64")
-    flat = node.emit("reshape", positive, shape=(kind.shape[0],))
+    positive = (scores > 0).cast("i64")
+    flat = positive.reshape((kind.shape[0],))
     label = labelled(node, flat * 0, labels) if isinstance(labels[0], str) else flat
-    result = node.emit("cast", scores, dtype="f32")
+    result = scores.cast("f32")
     return label, transformed(node, result, "PROBIT") if transform == "PROBIT" else result
 
 
@@ -75,10 +75,9 @@ def _many_classes(
     if base:
         scores = scores + node.constant(base, kind.dtype.name)
     # A class for which a row reaches no weight does not win.
-    is_open = is_voted is not None and not base
-    ranked = node.emit("where", is_voted, scores, node.constant(-np.inf, kind)) if is_open else scores
-    indices = node.emit("argmax", ranked, axis=1, keepdims=False)
-    return labelled(node, indices, labels), transformed(node, node.emit("cast", scores, dtype="f32"), transform)
+    ranked = scores if is_voted is None or base else where(is_voted, scores, -np.inf)
+    indices = ranked.argmax(1)
+    return labelled(node, indices, labels), transformed(node, scores.cast("f32"), transform)
 
 
 class _Pair:
@@ -112,8 +111,8 @@ class _Pair:
         decisive = self._choose(self.has[1], self._both()[1], self._first())
         threshold = 0.5 if self.is_binary and self.is_positive else 0.0
         is_second = self._rows(decisive) > self._number(threshold)
-        indices = self.node.emit("cast", is_second, dtype="i64")
-        flat = self.node.emit("reshape", indices, shape=(self._row_count(),))
+        indices = is_second.cast("i64")
+        flat = indices.reshape((self._row_count(),))
         return labelled(self.node, flat, labels if self.is_binary or isinstance(labels[0], str) else [0, 1])
 
     def scores(self, transform: str) -> Tensor:
@@ -154,7 +153,7 @@ class _Pair:
 
     def _pair(self, first: Tensor, second: Tensor) -> Tensor:
         values = [self._f32(self._rows(value)) for value in (first, second)]
-        return self.node.emit("concat", values, axis=1)
+        return concat(values, axis=1)
 
     def _rows(self, value: Tensor) -> Tensor:
         """Return a value as one per row."""
@@ -172,11 +171,13 @@ class _Pair:
         return value + self._number(base) if base else value
 
     def _f32(self, value: Tensor) -> Tensor:
-        return self.node.emit("cast", value, dtype="f32")
+        return value.cast("f32")
 
     def _choose(self, condition: Tensor | bool, yes: Tensor | None, no: Tensor | None) -> Tensor:
         if isinstance(condition, bool):
             chosen = yes if condition else no
             assert chosen is not None
             return chosen
-        return self.node.emit("where", condition, yes, no)
+        assert yes is not None
+        assert no is not None
+        return where(condition, yes, no)

@@ -15,7 +15,7 @@ from mirlo.frontends.onnx.ops.ml import DOMAIN
 from mirlo.frontends.onnx.ops.ml_scores import transformed
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.values import Converted
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, where
 
 MODES = {"BRANCH_LEQ": 0, "BRANCH_LT": 1, "BRANCH_GTE": 2, "BRANCH_GT": 3, "BRANCH_EQ": 4, "BRANCH_NEQ": 5}
 LEAF, MEMBER = "LEAF", 6
@@ -172,7 +172,7 @@ def tree_scores(node: Node, forest: Forest, aggregate: str, needs_votes: bool = 
         wanted = "f16"
     numbers = np.float64 if wanted == "f64" or forest.weights.dtype == np.float64 else np.float32
     kind = "f64" if numbers is np.float64 else "f32"
-    data = node[0] if x.dtype.name == wanted else node.emit("cast", node[0], dtype=wanted)
+    data = node[0] if x.dtype.name == wanted else node[0].cast(wanted)
     nodes, thresholds, roots = _breadth_first(forest.nodes, forest.thresholds, forest.roots)
     modes = set(nodes[:, 1].tolist())
     shared = {mode & ~MISSING for mode in modes}
@@ -199,7 +199,7 @@ def columns(node: Node, values: Tensor, begin: int, end: int) -> Tensor:
     """Return some of the columns of values [N, columns]."""
     if (begin, end) == (0, values.type.shape[1]):
         return values
-    return node.emit("strided_slice", values, axes=[1], begin=[begin], end=[end], strides=[1])
+    return values.slice(1, begin, end - begin)
 
 
 def _aggregated(node: Node, forest: Forest, aggregate: str, base: np.ndarray | None) -> Tensor:
@@ -210,7 +210,7 @@ def _aggregated(node: Node, forest: Forest, aggregate: str, base: np.ndarray | N
         scores = scores / (max(len(forest.roots), 1))
     if base is not None:
         scores = scores + node.constant(base, kind.dtype.name)
-    return scores if is_voted is None else node.emit("where", is_voted, scores, node.constant(0, kind))
+    return scores if is_voted is None else where(is_voted, scores, node.constant(0, kind))
 
 
 def _breadth_first(
@@ -243,8 +243,8 @@ def _regressed(node: Node, scores: Tensor, transform: str) -> Tensor:
     kind = scores.type
     if transform == "NONE" or (kind.shape[1] == 1 and transform != "PROBIT"):
         return scores
-    made = transformed(node, node.emit("cast", scores, dtype="f32"), transform)
-    return node.emit("cast", made, dtype=kind.dtype.name)
+    made = transformed(node, scores.cast("f32"), transform)
+    return made.cast(kind.dtype.name)
 
 
 # The operators before version 5, which list leaves among the nodes.
@@ -255,7 +255,7 @@ def tree_ensemble_regressor(node: Node) -> Converted:
     count = _target_count(node)
     aggregate = node.attr.choice("aggregate_function", "SUM", _AGGREGATES)
     scores = _aggregated(node, old_forest(node, "target", count, aggregate), aggregate, base_values(node, count))
-    scores = node.emit("cast", scores, dtype="f32")
+    scores = scores.cast("f32")
     return _regressed(node, scores, node.attr.choice("post_transform", "NONE", TRANSFORMS))
 
 

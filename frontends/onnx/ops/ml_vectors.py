@@ -16,7 +16,7 @@ from mirlo.frontends.onnx.ops.ml_probabilities import class_probabilities, pair_
 from mirlo.frontends.onnx.ops.ml_scores import labelled, transformed
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.values import Converted
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, concat, where
 
 _KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
 
@@ -28,12 +28,12 @@ def _kernel(node: Node, x: Tensor, vectors: np.ndarray) -> Tensor:
     if name == "RBF":
         apart = node.emit("expand_dims", x, axes=[1]) - node.constant(vectors[None], "f32")
         distance = node.emit("reduce_sum_square", apart, axes=[2])
-        return node.emit("exp", distance * -gamma)
-    product = node.emit("matmul", x, node.constant(vectors, "f32"), transpose_rhs=True)
+        return (distance * -gamma).exp()
+    product = x.matmul(node.constant(vectors, "f32"), transpose_rhs=True)
     if name == "LINEAR":
         return product
     scaled = product * gamma + shift
-    return node.emit("power", scaled, node.constant(degree, "f32")) if name == "POLY" else node.emit("tanh", scaled)
+    return scaled ** node.constant(degree, "f32") if name == "POLY" else scaled.tanh()
 
 
 def _vectors(node: Node, count: int, features: Dim) -> np.ndarray:
@@ -54,10 +54,10 @@ def svm_regressor(node: Node) -> Converted:
         node.attr.ignore("support_vectors", "kernel_type", "kernel_params")
         near = x
     matrix = node.constant(np.array(coefficients).reshape(-1, 1), "f32")
-    scores = node.emit("matmul", near, matrix) + node.constant(rho[:1], "f32")
+    scores = (near @ matrix) + node.constant(rho[:1], "f32")
     if node.attr.bool("one_class", 0):
         is_inside = scores > 0
-        scores = node.emit("where", is_inside, node.constant(1, "f32"), node.constant(-1, "f32"))
+        scores = where(is_inside, node.constant(1, "f32"), node.constant(-1, "f32"))
     return transformed(node, scores, node.attr.choice("post_transform", "NONE", TRANSFORMS))
 
 
@@ -94,7 +94,7 @@ def svm_classifier(node: Node) -> Converted:
     # Of two classes only one has a score. ONNX Runtime makes that of the other one, and leaves out the softmax.
     is_softmax = transform in ("SOFTMAX", "SOFTMAX_ZERO")
     other = _complement(node, scores) if is_softmax else -scores
-    both = node.emit("concat", [other, scores], axis=1)
+    both = concat([other, scores], axis=1)
     return chosen, both if is_softmax else transformed(node, both, transform)
 
 
@@ -111,13 +111,13 @@ def _linear_classes(
     if not rho:
         raise NodeError("attribute 'rho' must have a number")
     scores = linear_scores(node, x, coefficients, [rho[0]] * len(labels), len(labels))
-    best = node.emit("argmax", scores, axis=1, keepdims=False)
+    best = scores.argmax(1)
     if len(labels) == 2 and not is_probability:
         # A score above the threshold is for the second class, whichever of the two has it.
         threshold = 0.5 if min(coefficients) >= 0 else 0.0
         compare = "greater_equal" if threshold else "greater"
-        is_second = node.emit(compare, node.emit("reduce_max", scores, axes=[1]), node.constant(threshold, "f32"))
-        best = node.emit("where", is_second, node.constant(1, "i64"), best)
+        is_second = node.emit(compare, scores.max(1), node.constant(threshold, "f32"))
+        best = where(is_second, node.constant(1, "i64"), best)
     is_one = len(labels) == 1 and transform != "PROBIT"  # a single score is not transformed
     return labelled(node, best, labels), scores if is_one else transformed(node, scores, transform)
 
@@ -133,17 +133,15 @@ def _pair_scores(node: Node, x: Tensor, sizes: Sequence[int], pairs: Sequence[tu
     if len(rho) != len(pairs):
         raise NodeError(f"attribute 'rho' must have {len(pairs)} numbers, one for two classes each, got {len(rho)}")
     matrix = _pair_coefficients(table.reshape(classes - 1, count), sizes, pairs)
-    return node.emit("matmul", near, node.constant(matrix)) + node.constant(rho, "f32")
+    return (near @ node.constant(matrix)) + node.constant(rho, "f32")
 
 
 def _vote(node: Node, scores: Tensor, pairs: Sequence[tuple[int, int]], classes: int) -> Tensor:
     """Return the index of the class that most comparisons are for."""
     firsts, seconds = (np.eye(classes, dtype=np.float32)[[pair[i] for pair in pairs]] for i in range(2))
-    won = node.emit("cast", scores > 0, dtype="f32")
-    votes = node.emit("matmul", won, node.constant(firsts)) + node.emit(
-        "matmul", _complement(node, won), node.constant(seconds)
-    )
-    return node.emit("argmax", votes, axis=1, keepdims=False)
+    won = (scores > 0).cast("f32")
+    votes = (won @ node.constant(firsts)) + (_complement(node, won) @ node.constant(seconds))
+    return votes.argmax(1)
 
 
 def _pair_coefficients(table: np.ndarray, sizes: Sequence[int], pairs: Sequence[tuple[int, int]]) -> np.ndarray:

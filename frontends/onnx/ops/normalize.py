@@ -62,9 +62,9 @@ def batch_normalization(node: Node) -> Converted:
 def _batch_statistics(node: Node) -> list[Tensor]:
     """Normalize with mean and variance of the batch, and update the running ones."""
     x, axes = node[0], [axis for axis in range(node.type(0).rank) if axis != 1]
-    centred = x - node.emit("reduce_mean", x, axes=axes, keepdims=True)
-    mean = node.emit("reduce_mean", x, axes=axes)
-    variance = node.emit("reduce_mean", centred * centred, axes=axes)
+    centred = x - x.mean(axes, keepdims=True)
+    mean = x.mean(axes)
+    variance = (centred * centred).mean(axes)
     result = node.emit("batch_norm", x, node[1], node[2], mean, variance, epsilon=node.attr.float("epsilon", 1e-5))
     keep = node.attr.float("momentum", 0.9)
     results = [result]
@@ -86,9 +86,9 @@ def group_normalization_per_group(node: Node) -> Converted:
     groups, channels = _groups(node)
     parts = [node[0]]
     for i in (1, 2):
-        column = node.emit("reshape", node[i], shape=(groups, 1))
+        column = node[i].reshape((groups, 1))
         wide = node.emit("expand", column, shape=(groups, channels // groups))
-        parts.append(node.emit("reshape", wide, shape=(channels,)))
+        parts.append(wide.reshape((channels,)))
     return node.emit("group_norm", *parts, groups=groups, epsilon=node.attr.float("epsilon", 1e-5))
 
 
@@ -131,8 +131,8 @@ def lp_normalization(node: Node) -> Converted:
 def mean_variance_normalization(node: Node) -> Converted:
     """Convert to (x - mean) / (deviation + 1e-9), with ONNX's constant."""
     axes = node.attr.ints("axes", [0, 2, 3])
-    mean = node.emit("reduce_mean", node[0], axes=axes, keepdims=True)
+    mean = node[0].mean(axes, keepdims=True)
     centred = node[0] - mean
-    variance = node.emit("reduce_mean", node.emit("square", centred), axes=axes, keepdims=True)
-    deviation = node.emit("sqrt", variance)
+    variance = centred.square().mean(axes, keepdims=True)
+    deviation = variance.sqrt()
     return centred / (deviation + 1e-9)

@@ -85,9 +85,9 @@ def global_lp_pool(node: Node) -> Converted:
     if p in (1, 2):
         return node.emit(f"reduce_l{p}", node[0], axes=axes, keepdims=True)
     tensor_type = node.type(0)
-    powers = node.emit("power", node.emit("abs", node[0]), node.constant(p, tensor_type))
-    total = node.emit("reduce_sum", powers, axes=axes, keepdims=True)
-    return node.emit("power", total, node.constant(1 / p, tensor_type))
+    powers = abs(node[0]) ** node.constant(p, tensor_type)
+    total = powers.sum(axes, keepdims=True)
+    return total ** node.constant(1 / p, tensor_type)
 
 
 def _spatial_axes(node: Node) -> tuple[int, ...]:

@@ -53,7 +53,7 @@ def _scale(node: Node) -> list[Tensor]:
 
 
 def _as_scalar(node: Node, index: int) -> Tensor:
-    return node[index] if node.type(index).rank == 0 else node.emit("reshape", node[index], shape=())
+    return node[index] if node.type(index).rank == 0 else node[index].reshape(())
 
 
 @converter("MatMulInteger", since=10)
@@ -82,19 +82,15 @@ def qlinear_conv(node: Node) -> Converted:
 
 def _requantized(node: Node, product: Tensor, scale: Tensor) -> Tensor:
     """Requantize i32 accumulators to the output's scale (input 6) and zero point (input 7)."""
-    real = node.emit("cast", product, dtype=scale.type.dtype) * scale
+    real = product.cast(scale.type.dtype) * scale
     return node.emit("quantize", real, _as_scalar(node, 6), _as_scalar(node, 7), dtype=node.type(7).dtype)
 
 
 def _integer_matmul(node: Node, data: tuple[int, int], zero_points: tuple[int, int]) -> Tensor:
     lhs, rhs = data
     if _is_zero(node, zero_points[0]) and _is_zero(node, zero_points[1]):
-        return node.emit("matmul", node[lhs], node[rhs], out_dtype=I32)
-    return node.emit(
-        "matmul",
-        _centred(node, lhs, zero_points[0], -2),
-        _centred(node, rhs, zero_points[1], -1),
-    )
+        return node[lhs].matmul(node[rhs], out_dtype=I32)
+    return _centred(node, lhs, zero_points[0], -2) @ _centred(node, rhs, zero_points[1], -1)
 
 
 def _integer_conv(node: Node, data: tuple[int, int], zero_points: tuple[int, int], bias: Tensor | None) -> Tensor:
@@ -117,10 +113,10 @@ def _is_zero(node: Node, index: int) -> bool:
 
 def _centred(node: Node, index: int, zero_point: int, axis: int) -> Tensor:
     """Return x - zero point, in i32."""
-    wide = node.emit("cast", node[index], dtype=I32)
+    wide = node[index].cast(I32)
     if _is_zero(node, zero_point):
         return wide
-    return wide - node.emit("cast", _along(node, zero_point, node.type(index).rank, axis), dtype=I32)
+    return wide - _along(node, zero_point, node.type(index).rank, axis).cast(I32)
 
 
 def _along(node: Node, index: int, rank: int, axis: int) -> Tensor:
@@ -133,6 +129,4 @@ def _along(node: Node, index: int, rank: int, axis: int) -> Tensor:
     shape = [1] * rank
     if rank < 1 or (rank == 1 and axis == -2):
         raise NodeError(f"input '{node.input_name(index)}' must be a scalar, got {tensor_type}")
-    return node.emit(
-        "reshape", node[index], shape=(*shape[: axis % rank], tensor_type.shape[0], *shape[axis % rank + 1 :])
-    )
+    return node[index].reshape((*shape[: axis % rank], tensor_type.shape[0], *shape[axis % rank + 1 :]))

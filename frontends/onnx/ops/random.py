@@ -19,7 +19,7 @@ from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.values import Converted
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, minimum, where
 
 SEEDS = "mirlo.random_seed"
 """The packed function that returns another seed in each run."""
@@ -74,17 +74,17 @@ def multinomial(node: Node) -> Converted:
     if x.rank != 2 or count < 1:
         raise NodeError(f"expected [batch, classes] and a positive 'sample_size', got {x} and {count}")
     batch, classes = x.shape
-    logits = node[0] if x.dtype.bits >= 32 else node.emit("cast", node[0], dtype="f32")
-    sums = node.emit("cumsum", node.emit("softmax", logits, axis=-1), axis=1)
+    logits = node[0] if x.dtype.bits >= 32 else node[0].cast("f32")
+    sums = logits.softmax(-1).cumsum(1)
     element = sums.type.dtype
     drawn = node.emit("random_uniform", seed(node), shape=(batch, count), dtype=element)
     is_past = node.emit("expand_dims", drawn, axes=[2]) >= node.emit("expand_dims", sums, axes=[1])
-    passed = node.emit("reduce_sum", node.emit("cast", is_past, dtype="i64"), axes=[2])
+    passed = is_past.cast("i64").sum(2)
     if not isinstance(classes, int):
         raise NodeError(f"the number of classes must be known, got {x}; fix the shapes of the model's inputs")
     most = node.constant(np.int64(classes - 1))
     # Cumulative sums that end below 1 due to rounding leave room after the last class.
-    return node.emit("cast", node.emit("minimum", passed, most), dtype=wanted)
+    return minimum(passed, most).cast(wanted)
 
 
 @converter("Bernoulli")
@@ -93,7 +93,7 @@ def bernoulli(node: Node) -> Converted:
     x = node.type(0)
     wanted = onnx_dtype(node.attr.int("dtype"), "attribute 'dtype'").dtype if "dtype" in node.attr else x.dtype
     drawn = node.emit("random_uniform", seed(node), shape=x.shape, dtype="f64")
-    return node.emit("cast", drawn < node.emit("cast", node[0], dtype="f64"), dtype=wanted)
+    return (drawn < node[0].cast("f64")).cast(wanted)
 
 
 @converter("Dropout", since=12)
@@ -106,18 +106,18 @@ def dropout(node: Node) -> Converted:
         node.ignore(1)
         everything = node.emit("full", shape=x.shape, value=1, dtype="bool") if node.has_output(1) else None
         return node.value(0), everything
-    ratio = node.emit("reshape", node[1], shape=()) if node.has(1) else node.constant(0.5, "f32")
+    ratio = node[1].reshape(()) if node.has(1) else node.constant(0.5, "f32")
     drawn = node.emit("random_uniform", seed(node), shape=x.shape, dtype="f64")
-    kept = drawn >= node.emit("cast", ratio, dtype="f64")
-    grown = 1 / (1 - node.emit("cast", ratio, dtype="f64"))
+    kept = drawn >= ratio.cast("f64")
+    grown = 1 / (1 - ratio.cast("f64"))
     if x.dtype.name == "f64":
         factor, data = grown, node[0]
     else:
-        factor, data = node.emit("cast", grown, dtype="f32"), node.emit("cast", node[0], dtype="f32")
-    dropped = node.emit("cast", data * factor, dtype=x.dtype)
-    result = node.emit("where", kept, dropped, node.constant(0, x))
+        factor, data = grown.cast("f32"), node[0].cast("f32")
+    dropped = (data * factor).cast(x.dtype)
+    result = where(kept, dropped, node.constant(0, x))
     if mode.array is not None:
         return result, kept
-    is_training = node.emit("reshape", node[2], shape=())
+    is_training = node[2].reshape(())
     everything = kept | ~is_training
-    return node.emit("where", is_training, result, node[0]), everything
+    return where(is_training, result, node[0]), everything

@@ -13,7 +13,7 @@ from mirlo.frontends.onnx.node import LoopIteration, Node
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import as_scalar
 from mirlo.frontends.onnx.values import AnyValue, Converted
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, stack, where
 
 MAX_UNROLLED_STEPS = 128
 """Most unrolled time steps: a loop is at most a tenth slower, and compiles in the time of one step."""
@@ -53,19 +53,17 @@ class _Direction:
     def gate(self, index: int, value: Tensor) -> Tensor:
         """Clip, then apply the activation with this index."""
         if self.clip:
-            value = self.node.emit("clip", value, min=-self.clip, max=self.clip)
+            value = value.clip(-self.clip, self.clip)
         return self.functions[index](value)
 
     def product(self, state: Tensor, weights: Tensor) -> Tensor:
         if self.quantize is not None:
-            return self.node.emit("matmul", self.quantize(state), weights)
-        return self.node.emit("matmul", state, weights, transpose_rhs=True)
+            return self.quantize(state) @ weights
+        return state.matmul(weights, transpose_rhs=True)
 
-    def parts(self, value: Tensor, count: int, axis: int = -1) -> tuple[Tensor, ...]:
+    def parts(self, value: Tensor, count: int, axis: int = -1) -> list[Tensor]:
         """Split along an axis into parts of the hidden size."""
-        if count == 1:
-            return (value,)
-        return self.node.emit_all("split", value, axis=axis, sizes=(self.hidden,) * count)
+        return [value] if count == 1 else value.split((self.hidden,) * count, axis)
 
 
 @dataclass(frozen=True)
@@ -165,7 +163,7 @@ def _layer(
     count = 2 if direction == "bidirectional" else 1
     hidden = _hidden_size(node, quantized is not None)
     require_equal_dims(node.type(1).shape[0], count, f"the directions of '{direction}' and the first dim of input 'W'")
-    x = node.emit("permute", node[0], axes=(1, 0, 2)) if batch_first else node[0]
+    x = node[0].permute((1, 0, 2)) if batch_first else node[0]
     length, batch, _ = x.type.shape
     functions = _functions(node, defaults, count)
     initial = [_initial(node, 5 + i, batch_first, (count, batch, hidden)) for i in range(states)]
@@ -183,11 +181,11 @@ def _layer(
         outputs.append(sequence)
         for final, state in zip(finals, last, strict=True):
             final.append(state)
-    y = node.emit("stack", outputs, axis=1)
-    last_states = [node.emit("stack", final, axis=0) for final in finals]
+    y = stack(outputs, axis=1)
+    last_states = [stack(final, axis=0) for final in finals]
     if batch_first:
-        y = node.emit("permute", y, axes=(2, 0, 1, 3))
-        last_states = [node.emit("permute", state, axes=(1, 0, 2)) for state in last_states]
+        y = y.permute((2, 0, 1, 3))
+        last_states = [state.permute((1, 0, 2)) for state in last_states]
     return (y, *last_states)
 
 
@@ -222,7 +220,7 @@ def _direction(
     projected = result.product(x, read(1, at))
     if node.has(3):
         size = gates * hidden
-        from_input, recurrent = node.emit_all("split", pick_direction(node, node[3], at), axis=0, sizes=(size, size))
+        from_input, recurrent = pick_direction(node, node[3], at).split((size, size), 0)
         projected = projected + from_input
         if keep_recurrent_bias:
             result.recurrent_bias = recurrent
@@ -235,14 +233,14 @@ def _direction(
 
 def pick_direction(node: Node, value: Tensor, at: int) -> Tensor:
     """Return the part of one direction: value[at]."""
-    part = node.emit("strided_slice", value, axes=[0], begin=[at], end=[at + 1], strides=[1])
+    part = value.slice(0, at, 1)
     return node.emit("squeeze", part, axes=[0])
 
 
 def _initial(node: Node, index: int, batch_first: bool, shape: tuple[Dim, ...]) -> Tensor:
     if not node.has(index):
         return node.emit("full", shape=shape, value=0.0, dtype=node.type(0).dtype)
-    return node.emit("permute", node[index], axes=(1, 0, 2)) if batch_first else node[index]
+    return node[index].permute((1, 0, 2)) if batch_first else node[index]
 
 
 def _no_steps(
@@ -260,13 +258,14 @@ def _unroll(
     node = d.node
     length = projected.type.shape[0]
     assert isinstance(length, int)
-    pieces = node.emit_all("split", projected, axis=0, sizes=(1,) * length) if length > 1 else projected
-    inputs = [node.emit("squeeze", x, axes=[0]) for x in (pieces if isinstance(pieces, tuple) else (pieces,))]
-    outputs: list[Tensor | None] = [None] * length
+    pieces = projected.split((1,) * length, 0) if length > 1 else [projected]
+    inputs = [node.emit("squeeze", x, axes=[0]) for x in pieces]
+    outputs: list[Tensor] = []
     for t in range(length)[:: -1 if backwards else 1]:
         number = None if lengths is None else node.constant(t, node.type(4))
-        outputs[t], states = _stepped(d, inputs[t], states, step, number, lengths)
-    return node.emit("stack", outputs, axis=0), states
+        output, states = _stepped(d, inputs[t], states, step, number, lengths)
+        outputs.append(output)
+    return stack(outputs[:: -1 if backwards else 1], axis=0), states
 
 
 def _loop(
@@ -280,8 +279,8 @@ def _loop(
         at = node.ssa(number)
         if backwards:
             at = as_scalar(node, length - 1) - at
-        x = node.emit("gather", projected, at, axis=0)
-        position = None if lengths is None else node.emit("cast", at, dtype=lengths.type.dtype)
+        x = projected.gather(at)
+        position = None if lengths is None else at.cast(lengths.type.dtype)
         output, made = _stepped(d, x, tuple(map(node.ssa, values)), step, position, lengths)
         return going, list(made), [output]
 
@@ -303,8 +302,8 @@ def _stepped(
         return result[0], result
     node = d.node
     valid = number < lengths
-    output = node.emit("where", valid, result[0], node.constant(0, result[0].type))
-    return output, tuple(node.emit("where", valid, new, old) for new, old in zip(result, states, strict=True))
+    output = where(valid, result[0], node.constant(0, result[0].type))
+    return output, tuple(where(valid, new, old) for new, old in zip(result, states, strict=True))
 
 
 def _functions(node: Node, defaults: Sequence[str], count: int) -> list[Function]:

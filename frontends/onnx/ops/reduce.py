@@ -21,7 +21,7 @@ from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, by_axis, i64_constant, shape_vector, unless, vector
 from mirlo.frontends.onnx.values import Converted, Output
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, where
 
 REDUCTIONS = {
     "ReduceSum": "reduce_sum", "ReduceMean": "reduce_mean", "ReduceProd": "reduce_prod", "ReduceL1": "reduce_l1",
@@ -71,12 +71,12 @@ def _reduction(node: Node, x: Tensor, axes: Sequence[int] | None, keepdims: bool
         return node.emit(REDUCTIONS[node.operator], x, axes=axes, keepdims=keepdims)
     total, function = ROOTS_AND_LOGS[node.operator]
     made = x if total is None else node.emit(total, x, axes=axes, keepdims=keepdims)
-    made = node.emit("cast", made, dtype="f64")
+    made = made.cast("f64")
     if function is None:
         made = node.emit(REDUCTIONS[node.operator], made, axes=axes, keepdims=keepdims)
     else:
         made = node.emit(function, made)
-    return node.emit("cast", made, dtype=dtype)
+    return made.cast(dtype)
 
 
 def _reduce_of_declared_shape(node: Node, shape: Sequence[int]) -> Tensor:
@@ -91,7 +91,7 @@ def _reduce_of_declared_shape(node: Node, shape: Sequence[int]) -> Tensor:
     result = _reduced(node, candidates[0], keepdims)
     for axes in candidates[1:]:
         is_meant = found.equals(axes_as_bits(axes))
-        result = node.emit("where", is_meant, _reduced(node, axes, keepdims), result)
+        result = where(is_meant, _reduced(node, axes, keepdims), result)
     return required(node, is_candidate(node, found, candidates), "input 'axes' names other axes", result)
 
 
@@ -108,11 +108,11 @@ def _reduce_along(node: Node) -> Tensor:
         )
     marks = by_axis(node, node.emit("full", shape=(count,), value=1, dtype="i64"), axes, rank)
     reduced, number = marks > 0, as_scalar(node, count)
-    named = node.emit("reduce_sum", node.emit("cast", reduced, dtype="i64")).equals(number)
+    named = reduced.cast("i64").sum().equals(number)
     if not isinstance(count, int) and not is_noop:
         reduced = reduced | number.equals(0)
     sizes, ones = shape_vector(node, x.shape), i64_constant(node, np.ones(rank))
-    outer = unless(node, named, node.emit("where", reduced, ones, sizes))
+    outer = unless(node, named, where(reduced, ones, sizes))
     bounds = [D.maximum(dim, 1) for dim in x.shape]
     kept = bind(node, outer, "input 'axes' must name axes of the input", bounds)
     # A reduced axis of the result has 1 element, another one all: then 1 is left, or no axis that matters.
@@ -120,11 +120,11 @@ def _reduce_along(node: Node) -> Tensor:
     spread = node.emit("spread_axes", node[0], outer=kept, inner=within)
     shape = kept
     if not keepdims:
-        order = node.emit("argsort", node.emit("cast", reduced, dtype="i64"), axis=0)
-        first = node.emit("slice_dims", order, begin=[0], shape=[rank - count], strides=[1])
-        shape = bind(node, node.emit("gather", outer, first, axis=0), "a size")
+        order = node.emit("argsort", reduced.cast("i64"), axis=0)
+        first = order.slice(0, 0, rank - count)
+        shape = bind(node, outer.gather(first), "a size")
     result = _reduction(node, spread, list(range(rank, 2 * rank)), False)
-    return result if keepdims else node.emit("reshape", result, shape=shape)
+    return result if keepdims else result.reshape(shape)
 
 
 def _elementwise(node: Node) -> Output:
@@ -132,9 +132,9 @@ def _elementwise(node: Node) -> Output:
     x = node[0]
     match node.operator:
         case "ReduceL1" | "ReduceL2":
-            return node.emit("abs", x)
+            return abs(x)
         case "ReduceSumSquare":
-            return node.emit("square", x)
+            return x.square()
         case "ReduceLogSum":
             return _reduction(node, x, [], True)
     return node.value(0)
@@ -171,9 +171,9 @@ def _cumulative_of_dynamic_axis(node: Node, rank: int) -> Tensor:
     """Accumulate along each axis and select the requested one; an invalid axis counts as the first."""
     if node.type(1).elements != 1:
         raise NodeError(f"input 'axis' must have one element, got {node.type(1)}")
-    axis = node.emit("reshape", node[1], shape=())
+    axis = node[1].reshape(())
     result = _cumulative(node, 0)
     for i in range(1, rank):
         names = (axis.equals(number) for number in (i, i - rank))
-        result = node.emit("where", node.emit("logical_or", *names), _cumulative(node, i), result)
+        result = where(node.emit("logical_or", *names), _cumulative(node, i), result)
     return result

@@ -17,7 +17,7 @@ from mirlo.frontends.onnx.ops.control import stacked
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, vector
 from mirlo.frontends.onnx.values import AnyValue, Converted
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, minimum, stack
 
 MAX_UNROLLED_SLICES = 16
 """Most slices to unroll iterations for: a loop is as fast for more, and compiles in the time of one iteration."""
@@ -39,15 +39,13 @@ class _Sequence:
     def at(self, number: Tensor) -> Tensor:
         """Return the slice of an iteration, whose number is a tensor of rank 0."""
         position = as_scalar(self.node, self.length - 1) - number if self.backwards else number
-        return self.node.emit("gather", self.value, position, axis=self.axis)
+        return self.value.gather(position, self.axis)
 
     def slices(self) -> list[Tensor]:
         """Return all slices, a known number, in the order of the iterations."""
         length = self.length
         assert isinstance(length, int)
-        pieces: tuple[Tensor, ...] = (self.value,)
-        if length > 1:
-            pieces = self.node.emit_all("split", self.value, axis=self.axis, sizes=(1,) * length)
+        pieces = self.value.split((1,) * length, self.axis) if length > 1 else [self.value]
         made = [self.node.emit("squeeze", x, axes=[self.axis]) for x in pieces]
         return made[::-1] if self.backwards else made
 
@@ -119,7 +117,7 @@ def _with_axis(node: Node, rows: Tensor, axis: int) -> Tensor:
         raise NodeError(f"attribute 'scan_output_axes' names axis {axis} of {rows.type}")
     axes = list(range(1, rank))
     axes.insert(axis % rank, 0)
-    return node.emit("permute", rows, axes=axes) if axis % rank else rows
+    return rows.permute(axes) if axis % rank else rows
 
 
 @converter("Scan")
@@ -141,14 +139,12 @@ def batched_scan(node: Node) -> Converted:
         return [stacked(node, values, 0) for values in zip(*samples, strict=True)]
 
     def make(number: Tensor, going: Tensor, _: list[AnyValue]) -> tuple[AnyValue, list[AnyValue], list[AnyValue]]:
-        own = [
-            _Sequence(node, node.emit("gather", each.value, number, axis=0), 0, each.backwards) for each in sequences
-        ]
-        carried = [node.emit("gather", node[1 + i], number, axis=0) for i in range(states)]
+        own = [_Sequence(node, each.value.gather(number), 0, each.backwards) for each in sequences]
+        carried = [node[1 + i].gather(number) for i in range(states)]
         rounds = as_scalar(node, longest)
         if node.has(0):
-            given = node.emit("gather", vector(node, 0), number, axis=0)
-            rounds = node.emit("minimum", given, node.ssa(rounds))
+            given = vector(node, 0).gather(number)
+            rounds = minimum(given, node.ssa(rounds))
         outputs = _rounds(node, body, carried, own, rounds, longest, [0] * (len(body.outputs) - states))
         return going, [], [each if isinstance(each, Tensor) else each for each in outputs]
 
@@ -177,7 +173,7 @@ def _one_of_batch(
 
     def own(value: Tensor) -> Tensor:
         position = node.constant(np.array(index, np.int64))
-        return node.emit("gather", node.ssa(value), position, axis=0)
+        return node.ssa(value).gather(position)
 
     carried: list[AnyValue] = [own(node.value(1 + i)) for i in range(states)]
     collected: list[list[Tensor]] = [[] for _ in body.outputs[states:]]
@@ -189,7 +185,7 @@ def _one_of_batch(
     for rows in collected:
         zero = node.emit("full", shape=rows[0].type.shape, value=0, dtype=rows[0].type.dtype)
         rows += [zero] * (len(slices[0]) - length)
-    return [*carried, *(node.emit("stack", rows, axis=0) for rows in collected)]
+    return [*carried, *(stack(rows, axis=0) for rows in collected)]
 
 
 def _states(inputs: int, count: int, body: GraphDef) -> int:

@@ -116,9 +116,9 @@ def split_to_sequence(node: Node) -> Converted:
     x = node.type(0)
     _require_axis(axis, x.rank)
     sizes = _split_sizes(node, x.shape[axis])
-    pieces = (node[0],) if len(sizes) <= 1 else node.emit_all("split", node[0], axis=axis, sizes=sizes)
+    pieces = [node[0]] if len(sizes) <= 1 else node[0].split(sizes, axis)
     if not node.has(1) and not keepdims:
-        pieces = tuple(node.emit("squeeze", piece, axes=[axis]) for piece in pieces)
+        pieces = [node.emit("squeeze", piece, axes=[axis]) for piece in pieces]
     for i, piece in enumerate(pieces):
         piece.name = f"{node.outputs[0]}[{i}]"
     items = tuple(pieces)

@@ -46,7 +46,7 @@ from mirlo.frontends.onnx.runtime_sizes import (
 )
 from mirlo.frontends.onnx.values import Converted, as_dim
 from mirlo.frontends.sizes import quotient
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, concat, maximum, minimum, where
 
 
 @converter("Identity", traits=[NodeTrait.SAME_SHAPE, NodeTrait.SAME_VALUES])
@@ -71,14 +71,14 @@ def reshape(node: Node) -> Converted:
         return _reshape_of_declared_shape(node, shape, node.attr.bool("allowzero", 0))
     if node.value(1).known is None:
         dims = reshape_dims(node, x, vector(node, 1), node.attr.bool("allowzero", 0), node.value(1).partial)
-        return node.emit("reshape", node[0], shape=dims)
+        return node[0].reshape(dims)
     try:
         dims = reshaped(x, node.dims(1), node.attr.bool("allowzero", 0))
     except Undivided as error:
         if error.equation is not None and node.builder.is_solvable(*error.equation):
             raise DimsDiffer(str(error), *error.equation) from None
         dims = infer_remaining_dim(node, x, error.shape)
-    return node.emit("reshape", node[0], shape=dims)
+    return node[0].reshape(dims)
 
 
 def _reshape_of_declared_shape(node: Node, shape: tuple[int, ...], allow_zero: bool) -> Tensor:
@@ -88,7 +88,7 @@ def _reshape_of_declared_shape(node: Node, shape: tuple[int, ...], allow_zero: b
         copies = [i < x.rank and x.shape[i] == dim for i, dim in enumerate(shape)]
         copied = equals(node, 1, [0] * len(shape)) & node.constant(np.array(copies, bool))
         fits = fits | copied
-    return required(node, fits, "input 'shape' is another", node.emit("reshape", node[0], shape=shape))
+    return required(node, fits, "input 'shape' is another", node[0].reshape(shape))
 
 
 @converter("Flatten", traits=[NodeTrait.MOVES])
@@ -97,7 +97,7 @@ def flatten(node: Node) -> Tensor:
     if not -x.rank <= axis <= x.rank:
         raise NodeError(f"attribute 'axis' is {axis}, outside a tensor of rank {x.rank}")
     axis = axis + x.rank if axis < 0 else axis
-    return node.emit("reshape", node[0], shape=(D.product(x.shape[:axis]), D.product(x.shape[axis:])))
+    return node[0].reshape((D.product(x.shape[:axis]), D.product(x.shape[axis:])))
 
 
 @converter("Transpose", traits=[NodeTrait.MOVES])
@@ -105,7 +105,7 @@ def transpose(node: Node) -> Tensor:
     axes = node.attr.ints("perm", None)
     if axes is None:
         axes = list(range(node.type(0).rank))[::-1]
-    return node.emit("permute", node[0], axes=axes)
+    return node[0].permute(axes)
 
 
 @converter("Squeeze", traits=[NodeTrait.MOVES])
@@ -126,7 +126,7 @@ def squeeze(node: Node) -> Converted:
     if not dynamic_dims:
         return result
     # The rank of the result must be known: use the number of sizes that are not 1.
-    more = node.emit("not_equal", shape_vector(node, dynamic_dims), node.constant(np.int64(1)))
+    more = shape_vector(node, dynamic_dims).not_equals(node.constant(np.int64(1)))
     listed = ", ".join(map(str, dynamic_dims))
     return required(node, more, f"without axes, none of {listed} may be 1", result, why="as the rank would be another")
 
@@ -152,7 +152,7 @@ def _with_axes(node: Node, rank: int, candidates: list[tuple[int, ...]], shape: 
     if not candidates:
         raise NodeError(f"no {node.type(1).elements} axes make the declared shape {list(shape)} of {node.type(0)}")
     is_made = is_candidate(node, axes_set(node, 1, rank), candidates)
-    return required(node, is_made, "input 'axes' names other axes", node.emit("reshape", node[0], shape=shape))
+    return required(node, is_made, "input 'axes' names other axes", node[0].reshape(shape))
 
 
 @converter("Expand", traits=[NodeTrait.MOVES])
@@ -204,20 +204,20 @@ def tile(node: Node) -> Converted:
     x, counts = node.type(0), node.dims(1)
     if len(counts) != x.rank:
         raise NodeError(f"input 'repeats' must have {x.rank} numbers for {x}, got {len(counts)}")
-    apart = node.emit("reshape", node[0], shape=[part for dim in x.shape for part in (1, dim)])
+    apart = node[0].reshape([part for dim in x.shape for part in (1, dim)])
     pairs = [part for count, dim in zip(counts, x.shape, strict=True) for part in (count, dim)]
     tiled = [count * dim for count, dim in zip(counts, x.shape, strict=True)]
-    return node.emit("reshape", node.emit("expand", apart, shape=pairs), shape=tiled)
+    return node.emit("expand", apart, shape=pairs).reshape(tiled)
 
 
 @converter("Concat", traits=[NodeTrait.MOVES])
-def concat(node: Node) -> Tensor:
+def concatenate(node: Node) -> Tensor:
     """Concatenate long lists in two steps: an operation holds a limited number of operands of different types."""
     parts, axis = node.all(), node.attr.int("axis")
     while len(parts) > OPERAND_RUNS:
         groups = [parts[i : i + OPERAND_RUNS] for i in range(0, len(parts), OPERAND_RUNS)]
-        parts = [node.emit("concat", group, axis=axis) for group in groups]
-    result = node.emit("concat", parts, axis=axis)
+        parts = [concat(group, axis=axis) for group in groups]
+    result = concat(parts, axis=axis)
     result.partial = _known_elements(node)
     return result
 
@@ -249,7 +249,7 @@ def split(node: Node) -> Converted:
     parts = [declared_shape(node, 1, i) for i in range(len(node.outputs))]
     if all(part is not None and len(part) == x.rank for part in parts):
         known = [part[axis] for part in parts if part is not None]
-        result = node.emit_all("split", node[0], axis=axis, sizes=tuple(known))
+        result = node[0].split(tuple(known), axis)
         return required_all(node, equals(node, 1, known), "input 'split' is another", result)
     if node.has(1) and node.value(1).known is None:
         return dynamic_split(node, axis % x.rank)
@@ -262,8 +262,7 @@ def split(node: Node) -> Converted:
         return _dynamic_splits(node, axis % x.rank, count)
     if sizes is None:
         sizes = _equal_splits(size, count, node.opset >= 18)
-    results = node.emit_all("split", node[0], axis=axis, sizes=tuple(sizes))
-    return results if isinstance(results, tuple) else (results,)
+    return node[0].split(sizes, axis)
 
 
 def _equal_splits(size: Dim, count: int, may_differ: bool) -> list[Dim]:
@@ -305,10 +304,8 @@ def _dynamic_splits(node: Node, axis: int, count: int) -> tuple[Tensor, ...]:
     part = D.ceildiv(x.shape[axis], count)
     splits = []
     for i in range(count):
-        begin = [part * i if at == axis else 0 for at in range(x.rank)]
         size = D.minimum(part, D.maximum(x.shape[axis] - part * i, 0))
-        shape = (*x.shape[:axis], size, *x.shape[axis + 1 :])
-        splits.append(node.emit("slice_dims", node[0], begin=begin, shape=shape, strides=[1] * x.rank))
+        splits.append(node[0].slice(axis, part * i, size))
     return tuple(splits)
 
 
@@ -322,7 +319,7 @@ def slice_(node: Node) -> Tensor:
         return dynamic_slice(node)
     begin = [_bound(dim) for dim in starts]
     end = [_bound(dim) for dim in ends]
-    return node.emit("strided_slice", node[0], axes=axes, begin=begin, end=end, strides=steps)
+    return node[0].strided_slice(axes, begin, end, steps)
 
 
 def _is_bound(dim: Dim, x: TensorType, axis: int) -> bool:
@@ -388,9 +385,9 @@ def space_to_depth(node: Node) -> Converted:
             text = f"attribute 'blocksize' is {block}, which does not fit the input {x}"
             raise DimsDiffer(text, *divisible(size, block))
     batch, channels, height, width = x.shape
-    blocks = node.emit("reshape", node[0], shape=(batch, channels, height // block, block, width // block, block))
-    depth = node.emit("permute", blocks, axes=(0, 1, 3, 5, 2, 4))
-    return node.emit("reshape", depth, shape=(batch, channels * block * block, height // block, width // block))
+    blocks = node[0].reshape((batch, channels, height // block, block, width // block, block))
+    depth = blocks.permute((0, 1, 3, 5, 2, 4))
+    return depth.reshape((batch, channels * block * block, height // block, width // block))
 
 
 @converter("Shape", traits=[NodeTrait.MEASURES])
@@ -401,12 +398,12 @@ def shape(node: Node) -> Converted:
     dims = node.emit("shape_of", node[0])
     if (start, end) == (0, rank):
         return dims
-    return node.emit("strided_slice", dims, axes=[0], begin=[start], end=[max(start, end)], strides=[1])
+    return dims.slice(0, start, max(start, end) - start)
 
 
 @converter("Size", traits=[NodeTrait.MEASURES])
 def size(node: Node) -> Converted:
-    return node.emit("reduce_prod", node.emit("shape_of", node[0]), keepdims=False)
+    return node.emit("shape_of", node[0]).prod(keepdims=False)
 
 
 PADS, VALUE = 1, 2
@@ -418,13 +415,13 @@ def pad_of_declared_shape(node: Node, axes: list[int], shape: tuple[int, ...]) -
         raise NodeError(f"pads must have {2 * count} numbers for {count} axes of {x}, got {node.type(PADS)}")
     mode = node.attr.choice("mode", "constant", ("constant", "reflect", "edge", "wrap"))
     padded, sizes = node[0], x.static_shape
-    value = node.emit("reshape", node[VALUE], shape=()) if node.has(VALUE) else node.constant(0, x)
+    value = node[VALUE].reshape(()) if node.has(VALUE) else node.constant(0, x)
     for position, axis in enumerate(axes):
-        begin = node.emit("gather", node[PADS], node.constant(position, "i64"))
+        begin = node[PADS].gather(node.constant(position, "i64"))
         require_table(f"the positions along axis {axis}", shape[axis])
         source = node.constant(np.arange(shape[axis]), "i64") - begin
         padded = _along(node, padded, source, axis % x.rank, sizes[axis], mode, value)
-    ends = node.emit("reduce_sum", node.emit("reshape", node[PADS], shape=(2, count)), axes=[0])
+    ends = node[PADS].reshape((2, count)).sum(0)
     grown = node.constant([shape[axis] - sizes[axis] for axis in axes], "i64")
     return required(node, ends.equals(grown), "input 'pads' adds another number of elements", padded)
 
@@ -440,12 +437,12 @@ def _along(node: Node, x: Tensor, source: Tensor, axis: int, size: int, mode: st
     elif mode == "reflect":
         turn = node.constant(max(2 * (size - 1), 1), "i64")
         position = source % turn
-        source = node.emit("minimum", position, turn - position)
-    nearest = node.emit("minimum", node.emit("maximum", source, zero), last)
-    result = node.emit("gather", x, nearest, axis=axis)
+        source = minimum(position, turn - position)
+    nearest = minimum(maximum(source, zero), last)
+    result = x.gather(nearest, axis)
     if mode != "constant":
         return result
     is_inside = source.equals(nearest)
     tensor_type = result.type
     column = tuple(dim if i == axis else 1 for i, dim in enumerate(tensor_type.shape))
-    return node.emit("where", node.emit("reshape", is_inside, shape=column), result, value)
+    return where(is_inside.reshape(column), result, value)

@@ -15,7 +15,7 @@ from mirlo.frontends.onnx.ops.string import shape_of_strings
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, positions, scalar, unless
 from mirlo.frontends.onnx.values import Converted
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, maximum, minimum, stack, where
 from mirlo.runtime.kinds import Kind
 
 
@@ -29,7 +29,7 @@ def tf_idf(node: Node) -> Converted:
         rows = node[0]
     if x.rank not in (1, 2):
         raise NodeError(f"expected one sequence or a batch of them, got {x}")
-    rows = rows if x.rank == 2 else node.emit("reshape", rows, shape=(1, x.shape[0]))
+    rows = rows if x.rank == 2 else rows.reshape((1, x.shape[0]))
     counts = ngram_weights(node, rows, pool)
     return counts if x.rank == 2 else node.emit("squeeze", counts, axes=[0])
 
@@ -77,8 +77,8 @@ def ngram_weights(node: Node, rows: Tensor, pool: np.ndarray) -> Tensor:
         # A matrix of zeros and ones: the column in which each n-gram is counted.
         indices = np.zeros((len(group), size), np.int64)
         indices[np.arange(len(group)), own] = 1
-        total = total + node.emit("matmul", counted, node.constant(indices))
-    return _weighted(node, node.emit("cast", total, dtype="f32"), mode, columns, size)
+        total = total + (counted @ node.constant(indices))
+    return _weighted(node, total.cast("f32"), mode, columns, size)
 
 
 def _is_short(length: Dim, gram: int) -> bool:
@@ -106,7 +106,7 @@ def _weighted(node: Node, counts: Tensor, mode: str, columns: np.ndarray, size: 
             raise NodeError(f"attribute 'weights' must have {len(columns)} numbers, one per n-gram, got {len(given)}")
         weights[columns] = given
     if mode == "IDF":
-        counts = node.emit("minimum", counts, node.constant(1, "f32"))
+        counts = minimum(counts, node.constant(1, "f32"))
     return counts * node.constant(weights)
 
 
@@ -159,7 +159,7 @@ def _triangles(row: np.ndarray, left: np.ndarray, center: np.ndarray, right: np.
 
 def _mel_sizes(node: Node) -> tuple[Dim, ...]:
     """Return the shape of the result, [length // 2 + 1, bins], from run-time values."""
-    sizes = node.emit("stack", [_integer(node, i) for i in (1, 0)], axis=0)
+    sizes = stack([_integer(node, i) for i in (1, 0)], axis=0)
     fits = sizes >= 1
     what = "inputs 'num_mel_bins' and 'dft_length' must be sizes"
     length, bins = bind(node, unless(node, fits, sizes), what)
@@ -167,7 +167,7 @@ def _mel_sizes(node: Node) -> tuple[Dim, ...]:
 
 
 def _integer(node: Node, index: int) -> Tensor:
-    return node.emit("cast", scalar(node, index), dtype="i64")
+    return scalar(node, index).cast("i64")
 
 
 def _mel_of_declared_shape(node: Node, shape: tuple[Dim, ...], dtype: DType) -> Tensor:
@@ -175,39 +175,39 @@ def _mel_of_declared_shape(node: Node, shape: tuple[Dim, ...], dtype: DType) -> 
     rows, bins = shape
 
     def real(index: int) -> Tensor:
-        return node.emit("cast", scalar(node, index), dtype="f64")
+        return scalar(node, index).cast("f64")
 
     def count(dim: Dim) -> Tensor:
-        return node.emit("cast", as_scalar(node, dim), dtype="f64")
+        return as_scalar(node, dim).cast("f64")
 
     def index(dim: Dim) -> Tensor:
-        return node.emit("cast", positions(node, dim), dtype="f64")
+        return positions(node, dim).cast("f64")
 
     def number(value: float) -> Tensor:
         return node.constant(value, "f64")
 
     def mel(value: Tensor) -> Tensor:
-        unit = node.emit("log1p", value / 700)
+        unit = (value / 700).log1p()
         return unit * 2595 / float(np.log(10))
 
     length, rate = real(1), real(2)
     low, high = mel(real(3)), mel(real(4))
     step = (high - low) / count(bins + 2)
     position = index(bins + 2) * step + low
-    raised = node.emit("expm1", position / 2595 * np.log(10))
+    raised = (position / 2595 * np.log(10)).expm1()
     hertz = raised * 700
     scaled = (length + 1) * hertz / rate
-    edges = node.emit("floor", scaled)
-    left, center, right = (node.emit("slice_dims", edges, begin=[i], shape=(bins,), strides=[1]) for i in range(3))
-    row = node.emit("reshape", index(rows), shape=(rows, 1))
+    edges = scaled.floor()
+    left, center, right = (edges.slice(0, i, bins) for i in range(3))
+    row = index(rows).reshape((rows, 1))
 
     def slope(over: Tensor, under: Tensor, flat: float) -> Tensor:
-        ratio = over / node.emit("maximum", under, number(1))
-        return node.emit("where", under > 0, ratio, number(flat))
+        ratio = over / maximum(under, number(1))
+        return where(under > 0, ratio, number(flat))
 
     rising = slope(row - left, center - left, 1.0)
     falling = slope(right - row, right - center, 0.0)
     up = (row >= left) & (row <= center)
     down = (row >= center) & (row < right)
-    result = node.emit("where", down, falling, node.emit("where", up, rising, number(0)))
-    return node.emit("cast", result, dtype=dtype)
+    result = where(down, falling, where(up, rising, number(0)))
+    return result.cast(dtype)

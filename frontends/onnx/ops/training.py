@@ -5,7 +5,7 @@ from __future__ import annotations
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, where
 
 DOMAIN = "ai.onnx.preview.training"
 
@@ -20,7 +20,7 @@ def adagrad(node: Node) -> list[Tensor]:
     for x, gradient, square in _groups(node, 3):
         gradient = _regularized(node, x, gradient, norm)
         square = square + gradient * gradient
-        root = node.emit("sqrt", square) + epsilon
+        root = square.sqrt() + epsilon
         change = slowed * gradient / root
         weights.append(x - change)
         squares.append(square)
@@ -33,7 +33,7 @@ def momentum(node: Node) -> list[Tensor]:
     alpha, beta, norm = (node.attr.float(name) for name in ("alpha", "beta", "norm_coefficient"))
     is_nesterov = node.attr.choice("mode", None, ("standard", "nesterov")) == "nesterov"
     kind = rate.type
-    share = node.emit("where", step > 0, node.constant(beta, kind), node.constant(1, kind))
+    share = where(step > 0, node.constant(beta, kind), node.constant(1, kind))
     weights, velocities = [], []
     for x, gradient, velocity in _groups(node, 3):
         gradient = _regularized(node, x, gradient, norm)
@@ -50,16 +50,16 @@ def adam(node: Node) -> list[Tensor]:
     alpha, beta = node.attr.float("alpha", 0.9), node.attr.float("beta", 0.999)
     norm, norm_after = (node.attr.float(f"norm_coefficient{suffix}", 0.0) for suffix in ("", "_post"))
     epsilon, kind = node.attr.float("epsilon", 1e-6), rate.type
-    grown = [1 - node.emit("power", node.constant(number, kind), step) for number in (alpha, beta)]
-    corrected = rate * node.emit("sqrt", grown[1]) / grown[0]
-    rate = node.emit("where", step > 0, corrected, rate)
+    grown = [1 - (node.constant(number, kind) ** step) for number in (alpha, beta)]
+    corrected = rate * grown[1].sqrt() / grown[0]
+    rate = where(step > 0, corrected, rate)
     weights, means, squares = [], [], []
     for x, gradient, mean, square in _groups(node, 4):
         gradient = _regularized(node, x, gradient, norm)
         mean = mean * alpha + gradient * (1 - alpha)
         squared = gradient * gradient
         square = square * beta + squared * (1 - beta)
-        root = node.emit("sqrt", square) + epsilon
+        root = square.sqrt() + epsilon
         change = rate * mean / root
         weights.append((x - change) * (1 - norm_after))
         means.append(mean)
@@ -72,8 +72,8 @@ def _rate_and_step(node: Node) -> tuple[Tensor, Tensor]:
     for i, name in enumerate("RT"):
         if node.type(i).elements != 1:
             raise NodeError(f"input '{name}' must have one element, got {node.type(i)}")
-    rate, step = (node.emit("reshape", node[i], shape=()) if node.type(i).rank else node[i] for i in range(2))
-    return rate, node.emit("cast", step, dtype=rate.type.dtype)
+    rate, step = (node[i].reshape(()) if node.type(i).rank else node[i] for i in range(2))
+    return rate, step.cast(rate.type.dtype)
 
 
 def _groups(node: Node, count: int) -> list[tuple[Tensor, ...]]:

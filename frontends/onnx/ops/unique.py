@@ -12,7 +12,7 @@ from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import nonzero_of, positions
 from mirlo.frontends.onnx.values import Converted
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, maximum
 
 
 @dataclass(frozen=True)
@@ -32,25 +32,25 @@ def unique(node: Node) -> Converted:
     axis = node.attr.int("axis", None)
     is_sorted = False if of_microsoft else node.attr.bool("sorted", 1)
     if axis is None:
-        flat = node.emit("reshape", node[0], shape=(x.elements,)) if x.rank != 1 else node[0]
+        flat = node[0].reshape((x.elements,)) if x.rank != 1 else node[0]
         order = node.emit("argsort", flat, axis=0)
-        distinct = _find_distinct(node, node.emit("gather", flat, order, axis=0), order, x.elements)
+        distinct = _find_distinct(node, flat.gather(order), order, x.elements)
         source, axis = flat, 0
     else:
         if not -x.rank <= axis < x.rank:
             raise NodeError(f"attribute 'axis' is {axis}, outside a tensor of rank {x.rank}")
         axis %= x.rank
         source, count = node[0], x.shape[axis]
-        front = node.emit("permute", source, axes=[axis, *(i for i in range(x.rank) if i != axis)])
+        front = source.permute([axis, *(i for i in range(x.rank) if i != axis)])
         width: Dim = 1
         for i, dim in enumerate(x.shape):
             width = width if i == axis else dim * width
-        rows = node.emit("reshape", front, shape=(count, width))
+        rows = front.reshape((count, width))
         order = node.emit("argsort_rows", rows)
-        distinct = _find_distinct(node, node.emit("gather", rows, order, axis=0), order, count)
+        distinct = _find_distinct(node, rows.gather(order), order, count)
     if not is_sorted:
         distinct = _in_order_of_appearance(node, distinct)
-    values = node.emit("gather", source, distinct.first, axis=axis)
+    values = source.gather(distinct.first, axis)
     return (
         (values, distinct.inverse, distinct.counts)
         if of_microsoft
@@ -64,20 +64,20 @@ def _find_distinct(node: Node, ordered: Tensor, order: Tensor, count: Dim) -> _D
         none = node.constant(np.zeros(0, np.int64))
         return _Distinct(none, none, none)
     number = positions(node, count)
-    before = node.emit("gather", ordered, node.emit("maximum", number - 1, node.constant(np.int64(0))), axis=0)
-    changes = node.emit("not_equal", ordered, before)
+    before = ordered.gather(maximum(number - 1, node.constant(np.int64(0))))
+    changes = ordered.not_equals(before)
     kind = ordered.type
     if kind.dtype.is_float:  # NaN differs from itself, but counts once
-        both = node.emit("isnan", ordered) & node.emit("isnan", before)
+        both = ordered.isnan() & before.isnan()
         changes = changes & ~both
     if kind.rank > 1:
-        changes = node.emit("reduce_any", changes, axes=[1])
+        changes = changes.any(1)
     begins = changes | number.equals(0)
-    group = node.emit("cumsum", node.emit("cast", begins, dtype="i64"), axis=0) - 1
+    group = begins.cast("i64").cumsum(0) - 1
     blank = node.emit("full", shape=(count,), value=0, dtype="i64")
     inverse = node.emit("scatter_elements", blank, order, group, axis=0)
-    starts = node.emit("reshape", chosen := nonzero_of(node, begins), shape=(chosen.type.shape[1],))
-    first = node.emit("gather", order, starts, axis=0)
+    starts = (chosen := nonzero_of(node, begins)).reshape((chosen.type.shape[1],))
+    first = order.gather(starts)
     ones = node.emit("full", shape=(count,), value=1, dtype="i64")
     return _Distinct(first, inverse, node.emit("scatter_elements", first * 0, group, ones, axis=0, reduction="add"))
 
@@ -85,5 +85,5 @@ def _find_distinct(node: Node, ordered: Tensor, order: Tensor, count: Dim) -> _D
 def _in_order_of_appearance(node: Node, found: _Distinct) -> _Distinct:
     order = node.emit("argsort", found.first, axis=0)
     position = node.emit("argsort", order, axis=0)
-    first, counts = (node.emit("gather", values, order, axis=0) for values in (found.first, found.counts))
-    return _Distinct(first, node.emit("gather", position, found.inverse, axis=0), counts)
+    first, counts = (values.gather(order) for values in (found.first, found.counts))
+    return _Distinct(first, position.gather(found.inverse), counts)

@@ -19,7 +19,7 @@ from mirlo.frontends.onnx.ops.windows import kernel_shape, per_dim
 from mirlo.frontends.onnx.registry import CONVERTERS, converter
 from mirlo.frontends.onnx.runtime_sizes import as_scalar, bind, i64_constant, shape_vector, unless, vector
 from mirlo.frontends.onnx.values import Converted
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, concat, maximum, stack, where
 
 CONVERTERS.add("", "Det", 1, simple("det"))
 
@@ -62,24 +62,24 @@ def _dynamic_col2im(node: Node) -> Tensor:
     image, window = sizes
     reach = (window - 1) * dilations + 1
     steps = (image + around - reach) // strides
-    columns = node.emit("reduce_prod", steps + 1)
-    elements = node.emit("maximum", node.emit("reduce_prod", window), i64_constant(node, 1))
+    columns = (steps + 1).prod()
+    elements = maximum(window.prod(), i64_constant(node, 1))
     rows, given = (as_scalar(node, dim) for dim in x.shape[1:])
-    fits = node.emit("stack", [
+    fits = stack([
         columns.equals(given),
         (rows % elements).equals(0),
-        node.emit("reduce_all", node.emit("concat", sizes, axis=0) >= 1),
-        node.emit("reduce_all", steps >= 0),
+        (concat(sizes, axis=0) >= 1).all(),
+        (steps >= 0).all(),
     ], axis=0)  # fmt: skip
     what = f"inputs 'image_shape' and 'block_shape' do not fit the input {x}"
-    made = bind(node, unless(node, fits, node.emit("concat", sizes, axis=0)), what)
+    made = bind(node, unless(node, fits, concat(sizes, axis=0)), what)
     return node.emit("col2im", node[0], image=made[:count], window=made[count:], **attributes)
 
 
 def _col2im_of_declared_shape(node: Node, declared: Sequence[int], attributes: dict[str, Sequence[int]]) -> Tensor:
     """Convert Col2Im with windows of run-time size: as many elements as the declared channels leave."""
     result = node.emit("col2im", node[0], node[2], channels=declared[1], **attributes)
-    elements = node.emit("reduce_prod", node[2])
+    elements = node[2].prod()
     wanted = node.constant(node.type(0).static_shape[1] // max(declared[1], 1), node.type(2))
     return required(node, elements.equals(wanted), "input 'block_shape' is another", result)
 
@@ -121,25 +121,23 @@ def max_roi_pool(node: Node) -> Converted:
     (_, channels, height, width), regions = x.shape, rois.shape[0]
     rows = _elements_of_bins(node, 2, height, pooled[0])
     columns = _elements_of_bins(node, 1, width, pooled[1])
-    image = node.emit("reshape", node.emit("gather", node[1], i64_constant(node, [0]), axis=1), shape=(regions,))
-    images = node.emit("gather", node[0], node.emit("cast", image, dtype="i64"), axis=0)
+    image = node[1].gather(i64_constant(node, [0]), 1).reshape((regions,))
+    images = node[0].gather(image.cast("i64"))
     nothing = node.constant(-np.inf, x)
 
     def largest(values: Tensor, shape: Sequence[Dim], inside: Tensor, of: Sequence[Dim], axis: int) -> Tensor:
-        masked = node.emit(
-            "where", node.emit("reshape", inside, shape=of), node.emit("reshape", values, shape=shape), nothing
-        )
-        return node.emit("reduce_max", masked, axes=[axis], keepdims=False)
+        masked = where(inside.reshape(of), values.reshape(shape), nothing)
+        return masked.max(axis, keepdims=False)
 
     by_row = (regions, channels, 1, height, width)
     strips = largest(images, by_row, rows, (regions, 1, pooled[0], height, 1), 3)
     by_column = (regions, channels, pooled[0], 1, width)
     result = largest(strips, by_column, columns, (regions, 1, 1, pooled[1], width), 4)
     has_rows, has_columns = (
-        node.emit("reshape", node.emit("reduce_any", inside, axes=[2], keepdims=False), shape=shape)
+        inside.any(2, keepdims=False).reshape(shape)
         for inside, shape in ((rows, (regions, 1, pooled[0], 1)), (columns, (regions, 1, 1, pooled[1])))
     )
-    return node.emit("where", has_rows & has_columns, result, node.constant(0, x))
+    return where(has_rows & has_columns, result, node.constant(0, x))
 
 
 def _elements_of_bins(node: Node, first: int, size: Dim, bins: int) -> Tensor:
@@ -151,16 +149,16 @@ def _elements_of_bins(node: Node, first: int, size: Dim, bins: int) -> Tensor:
     kind = "f64" if rois.dtype.name == "f64" else "f32"
 
     def bound(number: int) -> Tensor:
-        column = node.emit("cast", node.emit("gather", node[1], i64_constant(node, [number]), axis=1), dtype=kind)
-        scaled = node.emit("reshape", column * node.constant(scale, kind), shape=(rois.shape[0], 1, 1))
-        size = node.emit("abs", scaled)
-        whole = node.emit("floor", size)
-        return (whole + node.emit("cast", size - whole >= 0.5, dtype=kind)) * node.emit("sign", scaled)
+        column = node[1].gather(i64_constant(node, [number]), 1).cast(kind)
+        scaled = (column * node.constant(scale, kind)).reshape((rois.shape[0], 1, 1))
+        size = abs(scaled)
+        whole = size.floor()
+        return (whole + (size - whole >= 0.5).cast(kind)) * scaled.sign()
 
     low, one = bound(first), node.constant(1, kind)
-    step = node.emit("maximum", bound(first + 2) - low + one, one) / node.constant(bins, kind)
+    step = maximum(bound(first + 2) - low + one, one) / node.constant(bins, kind)
     number = node.constant(np.arange(bins)[None, :, None], kind)
-    begin, end = node.emit("floor", number * step) + low, node.emit("ceil", (number + one) * step) + low
+    begin, end = (number * step).floor() + low, ((number + one) * step).ceil() + low
     position = node.emit("steps", node.constant(0, kind), one, shape=(size,))
     return (position >= begin) & (position < end)
 
@@ -206,8 +204,8 @@ def max_unpool(node: Node) -> Converted:
     declared = declared_shape(node, 2)
     shape = _unpooled_shape(node, pooled, declared)
     zeros = node.emit("full", shape=(D.product(pooled),), value=0, dtype=x.dtype)
-    indices, values = (node.emit("reshape", node[i], shape=(D.product(x.shape),)) for i in (1, 0))
-    result = node.emit("reshape", node.emit("scatter_elements", zeros, indices, values, axis=0), shape=pooled)
+    indices, values = (node[i].reshape((D.product(x.shape),)) for i in (1, 0))
+    result = node.emit("scatter_elements", zeros, indices, values, axis=0).reshape(pooled)
     if shape != pooled:
         result = node.emit("pad_at", result, i64_constant(node, [0] * x.rank), node.constant(0, x), shape=shape)
     if declared is None:
@@ -261,7 +259,7 @@ def _scalar(node: Node, index: int, default: float | None, like: TensorType | st
     tensor_type = node.type(index)
     if tensor_type.elements != 1:
         raise NodeError(f"input '{node.input_name(index)}' must have one element, got {tensor_type}")
-    return node.emit("reshape", node[index], shape=()) if tensor_type.rank else node[index]
+    return node[index].reshape(()) if tensor_type.rank else node[index]
 
 
 def first_rows(node: Node, rows: Tensor, used: Tensor) -> Tensor:
@@ -269,12 +267,12 @@ def first_rows(node: Node, rows: Tensor, used: Tensor) -> Tensor:
     declared, kind = node.declared(0), rows.type
     most = kind.shape[0]
     if declared is None or not isinstance(most, int):
-        counted = node.emit("reshape", used, shape=(1,))
+        counted = used.reshape((1,))
         (count,) = bind(node, counted, "the number of rows", [most])
-        return node.emit("slice_dims", rows, begin=[0, 0], shape=(count, kind.shape[1]), strides=[1, 1])
+        return rows.slice(0, 0, count)
     wanted = declared[0]
     if wanted > most:
         raise NodeError(f"the result is declared {list(declared)}, but there are at most {most} rows")
     holds = used.equals(wanted)
-    result = node.emit("strided_slice", rows, axes=[0], begin=[0], end=[wanted], strides=[1])
+    result = rows.slice(0, 0, wanted)
     return required(node, holds, f"there are not {wanted} rows", result)
