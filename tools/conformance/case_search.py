@@ -16,6 +16,7 @@ import numpy as np
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.types import TensorType
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.session import Session
@@ -129,8 +130,9 @@ class HostReference:
 
 
 def _renamed(kind: TensorType, name: str) -> TensorType:
-    """Return a type whose dynamic dims are the program's own."""
-    return TensorType.of([dim if isinstance(dim, int) else f"{dim}_{_symbol(name)}" for dim in kind.shape], kind.dtype)
+    """Return a type whose symbols are the program's own."""
+    own = {symbol: D.symbol(f"{symbol}_{_symbol(name)}") for dim in kind.shape for symbol in D.symbols_of(dim)}
+    return TensorType(tuple(D.substitute(dim, own) for dim in kind.shape), kind.dtype)
 
 
 def _symbol(name: str) -> str:

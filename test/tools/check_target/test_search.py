@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from mirlo.dialects.core.traits import Trait
+from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.tree import NAN_BY_NODE
 from mirlo.extend import LEGALIZE, decline, legalize
@@ -220,6 +221,11 @@ def test_trees_that_are_drawn_have_no_cycle() -> None:
     with pytest.raises(UndefinedResult, match="the nodes of 'relax.tree_ensemble' form a cycle"):
         compute(typed, cyclic, no_host)
     assert len(orders) > 1
+
+
+def test_symbols_in_expressions_are_the_own_ones_of_a_program() -> None:
+    kind = TensorType.of(["2*n + 1", "n", 3], "f32")
+    assert str(case_search._renamed(kind, "dynamic 1")) == "f32[2*n_dynamic_1 + 1, n_dynamic_1, 3]"
 
 
 @pytest.mark.parametrize("kind", ["f32", "bf16"])
