@@ -19,6 +19,7 @@ from mirlo.driver.tune.measure import Local, Measurer
 from mirlo.driver.tune.ranking import promising, rank_correlation
 from mirlo.driver.tune.tasks import TuningTask, tasks_of
 from mirlo.passes.byoc.target_list import Targets
+from mirlo.passes.schedule.tuned import rejected_values
 
 if TYPE_CHECKING:
     import onnx
@@ -95,9 +96,9 @@ def tune(
 ) -> TuningReport:
     """Search for faster kernels within a time budget; what is found goes into the database.
 
-    What was measured before, for this model or another, is not measured again. A choice is kept only where it was
-    faster in two separate measurements and, when kernels are timed on this machine, inside of the model too: a model
-    is never slower for having been tuned.
+    What was measured before, for this model or another, is not measured again, unless no rule allows it any more. A
+    choice is kept only where it was faster in two separate measurements and, when kernels are timed on this machine,
+    inside of the model too: a model is never slower for having been tuned.
     """
     work = _Search(model, database, target, threads, shapes, measurer or Local(), tell, time.monotonic(), seconds)
     work.run(operators=True, share=OPERATORS)
@@ -141,7 +142,7 @@ class _Search:
         self.tell(f"finding {'operators' if operators else 'kernels'}")
         tasks, count = tasks_of(
             self.model, self.target, self.threads, self.shapes, database=self.database, operators=operators,
-            is_known=self.database.__contains__,
+            is_known=lambda key: self._known(key, operators) is not None,
         )  # fmt: skip
         self.report.kernels = count
         checks = isinstance(self.timer, Local)
@@ -156,8 +157,8 @@ class _Search:
         waiting: list[tuple[float, TuningTask]] = []
         known = 0
         for position, task in enumerate(tasks):
-            if task.key in self.database:
-                entry = self.database.entries[task.key]
+            entry = self._known(task.key, operators)
+            if entry is not None:
                 known_times = entry.microseconds, entry.ratio, entry.values
                 self.report.results.append(
                     Tuned(task.function, task.calls, *known_times, trials=0, known=True, operator=operators)
@@ -187,6 +188,13 @@ class _Search:
         self.report.results += [result for _, result in tuned]
         self.report.left += len(tasks) - known - len(tuned)
         return tuned
+
+    def _known(self, key: str, operators: bool) -> TuningEntry | None:
+        """Return what was measured before; None where a kernel's rules no longer allow the values."""
+        entry = self.database.entries.get(key)
+        if entry is None or operators:
+            return entry
+        return None if rejected_values(entry.values, Targets.parse(self.target).host_target.name) else entry
 
     def _keep(self, task: TuningTask, result: Tuned) -> None:
         entry = TuningEntry(result.values, result.ratio, result.microseconds, task.function, result.trials)

@@ -82,7 +82,7 @@ class ApplyTuning(Pass):
             values = self._find(database, function) if is_tensor_form(function) else None
             if not values:
                 continue
-            rejected = _rejected(values, self.target)
+            rejected = rejected_values(values, self.target)
             ignored |= dict.fromkeys(rejected.values())
             values = {name: value for name, value in values.items() if name not in rejected}
             if values:
@@ -91,7 +91,7 @@ class ApplyTuning(Pass):
         if ignored:
             session.warning(
                 f"the tuning database holds values that no rule of target '{self.target}' allows, which are "
-                f"ignored: {'; '.join(ignored)}; delete the database and run 'mirlo tune' to measure again"
+                f"ignored: {'; '.join(ignored)}; run 'mirlo tune' to measure again"
             )
 
     def _tune_operators(self, module: ir.OpView, database: Lookup, session: Session) -> None:
@@ -110,7 +110,7 @@ class ApplyTuning(Pass):
         return None
 
 
-def _rejected(values: Values, target: str) -> dict[str, str]:
+def rejected_values(values: Values, target: str) -> dict[str, str]:
     """Return the values of choices of a target's rules that none of these rules allows, with the reasons, by name."""
     from mirlo.passes.targets import chain
 

@@ -138,6 +138,18 @@ def test_what_is_known_is_not_measured_again(tmp_path: Path):
     assert again.asked == 0 and [result.known for result in report.results] == [True]
 
 
+def test_values_that_no_rule_allows_are_measured_again(tmp_path: Path):
+    """A file of another version of Mirlo may hold such values, beside some that are still allowed."""
+    database = Database(tmp_path / "tuning.json")
+    (task,), _ = tasks_of(_model(), "llvm", 1)
+    stale = {**task.choices[1], "tile_rows": 10**6}
+    database.add(task.key, TuningEntry(stale, 0.5, 100.0, NAME, 8))
+    measurer = Pretended(0.5)
+    report = tune(_model(), database, measurer=measurer, seconds=5)
+    assert measurer.asked > 0 and [result.known for result in report.results] == [False]
+    assert Database(database.path).find(task.key) == task.choices[1]
+
+
 def test_processes_add_to_one_file(tmp_path: Path):
     first, second = Database(tmp_path / "t.json"), Database(tmp_path / "t.json")
     entry = TuningEntry({"pack": 1}, 0.5, 3.0, "f", 4)
