@@ -23,7 +23,7 @@ from mirlo.frontends.script.graph_values import Callee, GraphResult, GraphTensor
 from mirlo.frontends.script.interpreter import Interpreter
 from mirlo.frontends.script.prim import PrimFunc
 from mirlo.frontends.script.source import Located
-from mirlo.frontends.script.tvm_operators import TVM_OPERATORS, TvmCall, TvmMistake, call_tvm
+from mirlo.frontends.script.tvm_operators import OTHER_MEANING, TVM_OPERATORS, TvmCall, TvmMistake, call_tvm
 from mirlo.frontends.script.words import MlirText, Word
 
 if TYPE_CHECKING:
@@ -43,7 +43,9 @@ def _is_own_spelling(cls: type[DialectOp], node: ast.Call) -> bool:
     named = {str(keyword.arg) for keyword in node.keywords}
     unset = {str(k.arg) for k in node.keywords if isinstance(k.value, ast.Constant) and k.value.value is None}
     required = {name for name, declared in cls._attributes.items() if declared.default is REQUIRED}
-    is_complete = required <= named - unset
+    is_complete = required <= named - unset and not unset & {
+        name for name, declared in cls._attributes.items() if declared.default is not None
+    }
     return is_complete and len(node.args) <= len(fields) and named <= {*fields, *cls._attributes, "out"}
 
 
@@ -96,8 +98,10 @@ class GraphCalls(Interpreter):
 
     def _operator(self, name: str, node: ast.Call) -> GraphResult:
         cls = OPS.get(name)
-        if name in TVM_OPERATORS and (cls is None or not _is_own_spelling(cls, node)):
+        is_own = cls is not None and _is_own_spelling(cls, node)
+        if name in TVM_OPERATORS and (not is_own or (self.source.is_of_tvm and name in OTHER_MEANING)):
             return self._tvm_operator(name, node)
+        self._require_meaning(name, node)
         if cls is None:
             raise self.error(node, f"R.{name} is not an operator")
         fields = {field.name: field for field in cls._operand_layout.fields}
@@ -131,6 +135,16 @@ class GraphCalls(Interpreter):
                 wanted = cls._attributes[key].expected
                 raise self.error(attributes[key], f"R.{name}: attribute '{key}' must be {wanted}, found text '{value}'")
         return self.make(node, name, self._operands(name, fields, given, node), self._types(out), **values)
+
+    def _require_meaning(self, name: str, node: ast.Call) -> None:
+        """Raise an error where attributes are left out that have another default in TVM."""
+        others = OTHER_MEANING.get(name, ())
+        if set(others) <= {keyword.arg for keyword in node.keywords}:
+            return
+        own = ", ".join(f"{other}={OPS[name]._attributes[other].default}" for other in others)
+        raise self.error(
+            node, f"R.{name}: give {' and '.join(others)}, whose defaults are not TVM's; the operator's are {own}"
+        )
 
     def _tvm_operator(self, name: str, node: ast.Call) -> GraphResult:
         """Make an operator that is called as in TVM."""

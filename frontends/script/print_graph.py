@@ -15,6 +15,7 @@ from mirlo.dialects.relax import OPS
 from mirlo.dialects.relax.constant import Constant
 from mirlo.frontends.script.print_scalar import NotPrintable, quoted
 from mirlo.frontends.script.print_tensor import INDENT, tuple_text
+from mirlo.frontends.script.tvm_operators import OTHER_MEANING
 
 if TYPE_CHECKING:
     import numpy as np
@@ -127,7 +128,8 @@ class _GraphPrinter:
         attributes = view.attribute_values()
         for name, value in attributes.items():
             default = cls._attributes[name].default
-            if value is not None and (default is REQUIRED or value != default):
+            is_ambiguous = name in OTHER_MEANING.get(short, ())
+            if value is not None and (is_ambiguous or default is REQUIRED or value != default):
                 parts.append(f"{name}={_python(value)}")
         if not cls.infers or self._inferred(cls, given, attributes) != [v.type for v in op.results]:
             parts.append(out)

@@ -6,12 +6,12 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FrameType
 
 from mirlo.dialects.bindings import ir
 from mirlo.frontends.script.errors import ScriptError
-from mirlo.frontends.script.tvm_spelling import translate
+from mirlo.frontends.script.tvm_spelling import is_of_tvm, translate
 
 Located = ast.expr | ast.stmt | ast.arg | ast.keyword
 """A node of a syntax tree that has a place in the text."""
@@ -25,6 +25,8 @@ class ScriptSource:
     lines: tuple[str, ...]
     first_line: int = 1
     indentation: int = 0
+    is_of_tvm: bool = False
+    """Whether it imports TVM's script, whose operators may have other defaults."""
 
     def error(self, node: Located, problem: str) -> ScriptError:
         """Return an error that points at a node."""
@@ -63,7 +65,8 @@ def parse_object(thing: Callable[..., object] | type) -> tuple[ast.stmt, ScriptS
 def parse_text(text: str, file: str = "<script>") -> tuple[ast.Module, ScriptSource]:
     """Parse a script given as text."""
     source = ScriptSource(file, tuple(text.splitlines()))
-    return _parse(text, source), source
+    tree = _parse(text, source)
+    return tree, replace(source, is_of_tvm=is_of_tvm(tree))
 
 
 def _parse(text: str, source: ScriptSource) -> ast.Module:

@@ -22,6 +22,7 @@ WORDS = {
     "R.rint": "R.round", "T.rint": "T.roundeven", "T.nearbyint": "T.roundeven", "T.sblock": "T.block",
     "T.if_then_else": "T.select", "T.Select": "T.select", "T.fabs": "T.abs", "T.unroll": "T.unrolled",
     "R.astype": "R.cast", "R.permute_dims": "R.permute", "R.call_pure_packed": "R.call_packed",
+    "R.left_shift": "R.shift_left", "R.right_shift": "R.shift_right",
     **{f"T.{name}": f"T.{short}" for name, short in TVM_TYPES.items()},
 }  # fmt: skip
 """Words of TVM, and those of Mirlo with the same meaning."""
@@ -35,27 +36,11 @@ SIZED = (
     "T.unrolled", "T.thread_binding", "T.axis.spatial", "T.axis.reduce", "T.launch_thread", "R.Tensor", "R.shape",
 )  # fmt: skip
 """Calls that take sizes."""
-OTHER_OF_NN = ("attention", "batch_norm", "layer_norm", "rms_norm")
+OTHER_OF_NN = (
+    "attention", "batch_norm", "group_norm", "instance_norm", "layer_norm", "pad", "prelu", "rms_norm", "softplus",
+)  # fmt: skip
 """Operators of `R.nn` with the name of one of Mirlo that has other operands, results or defaults."""
-LAYOUTS = {
-    "NCHW": "NC*",
-    "NHWC": "N*C",
-    "NCW": "NC*",
-    "NWC": "N*C",
-    "OIHW": "OI*",
-    "HWIO": "*IO",
-    "OHWI": "O*I",
-    "OIW": "OI*",
-}
-"""Layouts of data and kernels as TVM calls them."""
 REDUCTIONS = {f"R.{name}": f"R.reduce_{name}" for name in ("sum", "mean", "max", "min", "prod")}
-NAMED = {
-    "R.conv": {"dilation": "dilations"},
-    "R.max_pool": {"pool_size": "kernel", "dilation": "dilations"},
-    **dict.fromkeys(REDUCTIONS.values(), {"axis": "axes"}),
-}
-"""Arguments that have another name in TVM, by the word of Mirlo."""
-RENAMED = {"R.conv2d": "R.conv", "R.conv1d": "R.conv", "R.max_pool2d": "R.max_pool", **REDUCTIONS}
 _LIMITS = {
     "float64": 1.7976931348623157e308, "float32": 3.4028234663852886e38, "float16": 65504.0,
     **{f"int{bits}": (1 << (bits - 1)) - 1 for bits in (8, 16, 32, 64)},
@@ -73,6 +58,13 @@ def translate(tree: Syntax) -> Syntax:
     _Translator().visit(tree)
     ast.fix_missing_locations(tree)
     return tree
+
+
+def is_of_tvm(tree: ast.AST) -> bool:
+    """Return whether a text imports the languages of TVM's script."""
+    modules = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    modules += [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
+    return any(module.partition(".")[0] == "tvm" for module in modules)
 
 
 class _Translator(ast.NodeTransformer):
@@ -133,7 +125,7 @@ class _Translator(ast.NodeTransformer):
             node.attr = f"nn_{node.attr}" if node.attr in OTHER_OF_NN else node.attr
             node.value = ast.copy_location(ast.Name("R", ast.Load()), node.value)
         name = dotted(node)
-        word = WORDS.get(name) or RENAMED.get(name)
+        word = WORDS.get(name) or REDUCTIONS.get(name)
         if word is not None:
             node.attr = word.partition(".")[2]
         return node
@@ -265,31 +257,17 @@ def _bound_loop(node: ast.Call) -> ast.expr:
     return node
 
 
-def _graph_arguments(node: ast.Call) -> ast.expr:
-    """Give the arguments of an operator the names that they have in Mirlo."""
-    word = called(node)
-    if word in REDUCTIONS.values() and len(node.args) == 2:
+def _reduced(node: ast.Call) -> ast.expr:
+    """Return `R.reduce_sum(x, axes=[1])` for `R.sum(x, axis=1)` and `R.sum(x, 1)`."""
+    if len(node.args) == 2:
         node.keywords.append(ast.keyword("axis", node.args.pop()))
     for keyword in node.keywords:
-        keyword.arg = NAMED[word].get(keyword.arg or "", keyword.arg)
-        if keyword.arg == "axes" and not isinstance(keyword.value, (ast.List, ast.Tuple)):
+        keyword.arg = "axes" if keyword.arg == "axis" else keyword.arg
+        is_one = (
+            isinstance(keyword.value, (ast.Constant, ast.UnaryOp)) and getattr(keyword.value, "value", 0) is not None
+        )
+        if keyword.arg == "axes" and is_one:
             keyword.value = ast.copy_location(ast.List([keyword.value], ast.Load()), keyword.value)
-        if keyword.arg in ("data_layout", "kernel_layout", "layout") and isinstance(keyword.value, ast.Constant):
-            keyword.value = ast.copy_location(
-                ast.Constant(LAYOUTS.get(str(keyword.value.value), keyword.value.value)), keyword.value
-            )
-            keyword.arg = "data_layout" if keyword.arg == "layout" else keyword.arg
-        if (
-            keyword.arg == "padding"
-            and isinstance(keyword.value, (ast.List, ast.Tuple))
-            and len(keyword.value.elts) == 2
-        ):
-            keyword.value.elts = [*keyword.value.elts, *keyword.value.elts]  # the same on both sides
-    said = {k.arg: k.value.value for k in node.keywords if isinstance(k.value, ast.Constant)}
-    # What says what Mirlo does anyway: results in the layout and the type of the data.
-    implied = {"out_layout": LAYOUTS.get(str(said.get("out_layout"))) == said.get("data_layout", "NC*")}
-    implied["out_dtype"] = said.get("out_dtype") in ("", "void")
-    node.keywords = [k for k in node.keywords if not implied.get(k.arg or "", False)]
     return node
 
 
@@ -391,6 +369,6 @@ CALLS: dict[str, Callable[[ast.Call], ast.expr]] = {
     "R.call_packed": _packed, "R.call_dps_packed": _packed, "R.cast": _graph_cast,
     "T.Cast": _cast, "T.cast": _cast, "T.max_value": _limit, "T.min_value": _limit, "T.alloc_buffer": _allocated,
     "T.call_extern": _external, "T.thread_binding": _bound_loop,
-    **EXPRESSIONS, **dict.fromkeys(ARITHMETIC, _quotient), **dict.fromkeys(NAMED, _graph_arguments),
+    **EXPRESSIONS, **dict.fromkeys(ARITHMETIC, _quotient), **dict.fromkeys(REDUCTIONS.values(), _reduced),
 }  # fmt: skip
 """What rewrites the calls of a word."""

@@ -102,3 +102,11 @@ def test_statements_without_a_meaning_are_refused(statement: str) -> None:
     )
     with pytest.raises(mirlo.MirloError, match=REFUSED_STATEMENTS[statement]):
         mirlo.parse_script(members(prim, function("main", "x: R.Tensor((8, 8), 'float32')", "return R.call_tir(f, x)")))
+
+
+@pytest.mark.parametrize("given", ["x", "x, axis=1", "x, keepdims=False"])
+def test_defaults_that_are_not_those_of_tvm_are_given(given: str) -> None:
+    """A text that does not import TVM's script may mean either."""
+    body = f"y = R.argmax({given})\nreturn y"
+    with pytest.raises(mirlo.MirloError, match="R.argmax: give axis and keepdims, .*axis=0, keepdims=True"):
+        mirlo.parse_script(members(function("main", SIGNATURE, body)).removeprefix(HEADER))

@@ -134,6 +134,17 @@ IMAGE = RNG.standard_normal((1, 3, 8, 8)).astype(np.float32)
 QUERY = RNG.standard_normal((1, 4, 2, 8)).astype(np.float32)
 
 
+INDICES = np.array([2, 0, 3], np.int32)
+KERNEL = RNG.standard_normal((4, 3, 3, 3)).astype(np.float32)
+WINDOWS = np.lib.stride_tricks.sliding_window_view(np.pad(IMAGE, ((0, 0), (0, 0), (1, 1), (1, 1))), (3, 3), (2, 3))
+CONV = np.einsum("nchwyx,ocyx->nohw", WINDOWS, KERNEL)
+LAST = np.ascontiguousarray(IMAGE.transpose(0, 2, 3, 1))
+CENTERED = IMAGE - IMAGE.mean((2, 3), keepdims=True)
+NORMED = CENTERED / np.sqrt(CENTERED.var((2, 3), keepdims=True) + 1e-5)
+IMAGE_TYPE, LAST_TYPE = "R.Tensor((1, 3, 8, 8), 'float32')", "R.Tensor((1, 8, 8, 3), 'float32')"
+INDEX_TYPE = "R.Tensor((3,), 'int32')"
+
+
 def attended(x: np.ndarray) -> np.ndarray:
     """Return causal attention of [batch, rows, heads, columns] to itself."""
     scores = np.einsum("bqhd,bkhd->bhqk", x, x) / 2
@@ -208,6 +219,98 @@ GRAPHS: dict[str, tuple[str, str, list[np.ndarray], np.ndarray]] = {
         "return R.nn.attention(q, q, q, scale=T.FloatImm('float32', 0.5), causal_mask='TopLeft')", [QUERY],
         attended(QUERY),
     ),
+    "positions of all": (
+        SIGNATURE, "a = R.astype(R.argmax(x), 'float32')\nb = R.astype(R.argmin(x, keepdims=True), 'float32')\n"
+        "return R.add(R.add(a, b), R.sum(R.mean(x, [-1], True)))", [X],
+        (X.argmax() + X.argmin() + X.mean(-1).sum()).reshape(1, 1),
+    ),
+    "running sums": (
+        SIGNATURE, "a = R.reshape(R.cumsum(x), (4, 8))\nreturn R.add(a, R.cumprod(x, axis=1, dtype='float32'))", [X],
+        X.cumsum().reshape(4, 8) + X.cumprod(1),
+    ),
+    "convolutions": (
+        f"x: {LAST_TYPE}, w: R.Tensor((4, 3, 3, 3), 'float32')",
+        "a = R.nn.conv2d(x, w, strides=1, padding=1, data_layout='NHWC', kernel_layout='OIHW')\n"
+        "b = R.nn.conv2d(R.permute_dims(x, [0, 3, 1, 2]), w, strides=[1, 1], padding=[1, 1, 1, 1], "
+        "data_layout='NCHW', out_layout='NCHW', out_dtype='void')\n"
+        "return R.add(R.permute_dims(a, [0, 3, 1, 2]), b)", [LAST, KERNEL], CONV * 2,
+    ),
+    "a transposed convolution": (
+        f"x: {IMAGE_TYPE}, w: R.Tensor((3, 4, 1, 1), 'float32')",
+        "return R.nn.conv2d_transpose(x, w, strides=2, output_padding=1)",
+        [IMAGE, np.ascontiguousarray(KERNEL[:, :, :1, :1].transpose(1, 0, 2, 3))],
+        np.kron(np.einsum("nchw,oc->nohw", IMAGE, KERNEL[:, :, 0, 0]), np.array([[1, 0], [0, 0]], np.float32)),
+    ),
+    "pools": (
+        f"x: {LAST_TYPE}", "a = R.nn.max_pool2d(x, (2, 2), (2, 2), layout='NHWC')\n"
+        "return R.add(a, R.nn.avg_pool2d(x, 2, 2, layout='NHWC'))", [LAST],
+        LAST.reshape(1, 4, 2, 4, 2, 3).max((2, 4)) + LAST.reshape(1, 4, 2, 4, 2, 3).mean((2, 4)),
+    ),
+    "norms of images": (
+        f"x: {IMAGE_TYPE}, g: R.Tensor((3,), 'float32')",
+        "a = R.nn.group_norm(x, g, g, num_groups=3, channel_axis=1, axes=[2, 3], epsilon=1e-5)\n"
+        "return R.add(a, R.nn.instance_norm(x, g, g, axes=[2, 3]))", [IMAGE, ONES[:3] * 2], (NORMED * 2 + 2) * 2,
+    ),
+    "resized": (
+        f"x: {IMAGE_TYPE}", "a = R.image.resize2d(x, (16, 16), layout='NCHW', method='nearest_neighbor', "
+        "coordinate_transformation_mode='asymmetric', rounding_method='floor')\n"
+        "return R.nn.pad(a, [0, 0, 0, 0, 1, 1, 2, 0], pad_value=1.0)", [IMAGE],
+        np.pad(IMAGE.repeat(2, 2).repeat(2, 3), ((0, 0), (0, 0), (1, 1), (2, 0)), constant_values=1),
+    ),
+    "shuffled pixels": (
+        "x: R.Tensor((1, 4, 2, 2), 'float32')", "return R.nn.pixel_shuffle(x, 2)",
+        [IMAGE[:, :1, :4, :4].reshape(1, 4, 2, 2)],
+        IMAGE[:, :1, :4, :4].reshape(1, 2, 2, 2, 2).transpose(0, 3, 1, 4, 2).reshape(1, 1, 4, 4),
+    ),
+    "activations": (
+        f"{SIGNATURE}, a: R.Tensor((8,), 'float32')", "b = R.add(R.nn.relu6(x), R.nn.prelu(x, a, axis=1))\n"
+        "c = R.nn.dropout(R.nn.gelu_tanh(x), rate=0.5)\nreturn R.add(R.add(b, c[0]), R.nn.softplus(x, beta=2.0))",
+        [X, ONES / 4], np.clip(X, 0, 6) + np.where(X > 0, X, X / 4) + np.log1p(np.exp(2 * X)) / 2
+        + X / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (X + 0.044715 * X**3))),
+    ),
+    "slices of tensors": (
+        SIGNATURE, "a = R.strided_slice(x, (R.prim_value(0),), (R.prim_value(1),), (R.prim_value(3),))\n"
+        "return R.add(a, R.strided_slice(x, axes=[0], begin=[-2], end=[100], strides=[1], assume_inbound=False))", [X],
+        X[1:3] + X[2:],
+    ),
+    "sorted": (
+        SIGNATURE, "v = R.topk(x, k=3, axis=-1, ret_type='both', largest=True, dtype='int64')\n"
+        "s = R.topk(x, 3, ret_type='indices')\na = R.argsort(x, axis=1)\n"
+        "return R.add(v[0], R.astype(R.add(s, R.strided_slice(a, [1], [0], [3])), 'float32'))", [X],
+        -np.sort(-X, 1)[:, :3] + np.argsort(-X, 1)[:, :3] + np.argsort(X, 1)[:, :3],
+    ),
+    "indices": (
+        f"{SIGNATURE}, i: {INDEX_TYPE}", "a = R.one_hot(i, R.prim_value(1.0), R.prim_value(0.0), depth=8, axis=-1)\n"
+        "b = R.add(a, R.index_tensor(x, (i,)))\nc = R.scatter_elements(x, R.const([[1] * 8], 'int64'), "
+        "R.full((1, 8), R.const(2.0, 'float32')), axis=0, reduction='update')\n"
+        "return R.concat([b, c, R.masked_fill(x, R.greater(x, R.const(0.0, 'float32')), 5.0)])", [X, INDICES],
+        np.concatenate([np.eye(8)[INDICES] + X[INDICES], X[:1], ONES[None] * 2, X[2:], np.where(X > 0, 5, X)]),
+    ),
+    "contractions": (
+        f"{SIGNATURE}, w: R.Tensor((8, 4), 'float32')", "a = R.einsum((x, w), subscripts='ij,jk->ik')\n"
+        "b = R.linear(x, R.permute_dims(w), R.const([1, 1, 1, 1], 'float32'))\n"
+        "return R.ewise_fma(a, R.collapse_sum_to(b, (1, 4)), b)", [X, W],
+        (X @ W) * (X @ W + 1).sum(0, keepdims=True) + X @ W + 1,
+    ),
+    "grids": (
+        f"{SIGNATURE}, i: {INDEX_TYPE}", "j = R.astype(i, 'float32')\n"
+        "g = R.meshgrid((j, R.arange(0, 8, 1, dtype='float32')))\n"
+        "o = R.outer(j, R.arange(8, dtype='float32'))\nb = R.bucketize(x, R.const([-1.0, 0.0, 1.0], 'float32'))\n"
+        "return R.concat([R.add(R.add(g[0], g[1]), o), R.astype(b, 'float32'), R.full_like(x, R.const(3, 'float32'))])",
+        [X, INDICES], np.concatenate([
+            INDICES[:, None] + np.arange(8) + np.outer(INDICES, np.arange(8)), np.searchsorted([-1, 0, 1], X),
+            np.full_like(X, 3),
+        ]),
+    ),
+    "remainders": (
+        SIGNATURE, "t = R.const(0.7, 'float32')\nreturn R.add(R.mod(x, t), R.multiply(R.floor_mod(x, t), t))", [X],
+        np.fmod(X, np.float32(0.7)) + np.mod(X, np.float32(0.7)) * 0.7,
+    ),
+    "codes": (
+        SIGNATURE, "s, z = R.const(0.1, 'float32'), R.const(3, 'int8')\n"
+        "q = R.quantize(x, s, z, axis=0, out_dtype='int8')\n"
+        "return R.dequantize(q, s, z, axis=-1, out_dtype='float32')", [X], np.rint(X / np.float32(0.1)) * 0.1,
+    ),
 }  # fmt: skip
 """Parameters, statements, arguments and the result."""
 
@@ -221,6 +324,11 @@ REFUSED = {
     "R.nn.layer_norm(x, x, x, axes=[0])": r"R.nn.layer_norm: a norm is computed over the last axes, found axes=\(0,\)",
     "R.nn.batch_norm(x, x, x, x, x, training=True)": "R.nn.batch_norm: a compiled model is not trained",
     "R.match_cast(x, R.Tensor((4, 9), 'float32'))": r"R.match_cast: f32\[4, 8\] is not of the type f32\[4, 9\]: 9 is 8",
+    "R.nn.conv2d(x, x, out_layout='NHWC')": "R.conv2d: permute the result, .* NCHW; found NHWC",
+    "R.topk(x, 3, ret_type='mask')": "R.topk: ret_type is 'both', 'values' or 'indices', found 'mask'",
+    "R.unique(x)": "R.unique has no meaning here: .*: import an ONNX model",
+    "R.dynamic_strided_slice(x, x, x, x)": "R.dynamic_strided_slice has no meaning here: R.strided_slice takes",
+    "R.nn.pad(x, [1, 1])": "R.nn.pad: a pair for each of 2 dims",
     "R.nn.attention(x, x, x, window_size=2)": "R.nn.attention: found .*window_size=2: give a bias",
 }
 """Expressions of graphs, and why they are refused."""
