@@ -204,6 +204,10 @@ def test_what_cannot_be_said() -> None:
         "3 indices do not select": lambda x: x[0, 0, 0],
         "flip the axis first": lambda x: x[::-1],
         "only a dim of 1 can be squeezed": lambda x: x.squeeze(1),
+        "axis 2 is outside a tensor of rank 2": lambda x: x.split([1, 1], 2),
+        "axis -3 is outside a tensor of rank 2": lambda x: T.concat([x], -3),
+        "axis 3 is outside a tensor of rank 3": lambda x: T.stack([x, x], 3),
+        "cannot|elements|reshape": lambda x: x.like(1).expand((2, 3)).reshape((2, 2)),
     }
     for text, case in problems.items():
         with pytest.raises(OpError, match=text):

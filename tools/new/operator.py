@@ -1,14 +1,17 @@
-"""`mirlo new operator`: an elementwise operator, from which everything follows."""
+"""`mirlo new operator`: an elementwise operator, and a composed one with converters of all front ends."""
 
 from __future__ import annotations
 
 from mirlo.tools.new import common
 
-_MODULE = '''"""The operator `@NAME@.@NAME@`: change its meaning, and run the tests."""
+_MODULE = '''"""The operators `@NAME@.@NAME@` and `gated`: change what they compute, and run the tests."""
 
 import numpy as np
 
-from mirlo.extend import DialectOp, Float, OnnxName, OpError, Precision, Trait, operand, register_dialect, result
+from mirlo.extend import (
+    DialectOp, Float, OnnxName, OpError, Precision, Tensor, Trait, aten_converter, converter, operand,
+    register_dialect, result, stablehlo_converter,
+)
 
 DIALECT = register_dialect("@NAME@")
 
@@ -33,12 +36,34 @@ class @CLASS@(DialectOp, name="@NAME@", dialect=DIALECT):
     @staticmethod
     def meaning(x, *, beta):
         return x / (1 + np.exp(-beta * x))
+
+
+def gated(x: Tensor, gate: Tensor, beta: float) -> Tensor:
+    """Return x * gate / (1 + exp(-beta * gate)), of operators that are there."""
+    return x * gate * (beta * gate).sigmoid()
+
+
+@converter("Gated@CLASS@", domain="com.@NAME@")
+def gated_of_onnx(node):
+    return gated(node[0], node[1], node.attr.float("beta", 1.0))
+
+
+@aten_converter("@NAME@.gated.default")
+def gated_of_pytorch(op, x, gate, beta=1.0):
+    return gated(x, gate, beta)
+
+
+@stablehlo_converter("@NAME@.gated")
+def gated_of_stablehlo(op):
+    x, gate = op.operands
+    return gated(x, gate, op.attributes()["beta"])
 '''
 
 _TEST = '''"""`@NAME@.@NAME@` computes what its class says."""
 
 import mirlo
 import numpy as np
+import pytest
 from @NAME@ import @CLASS@
 
 from mirlo.testing import runs_as_numpy, stages_round_trip
@@ -56,14 +81,49 @@ def test_values():
     runs_as_numpy(MODEL, lambda x: x / (1 + np.exp(-0.5 * x)))
 
 
-def test_import_of_stablehlo(tmp_path):
-    call = "stablehlo.custom_call @@NAME@.@NAME@(%x) {backend_config = {beta = 0.5 : f64}, api_version = 4 : i32}"
-    kind = "tensor<4x9xf32>"
-    text = f"func.func @main(%x: {kind}) -> {kind} {{ %0 = {call} : ({kind}) -> {kind} return %0 : {kind} }}"
+X = np.linspace(-3, 3, 36, dtype=np.float32).reshape(4, 9)
+ONE, GATED = X / (1 + np.exp(-0.5 * X)), X * X / (1 + np.exp(-0.5 * X))
+CASES = [("@CLASS@", "@NAME@", 1, ONE), ("Gated@CLASS@", "gated", 2, GATED)]
+"""Names in ONNX, and in PyTorch and StableHLO; numbers of operands; results."""
+
+
+@pytest.mark.parametrize(("onnx_name", "name", "count", "expected"), CASES)
+def test_import_of_onnx(onnx_name, name, count, expected):
+    helper = pytest.importorskip("onnx").helper
+    x, y = (helper.make_tensor_value_info(name, 1, [4, 9]) for name in "xy")
+    graph = helper.make_graph([helper.make_node(onnx_name, ["x"] * count, ["y"], domain="com.@NAME@", beta=0.5)],
+                              "graph", [x], [y])  # fmt: skip
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("com.@NAME@", 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=9)
+    np.testing.assert_allclose(mirlo.compile(model, cache=False)(X), expected, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize(("onnx_name", "name", "count", "expected"), CASES)
+def test_import_of_stablehlo(tmp_path, onnx_name, name, count, expected):
+    operands, kind = ", ".join(["%x"] * count), "tensor<4x9xf32>"
+    types = ", ".join([kind] * count)
+    attributes = "{backend_config = {beta = 0.5 : f64}, api_version = 4 : i32}"
+    call = f"stablehlo.custom_call @@NAME@.{name}({operands}) {attributes}"
+    text = f"func.func @main(%x: {kind}) -> {kind} {{ %0 = {call} : ({types}) -> {kind} return %0 : {kind} }}"
     (tmp_path / "model.mlir").write_text(text)
-    x = np.linspace(-3, 3, 36, dtype=np.float32).reshape(4, 9)
-    found = mirlo.compile(tmp_path / "model.mlir", cache=False)(x)
-    np.testing.assert_allclose(found, x / (1 + np.exp(-0.5 * x)), rtol=1e-5)
+    found = mirlo.compile(tmp_path / "model.mlir", cache=False)(X)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize(("onnx_name", "name", "count", "expected"), CASES)
+def test_import_of_pytorch(onnx_name, name, count, expected):
+    torch = pytest.importorskip("torch")
+    schema = ", ".join(f"Tensor x{i}" for i in range(count))
+    torch.library.define(f"@NAME@::{name}", f"({schema}, float beta=1.0) -> Tensor")
+    torch.library.register_fake(f"@NAME@::{name}", lambda *x, beta=1.0: torch.empty_like(x[0]))
+
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return getattr(torch.ops.@NAME@, name)(*[x] * count, 0.5)
+
+    x = torch.from_numpy(X)
+    found = mirlo.compile(Model().eval(), args=(x,), cache=False).torch(x)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
 
 
 def test_stages():
