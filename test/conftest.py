@@ -20,8 +20,12 @@ if ROOT.name == "mirlo":
 
 COSTS = TESTS / "costs.txt"
 """Seconds of processor time of files, and of one case of test functions: `python -m benchmarks.test_times --write`."""
-SECONDS_OF_CASES = 0.7
+SECONDS_OF_CASES = 0.5
 """Recorded seconds for which cases of a function are run in `make test`, at least one; `make nightly` runs all."""
+
+UNOPTIMIZED = ("frontends/onnx", "frontends/stablehlo", "generate", "passes/byoc", "passes/graph", "runtime")
+"""Folders of tests that compare numbers: `make test` compiles their models without LLVM's optimizations, a third of the
+time; `make nightly` with them. How code is optimized is tested in `targets`."""
 
 SHARED = {path.parent for path in TESTS.rglob("*.py") if not path.name.startswith(("test_", "conftest", "lit."))}
 sys.path += sorted(str(folder) for folder in SHARED if folder.name != "Inputs")
@@ -138,6 +142,18 @@ def _values(item: pytest.Item) -> Iterator[tuple[str, object]]:
 def pytest_collection_finish() -> None:
     """Keep the garbage collector from going through what lasts: some ten thousand tests and all modules."""
     gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Leave out the optimizations of LLVM where a test needs none of them."""
+    folder = item.path.parent.relative_to(TESTS).as_posix() if item.path.is_relative_to(TESTS) else ""
+    if item.config.getoption("--whole") or not folder.startswith(UNOPTIMIZED):
+        return (yield)
+    from unoptimized import unoptimized
+
+    with unoptimized():
+        return (yield)
 
 
 @pytest.hookimpl(wrapper=True)

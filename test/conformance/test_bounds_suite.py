@@ -6,10 +6,12 @@ import random
 
 import bounds_suite
 import oracle
+import pytest
 
-SAMPLE = 6
+SAMPLE = 40
 
 
+@pytest.mark.sample(0)
 @oracle.needs_onnx(1, 19)
 def test_sample() -> None:
     names = sorted(random.Random(3).sample(bounds_suite.names_of_suite("onnx"), SAMPLE))

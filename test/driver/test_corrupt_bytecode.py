@@ -45,6 +45,7 @@ def damaged(seed: int, content: bytes) -> bytes:
     return bytes(made)
 
 
+@pytest.mark.sample(0)
 @needs_fork
 def test_byte_flips(tmp_path: Path, capsys: pytest.CaptureFixture[str], whole: bool) -> None:
     content, path = bytecode(), tmp_path / "module.mlirbc"

@@ -170,6 +170,7 @@ def test_targets_without_choices_say_so():
         tasks_of(_model(), "spirv", 1)
 
 
+@pytest.mark.sample(0)
 def test_the_command(tmp_path: Path):
     (tmp_path / "m.onnx").write_bytes(_model().SerializeToString())
     flags = ("--seconds", 20, "--database", tmp_path / "t.json", "--json")

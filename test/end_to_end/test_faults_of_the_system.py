@@ -66,6 +66,7 @@ def test_a_limit_of_file_sizes_keeps_the_cache_small_and_nothing_else(model: Pat
     assert "nothing was kept in the cache" in done.stderr and "File too large" in done.stderr
 
 
+@pytest.mark.sample(0)
 def test_a_home_that_cannot_be_written(model: Path, tmp_path: Path) -> None:
     done = _python(
         "import sys, numpy, mirlo; print(mirlo.compile(sys.argv[1])(numpy.zeros((4, 64), 'f4')).shape)",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from commands import ROOT, output_of, run_script
 
 TEXT = (ROOT / "docs" / "low-precision.md").read_text(encoding="utf-8")
@@ -18,6 +19,7 @@ def test_example(tmp_path: Path) -> None:
     assert 0 < float(error) < 0.02
 
 
+@pytest.mark.sample(0)
 def test_benchmark() -> None:
     out = output_of(run_script("-m", "benchmarks.low_precision", "--seconds", 0, "--size", 64)).splitlines()
     assert [line.split()[0] for line in out[1:]] == ["matmul"] * 5 + ["network"] * 5

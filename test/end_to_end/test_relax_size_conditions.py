@@ -114,7 +114,7 @@ def test_operators_of_plug_ins(target: str, pair_sine: type[DialectOp]) -> None:
             function(np.ones(shape, np.float32))
 
 
-@pytest.mark.sample(16)
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("code", [with_c("llvm"), with_c("c")])
 @pytest.mark.parametrize("part", range(PARTS))
 def test_libraries_return_the_status(code: str, part: int, tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def test_requests_with_adapters(models: dict[str, LanguageModel]) -> None:
         engine.add(prompt, adapter="c")
 
 
-@pytest.mark.sample(9)
+@pytest.mark.sample(0)
 @pytest.mark.parametrize(("alpha", "by_root"), ((8, False), (3, False), (6, True)))
 @pytest.mark.parametrize("dtype", (np.float32, np.float16, ml_dtypes.bfloat16))
 def test_files_of_peft(tmp_path: Path, alpha: int, by_root: bool, dtype: Any) -> None:
@@ -188,6 +188,7 @@ def test_tensors_that_do_not_fit(tmp_path: Path, change: Any, is_optional: bool,
         generate.load(write_lora(tmp_path / "model", is_optional=is_optional), adapters=files)
 
 
+@pytest.mark.sample(0)
 def test_models_without_inputs_for_adapters(tmp_path: Path, files: dict[str, Path]) -> None:
     folder = write_genai(tmp_path / "plain")
     with pytest.raises(
@@ -220,6 +221,7 @@ def test_configurations_of_peft(tmp_path: Path, config: dict[str, Any] | None, m
         read_adapter(tmp_path)
 
 
+@pytest.mark.sample(0)
 def test_command(tmp_path: Path, files: dict[str, Path]) -> None:
     from folders import example
 

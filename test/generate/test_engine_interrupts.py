@@ -106,7 +106,7 @@ def expected(model: LanguageModel, prompts: list[Any], searches: list[dict[str, 
     return ALONE[key]
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(24)
 @pytest.mark.parametrize("kind", ["contiguous", "hybrid", "paged"])
 @pytest.mark.parametrize("seed", range(8))
 def test_no_request_is_lost(models: dict[str, LanguageModel], kind: str, seed: int) -> None:

@@ -168,6 +168,7 @@ def test_drafts_change_nothing(models: dict[str, LanguageModel], kind: str, sear
     assert same.timing.tokens == 24 and same.timing.steps == 6  # four tokens a step
 
 
+@pytest.mark.sample(0)
 def test_draft_with_other_tokens(models: dict[str, LanguageModel], tmp_path: Path) -> None:
     import onnx
     from folders import example
@@ -339,6 +340,7 @@ def test_states_of_a_fixed_size(models: dict[str, LanguageModel]) -> None:
     assert state.rewind(3) == 0
 
 
+@pytest.mark.sample(0)
 def test_mapped_weights_change_nothing(tmp_path: Path, models: dict[str, LanguageModel]) -> None:
     mapped = generate.load(write_genai(tmp_path), mapped=True)
     assert without_end(mapped, prompt_of(7), 9) == without_end(models["f32"], prompt_of(7), 9)

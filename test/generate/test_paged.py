@@ -95,6 +95,7 @@ def exported_model() -> Any:
     return proto
 
 
+@pytest.mark.sample(0)
 def test_inputs_of_the_builder(models: dict[str, LanguageModel], tmp_path: Path) -> None:
     edited(write_genai(tmp_path, paged=True), "genai_config.json", "engine.dynamic_batching", {"block_size": 24})
     onnx.save(builder_model(), tmp_path / "model.onnx")
@@ -119,6 +120,7 @@ def test_inputs_are_found_by_what_reads_them(models: dict[str, LanguageModel], t
         model.generator(max_new_tokens=6, lookup=2).generate([2, 3, 4] * 4)
 
 
+@pytest.mark.sample(0)
 def test_common_beginnings_are_in_memory_once(models: dict[str, LanguageModel]) -> None:
     model, begin = with_limit(models, None), tokens_of(0, 5 * ROWS)
     engine, pool = model.engine(slots=8), pool_of(model)
@@ -180,7 +182,7 @@ def test_pages_that_others_have(models: dict[str, LanguageModel]) -> None:
     assert second.generate() == alone(models, second.tokens[:33], 8)  # type: ignore[arg-type]
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("dtype", ("bf16", "f16", "i8"))
 def test_pages_in_less_memory(models: dict[str, LanguageModel], dtype: str) -> None:
     """Rows are rounded once, when they are written, as those of contiguous caches are."""
@@ -203,6 +205,7 @@ def test_pages_in_less_memory(models: dict[str, LanguageModel], dtype: str) -> N
     assert beams[0] == beams[1]
 
 
+@pytest.mark.sample(0)
 def test_adapters_share_pages_with_none_but_their_own(tmp_path: Path) -> None:
     write_lora(tmp_path / "f32"), write_lora(tmp_path / "paged", paged=True)
     path = write_adapter(tmp_path / "a.onnx_adapter", lora_tensors(2, 0))
@@ -250,7 +253,7 @@ HOSTILE: list[tuple[str, Any, str]] = [
 ]
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(0)
 @pytest.mark.parametrize(("key", "value", "message"), HOSTILE)
 def test_hostile_configurations(tmp_path: Path, key: str, value: Any, message: str) -> None:
     edited(write_genai(tmp_path, paged=True), "genai_config.json", key, value)
@@ -259,6 +262,7 @@ def test_hostile_configurations(tmp_path: Path, key: str, value: Any, message: s
     assert "genai_config.json" in str(raised.value) or "model.onnx" in str(raised.value)
 
 
+@pytest.mark.sample(0)
 def test_what_the_folder_says_of_pages(tmp_path: Path) -> None:
     sizes = {"block_size": ROWS, "num_blocks": 5}
     folder = edited(write_genai(tmp_path, paged=True), "genai_config.json", "engine.dynamic_batching", sizes)

@@ -139,6 +139,7 @@ def test_templates_are_bounded(tmp_path: Path, kind: str, monkeypatch: pytest.Mo
             found.render([{"role": "user", "content": "x"}])
 
 
+@pytest.mark.sample(0)
 def test_templates_after_failures_and_in_forks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A template goes on after one that did not end, and in forks, which share no process with their parent."""
     monkeypatch.setattr("mirlo.generate.rendering.SECONDS", 2)
@@ -201,6 +202,7 @@ def run(*arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.sample(0)
 def test_commands(folder: Path, model: LanguageModel) -> None:
     expected = "".join(model.generator(max_new_tokens=12).stream("the lazy dog"))
     from mirlo.runtime.names import terminal_lines
@@ -223,6 +225,7 @@ def test_commands(folder: Path, model: LanguageModel) -> None:
     assert done.stdout == f"{terminal_lines(expected)}\n"
 
 
+@pytest.mark.sample(0)
 def test_chat_command(folder: Path, model: LanguageModel) -> None:
     done = run("chat", str(folder), "--max-new-tokens", "6", given="the dog\n\nthe fox\n")
     assert done.returncode == 0 and done.stderr == ""

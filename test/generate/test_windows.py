@@ -39,6 +39,7 @@ def fresh(model: LanguageModel) -> LanguageModel:
     return LanguageModel(model.config, model.executable)
 
 
+@pytest.mark.sample(0)
 def test_windows_of_inputs(models: dict[str, tuple[LanguageModel, LanguageModel]]) -> None:
     names = [f"past_key_values.{i}.{kind}" for i in range(2) for kind in ("key", "value")]
     assert models["mixed"][0].executable.windows == dict.fromkeys(names[:2], 6)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from commands import ENVIRONMENT, ROOT, output_of, python, run_script
 
 RULES = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
@@ -33,6 +34,7 @@ def test_snippets_are_short() -> None:
         assert len([line for line in rule.splitlines() if line.strip()]) < limit
 
 
+@pytest.mark.sample(0)
 def test_targets(tmp_path: Path) -> None:
     source, site, commands = (tmp_path / name for name in ("source", "site", "bin"))
     for folder in (source, site, commands):

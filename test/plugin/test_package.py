@@ -43,6 +43,7 @@ def test_its_own_tests_pass(site: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.sample(0)
 def test_commands_find_it(site: Path) -> None:
     listed = output_of(_python([site], "mirlo.tools.cli", "targets"))
     assert re.search(r"^npu +npu → llvm → default  +an imaginary matrix unit", listed, re.MULTILINE)

@@ -143,7 +143,7 @@ def require_shared_once(pool: PagePool, sequences: list[PagedSequence], held: li
     assert sorted({*pool.counts._free, *pages}) == list(range(len(pool.arrays["key_cache"])))
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("seed", range(2))
 def test_sequences_are_as_with_rows_of_their_own(seed: int) -> None:
     """Any sequences run together, fork, go back and are let go; pages are used by those that have their tokens."""
@@ -207,6 +207,7 @@ def run_at_random(form: Form, seed: int, steps: int) -> float:
     return least
 
 
+@pytest.mark.sample(0)
 def test_forks_share_all_but_the_last_page(executable: Executable) -> None:
     random, pool = np.random.default_rng(4), pages_of(executable)
     first, whole = pool.sequence(), Whole()

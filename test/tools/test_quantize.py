@@ -55,6 +55,7 @@ def test_zeros_stay_zero(method: str) -> None:
         np.testing.assert_allclose(found, weights, atol=1e-6)
 
 
+@pytest.mark.sample(0)
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     random = np.random.default_rng(2)
     weights = {"w": random.standard_normal((64, 48)).astype(np.float32), "v": random.standard_normal((48, 8))}

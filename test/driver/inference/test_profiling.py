@@ -79,6 +79,7 @@ def test_a_program_has_a_profile_of_its_steps(tmp_path: Path) -> None:
     assert [event["cat"] for event in found] == ["Session", "Node", "Session", "Node", "Session"]
 
 
+@pytest.mark.sample(0)
 def test_a_session_that_ends_writes_its_profile(tmp_path: Path) -> None:
     options = mirlo.SessionOptions()
     options.enable_profiling, options.profile_file_prefix = True, str(tmp_path / "kept")

@@ -97,6 +97,7 @@ def test_targets_agree(model: Path, tmp_path: Path, targets: str) -> None:
     assert flops is not None and flops < 0.05 * survey(model, targets).total.flops
 
 
+@pytest.mark.sample(0)
 @needs_c_compiler
 @needs_onednn
 def test_measured_takes_the_fastest(model: Path, tmp_path: Path) -> None:
@@ -140,6 +141,7 @@ def test_estimated_from_the_command_line(model: Path, tmp_path: Path, capsys: py
     assert "is compiled already: --cost is for 'mirlo compile'" in capsys.readouterr().err
 
 
+@pytest.mark.sample(0)
 def test_the_model_that_is_placed_is_the_one_in_lower_precision(model: Path, tmp_path: Path) -> None:
     executable = mirlo.compile(
         model, "onnx,llvm", placement="measured", precision="f16", cache=tmp_path, save_ir=tmp_path / "ir"

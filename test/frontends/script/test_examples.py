@@ -58,5 +58,6 @@ def test_packed_function(example, capsys) -> None:
     assert "example.rank and example.row_sums" in capsys.readouterr().out
 
 
+@pytest.mark.sample(0)
 def test_packed_matmul(example) -> None:
     assert example("packed_matmul").main() > 5

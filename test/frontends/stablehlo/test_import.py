@@ -38,6 +38,7 @@ def test_files(suffix: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(exe(np.ones((2, 3), np.float32)), np.full((2, 3), 2, np.float32))
 
 
+@pytest.mark.sample(0)
 def test_damaged_bytecode(tmp_path: Path) -> None:
     whole = portable(SMALL)
     random = np.random.default_rng(0)

@@ -100,6 +100,7 @@ builtin.module @apart attributes {relax.external = "apart"} {
 """  # noqa: E501
 
 
+@pytest.mark.sample(0)
 def test_a_process_of_its_own_is_given_the_weights(generators: Any, tmp_path: Path) -> None:
     weight = np.random.default_rng(0).standard_normal((32, 32), np.float32)
     x = np.ones((2, 32), np.float32)

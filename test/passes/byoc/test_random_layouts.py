@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import numpy as np
+import pytest
 from random_placements import evaluate, random_image_graph, random_padded_chain
 
 from mirlo.dialects.bindings import ir
@@ -35,6 +36,7 @@ def random_rows(rng: random.Random) -> list[tuple]:
     return rows
 
 
+@pytest.mark.sample(0)
 def test_numbers_stay() -> None:
     cancelled = 0
     with make_context(), ir.Location.unknown():

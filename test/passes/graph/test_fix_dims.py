@@ -137,6 +137,7 @@ def test_sizes_that_an_operator_refuses() -> None:
         mirlo.compile(mirlo.parse_script(text), dims={"n": 9})
 
 
+@pytest.mark.sample(0)
 def test_graphs_of_random_operators() -> None:
     """Fixed in the IR, dims give the results of the dynamic model."""
     for seed in (1, 27, 43, 54):

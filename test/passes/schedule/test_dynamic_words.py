@@ -85,6 +85,7 @@ def test_words_for_tails_are_printed_saved_and_said_again(tmp_path: Path) -> Non
     check("product", again)
 
 
+@pytest.mark.sample(0)
 def test_threads_have_dynamic_buffers_of_their_own() -> None:
     """What a thread needs of `scaled` has as many columns as only the run time knows."""
     pipeline = PLAIN.replace("plan-memory", "plan-memory,outline-parallel{threads=2 work=1}")

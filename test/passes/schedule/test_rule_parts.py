@@ -137,6 +137,7 @@ def test_loops_beside_rules_that_cannot_be_emitted() -> None:
         mirlo.compile(CASES["rows"][0], schedules={"rows": words}, cache=False)
 
 
+@pytest.mark.sample(0)
 def test_rules_and_primitives_in_random_order(whole: bool) -> None:
     """Rules for some blocks and random primitives: those that do not apply are rejected, the result stays."""
     rng = np.random.default_rng(3)

@@ -135,7 +135,7 @@ def test_programs_compute_what_onnx_runtime_does(name: str, weights: str, tmp_pa
     _check(program, make(), inputs)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("name", MODELS)
 def test_sanitizers_find_nothing(name: str, tmp_path: Path) -> None:
     make, inputs = MODELS[name]
@@ -148,7 +148,7 @@ def test_sanitizers_find_nothing(name: str, tmp_path: Path) -> None:
     _check(make_source_program(make(), tmp_path / "model", _compiler(), flags=flags), make(), inputs)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(0)
 @pytest.mark.skipif(bool(emulated_aarch64.missing()), reason=emulated_aarch64.missing() or "there is")
 @pytest.mark.parametrize("name", ["dynamic", "quantized", "late", "loop"])
 def test_programs_for_aarch64_under_emulation(name: str, tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def test_activations(activations: str, zeros: str) -> None:
         assert error(executable, weights, count) < BOUNDS[activations]
 
 
-@pytest.mark.sample(16)
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("activations", BOUNDS)
 @pytest.mark.parametrize("bits, zeros", ((4, ""), (4, "packed"), (8, "")))
 def test_each_number_of_rows(activations: str, bits: int, zeros: str) -> None:

@@ -196,6 +196,7 @@ def test_models_for_other_machines_are_saved_but_not_called(tmp_path: Path) -> N
 FAT = "llvm{cpu=x86-64|x86-64-v2|x86-64-v3|sapphirerapids threads=1}"
 
 
+@pytest.mark.sample(0)
 @pytest.mark.skipif(len(LEVELS) < 3, reason="this machine is not an x86-64-v3")
 def test_builds_for_several_processors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = mirlo.compile(_model(), FAT, cache=False, jobs=1)

@@ -112,6 +112,7 @@ def test_vectors_of_all_lengths(cpu: str, depth: int) -> None:
         _agree(model, True, compiled)
 
 
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("threads", [1, 2])
 def test_few_rows_of_a_static_batch(threads: int) -> None:
     model = _forest(9, 7, MODES[:1], False, seed=3)

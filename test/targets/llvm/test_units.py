@@ -218,6 +218,7 @@ def test_a_large_kernel_does_not_end_a_process(tasks) -> None:
     assert made == compile_here(tasks)
 
 
+@pytest.mark.sample(0)
 def test_large_tasks_and_large_answers_do_not_wait_for_each_other() -> None:
     """A process that has an answer to give takes the next task meanwhile: neither pipe holds all of it."""
     text = (

@@ -14,7 +14,7 @@ from mirlo.testing import temporary_registrations
 from mirlo.tools.cli import main
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("is_wrong", [False, True])
 def test_a_wrong_rule_is_found(is_wrong: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     nodes = [node("Softmax", "x", "s", name="rows", axis=-1), node("Tanh", "s", "y", name="bent")]

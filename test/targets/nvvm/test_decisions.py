@@ -19,7 +19,7 @@ from mirlo.targets.nvvm.memory import pool
 TARGET = "nvvm{chip=sm_80}"
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("name", ["branches", "rounds", "resized", "counted", "layers"])
 def test_they_agree_with_the_cpu(driver: FakeDriver, name: str) -> None:
     made, cases = ALL[name]()

@@ -118,6 +118,7 @@ def image(x: R.Tensor[(1, 16, 16, 64), R.f16], w: R.Tensor[(3, 3, 64, 128), R.f1
     return R.conv(x, w, padding=[1, 1, 1, 1], data_layout="N*C", kernel_layout="*IO")
 
 
+@pytest.mark.sample(0)
 def test_what_threads_copy_is_fenced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Images that threads gather for warpgroups, with and without what shows the matrix units their copies."""
     monkeypatch.setattr(pipelined, "best_tile", lambda *_: warpgroup.WarpgroupTile(1, 64, 1.0))

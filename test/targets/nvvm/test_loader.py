@@ -22,6 +22,7 @@ def model(x: R.Tensor[(6, 24), R.f32]):
     return R.matmul(y, R.permute(y, axes=[1, 0])), R.reduce_max(y, axes=[1])
 
 
+@pytest.mark.sample(0)
 def test_calls(driver: FakeDriver) -> None:
     compiled = mirlo.compile(model, target="nvvm{chip=sm_90a}", cache=False)
     assert not driver.calls, "nothing is placed before the first call"

@@ -177,6 +177,7 @@ def test_what_does_not_fit(driver: FakeDriver, compiled: mirlo.Executable) -> No
         compiled.on_device(x, b).__dlpack__(stream=0)
 
 
+@pytest.mark.sample(0)
 def test_memory_is_given_back(driver: FakeDriver) -> None:
     compiled = mirlo.compile(model, target="nvvm{chip=sm_90a}", cache=False)
     x, b = inputs(7)

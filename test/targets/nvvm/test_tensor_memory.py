@@ -39,7 +39,7 @@ def is_used(opcodes: Iterable[str], kind: str) -> bool:
     return any(opcode.startswith("tcgen05.mma") and KINDS[kind] in opcode for opcode in opcodes)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(0)
 @pytest.mark.parametrize(
     ("kind", "transposed"), [*((k, "b") for k in KINDS), *((k, t) for k in ("f16", "bf16") for t in ("", "a"))]
 )
@@ -49,7 +49,7 @@ def test_formats(kind: str, transposed: str) -> None:
     assert is_used(gpu.opcodes, kind)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("tile", tensormemory.TILES, ids=lambda tile: f"{tile.height}x{tile.width}")
 def test_tiles(tile: tensormemory.WarpgroupTile, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pipelined, "best_tile", lambda *_: tile)
@@ -68,6 +68,7 @@ def image(x: R.Tensor[(2, 16, 16, 64), R.f16], w: R.Tensor[(3, 3, 64, 128), R.f1
     return R.conv(x, w, padding=[1, 1, 1, 1], data_layout="N*C", kernel_layout="*IO")
 
 
+@pytest.mark.sample(0)
 def test_epilogues() -> None:
     with emulated("sm_100a", races=True) as gpu:
         compiled = mirlo.compile(layer, target=TARGET, cache=False)

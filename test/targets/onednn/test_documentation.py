@@ -25,6 +25,7 @@ def test_examples(tmp_path: Path) -> None:
     assert "onednn.onednn_0" in output_of(mirlo("run", tmp_path / "small.mirlo", "--profile"))
 
 
+@pytest.mark.sample(0)
 @pytest.mark.skipif(not is_available(), reason="the oneDNN library is not installed (extra 'onednn')")
 def test_benchmark(tmp_path: Path) -> None:
     flags = ("--threads", 1, "--repeat", 2, "--cache", tmp_path)

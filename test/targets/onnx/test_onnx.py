@@ -38,6 +38,7 @@ OPERATORS = (
 )  # fmt: skip
 
 
+@pytest.mark.sample(0)
 @oracle.needs_new
 def test_operators_compute_what_numpy_does() -> None:
     names()  # reads the table of cases

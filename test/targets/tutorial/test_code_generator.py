@@ -72,6 +72,7 @@ def test_reasons_and_layouts(model: Path, tutor: None) -> None:
     assert "kernel_layout" not in own and own.count('"relax.conv"') == 17
 
 
+@pytest.mark.sample(0)
 def test_commands(model: Path, tmp_path: Path) -> None:
     (tmp_path / "mobilenetv2.onnx").symlink_to(model)
     (tmp_path / "code_generator.py").write_text(_blocks("python")[0])

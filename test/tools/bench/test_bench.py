@@ -50,6 +50,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.sample(0)
 def test_against_engines(model: Path, tmp_path: Path) -> None:
     """By two numbers of threads, with gaps between calls, where another engine is missing."""
     report_path = tmp_path / "out.html"
@@ -113,6 +114,7 @@ def test_tables_show_gaps_where_there_are_any() -> None:
     assert "gap" not in "\n".join(text_lines(Results([row], "", "")))
 
 
+@pytest.mark.sample(0)
 def test_alone_as_text(model: Path, tmp_path: Path) -> None:
     flags = ["--shape", "x=5x64", "--seconds", 0.05, "--report", tmp_path / "r.svg"]
     out = output_of(mirlo("bench", model, *flags))

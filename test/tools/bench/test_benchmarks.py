@@ -38,6 +38,7 @@ def test_scatter() -> None:
     assert titles == ["x < 1", "y"]
 
 
+@pytest.mark.sample(0)
 def test_results_go_into_the_page(tmp_path: Path) -> None:
     (tmp_path / "page.md").write_text("before\n<!-- begin models -->\nold\n<!-- end models -->\nafter\n")
     flags = ["--models", MODELS, "--seconds", 0.05, "--report", tmp_path / "models.json"]
@@ -53,6 +54,7 @@ def test_results_go_into_the_page(tmp_path: Path) -> None:
     assert done.returncode == 1 and "the page has no part 'peers'" in done.stderr
 
 
+@pytest.mark.sample(0)
 def test_compile_times(tmp_path: Path) -> None:
     (tmp_path / "page.md").write_text("<!-- begin compile -->\nold\n<!-- end compile -->\n")
     command = ["-m", "benchmarks.compile", "--models", MODELS, "--rounds", 1]

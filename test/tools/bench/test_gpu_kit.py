@@ -75,6 +75,7 @@ def changed(folder: Path, name: str, **fields: Any) -> dict[str, Any]:
     return unit
 
 
+@pytest.mark.sample(0)
 def test_it_runs_without_the_compiler(kit: Path, bare: Path) -> None:
     found = run(kit, "--checks-only", bare=bare)
     assert found.returncode == 0, found.stdout + found.stderr
@@ -104,6 +105,7 @@ def test_what_fails_fails_alone(kit: Path, bare: Path) -> None:
     assert "at most -1e+00 is allowed" in page and "after 0 s" in page
 
 
+@pytest.mark.sample(0)
 def test_a_process_that_dies(kit: Path, bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its unit is reported, with its output, and another process goes on."""
     child = kit / "lib" / "benchmarks" / "gpu" / "child.py"
@@ -121,6 +123,7 @@ def test_a_process_that_dies(kit: Path, bare: Path, monkeypatch: pytest.MonkeyPa
     assert [row["status"] for row in rows.values()] == ["ok", "ok", "died", "ok", "failed"]
 
 
+@pytest.mark.sample(0)
 def test_no_unit_is_started_when_time_is_up(kit: Path, bare: Path) -> None:
     done = run(kit, "--minutes", 1e-6, bare=bare)
     assert "13 units are left" in done.stdout and not results(kit)
@@ -196,6 +199,7 @@ def test_models_by_pytorch(tmp_path: Path) -> None:
     np.testing.assert_allclose(found.numpy(), data["o0"], rtol=1e-4, atol=1e-5 * np.abs(data["o0"]).max())
 
 
+@pytest.mark.sample(0)
 def test_operators_and_intrinsics(bare: Path, tmp_path: Path) -> None:
     from mirlo.benchmarks.gpu.build.folder import Folder
     from mirlo.benchmarks.gpu.build.operators import add_intrinsics, add_operators
@@ -231,6 +235,7 @@ def test_on_a_driver_that_stands_in(bare: Path, tmp_path: Path) -> None:
     assert rows[0]["gbytes"] > 0 and all(row["us"] > 0 for row in rows[1:])
 
 
+@pytest.mark.sample(0)
 def test_variants(bare: Path, tmp_path: Path) -> None:
     """Masks, and dims that are known when a model is called: inputs of seeds, and what the CPU makes of them."""
     from mirlo.benchmarks.gpu.build.folder import Folder

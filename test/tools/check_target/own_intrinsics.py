@@ -75,6 +75,7 @@ def test_they_are_among_what_is_checked() -> None:
     assert [name for name in names() if name.startswith("ckunit.")] == MINE
 
 
+@pytest.mark.sample(0)
 def test_they_are_computed() -> None:
     matrix = check_target("ckchip", MINE)
     assert not matrix.unreached

@@ -27,7 +27,7 @@ def test_faults_are_reported(fault: str) -> None:
     assert wrong and not unreached
 
 
-@pytest.mark.sample(5)
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("kind", KINDS)
 def test_correct_rules_are_not_accused(kind: str) -> None:
     assert complaints(chip("", kind)) == ([], [])

@@ -50,6 +50,7 @@ def test_page_of_llvm_is_up_to_date() -> None:
     )
 
 
+@pytest.mark.sample(0)
 def test_what_is_wrong_is_found() -> None:
     only = [word for name in ("relax.relu", "tir.log2", "relax.abs", "tir.exp") for word in ("--operator", name)]
     done = mirlo("check-target", "llvm", "--plugin", WRONG, *only)

@@ -69,6 +69,7 @@ def product(tile: int, factor: float) -> Any:
     return matmul
 
 
+@pytest.mark.sample(0)
 @pytest.mark.parametrize(("tile", "factor", "code"), [(8, 1.5, 1), (24, 1.0, 0)])
 def test_shapes_follow_from_tiles(tile: int, factor: float, code: int, capsys: pytest.CaptureFixture[str]) -> None:
     """A rule that declines all usual shapes is tried on multiples of what it names, and found right or wrong."""
@@ -79,6 +80,7 @@ def test_shapes_follow_from_tiles(tile: int, factor: float, code: int, capsys: p
     assert ("f32: wrong: " in told.out) == bool(code)
 
 
+@pytest.mark.sample(0)
 def test_a_rule_that_nothing_reaches(capsys: pytest.CaptureFixture[str]) -> None:
     legalize("relax.relu", target="tiled", name="never")(lambda op, b: decline("never"))
     assert main(["check-target", "tiled", "--operator", "relax.relu"]) == 1

@@ -102,6 +102,7 @@ def test_run_compiles_an_onnx_model(files: Path, capsys: pytest.CaptureFixture[s
     assert re.search(r"^kernel +kind +us +share", out, re.MULTILINE) and "head/MatMul" in out
 
 
+@pytest.mark.sample(0)
 def test_stages_are_saved_and_can_be_compiled(files: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = ("--input", f"image/x={files}/x.npy", "--input", f"index={files}/index.npy")
     model = (files / "m.onnx", "--shape", "image/x=5x8")

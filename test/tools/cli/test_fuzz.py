@@ -36,6 +36,7 @@ def wrong(op, b):
 '''
 
 
+@pytest.mark.sample(0)
 @pytest.mark.parametrize(("threads", "first"), [(1, 0), (2, 20)])
 def test_random_graphs_are_right(threads: int, first: int, whole: bool) -> None:
     count = 20 if whole else 10
@@ -79,6 +80,7 @@ def test_hostile_headers_are_refused() -> None:
     assert report["found"] == [] and report["states"]["refused"] >= 25
 
 
+@pytest.mark.sample(0)
 def test_hostile_structures_are_refused() -> None:
     """The first seeds of each mutation, and one whose branches once differed in their outputs."""
     report = json.loads(mirlo("fuzz", "structure", "--count", 2 * len(structure.MUTATIONS), "--json").stdout)
@@ -90,12 +92,14 @@ def test_hostile_structures_are_refused() -> None:
     assert collected.state == verdict.REFUSED and "must be a tensor, got" in collected.text
 
 
+@pytest.mark.sample(0)
 def test_hostile_sizes_are_refused() -> None:
     """The first seeds, one that once read outside of what it pads, one that once had no end."""
     states = [sizes.judge(seed).state for seed in (*range(0, sizes.BLOCK * len(sizes.ALL), 100), 145, 806)]
     assert not {sizes.WRONG, verdict.FAILED} & set(states) and states.count(verdict.REFUSED) >= 4
 
 
+@pytest.mark.sample(0)
 def test_empty_axes_are_computed() -> None:
     report = json.loads(mirlo("fuzz", "empty", "--count", 6, "--json").stdout)
     assert report["found"] == [] and report["count"] == 6
@@ -149,6 +153,7 @@ def _job(seed: int) -> int:
     return seed * seed
 
 
+@pytest.mark.sample(0)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="jobs are functions of this file")
 def test_jobs_that_crash_or_hang_do_not_take_others_with_them() -> None:
     outcomes = {outcome.seed: outcome for outcome in run_jobs(_job, range(8), processes=2, timeout=2)}

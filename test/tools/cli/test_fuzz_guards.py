@@ -138,6 +138,7 @@ def test_calls_are_those_that_are_written(tmp_path: Path) -> None:
         assert len((tmp_path / f"model{index}.txt").read_text().splitlines()) == guards.CALLS + 1
 
 
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("target", ["llvm", pytest.param("c", marks=needs_c_compiler)])
 def test_random_graphs_keep_to_their_memory(target: str, whole: bool) -> None:
     count = 100 if whole else 15

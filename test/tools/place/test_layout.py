@@ -6,6 +6,8 @@ import random
 import time
 from itertools import pairwise
 
+import pytest
+
 from mirlo.tools.place.layout import Box, Drawing, draw
 
 
@@ -53,6 +55,7 @@ def test_edges_past_layers_are_shared() -> None:
     assert passes[0, 4][:2] == passes[0, 3] and len(passes[0, 4]) == 3
 
 
+@pytest.mark.sample(0)
 def test_thousands_of_boxes() -> None:
     boxes, reads = _random_graph(4000, 1)
     start = time.perf_counter()

@@ -79,6 +79,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> str:
     return page.read_text(encoding="utf-8")
 
 
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("width", [360, 1200])
 def test_nothing_scrolls_sideways(text: str, width: int, tmp_path: Path) -> None:
     found = measured(text, WIDTH, tmp_path, width)

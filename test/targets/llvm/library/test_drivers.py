@@ -179,6 +179,7 @@ int main(void) {
 """
 
 
+@pytest.mark.sample(0)
 def test_models_of_one_code_have_devices_of_their_own(tmp_path: Path) -> None:
     flags = sanitizer_flags(compiler(), "address,undefined", tmp_path / "probe")
     make_program(model(), tmp_path, compiler(), targets())
@@ -191,7 +192,7 @@ def test_models_of_one_code_have_devices_of_their_own(tmp_path: Path) -> None:
     assert done.stdout == "0 7 0\n"
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("sanitizer", ["address,undefined", "thread"])
 @pytest.mark.parametrize("form", ["driver", "shipped", "source"])
 def test_sanitizers_find_nothing(form: str, sanitizer: str, tmp_path: Path) -> None:
@@ -199,7 +200,7 @@ def test_sanitizers_find_nothing(form: str, sanitizer: str, tmp_path: Path) -> N
     linked(tmp_path, form, flags=flags).run({"x": X}, 8, 20)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(0)
 @pytest.mark.skipif(bool(emulated_aarch64.missing()), reason=emulated_aarch64.missing() or "there is")
 @pytest.mark.parametrize("form", ["driver", "shipped"])
 def test_an_emulated_aarch64(form: str, tmp_path: Path) -> None:
@@ -212,6 +213,7 @@ def test_an_emulated_aarch64(form: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(program.run({"x": X}, 2, 3)[0], expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.sample(0)
 def test_compiled_models_are_linked(tmp_path: Path) -> None:
     program = linked(tmp_path, "shipped", shared=True)
     mirlo.compile(model(), targets("shipped"), cache=False, jobs=1).save(tmp_path / "m.mirlo")

@@ -35,7 +35,7 @@ def _cpp() -> str:
     return found
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("sanitizer", ["", "address,undefined", "thread"])
 def test_threads_of_cpp(sanitizer: str, tmp_path: Path) -> None:
     flags = sanitizer_flags(_cpp(), sanitizer, tmp_path / "probe") if sanitizer else []
@@ -86,6 +86,7 @@ def test_language_models(activations: str | None, in_place: bool, tmp_path: Path
     assert "present.0.key may have the memory of past_key_values.0.key" in (folder / "model.h").read_text()
 
 
+@pytest.mark.sample(0)
 def test_quantized_models(tmp_path: Path) -> None:
     """Run a network of int8 convolutions and products."""
     model, inputs = _small_model("int8", tmp_path)
@@ -105,7 +106,7 @@ def test_small_models_for_each_level(name: str, cpu: str, tmp_path: Path) -> Non
     require_same(program, model, inputs, target=target, threads=2)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(0)
 @pytest.mark.skipif(bool(emulated_aarch64.missing()), reason=emulated_aarch64.missing() or "there is")
 @pytest.mark.parametrize("name", ["language model", "int8"])
 def test_small_models_on_an_emulated_aarch64(name: str, tmp_path: Path) -> None:
@@ -235,7 +236,7 @@ def _expected() -> list[int]:
     return found
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(0)
 @pytest.mark.skipif(shutil.which("cargo") is None, reason="there is no cargo")
 @pytest.mark.parametrize(
     ("shared", "weights"), [(False, "embed"), (True, "embed"), (False, "beside"), (True, "beside")]
@@ -261,7 +262,7 @@ target_link_libraries(main mirlo_model)
 """
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(0)
 @pytest.mark.parametrize(
     ("shared", "weights"), [(False, "embed"), (True, "embed"), (False, "beside"), (True, "beside")]
 )

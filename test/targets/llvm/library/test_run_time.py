@@ -45,6 +45,7 @@ def _undefined(path: Path) -> set[str]:
     return {line.split()[-1].partition("@")[0] for line in done.stdout.splitlines()} - {"mirlo_weights_model"}
 
 
+@pytest.mark.sample(0)
 @pytest.mark.skipif(shutil.which("nm") is None, reason="there is no nm")
 def test_nothing_exits_or_prints(tmp_path: Path) -> None:
     """The functions of the system that models and the run time call are known: none ends the process or writes."""

@@ -171,7 +171,7 @@ SHARED_KEYS = {
 }
 
 
-@pytest.mark.sample(16)
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("name", SHARED_KEYS)
 def test_one_query_of_heads_that_share_keys(name: str, threads: int) -> None:

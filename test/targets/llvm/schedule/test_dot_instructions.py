@@ -75,7 +75,7 @@ def test_products_of_bytes(left: str, right: str, is_constant: bool, tmp_path: P
         assert "dot = true" in schedule or _uses(schedule, "u8xi8", "vpdpbusd")
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(0)
 @pytest.mark.skipif("i16" not in host_machine().dots, reason="the machine has no products of 16-bit integers")
 @pytest.mark.parametrize(("left", "right"), [("u8", "i8"), ("i8", "i8"), ("u8", "u8")])
 def test_products_of_bytes_without_vnni(left: str, right: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
