@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from mirlo.extend import (
 from mirlo.runtime.executable import Executable
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.specialized import Specialized
+from mirlo.testing import temporary_registrations
 
 F32 = onnx.TensorProto.FLOAT
 
@@ -162,7 +164,13 @@ def load_products(artifact: ExternalArtifact, context: LoadContext) -> ExternalF
     return ExternalFunctions({name: product(name) for name in artifact.functions})
 
 
-register_target(Target("products", "products by constants", codegen=Products))
+@pytest.fixture(scope="module", autouse=True)
+def registered() -> Iterator[None]:
+    with temporary_registrations(__name__):
+        register_target(Target("products", "products by constants", codegen=Products))
+        yield
+
+
 register_external_loader("products", load_products)
 
 

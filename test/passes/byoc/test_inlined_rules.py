@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 
@@ -13,7 +15,7 @@ from mirlo.extend import CodeGenerator, Target, decline, intrinsic, is_op, regis
 from mirlo.passes.pipeline import Pipeline
 from mirlo.passes.registry import PassError
 from mirlo.passes.session import Session
-from mirlo.testing import stages_round_trip
+from mirlo.testing import stages_round_trip, temporary_registrations
 
 LOWERED: list[str] = []
 
@@ -31,14 +33,18 @@ class Lookup(CodeGenerator):
         return [("exp", is_op("relax.exp")(wildcard()).named("exp"), takes)]
 
 
-register_target(Target("lookup", "exponentials by a table", codegen=Lookup))
-
-
-@intrinsic("exp", target="lookup")
 def line(op, b):
     """Lower to a line, so that one sees which rule lowered it."""
     LOWERED.append(op.type)
     return op.nums[0] * 2.0 + 1.0
+
+
+@pytest.fixture(scope="module", autouse=True)
+def registered() -> Iterator[None]:
+    with temporary_registrations(__name__):
+        register_target(Target("lookup", "exponentials by a table", codegen=Lookup))
+        intrinsic("exp", target="lookup")(line)
+        yield
 
 
 @mirlo.script

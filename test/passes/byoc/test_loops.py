@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from mirlo.extend import (
     register_target,
     wildcard,
 )
-from mirlo.testing import stages_round_trip
+from mirlo.testing import stages_round_trip, temporary_registrations
 from mirlo.tools.cli import main
 
 ROOT = Path(__file__).parents[3]
@@ -132,7 +133,13 @@ def _load(artifact: Any, context: Any) -> ExternalFunctions:
 
 
 register_external_loader("legalizing", _load)
-register_target(Target("legalizing", "legalizes its regions", codegen=Legalizing))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def registered() -> Iterator[None]:
+    with temporary_registrations(__name__):
+        register_target(Target("legalizing", "legalizes its regions", codegen=Legalizing))
+        yield
 
 
 def test_own_legalization() -> None:
