@@ -420,8 +420,10 @@ LYING_FIGURES = "lying_figures"
 SHOWN_BY_QUANTIZED = (
     "answers_one", "wrong_tile", "columns_in_words", "dropped_epilogue", "wrong_zero_point", "off_by_one_in_k",
     "stale_weight", "wrong_for_one_image", "wrong_layout", "wrong_stride", "no_saturation", "truncates", "one_bias",
-    "one_scale", "narrow_accumulators", "second_region", "tile_before_epilogue", "long_sums",
+    "one_scale", "narrow_accumulators", "second_region", "tile_before_epilogue", "long_sums", "second_call",
 )  # fmt: skip
+SHOWN_BY_IMAGES = ("wrong_for_one_size",)
+"""Those that `quantized_network` shows for seven images."""
 
 
 SHOWN_BY = {
@@ -681,7 +683,7 @@ def float_network(seed: int = 0) -> onnx.ModelProto:
     return _model(nodes, [*weights, times], [2, 3, 9, 8], [2, 12])
 
 
-def quantized_network(seed: int = 0) -> onnx.ModelProto:
+def quantized_network(seed: int = 0, images: int = 1) -> onnx.ModelProto:
     """Return a small QDQ network: three convolutions, two of one shape, and a product, all int8 by channel."""
     random = np.random.default_rng(seed)
     initializers: list[onnx.TensorProto] = []
@@ -719,7 +721,7 @@ def quantized_network(seed: int = 0) -> onnx.ModelProto:
     nodes.append(helper.make_node("MatMul", ["flat", weight("product", (64, 10), 1)], ["p"], name="product"))
     x = requantize("p", "y", 1.0, 131)
     nodes.append(helper.make_node("Identity", [x], ["y"], name="result"))
-    return _model(nodes, initializers, [1, 3, 10, 7], [1, 10])
+    return _model(nodes, initializers, [images, 3, 10, 7], [images, 10])
 
 
 def _model(

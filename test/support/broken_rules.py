@@ -234,11 +234,23 @@ def chip_network(seed: int = 0) -> onnx.ModelProto:
         helper.make_node("Mul", ["c", "s"], ["d"], name="scaled"),
         helper.make_node("CumSum", ["d", "axis"], ["e"], name="sums"),
         helper.make_node("Relu", ["e"], ["r"], name="relu"),
+        helper.make_node("Gemm", ["m0", "m0"], ["g"], name="gram", transB=1),
+        helper.make_node("LayerNormalization", ["g", "ones"], ["l"], name="norm"),
+        helper.make_node("Slice", ["l", "a", "b"], ["k"], name="part"),
+        helper.make_node("Cast", ["k"], ["h"], name="halves", to=TensorProto.FLOAT16),
+        helper.make_node("Relu", ["h"], ["hr"], name="relu_of_halves"),
+        helper.make_node("Cast", ["hr"], ["hd"], name="doubles", to=TensorProto.DOUBLE),
+        helper.make_node("Add", ["hd", "two"], ["sd"], name="positive"),
+        helper.make_node("Sqrt", ["sd"], ["sq"], name="roots"),
+        helper.make_node("Reciprocal", ["sq"], ["rs"], name="reciprocal"),
+        helper.make_node("Cast", ["rs"], ["z"], name="floats", to=TensorProto.FLOAT),
         helper.make_node("Add", ["r", "c"], ["y"], name="result"),
     ]
+    weights += [numpy_helper.from_array(np.ones(16, np.float32), "ones"), numpy_helper.from_array(np.array(2.0), "two")]
     axis = numpy_helper.from_array(np.array(1), "axis")
     graph = helper.make_graph(
         nodes, "chips", [helper.make_tensor_value_info("x", TensorProto.FLOAT, [16, 16])],
-        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [12, ODD_SIZE])], [*weights, starts, ends, axis],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, [12, ODD_SIZE]) for name in "yz"],
+        [*weights, starts, ends, axis],
     )  # fmt: skip
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
