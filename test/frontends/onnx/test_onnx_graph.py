@@ -17,7 +17,7 @@ from commands import ROOT
 from onnx import TensorProto, helper, numpy_helper
 from onnx_models import F32, make_model, node
 
-from mirlo.benchmarks import import_path
+from mirlo.benchmarks import import_outcomes, import_path
 from mirlo.frontends.onnx import OnnxImportError, import_model
 from mirlo.frontends.onnx.graph import AttributeDef, GraphDef, TensorDef, TypeDef
 from mirlo.frontends.onnx.model import LoadedModel, load
@@ -279,3 +279,19 @@ def test_graph_keeps_views_of_the_file(tmp_path: Path) -> None:
     graph: GraphDef = load(path).content.graph
     raw = graph.initializers[0].raw
     assert isinstance(raw, memoryview) and raw.nbytes == 4 * 4096
+
+
+def test_outcomes_of_an_import() -> None:
+    """The outcome of a model is the types of its function, or what is wrong; dims are dynamic only if there are any."""
+    nodes = [helper.make_node("Relu", ["x"], ["y"])]
+    values = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [3, 4]) for name in "xy"]
+    model = helper.make_model(helper.make_graph(nodes, "g", values[:1], values[1:]), ir_version=9)
+    assert "%arg0: tensor<3x4xf32>" in import_outcomes.outcome(model)
+    dynamic = import_outcomes.with_dynamic_dims(model)
+    assert "%arg0: tensor<?x4xf32" in import_outcomes.outcome(dynamic)
+    nodes[0].op_type = "Missing"
+    model = helper.make_model(helper.make_graph(nodes, "g", values[:1], values[1:]), ir_version=9)
+    assert "Missing" in import_outcomes.outcome(model)
+    values = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [3]) for name in "xy"]
+    model = helper.make_model(helper.make_graph(nodes, "g", values[:1], values[1:]), ir_version=9)
+    assert import_outcomes.with_dynamic_dims(model) is None
