@@ -10,6 +10,7 @@ from mirlo.passes.bounds.accesses import Access, is_index
 from mirlo.passes.bounds.local_buffers import LocalBuffers
 
 STACK, COUNT = "memref.alloca", "memref.atomic_rmw"
+LAUNCH = "gpu.launch"
 _ARITHMETIC = ("arith.", "math.", "affine.apply")
 """Names of operations on values alone."""
 _LOOPS = ("scf.for", "scf.while")
@@ -165,9 +166,17 @@ def _origins_of_argument(argument: ir.BlockArgument, block: ir.Block) -> Iterabl
         return list(op.operands)[:3] if position == 0 else _origins_in_loop(op, position - 1)
     if op.name == "scf.while":
         return _origins_in_loop(op, position)
-    if op.name in ("scf.parallel", "scf.forall", "gpu.launch"):
+    if op.name == LAUNCH:
+        return launch_sizes(op)
+    if op.name in ("scf.parallel", "scf.forall"):
         return list(op.operands)
     return None
+
+
+def launch_sizes(op: ir.Operation) -> list[ir.Value]:
+    """Return the sizes of a launch: blocks along three axes, threads of a block along three axes."""
+    first = ir.DenseI32ArrayAttr(op.attributes["operandSegmentSizes"])[0]  # behind what it waits for
+    return list(op.operands)[first : first + 6]
 
 
 def _origins_in_loop(op: ir.Operation, position: int) -> Iterable[ir.Value]:

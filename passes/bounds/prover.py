@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -559,11 +560,9 @@ def _holds_in_cases(goal: SymbolicDim, facts: tuple[Dim, ...], depth: int) -> bo
 def _multiples(goal: SymbolicDim, atoms: Monomial, factor: int) -> Iterable[tuple[Dim, int]]:
     """Yield by what a fact and a goal are multiplied so that a term of the fact cancels out one of the goal."""
     for goal_atoms, goal_factor in goal.terms:
-        rest = list(goal_atoms)
-        if not atoms or goal_factor * factor <= 0 or any(atom not in rest for atom in atoms):
+        taken, whole = Counter(atoms), Counter(goal_atoms)
+        if not atoms or goal_factor * factor <= 0 or not taken <= whole:
             continue
-        for atom in atoms:
-            rest.remove(atom)
-        quotient = D.product([D.parse(atom) for atom in rest]) * abs(goal_factor)
+        quotient = D.product([D.parse(atom) for atom in (whole - taken).elements()]) * abs(goal_factor)
         if _is_nonnegative(quotient):
             yield quotient, abs(factor)

@@ -14,7 +14,7 @@ from mirlo.dialects.core.index_expr import FloorDiv, IndexExpr, floor_divide, lo
 from mirlo.dialects.core.types import TensorType
 from mirlo.dialects.tir.affine import read_affine
 from mirlo.dialects.tir.buffers import INPLACE
-from mirlo.passes.bounds.data import COUNT, DataDependence
+from mirlo.passes.bounds.data import COUNT, LAUNCH, DataDependence, launch_sizes
 from mirlo.passes.bounds.limits import SAFE, Limits
 from mirlo.passes.bounds.local_buffers import RESHAPES, Merged, Reaching
 from mirlo.passes.bounds.prover import Case, Facts, Prover
@@ -136,7 +136,17 @@ class ValueReader:
             return number(self.parameters[position])
         if op.name == "scf.for" and position == 0:
             return self._read_loop(op)
+        if op.name == LAUNCH:
+            return self._read_thread(op, position)
         return self.prover.variable(from_data=self.data.is_from_data(argument))
+
+    def _read_thread(self, op: ir.Operation, position: int) -> IndexExpr:
+        """Return the number of a block or thread along an axis of a launch, or how many there are."""
+        axes = len(launch_sizes(op))
+        size = self.read(launch_sizes(op)[position % axes])
+        if position >= axes:
+            return size
+        return self.prover.variable([number(0)], [size - 1], from_data=self._of_data(size))
 
     def _read_loop(self, op: ir.Operation) -> IndexExpr:
         lower, upper, step = (self.read(op.operands[i]) for i in range(3))
@@ -242,17 +252,29 @@ class ValueReader:
         """Return a quotient that is rounded down, or the same for operands that are not negative."""
         left, right = self.operands(op)
         if not right.is_constant or not _is_positive(right.constant):
-            return self._quotient_by_variable(left, right)
+            return self._quotient_by_variable(op, left, right)
         if op.name != "arith.floordivsi" and not self.prover.is_nonnegative(left):
             return self.prover.variable(from_data=self._of_data(left), operands=(left,))
         return quotient(left, right.constant)
 
-    def _quotient_by_variable(self, left: IndexExpr, right: IndexExpr) -> IndexExpr:
+    def _quotient_by_variable(self, op: ir.Operation, left: IndexExpr, right: IndexExpr) -> IndexExpr:
         """Return a quotient by a value that is no constant: no larger than the dividend if neither is negative."""
         of_data = self._of_data(left, right)
-        if self.prover.is_nonnegative(left) and self.prover.is_nonnegative(right - 1):
-            return self.prover.variable([number(0)], [left], from_data=of_data)
+        if self.prover.is_nonnegative(left) and self._is_positive_at(right, op):
+            highs = [left, *self._largest_quotients(op, left, right)]
+            return self.prover.variable([number(0)], highs, from_data=of_data)
         return self.prover.variable(from_data=of_data, operands=(left,))
+
+    def _largest_quotients(self, op: ir.Operation, left: IndexExpr, right: IndexExpr) -> Iterator[IndexExpr]:
+        """Yield `n - 1` where a dividend is less than `n` times the divisor, a dim."""
+        if not right.is_constant or isinstance(right.constant, int):
+            return
+        for fact in self._facts_at(op):
+            end = fact + left + 1
+            if end.is_constant and not isinstance(end.constant, int):
+                count = D.apply("floordiv", end.constant, right.constant)
+                if count * right.constant == end.constant:
+                    yield number(count - 1)
 
     def ceil_divide(self, op: ir.Operation) -> IndexExpr | None:
         left, right = self.operands(op)
@@ -263,17 +285,24 @@ class ValueReader:
     def remainder(self, op: ir.Operation) -> IndexExpr | None:
         left, right = self.operands(op)
         if not self.prover.is_nonnegative(left):
-            return self._signed_remainder(left, right) if op.name == "arith.remsi" else None
+            return self._signed_remainder(op, left, right) if op.name == "arith.remsi" else None
         if right.is_constant and _is_positive(right.constant):
             return left - _multiple(quotient(left, right.constant), right.constant)
-        if self.prover.is_nonnegative(right - 1):
+        if self._is_positive_at(right, op):
             return self.prover.variable([number(0)], [right - 1, left], from_data=self._of_data(left, right))
         return None
 
-    def _signed_remainder(self, left: IndexExpr, right: IndexExpr) -> IndexExpr | None:
-        if not self.prover.is_nonnegative(right - 1):
+    def _signed_remainder(self, op: ir.Operation, left: IndexExpr, right: IndexExpr) -> IndexExpr | None:
+        if not self._is_positive_at(right, op):
             return None
         return self.prover.variable([number(1) - right], [right - 1], from_data=self._of_data(left, right))
+
+    def _is_positive_at(self, value: IndexExpr, op: ir.Operation) -> bool:
+        """Return whether a value is at least 1 where an operation is executed."""
+        if self.prover.is_nonnegative(value - 1):
+            return True
+        facts = self._facts_at(op)
+        return len(facts) > 0 and self.prover.is_nonnegative(value - 1, facts)
 
     def shift_left(self, op: ir.Operation) -> IndexExpr | None:
         left, right = self.operands(op)
@@ -584,6 +613,8 @@ class ValueReader:
         if op.name == "scf.while" and block == op.regions[1].blocks[0]:
             *_, condition = op.regions[0].blocks[0].operations
             return self.facts(condition.operation.operands[0], True)
+        if op.name == LAUNCH:
+            return [self.read(size) - 1 for size in launch_sizes(op)]
         return ()
 
     # ------------------------------------------------------------------------------------------------------ conditions

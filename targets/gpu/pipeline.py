@@ -31,6 +31,7 @@ def compile_pipeline(
         "lower-loops",
         *([intrinsics] if intrinsics else []),
         f"lower-intrinsics{{target={target}}}",
+        "verify-bounds{guard=true}",
         *([functions] if functions else []),
         "outline-kernels",
         *([kernels] if kernels else []),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.tir.compute import Expr, LoopBuilder, constant, select
+from mirlo.dialects.tir.compute import Expr, LoopBuilder, at_most_last, constant, select
 from mirlo.dialects.tir.compute.loops import Buffer
 from mirlo.passes.legalize.helpers import shape_of, short_name
 from mirlo.passes.legalize.rules.sort import order
@@ -31,7 +31,8 @@ def sort(op: ir.OpView, b: LegalizeBuilder) -> Decline | ir.Value:
 
     def body(loops: LoopBuilder, x: Buffer, output: Buffer) -> None:
         def put(at: list[Expr], rank: Expr) -> None:
-            output[[*at[:axis], rank, *at[axis + 1 :]]] = at[axis].cast("i64") if wants_places else x[at]
+            place = at_most_last(rank, shape[axis])
+            output[[*at[:axis], place, *at[axis + 1 :]]] = at[axis].cast("i64") if wants_places else x[at]
 
         _by_rank(loops, x, shape, axis, order(op.descending), put)
 

@@ -19,6 +19,7 @@ func.func @main(%x: tensor<DIMxf32> {relax.name = "x"}, %at: tensor<6xi64> {rela
   return %0: tensor<6xf32>
 }
 """
+TARGETS = ["llvm", "c", "spirv", "nvvm", "llvm{cpu=generic triple=wasm32-unknown-unknown}"]
 STATIC, DYNAMIC = GRAPH.replace("DIM", "8"), GRAPH.replace("tensor<DIMxf32>", 'tensor<?xf32, #relax.dims<["n"]>>')
 M, N = T.dims("M", "N")
 
@@ -69,7 +70,7 @@ def _of(template: object) -> Callable[..., object]:
 
 
 @pytest.mark.parametrize("graph", [STATIC, DYNAMIC], ids=["static", "dynamic"])
-@pytest.mark.parametrize("target", ["llvm", "c"])
+@pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("rule", [_of(unlimited), _as_loops], ids=["prim_func", "loops"])
 def test_unlimited_position_is_refused(graph: str, target: str, rule: Callable[..., object]) -> None:
     with pytest.raises(PassFailed) as failure:
@@ -79,6 +80,31 @@ def test_unlimited_position_is_refused(graph: str, target: str, rule: Callable[.
     assert "(lookup): 'memref.load' to parameter 0" in text or "(lookup): 'vector.gather' to parameter 0" in text
     assert "its index depends on data that is not clamped (index=" in text
     assert "limit the index to the axis before the access, as in min(max(i, 0), n - 1)" in text
+
+
+@pytest.mark.parametrize("graph", [STATIC, DYNAMIC], ids=["static", "dynamic"])
+@pytest.mark.parametrize("target", ["spirv", "nvvm"])
+@pytest.mark.parametrize("template", [limited, guarded])
+def test_limited_position_is_accepted_on_gpus(graph: str, target: str, template: object) -> None:
+    _compiled(graph, _of(template), target)
+
+
+GATHER_ELEMENTS = """
+func.func @main(%x: tensor<?x?xf32, #relax.dims<["n", "m"]>> {relax.name = "x"},
+    %at: tensor<?x?xi64, #relax.dims<["a", "b"]>> {relax.name = "at"}) -> tensor<?x?xf32, #relax.dims<["a", "b"]>> {
+  %0 = "relax.gather_elements"(%x, %at) {axis = 1 : i64}
+    : (tensor<?x?xf32, #relax.dims<["n", "m"]>>, tensor<?x?xi64, #relax.dims<["a", "b"]>>)
+    -> tensor<?x?xf32, #relax.dims<["a", "b"]>>
+  return %0: tensor<?x?xf32, #relax.dims<["a", "b"]>>
+}
+"""
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_position_in_rows_of_run_time_size(target: str) -> None:
+    """A thread's number divided by a dim is a row, as the grid has no more threads than elements."""
+    with make_context(), ir.Location.unknown():
+        mirlo.compile(ir.Module.parse(GATHER_ELEMENTS), target=target)
 
 
 X = np.arange(1, 9, dtype=np.float32)
