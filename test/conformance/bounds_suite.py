@@ -72,7 +72,7 @@ def kernel_accesses(model: Any, name: str, target: str) -> list[KernelAccesses]:
     found = []
     for kernel in explanation.kernels:
         if kernel.bounds is not None:
-            unproven = kernel.bounds.unproven
+            unproven = (*kernel.bounds.unproven, *kernel.bounds.guarded)
             texts = tuple(map(str, unproven))
             of_data = sum(access.from_data for access in unproven)
             found.append(KernelAccesses(name, kernel.name, kernel.bounds.accesses, texts, of_data))

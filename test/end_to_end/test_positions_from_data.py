@@ -12,6 +12,8 @@ from mirlo import T
 from mirlo.dialects.bindings import ir
 from mirlo.dialects.context import make_context
 from mirlo.passes.pass_failed import PassFailed
+from mirlo.tools.explain.model import explain_model
+from mirlo.tools.explain.report import text_lines
 
 GRAPH = """
 func.func @main(%x: tensor<DIMxf32> {relax.name = "x"}, %at: tensor<6xi64> {relax.name = "at"}) -> tensor<6xf32> {
@@ -128,3 +130,15 @@ def test_position_limited_to_another_axis(target: str) -> None:
     np.testing.assert_array_equal(executable(X, AT), [1, 8, 1, 0, 0, 1])
     with pytest.raises(PassFailed, match="its index depends on data that is not clamped"):
         _compiled(DYNAMIC, _of(limited_to_another_axis), target)
+
+
+def test_explain_lists_what_is_tested_at_run_time() -> None:
+    rules = {"relax.gather": _of(limited_to_another_axis)}
+    with make_context(), ir.Location.unknown():
+        explanation = explain_model(ir.Module.parse(STATIC), legalize=rules)
+    (kernel,) = explanation.kernels
+    lines = list(text_lines(explanation))
+    first = next(i for i, line in enumerate(lines) if "tested at run time to be in bounds: 1 of" in line)
+    assert "its index depends on data" in lines[first + 1]
+    assert "size=8" in lines[first + 1]
+    assert kernel.bounds is not None and not kernel.bounds.unproven

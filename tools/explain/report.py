@@ -101,6 +101,9 @@ def _kernel(kernel: ExplainedKernel, with_words: bool) -> Iterator[str]:
     for choice in kernel.intrinsics:
         yield f"  tir.{choice.intrinsic} on {choice.type}: {_rule(choice.rule)}"
         yield from _declined(choice.attempts, "    ")
+    if kernel.bounds is not None and kernel.bounds.guarded:
+        yield f"  tested at run time to be in bounds: {len(kernel.bounds.guarded)} of {kernel.bounds.accesses} accesses"
+        yield from (f"    {access}" for access in kernel.bounds.guarded)
     if kernel.bounds is not None and kernel.bounds.unproven:
         yield f"  not proven to be in bounds: {len(kernel.bounds.unproven)} of {kernel.bounds.accesses} accesses"
         yield from (f"    {access}" for access in kernel.bounds.unproven)
@@ -192,7 +195,11 @@ def _kernel_json(kernel: ExplainedKernel) -> dict[str, object]:
         ],
         "bounds": None
         if kernel.bounds is None
-        else {"accesses": kernel.bounds.accesses, "unproven": list(map(str, kernel.bounds.unproven))},
+        else {
+            "accesses": kernel.bounds.accesses,
+            "unproven": list(map(str, kernel.bounds.unproven)),
+            "tested": list(map(str, kernel.bounds.guarded)),
+        },
     }
 
 
