@@ -14,7 +14,7 @@ from mirlo.dialects.tir.scalars import create
 from mirlo.passes.rule_choices import ChoiceValues
 from mirlo.passes.schedule.buffers import BufferFunction, ScheduleFacts
 from mirlo.passes.schedule.loops import PARALLEL as PARALLEL_LOOP
-from mirlo.passes.schedule.loops import when
+from mirlo.passes.schedule.loops import keep_rolled, when
 from mirlo.passes.schedule.words.blocks import decompose
 from mirlo.passes.schedule.words.index import LoopValue, LoopValues
 from mirlo.passes.schedule.words.kernels import limits_of, prepare_kernels
@@ -22,8 +22,10 @@ from mirlo.passes.schedule.words.lanes import (
     EdgeTest,
     LoopLanes,
     can_vectorize,
+    count_active_lanes,
     edge_tests,
     mask_of_guards,
+    narrowed,
     undecided_guards,
 )
 from mirlo.passes.schedule.words.loops import THREAD
@@ -140,8 +142,7 @@ class _Emitter(PointEmitter):
             guards = self.guards_of(leaf, values)
             if guards is None:
                 return carried
-            if can_vectorize(leaf, loop, guards, self.placed):
-                self.lanes(leaf, loop, values, guards)
+            if self.lanes(leaf, loop, values, guards):
                 return carried
         return self.each_iteration(loop, values, carried)
 
@@ -236,11 +237,18 @@ class _Emitter(PointEmitter):
             with ir.InsertionPoint(new_loop.body):
                 scf.YieldOp(body(new_loop.induction_variable, list(new_loop.inner_iter_args)))
             is_static = isinstance(low, int) and isinstance(high, int)
+            if not is_static and not carried and self.has_vectors_only(loop):
+                keep_rolled(new_loop.operation)
             if kind == SERIAL and not carried and is_static and not _has_loops(loop):
                 hoist(new_loop.operation)
             return list(new_loop.results)
         self.annotated(loop, kind, bounds, values, body)
         return carried
+
+    def has_vectors_only(self, loop: Loop) -> bool:
+        """Return whether an iteration is vectors of CPUs, without loops around them."""
+        inner = [other for other in loops_of(loop) if other.kind != UNROLLED and other.extent != 1]
+        return bool(inner) and not self.placed.in_threads and all(other.kind == VECTORIZED for other in inner)
 
     def annotated(
         self,
@@ -350,15 +358,26 @@ class _Emitter(PointEmitter):
 
     # Points
 
-    def lanes(self, leaf: BlockLeaf, loop: Loop, values: LoopValues, guards: Sequence[Guard]) -> None:
-        """Emit a vectorized loop around a block."""
+    def lanes(self, leaf: BlockLeaf, loop: Loop, values: LoopValues, guards: Sequence[Guard]) -> bool:
+        """Emit a vectorized loop around a block as vector operations; return whether that is possible."""
         inside = [guard for guard in guards if loop.name in guard[0].variables()]
+        if not self.placed.in_threads:
+            # A tail of 3 elements takes a vector of 4, one of 8 takes no mask.
+            loop = narrowed(loop, inside)
+            if count_active_lanes(inside, loop) == loop.extent:
+                guards, inside = [guard for guard in guards if guard not in inside], []
+        if not can_vectorize(leaf, loop, guards, self.placed):
+            return False
 
         def vector() -> None:
+            if loop.extent == 1:
+                self.point(leaf, values.at({loop.name: 0}))
+                return
             mask, loops = mask_of_guards(inside, loop, values)
             LoopLanes(leaf, loop, values, self.placed, mask, loops, self.passed, self.stores).emit()
 
         self.guarded([guard for guard in guards if guard not in inside], values, vector)
+        return True
 
     def point(self, leaf: BlockLeaf, values: LoopValues) -> None:
         indices = self.computed(leaf, leaf.at, values)

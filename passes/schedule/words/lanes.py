@@ -114,6 +114,27 @@ def _is_inside(found: IndexExpr, size: Dim, extents: dict[str, Dim]) -> bool:
     return bool(low >= 0 and high < size)
 
 
+def count_active_lanes(guards: Sequence[Guard], loop: Loop) -> int | None:
+    """Return how many lanes of a loop, from the first on, pass these guards; None if only the run time knows."""
+    lanes = active = D.static_dim(loop.extent)
+    for expression, bound in guards:
+        step = expression.coefficient(loop.name)
+        if expression.variables() != {loop.name} or not isinstance(step, int) or step < 1:
+            return None
+        if not isinstance(expression.constant, int) or not isinstance(bound, int):
+            return None
+        active = min(active, -((expression.constant - bound) // step))
+    return active if 0 < active <= lanes else None
+
+
+def narrowed(loop: Loop, guards: Sequence[Guard]) -> Loop:
+    """Return the loop with as few lanes, a power of two, as those that pass these guards need."""
+    active = count_active_lanes(guards, loop)
+    if active is None:
+        return loop
+    return replace(loop, extent=min(D.static_dim(loop.extent), 1 << (active - 1).bit_length()))
+
+
 class LaneGuards(NamedTuple):
     """Which lanes are active: their mask, None for all of them, and the loops that it depends on."""
 
@@ -126,6 +147,9 @@ def mask_of_guards(guards: Sequence[Guard], loop: Loop, values: LoopValues) -> L
     mask: ir.Value | None = None
     loops: set[str] = set()
     lanes = D.static_dim(loop.extent)
+    active_lanes = count_active_lanes(guards, loop)
+    if active_lanes is not None:
+        return LaneGuards(None if active_lanes == lanes else lane_mask(lanes, active_lanes), frozenset({loop.name}))
     kind = ir.VectorType.get([lanes], ir.IntegerType.get_signless(1))
     for guard, bound in guards:
         loops |= guard.variables()

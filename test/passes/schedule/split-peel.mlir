@@ -9,7 +9,7 @@
 // CHECK:           vector.load %arg0
 // CHECK:           vector.store {{.*}}, %arg1
 // CHECK:         }
-// CHECK:         vector.create_mask {{.*}} : vector<8xi1>
+// CHECK:         vector.constant_mask [5] : vector<8xi1>
 // CHECK:         vector.maskedload %arg0
 // CHECK:         vector.maskedstore %arg1
 // CHECK-NOT:     scf.for

@@ -395,3 +395,59 @@ def test_the_pass_schedule_names_what_is_wrong_with_words(target):
 
     with pytest.raises(mirlo.MirloError, match=r"test_words.py:\d+:1: pass 'schedule' failed: .* no loop 'clip_k'"):
         mirlo.compile(model, target, schedules={"product": words}, cache=False)
+
+
+@mirlo.prim_func
+def scaled_floats(a: T.Buffer[(53,), T.f32], b: T.Buffer[(53,), T.f32], c: T.Out[(53,), T.f32]):
+    for i in T.grid(53):
+        with T.block("element"):
+            vi = T.axes("S", i)
+            c[vi] = a[vi] * b[0] + a[vi]
+
+
+@mirlo.prim_func
+def scaled_bytes(a: T.Buffer[(53,), T.u8], b: T.Buffer[(53,), T.u8], c: T.Out[(53,), T.u8]):
+    for i in T.grid(53):
+        with T.block("element"):
+            vi = T.axes("S", i)
+            c[vi] = a[vi] * b[0] + a[vi]
+
+
+@mirlo.prim_func
+def quotients(a: T.Buffer[(53,), T.i32], b: T.Buffer[(53,), T.i32], c: T.Out[(53,), T.i32]):
+    for i in T.grid(53):
+        with T.block("element"):
+            vi = T.axes("S", i)
+            c[vi] = a[vi] // b[vi]
+
+
+@mirlo.script
+def elements_model(
+    x: R.Tensor[(53,), R.f32],
+    y: R.Tensor[(53,), R.f32],
+    u: R.Tensor[(53,), R.u8],
+    v: R.Tensor[(53,), R.u8],
+    m: R.Tensor[(53,), R.i32],
+    n: R.Tensor[(53,), R.i32],
+):
+    return R.call_tir(scaled_floats, x, y), R.call_tir(scaled_bytes, u, v), R.call_tir(quotients, m, n)
+
+
+@pytest.mark.parametrize("tail", ["mask", "peel"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_tail_of_any_length_computes_each_element_once(seed, tail):
+    """Tails of static sizes are vectors of fewer lanes, with a mask where they are no power of two, or one scalar."""
+    rng = np.random.default_rng(seed)
+    arrays = [rng.integers(1, 9, 53).astype(kind) for kind in ("f4", "f4", "u1", "u1", "i4", "i4")]
+    x, y, u, v, m, n = arrays
+
+    def words(s):
+        vectors, lane = s.split(s.loops("element")[0], (None, int(rng.integers(2, 53))), tail=tail)
+        s.vectorize(lane)
+        if rng.random() < 0.5:
+            s.unroll(vectors)
+
+    schedules = dict.fromkeys(("scaled_floats", "scaled_bytes", "quotients"), words)
+    found = mirlo.compile(elements_model, schedules=schedules, cache=False)(*arrays)
+    for one, other in zip(found, (x * y[0] + x, u * v[0] + u, m // n), strict=True):
+        np.testing.assert_array_equal(one, other)
