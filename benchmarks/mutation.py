@@ -6,7 +6,8 @@ python -m benchmarks.mutation --report                 # a table by folder
 
 Changes are made in a copy of the tracked files, in `.cache/mutation/mirlo`. A change is killed if a test that reaches
 it fails, or takes too long; tests that do not reach a change cannot notice it. Those that survive what `make test` runs
-are tried with all cases of the same tests, which `make nightly` runs.
+are tried with all cases of the same tests, which `make nightly` runs, and with the tests of lit in the folder that is
+named as theirs.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import argparse
 import json
 import os
 import random
+import re
 import resource
 import shutil
 import signal
@@ -187,6 +189,8 @@ def judge(mutant: Mutant, reached: dict[int, list[str]]) -> Verdict:
         functions = list(dict.fromkeys(test.partition("[")[0] for test in tests))[:MOST_TESTS]
         by = failing(mutant, functions, "--whole")
         killed = "nightly" if by else ""
+    if not by and (by := failing_lit(mutant)):
+        killed = "test"
     verdict = Verdict(mutant, len(tests), killed, by)
     with open(WORK / "verdicts.jsonl", "a", encoding="utf-8") as file:
         file.write(json.dumps(asdict(verdict)) + "\n")
@@ -210,6 +214,52 @@ def failing(mutant: Mutant, tests: Sequence[str], *options: str) -> str:
         if len(left) == len(tests):
             return ""
     return ""
+
+
+def failing_lit(mutant: Mutant) -> str:
+    """Return the first test of IR that fails with a change and does not without it, of those of the same folder."""
+    files = lit_files(mutant)
+    if not files:
+        return ""
+    make_tree()
+    text = (SOURCE / mutant.path).read_text(encoding="utf-8")
+    (TREE / mutant.path).write_text(mutated(text, mutant), encoding="utf-8")
+    found = run_lit(files)
+    if not found:
+        return ""
+    make_tree()
+    return found if found == "import" or not run_lit([found]) else ""
+
+
+def lit_files(mutant: Mutant) -> list[str]:
+    """Return the files of lit in the folder of tests named as that of a change, those first that have its words."""
+    folder = Path("test", *Path(mutant.path).parts[:-1])
+    while not (SOURCE / folder).is_dir():
+        folder = folder.parent
+    words = set(Path(mutant.path).stem.split("_"))
+    files = [path.relative_to(SOURCE) for path in (SOURCE / folder).rglob("*.mlir") if "Inputs" not in path.parts]
+    ranked = sorted(files, key=lambda path: (-len(words & set(path.stem.split("-"))), str(path)))
+    return [str(path) for path in ranked[:MOST_TESTS]]
+
+
+def run_lit(files: Sequence[str]) -> str:
+    """Run files of lit in the copy; return which failed first, or nothing."""
+    environment = {**os.environ, "PYTHONPATH": str(WORK)}
+    command = [
+        sys.executable,
+        "-c",
+        "from lit.main import main; main()",
+        "-q",
+        "--workers=1",
+        "--max-failures=1",
+        f"--max-time={SECONDS}",
+    ]
+    done = subprocess.run([*command, *files], cwd=TREE, env=environment, capture_output=True, text=True)
+    if done.returncode == 0:
+        return ""
+    failed = re.findall(r"^FAIL: .*?:: (\S+)", done.stdout, re.MULTILINE)
+    # What cannot be imported fails before a test does.
+    return next((file for file in files if failed and file.endswith(failed[0])), "import")
 
 
 def neighbours(mutant: Mutant) -> list[str]:

@@ -64,6 +64,7 @@ def expected(x: np.ndarray) -> np.ndarray:
     return e / e.sum(-1, keepdims=True)
 
 
+@pytest.mark.sample(0)
 def test_layers(driver: Any, lt: FakeCublas) -> None:
     compiled = mirlo.compile(layers, target=TARGET, cache=False)
     (external,) = compiled.artifact.externals

@@ -81,6 +81,7 @@ def test_against_the_cpu(dnn: FakeCudnn, name: str, dtype: str) -> None:
     assert len(dnn.graphs[0]) == 10 + 4 * (step.bound is not None) + 2 * bool(step.bound) + (step.mask is not None)
 
 
+@pytest.mark.sample(0)
 def test_turned_heads_stay_where_they_are(driver: Any, dnn: FakeCudnn) -> None:
     """Heads that are transposed to the front, and back, are read and written where they lie."""
 
@@ -165,6 +166,7 @@ def test_placement_by_cost(dnn: FakeCudnn) -> None:
     assert CuDnn().fingerprint() == "92800", "what is measured holds for this version"
 
 
+@pytest.mark.sample(0)
 def test_no_engine(dnn: FakeCudnn) -> None:
     dnn.engines = [(3, 1 << 30)]
     model = compiled(module(*["1x2x8x16xf16"] * 4))
