@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import struct
 from collections.abc import Iterator
@@ -11,29 +10,16 @@ from pathlib import Path
 
 import numpy as np
 
+from mirlo.generate.checkpoints.safetensors import MAX_RANK, parse_safetensors, tensor_of_bytes
 from mirlo.generate.errors import ModelFolderError
-from mirlo.generate.json_file import JsonObject, is_unsigned, read_bytes, read_json
-from mirlo.runtime.dtypes import numpy_dtype
+from mirlo.generate.json_file import read_bytes, read_json
 
 MAX_BYTES = 16 << 30
 """Largest file; adapters have up to some hundred MB."""
-MAX_HEADER = 64 << 20
-MAX_TENSORS, MAX_RANK, MAX_NAME = 1 << 20, 3, 4096
-MAX_DIM = 1 << 20
-"""Largest dim: with up to three, the number of elements fits 64 bits although one of them is 0."""
+MAX_TENSORS, MAX_NAME = 1 << 20, 4096
 IDENTIFIER = b"TORT"
 FORMAT_VERSION = 1
 _ONNX_TYPES = {1: "f32", 2: "u8", 3: "i8", 6: "i32", 7: "i64", 10: "f16", 11: "f64", 16: "bf16"}
-_SAFE_TYPES = {
-    "F64": "f64",
-    "F32": "f32",
-    "F16": "f16",
-    "BF16": "bf16",
-    "I64": "i64",
-    "I32": "i32",
-    "I8": "i8",
-    "U8": "u8",
-}
 PEFT_PREFIX = "base_model.model."
 PEFT_CONFIG, PEFT_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
@@ -57,24 +43,11 @@ def read_adapter(path: str | Path) -> AdapterFile:
     if content[4:8] == IDENTIFIER:
         return AdapterFile(folder, dict(_flat_tensors(folder, content)))
     if folder.suffix == ".safetensors":
-        tensors = dict(_safe_tensors(folder, content))
+        tensors = dict(parse_safetensors(folder, content))
         if any(name.startswith(PEFT_PREFIX) for name in tensors):
             return AdapterFile(folder, _scaled(folder, tensors), is_peft=True)
         return AdapterFile(folder, tensors)
     raise ModelFolderError(f"{folder}: expected an adapter: a file .onnx_adapter or .safetensors, or a folder of PEFT")
-
-
-def _tensor(path: Path, name: str, kind: str, shape: tuple[int, ...], content: bytes) -> np.ndarray:
-    """Return an array of a tensor's bytes."""
-    dtype = numpy_dtype(kind)
-    if len(shape) > MAX_RANK or any(not 0 <= dim <= MAX_DIM for dim in shape):
-        what = f"expected up to {MAX_RANK} dims from 0 to {MAX_DIM}, found {list(shape)}"
-        raise ModelFolderError(f"{path}: tensor '{name}': {what}")
-    if math.prod(shape) * dtype.itemsize != len(content):
-        what = f"{kind}{list(shape)} takes {math.prod(shape) * dtype.itemsize} bytes, found {len(content)}"
-        raise ModelFolderError(f"{path}: tensor '{name}': {what}")
-    array: np.ndarray = np.frombuffer(content, dtype.newbyteorder("<")).astype(dtype).reshape(shape)
-    return array
 
 
 # FlatBuffers: tables of little-endian offsets, https://flatbuffers.dev/internals
@@ -167,41 +140,7 @@ def _flat_tensors(path: Path, content: bytes) -> Iterator[tuple[str, np.ndarray]
         left -= len(data)  # tensors that share bytes could take any amount of memory
         if left < 0:
             raise root.fail("tensors overlap")
-        yield name, _tensor(path, name, _ONNX_TYPES[kind], table.integers(1, MAX_RANK), data)
-
-
-def _safe_tensors(path: Path, content: bytes) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield the tensors of a file in the format safetensors."""
-    if len(content) < 8 or not 2 <= (size := struct.unpack_from("<Q", content)[0]) <= min(len(content) - 8, MAX_HEADER):
-        raise ModelFolderError(f"{path}: the file is damaged: its header does not fit")
-    try:
-        header = JsonObject(path, "", json.loads(content[8 : 8 + size]))
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, ModelFolderError):
-            raise
-        raise ModelFolderError(f"{path}: the file is damaged: its header is no JSON: {error}") from None
-    first, left = 8 + size, len(content) - 8 - size
-    for name in header:
-        if name == "__metadata__":
-            continue
-        entry = header.object(name)
-        kind = entry.text("dtype")
-        if kind not in _SAFE_TYPES:
-            raise entry.refuse("dtype", f"expected one of {', '.join(_SAFE_TYPES)}, found {kind!a:.40}")
-        (start, end), shape = _integers(entry, "data_offsets", 2), _integers(entry, "shape")
-        left -= end - start
-        if not 0 <= start <= end <= len(content) - first or left < 0:
-            raise entry.refuse("data_offsets", f"bytes {start} to {end} are not those of a tensor of the file")
-        yield name, _tensor(path, name, _SAFE_TYPES[kind], shape, content[first + start : first + end])
-
-
-def _integers(entry: JsonObject, key: str, count: int | None = None) -> tuple[int, ...]:
-    value = entry.value(key)
-    numbers = [each for each in value if is_unsigned(each, 62)] if isinstance(value, list) else []
-    wanted = len(numbers) if count is None else count
-    if not isinstance(value, list) or not len(value) == len(numbers) == wanted:
-        raise entry.fail(key, "a list of integers" if count is None else f"{count} integers", value)
-    return tuple(numbers)
+        yield name, tensor_of_bytes(path, name, _ONNX_TYPES[kind], table.integers(1, MAX_RANK), data)
 
 
 def _scaled(path: Path, tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from mirlo.generate.checkpoints.safetensors import CHECKPOINTS
 from mirlo.generate.errors import ModelFolderError
 from mirlo.generate.json_file import JsonObject, read_json
 from mirlo.generate.search import SearchOptions, read_search
@@ -26,7 +27,7 @@ class ModelConfig:
 
     folder: Path
     model: Path
-    """The ONNX file."""
+    """The ONNX file, or that of the weights."""
     source: Path
     """The file that this was read from, for messages."""
     kind: str
@@ -150,9 +151,12 @@ def _read_plain(folder: Path) -> ModelConfig:
     generation = folder / GENERATION
     given = read_json(generation) if generation.exists() else JsonObject(generation, "", {})
     ends = given.tokens("eos_token_id") or root.tokens("eos_token_id")
+    model = _model_file(folder)
+    # The text of a checkpoint is padded behind its tokens, that of an export before them.
+    names = NodeNames(pads_left=model.name not in CHECKPOINTS)
     context = next((text.count(k) for k in ("max_position_embeddings", "n_positions", "n_ctx") if text.has(k)), 0)
     return ModelConfig(
-        folder, _model_file(folder), path, root.text("model_type", "unknown"), NodeNames(pads_left=True), ends,
+        folder, model, path, root.text("model_type", "unknown"), names, ends,
         _first(given.tokens("bos_token_id"), root.tokens("bos_token_id")),
         _first(given.tokens("pad_token_id"), root.tokens("pad_token_id"), ends),
         context, text.count("vocab_size", 0), read_search(given),
@@ -161,12 +165,13 @@ def _read_plain(folder: Path) -> ModelConfig:
 
 def _model_file(folder: Path) -> Path:
     places = [place / name for place in (folder, folder / "onnx") for name in MODEL_FILES]
+    places += [folder / name for name in CHECKPOINTS]
     result = next((path for path in places if path.exists()), None)
     if result is None:
         others = sorted(folder.glob("*.onnx"))
         if len(others) == 1:
             return others[0]
-        raise ModelFolderError(f"{folder}: expected one of {', '.join(MODEL_FILES)}, found none")
+        raise ModelFolderError(f"{folder}: expected one of {', '.join((*MODEL_FILES, *CHECKPOINTS))}, found none")
     return result
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mirlo.driver.compile import compile as compile_model
 from mirlo.driver.optional_inputs import default_inputs, page_dims
 from mirlo.generate.adapters import AdapterFiles
 from mirlo.generate.chat import ChatTemplate, Message, read_template
+from mirlo.generate.checkpoints.safetensors import CHECKPOINTS
 from mirlo.generate.config import ModelConfig, read_config
 from mirlo.generate.decoder import CompiledDecoder
 from mirlo.generate.engine import ServingEngine
@@ -24,6 +25,9 @@ from mirlo.generate.prompt import stop_texts
 from mirlo.generate.search import with_options
 from mirlo.generate.tokenizer import FILE, FolderTokenizer
 from mirlo.runtime.executable import Executable
+
+if TYPE_CHECKING:
+    from mirlo.frontends.foreign import ImportedModule
 
 
 class LanguageModel:
@@ -148,7 +152,10 @@ def load(
     """
     config = read_config(os.fspath(folder))
     files = None
+    is_checkpoint = config.model.name in CHECKPOINTS
     if adapters:
+        if is_checkpoint:
+            raise ModelFolderError(f"{config.model}: adapters need a model in ONNX, with inputs for them")
         files = AdapterFiles(config, adapters, default_inputs(config.model))
         options["shapes"] = {**dict.fromkeys(files.optional), **(options.get("shapes") or {})}
     if config.names.tables:  # code for a number of rows reads pages where they are
@@ -156,14 +163,21 @@ def load(
         options["dims"] = {**rows, **(options.get("dims") or {})} or None
     if options.get("pipeline") is None:
         options.setdefault("last_rows", config.names.logits)
-        if str(options.get("target", "llvm")).partition("{")[0].strip() == "llvm":
+        if str(options.get("target", "llvm")).partition("{")[0].strip() == "llvm" and not is_checkpoint:
             options.setdefault("ring_caches", True)
-    compiled = compile_model(config.model, **options)
+    compiled = compile_model(_graph_of(config) if is_checkpoint else config.model, **options)
     if not isinstance(compiled, Executable):
         raise ModelFolderError(
             f"{config.model}: the model works on sequences or strings, which generation cannot drive: export a decoder"
         )
     return LanguageModel(config, compiled if mapped else compiled.resident(), files, prefix_bytes, pages)
+
+
+def _graph_of(config: ModelConfig) -> ImportedModule:
+    """Return the graph of a model of which the folder has weights only."""
+    from mirlo.generate.checkpoints.decoder import import_checkpoint
+
+    return import_checkpoint(config.model, config.source)
 
 
 def _decoder_of(

@@ -22,8 +22,8 @@ GGUF = (
     "and run the folder with 'mirlo generate'"
 )
 SAFETENSORS = (
-    "a safetensors file, which has weights and no graph: export the model as ONNX, or load the weights into a module "
-    "of PyTorch and compile that: mirlo.compile(module, args=(example,))"
+    "a safetensors file, which has weights and no graph: run the folder of a language model with 'mirlo generate "
+    "FOLDER'; load other weights into a module of PyTorch, and compile that: mirlo.compile(module, args=(example,))"
 )
 SIGNATURES: tuple[tuple[int, bytes, str], ...] = (
     (0, b"version https://git-lfs", "a Git LFS pointer: run 'git lfs pull' to get the model itself"),

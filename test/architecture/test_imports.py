@@ -52,7 +52,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "targets": ("dialects", "passes", "runtime"),
     "runtime": (),
     "driver": ("dialects", "frontends", "passes", "runtime"),
-    "generate": ("runtime", "driver"),
+    "generate": ("runtime", "driver", "frontends", "dialects"),
     "tools": ("dialects", "frontends", "passes", "targets", "runtime", "driver", "generate"),
 }
 

@@ -53,7 +53,11 @@ def add_generate(commands: _SubParsersAction[argparse.ArgumentParser], add: AddC
 
 
 def _add_folder(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("folder", metavar="FOLDER", help="a folder with a model and genai_config.json or config.json")
+    parser.add_argument(
+        "folder",
+        metavar="FOLDER",
+        help="a folder with a model, or its weights in safetensors, and genai_config.json or config.json",
+    )
 
 
 def _add_generation(parser: argparse.ArgumentParser) -> None:

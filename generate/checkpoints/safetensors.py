@@ -1,0 +1,118 @@
+"""Files in the format safetensors; every value is checked as it is read."""
+
+from __future__ import annotations
+
+import json
+import math
+import mmap
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from mirlo.generate.errors import ModelFolderError
+from mirlo.generate.json_file import JsonObject, is_unsigned, read_json
+from mirlo.runtime.dtypes import numpy_dtype
+from mirlo.runtime.files import open_regular
+
+MAX_HEADER = 64 << 20
+MAX_RANK = 3
+MAX_DIM = 1 << 20
+"""Largest dim: with up to three, the number of elements fits 64 bits although one of them is 0."""
+INDEX = "model.safetensors.index.json"
+CHECKPOINTS = (INDEX, "model.safetensors")
+"""Files of a folder that hold weights, or say in which files they are."""
+_TYPES = {
+    "F64": "f64",
+    "F32": "f32",
+    "F16": "f16",
+    "BF16": "bf16",
+    "I64": "i64",
+    "I32": "i32",
+    "I8": "i8",
+    "U8": "u8",
+}
+
+
+def read_checkpoint(path: Path) -> dict[str, np.ndarray]:
+    """Return the tensors of a file, or of those that an index names, as views of the mapped files."""
+    if path.name != INDEX:
+        return dict(parse_safetensors(path, _mapped(path)))
+    index = read_json(path)
+    files = index.object("weight_map")
+    tensors: dict[str, np.ndarray] = {}
+    for name in dict.fromkeys(files.text(tensor) for tensor in files):
+        if not re.fullmatch(r"[\w+@-][\w.+@-]*\.safetensors", name):
+            raise index.fail("weight_map", "names of .safetensors files in the folder", name)
+        part = path.with_name(name)
+        for tensor, array in parse_safetensors(part, _mapped(part)):
+            if tensor in tensors:
+                raise ModelFolderError(f"{part}: tensor {tensor!a:.80} is in another file too")
+            tensors[tensor] = array
+    missing = [tensor for tensor in files if tensor not in tensors]
+    if missing:
+        raise index.refuse("weight_map", f"tensor {missing[0]!a:.80} is not in '{files.text(missing[0])}'")
+    return tensors
+
+
+def parse_safetensors(path: Path, content: bytes | np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield the tensors in the content of a file, of which they are views."""
+    size = int.from_bytes(bytes(content[:8]), "little")
+    if len(content) < 8 or not 2 <= size <= min(len(content) - 8, MAX_HEADER):
+        raise ModelFolderError(f"{path}: the file is damaged: its header does not fit")
+    try:
+        header = JsonObject(path, "", json.loads(bytes(content[8 : 8 + size])))
+    except (ValueError, RecursionError) as error:
+        if isinstance(error, ModelFolderError):
+            raise
+        raise ModelFolderError(f"{path}: the file is damaged: its header is no JSON: {error}") from None
+    first, left = 8 + size, len(content) - 8 - size
+    for name in header:
+        if name == "__metadata__":
+            continue
+        entry = header.object(name)
+        kind = entry.text("dtype")
+        if kind not in _TYPES:
+            raise entry.refuse("dtype", f"expected one of {', '.join(_TYPES)}, found {kind!a:.40}")
+        (start, end), shape = _integers(entry, "data_offsets", 2), _integers(entry, "shape")
+        left -= end - start
+        if not 0 <= start <= end <= len(content) - first or left < 0:
+            raise entry.refuse("data_offsets", f"bytes {start} to {end} are not those of a tensor of the file")
+        yield name, tensor_of_bytes(path, name, _TYPES[kind], shape, content[first + start : first + end])
+
+
+def tensor_of_bytes(
+    path: Path, name: str, kind: str, shape: tuple[int, ...], content: bytes | np.ndarray
+) -> np.ndarray:
+    """Return an array of a tensor's bytes: a view of them where they are aligned."""
+    dtype = numpy_dtype(kind)
+    if len(shape) > MAX_RANK or any(not 0 <= dim <= MAX_DIM for dim in shape):
+        what = f"expected up to {MAX_RANK} dims from 0 to {MAX_DIM}, found {list(shape)}"
+        raise ModelFolderError(f"{path}: tensor '{name}': {what}")
+    if math.prod(shape) * dtype.itemsize != len(content):
+        what = f"{kind}{list(shape)} takes {math.prod(shape) * dtype.itemsize} bytes, found {len(content)}"
+        raise ModelFolderError(f"{path}: tensor '{name}': {what}")
+    array: np.ndarray = np.frombuffer(content, dtype.newbyteorder("<")).reshape(shape)
+    return array.astype(dtype, copy=not array.flags.aligned)
+
+
+def _mapped(path: Path) -> np.ndarray:
+    """Return the bytes of a regular file, mapped into memory."""
+    try:
+        with open_regular(path) as file:
+            if not os.fstat(file.fileno()).st_size:
+                return np.empty(0, np.uint8)
+            return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
+    except (OSError, ValueError) as error:
+        raise ModelFolderError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _integers(entry: JsonObject, key: str, count: int | None = None) -> tuple[int, ...]:
+    value = entry.value(key)
+    numbers = [each for each in value if is_unsigned(each, 62)] if isinstance(value, list) else []
+    wanted = len(numbers) if count is None else count
+    if not isinstance(value, list) or not len(value) == len(numbers) == wanted:
+        raise entry.fail(key, "a list of integers" if count is None else f"{count} integers", value)
+    return tuple(numbers)

@@ -1,0 +1,215 @@
+"""Folders with weights in safetensors: the models compute what transformers' do, damaged folders are refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from folders import VOCABULARY, example, write_genai, write_safetensors
+from onnx import numpy_helper
+
+from mirlo import generate
+from mirlo.generate.checkpoints.architectures import read_options
+from mirlo.generate.checkpoints.decoder import import_checkpoint
+from mirlo.generate.checkpoints.safetensors import read_checkpoint
+from mirlo.generate.errors import ModelFolderError
+from mirlo.generate.json_file import read_json
+
+SMALL = {
+    "vocab_size": 96, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "max_position_embeddings": 256, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
+}  # fmt: skip
+LLAMA3 = {
+    "rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 64,
+}  # fmt: skip
+KINDS: dict[str, tuple[str, dict[str, Any]]] = {
+    "llama": ("llama", {}),
+    "llama with slower rotations": ("llama", {"rope_parameters": LLAMA3, "attention_bias": True}),
+    "llama with linear positions": (
+        "llama", {"rope_parameters": {"rope_type": "linear", "factor": 2.0, "rope_theta": 100.0}}
+    ),
+    "tied": ("llama", {"tie_word_embeddings": True, "head_dim": 12}),
+    "mistral": ("mistral", {"sliding_window": 5}),
+    "qwen2": ("qwen2", {"use_sliding_window": True, "sliding_window": 6, "max_window_layers": 1}),
+    "qwen3": ("qwen3", {"head_dim": 16}),
+    "phi3": ("phi3", {}),
+    "gemma": ("gemma", {"head_dim": 16}),
+    "gemma2": ("gemma2", {"head_dim": 16, "sliding_window": 5, "query_pre_attn_scalar": 20}),
+    "gemma3": ("gemma3_text", {"head_dim": 16, "sliding_window": 5, "query_pre_attn_scalar": 20}),
+    "granite": (
+        "granite",
+        {"attention_multiplier": 0.3, "embedding_multiplier": 3.0, "residual_multiplier": 0.4, "logits_scaling": 2.0},
+    ),
+    "olmo2": ("olmo2", {}),
+    "smollm3": ("smollm3", {"no_rope_layers": [1, 0, 1]}),
+}  # fmt: skip
+
+
+@pytest.mark.sample(5)
+@pytest.mark.parametrize("name", KINDS)
+def test_architectures(name: str, tmp_path: Path) -> None:
+    """Logits of a prompt in two parts, and the tokens that follow, are those of transformers."""
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    kind, options = KINDS[name]
+    torch.manual_seed(0)
+    config = transformers.AutoConfig.for_model(kind, **{**SMALL, **options})
+    reference = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval().float()
+    with torch.no_grad():
+        for parameter in reference.parameters():  # norms that are not 1, biases that are not 0
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    reference.save_pretrained(tmp_path)
+    prompt = np.random.default_rng(0).integers(3, SMALL["vocab_size"], 11)
+    with torch.no_grad():
+        expected = reference(torch.from_numpy(prompt)[None]).logits[0, -1].numpy()
+        tokens = reference.generate(torch.from_numpy(prompt)[None], max_new_tokens=9, do_sample=False)[0, 11:].tolist()
+    model = generate.load(tmp_path, cache=False)
+    generator = model.generator(max_new_tokens=9, chunk_size=7)
+    generator.append(prompt.tolist())
+    np.testing.assert_allclose(generator.logits().reshape(-1), expected, rtol=1e-4, atol=1e-4)
+    found = model.generator(max_new_tokens=9, do_sample=False).generate(prompt.tolist())
+    assert list(found) == [token for token in tokens if token != 2], (found, tokens)
+
+
+def write_checkpoint(folder: Path, parts: int = 1) -> dict[str, np.ndarray]:
+    """Write the weights of the example's model as transformers does; return them."""
+    module = example()
+    c, folder = module.CONFIG, Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    graph = module.TinyModel(VOCABULARY, 0, 0).build().graph
+    arrays = {each.name.removesuffix(".weight"): numpy_helper.to_array(each) for each in graph.initializer}
+    tensors = {"model.embed_tokens.weight": arrays["embedding"], "model.norm.weight": arrays["norm"]}
+    tensors["lm_head.weight"] = arrays["head"].T
+    for i in range(c["layers"]):
+        for name, place in (("norm", "input_layernorm"), ("norm2", "post_attention_layernorm")):
+            tensors[f"model.layers.{i}.{place}.weight"] = arrays[f"{i}.{name}"]
+        for name, place in {
+            **dict.fromkeys("qkvo", "self_attn"),
+            **dict.fromkeys(("gate", "up", "down"), "mlp"),
+        }.items():
+            tensors[f"model.layers.{i}.{place}.{name}_proj.weight"] = np.ascontiguousarray(arrays[f"{i}.{name}"].T)
+    tensors = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
+    config = {
+        "model_type": "llama", "vocab_size": VOCABULARY, "hidden_size": c["hidden"], "intermediate_size": c["inner"],
+        "num_hidden_layers": c["layers"], "num_attention_heads": c["heads"], "num_key_value_heads": c["kv_heads"],
+        "head_dim": c["size"], "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "max_position_embeddings": c["context"],
+        "eos_token_id": 1,
+    }  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    names = list(tensors)
+    if parts == 1:
+        write_safetensors(folder / "model.safetensors", tensors)
+        return tensors
+    files = {name: f"model-{i % parts}.safetensors" for i, name in enumerate(names)}
+    for file in set(files.values()):
+        write_safetensors(folder / file, {name: tensors[name] for name in names if files[name] == file})
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}), encoding="utf-8")
+    return tensors
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_the_same_model_in_onnx(parts: int, tmp_path: Path) -> None:
+    write_checkpoint(tmp_path / "weights", parts)
+    found, expected = (
+        generate.load(folder, cache=False) for folder in (tmp_path / "weights", write_genai(tmp_path / "onnx"))
+    )
+    prompts = [[5, 9, 33, 7, 2, 80, 41], [3, 4], [300, 17, 6, 6, 9]]
+    tokens = [model.generator(batch=3, max_new_tokens=12).generate(*prompts) for model in (found, expected)]
+    assert tokens[0] == tokens[1]
+    engine = found.engine(slots=2)
+    requests = [engine.add(prompt, max_new_tokens=12) for prompt in prompts]
+    assert len(list(engine.run())) == 3
+    assert [request.sequence[len(request.prompt) :] for request in requests] == tokens[0]
+
+
+def test_what_is_refused(tmp_path: Path) -> None:
+    tensors = write_checkpoint(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    key = "model.layers.0.mlp.up_proj.weight"
+
+    def refusal(changes: dict[str, Any], others: dict[str, np.ndarray] | None = None) -> str:
+        (tmp_path / "config.json").write_text(json.dumps({**config, **changes}), encoding="utf-8")
+        write_safetensors(tmp_path / "model.safetensors", tensors if others is None else others)
+        with pytest.raises(ModelFolderError) as caught:
+            generate.load(tmp_path, cache=False)
+        return str(caught.value)
+
+    assert "'model_type': 'bert' is not an architecture that is read from weights: gemma" in refusal(
+        {"model_type": "bert"}
+    )
+    assert "'num_key_value_heads': 4 heads do not divide into 3 groups" in refusal({"num_key_value_heads": 3})
+    assert "expected default, linear or llama3, found 'yarn'" in refusal(
+        {"rope_scaling": {"rope_type": "yarn", "factor": 2.0}}
+    )
+    assert "'layer_types': expected 'full_attention'" in refusal({"layer_types": ["full_attention", {}]})
+    text = (
+        "tensor 'model.layers.0.mlp.gate_proj.weight': expected [161, 64] of f32, f16 or bf16, found float32[160, 64]"
+    )
+    assert text in refusal({"intermediate_size": 161})
+    assert f"there is no tensor '{key}'" in refusal({}, {name: each for name, each in tensors.items() if name != key})
+    assert "1 tensors are not those of the architecture in config.json, such as 'more'" in refusal(
+        {}, {**tensors, "more": tensors[key]}
+    )
+    for name in ("../model.safetensors", "/etc/passwd", "a/b.safetensors"):
+        (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {key: name}}))
+        assert "names of .safetensors files in the folder" in refusal({})
+
+
+def test_damaged_files(tmp_path: Path) -> None:
+    """A file cut short or with bytes changed is read or refused with our error."""
+    write_checkpoint(tmp_path)
+    path, random = tmp_path / "model.safetensors", np.random.default_rng(0)
+    whole = path.read_bytes()
+    refused = 0
+    for trial in range(200):
+        damaged = bytearray(whole)
+        if trial % 3 == 0:
+            del damaged[random.integers(len(whole)) :]
+        else:
+            for at in random.integers(2000, size=trial % 3):
+                damaged[at] = random.integers(256)
+        path.write_bytes(damaged)
+        try:
+            read_checkpoint(path)
+        except ModelFolderError as error:
+            refused += 1
+            assert str(path) in str(error)
+    assert refused > 80
+
+
+def test_damaged_configurations(tmp_path: Path) -> None:
+    """A configuration with other values gives a graph or is refused with our error."""
+    write_checkpoint(tmp_path)
+    path = tmp_path / "config.json"
+    config = json.loads(path.read_text(encoding="utf-8"))
+    config |= {"rope_parameters": {"rope_type": "llama3", "factor": 8.0}, "layer_types": ["full_attention"] * 2}
+    config |= {"sliding_window": 4, "hidden_act": "silu", "tie_word_embeddings": False, "partial_rotary_factor": 1.0}
+    values: list[Any] = [
+        None,
+        -1,
+        0,
+        1,
+        3,
+        2**40,
+        1e300,
+        -0.5,
+        True,
+        "",
+        "gelu",
+        [],
+        [[]],
+        ["full_attention", {}],
+        {},
+        {"factor": 0},
+    ]
+    import_checkpoint(tmp_path / "model.safetensors", path)
+    for key in config:
+        for value in values:
+            path.write_text(json.dumps({**config, key: value}), encoding="utf-8")
+            try:
+                read_options(read_json(path))
+            except ModelFolderError as error:
+                assert str(path) in str(error)
