@@ -22,7 +22,7 @@ from mirlo.frontends.onnx.kinds import join, kind_of, tensor_kind, tensor_type, 
 from mirlo.frontends.onnx.node import LoopIteration, NodeImporter, relax_op
 from mirlo.frontends.onnx.objects import object_of
 from mirlo.frontends.onnx.values import AnyValue, ObjectValue, constant
-from mirlo.frontends.tensor import Tensor
+from mirlo.frontends.tensor import Tensor, concat, where
 from mirlo.runtime.kinds import Kind
 
 Branch = Callable[[], list[AnyValue]]
@@ -192,9 +192,8 @@ def _types_of_rows(
 
 def _appended(body: NodeImporter, old: AnyValue, new: AnyValue, row: TensorType) -> AnyValue:
     """Return the rows with one more."""
-    last = relax_op("expand_dims").make(body.full(_tensor(_conformed(body, new, tensor_kind(row)))), axes=[0])
-    result = relax_op("concat").make([body.full(_tensor(old)), last], axis=0)
-    return body.tensor(result)
+    last = body.emit("expand_dims", _tensor(_conformed(body, new, tensor_kind(row))), axes=[0])
+    return concat([_tensor(old), last], axis=0)
 
 
 def _tensor(value: AnyValue) -> Tensor:
@@ -351,17 +350,15 @@ def _conformed(body: NodeImporter, value: AnyValue, kind: Kind) -> AnyValue:
     wanted = tensor_type(kind)
     if wanted is None or not isinstance(value, Tensor) or value.type == wanted or not _may_be(value.type, wanted):
         return value
-    found = body.full(value)
-    actual = relax_op("dims_tensor").make(dims=value.type.shape)
-    expected = relax_op("dims_tensor").make(dims=wanted.shape)
-    wrong = body.full(constant(body, np.array(-1, np.int64)))
-    checked = relax_op("where").make(relax_op("equal").make(actual, expected), actual, wrong)
+    body.full(value)
+    actual = body.emit("dims_tensor", dims=value.type.shape)
+    checked = where(actual.equals(body.emit("dims_tensor", dims=wanted.shape)), actual, -1)
     names = [body.new_symbol(value.name or "carried") for _ in wanted.shape]
     what = f"what the loop carries as {wanted} is {value.type} after an iteration"
-    relax_op("bind_dims").build(checked, symbols=names, bounds=[UNKNOWN] * wanted.rank, what=what, result_types=[])
-    zeros, ones = [0] * wanted.rank, [1] * wanted.rank
-    result = relax_op("slice_dims").make(found, begin=zeros, shape=wanted.shape, strides=ones)
-    conformed = body.tensor(result)
+    relax_op("bind_dims").build(
+        body.full(checked), symbols=names, bounds=[UNKNOWN] * wanted.rank, what=what, result_types=[]
+    )
+    conformed = value.part([0] * wanted.rank, wanted.shape)
     conformed.name = value.name
     return conformed
 
@@ -416,8 +413,7 @@ def scalar_of(body: NodeImporter, value: Tensor, name: str) -> ir.Value:
     """Return a tensor of one element as rank 0; the call checks its size if necessary."""
     if value.type.elements != 1 and not (D.symbols_of(value.type.elements) and value.type.elements is not D.UNKNOWN):
         raise NodeError(f"'{name}' must have one element, got {value.type}")
-    found = body.full(value)
-    return relax_op("reshape").make(found, shape=()) if value.type.rank else found
+    return body.full(value.reshape(()))
 
 
 def value_of(body: NodeImporter, made: ir.Value, kind: Kind, name: str = "carried") -> AnyValue:
