@@ -20,6 +20,7 @@ from mirlo.driver.models import open_model, require_sizes
 from mirlo.driver.strategies import Measured, StrategyRecord
 from mirlo.driver.tune.database import open_database
 from mirlo.passes.bounds.verify_bounds import BoundsRecord
+from mirlo.passes.byoc.artifacts import detach_artifacts
 from mirlo.passes.byoc.records import Placement
 from mirlo.passes.instrumentation import Instrument
 from mirlo.passes.kernel_nodes import kernel_calls, node_labels
@@ -142,9 +143,10 @@ def explain_model(
     with module.context, ir.Location.unknown():
         failure = _run(pipeline, module, session, watch, followed)
         calls = list(kernel_calls(module))
+        externals = detach_artifacts(module) if failure is None else ()
     explanation = _assemble(target, watch, session.notes, calls, failure)
     if failure is None:
-        explanation.regions = describe_regions(targets, session.notes, operators)
+        explanation.regions = describe_regions(targets, session.notes, operators, externals=externals)
     if followed is not None:
         explanation.stages = followed.all_stages(explanation.kernels, module, host, options)
     return explanation
