@@ -197,16 +197,17 @@ def _require_ranges(program: torch.export.ExportedProgram, body: GraphImport) ->
     """
     from torch.utils._sympy.numbers import int_oo
 
-    for symbol, bounds in program.range_constraints.items():
-        if symbol.name not in body.taken:
+    for size, bounds in program.range_constraints.items():
+        # A size is a symbol, or a multiple of one where the dims are given so: `2 * Dim("half")`.
+        if not all(symbol.name in body.taken for symbol in size.free_symbols):
             continue
-        dim = body.sizes.of_expression(symbol)
+        dim = body.sizes.of_expression(size)
         if bounds.lower.is_Integer and int(bounds.lower) > 2:
             least = int(bounds.lower)
-            body.require_nonnegative([dim - least], f"a size of at least {least} ('{symbol.name}')")
+            body.require_nonnegative([dim - least], f"a size of at least {least} ('{size}')")
         if bounds.upper != int_oo and bounds.upper.is_Integer and int(bounds.upper) < 1 << 31:
             most = int(bounds.upper)
-            body.require_nonnegative([most - dim], f"a size of at most {most} ('{symbol.name}')")
+            body.require_nonnegative([most - dim], f"a size of at most {most} ('{size}')")
 
 
 def _result(body: GraphImport, value: object) -> Tensor:

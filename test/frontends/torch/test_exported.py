@@ -12,6 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import mirlo
+from mirlo.runtime.errors import InputError
 
 torch = pytest.importorskip("torch", reason="needs PyTorch: make test-doors")
 
@@ -106,3 +107,30 @@ def test_slices_of_as_many_axes_as_the_call_gives() -> None:
     for starts, ends in (([1], [2, 2]), ([1, 1, 1], [2, 2, 2])):
         with pytest.raises(mirlo.MirloError, match="must be of one length, at most 2"):
             f.run({"x": x, "starts": np.array(starts), "ends": np.array(ends)})
+
+
+class SmallUNet(torch.nn.Module):
+    """One level of a U-Net of volumes, whose sizes are even."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down = torch.nn.Conv3d(1, 3, 3, stride=2, padding=1)
+        self.norm = torch.nn.InstanceNorm3d(3)
+        self.up = torch.nn.ConvTranspose3d(3, 2, 2, 2)
+        self.last = torch.nn.Conv3d(3, 2, 1)
+
+    def forward(self, x: Any) -> Any:
+        return self.last(torch.cat([self.up(torch.relu(self.norm(self.down(x)))), x], 1))
+
+
+def test_volumes_whose_sizes_are_multiples_of_dims() -> None:
+    """Ranges that PyTorch derives for `2 * half` are checked like those of a symbol."""
+    model, x = SmallUNet().eval(), torch.rand(1, 1, 4, 6, 8)
+    half = torch.export.Dim("half", min=2, max=6)
+    dims = {2: 2 * half, 3: 2 * torch.export.Dim("h"), 4: 2 * torch.export.Dim("w")}
+    compiled = mirlo.compile(torch.export.export(model, (x,), dynamic_shapes=(dims,)))
+    for shape in ((1, 1, 4, 6, 8), (1, 1, 12, 4, 10)):
+        x = torch.rand(shape)
+        np.testing.assert_allclose(compiled(x), model(x).detach(), rtol=1e-4, atol=1e-4)
+    with pytest.raises(InputError, match="a size of at most"):
+        compiled(torch.rand(1, 1, 14, 6, 8))
