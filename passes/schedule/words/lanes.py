@@ -194,6 +194,8 @@ class LoopLanes:
     """The lane that is emitted by itself: threads of GPUs compute scalars."""
     loaded: Mapping[int, ir.Value] = field(default_factory=dict)
     """The elements of this lane of accesses that all lanes load at once, by the accesses' numbers."""
+    inlined: dict[tuple[int, tuple[IndexExpr, ...]], ir.Value] = field(default_factory=dict, init=False)
+    """The elements of inlined blocks that are emitted, each once."""
 
     @property
     def lanes(self) -> int:
@@ -252,7 +254,10 @@ class LoopLanes:
             return self.loaded[id(access)]
         at = self.placed.indices(access, axes)
         if access.inlined is not None:
-            return self.compute(access.inlined, at)[0]
+            element = (id(access.inlined), tuple(at))
+            if element not in self.inlined:
+                self.inlined[element] = self.compute(access.inlined, at)[0]
+            return self.inlined[element]
         buffer, where, tests = (
             self.placed[access.buffer].flat,
             self.where(access, axes),

@@ -23,6 +23,8 @@ class PointEmitter:
         """The tests of edges that all iterations pass which are emitted now."""
         self.failed: tuple[list[EdgeTest], ...] = ()
         """Tests of edges of which no iteration passes all."""
+        self._inlined: dict[tuple[int, tuple[IndexExpr, ...]], ir.Value] | None = None
+        """The elements of inlined blocks at the point that is emitted now."""
 
     def store(self, value: ir.Value, leaf: BlockLeaf, access: BufferAccess, values: LoopValues) -> None:
         placed = self.placed[access.buffer]
@@ -42,8 +44,13 @@ class PointEmitter:
     def environment(self, leaf: BlockLeaf, at: list[IndexExpr], values: LoopValues) -> dict[ir.Value, ir.Value]:
         """Emit what the body of a block reads, without its former results."""
         env: dict[ir.Value, ir.Value] = {argument: values.emit(at[axis]) for axis, argument in leaf.body.indices}
-        for argument, access in zip(leaf.body.inputs, leaf.reads, strict=True):
-            env[argument] = self.read(access, at, values)
+        around = self._inlined
+        self._inlined = {} if around is None else around
+        try:
+            for argument, access in zip(leaf.body.inputs, leaf.reads, strict=True):
+                env[argument] = self.read(access, at, values)
+        finally:
+            self._inlined = around
         return env
 
     def read(self, access: BufferAccess, axes: list[IndexExpr], values: LoopValues) -> ir.Value:
@@ -51,7 +58,12 @@ class PointEmitter:
             return self.placed[access.buffer].value
         at = self.placed.indices(access, axes)
         if access.inlined is not None:
-            return self.computed(access.inlined, at, values)[0]
+            # Several blocks may read an element of an inlined one, which is emitted once.
+            element = (id(access.inlined), tuple(at))
+            inlined = {} if self._inlined is None else self._inlined
+            if element not in inlined:
+                inlined[element] = self.computed(access.inlined, at, values)[0]
+            return inlined[element]
         if access.outside is None:
             return self.load(access, axes, values)
         tests = [test for test in edge_tests(access, at, values, self.extents) if test not in self.passed]

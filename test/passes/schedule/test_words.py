@@ -451,3 +451,38 @@ def test_a_tail_of_any_length_computes_each_element_once(seed, tail):
     found = mirlo.compile(elements_model, schedules=schedules, cache=False)(*arrays)
     for one, other in zip(found, (x * y[0] + x, u * v[0] + u, m // n), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@mirlo.prim_func
+def doubled(a: T.Buffer[(48,), T.f32], f: T.Out[(48,), T.f32]):
+    b = T.alloc((48,), T.f32)
+    c = T.alloc((48,), T.f32)
+    d = T.alloc((48,), T.f32)
+    for i in T.grid(48):
+        with T.block("first"):
+            vi = T.axes("S", i)
+            b[vi] = T.exp(a[vi])
+    for i in T.grid(48):
+        with T.block("second"):
+            vi = T.axes("S", i)
+            c[vi] = b[vi] + a[vi]
+    for i in T.grid(48):
+        with T.block("third"):
+            vi = T.axes("S", i)
+            d[vi] = c[vi] + b[vi]
+    for i in T.grid(48):
+        with T.block("last"):
+            vi = T.axes("S", i)
+            f[vi] = d[vi] + c[47 - vi] + c[vi]
+
+
+@pytest.mark.parametrize("lanes", [1, 16])
+def test_an_element_of_an_inlined_block_is_computed_once(lanes):
+    """However many blocks read it: otherwise a chain of blocks that each read two would have a power of two of them."""
+    s = Schedule.of(doubled, TensorType.of((48,), "f32"))
+    for block in ("first", "second", "third"):
+        s.compute_inline(block)
+    if lanes > 1:
+        s.vectorize(s.split("last_i", (None, lanes))[1])
+    text = str(s.emit())
+    assert text.count('"tir.exp"') == 2, "of an element, and of the one that is mirrored"
