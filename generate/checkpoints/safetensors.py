@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import mmap
 import os
 import re
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from mirlo.generate.errors import ModelFolderError
 from mirlo.generate.json_file import JsonObject, is_unsigned, read_json
 from mirlo.runtime.dtypes import numpy_dtype
 from mirlo.runtime.files import open_regular
+from mirlo.runtime.system import map_file
 
 MAX_HEADER = 64 << 20
 MAX_RANK = 3
@@ -102,9 +102,7 @@ def _mapped(path: Path) -> np.ndarray:
     """Return the bytes of a regular file, mapped into memory."""
     try:
         with open_regular(path) as file:
-            if not os.fstat(file.fileno()).st_size:
-                return np.empty(0, np.uint8)
-            return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
+            return np.frombuffer(map_file(file, os.fstat(file.fileno()).st_size), np.uint8)
     except (OSError, ValueError) as error:
         raise ModelFolderError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
 

@@ -12,6 +12,7 @@ from commands import ROOT
 import mirlo
 
 
+@pytest.mark.sample(0)
 def test_lazy_names_have_types(tmp_path: Path) -> None:
     pytest.importorskip("mypy")
     names = sorted({*mirlo._LAZY, "__version__"})

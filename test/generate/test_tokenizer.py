@@ -236,6 +236,7 @@ def test_chat_command(folder: Path, model: LanguageModel) -> None:
     assert done.stdout.startswith(f"{terminal_lines(first)}\n")
 
 
+@pytest.mark.sample(0)
 def test_command_errors(tmp_path: Path, folder: Path) -> None:
     done = run("generate", str(tmp_path), "x")
     assert done.returncode == 1 and "neither genai_config.json nor config.json is there" in done.stderr

@@ -13,6 +13,7 @@ NAMES = re.findall(r"`(mirlo(?:\.\w+)+)`", TEXT)
 CODE = "\n".join(re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL))
 RUNNER = """
 import importlib, sys, threading
+import pytest
 
 def code_of(name):
     module, rest = name, []
@@ -38,6 +39,7 @@ print([name for name in sys.argv[2:] if code_of(name) not in called])
 """Runs the code of a file and prints the functions, of those named, that were not called."""
 
 
+@pytest.mark.sample(0)
 def test_code_of_the_page_runs_and_calls_what_the_page_names(tmp_path: Path) -> None:
     assert len(NAMES) > 25
     page = tmp_path / "page.py"

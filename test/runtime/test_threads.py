@@ -183,6 +183,7 @@ needs_cores = pytest.mark.skipif(
 
 
 @needs_cores
+@pytest.mark.sample(0)
 def test_a_woken_worker_is_not_on_the_core_of_its_caller() -> None:
     _in_a_process("""
 cores = sorted(os.sched_getaffinity(0))[:2]
@@ -282,6 +283,7 @@ assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
 @needs_cores
+@pytest.mark.sample(0)
 def test_a_worker_that_loses_its_core_is_left_alone_for_a_while() -> None:
     _in_a_process("""
 worker()

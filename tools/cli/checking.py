@@ -34,7 +34,9 @@ def execute(arguments: Arguments) -> None:
         raise CommandError(f"target '{target}' fails {wrong} checks")
     if matrix.unreached:
         sys.stdout.flush()
-        raise CommandError(f"no case took {len(matrix.unreached)} rules of target '{target}': nothing is known of them")
+        first, reason = matrix.unreached[0]
+        what = f"{len(matrix.unreached)} rules of target '{target}', such as '{first.name}': {reason}"
+        raise CommandError(f"no case took {what}; nothing is known of them")
     if matrix.untaken:
         sys.stdout.flush()
         raise CommandError(f"no case took {len(matrix.untaken)} patterns of '{target}': nothing is known of them")

@@ -18,6 +18,7 @@ from mirlo.frontends.script.errors import ScriptError
 from mirlo.frontends.script.same import same_ir
 from mirlo.passes.rules import LEGALIZE
 from mirlo.runtime.loaders import define_symbol
+from mirlo.testing import temporary_registrations
 from mirlo.tools.cli import main
 
 UNIT = register_dialect("ownunit")
@@ -52,35 +53,42 @@ def OwnSend(channel: int, x: float) -> None:
     CALLS.append(("send", channel, x))
 
 
-@intrinsic("ownunit.pop", target="llvm")
 def pop(op: Any, b: Any) -> None:
     b.call_extern("OwnPop", None, *op.nums)
 
 
-@intrinsic("ownunit.held")
 def held(op: Any, b: Any) -> Any:
     x = op.nums[0]
     return b.select(b.call("ownunit.is_big", x), 1.0, x)
 
 
-@intrinsic("ownunit.is_big")
 def is_big(op: Any, b: Any) -> Any:
     return op.nums[0] > 1.0
 
 
-@intrinsic("ownunit.scale", target="llvm")
 def scale(op: Any, b: Any) -> Any:
     return b.call_extern("OwnScale", "f32", *op.args)
 
 
-@intrinsic("ownunit.open", target="llvm")
 def opened(op: Any, b: Any) -> Any:
     return b.call_extern("OwnOpen", "!llvm.ptr", *op.args)
 
 
-@intrinsic("ownunit.send", target="llvm")
 def send(op: Any, b: Any) -> None:
     b.call_extern("OwnSend", None, *op.args)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def rules() -> Iterator[None]:
+    with temporary_registrations(__name__):
+        intrinsic("ownunit.pop", target="llvm")(pop)
+        intrinsic("ownunit.held")(held)
+        intrinsic("ownunit.is_big")(is_big)
+        intrinsic("ownunit.scale", target="llvm")(scale)
+        intrinsic("ownunit.open", target="llvm")(opened)
+        intrinsic("ownunit.send", target="llvm")(send)
+        intrinsic("ownunit.median")(median)
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -207,7 +215,6 @@ def test_vectors() -> None:
     np.testing.assert_array_equal(found, np.minimum(X, 1) * 2)
 
 
-@intrinsic("ownunit.median")
 def median(op: Any, b: Any) -> Any:
     """Legalized for targets without it: sorts three values in memory, by loops and branches."""
 

@@ -16,6 +16,7 @@ NAMES = ("trunc", "round", "roundeven", "pow", "fmod", "remainder", "floor", "ce
 
 
 @pytest.mark.parametrize("features", ["", "avx"])  # those that Mesa finds; none beyond AVX
+@pytest.mark.sample(0)
 def test_f64_is_rounded_right(features: str) -> None:
     command = [sys.executable, "-m", "mirlo", "check-target", "spirv", "--json"]
     command += [word for name in NAMES for word in ("--operator", f"tir.{name}")]

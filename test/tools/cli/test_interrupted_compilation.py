@@ -28,6 +28,7 @@ def _children(pid: int) -> list[int]:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="finds processes in /proc")
 @pytest.mark.parametrize("step", ["legalize", "emit"])
+@pytest.mark.sample(0)
 def test_ctrl_c_in_a_terminal(step: str, tmp_path: Path) -> None:
     """A terminal sends the signal to all processes of the group."""
     model = weightless_model("mobilenetv2", tmp_path)

@@ -64,7 +64,7 @@ def test_commands_on_models(command: str, target: str, model: str, capsys: pytes
         assert found == 0, capsys.readouterr().err
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(0)
 @pytest.mark.parametrize("target", [*TARGETS, "onnx"])
 def test_check_target(target: str, capsys: pytest.CaptureFixture[str]) -> None:
     """What a code generator does not take is computed by the usual host."""

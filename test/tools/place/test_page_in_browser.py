@@ -99,6 +99,7 @@ def test_names_are_text_and_the_page_is_there_soon(text: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.sample(0)
 def test_contrast(text: str, dark: bool, tmp_path: Path) -> None:
     """Text has the contrast of WCAG's level AA."""
     found: list[Any] = measured(text, CONTRAST, tmp_path, 1200, dark=dark)
