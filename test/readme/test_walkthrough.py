@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from commands import ROOT, output_of, python
 
 PAGE = ROOT / "docs" / "a-model-through-the-code.md"
@@ -13,7 +14,6 @@ NAMES = re.findall(r"`(mirlo(?:\.\w+)+)`", TEXT)
 CODE = "\n".join(re.findall(r"^```python\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL))
 RUNNER = """
 import importlib, sys, threading
-import pytest
 
 def code_of(name):
     module, rest = name, []
