@@ -93,10 +93,10 @@ def maxima(target: str, fault: str) -> None:
 # ---------------------------------------------------------------------------------------------------------- schedules
 
 
-def schedules(target: str, fault: str) -> None:
+def schedules(target: str, fault: str, priority: int = 0) -> None:
     """Compute maps in the plainest order of loops."""
 
-    @schedule(target=target)
+    @schedule(target=target, priority=priority)
     def plain_loops(kernel: Any, context: Any) -> Any:
         blocks = kernel.view.blocks
         if any(block.reduce for block in blocks) or not 1 <= len(blocks) <= 2:

@@ -35,9 +35,27 @@ def rule_targets(target: str) -> tuple[str, ...]:
 
 
 def check_rule(rule: Rule, target: str, operators: Sequence[str]) -> CaseCheck:
-    """Check a legalization or schedule rule on graphs of these operators, which it may take."""
+    """Check a legalization or schedule rule on graphs of these operators, which it may take.
+
+    A schedule rule that takes nothing is tried once more without the rules before it: `apply_rule` names any of them.
+    """
     host = str(Targets.parse(target).or_host().host)
-    return RuleSearch(name_of_rule(rule), target, host, rule=rule, operators=tuple(operators)).check()
+
+    def checked() -> CaseCheck:
+        return RuleSearch(name_of_rule(rule), target, host, rule=rule, operators=tuple(operators)).check()
+
+    check = checked()
+    earlier = _rules_before(rule) if check.untaken and rule.kind == SCHEDULE.kind else []
+    if not earlier:
+        return check
+    with refused_rules(lambda other, arguments: other in earlier):
+        return checked()
+
+
+def _rules_before(rule: Rule) -> list[Rule]:
+    """Return the schedule rules of the same target that are tried before this one."""
+    rules = SCHEDULE.candidates(rule.subject, (rule.target,))
+    return rules[: rules.index(rule)]
 
 
 def name_of_rule(rule: Rule) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from broken_rules import KINDS, RULE_FAULTS, chip
+from broken_rules import KINDS, RULE_FAULTS, chip, schedules
 
 from mirlo.tools.conformance.check import OK, RuleResults, names, own_rules
 
@@ -31,3 +31,13 @@ def test_faults_are_reported(fault: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_correct_rules_are_not_accused(kind: str) -> None:
     assert complaints(chip("", kind)) == ([], [])
+
+
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("fault", ["schedule_last_iteration", ""])
+def test_schedule_rules_behind_others_are_checked(fault: str) -> None:
+    """A rule that never has a turn, as another one takes the same kernels first: `apply_rule` may name it."""
+    target = chip("", "schedules")
+    schedules(target, fault, priority=-1)
+    wrong, unreached = complaints(target)
+    assert (bool(wrong), unreached) == (bool(fault), [])
