@@ -86,14 +86,12 @@ class Subject:
 def subjects() -> Iterator[Subject]:
     """Yield the accelerators of the page."""
     for fault in (*units.FAULTS, units.LYING_FIGURES):
-        shown = units.quantized_network if fault in units.SHOWN_BY_QUANTIZED else units.float_network
-        if fault in units.SHOWN_BY_IMAGES:
-            shown = partial(units.quantized_network, images=7)
-        yield Subject(fault, fault, lambda fault=fault: units.accelerator(fault), shown, True)  # type: ignore[misc]
+        made, shown = partial(units.accelerator, fault), partial(units.network_of, fault)
+        yield Subject(fault, fault, made, shown, True)
     for fault in chips.RULE_FAULTS:
         yield Subject(fault, fault, lambda fault=fault: chips.chip(fault), chips.chip_network, False)  # type: ignore[misc]
     for title, variant in units.VARIANTS.items():
-        made = lambda variant=variant, title=title: units.accelerator("", variant, f"right_{title}")  # noqa: E731
+        made = partial(units.accelerator, "", variant, f"right_{title}")
         yield Subject("", title, made, units.quantized_network, True)
     for kind in chips.KINDS:
         yield Subject("", kind, lambda kind=kind: chips.chip("", kind), chips.chip_network, False)  # type: ignore[misc]

@@ -5,7 +5,7 @@
 
 Each is a code generator with patterns of f32 products and convolutions and of int8 ones with a fused requantization.
 Numpy plays the device: a `Device` runs what `codegen` wrote down, and a fault is one method that is overridden.
-`float_network` and `quantized_network` are models that such an accelerator takes whole.
+`float_network`, `quantized_network` and `quantized_residual_network` are models that such an accelerator takes whole.
 """
 
 from __future__ import annotations
@@ -412,7 +412,7 @@ FAULTS: dict[str, type[Device]] = {
     "tile_before_epilogue": _TileBeforeEpilogue,
     "long_sums": _LongSums,
 }
-"""The devices that are wrong, by the kind of bug. Those of `SHOWN_BY_QUANTIZED` make `quantized_network` wrong."""
+"""The devices that are wrong, by the kind of bug. `network_of` is a network that each makes wrong."""
 
 LYING_FIGURES = "lying_figures"
 """An accelerator that computes correctly and slowly, and whose figures say that it is fast."""
@@ -422,8 +422,12 @@ SHOWN_BY_QUANTIZED = (
     "stale_weight", "wrong_for_one_image", "wrong_layout", "wrong_stride", "no_saturation", "truncates", "one_bias",
     "one_scale", "narrow_accumulators", "second_region", "tile_before_epilogue", "long_sums", "second_call",
 )  # fmt: skip
-SHOWN_BY_IMAGES = ("wrong_for_one_size",)
-"""Those that `quantized_network` shows for seven images."""
+"""The faults that `quantized_network` shows."""
+SHOWN_BY_RESIDUAL = (
+    "off_by_a_half", "wrong_for_one_size", "first_image_only", "swapped_operands", "wrong_padding", "no_dilation",
+    "keeps_accumulators",
+)  # fmt: skip
+"""Those that `quantized_residual_network` shows, the last one from the second call on."""
 
 
 SHOWN_BY = {
@@ -683,45 +687,74 @@ def float_network(seed: int = 0) -> onnx.ModelProto:
     return _model(nodes, [*weights, times], [2, 3, 9, 8], [2, 12])
 
 
-def quantized_network(seed: int = 0, images: int = 1) -> onnx.ModelProto:
-    """Return a small QDQ network: three convolutions, two of one shape, and a product, all int8 by channel."""
-    random = np.random.default_rng(seed)
-    initializers: list[onnx.TensorProto] = []
-    nodes: list[onnx.NodeProto] = []
+class _QdqNodes:
+    """The nodes of a QDQ network, and its constants: activations in u8, weights in i8 by channel."""
 
-    def constant(name: str, array: np.ndarray) -> str:
-        initializers.append(numpy_helper.from_array(array, name))
+    def __init__(self, seed: int):
+        self.random = np.random.default_rng(seed)
+        self.nodes: list[onnx.NodeProto] = []
+        self.initializers: list[onnx.TensorProto] = []
+
+    def node(self, operator: str, *inputs: str, name: str, output: str = "", **attributes: Any) -> str:
+        made = helper.make_node(operator, list(inputs), [output or f"{name}_out"], name=name, **attributes)
+        self.nodes.append(made)
+        return str(made.output[0])
+
+    def constant(self, name: str, array: np.ndarray) -> str:
+        self.initializers.append(numpy_helper.from_array(array, name))
         return name
 
-    def requantize(x: str, name: str, scale: float, zero: int) -> str:
-        given = [constant(f"{name}_s", np.float32(scale)), constant(f"{name}_z", np.uint8(zero))]
-        nodes.append(helper.make_node("QuantizeLinear", [x, *given], [f"{name}_q"], name=f"{name}_quantize"))
-        nodes.append(helper.make_node("DequantizeLinear", [f"{name}_q", *given], [f"{name}_d"], name=f"{name}_back"))
-        return f"{name}_d"
+    def requantize(self, x: str, name: str, scale: float, zero: int) -> str:
+        given = [self.constant(f"{name}_s", np.float32(scale)), self.constant(f"{name}_z", np.uint8(zero))]
+        codes = self.node("QuantizeLinear", x, *given, name=f"{name}_quantize")
+        return self.node("DequantizeLinear", codes, *given, name=f"{name}_back")
 
-    def weight(name: str, shape: tuple[int, ...], axis: int) -> str:
-        codes = constant(f"{name}_w", random.integers(-127, 128, shape).astype(np.int8))
-        scales = constant(f"{name}_ws", random.uniform(0.5, 2, shape[axis]).astype(np.float32) / 100)
-        zeros = constant(f"{name}_wz", np.zeros(shape[axis], np.int8))
-        nodes.append(helper.make_node("DequantizeLinear", [codes, scales, zeros], [f"{name}_wd"], axis=axis))
-        return f"{name}_wd"
+    def weight(self, name: str, shape: tuple[int, ...], axis: int) -> str:
+        codes = self.constant(f"{name}_w", self.random.integers(-127, 128, shape).astype(np.int8))
+        scales = self.constant(f"{name}_ws", self.random.uniform(0.5, 2, shape[axis]).astype(np.float32) / 100)
+        zeros = self.constant(f"{name}_wz", np.zeros(shape[axis], np.int8))
+        return self.node("DequantizeLinear", codes, scales, zeros, name=f"{name}_weight", axis=axis)
 
-    def conv(x: str, name: str, shape: tuple[int, ...], **attributes: Any) -> str:
-        bias = constant(f"{name}_b", random.uniform(-3, 3, shape[0]).astype(np.float32))
-        made = helper.make_node("Conv", [x, weight(name, shape, 0), bias], [f"{name}_c"], name=name, **attributes)
-        nodes.append(made)
-        nodes.append(helper.make_node("Relu", [f"{name}_c"], [f"{name}_r"], name=f"{name}_relu"))
-        return f"{name}_r"
+    def conv(self, x: str, name: str, shape: tuple[int, ...], **attributes: Any) -> str:
+        weight = self.weight(name, shape, 0)
+        bias = self.constant(f"{name}_b", self.random.uniform(-3, 3, shape[0]).astype(np.float32))
+        return self.node("Relu", self.node("Conv", x, weight, bias, name=name, **attributes), name=f"{name}_relu")
 
-    x = requantize("x", "input", 0.02, 117)
-    x = requantize(conv(x, "conv0", (8, 3, 3, 3), pads=[1, 1, 1, 1], strides=[2, 1]), "a0", 0.025, 3)
-    x = requantize(conv(x, "conv1", (8, 8, 3, 3), pads=[1, 0, 0, 1]), "a1", 0.06, 5)
-    x = requantize(conv(x, "conv2", (8, 8, 3, 3)), "a2", 0.2, 2)
-    nodes.append(helper.make_node("Flatten", [x], ["flat"], name="flatten"))
-    nodes.append(helper.make_node("MatMul", ["flat", weight("product", (64, 10), 1)], ["p"], name="product"))
-    x = requantize("p", "y", 1.0, 131)
-    nodes.append(helper.make_node("Identity", [x], ["y"], name="result"))
-    return _model(nodes, initializers, [images, 3, 10, 7], [images, 10])
+    def product(self, x: str, shape: tuple[int, int], scale: float, zero: int) -> None:
+        """Multiply what is flattened by a weight: the network's result."""
+        flat = self.node("Flatten", x, name="flatten")
+        product = self.node("MatMul", flat, self.weight("product", shape, 1), name="product")
+        self.node("Identity", self.requantize(product, "y", scale, zero), name="result", output="y")
+
+
+def quantized_network(seed: int = 0) -> onnx.ModelProto:
+    """Return a small QDQ network: three convolutions, two of one shape, and a product, all int8 by channel."""
+    n = _QdqNodes(seed)
+    x = n.requantize("x", "input", 0.02, 117)
+    x = n.requantize(n.conv(x, "conv0", (8, 3, 3, 3), pads=[1, 1, 1, 1], strides=[2, 1]), "a0", 0.025, 3)
+    x = n.requantize(n.conv(x, "conv1", (8, 8, 3, 3), pads=[1, 0, 0, 1]), "a1", 0.06, 5)
+    x = n.requantize(n.conv(x, "conv2", (8, 8, 3, 3)), "a2", 0.2, 2)
+    n.product(x, (64, 10), 1.0, 131)
+    return _model(n.nodes, n.initializers, [1, 3, 10, 7], [1, 10])
+
+
+def quantized_residual_network(seed: int = 0) -> onnx.ModelProto:
+    """Return a QDQ network of seven images: padding that convolutions keep, dilations, and a difference."""
+    n = _QdqNodes(seed)
+    x = n.node("Relu", "x", name="positive")
+    x = n.requantize(x, "input", 0.011, 0)  # padded by the code 0: padding stays in the convolution
+    x = n.requantize(n.conv(x, "conv0", (8, 3, 3, 3), pads=[1, 0, 0, 1], strides=[2, 1]), "a0", 1 / 32, 0)  # exact
+    side = n.requantize(n.conv(x, "conv1", (8, 8, 3, 3), pads=[2, 2, 2, 2], dilations=[2, 2]), "a1", 1 / 16, 0)
+    x = n.requantize(n.node("Sub", x, side, name="difference"), "a2", 1 / 16, 190)
+    n.product(x, (240, 10), 2.0, 131)
+    return _model(n.nodes, n.initializers, [7, 3, 10, 7], [7, 10])
+
+
+def network_of(fault: str) -> onnx.ModelProto:
+    """Return the network that shows a fault, a quantized one for all but what two threads at once show."""
+    if fault in SHOWN_BY_QUANTIZED:
+        return quantized_network()
+    return quantized_residual_network() if fault in SHOWN_BY_RESIDUAL else float_network()
 
 
 def _model(
