@@ -40,8 +40,8 @@ Words = Callable[[Any], None]
 def elementwise(s: Any, fused: bool, lanes: int, unroll: int) -> None:
     """Compute all blocks in the loops of the last one, its elements in vectors."""
     block = inline_into_last(s)
-    loops = s.loops(block)
-    _in_vectors(s, s.fuse(*loops) if fused and len(loops) > 1 else loops[-1], lanes, unroll)
+    loops = s.contiguous_loops(block)
+    _in_vectors(s, s.fuse(*loops) if fused and len(loops) > 1 else s.loops(block)[-1], lanes, unroll)
     s.parallel(s.loops(block)[0])
 
 

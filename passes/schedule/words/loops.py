@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
-from mirlo.dialects.core.index_expr import IndexExpr, floor_divide, loop_index, modulo
+from mirlo.dialects.core.index_expr import IndexExpr, floor_divide, loop_index, modulo, number
 from mirlo.passes.schedule.blocks.combine import reducer_of
 from mirlo.passes.schedule.words.tree import (
     PARALLEL,
@@ -85,11 +85,12 @@ def fuse(root: Root, loops: Sequence[Loop]) -> Loop:
     if iterations > MAX_ITERATIONS:
         raise ScheduleError(f"fuse: {iterations} iterations, expected at most {MAX_ITERATIONS}")
     fused = Loop(unique_loop_name(root, "_".join((loops[0].name, loops[-1].name.rsplit("_", 1)[-1]))), 1)
-    values: dict[str, IndexExpr] = {}
+    values: dict[str, IndexExpr] = {loop.name: number(0) for loop in loops}
+    repeated = [loop for loop in loops if loop.extent != 1]
     rest = loop_index(fused.name)
-    for loop in reversed(loops):
+    for loop in reversed(repeated):
         fused.extent = fused.extent * loop.extent
-        values[loop.name] = rest if loop is loops[0] else modulo(rest, loop.extent)
+        values[loop.name] = rest if loop is repeated[0] else modulo(rest, loop.extent)
         rest = floor_divide(rest, loop.extent)
     substitute(loops[0], values, None)
     inside = loops[-1].body

@@ -8,6 +8,7 @@ from mirlo.dialects.bindings import ir
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.tir.view import PrimView
 from mirlo.passes.schedule.buffers import TARGET
+from mirlo.passes.schedule.words.contiguity import contiguous_loops, memory_order
 from mirlo.passes.schedule.words.show import show
 from mirlo.passes.schedule.words.tree import Root, ScheduleError, around, build
 
@@ -66,6 +67,17 @@ class LoopQueries:
         leaf = self._root.find_leaf(block)
         reduced = leaf.reduce_loops()
         return {loop.name: "reduce" if loop.name in reduced else "spatial" for loop in around(leaf)}
+
+    def contiguous_loops(self, block: str) -> list[str]:
+        """Return the innermost loops of a block that walk over memory as one in all accesses, outermost first.
+
+        `fuse` makes one loop of them without divisions. There are none if the innermost loop skips elements.
+        """
+        return [loop.name for loop in contiguous_loops(self._root.find_leaf(block))]
+
+    def memory_order(self, block: str) -> list[str]:
+        """Return the loops around a block in the order of its result in memory, then those of its reduction."""
+        return [loop.name for loop in memory_order(self._root.find_leaf(block))]
 
     def reads(self, block: str) -> list[str]:
         """Return the names of the buffers that a block reads, in the order of its operands."""

@@ -1,0 +1,99 @@
+"""Which loops walk over memory as one: what a schedule reads off before it fuses, reorders or vectorizes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mirlo.dialects.core.dims import Dim
+from mirlo.dialects.core.index_expr import IndexExpr, contiguous_strides, flatten
+from mirlo.passes.schedule.words.tree import SERIAL, BlockLeaf, BufferAccess, Loop, around, axis_name
+
+
+def contiguous_loops(leaf: BlockLeaf) -> list[Loop]:
+    """Return the innermost loops of a block that are one loop over memory in all accesses, outermost first.
+
+    Fused, they need no divisions: each access runs along its memory over all of them, or stays at one element. There
+    are none if the innermost loop has a stride in the memory of a result.
+    """
+    chain = around(leaf)
+    if not chain or not _has_unit_steps(leaf, chain):
+        return []
+    expressions, reduced = list(_expressions(leaf, leaf.at)), leaf.reduce_loops()
+    result: list[Loop] = []
+    steps: list[Dim] = []
+    extent: Dim = 1
+    for loop in reversed(chain):
+        own = [expression.coefficient(loop.name) for expression in expressions]
+        if loop.kind != SERIAL or loop.tensorized is not None or _is_divided(loop, expressions):
+            break
+        if result:
+            if loop.body != [result[0]] or (loop.name in reduced) != (result[0].name in reduced):
+                break
+            has_one_iteration = loop.extent == 1 or extent == 1
+            if not (has_one_iteration or _are_equal(own, [step * extent for step in steps])):
+                break
+        if extent == 1:
+            steps = own
+        extent = extent * loop.extent
+        result.insert(0, loop)
+    return result
+
+
+def memory_order(leaf: BlockLeaf) -> list[Loop]:
+    """Return the loops of a block in the order of its result's memory, and then those of its reduction.
+
+    Loops that move along the same dim, or along none, keep their order.
+    """
+    if not leaf.writes:
+        return around(leaf)
+    access = leaf.writes[0]
+    place = leaf.place(access)
+    in_memory = [place[dim] for dim in access.buffer.order]
+
+    def position(loop: Loop) -> int:
+        moved = [i for i, index in enumerate(in_memory) if loop.name in index.variables()]
+        return max(moved, default=len(in_memory))
+
+    return sorted(around(leaf), key=position)
+
+
+def _has_unit_steps(leaf: BlockLeaf, chain: list[Loop]) -> bool:
+    """Return whether the innermost loop that has iterations steps to the next element of results, or reduces them."""
+    loop = next((loop for loop in reversed(chain) if loop.extent != 1), None)
+    if loop is None:
+        return True
+    steps = [_position(access, leaf.place(access)).coefficient(loop.name) for access in leaf.writes]
+    return all(step == (0 if loop.name in leaf.reduce_loops() else 1) for step in steps)
+
+
+def _expressions(leaf: BlockLeaf, axes: list[IndexExpr]) -> Iterator[IndexExpr]:
+    """Yield what loops must be one loop in: positions in memory, indices that have edges, and those that are values."""
+    if leaf.view is not None:
+        yield from (axes[axis] for axis, _ in leaf.body.indices)
+    names = {axis_name(i): index for i, index in enumerate(axes)}
+    for access in (*leaf.reads, *leaf.writes):
+        if access.is_opaque:
+            continue
+        indices = [index.replace(names) for index in access.at]
+        if access.inlined is not None:
+            yield from _expressions(access.inlined, indices)
+            continue
+        if access.outside is not None or access.buffer.tiles or access.buffer.padding is not None:
+            yield from indices
+        yield _position(access, indices)
+    yield from (index.replace(names) for index, _ in leaf.guards) if axes is leaf.at else ()
+
+
+def _position(access: BufferAccess, indices: list[IndexExpr]) -> IndexExpr:
+    """Return the position of an element in a buffer, without tiles and padding."""
+    order, shape = access.buffer.order, access.buffer.shape
+    return flatten([indices[dim] for dim in order], contiguous_strides([shape[dim] for dim in order]))
+
+
+def _is_divided(loop: Loop, expressions: list[IndexExpr]) -> bool:
+    """Return whether an index is a quotient that depends on a loop."""
+    return any(loop.name in division.inner.variables() for each in expressions for division in each.divisions)
+
+
+def _are_equal(left: list[Dim], right: list[Dim]) -> bool:
+    return all(a == b for a, b in zip(left, right, strict=True))
