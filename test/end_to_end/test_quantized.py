@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 from oracle import exact_session
 
 import mirlo
@@ -180,3 +181,74 @@ def test_rows_of_run_time() -> None:
     inputs = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["rows", 32])]
     model = _model(nodes, inputs, [helper.make_tensor_value_info("y", TensorProto.UINT8, ["rows", 18])], constants)
     _check(model, np.random.default_rng(10).standard_normal((9, 32)).astype(np.float32), steps=1)
+
+
+INFOS = {np.uint8: TensorProto.UINT8, np.int8: TensorProto.INT8}
+
+
+@pytest.mark.sample(24)
+@pytest.mark.parametrize("seed", range(120))
+def test_zero_points_and_scales_of_any_origin(seed: int) -> None:
+    """Those of weights are constants, which fit in a byte with the weights or do not; those of data are also inputs."""
+    random = np.random.default_rng([seed, 3])
+    x_type, w_type = (random.choice(list(INFOS)) for _ in range(2))
+    is_conv, is_real = random.random() < 0.6, random.random() < 0.5
+    groups = int(random.choice([1, 1, 2, 3])) if is_conv else 1
+    x_shape: tuple[int, ...] = (2, 2 * groups, 7, 5) if is_conv else (6, 9)
+    w_shape: tuple[int, ...] = (4 * groups, 2, 3, 3) if is_conv else (9, 4)
+
+    def byte_of(dtype: type) -> np.ndarray:
+        info = np.iinfo(dtype)
+        return np.array(random.choice([0, 128, info.max, random.integers(info.min, info.max + 1)])).astype(dtype)
+
+    x, w = _random(x_type, *x_shape), _random(w_type, *w_shape)
+    if random.random() < 0.5:
+        w = w % 64
+    constants, given = {"w": w, "wz": byte_of(w_type)}, {"x": x}
+    (given if random.random() < 0.6 else constants)["xz"] = byte_of(x_type)
+    attributes: dict[str, Any] = {}
+    if is_conv:
+        attributes = {
+            "group": groups,
+            "pads": [int(n) for n in random.integers(0, 3, 4)],
+            "strides": [int(n) for n in random.integers(1, 3, 2)],
+            "dilations": [int(n) for n in random.integers(1, 3, 2)],
+        }
+    if is_real:
+        constants["ws"] = np.array(0.125, np.float32)
+        (given if random.random() < 0.6 else constants)["xs"] = np.array(0.5, np.float32)
+        nodes = [
+            helper.make_node("DequantizeLinear", ["x", "xs", "xz"], ["xf"]),
+            helper.make_node("DequantizeLinear", ["w", "ws", "wz"], ["wf"]),
+            helper.make_node("Conv" if is_conv else "MatMul", ["xf", "wf"], ["y"], **attributes),
+        ]
+    else:
+        name = "ConvInteger" if is_conv else "MatMulInteger"
+        nodes = [helper.make_node(name, ["x", "w", "xz", "wz"], ["y"], **attributes)]
+    dims = list(x_shape)
+    for axis in (0, 2, 3) if is_conv else (0,):
+        if random.random() < 0.3:
+            dims[axis] = f"d{axis}"  # type: ignore[call-overload]
+    inputs = [
+        helper.make_tensor_value_info(
+            name, helper.np_dtype_to_tensor_dtype(array.dtype), dims if name == "x" else array.shape
+        )
+        for name, array in given.items()
+    ]
+    result = helper.make_tensor_value_info("y", TensorProto.FLOAT if is_real else TensorProto.INT32, None)
+    model = _model(nodes, inputs, [result], constants)
+
+    # The oracle: centred values in f64, which holds each sum exactly.
+    kind = "Conv" if is_conv else "MatMul"
+    graph = helper.make_graph(
+        [helper.make_node(kind, ["a", "b"], ["c"], **attributes)],
+        "centred",
+        [helper.make_tensor_value_info(name, TensorProto.DOUBLE, None) for name in "ab"],
+        [helper.make_tensor_value_info("c", TensorProto.DOUBLE, None)],
+    )
+    known = {**constants, **given}
+    centred = [known[name].astype(np.float64) - known[f"{name}z"] for name in "xw"]
+    exact = ReferenceEvaluator(helper.make_model(graph)).run(None, dict(zip("ab", centred, strict=True)))[0]
+    expected = exact / 16 if is_real else exact
+    found = mirlo.compile(model, cache=False).run(given)["y"]
+    np.testing.assert_array_equal(found, expected.astype(found.dtype), err_msg=str(attributes))

@@ -9,9 +9,11 @@ from contextlib import suppress
 
 import numpy as np
 
+from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.dims import Dim
 from mirlo.dialects.core.dtypes import DTYPES, DType
 from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.relax.dynamic import RequireDims
 from mirlo.dialects.relax.fourier import LONGEST, dft_matrix
 from mirlo.dialects.relax.infer import require_equal_dims
 from mirlo.frontends.onnx.declared import required
@@ -111,13 +113,20 @@ def stft(node: Node) -> Converted:
     onesided = node.attr.bool("onesided", 1)
     size, window = x.shape[1], node.type(2).shape[0] if node.has(2) else 0
     is_known = node.value(1).array is not None and (not node.has(3) or node.value(3).array is not None)
-    if not isinstance(size, int) or not isinstance(window, int):
+    if not isinstance(window, int):
         return _dynamic_stft(node, onesided)
     if not is_known:
+        if not isinstance(size, int):
+            return _dynamic_stft(node, onesided)
         return _stft_of_declared_shape(node, size, window, onesided)
     step, length = int(node.scalar(1)), int(node.scalar(3, 0)) or window
-    if not 0 < length <= size or step < 1:
+    if length < 1 or step < 1 or (isinstance(size, int) and length > size):
         raise NodeError(f"frames of {length} elements every {step} do not fit a signal of {size}")
+    if node.has(2) and window < length:
+        raise NodeError(f"frames of {length} elements do not fit a window of {window}")
+    if not D.is_nonnegative(size - length):
+        what = f"node '{node.outputs[0]}' (STFT): frames of {length} elements do not fit {x}"
+        RequireDims.build(dims=(size - length,), what=what, result_types=[])
     return _frames(node, _starts(node, (size - length) // step + 1, step), length, onesided)
 
 

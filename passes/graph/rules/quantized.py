@@ -30,8 +30,9 @@ class QuantizedValue:
 
     value: ir.Value
     zero: np.ndarray | ir.Value | None = None
-    """None for 0; an array that broadcasts to the value, or a computed scalar, of type i32."""
-    scale: np.ndarray | None = None
+    """None for 0; an array that broadcasts to the value, or a computed scalar."""
+    scale: np.ndarray | ir.Value | None = None
+    """A computed one is a scalar."""
     axis: int = 0
     """The axis of a vector of scales."""
 
@@ -47,8 +48,7 @@ def quantized_matmul(op: ir.OpView, b: Rewriter) -> Decline | ir.Value:
         return decline("an operand is a vector")
     # The number of rows may be dynamic, the reduced extent may not.
     depth = kind_of(op.lhs).shape[-2 if op.transpose_lhs else -1]
-    is_known = kind_of(op.lhs).is_static or (isinstance(depth, int) and right.zero is None)
-    if not kind_of(op.rhs).is_static or not is_known:
+    if not kind_of(op.rhs).is_static or not isinstance(depth, int):
         return decline("an operand's size is known at run time only")
     rank = kind_of(op.rhs).rank
     columns = rank - (2 if op.transpose_rhs else 1)
@@ -72,6 +72,8 @@ def quantized_conv(op: ir.OpView, b: Rewriter) -> ir.Value | Decline:
     out_axis, *_ = kernel_axes(op.kernel_layout, kind_of(op.weight).rank)
     if _differs_along_sum(data, weight, out_axis, kind_of(op.weight).rank):
         return decline("a scale differs along an axis that is summed up")
+    if isinstance(weight.scale, ir.Value):
+        return decline("the scale of the weights is computed at run time")
     total = _conv_i32(op, data, weight, b)
     if isinstance(total, Decline) or data.scale is None or weight.scale is None:
         return total
@@ -103,15 +105,22 @@ def _dequantized(value: ir.Value, b: Rewriter) -> QuantizedValue | Decline:
         return decline("an operand is not dequantized")
     if kind_of(op.x).dtype.name not in BYTES or op.block:
         return decline("an operand is not int8 with a scale per tensor or channel", operand=str(kind_of(op.x)))
-    scale = _constant_array(op.scale, b)
-    zero = None if op.zero_point is None else _constant_array(op.zero_point, b)
-    if scale is None or (op.zero_point is not None and zero is None):
-        return decline("a scale or zero point is computed at run time")
+    scale, zero = _constant_array(op.scale, b), None
     rank = kind_of(op.x).rank
-    axis = op.axis % rank if scale.ndim else 0
-    if zero is not None:
-        zero = _spread(zero.astype(np.int64), rank, axis) if zero.any() else None
-    return QuantizedValue(op.x, zero, scale.astype(np.float32), axis)
+    axis = op.axis % rank if scale is not None and scale.ndim else 0
+    if op.zero_point is not None:
+        known = _constant_array(op.zero_point, b)
+        if known is not None:
+            zero = _spread(known.astype(np.int64), rank, axis) if known.any() else None
+        elif kind_of(op.zero_point).rank:
+            return decline("a zero point that is computed differs along an axis")
+        else:
+            zero = op.zero_point
+    if scale is not None:
+        return QuantizedValue(op.x, zero, scale.astype(np.float32), axis)
+    if kind_of(op.scale).rank or kind_of(op.scale).dtype is not F32:
+        return decline("a scale that is computed differs along an axis, or is not f32")
+    return QuantizedValue(op.x, zero, op.scale)
 
 
 def _centred(value: ir.Value, b: Rewriter) -> QuantizedValue | Decline:
@@ -136,13 +145,12 @@ def _centred(value: ir.Value, b: Rewriter) -> QuantizedValue | Decline:
 
 def _differs_along_sum(left: QuantizedValue, right: QuantizedValue, columns: int, rank: int) -> bool:
     """Return whether scales vary along K: more than one on the left, or on the right other than one per column."""
-    if left.scale is None or right.scale is None:
-        return False
-    return left.scale.size != 1 or (right.scale.size != 1 and right.axis % rank != columns)
+    varies = [isinstance(each.scale, np.ndarray) and each.scale.size != 1 for each in (left, right)]
+    return varies[0] or (varies[1] and right.axis % rank != columns)
 
 
 def _without_zero(weight: QuantizedValue, b: Rewriter) -> QuantizedValue:
-    """Return constant weights with the zero point subtracted, if the result fits int8."""
+    """Return constant weights as i8, with the zero point subtracted if the result fits."""
     array = _constant_array(weight.value, b)
     if array is None or (weight.zero is not None and not isinstance(weight.zero, np.ndarray)):
         return weight
@@ -150,10 +158,15 @@ def _without_zero(weight: QuantizedValue, b: Rewriter) -> QuantizedValue:
     if weight.zero is None and kind.dtype.name == "i8":
         return weight
     centred = array.astype(np.int64) - (0 if weight.zero is None else weight.zero)
-    if not centred.size or centred.min() < -128 or centred.max() > 127:
+    if not centred.size:
         return weight
+    zero = None
+    if centred.min() < -128 or centred.max() > 127:
+        if kind.dtype.name == "i8" or weight.zero is None:
+            return weight
+        centred, zero = array.astype(np.int64) - 128, weight.zero - 128
     name = b.name_of(weight.value)
-    return replace(weight, value=b.constant(centred.astype(np.int8), kind.with_dtype("i8"), name), zero=None)
+    return replace(weight, value=b.constant(centred.astype(np.int8), kind.with_dtype("i8"), name), zero=zero)
 
 
 def _matmul_i32(op: ir.OpView, left: QuantizedValue, right: QuantizedValue, b: Rewriter) -> Decline | ir.Value:
@@ -171,7 +184,7 @@ def _matmul_i32(op: ir.OpView, left: QuantizedValue, right: QuantizedValue, b: R
     if right_zero is not None:
         sums = _sum_i32(left.value, -2 if op.transpose_lhs else -1, -1, b)
         if left_zero is not None:
-            depth = kind_of(left.value).static_shape[-2 if op.transpose_lhs else -1]
+            depth = kind_of(left.value).shape[-2 if op.transpose_lhs else -1]
             whole = b.emit(OPS["multiply"], _zero_point_value(np.int64(depth), b), _zero_point_value(left_zero, b))
             sums = b.emit(OPS["subtract"], sums, whole)
         total = b.emit(OPS["subtract"], total, b.emit(OPS["multiply"], sums, _zero_point_value(right_zero, b)))
@@ -196,25 +209,39 @@ def _conv_i32(op: ir.OpView, data: QuantizedValue, weight: QuantizedValue, b: Re
     bias = op.bias if op.bias is not None and kind_of(op.bias).dtype is I32 else None
     if zero is None and weight_zero is None:
         return b.emit(OPS["conv"], data.value, weight.value, bias, **attributes)
-    if array is None or not (zero is None or isinstance(zero, np.integer)):
-        return decline("there are zero points, and the weights or the zero point of the data are not constant")
-    zero = np.int64(0) if zero is None else zero
-    x = _bordered(op, data.value, zero, b)
-    out_axis, *_ = kernel_axes(op.kernel_layout, array.ndim)
-    inner = tuple(i for i in range(array.ndim) if i != out_axis)
+    if array is None:
+        return decline("there are zero points, and the weights are not constant")
+    if isinstance(zero, Decline):
+        return zero
+    out_axis, in_axis, _ = kernel_axes(op.kernel_layout, array.ndim)
     centred = array.astype(np.int64) - (0 if weight_zero is None else weight_zero)
-    shift = (centred.sum(axis=inner) * -zero).astype(np.int32)
-    output = b.constant(shift, TensorType.of(shift.shape, "i32"), "bias")
-    bias = output if bias is None else b.emit(OPS["add"], bias, output)
-    attributes["padding"] = ()
+    x = data.value
+    if zero is None or isinstance(zero, np.integer):
+        zero = np.int64(0) if zero is None else zero
+        x = _bordered(op, x, zero, b)
+        inner = tuple(i for i in range(array.ndim) if i != out_axis)
+        shift = (centred.sum(axis=inner) * -zero).astype(np.int32)
+        output = b.constant(shift, TensorType.of(shift.shape, "i32"), "bias")
+        bias = output if bias is None else b.emit(OPS["add"], bias, output)
+        attributes["padding"] = ()
+        zero = None
     total = b.emit(OPS["conv"], x, weight.value, bias, **attributes)
+    if zero is not None:
+        # What the weights of each window sum up to: those that lie beyond the border are not among them.
+        kind = kind_of(x)
+        axis = channel_axis(op.data_layout, kind.rank)
+        sizes = [1 if i == 0 else op.groups if i == axis else size for i, size in enumerate(kind.shape)]
+        ones = b.emit(OPS["full"], shape=tuple(sizes), value=1.0, dtype=I32)
+        sums = centred.sum(axis=in_axis, keepdims=True).astype(np.int32)
+        inside = b.emit(OPS["conv"], ones, b.constant(sums, TensorType.of(sums.shape, "i32"), "sums"), **attributes)
+        total = b.emit(OPS["subtract"], total, b.emit(OPS["multiply"], inside, _zero_point_value(zero, b)))
     if weight_zero is None:
         return total
     # The sum of each window of the data is a product with ones: one channel serves all.
     shape = tuple(1 if i == out_axis else size for i, size in enumerate(array.shape))
     ones = b.constant(np.ones(shape, np.int8), TensorType.of(shape, "i8"), "ones")
-    sums = b.emit(OPS["conv"], x, ones, **attributes)
-    return b.emit(OPS["subtract"], total, b.emit(OPS["multiply"], sums, _zero_point_value(weight_zero, b)))
+    windows = b.emit(OPS["conv"], x, ones, **attributes)
+    return b.emit(OPS["subtract"], total, b.emit(OPS["multiply"], windows, _zero_point_value(weight_zero, b)))
 
 
 def _bordered(op: ir.OpView, x: ir.Value, zero: np.generic, b: Rewriter) -> ir.Value:
@@ -229,7 +256,7 @@ def _bordered(op: ir.OpView, x: ir.Value, zero: np.generic, b: Rewriter) -> ir.V
 def _sum_i32(value: ir.Value, axis: int, kept: int, b: Rewriter) -> ir.Value:
     """Return sums along an axis in i32, keeping a dim of 1 at position `kept`."""
     kind = kind_of(value)
-    shape = list(kind.static_shape)
+    shape = list(kind.shape)
     del shape[axis % kind.rank]
     shape.insert(kept % kind.rank, 1)
     array = _constant_array(value, b)
@@ -252,21 +279,27 @@ def _scalar_zero_point(zero: np.ndarray | ir.Value | None) -> np.integer | ir.Va
 def _zero_point_value(zero: np.integer | ir.Value, b: Rewriter) -> ir.Value:
     if isinstance(zero, np.integer):
         return b.constant(np.full((), zero, np.int32), TensorType.of((), "i32"))
-    return zero
+    return zero if kind_of(zero).dtype is I32 else b.emit(OPS["cast"], zero, dtype=I32)
 
 
 def _scaled(
-    total: ir.Value, left: np.ndarray, right: np.ndarray, b: Rewriter, conv: ir.OpView | None = None
+    total: ir.Value,
+    left: np.ndarray | ir.Value,
+    right: np.ndarray | ir.Value,
+    b: Rewriter,
+    conv: ir.OpView | None = None,
 ) -> ir.Value:
     """Return accumulators times the product of two scales: the second is one, or one per column or channel.
 
     The product is an operator, to be folded: a quantization that follows computes it exactly.
     """
     shape: tuple[Dim, ...] = ()
-    if right.size > 1:
+    if isinstance(right, np.ndarray) and right.size > 1:
         shape = (right.size,) if conv is None else _channel_shape(conv, right.size)
     scales = [
         b.constant(scale.astype(np.float32).reshape(sizes), TensorType.of(sizes, "f32"), "scale")
+        if isinstance(scale, np.ndarray)
+        else scale
         for scale, sizes in ((left, ()), (right, shape))
     ]
     scale = b.emit(OPS["multiply"], *scales)
@@ -284,13 +317,17 @@ def _spread(zero: np.ndarray, rank: int, axis: int) -> np.ndarray:
 
 
 def _constant_array(value: ir.Value, b: Rewriter) -> np.ndarray | None:
-    """Return the array of a constant, or of one that is cast or reshaped."""
+    """Return the array of a constant, or of what moves, picks or casts the elements of one."""
     if is_constant(value):
         return b.array(value)
-    cast = defining(value, "relax.cast")
-    if cast is not None:
-        inner = _constant_array(cast.x, b)
-        return None if inner is None else inner.astype(kind_of(value).dtype.to_numpy())
-    reshape = defining(value, "relax.reshape")
-    inner = None if reshape is None else _constant_array(reshape.x, b)
-    return None if inner is None or not kind_of(value).is_static else inner.reshape(kind_of(value).static_shape)
+    if not isinstance(value, ir.OpResult) or not (kind := kind_of(value)).is_static:
+        return None
+    op = value.owner.opview
+    meaning = getattr(type(op), "meaning", None)
+    if meaning is None or not op.PURE or len(op.operation.operands) != 1 or len(op.operation.results) != 1:
+        return None
+    operand = op.operation.operands[0]
+    if not kind_of(operand).is_static or kind.elements > kind_of(operand).elements:
+        return None
+    inner = _constant_array(operand, b)
+    return None if inner is None else np.asarray(meaning(inner, **op.attribute_values()), kind.dtype.to_numpy())

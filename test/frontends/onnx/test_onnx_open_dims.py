@@ -266,6 +266,19 @@ def test_frames_of_a_signal_of_any_length() -> None:
         compiled.run({"x": x[:, :4], "window": inputs["window"], "step": np.array(1)})
 
 
+def test_frames_of_known_length_of_a_signal_of_any_length() -> None:
+    """The sines and cosines are constants then."""
+    nodes = [node("STFT", "x step window", "y", onesided=1)]
+    model = model_of(nodes, {"x": ["b", "n", 1]}, {"step": 3, "window": np.hanning(8).astype(np.float32)}, opset=17)
+    assert_like_reference(model, {"x": (2, 32, 1)}, {"x": (1, 21, 1)}, {"x": (1, 8, 1)})
+    with pytest.raises(mirlo.MirloError, match=r"node 'y' \(STFT\): frames of 8 elements do not fit f32\[b, n, 1\]"):
+        mirlo.compile(model).run({"x": np.zeros((2, 7, 1), np.float32)})
+    model.graph.node[0].input.append("length")
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(9), "length"))
+    with pytest.raises(mirlo.MirloError, match="frames of 9 elements do not fit a window of 8"):
+        mirlo.compile(model)
+
+
 def test_parts_of_complex_signals() -> None:
     """A last dim of any size is that of complex numbers."""
     model = model_of([node("STFT", "x step window", "y")], {"x": ["b", 32, "parts"], "window": [8]}, opset=17)

@@ -91,7 +91,7 @@ func.func @along_the_sum(%x: tensor<3x2xui8>) -> tensor<3x2xf32> {
 
 // Where the zero point of the weights does not fit, what each window sums up to is computed as one more channel.
 // CHECK-LABEL: func.func @wide_weights(
-// CHECK:         %[[T:.*]] = "relax.conv"(%arg0, %{{.*}}, %{{.*}}) {out_dtype = i32} : (tensor<1x1x4x4xui8>, tensor<2x1x1x1xui8>, tensor<2xi32>)
+// CHECK:         %[[T:.*]] = "relax.conv"(%arg0, %{{.*}}, %{{.*}}) {out_dtype = i32} : (tensor<1x1x4x4xui8>, tensor<2x1x1x1xi8>, tensor<2xi32>)
 // CHECK:         %[[S:.*]] = "relax.conv"(%arg0, %{{.*}}) {{.*}}(tensor<1x1x4x4xui8>, tensor<1x1x1x1xi8>) -> tensor<1x1x4x4xi32>
 // CHECK:         %[[M:.*]] = "relax.multiply"(%[[S]], %{{.*}})
 // CHECK:         "relax.subtract"(%[[T]], %[[M]])
@@ -103,4 +103,42 @@ func.func @wide_weights(%x: tensor<1x1x4x4xui8>) -> tensor<1x2x4x4xf32> {
   %1 = "relax.dequantize"(%w, %s, %z) : (tensor<2x1x1x1xui8>, tensor<f32>, tensor<ui8>) -> tensor<2x1x1x1xf32>
   %2 = "relax.conv"(%0, %1) : (tensor<1x1x4x4xf32>, tensor<2x1x1x1xf32>) -> tensor<1x2x4x4xf32>
   return %2 : tensor<1x2x4x4xf32>
+}
+
+// -----
+
+// A scale and a zero point may be computed at run time: the columns of the weights are summed up before.
+// CHECK-LABEL: func.func @dynamically_quantized(
+// CHECK:         %[[P:.*]] = "relax.matmul"(%arg0, %{{.*}}) {out_dtype = i32} : (tensor<3x2xui8>, tensor<2x2xi8>) -> tensor<3x2xi32>
+// CHECK:         %[[C:.*]] = "relax.constant"() {value = dense<{{\[\[}}4, 2]]> : tensor<1x2xi32>}
+// CHECK:         %[[Z:.*]] = "relax.cast"(%arg2) {dtype = i32}
+// CHECK:         %[[M:.*]] = "relax.multiply"(%[[C]], %[[Z]])
+// CHECK:         "relax.subtract"(%[[P]], %[[M]])
+// CHECK:         "relax.multiply"(%arg1, %{{.*}}) : (tensor<f32>, tensor<2xf32>) -> tensor<2xf32>
+func.func @dynamically_quantized(%x: tensor<3x2xui8>, %s: tensor<f32>, %z: tensor<ui8>) -> tensor<3x2xf32> {
+  %w = "relax.constant"() {value = dense<[[1, -2], [3, 4]]> : tensor<2x2xi8>} : () -> tensor<2x2xi8>
+  %ws = "relax.constant"() {value = dense<[2.0, 4.0]> : tensor<2xf32>} : () -> tensor<2xf32>
+  %0 = "relax.dequantize"(%x, %s, %z) : (tensor<3x2xui8>, tensor<f32>, tensor<ui8>) -> tensor<3x2xf32>
+  %1 = "relax.dequantize"(%w, %ws) {axis = 1 : i64} : (tensor<2x2xi8>, tensor<2xf32>) -> tensor<2x2xf32>
+  %2 = "relax.matmul"(%0, %1) : (tensor<3x2xf32>, tensor<2x2xf32>) -> tensor<3x2xf32>
+  return %2 : tensor<3x2xf32>
+}
+
+// -----
+
+// The border of an image is zero: a zero point counts only for the weights inside, whose sums are a convolution of ones.
+// CHECK-LABEL: func.func @border(
+// CHECK:         %[[T:.*]] = "relax.conv"(%arg0, %{{.*}}) {{.*}}out_dtype = i32{{.*}} : (tensor<1x1x4x4xui8>, tensor<1x1x3x3xi8>) -> tensor<1x1x4x4xi32>
+// CHECK:         %[[O:.*]] = "relax.constant"() {value = dense<1> : tensor<1x1x4x4xi32>}
+// CHECK:         %[[I:.*]] = "relax.conv"(%[[O]], %{{.*}}) {{.*}} -> tensor<1x1x4x4xi32>
+// CHECK:         %[[Z:.*]] = "relax.cast"(%arg1) {dtype = i32}
+// CHECK:         %[[M:.*]] = "relax.multiply"(%[[I]], %[[Z]])
+// CHECK:         "relax.subtract"(%[[T]], %[[M]])
+func.func @border(%x: tensor<1x1x4x4xui8>, %z: tensor<ui8>) -> tensor<1x1x4x4xf32> {
+  %s = "relax.constant"() {value = dense<0.5> : tensor<f32>} : () -> tensor<f32>
+  %w = "relax.constant"() {value = dense<2> : tensor<1x1x3x3xi8>} : () -> tensor<1x1x3x3xi8>
+  %0 = "relax.dequantize"(%x, %s, %z) : (tensor<1x1x4x4xui8>, tensor<f32>, tensor<ui8>) -> tensor<1x1x4x4xf32>
+  %1 = "relax.dequantize"(%w, %s) : (tensor<1x1x3x3xi8>, tensor<f32>) -> tensor<1x1x3x3xf32>
+  %2 = "relax.conv"(%0, %1) {padding = array<i64: 1, 1, 1, 1>} : (tensor<1x1x4x4xf32>, tensor<1x1x3x3xf32>) -> tensor<1x1x4x4xf32>
+  return %2 : tensor<1x1x4x4xf32>
 }
