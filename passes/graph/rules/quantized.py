@@ -193,14 +193,12 @@ def _matmul_i32(op: ir.OpView, left: QuantizedValue, right: QuantizedValue, b: R
 
 def _conv_i32(op: ir.OpView, data: QuantizedValue, weight: QuantizedValue, b: Rewriter) -> ir.Value | Decline:
     """Return the sums of products in i32, plus the bias if it is i32 too."""
-    zero, array, weight_zero = (
-        _scalar_zero_point(data.zero),
-        _constant_array(weight.value, b),
-        _scalar_zero_point(weight.zero),
-    )
-    result = next((z for z in (zero, weight_zero) if isinstance(z, Decline)), None)
-    if result is not None:
-        return result
+    zero, weight_zero = _scalar_zero_point(data.zero), _scalar_zero_point(weight.zero)
+    if isinstance(zero, Decline):
+        return zero
+    if isinstance(weight_zero, Decline):
+        return weight_zero
+    array = _constant_array(weight.value, b)
     if weight_zero is not None and (op.groups != 1 or not isinstance(weight_zero, np.integer)):
         return decline(
             "weights less their zero points are not bytes, and there are groups, or the weights are not constant"
@@ -211,8 +209,6 @@ def _conv_i32(op: ir.OpView, data: QuantizedValue, weight: QuantizedValue, b: Re
         return b.emit(OPS["conv"], data.value, weight.value, bias, **attributes)
     if array is None:
         return decline("there are zero points, and the weights are not constant")
-    if isinstance(zero, Decline):
-        return zero
     out_axis, in_axis, _ = kernel_axes(op.kernel_layout, array.ndim)
     centred = array.astype(np.int64) - (0 if weight_zero is None else weight_zero)
     x = data.value

@@ -18,7 +18,7 @@ from onnx_models import F32, make_model, node
 import mirlo as package
 from mirlo.runtime.executable import Executable
 from mirlo.runtime.sizes import Allocations
-from mirlo.runtime.system import can_fork, run_forked
+from mirlo.runtime.system import ForkResult, can_fork, run_forked
 from mirlo.tools.fuzz import guards
 from mirlo.tools.fuzz.guards import guarded_case, guarded_places, judge_call
 
@@ -54,6 +54,16 @@ def _judged(compiled: Executable, entry: Entry) -> str | None:
     return judge_call(places, FEEDS)
 
 
+def _judged_in_fork(compiled: Executable, entry: Entry) -> ForkResult:
+    """Judge in a process that may crash, of which pytest does not report it: it is expected."""
+
+    def work() -> bytes:
+        faulthandler.disable()
+        return str(_judged(compiled, entry)).encode()
+
+    return run_forked(work)
+
+
 def _floats(address: int, count: int = SIZE) -> np.ndarray:
     return np.ctypeslib.as_array((ctypes.c_float * count).from_address(address))
 
@@ -83,11 +93,10 @@ CRASHES: dict[str, Entry] = {
 @pytest.mark.parametrize("kind", CRASHES)
 def test_accesses_outside_of_memory_end_the_process(kind: str, compiled: Executable) -> None:
     def entry(tensors: list[int], params: list[int], arena: int) -> None:
-        faulthandler.disable()  # the crash is expected: pytest reports it no more
         _copy(tensors, params, arena)
         CRASHES[kind](tensors, params, arena)
 
-    ended = run_forked(lambda: str(_judged(compiled, entry)).encode())
+    ended = _judged_in_fork(compiled, entry)
     was_seen = ended.content.endswith(b"were overwritten")  # between memory and its page
     assert ended.code in (-11, -10) or was_seen, f"{ended.code}: {ended.content.decode()}"
 
@@ -110,7 +119,7 @@ def test_bytes_beside_the_arena_are_watched(compiled: Executable) -> None:
         _copy(tensors, params, arena)
         _floats(arena + nbytes, 1)[:] = 1  # at the start of its pages, there is room behind it
 
-    found = run_forked(lambda: str(_judged(compiled, write)).encode())
+    found = _judged_in_fork(compiled, write)
     assert found.code == -11 or found.content == b"4 bytes beside the arena were overwritten"
 
 
