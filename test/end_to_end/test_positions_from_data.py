@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import numpy as np
@@ -138,7 +139,8 @@ def test_explain_lists_what_is_tested_at_run_time() -> None:
         explanation = explain_model(ir.Module.parse(STATIC), legalize=rules)
     (kernel,) = explanation.kernels
     lines = list(text_lines(explanation))
-    first = next(i for i, line in enumerate(lines) if "tested at run time to be in bounds: 1 of" in line)
+    # An access for each step of the vectors and their tails: how many, depends on the processor.
+    first = next(i for i, line in enumerate(lines) if re.search("tested at run time to be in bounds: [1-9] of", line))
     assert "its index depends on data" in lines[first + 1]
     assert "size=8" in lines[first + 1]
     assert kernel.bounds is not None and not kernel.bounds.unproven

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mirlo.dialects.core.dtypes import DType
+from mirlo.dialects.core.dtypes import DType, dtype
 from mirlo.frontends.onnx.dtypes import onnx_code, onnx_dtype
 from mirlo.frontends.onnx.graph import STRING_CODE
 from mirlo.frontends.onnx.node import Node, NodeTrait
@@ -24,13 +24,18 @@ def cast(node: Node) -> Converted:
 def cast_like(node: Node) -> Converted:
     node.ignore(1)
     if node.is_string(0) or node.is_string(1):
-        return cast_strings(node, STRING_CODE if node.is_string(1) else onnx_code(node.type(1).dtype))
-    return _cast(node, node.type(1).dtype)
+        return cast_strings(node, STRING_CODE if node.is_string(1) else onnx_code(_dtype_of(node, 1)))
+    return _cast(node, _dtype_of(node, 1))
 
 
 @converter("BitCast", since=26)
 def bit_cast(node: Node) -> Converted:
     return node[0].bitcast(onnx_dtype(node.attr.int("to"), "attribute 'to'").dtype)
+
+
+def _dtype_of(node: Node, index: int) -> DType:
+    """Return the element type of an input, which has one even if its rank depends on data."""
+    return dtype(node.any_value(index).kind.name)
 
 
 def _cast(node: Node, wanted: DType) -> Output:

@@ -17,8 +17,12 @@ from mirlo.passes.lower.loops import LowerLoops
 from mirlo.passes.schedule.buffers import WORKSPACE
 from mirlo.passes.schedule.schedule import SchedulePrims
 from mirlo.passes.session import Session
+from mirlo.targets.llvm.options import host_machine
 from mirlo.targets.llvm.pipeline import lower_to_llvm
 from mirlo.targets.llvm.processor import host_processor
+
+HAS_MASKS = host_machine().masked
+"""Whether this processor stores part of a vector: only then are tiles transposed, and windows with tails vectorized."""
 
 Build = Callable[..., Any]
 """Takes the compute builder and a tensor per input; returns the output tensor, or a tuple of them."""
