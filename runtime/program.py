@@ -29,7 +29,7 @@ from mirlo.runtime.memory_use import MemoryUse
 from mirlo.runtime.params import ParameterStore
 from mirlo.runtime.profile import Profile, TimedRun, make_profile
 from mirlo.runtime.program_file import write_program
-from mirlo.runtime.values import ProgramValue, converter_of, test_of, type_error
+from mirlo.runtime.values import ProgramValue, converter_of, holds_strings, test_of, type_error
 
 
 class Program(KernelCodeOwner):
@@ -238,13 +238,16 @@ _Arrays = list[tuple[np.dtype, tuple[int, ...]]] | None
 
 
 def _describe(values: Sequence[object]) -> _Arrays:
-    """Return the description of numeric arrays that are contiguous and aligned, or None."""
+    """Return the description of strings, and of numeric arrays that are contiguous and aligned, or None."""
     result = []
     for value in values:
         if type(value) is not np.ndarray:
             return None
-        flags, dtype = value.flags, value.dtype
-        if not (flags.c_contiguous and flags.aligned) or dtype.hasobject or dtype.char in "SU":
+        dtype = value.dtype
+        if dtype.char == "O":
+            if not holds_strings(value):
+                return None
+        elif dtype.hasobject or dtype.char in "SU" or not ((flags := value.flags).c_contiguous and flags.aligned):
             return None
         result.append((dtype, value.shape))
     return result

@@ -65,14 +65,21 @@ def _strings(kind: Kind, value: object, name: str) -> np.ndarray:
     if array.dtype.kind not in "UO" and array.size:
         raise InputError(f"input '{name}': expected strings for {kind}, found numpy type {array.dtype}")
     result = array if array.dtype == object else array.astype(object)
-    try:
-        "".join(result.ravel().tolist())  # the fastest test of whether all are strings
-    except TypeError:
+    if not holds_strings(result):
         other = next(item for item in result.flat if not isinstance(item, str))
-        raise InputError(f"input '{name}': expected strings for {kind}, found {other!r} among them") from None
+        raise InputError(f"input '{name}': expected strings for {kind}, found {other!r} among them")
     if kind.shape is not None and not _fits(kind.shape, result.shape):
         raise InputError(f"input '{name}': expected {kind}, found {describe(STRING, result.shape)}")
     return result
+
+
+def holds_strings(array: np.ndarray) -> bool:
+    """Return whether all elements of an array of objects are strings."""
+    try:
+        "".join(array.ravel().tolist())  # the fastest test
+    except TypeError:
+        return False
+    return True
 
 
 def _mapping(kind: Kind, value: object, name: str) -> dict[int | str, MapItem]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mirlo.dialects.bindings import func, ir
+from mirlo.dialects.core import dims as D
+from mirlo.dialects.core.attributes import Dims
 from mirlo.dialects.core.dims import SymbolicDim
+from mirlo.dialects.core.op import DialectOp
 from mirlo.dialects.core.surgery import captured
-from mirlo.dialects.core.types import TensorType
+from mirlo.dialects.core.types import TensorType, dims_of_attribute
 from mirlo.passes.memory.storage_assignment import ERASE
 
 
@@ -17,11 +20,16 @@ def read_by(op: ir.OpView | ir.Operation) -> list[ir.Value]:
 
 
 def symbols_in(op: ir.Operation) -> set[str]:
-    """Return the symbols in the types of an operation and of those nested in it."""
+    """Return the symbols in types and attributes of an operation and of those nested in it."""
     symbols: set[str] = set()
 
     def visit(inner: ir.Operation) -> ir.WalkResult:
         symbols.update(name for value in (*inner.operands, *inner.results) for name in dim_symbols(value))
+        if isinstance(inner.opview, DialectOp):
+            for name, declared in type(inner.opview)._attributes.items():
+                if isinstance(declared, Dims) and name in inner.attributes:
+                    for dim in dims_of_attribute(inner.attributes[name]):
+                        symbols.update(D.symbols_of(dim) if dim != D.UNKNOWN else ())
         return ir.WalkResult.ADVANCE
 
     op.walk(visit)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 from onnx import parser
 
@@ -54,3 +55,41 @@ def test_tensors_filled_to_a_size_that_a_host_function_tells(flag: bool) -> None
     x, first = np.arange(1, 7, dtype=np.float32), np.array([1, 0, 1, 1, 0, 0], bool)
     picked = x[:0] if flag else x[first]
     np.testing.assert_allclose(f(x, first, np.array(flag)), np.concatenate([np.ones(len(picked)), picked]))
+
+
+def columns_of(kinds: str) -> onnx.ModelProto:
+    """Return a model of columns of strings (s) and floats (f), each of a size of its own, side by side."""
+    make, nodes, inputs = onnx.helper.make_node, [], []
+    for i, kind in enumerate(kinds):
+        element = onnx.TensorProto.STRING if kind == "s" else onnx.TensorProto.FLOAT
+        inputs.append(onnx.helper.make_tensor_value_info(f"x{i}", element, [None, 1]))
+        if kind == "s":
+            nodes += [
+                make("OneHotEncoder", [f"x{i}"], [f"h{i}"], domain="ai.onnx.ml", cats_strings=["a", "b", "c"]),
+                make("ReduceSum", [f"h{i}", "axis"], [f"c{i}"], keepdims=0),
+            ]
+        else:
+            nodes.append(make("Mul", [f"x{i}", "two"], [f"c{i}"]))
+    nodes.append(make("Concat", [f"c{i}" for i in range(len(kinds))], ["y"], axis=1))
+    constants = {"axis": np.array([1]), "two": np.float32(2)}
+    graph = onnx.helper.make_graph(
+        nodes, "columns", inputs, [onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)],
+        [onnx.numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()],
+    )  # fmt: skip
+    opsets = [onnx.helper.make_opsetid("", 17), onnx.helper.make_opsetid("ai.onnx.ml", 3)]
+    return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=9)
+
+
+@pytest.mark.parametrize("kinds", ["ss", "sf", "fs", "sfs", "fsf", "ssff", "ffss"])
+def test_columns_whose_sizes_host_functions_tell(kinds: str) -> None:
+    """Conditions on sizes wait for the host functions that tell them, as operators do."""
+    f = mirlo.compile(columns_of(kinds))
+    assert "1 part " in repr(f), "what reads floats alone is a part of its own"
+    words, numbers = np.array([["b"], ["c"], ["x"], ["a"]], object), np.float32([[1], [2], [3], [4]])
+    shown = np.float32([[0, 1, 0], [0, 0, 1], [0, 0, 0], [1, 0, 0]])
+    feeds = [words if kind == "s" else numbers for kind in kinds]
+    parts = [shown if kind == "s" else numbers * 2 for kind in kinds]
+    np.testing.assert_array_equal(f(*feeds), np.concatenate(parts, 1))
+    for i in range(len(kinds)):
+        with pytest.raises(mirlo.MirloError, match="must have one shape|an earlier input has"):
+            f(*feeds[:i], feeds[i][:3], *feeds[i + 1 :])
