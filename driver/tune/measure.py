@@ -32,7 +32,10 @@ class Measurer(Protocol):
     """Where kernels are timed: here, or on other machines."""
 
     def ratios(self, task: TuningTask, choices: Sequence[dict[str, int]], target: str, threads: int) -> ChoiceTiming:
-        """Time the kernel with its target's own choices; return the ratios of the given ones to that."""
+        """Time the kernel with its target's own choices; return the ratios of the given ones to that.
+
+        A measurer with a property `workers` above 1 is called by so many threads at a time.
+        """
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,13 @@ measured again, and once more inside of the model.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from mirlo.driver.request import CompileRequest
 from mirlo.driver.tune.database import Database, TuningEntry, default_database
@@ -36,6 +38,8 @@ CHECKING = 0.15
 """Part of the time that is kept for measuring inside of the model."""
 
 ReportProgress = Callable[[str], None]
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -131,6 +135,17 @@ class _Search:
     start: float
     seconds: float
     report: TuningReport = field(default_factory=lambda: TuningReport(0))
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+    """Held while threads that wait for measurements report, or keep what they found."""
+
+    def __post_init__(self) -> None:
+        report = self.tell
+
+        def tell(text: str) -> None:
+            with self._lock:
+                report(text)
+
+        self.tell = tell
 
     @property
     def host(self) -> str:
@@ -154,39 +169,44 @@ class _Search:
             self._confirm(winners, operators)
 
     def _searched(self, tasks: Sequence[TuningTask], until: float, operators: bool) -> list[tuple[TuningTask, Tuned]]:
-        waiting: list[tuple[float, TuningTask]] = []
-        known = 0
-        for position, task in enumerate(tasks):
+        unknown: list[TuningTask] = []
+        for task in tasks:
             entry = self._known(task.key, operators)
             if entry is not None:
                 known_times = entry.microseconds, entry.ratio, entry.values
                 self.report.results.append(
                     Tuned(task.function, task.calls, *known_times, trials=0, known=True, operator=operators)
                 )
-                known += 1
-                continue
-            if position and time.monotonic() > until:
-                break
+            else:
+                unknown.append(task)
+        workers = getattr(self.timer, "workers", 1)
+
+        def timed(position: int, task: TuningTask) -> tuple[float, TuningTask]:
             self.tell(f"timing @{task.function}")
-            waiting.append((self.timer.ratios(task, (), self.host, self.threads).microseconds * task.calls, task))
+            return self.timer.ratios(task, (), self.host, self.threads).microseconds * task.calls, task
+
+        waiting = in_flight(unknown, timed, workers, lambda position: not position or time.monotonic() <= until)
         waiting.sort(key=lambda entry: -entry[0])
         whole = sum(cost for cost, _ in waiting) or 1.0
-        tuned: list[tuple[TuningTask, Tuned]] = []
-        for position, (cost, task) in enumerate(waiting):
-            left = until - time.monotonic()
-            if left <= 0:
-                break
-            # Time in proportion to what a kernel costs, and what the ones before it did not need.
-            part = left * max(cost / whole, 1.0 / (len(waiting) - position) / 2)
-            whole -= cost
+
+        def searched(position: int, entry: tuple[float, TuningTask]) -> tuple[TuningTask, Tuned]:
+            nonlocal whole
+            cost, task = entry
+            with self._lock:
+                # Time in proportion to what a kernel costs, and what the ones before it did not need.
+                left = until - time.monotonic()
+                part = left * min(1.0, workers * max(cost / whole, 1.0 / (len(waiting) - position) / 2))
+                whole -= cost
             own = cost / task.calls
-            result = replace(
-                search(task, self.timer, self.host, self.threads, part, self.tell, own), operator=operators
-            )
-            self._keep(task, result)
-            tuned.append((task, result))
-        self.report.results += [result for _, result in tuned]
-        self.report.left += len(tasks) - known - len(tuned)
+            found = search(task, self.timer, self.host, self.threads, part, self.tell, own)
+            result = replace(found, operator=operators)
+            with self._lock:
+                self._keep(task, result)
+                self.report.results.append(result)
+            return task, result
+
+        tuned = in_flight(waiting, searched, workers, lambda _: time.monotonic() < until)
+        self.report.left += len(unknown) - len(tuned)
         return tuned
 
     def _known(self, key: str, operators: bool) -> TuningEntry | None:
@@ -218,6 +238,38 @@ class _Search:
         if stay:
             whole = inside.whole if operators else inside.with_only(set(stay))
             self.report.inside = whole * (self.report.inside or 1.0)
+
+
+def in_flight(
+    items: Sequence[Item], work: Callable[[int, Item], Result], workers: int, may_begin: Callable[[int], bool]
+) -> list[Result]:
+    """Return what work on items gives, in their order: `workers` of them at a time, while the next one may begin.
+
+    If one fails, no other is begun, and its error is raised when those that have begun are done.
+    """
+    lock, rest, results = threading.Lock(), iter(enumerate(items)), dict[int, Result]()
+    is_over = threading.Event()
+
+    def run() -> None:
+        while True:
+            with lock:
+                found = None if is_over.is_set() else next(rest, None)
+                if found is None or not may_begin(found[0]):
+                    is_over.set()
+                    return
+            try:
+                results[found[0]] = work(*found)
+            except BaseException:
+                is_over.set()
+                raise
+
+    if workers == 1:
+        run()
+    else:
+        with ThreadPoolExecutor(workers) as pool:
+            for future in [pool.submit(run) for _ in range(workers)]:
+                future.result()
+    return [results[position] for position in sorted(results)]
 
 
 def search(

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
+import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +16,11 @@ from onnx_models import F32, make_model, node
 
 import mirlo as package
 from mirlo.driver.tune.database import Database, DatabaseError, TuningEntry
+from mirlo.driver.tune.fleet import Fleet, FleetError
 from mirlo.driver.tune.inside import Inside, time_inside
 from mirlo.driver.tune.measure import ChoiceTiming, Local, time_choices
 from mirlo.driver.tune.ranking import promising, rank_correlation
-from mirlo.driver.tune.search import search, tune
+from mirlo.driver.tune.search import in_flight, search, tune
 from mirlo.driver.tune.tasks import TuningTask, tasks_of
 from mirlo.runtime.errors import MirloError
 
@@ -114,14 +119,150 @@ def test_kernels_that_take_longest_are_searched_first(tmp_path: Path):
             cost = 3.0 if task.function.endswith("exp") else 1.0
             return ChoiceTiming(cost, tuple(1.0 for _ in choices))
 
-    nodes = [node("MatMul", "x w", "m"), node("Relu", "m", "r"), node("MatMul", "r v", "n"), node("Exp", "n", "y")]
-    weights = {"w": WEIGHT, "v": RNG.standard_normal((48, 80), dtype=np.float32)}
     measured: list[str] = []
-    model = make_model(nodes, {"x": (F32, [32, 64])}, ["y"], weights)
-    report = tune(model, Database(tmp_path / "t.json"), measurer=Costs(1.0), seconds=30)
+    report = tune(_two_kernels(), Database(tmp_path / "t.json"), measurer=Costs(1.0), seconds=30)
     order = [name.rpartition("_")[2] for name in measured]
     assert order[:3] == ["relu", "exp", "exp"] and order[-1] == "relu"
     assert [result.microseconds for result in report.results] == [3.0, 1.0]
+
+
+def _two_kernels():
+    nodes = [node("MatMul", "x w", "m"), node("Relu", "m", "r"), node("MatMul", "r v", "n"), node("Exp", "n", "y")]
+    weights = {"w": WEIGHT, "v": RNG.standard_normal((48, 80), dtype=np.float32)}
+    return make_model(nodes, {"x": (F32, [32, 64])}, ["y"], weights)
+
+
+class Together(Pretended):
+    """Measures on two workers: returns when both have the kernel that they measure."""
+
+    workers = 2
+
+    def __init__(self) -> None:
+        super().__init__(0.5)
+        self.both, self.at_once = threading.Barrier(2), 0
+
+    def ratios(self, task, choices, target, threads):
+        if not choices:  # the first measurement of each kernel
+            self.both.wait(60)
+            self.at_once += 1
+        return super().ratios(task, choices, target, threads)
+
+
+def test_kernels_are_measured_on_all_workers(tmp_path: Path):
+    database, measurer = Database(tmp_path / "t.json"), Together()
+    report = tune(_two_kernels(), database, measurer=measurer, seconds=60)
+    assert measurer.at_once == 2 and len(report.results) == len(database) == 2 and report.left == 0
+    assert all(result.ratio == 0.5 for result in report.results)
+
+
+@pytest.mark.parametrize("workers", (1, 3))
+def test_as_many_are_in_flight_as_there_are_workers(workers: int):
+    running, most, lock, all_run = 0, 0, threading.Lock(), threading.Barrier(workers)
+
+    def work(position: int, item: str) -> str:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        if position < workers:
+            all_run.wait(60)
+        with lock:
+            running -= 1
+        return f"{position}{item}"
+
+    assert in_flight("abcdefg", work, workers, lambda position: position < 5) == ["0a", "1b", "2c", "3d", "4e"]
+    assert most == workers
+
+
+@pytest.mark.parametrize("workers", (1, 3))
+def test_nothing_is_begun_after_a_failure(workers: int):
+    begun: list[int] = []
+    all_run, failed = threading.Barrier(workers), threading.Event()
+
+    def work(position: int, item: str) -> str:
+        begun.append(position)
+        all_run.wait(60)
+        if position == 0:
+            failed.set()
+            raise MirloError("a worker is gone")
+        failed.wait(60)
+        time.sleep(0.2)  # the other thread records its error
+        return item
+
+    with pytest.raises(MirloError, match="a worker is gone"):
+        in_flight("abcdefghijkl", work, workers, lambda _: True)
+    assert sorted(begun) == list(range(workers))
+
+
+class PretendedRay:
+    """A Ray cluster whose nodes and answers a test gives."""
+
+    def __init__(self, nodes: list[dict[str, float]], answer: object = None) -> None:
+        self.resources, self.answer, self.cancelled = nodes, answer, 0
+        self.looks_until_done = 2 if answer is not None else 1 << 30
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def nodes(self):
+        return [{"Alive": bool(node), "Resources": node} for node in self.resources]
+
+    def remote(self, function):
+        ray = self
+
+        class Function:
+            def options(self, **options):
+                return self
+
+            def remote(self, *arguments):
+                return ray
+
+        return Function()
+
+    def wait(self, references, timeout):
+        self.looks_until_done -= 1
+        return (references, []) if self.looks_until_done <= 0 else ([], references)
+
+    def get(self, reference):
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+    def cancel(self, reference, force):
+        self.cancelled += 1
+
+
+def test_measurements_on_a_cluster(monkeypatch: pytest.MonkeyPatch):
+    """A measurement ends with a result or an error: when workers are gone, or a worker takes too long."""
+    task = tasks_of(_model(), "llvm", 1)[0][0]
+
+    def measure(nodes: list[dict[str, float]], answer: object = None, **options: object) -> object:
+        ray = PretendedRay(nodes, answer)
+        monkeypatch.setitem(sys.modules, "ray", ray)
+        found = Fleet("host:1", **options)
+        return found.workers if answer == "workers" else found.ratios(task, [{}], "llvm", 1)
+
+    timing = ChoiceTiming(1.0, (0.5,))
+    assert measure([{"CPU": 2.0}], timing) is timing
+    assert measure([{"CPU": 4.0}, {"CPU": 3.0}, {}], "workers", cpus=2.0) == 3
+    assert measure([{"CPU": 4.0}, {"CPU": 2.0, "mirlo_zen5": 1.0}], "workers", resource="mirlo_zen5") == 2
+    assert measure([{}], "workers") == 1
+    limits = {
+        "GONE_SECONDS": (
+            {},
+            "no worker is left in the Ray cluster at 'host:1' with the resource 'a': start workers again",
+        ),
+        "MAX_SECONDS": ({"CPU": 1.0, "a": 1.0}, f"a measurement of @{NAME} takes longer than 0 s: is a worker stuck?"),
+    }
+    for limit, (node_resources, expected) in limits.items():
+        with monkeypatch.context() as patch:
+            patch.setattr(f"mirlo.driver.tune.fleet.{limit}", 0.0)
+            with pytest.raises(FleetError, match=re.escape(expected)):
+                measure([node_resources], resource="a")
+    with pytest.raises(MirloError, match="^no such kernel$"):
+        measure([{"CPU": 1.0}], MirloError("no such kernel"))
+    with pytest.raises(FleetError, match=f"a measurement of @{NAME} failed on a worker: killed"):
+        measure([{"CPU": 1.0}], OSError("killed"))
 
 
 @pytest.mark.parametrize("measurer", [Pretended(0.99), Pretended(0.5, again=1.02)], ids=["too little", "once only"])
