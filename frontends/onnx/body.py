@@ -116,6 +116,14 @@ class Body(NodeImporter):
 
     # Values
 
+    @property
+    def graph_of_model(self) -> GraphDef:
+        return self.model.content.graph
+
+    @property
+    def name_of_model(self) -> str:
+        return self.model.name
+
     def ssa(self, value: AnyValue) -> ir.Value:
         if isinstance(value, Tensor):
             return self.full(value)

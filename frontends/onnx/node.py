@@ -188,6 +188,16 @@ class NodeImporter(ObjectBuilder, ABC):
     rings: Mapping[str, int]
     """The inputs of the model that are rings of rows, with the tokens of their windows."""
 
+    @property
+    @abstractmethod
+    def graph_of_model(self) -> GraphDef:
+        """Return the graph of the model."""
+
+    @property
+    @abstractmethod
+    def name_of_model(self) -> str:
+        """Return what errors call the model."""
+
     @abstractmethod
     def array(self, tensor: TensorDef) -> np.ndarray:
         """Return the elements of a tensor of the file."""
