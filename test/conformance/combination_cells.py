@@ -9,18 +9,22 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Subject:
-    """An operator: its node in ONNX, its name in Mirlo, and what it multiplies by."""
+    """An operator: its node in ONNX, its name in Mirlo, what it multiplies by; or several as one."""
 
     node: str
     domain: str
     name: str
     factor: float
+    steps: tuple[str, ...] = ()
+    """The nodes of several operators, of which `node` is the last."""
 
 
 OPERATORS = {
     "neg": Subject("Neg", "", "relax.negative", -1.0),
     "plug-in": Subject("Half", "com.combos", "combos.half", 0.5),
     "custom": Subject("Quarter", "com.custom", "", 0.25),
+    "composite": Subject("Floor", "", "relax.floor", -1.0, ("Neg", "Floor")),
+    "quantized": Subject("QuantizeLinear", "", "relax.quantize", -1.0, ("DequantizeLinear", "Neg", "QuantizeLinear")),
 }
 RULES = ("default", "target", "compilation", "hand-written", "tensorized", "generator")
 PLACES = ("alone", "region", "several", "dynamic", "loop", "helper")
@@ -42,7 +46,13 @@ class Cell:
 
 def cells() -> Iterator[Cell]:
     """Yield all combinations."""
-    return (Cell(*parts) for parts in itertools.product(OPERATORS, RULES, PLACES, TOOLS))
+    for operator in OPERATORS:
+        yield from (Cell(operator, *parts) for parts in itertools.product(rules_of(operator), PLACES, TOOLS))
+
+
+def rules_of(operator: str) -> tuple[str, ...]:
+    """Return the rules that an operator can have: for several operators there are code generators only."""
+    return ("default", "generator") if OPERATORS[operator].steps else RULES
 
 
 @dataclass(frozen=True)

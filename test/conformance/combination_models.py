@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import onnx
-from combination_cells import OPERATORS, Cell
+from combination_cells import OPERATORS, Cell, Subject
 from combination_parts import BY_RULE, triple
 from onnx import helper
 
@@ -24,6 +24,8 @@ from mirlo.tools.explain.report import only_node
 ROWS, COLS = 4, 16
 ITERATIONS = 3
 """Of a loop: an odd number, as two negations are none."""
+CONSTANTS = {"axis": np.array(1, np.int64), "scale": np.array(1, np.float32), "zero": np.array(0, np.int8)}
+"""The axis of sums, and a scale and a zero point with which the inputs are exact in bytes."""
 
 
 class Unavailable(Exception):
@@ -42,35 +44,54 @@ def onnx_model(cell: Cell) -> onnx.ModelProto:
     kind = "Triple" if (cell.operator, cell.rule) == ("custom", "hand-written") else subject.node
     value, f32, i64, boolean = helper.make_tensor_value_info, 1, onnx.TensorProto.INT64, onnx.TensorProto.BOOL
     rows: int | str = "rows" if cell.place == "dynamic" else ROWS
-    axis = onnx.numpy_helper.from_array(np.array(1, np.int64), "axis")
+    constants = [onnx.numpy_helper.from_array(array, name) for name, array in CONSTANTS.items()]
     at = helper.make_node("CumSum", ["t", "axis"], ["y"], name="sums")
     if cell.place == "loop":
         body = helper.make_graph(
             [
                 helper.make_node("Identity", ["c"], ["again"]),
-                helper.make_node(kind, ["v"], ["u"], name="op", domain=subject.domain),
+                *_nodes(subject, kind, "v", "u"),
             ],
             "body",
             [value("i", i64, []), value("c", boolean, []), value("v", f32, [rows, COLS])],
             [value("again", boolean, []), value("u", f32, [rows, COLS])],
         )
-        first = helper.make_node("Loop", ["n", "", "x"], ["t"], name="loop", body=body)
+        first = [helper.make_node("Loop", ["n", "", "x"], ["t"], name="loop", body=body)]
     else:
-        first = helper.make_node(kind, ["x"], ["t"], name="op", domain=subject.domain)
+        first = _nodes(subject, kind, "x", "t")
     inputs = [value("x", f32, [rows, COLS])] + ([value("n", i64, [])] if cell.place == "loop" else [])
-    graph = helper.make_graph([first, at], "combination", inputs, [value("y", f32, [rows, COLS])], [axis])
+    graph = helper.make_graph([*first, at], "combination", inputs, [value("y", f32, [rows, COLS])], constants)
     opsets = [helper.make_opsetid(d, 18 if not d else 1) for d in dict.fromkeys(("", subject.domain))]
     return helper.make_model(graph, opset_imports=opsets, ir_version=9)
 
 
+def _nodes(subject: Subject, kind: str, x: str, result: str) -> list[onnx.NodeProto]:
+    """Return the nodes of a subject, of which the last is named "op", between casts to bytes and back for bytes."""
+    if not subject.steps:
+        return [helper.make_node(kind, [x], [result], name="op", domain=subject.domain)]
+    is_quantized = "QuantizeLinear" in subject.steps
+    steps = ["QuantizeLinear", *subject.steps, "DequantizeLinear"] if is_quantized else list(subject.steps)
+    names = [x, *(f"{result}_{i}" for i in range(1, len(steps))), result]
+    last = len(steps) - 1 - is_quantized
+    return [
+        helper.make_node(
+            step, [names[i], *(("scale", "zero") if "Linear" in step else ())], [names[i + 1]],
+            name="op" if i == last else f"step{i}",
+        )
+        for i, step in enumerate(steps)
+    ]  # fmt: skip
+
+
 def with_helper(model: onnx.ModelProto) -> ir.Module:
-    """Return a model as a module whose `@main` calls a public function for its first node."""
+    """Return a model as a module whose `@main` calls a public function for its first node of one input."""
     text = open_model(model).module.operation.get_asm(enable_debug_info=True)
-    found = re.search(r"^ *%0 = .* : \((tensor<.*>)\) -> tensor<.*$", text, re.MULTILINE)
+    pattern = r"^ *(%\d+) = .*\((%\w+)\).* : \((tensor<[^(),]*f32>)\) -> \3.*$"
+    found = re.search(pattern, text, re.MULTILINE)
     assert found is not None, text
-    node, kind = found.group(), found.group(1)
-    function = f"func.func @helper(%arg0: {kind}) -> {kind} {{\n{node}\n    return %0 : {kind}\n  }}\n"
-    text = text.replace(node, f"    %0 = func.call @helper(%arg0) : ({kind}) -> {kind}")
+    node, (result, operand, kind) = found.group(), found.groups()
+    body = node.replace(f"({operand})", "(%arg0)")
+    function = f"func.func @helper(%arg0: {kind}) -> {kind} {{\n{body}\n    return {result} : {kind}\n  }}\n"
+    text = text.replace(node, f"    {result} = func.call @helper({operand}) : ({kind}) -> {kind}")
     with make_context():
         return ir.Module.parse(text.replace("  func.func @main", f"  {function}  func.func @main", 1))
 

@@ -21,6 +21,7 @@ from mirlo.extend import (
     Target,
     Trait,
     is_call_tir,
+    is_const,
     is_op,
     operand,
     register_dialect,
@@ -78,8 +79,8 @@ def _load(artifact: Any, context: Any) -> ExternalFunctions:
     steps = artifact.metadata["kinds"]
 
     def function(kind: str) -> Callable[..., None]:
-        def call(x: np.ndarray, y: np.ndarray) -> None:
-            y[...] = np.cumsum(x, 1) if kind == "relax.cumsum" else x * BY_RULE
+        def call(x: np.ndarray, *others: np.ndarray) -> None:
+            others[-1][...] = np.cumsum(x, 1) if kind == "relax.cumsum" else x * BY_RULE
 
         return call
 
@@ -91,7 +92,7 @@ def _codegen(module: Any, name: str) -> Any:
     kinds = {f.name: next(node.op for node in f.nodes) for f in module.functions}
     functions = [
         f"int {name}(const mirlo_region *region, DLTensor **tensors, int64_t count) {{\n"
-        f"  (void)region, (void)count;\n  return compute(tensors, {int(kind == 'relax.cumsum')});\n}}\n"
+        f"  (void)region;\n  return compute(tensors[0], tensors[count - 1], {int(kind == 'relax.cumsum')});\n}}\n"
         for name, kind in kinds.items()
     ]
     sources = {"parts.c": _COMPUTE.replace("BY_RULE", str(BY_RULE)) + "".join(functions)}
@@ -99,10 +100,15 @@ def _codegen(module: Any, name: str) -> Any:
 
 
 _COMPUTE = """#include "mirlo.h"
-static int compute(DLTensor **tensors, int adds) {
-  const float *x = (const float *)((char *)tensors[0]->data + tensors[0]->byte_offset);
-  float *y = (float *)((char *)tensors[1]->data + tensors[1]->byte_offset);
-  int64_t rows = tensors[0]->shape[0], columns = tensors[0]->shape[1], i, j;
+static int compute(const DLTensor *input, const DLTensor *output, int adds) {
+  const float *x = (const float *)((char *)input->data + input->byte_offset);
+  float *y = (float *)((char *)output->data + output->byte_offset);
+  int64_t rows = input->shape[0], columns = input->shape[1], i, j;
+  if (input->dtype.bits == 8) {
+    for (i = 0; i < rows * columns; ++i)
+      ((int8_t *)y)[i] = (int8_t)(((const int8_t *)x)[i] * (int)BY_RULE);
+    return 0;
+  }
   for (i = 0; i < rows; ++i) {
     float sum = 0;
     for (j = 0; j < columns; ++j) {
@@ -113,8 +119,19 @@ static int compute(DLTensor **tensors, int adds) {
   return 0;
 }
 """
+
+
+def _of_bytes(operator: Any, x: Any) -> Any:
+    return operator(x=x, scale=is_const(), zero_point=is_const())
+
+
 PATTERNS = [
-    *((s.node, is_op(s.name)(wildcard())) for s in OPERATORS.values() if s.name),
+    ("composite", is_op("relax.floor")(is_op("relax.negative")(wildcard()))),
+    (
+        "quantized",
+        _of_bytes(is_op("relax.quantize"), is_op("relax.negative")(_of_bytes(is_op("relax.dequantize"), wildcard()))),
+    ),
+    *((s.node, is_op(s.name)(wildcard())) for s in OPERATORS.values() if s.name and not s.steps),
     ("Quarter", is_call_tir("quarter*")(wildcard())),
 ]
 

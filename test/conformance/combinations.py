@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 
-from combination_cells import OPERATORS, PLACES, REASONS, RULES, TOOLS, Cell, cells
+from combination_cells import OPERATORS, PLACES, REASONS, TOOLS, Cell, cells, rules_of
 from combination_tools import outcome
 
 JOBS = os.cpu_count() or 1
@@ -32,9 +32,10 @@ def page(found: dict[Cell, str]) -> str:
         "# Combinations", "",
         "Written by `make combinations`; do not edit. `make test` runs a sample, `make nightly` all.", "",
         "What works together: an operator (of Mirlo, of a plug-in with a class, or of an ONNX domain with an attached "
-        "prim function), a kind of rule for it, a place in a model, and a tool. The rule of a cell computes "
-        "something else than the operator means, so the result says whether it was used, `mirlo bisect` must find it, "
-        "and `check-target` must call it wrong. A number is a reason below; the tool gives an error that says it.", "",
+        "prim function; or several, of floats or of bytes, that one pattern takes), a kind of rule for it, a place in "
+        "a model, and a tool. The rule of a cell computes something else than the operator means, so the result says "
+        "whether it was used, `mirlo bisect` must find it, and `check-target` must call it wrong. A number is a reason "
+        "below; the tool gives an error that says it.", "",
         "- *default*: no rule; *target*: `@legalize`; *compilation*: `mirlo.compile(legalize=)`; *hand-written*: a "
         "rule with `b.call_prim_func`, or `mirlo.onnx_operator`; *tensorized*: `mirlo.compile(schedules=)` with "
         "`tensorize` to a C function; *generator*: a code generator takes the node.",
@@ -50,7 +51,7 @@ def page(found: dict[Cell, str]) -> str:
             f"| rule | place | {' | '.join(TOOLS)} |",
             f"| --- | --- |{' --- |' * len(TOOLS)}",
         ]
-        for rule, place in itertools.product(RULES, PLACES):
+        for rule, place in itertools.product(rules_of(operator), PLACES):
             row = [found[Cell(operator, rule, place, tool)] for tool in TOOLS]
             marks = [shown.get(mark) or str(texts.index(REASONS[int(mark) - 1].text) + 1) for mark in row]
             lines.append(f"| {rule} | {place} | {' | '.join(marks)} |")

@@ -22,6 +22,7 @@ from mirlo.driver.tune.database import open_database
 from mirlo.passes.bounds.verify_bounds import BoundsRecord
 from mirlo.passes.byoc.artifacts import detach_artifacts
 from mirlo.passes.byoc.records import Placement
+from mirlo.passes.graph.inline_calls import inline_calls
 from mirlo.passes.instrumentation import Instrument
 from mirlo.passes.kernel_nodes import kernel_calls, node_labels
 from mirlo.passes.legalize.conversion import LegalizationRecord
@@ -129,6 +130,7 @@ def explain_model(
     assert targets.host is not None
     opened = open_model(model, shapes)
     module, session = opened.module, opened.session
+    inline_calls(module.operation)
     require_sizes(module, host.name)
     give(opened, model, shapes, legalize=legalize, intrinsics=intrinsics, schedules=schedules)
     session.options[TUNING] = open_database(tune)
