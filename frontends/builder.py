@@ -205,8 +205,10 @@ class GraphBuilder:
         self.taken.add(f"{base}_{number}")
         return f"{base}_{number}"
 
-    def bind(self, tensor: Tensor, what: str, names: Sequence[str] | None = None) -> tuple[Dim, ...]:
-        """Bind symbols to the elements of a tensor that holds sizes known at run time."""
+    def bind(
+        self, tensor: Tensor, what: str, names: Sequence[str] | None = None, bounds: Sequence[Dim] | None = None
+    ) -> tuple[Dim, ...]:
+        """Bind symbols to the elements of a tensor that holds sizes known at run time, of at most `bounds`."""
         if not isinstance(tensor.type.elements, int):
             raise UnsupportedOperation("the number of dims must be known")
         count = tensor.type.elements
@@ -214,7 +216,7 @@ class GraphBuilder:
         values = OPS["reshape"].make(values, shape=(count,))
         names = [self.new_symbol(what) for _ in range(count)] if names is None else names
         OPS["bind_dims"].build(
-            values, symbols=names, bounds=[UNKNOWN] * count, what=f"a size of '{what}'", result_types=[]
+            values, symbols=names, bounds=bounds or [UNKNOWN] * count, what=f"a size of '{what}'", result_types=[]
         )
         return tuple(D.symbol(name) for name in names)
 

@@ -62,6 +62,34 @@ class ImportedModule:
         return hasher.hexdigest()
 
 
+class DeferredModule(ImportedModule):
+    """A module that is made when it is used: what the cache has is found by a digest of the module's files."""
+
+    def __init__(self, make: Callable[[], ImportedModule], digest_of_files: Callable[[], str]) -> None:
+        self.__dict__.update(_make=make, _digest_of_files=digest_of_files)
+
+    @cached_property
+    def _made(self) -> ImportedModule:
+        result: ImportedModule = self.__dict__["_make"]()
+        return result
+
+    @property
+    def module(self) -> ir.Module:
+        """Return the module."""
+        return self._made.module
+
+    @property
+    def params(self) -> ParameterStore:
+        """Return the weights."""
+        return self._made.params
+
+    @cached_property
+    def digest(self) -> str:
+        """Return a digest of the files, and of what makes a module of them."""
+        result: str = self.__dict__["_digest_of_files"]()
+        return result
+
+
 class InputSpec(Protocol):
     """An input of a compiled model."""
 

@@ -10,6 +10,8 @@ from numbers import Integral, Real
 from pathlib import Path
 
 from mirlo.generate.errors import GenerationError, ModelFolderError
+from mirlo.generate.gguf.container import GgufFile
+from mirlo.generate.gguf.tokenizer import token_texts
 from mirlo.generate.json_file import JsonObject, read_bytes, read_json
 from mirlo.generate.rendering import TemplateProcess
 from mirlo.generate.tokenizer import INSTALL
@@ -65,6 +67,17 @@ class ChatTemplate:
             if "text" not in answer:
                 raise ModelFolderError(f"{self.path}: the chat template cannot be read: {answer['failed']}")
         return self._process
+
+
+def gguf_template(path: Path, file: GgufFile) -> ChatTemplate | None:
+    """Return the chat template of a GGUF file; None if it has none."""
+    key, given = "tokenizer.chat_template", file.metadata
+    if not given.has(key):
+        return None
+    text = given.text(key)
+    if len(text) > MAX_TEMPLATE:
+        raise given.refuse(key, f"expected up to {MAX_TEMPLATE} characters, found {len(text)}")
+    return ChatTemplate(path, text, token_texts(file))
 
 
 def read_template(folder: Path) -> ChatTemplate | None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from mirlo.generate.checkpoints.architectures import longest_text, positions
 from mirlo.generate.checkpoints.safetensors import CHECKPOINTS
 from mirlo.generate.errors import ModelFolderError
+from mirlo.generate.gguf.container import GgufFile, is_gguf, read_gguf
+from mirlo.generate.gguf.keys import decoder_keys, end_tokens, special_token
 from mirlo.generate.json_file import JsonObject, read_json
 from mirlo.generate.search import SearchOptions, read_search
 from mirlo.runtime.paged_inputs import MAX_ROWS
@@ -46,6 +49,13 @@ class ModelConfig:
     """Tokens of a page, where the caches of the model are in pages; None: as the model says."""
     page_count: int | None = None
     """Most pages; None without a limit."""
+    gguf: GgufFile | None = field(default=None, repr=False, compare=False)
+    """What the file holds, if it is a GGUF file."""
+
+    @property
+    def is_checkpoint(self) -> bool:
+        """Return whether the model's file has weights and no graph."""
+        return self.gguf is not None or self.model.name in CHECKPOINTS
 
 
 @dataclass(frozen=True)
@@ -71,10 +81,12 @@ class NodeNames:
 
 
 def read_config(folder: str | Path) -> ModelConfig:
-    """Read the configuration of a folder: of onnxruntime-genai's builder, or of a plain export."""
+    """Read the configuration of a folder, of onnxruntime-genai's builder or of a plain export, or of a GGUF file."""
     path = Path(folder)
+    if is_gguf(path):
+        return _read_gguf(path)
     if not path.is_dir():
-        raise ModelFolderError(f"{path}: there is no such folder: pass the folder of a language model")
+        raise ModelFolderError(f"{path}: there is no such folder: pass the folder of a language model, or a GGUF file")
     if (path / GENAI).exists():
         return _read_genai(path)
     if (path / PLAIN).exists():
@@ -152,14 +164,24 @@ def _read_plain(folder: Path) -> ModelConfig:
     given = read_json(generation) if generation.exists() else JsonObject(generation, "", {})
     ends = given.tokens("eos_token_id") or root.tokens("eos_token_id")
     model = _model_file(folder)
+    context = longest_text(text) if model.name in CHECKPOINTS else positions(text)
     # The text of a checkpoint is padded behind its tokens, that of an export before them.
     names = NodeNames(pads_left=model.name not in CHECKPOINTS)
-    context = next((text.count(k) for k in ("max_position_embeddings", "n_positions", "n_ctx") if text.has(k)), 0)
     return ModelConfig(
         folder, model, path, root.text("model_type", "unknown"), names, ends,
         _first(given.tokens("bos_token_id"), root.tokens("bos_token_id")),
         _first(given.tokens("pad_token_id"), root.tokens("pad_token_id"), ends),
         context, text.count("vocab_size", 0), read_search(given),
+    )  # fmt: skip
+
+
+def _read_gguf(path: Path) -> ModelConfig:
+    file = read_gguf(path)
+    keys = decoder_keys(file)
+    ends, start, pad = end_tokens(file), special_token(file, "bos"), special_token(file, "padding")
+    return ModelConfig(
+        path.parent, path, path, keys.text("model_type"), NodeNames(), ends, start, pad or 0,
+        longest_text(keys), keys.count("vocab_size"), SearchOptions(), gguf=file,
     )  # fmt: skip
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mirlo.generate.errors import GenerationError, ModelFolderError
-from mirlo.generate.json_file import MAX_BYTES, read_bytes
 from mirlo.generate.tokenizer import INSTALL
 
 if TYPE_CHECKING:
@@ -22,7 +21,10 @@ FORMS = ("json_schema", "regex", "lark")
 class Grammar:
     """A form of answers, for the tokens of a model."""
 
-    def __init__(self, tokenizer: Path, vocabulary: int, ends: Sequence[int], form: str, text: object) -> None:
+    def __init__(
+        self, path: Path, tokenizer: bytes, vocabulary: int, ends: Sequence[int], form: str, text: object
+    ) -> None:
+        """`tokenizer` is a `tokenizer.json`, `path` the file that errors name."""
         if not ends:
             raise GenerationError(f"{form}: the model has no token that ends an answer, which a form needs")
         self.form, self.vocabulary, self._ends = form, vocabulary, list(ends)
@@ -31,13 +33,13 @@ class Grammar:
         except ImportError:
             raise GenerationError(f"{form}: forms of answers need the package 'llguidance': {INSTALL}") from None
         self._matcher = LLMatcher
-        content = read_bytes(tokenizer, MAX_BYTES).decode("utf-8", "replace")
+        content = tokenizer.decode("utf-8", "replace")
         try:
             self._tokens = LLTokenizer(content, n_vocab=vocabulary, eos_token=self._ends)
         except BaseException as error:  # panics of the package are no `Exception`
             if isinstance(error, (KeyboardInterrupt, SystemExit)):
                 raise
-            raise ModelFolderError(f"{tokenizer}: forms of answers cannot use the tokenizer: {error}") from None
+            raise ModelFolderError(f"{path}: forms of answers cannot use the tokenizer: {error}") from None
         self._grammar = self._compiled(text)
         Guide(self)  # raises an error if the grammar is wrong
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeGuard
@@ -126,6 +126,18 @@ class JsonObject:
     def value(self, key: str) -> Json:
         """Return a value of any type, unchecked; None if it is missing."""
         return self._value.get(key)
+
+
+class RenamedObject(JsonObject):
+    """An object that is read under other names; errors name the keys of the file."""
+
+    def __init__(self, path: Path, names: Mapping[str, str], value: dict[str, Json]) -> None:
+        """`value` has our names, `names` gives the file's by them."""
+        super().__init__(path, "", value)
+        self._names = names
+
+    def _name(self, key: str) -> str:
+        return self._names.get(key, key)
 
 
 def read_bytes(path: Path, most: int = MAX_BYTES) -> bytes:

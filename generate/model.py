@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mirlo.driver.compile import compile as compile_model
 from mirlo.driver.optional_inputs import default_inputs, page_dims
 from mirlo.generate.adapters import AdapterFiles
-from mirlo.generate.chat import ChatTemplate, Message, read_template
-from mirlo.generate.checkpoints.safetensors import CHECKPOINTS
+from mirlo.generate.chat import ChatTemplate, Message, gguf_template, read_template
+from mirlo.generate.checkpoints.safetensors import checkpoint_files
 from mirlo.generate.config import ModelConfig, read_config
 from mirlo.generate.decoder import CompiledDecoder
 from mirlo.generate.engine import ServingEngine
@@ -23,8 +25,10 @@ from mirlo.generate.paged import DEFAULT_ROWS, PagedDecoder
 from mirlo.generate.prefixes import DEFAULT_BYTES, PrefixCache
 from mirlo.generate.prompt import stop_texts
 from mirlo.generate.search import with_options
-from mirlo.generate.tokenizer import FILE, FolderTokenizer
+from mirlo.generate.tokenizer import FILE, ModelTokenizer, read_tokenizer
+from mirlo.runtime.cache import digest_of_file
 from mirlo.runtime.executable import Executable
+from mirlo.runtime.sources import compiler_digest
 
 if TYPE_CHECKING:
     from mirlo.frontends.foreign import ImportedModule
@@ -51,15 +55,16 @@ class LanguageModel:
         return self._decoder.prefixes
 
     @cached_property
-    def tokenizer(self) -> FolderTokenizer | None:
-        """Return the tokenizer of the folder; None if it has none."""
-        path = self.config.folder / FILE
-        return FolderTokenizer(path) if path.exists() else None
+    def tokenizer(self) -> ModelTokenizer | None:
+        """Return the tokenizer of the folder or the file; None if it has none."""
+        found = read_tokenizer(self.config)
+        return None if found is None else ModelTokenizer(*found)
 
     @cached_property
     def template(self) -> ChatTemplate | None:
-        """Return the chat template of the folder; None if it has none."""
-        return read_template(self.config.folder)
+        """Return the chat template of the folder or the file; None if it has none."""
+        config = self.config
+        return read_template(config.folder) if config.gguf is None else gguf_template(config.model, config.gguf)
 
     def generator(
         self,
@@ -105,23 +110,33 @@ class LanguageModel:
             return None
         if len(forms) > 1:
             raise GenerationError(f"an answer has one form, found {' and '.join(forms)}")
-        path = self.config.folder / FILE
-        if not path.exists():
-            raise GenerationError(f"{self.config.folder}: there is no {FILE}, which forms of answers need")
+        tokenizer = read_tokenizer(self.config)
+        if tokenizer is None:
+            raise GenerationError(f"{self._place}: there is no {self._missing}, which forms of answers need")
         ((form, text),) = forms.items()
-        return Grammar(path, self._decoder.vocabulary, self.config.ends, form, text)
+        return Grammar(*tokenizer, self._decoder.vocabulary, self.config.ends, form, text)
 
     def chat_tokens(self, messages: Sequence[Message], **given: object) -> list[int]:
         """Return the tokens of a conversation, up to where the model's answer begins."""
         if self.template is None:
-            raise GenerationError(f"{self.config.folder}: there is no chat template: generate from text")
+            raise GenerationError(f"{self._place}: there is no chat template: generate from text")
         if self.tokenizer is None:
-            raise GenerationError(f"{self.config.folder}: there is no {FILE}: pass tokens in place of text")
+            raise GenerationError(f"{self._place}: there is no {self._missing}: pass tokens in place of text")
         return self.tokenizer.encode(self.template.render(messages, False, **given), special=False)
 
     def __repr__(self) -> str:
         config, memory = self.config, self.executable.memory
-        return f"<LanguageModel {config.kind} of {config.folder}: {memory}>"
+        return f"<LanguageModel {config.kind} of {self._place}: {memory}>"
+
+    @property
+    def _place(self) -> Path:
+        """Return the folder or the file of the model, as messages name it."""
+        return self.config.folder if self.config.gguf is None else self.config.model
+
+    @property
+    def _missing(self) -> str:
+        """Return what is missing where there is no tokenizer."""
+        return FILE if self.config.gguf is None else "tokenizer"
 
 
 def load(
@@ -133,7 +148,7 @@ def load(
     pages: int | None = None,
     **options: Any,
 ) -> LanguageModel:
-    """Compile the language model of a folder; `options` are those of `mirlo.compile`.
+    """Compile the language model of a folder or of a GGUF file; `options` are those of `mirlo.compile`.
 
     Weights of a model that is in the cache are copied to memory, in huge pages, from which cores read them faster. With
     `mapped` they stay in the file, which takes the least memory, and processes share it.
@@ -152,7 +167,7 @@ def load(
     """
     config = read_config(os.fspath(folder))
     files = None
-    is_checkpoint = config.model.name in CHECKPOINTS
+    is_checkpoint = config.is_checkpoint
     if adapters:
         if is_checkpoint:
             raise ModelFolderError(f"{config.model}: adapters need a model in ONNX, with inputs for them")
@@ -174,10 +189,27 @@ def load(
 
 
 def _graph_of(config: ModelConfig) -> ImportedModule:
-    """Return the graph of a model of which the folder has weights only."""
-    from mirlo.generate.checkpoints.decoder import import_checkpoint
+    """Return the graph of a model of which the file has weights only; it is made if the cache has no such model."""
+    from mirlo.frontends.foreign import DeferredModule
 
-    return import_checkpoint(config.model, config.source)
+    def make() -> ImportedModule:
+        if config.gguf is not None:
+            from mirlo.generate.gguf.decoder import import_gguf
+
+            return import_gguf(config.model, config.gguf)
+        from mirlo.generate.checkpoints.decoder import import_checkpoint
+
+        return import_checkpoint(config.model, config.source)
+
+    def digest() -> str:
+        files = [config.model] if config.gguf is not None else [config.source, *checkpoint_files(config.model)]
+        try:
+            parts = [compiler_digest(("generate",)), *map(digest_of_file, files)]
+        except OSError as error:
+            raise ModelFolderError(f"{error.filename}: {error.strerror or error}") from None
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+    return DeferredModule(make, digest)
 
 
 def _decoder_of(

@@ -7,25 +7,37 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mirlo.generate.errors import GenerationError, ModelFolderError
+from mirlo.generate.gguf.tokenizer import tokenizer_json
 from mirlo.generate.json_file import MAX_BYTES, read_bytes
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
+    from mirlo.generate.config import ModelConfig
+
 FILE = "tokenizer.json"
 INSTALL = "pip install 'mirlo[generate]'"
 
 
-class FolderTokenizer:
-    """The tokenizer of a model's folder."""
+def read_tokenizer(config: ModelConfig) -> tuple[Path, bytes] | None:
+    """Return the file of a model's tokenizer, and its content as a `tokenizer.json`; None if it has none."""
+    if config.gguf is None:
+        path = config.folder / FILE
+        return (path, read_bytes(path, MAX_BYTES)) if path.exists() else None
+    content = tokenizer_json(config.gguf)
+    return None if content is None else (config.model, content)
 
-    def __init__(self, path: Path) -> None:
+
+class ModelTokenizer:
+    """The tokenizer of a model."""
+
+    def __init__(self, path: Path, content: bytes) -> None:
+        """`content` is a `tokenizer.json`, `path` the file that errors name."""
         self.path = path
         try:
             from tokenizers import Tokenizer
         except ImportError:
             raise GenerationError(f"{path}: tokenizers need the package 'tokenizers': {INSTALL}") from None
-        content = read_bytes(path, MAX_BYTES)
         try:
             self._tokenizer: Tokenizer = Tokenizer.from_str(content.decode("utf-8"))
             self._tokenizer.no_truncation()

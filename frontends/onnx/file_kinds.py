@@ -17,10 +17,7 @@ KERAS = (
     "mirlo.compile(model); or convert it with tf2onnx"
 )
 TFLITE = "a TensorFlow Lite model: convert it with 'python -m tf2onnx.convert --tflite FILE --output model.onnx'"
-GGUF = (
-    "a GGUF file of a language model, which is not supported: export the model as ONNX with a genai_config.json, "
-    "and run the folder with 'mirlo generate'"
-)
+GGUF = "a GGUF file of a language model, which 'mirlo generate' runs: mirlo generate FILE PROMPT"
 SAFETENSORS = (
     "a safetensors file, which has weights and no graph: run the folder of a language model with 'mirlo generate "
     "FOLDER'; load other weights into a module of PyTorch, and compile that: mirlo.compile(module, args=(example,))"

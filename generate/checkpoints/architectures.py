@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from mirlo.generate.json_file import JsonObject
+from mirlo.generate.json_file import JsonObject, RenamedObject, is_number
 
-MAX_LAYERS, MAX_WIDTH = 4096, 1 << 20
+MAX_LAYERS, MAX_WIDTH, MAX_EXPERTS = 4096, 1 << 20, 4096
 Norms = tuple[str, str, str, str]
 """The norms of a layer, by the names of their weights: before and behind attention, before and behind the products.
 
@@ -29,6 +29,20 @@ ACTIVATIONS = {
 
 
 @dataclass(frozen=True)
+class ExpertOptions:
+    """A mixture of experts in the place of one gated product."""
+
+    count: int
+    chosen: int
+    """How many experts compute a token."""
+    inner: int
+    shared: int = 0
+    """Width of an expert that computes all tokens; 0 for none."""
+    is_normalized: bool = True
+    """Whether the weights of the chosen experts add up to 1."""
+
+
+@dataclass(frozen=True)
 class LayerOptions:
     """What differs between the layers of a model."""
 
@@ -36,6 +50,9 @@ class LayerOptions:
     """How many last tokens are seen; 0 for all."""
     frequencies: np.ndarray | None = None
     """The angle of each pair of elements from one position to the next; None without rotation."""
+    rotation_scale: float = 1.0
+    """What rotated elements are multiplied by."""
+    experts: ExpertOptions | None = None
 
 
 @dataclass(frozen=True)
@@ -67,6 +84,17 @@ class DecoderOptions:
     embedding_scale: float = 1.0
     residual_scale: float = 1.0
     logit_scale: float = 1.0
+    is_layer_norm: bool = False
+    """Whether norms subtract the mean, and add a bias if the file has one."""
+    is_parallel: bool = False
+    """Whether products read what attention reads, and both are added."""
+    is_gated: bool = True
+    is_transposed: bool = False
+    """Whether matrices of the file have the columns of a product as columns."""
+    positions: int = 0
+    """Rows of a table that are added to tokens by their positions; 0 for none."""
+    renamed: tuple[tuple[str, str], ...] = ()
+    """Parts of the names of tensors that a file has in place of others."""
 
 
 def read_options(config: JsonObject) -> DecoderOptions:
@@ -77,7 +105,32 @@ def read_options(config: JsonObject) -> DecoderOptions:
         raise config.refuse(
             "model_type", f"'{kind:.40}' is not an architecture that is read from weights: {known}; export to ONNX"
         )
+    config = _renamed(config, kind)
     return ARCHITECTURES[kind](config, _common(config))
+
+
+_NAMES = {
+    "gpt2": {
+        "hidden_size": "n_embd", "num_attention_heads": "n_head", "num_hidden_layers": "n_layer",
+        "max_position_embeddings": "n_positions", "intermediate_size": "n_inner", "hidden_act": "activation_function",
+        "rms_norm_eps": "layer_norm_epsilon",
+    },
+    "stablelm": {"rms_norm_eps": "layer_norm_eps"},
+}  # fmt: skip
+"""What an architecture calls the keys of others."""
+
+
+def _renamed(config: JsonObject, kind: str) -> JsonObject:
+    """Return a configuration under the names that most architectures have."""
+    names = _NAMES.get(kind, {})
+    value = {key: config.value(key) for key in config}
+    if not any(theirs in value for theirs in names.values()):
+        return config
+    value |= {ours: value[theirs] for ours, theirs in names.items() if theirs in value}
+    if kind == "gpt2":
+        value["intermediate_size"] = value.get("n_inner", 4 * config.count("n_embd", least=1, most=MAX_WIDTH))
+        value["num_key_value_heads"] = config.count("n_head", least=1, most=MAX_WIDTH)
+    return RenamedObject(config.path, names, value)
 
 
 def _common(config: JsonObject) -> DecoderOptions:
@@ -111,11 +164,11 @@ def _layers(config: JsonObject, size: int, windowed: Callable[[int], bool] | Non
     else:
         raise config.fail("layer_types", f"'full_attention' or 'sliding_attention' for {count} layers", kinds)
     rotations = {each: _frequencies(config, size, each) for each in set(in_windows)}
-    return tuple(LayerOptions(window if each else 0, rotations[each]) for each in in_windows)
+    return tuple(LayerOptions(window if each else 0, *rotations[each]) for each in in_windows)
 
 
-def _frequencies(config: JsonObject, size: int, in_window: bool) -> np.ndarray:
-    """Return the angles between positions, of layers with or without windows."""
+def _frequencies(config: JsonObject, size: int, in_window: bool) -> tuple[np.ndarray, float]:
+    """Return the angles between positions, of layers with or without windows, and what scales rotated elements."""
     given = config.object("rope_parameters" if config.has("rope_parameters") else "rope_scaling")
     of_kind = "sliding_attention" if in_window else "full_attention"
     if given.has(of_kind):
@@ -133,16 +186,64 @@ def _frequencies(config: JsonObject, size: int, in_window: bool) -> np.ndarray:
     )
     kind = given.text("rope_type", given.text("type", "default"))
     if kind == "default":
-        return plain
+        return plain, 1.0
     factor = given.number("factor", 1.0)
     if factor <= 0:
         raise given.refuse("factor", f"must be above 0, found {factor}")
     if kind == "linear":
         slower: np.ndarray = plain / np.float32(factor)
-        return slower
+        return slower, 1.0
     if kind == "llama3":
-        return _llama3(plain, given, factor)
-    raise given.refuse("rope_type", f"expected default, linear or llama3, found {kind!a:.40}")
+        return _llama3(plain, given, factor), 1.0
+    if kind == "yarn":
+        return _yarn(plain, given, factor, theta, config.count("max_position_embeddings", 8192, least=1))
+    if kind in LONG_ROTATIONS:
+        slower = plain / _factors_of_short_texts(given, len(plain))
+        return slower, given.number("attention_factor", _long_scale(config, given))
+    raise given.refuse("rope_type", f"expected default, linear, llama3, longrope or yarn, found {kind!a:.40}")
+
+
+LONG_ROTATIONS = ("longrope", "su")
+"""Rotations that are others in texts that are longer than those that the model was first trained on."""
+
+
+def positions(config: JsonObject) -> int:
+    """Return how many positions a configuration has; 0 if it does not say."""
+    keys = ("max_position_embeddings", "n_positions", "n_ctx")
+    return next((config.count(key) for key in keys if config.has(key)), 0)
+
+
+def longest_text(config: JsonObject) -> int:
+    """Return how many tokens a model of a checkpoint takes; 0 if that is not known.
+
+    Keys of caches are rotated already when a text becomes long, so only the rotations of short texts are used.
+    """
+    longest = positions(config)
+    given = config.object("rope_parameters" if config.has("rope_parameters") else "rope_scaling")
+    kind = given.value("rope_type") or given.value("type")
+    return _trained_text(config, given, longest) if kind in LONG_ROTATIONS else longest
+
+
+def _trained_text(config: JsonObject, given: JsonObject, longest: int) -> int:
+    key = "original_max_position_embeddings"
+    return given.count(key, config.count(key, longest), least=2) if longest else 0
+
+
+def _factors_of_short_texts(given: JsonObject, count: int) -> np.ndarray:
+    found = given.value("short_factor")
+    listed = found if isinstance(found, list) else []
+    numbers = [each for each in listed if is_number(each) and each > 0]
+    if not len(numbers) == len(listed) == count:
+        raise given.fail("short_factor", f"{count} numbers above 0", found)
+    return np.array(numbers, np.float32)
+
+
+def _long_scale(config: JsonObject, given: JsonObject) -> float:
+    """Return what makes up for scores of longer texts."""
+    longest = config.count("max_position_embeddings", least=2)
+    trained = _trained_text(config, given, longest)
+    factor = given.number("factor", longest / trained)
+    return 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(trained))
 
 
 def _llama3(plain: np.ndarray, given: JsonObject, factor: float) -> np.ndarray:
@@ -155,6 +256,32 @@ def _llama3(plain: np.ndarray, given: JsonObject, factor: float) -> np.ndarray:
     share = np.clip((turns - low) / (high - low), 0, 1)
     mixed: np.ndarray = ((1 - share) * plain / factor + share * plain).astype(np.float32)
     return mixed
+
+
+def _yarn(plain: np.ndarray, given: JsonObject, factor: float, theta: float, context: int) -> tuple[np.ndarray, float]:
+    """Slow down rotations by how often they turn within the text that the model was first trained on."""
+    trained, pairs = given.count("original_max_position_embeddings", context, least=1), len(plain)
+
+    def pair_of(turns: float) -> float:
+        """Return which pair turns so often."""
+        return pairs * math.log(trained / (turns * 2 * math.pi)) / math.log(theta)
+
+    fast, slow = _positive(given, "beta_fast", 32.0), _positive(given, "beta_slow", 1.0)
+    if theta <= 1:
+        raise given.refuse("rope_theta", f"must be above 1 with 'yarn', found {theta}")
+    low, high = pair_of(fast), pair_of(slow)
+    if given.flag("truncate", True):
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, 2 * pairs - 1)
+    share = np.clip((np.arange(pairs, dtype=np.float32) - low) / (high - low or 0.001), 0, 1)
+    mixed: np.ndarray = (plain / factor * share + plain * (1 - share)).astype(np.float32)
+    above, below = given.number("mscale", 0.0), given.number("mscale_all_dim", 0.0)
+    scale = _grown(factor, above) / _grown(factor, below) if above and below else _grown(factor, 1.0)
+    return mixed, given.number("attention_factor", scale)
+
+
+def _grown(factor: float, weight: float) -> float:
+    return 1.0 if factor <= 1 else 0.1 * weight * math.log(factor) + 1.0
 
 
 def _llama(config: JsonObject, options: DecoderOptions) -> DecoderOptions:
@@ -222,6 +349,63 @@ def _smollm3(config: JsonObject, options: DecoderOptions) -> DecoderOptions:
     return replace(options, layers=tuple(each if on else replace(each, frequencies=None) for each, on in pairs))
 
 
+def _mixtral(config: JsonObject, options: DecoderOptions) -> DecoderOptions:
+    names = (
+        ("mlp.", "block_sparse_moe."), (".gate_proj.", ".w1."), (".up_proj.", ".w3."), (".down_proj.", ".w2.")
+    )  # fmt: skip
+    count = config.count("num_local_experts", 8, least=1, most=MAX_EXPERTS)
+    experts = ExpertOptions(count, config.count("num_experts_per_tok", 2, least=1, most=count), options.inner)
+    layers = tuple(replace(each, experts=experts) for each in options.layers)
+    return replace(options, layers=layers, renamed=names)
+
+
+def _qwen_mixture(config: JsonObject, options: DecoderOptions, shared: int = 0) -> DecoderOptions:
+    key = "num_experts" if config.has("num_experts") else "num_local_experts"
+    count = config.count(key, least=1, most=MAX_EXPERTS)
+    experts = ExpertOptions(
+        count, config.count("num_experts_per_tok", least=1, most=count),
+        config.count("moe_intermediate_size", least=1, most=MAX_WIDTH), shared, config.flag("norm_topk_prob", False),
+    )  # fmt: skip
+    step, plain = config.count("decoder_sparse_step", 1, least=1), config.value("mlp_only_layers") or []
+    if not isinstance(plain, list):
+        raise config.fail("mlp_only_layers", "a list of layers", plain)
+    layers = enumerate(options.layers)
+    is_mixed = (((i + 1) % step == 0 and i not in plain, each) for i, each in layers)
+    return replace(options, layers=tuple(replace(each, experts=experts if mixed else None) for mixed, each in is_mixed))
+
+
+def _qwen2_moe(config: JsonObject, options: DecoderOptions) -> DecoderOptions:
+    shared = config.count("shared_expert_intermediate_size", least=1, most=MAX_WIDTH)
+    return _qwen_mixture(config, _qwen2(config, options), shared)
+
+
+def _qwen3_moe(config: JsonObject, options: DecoderOptions) -> DecoderOptions:
+    return _qwen_mixture(config, _qwen3(config, options))
+
+
+def _stablelm(config: JsonObject, options: DecoderOptions) -> DecoderOptions:
+    if config.flag("qk_layernorm", False):
+        raise config.refuse("qk_layernorm", "norms of queries and keys are not supported: export to ONNX")
+    return replace(options, is_layer_norm=True, is_parallel=config.flag("use_parallel_residual", False))
+
+
+def _gpt2(config: JsonObject, options: DecoderOptions) -> DecoderOptions:
+    for key, supported in (("scale_attn_weights", True), ("scale_attn_by_inverse_layer_idx", False)):
+        if config.flag(key, supported) != supported:
+            raise config.refuse(key, f"only {str(supported).lower()} is supported: export to ONNX")
+    names = (
+        ("model.layers.", "transformer.h."), ("model.embed_tokens", "transformer.wte"), (".input_layernorm.", ".ln_1."),
+        ("model.embed_positions", "transformer.wpe"), ("model.norm", "transformer.ln_f"), (".self_attn.", ".attn."),
+        (".post_attention_layernorm.", ".ln_2."), (".qkv_proj.", ".c_attn."), (".o_proj.", ".c_proj."),
+        (".up_proj.", ".c_fc."), (".down_proj.", ".c_proj."),
+    )  # fmt: skip
+    return replace(
+        options, layers=tuple(replace(layer, frequencies=None) for layer in options.layers), is_layer_norm=True,
+        is_gated=False, fused=True, is_transposed=True, tied=config.flag("tie_word_embeddings", True), renamed=names,
+        positions=config.count("max_position_embeddings", least=1, most=MAX_WIDTH),
+    )  # fmt: skip
+
+
 def _positive(config: JsonObject, key: str, default: float) -> float:
     value = config.number(key, default)
     if value <= 0:
@@ -233,5 +417,6 @@ Reader = Callable[[JsonObject, DecoderOptions], DecoderOptions]
 ARCHITECTURES: dict[str, Reader] = {
     "llama": _llama, "mistral": _llama, "qwen2": _qwen2, "qwen3": _qwen3, "phi3": _phi3, "gemma": _gemma,
     "gemma2": _gemma2, "gemma3_text": _gemma3, "granite": _granite, "olmo2": _olmo2, "smollm3": _smollm3,
+    "gpt2": _gpt2, "stablelm": _stablelm, "mixtral": _mixtral, "qwen2_moe": _qwen2_moe, "qwen3_moe": _qwen3_moe,
 }  # fmt: skip
 """What reads the configuration of an architecture, by `model_type`."""

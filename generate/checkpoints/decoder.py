@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,8 +14,11 @@ from mirlo.dialects.core import dims as D
 from mirlo.dialects.core.types import TensorType
 from mirlo.frontends.builder import GraphBuilder
 from mirlo.frontends.foreign import ImportedModule
+from mirlo.frontends.library.experts import mix_experts
 from mirlo.frontends.tensor import Tensor, where
-from mirlo.generate.checkpoints.architectures import DecoderOptions, LayerOptions, read_options
+from mirlo.generate.checkpoints.architectures import DecoderOptions, ExpertOptions, LayerOptions, read_options
+from mirlo.generate.checkpoints.block_graph import block_matrix, block_rows
+from mirlo.generate.checkpoints.block_weights import BlockWeights
 from mirlo.generate.checkpoints.safetensors import read_checkpoint
 from mirlo.generate.errors import ModelFolderError
 from mirlo.generate.json_file import read_json
@@ -24,15 +27,30 @@ from mirlo.runtime.params import ParameterStore
 BATCH, LENGTH, PAST, TOTAL = map(D.symbol, ("batch", "length", "past", "total"))
 HIDDEN = -1e9
 """Added to scores of keys that are not seen."""
-IGNORED = "rotary_emb.inv_freq"
-"""The end of the name of a tensor that follows from the configuration."""
+_KINDS = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
+"""Element types of tensors that are not in blocks, by their names in numpy."""
+IGNORED = ("rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias")
+"""The ends of the names of tensors that follow from the configuration."""
+PREFIX = "transformer."
+"""What names in files of models without logits lack."""
 
 
 def import_checkpoint(weights: Path, config: Path) -> ImportedModule:
     """Return the graph of a decoder, whose weights are those of a file."""
-    options, store = read_options(read_json(config)), ParameterStore()
-    tensors = read_checkpoint(weights)
-    with make_context(), ir.Location.file(str(weights), 0, 0):
+    options, tensors = read_options(read_json(config)), read_checkpoint(weights)
+
+    def name_of(name: str) -> str:
+        for ours, theirs in options.renamed:
+            name = name.replace(ours, theirs)
+        return name if name in tensors else name.removeprefix(PREFIX)
+
+    return import_decoder(options, CheckpointWeights(weights, tensors, name_of))
+
+
+def import_decoder(options: DecoderOptions, weights: CheckpointWeights) -> ImportedModule:
+    """Return the graph of a decoder."""
+    store = ParameterStore()
+    with make_context(), ir.Location.file(str(weights.path), 0, 0):
         module = ir.Module.create()
         caches = [f"{i}.{kind}" for i in range(len(options.layers)) for kind in ("key", "value")]
         rows = TensorType.of((BATCH, options.kv_heads, PAST, options.size), "f32")
@@ -43,17 +61,56 @@ def import_checkpoint(weights: Path, config: Path) -> ImportedModule:
         }
         with ir.InsertionPoint(module.body):
             function = func.FuncOp("main", ([kind.to_mlir() for kind in inputs.values()], []))
-        builder = GraphBuilder("main", store, weights)
+        builder = GraphBuilder("main", store, weights.path)
         builder.taken.update(map(str, (BATCH, LENGTH, PAST, TOTAL)))
         with builder.inside(function.add_entry_block()):
             given = [builder.tensor(argument) for argument in function.entry_block.arguments]
-            results = list(map(builder.full, Decoder(builder, options, tensors, weights).results(*given)))
+            results = list(map(builder.full, Decoder(builder, options, weights).results(*given)))
             func.ReturnOp(results)
         kinds = ir.FunctionType.get(function.type.inputs, [value.type for value in results])
         function.attributes["function_type"] = ir.TypeAttr.get(kinds)
         function.arg_attrs = _names(list(inputs))
         function.attributes["res_attrs"] = _names(["logits", *(f"present.{name}" for name in caches)])
     return ImportedModule(module, store)
+
+
+class CheckpointWeights:
+    """The tensors of a file, each of which is used once."""
+
+    def __init__(
+        self,
+        path: Path,
+        tensors: Mapping[str, np.ndarray | BlockWeights],
+        name_of: Callable[[str], str] = lambda name: name,
+    ) -> None:
+        """`name_of` returns the name in the file of a tensor that checkpoints call so."""
+        self.path, self._tensors, self._name_of = path, dict(tensors), name_of
+
+    def __contains__(self, name: str) -> bool:
+        return self._name_of(name) in self._tensors
+
+    def discard(self, name: str) -> None:
+        """Take a tensor that is not used, if there is one."""
+        self._tensors.pop(self._name_of(name), None)
+
+    def take(self, name: str, *shape: int) -> np.ndarray | BlockWeights:
+        """Return a tensor; it must have this shape."""
+        name = self._name_of(name)
+        if name not in self._tensors:
+            raise ModelFolderError(f"{self.path}: there is no tensor '{name}', which the architecture needs")
+        found = self._tensors.pop(name)
+        kind = f"{found.dtype} in blocks of {found.block}: " if isinstance(found, BlockWeights) else found.dtype.name
+        if found.shape != shape or not (isinstance(found, BlockWeights) or kind in _KINDS):
+            expected = f"expected {list(shape)} of f32, f16 or bf16"
+            raise ModelFolderError(f"{self.path}: tensor '{name}': {expected}, found {kind}{list(found.shape)}")
+        return found
+
+    def finish(self) -> None:
+        """Raise an error for tensors that were not used."""
+        left = [name for name in self._tensors if not name.endswith(IGNORED)]
+        if left:
+            what = f"{len(left)} tensors are not those of the architecture, such as {left[0]!a:.80}"
+            raise ModelFolderError(f"{self.path}: {what}: export the model to ONNX")
 
 
 @dataclass(frozen=True)
@@ -78,33 +135,30 @@ class TokenPlaces:
 class Decoder:
     """The graph of a decoder under construction."""
 
-    def __init__(
-        self, builder: GraphBuilder, options: DecoderOptions, tensors: Mapping[str, np.ndarray], source: Path
-    ) -> None:
-        self.builder, self.options, self.source = builder, options, source
-        self._tensors = dict(tensors)
-        self._angles: dict[bytes, tuple[Tensor, Tensor]] = {}
+    def __init__(self, builder: GraphBuilder, options: DecoderOptions, weights: CheckpointWeights) -> None:
+        self.builder, self.options, self._weights = builder, options, weights
+        self._angles: dict[tuple[bytes, float], tuple[Tensor, Tensor]] = {}
         self._masks: dict[int, Tensor] = {}
 
     def results(self, tokens: Tensor, mask: Tensor, *caches: Tensor) -> list[Tensor]:
         """Return the logits and the caches afterwards; every tensor of the file must have been used."""
         options = self.options
         places = self._places(mask)
-        table = self.weight("model.embed_tokens", options.vocabulary, options.hidden)
-        x, kept = table.gather(tokens) * options.embedding_scale, list[Tensor]()
+        table = self._weights.take("model.embed_tokens.weight", options.vocabulary, options.hidden)
+        x, kept = self.rows(table, tokens) * options.embedding_scale, list[Tensor]()
+        if options.positions:
+            positions = self._weights.take("model.embed_positions.weight", options.positions, options.hidden)
+            x = x + self.rows(positions, places.tokens)
         for i, layer in enumerate(options.layers):
             x, *written = self.layer(f"model.layers.{i}", x, layer, places, caches[2 * i : 2 * i + 2])
             kept += written
         x = self.norm("model.norm", x)
         if options.tied:
-            self._tensors.pop("lm_head.weight", None)
-            logits = x.matmul(table, transpose_rhs=True)
+            self._weights.discard("lm_head.weight")
+            logits = x.matmul(self.matrix(table), transpose_rhs=True)
         else:
-            logits = self.product("lm_head", x, options.vocabulary)
-        left = [name for name in self._tensors if not name.endswith(IGNORED)]
-        if left:
-            what = f"{len(left)} tensors are not those of the architecture in config.json, such as {left[0]!a:.80}"
-            raise ModelFolderError(f"{self.source}: {what}: export the model to ONNX")
+            logits = self.product("lm_head", x, options.vocabulary, is_transposed=False)
+        self._weights.finish()
         return [self._capped(logits * options.logit_scale, options.logit_cap), *kept]
 
     def layer(
@@ -112,9 +166,17 @@ class Decoder:
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return the result of a layer, and its keys and values afterwards."""
         before, behind, before_products, behind_products = (part and f"{name}.{part}" for part in self.options.norms)
-        attended, key, value = self.attention(f"{name}.self_attn", self.norm(before, x), layer, places, cache)
+        normed, start = self.norm(before, x), x
+        attended, key, value = self.attention(f"{name}.self_attn", normed, layer, places, cache)
         x = x + self.norm(behind, attended) * self.options.residual_scale
-        made = self.gated(f"{name}.mlp", self.norm(before_products, x))
+        if not self.options.is_parallel:
+            normed = self.norm(before_products, x)
+        elif f"{before_products}.weight" in self._weights:
+            normed = self.norm(before_products, start)
+        if layer.experts is None:
+            made = self.gated(f"{name}.mlp", normed, self.options.inner)
+        else:
+            made = self.mixture(f"{name}.mlp", normed, layer.experts)
         return x + self.norm(behind_products, made) * self.options.residual_scale, key, value
 
     def attention(
@@ -134,7 +196,7 @@ class Decoder:
         if options.head_norms == "each":
             query, key = self.norm(f"{name}.q_norm", query), self.norm(f"{name}.k_norm", key)
         if layer.frequencies is not None:
-            turns = self._turns(layer.frequencies, places)
+            turns = self._turns(layer.frequencies, layer.rotation_scale, places)
             query, key = (self.builder.emit("rotary_embedding", each, *turns) for each in (query, key))
         key, value = (self._written(old, new, places) for old, new in zip(cache, (key, value), strict=True))
         read = (each.part((0, 0, 0, 0), (BATCH, options.kv_heads, TOTAL, options.size)) for each in (key, value))
@@ -148,26 +210,56 @@ class Decoder:
         rows = attended.permute((0, 2, 1, 3)).reshape((BATCH, LENGTH, widths[0]))
         return self.product(f"{name}.o_proj", rows, options.hidden), key, value
 
-    def gated(self, name: str, x: Tensor) -> Tensor:
-        """Return act(gate(x)) * up(x), multiplied by the weights that lead back."""
+    def mixture(self, name: str, x: Tensor, experts: ExpertOptions) -> Tensor:
+        """Return the sum of what the experts that a router chooses for a token compute, by the router's weights."""
+        b, hidden = self.builder, self.options.hidden
+        rows = x.reshape((BATCH * LENGTH, hidden))
+        scores = self.product(f"{name}.gate", rows, experts.count).softmax(-1)
+        chosen = b.emit("argsort", scores, axis=1, descending=True).slice(1, 0, experts.chosen)
+        factors = scores.gather_elements(chosen, 1)
+        if experts.is_normalized:
+            factors = factors / factors.sum(1, keepdims=True)
+        numbers = b.constant(np.arange(experts.count)[None], chosen.dtype, (1, experts.count))
+
+        def bound(sizes: Tensor, bounds: list[D.Dim]) -> tuple[D.Dim, ...]:
+            names = [b.new_symbol("rows") for _ in bounds]
+            return b.bind(sizes, f"rows of an expert of {name}", names, bounds)
+
+        def compute(expert: int, own: Tensor) -> Tensor:
+            return self.gated(f"{name}.experts.{expert}", own, experts.inner)
+
+        made = mix_experts(rows, chosen, factors, numbers, bound, compute)
+        if experts.shared:
+            weight = self.product(f"{name}.shared_expert_gate", rows, 1).sigmoid()
+            made = made + self.gated(f"{name}.shared_expert", rows, experts.shared) * weight
+        return made.reshape((BATCH, LENGTH, hidden))
+
+    def gated(self, name: str, x: Tensor, inner: int) -> Tensor:
+        """Return act(gate(x)) * up(x), or act(up(x)), multiplied by the weights that lead back."""
         options = self.options
-        if options.fused:
-            gate, up = self.product(f"{name}.gate_up_proj", x, 2 * options.inner).halves(-1)
-        else:
-            gate, up = (self.product(f"{name}.{part}_proj", x, options.inner) for part in ("gate", "up"))
         operator, _, approximate = options.activation.partition("_")
         attributes = {"approximate": approximate} if approximate else {}
+        if not options.is_gated:
+            made = self.builder.emit(operator, self.product(f"{name}.up_proj", x, inner), **attributes)
+            return self.product(f"{name}.down_proj", made, options.hidden)
+        if options.fused:
+            gate, up = self.product(f"{name}.gate_up_proj", x, 2 * inner).halves(-1)
+        else:
+            gate, up = (self.product(f"{name}.{part}_proj", x, inner) for part in ("gate", "up"))
         return self.product(f"{name}.down_proj", self.builder.emit(operator, gate, **attributes) * up, options.hidden)
 
-    def product(self, name: str, x: Tensor, width: int) -> Tensor:
+    def product(self, name: str, x: Tensor, width: int, is_transposed: bool | None = None) -> Tensor:
         """Multiply rows by weights, and add the bias if the file has one."""
         rows = x.shape[-1]
         assert isinstance(rows, int)
-        result = x.matmul(self.weight(name, width, rows), transpose_rhs=True)
-        return result + self.weight(name, width, part="bias") if f"{name}.bias" in self._tensors else result
+        if self.options.is_transposed if is_transposed is None else is_transposed:
+            result = x.matmul(self.weight(name, rows, width))
+        else:
+            result = x.matmul(self.weight(name, width, rows), transpose_rhs=True)
+        return result + self.weight(name, width, part="bias") if f"{name}.bias" in self._weights else result
 
     def norm(self, name: str, x: Tensor) -> Tensor:
-        """Divide by the root of the mean square; an empty name stands for no norm."""
+        """Divide by the root of the mean square, or of the variance; an empty name stands for no norm."""
         if not name:
             return x
         width = x.shape[-1]
@@ -175,21 +267,26 @@ class Decoder:
         scale = self.weight(name, width)
         if self.options.norm_offset:
             scale = scale + self.options.norm_offset
+        if self.options.is_layer_norm:
+            bias = self.weight(name, width, part="bias") if f"{name}.bias" in self._weights else None
+            return self.builder.emit("layer_norm", x, scale, bias, axis=-1, epsilon=self.options.epsilon)
         return self.builder.emit("rms_norm", x, scale, axis=-1, epsilon=self.options.epsilon)
 
     def weight(self, name: str, *shape: int, part: str = "weight") -> Tensor:
         """Return a tensor of the file as f32; it must have this shape."""
-        name = f"{name}.{part}"
-        if name not in self._tensors:
-            raise ModelFolderError(f"{self.source}: there is no tensor '{name}', which the architecture needs")
-        array = self._tensors.pop(name)
-        if array.shape != shape or array.dtype.name not in ("float32", "float16", "bfloat16"):
-            expected = f"expected {list(shape)} of f32, f16 or bf16"
-            raise ModelFolderError(
-                f"{self.source}: tensor '{name}': {expected}, found {array.dtype.name}{list(array.shape)}"
-            )
-        kind = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}[array.dtype.name]
-        return self.builder.of_array(array, TensorType.of(shape, kind)).cast("f32")
+        return self.matrix(self._weights.take(f"{name}.{part}", *shape))
+
+    def matrix(self, found: np.ndarray | BlockWeights) -> Tensor:
+        """Return a tensor as f32."""
+        if isinstance(found, BlockWeights):
+            return block_matrix(self.builder, found)
+        return self.builder.of_array(found, TensorType.of(found.shape, _KINDS[found.dtype.name])).cast("f32")
+
+    def rows(self, table: np.ndarray | BlockWeights, index: Tensor) -> Tensor:
+        """Return rows of a table as f32."""
+        if isinstance(table, BlockWeights):
+            return block_rows(self.builder, table, index)
+        return self.matrix(table).gather(index)
 
     def _heads(self, x: Tensor) -> Tensor:
         """Return [batch, heads, length, size]."""
@@ -202,13 +299,13 @@ class Decoder:
         shape = (BATCH, self.options.kv_heads, D.maximum(PAST, TOTAL), self.options.size)
         return self.builder.emit("cache_write", cache, new, places.tokens, shape=shape)
 
-    def _turns(self, frequencies: np.ndarray, places: TokenPlaces) -> tuple[Tensor, Tensor]:
+    def _turns(self, frequencies: np.ndarray, scale: float, places: TokenPlaces) -> tuple[Tensor, Tensor]:
         """Return cos and sin of the angles, [batch, 1, length, pairs], once for all layers that share them."""
-        key = frequencies.tobytes()
+        key = frequencies.tobytes(), scale
         if key not in self._angles:
             each = self.builder.of_array(frequencies, TensorType.of(frequencies.shape, "f32"))
             angles = places.tokens.cast("f32").expand_dims(1, 3) * each
-            self._angles[key] = angles.cos(), angles.sin()
+            self._angles[key] = angles.cos() * scale, angles.sin() * scale
         return self._angles[key]
 
     def _places(self, mask: Tensor) -> TokenPlaces:

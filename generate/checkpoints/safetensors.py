@@ -18,9 +18,8 @@ from mirlo.runtime.files import open_regular
 from mirlo.runtime.system import map_file
 
 MAX_HEADER = 64 << 20
-MAX_RANK = 3
+MAX_RANK = 4
 MAX_DIM = 1 << 20
-"""Largest dim: with up to three, the number of elements fits 64 bits although one of them is 0."""
 INDEX = "model.safetensors.index.json"
 CHECKPOINTS = (INDEX, "model.safetensors")
 """Files of a folder that hold weights, or say in which files they are."""
@@ -39,15 +38,12 @@ _TYPES = {
 def read_checkpoint(path: Path) -> dict[str, np.ndarray]:
     """Return the tensors of a file, or of those that an index names, as views of the mapped files."""
     if path.name != INDEX:
-        return dict(parse_safetensors(path, _mapped(path)))
+        return dict(parse_safetensors(path, map_bytes(path)))
     index = read_json(path)
     files = index.object("weight_map")
     tensors: dict[str, np.ndarray] = {}
-    for name in dict.fromkeys(files.text(tensor) for tensor in files):
-        if not re.fullmatch(r"[\w+@-][\w.+@-]*\.safetensors", name):
-            raise index.fail("weight_map", "names of .safetensors files in the folder", name)
-        part = path.with_name(name)
-        for tensor, array in parse_safetensors(part, _mapped(part)):
+    for part in checkpoint_files(path)[1:]:
+        for tensor, array in parse_safetensors(part, map_bytes(part)):
             if tensor in tensors:
                 raise ModelFolderError(f"{part}: tensor {tensor!a:.80} is in another file too")
             tensors[tensor] = array
@@ -55,6 +51,19 @@ def read_checkpoint(path: Path) -> dict[str, np.ndarray]:
     if missing:
         raise index.refuse("weight_map", f"tensor {missing[0]!a:.80} is not in '{files.text(missing[0])}'")
     return tensors
+
+
+def checkpoint_files(path: Path) -> list[Path]:
+    """Return a file of weights, or an index and those that it names."""
+    if path.name != INDEX:
+        return [path]
+    index = read_json(path)
+    files, result = index.object("weight_map"), [path]
+    for name in dict.fromkeys(files.text(tensor) for tensor in files):
+        if not re.fullmatch(r"[\w+@-][\w.+@-]*\.safetensors", name):
+            raise index.fail("weight_map", "names of .safetensors files in the folder", name)
+        result.append(path.with_name(name))
+    return result
 
 
 def parse_safetensors(path: Path, content: bytes | np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
@@ -91,6 +100,8 @@ def tensor_of_bytes(
     if len(shape) > MAX_RANK or any(not 0 <= dim <= MAX_DIM for dim in shape):
         what = f"expected up to {MAX_RANK} dims from 0 to {MAX_DIM}, found {list(shape)}"
         raise ModelFolderError(f"{path}: tensor '{name}': {what}")
+    if math.prod(shape) == 0 and math.prod(max(dim, 1) for dim in shape) >= 1 << 60:  # numpy counts in 64 bits
+        raise ModelFolderError(f"{path}: tensor '{name}': expected fewer elements, found {list(shape)}")
     if math.prod(shape) * dtype.itemsize != len(content):
         what = f"{kind}{list(shape)} takes {math.prod(shape) * dtype.itemsize} bytes, found {len(content)}"
         raise ModelFolderError(f"{path}: tensor '{name}': {what}")
@@ -98,7 +109,7 @@ def tensor_of_bytes(
     return array.astype(dtype, copy=not array.flags.aligned)
 
 
-def _mapped(path: Path) -> np.ndarray:
+def map_bytes(path: Path) -> np.ndarray:
     """Return the bytes of a regular file, mapped into memory."""
     try:
         with open_regular(path) as file:

@@ -16,7 +16,7 @@ from folders import example
 from mirlo import generate
 from mirlo.generate import GenerationError, LanguageModel, ModelFolderError
 from mirlo.generate.chat import read_template
-from mirlo.generate.tokenizer import FolderTokenizer
+from mirlo.generate.tokenizer import ModelTokenizer
 from mirlo.runtime.system import can_fork, run_forked
 
 pytest.importorskip("tokenizers")
@@ -191,9 +191,8 @@ def test_forms_of_templates(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", (b"", b"{}", b"\xff", b"[1]", b'{"model": {"type": "BPE"}}', b'"' + b"a" * 1000))
 def test_hostile_tokenizers(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "tokenizer.json").write_bytes(content)
     with pytest.raises(ModelFolderError, match="tokenizer.json: the tokenizer cannot be read"):
-        FolderTokenizer(tmp_path / "tokenizer.json")
+        ModelTokenizer(tmp_path / "tokenizer.json", content)
 
 
 def run(*arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
@@ -312,6 +311,6 @@ def test_without_the_package(folder: Path, package: str, monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(GenerationError, match=rf"package '{package}': pip install 'mirlo\[generate\]'"):
         if package == "tokenizers":
-            FolderTokenizer(folder / "tokenizer.json")
+            ModelTokenizer(folder / "tokenizer.json", b"{}")
         else:
             read_template(folder)

@@ -56,7 +56,8 @@ def _add_folder(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "folder",
         metavar="FOLDER",
-        help="a folder with a model, or its weights in safetensors, and genai_config.json or config.json",
+        help="a folder with a model, or its weights in safetensors, and genai_config.json or config.json; "
+        "or a GGUF file",
     )
 
 

@@ -6,10 +6,12 @@ Each expert computes the rows of the tokens that chose it, so the weights of an 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from mirlo.dialects.core.dims import Dim
+from mirlo.frontends.library.experts import mix_experts
 from mirlo.frontends.onnx.errors import NodeError
 from mirlo.frontends.onnx.node import Node
 from mirlo.frontends.onnx.ops.microsoft_float_experts import (
@@ -25,7 +27,7 @@ from mirlo.frontends.onnx.ops.microsoft_float_experts import KINDS as FLOAT_KIND
 from mirlo.frontends.onnx.ops.microsoft_nbits import ACTIVATIONS, BITS, packed_zero_points, unpacked
 from mirlo.frontends.onnx.registry import converter
 from mirlo.frontends.onnx.runtime_sizes import bind
-from mirlo.frontends.tensor import Tensor, concat
+from mirlo.frontends.tensor import Tensor
 
 DOMAIN = "com.microsoft"
 PLAIN = {"relu": "relu", "silu": "silu", "identity": ""}
@@ -224,38 +226,17 @@ def _largest(node: Node, logits: Tensor, weights: Tensor) -> tuple[Tensor, Tenso
 
 
 def _mixed(node: Node, network: _Network, chosen: Tensor, factors: Tensor) -> Tensor:
-    """Return the sum of what the chosen experts compute for each token, times their factors.
-
-    The choices are sorted by expert: each expert computes a range of them, whose size is bound at run time.
-    """
-    x, width = node.type(0), network.last.columns
-    tokens, count = chosen.type.shape
-    rows = node[0].reshape((tokens, width))
-    assert isinstance(count, int)
-    flat = chosen.reshape((tokens * count,))
-    order = node.emit("argsort", flat, axis=0)
-    token = order // count
-    results = []
-    for expert, (begin, size) in enumerate(_ranges(node, network, flat)):
-        own = token.slice(0, begin, size)
-        results.append(_computed(node, network, expert, rows.gather(own)))
-    position = node.emit("argsort", order, axis=0)
-    result = concat(results, axis=0).gather(position)
-    each = result.reshape((tokens, count, width))
-    scaled = each * factors.reshape((tokens, count, 1))
-    return scaled.sum(1).reshape(x.shape)
-
-
-def _ranges(node: Node, network: _Network, chosen: Tensor) -> list[tuple[Dim, Dim]]:
-    """Bind, for each expert, where its range of sorted choices begins, and its size."""
-    (total,), (experts, *_) = chosen.type.shape, network.first.weights.type.shape
+    """Return the sum of what the chosen experts compute for each token, times their factors."""
+    experts = network.first.weights.type.shape[0]
     assert isinstance(experts, int)
-    column = chosen.reshape((total, 1))
-    hits = column.equals(node.constant(np.arange(experts)[None], chosen.type))
-    sizes = hits.cast("i64").sum(0)
-    begins = sizes.cumsum(0) - sizes
-    bound = bind(node, concat([begins, sizes], axis=0), "rows of an expert", [total] * (2 * experts))
-    return list(zip(bound[:experts], bound[experts:], strict=True))
+    rows = node[0].reshape((chosen.type.shape[0], network.last.columns))
+    numbers = node.constant(np.arange(experts)[None], chosen.type)
+
+    def bound(values: Tensor, bounds: list[Dim]) -> tuple[Dim, ...]:
+        return bind(node, values, "rows of an expert", bounds)
+
+    mixed = mix_experts(rows, chosen, factors, numbers, bound, partial(_computed, node, network))
+    return mixed.reshape(node.type(0).shape)
 
 
 def _computed(node: Node, network: _Network, expert: int, rows: Tensor) -> Tensor:

@@ -1,0 +1,38 @@
+"""Mixtures of experts: each expert computes the rows of the tokens that chose it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mirlo.dialects.core.dims import Dim
+from mirlo.frontends.tensor import Tensor, concat
+
+
+def mix_experts(
+    rows: Tensor,
+    chosen: Tensor,
+    factors: Tensor,
+    experts: Tensor,
+    bind: Callable[[Tensor, list[Dim]], tuple[Dim, ...]],
+    compute: Callable[[int, Tensor], Tensor],
+) -> Tensor:
+    """Return the sum of what the chosen experts compute for each token, times their factors.
+
+    `rows` are [tokens, width], `chosen` and `factors` [tokens, count], `experts` the numbers [1, experts]. `bind`
+    returns the elements of a list as sizes, with bounds. The choices are sorted by expert: each expert computes a range
+    of them, whose size is bound at run time, so the weights of an expert that no token chose are not read.
+    """
+    emit, (tokens, count), total = rows.builder.emit, chosen.type.shape, experts.type.elements
+    assert isinstance(count, int) and isinstance(total, int)
+    flat = chosen.reshape((tokens * count,))
+    order = emit("argsort", flat, axis=0)
+    token = order // count
+    sizes = flat.reshape((tokens * count, 1)).equals(experts).cast("i64").sum(0)
+    bound = bind(concat([sizes.cumsum(0) - sizes, sizes], axis=0), [tokens * count] * (2 * total))
+    results = []
+    for expert, (begin, size) in enumerate(zip(bound[:total], bound[total:], strict=True)):
+        own = token.slice(0, begin, size)
+        results.append(compute(expert, rows.gather(own)))
+    position = emit("argsort", order, axis=0)
+    each = concat(results, axis=0).gather(position).reshape((tokens, count, rows.shape[1]))
+    return (each * factors.reshape((tokens, count, 1))).sum(1)

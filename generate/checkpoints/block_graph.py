@@ -1,0 +1,52 @@
+"""Matrices in blocks as graphs: what products with packed weights read, and rows of a table."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mirlo.dialects.core.types import TensorType
+from mirlo.frontends.builder import GraphBuilder
+from mirlo.frontends.tensor import Tensor
+from mirlo.generate.checkpoints.block_weights import BlockWeights
+
+_KINDS = {"float32": "f32", "float16": "f16", "uint8": "u8", "int8": "i8"}
+
+
+def block_matrix(b: GraphBuilder, weights: BlockWeights) -> Tensor:
+    """Return a matrix as f32, in the form in which products read packed weights."""
+    (rows, width), kind = weights.shape, TensorType.of(weights.shape, weights.dtype)
+    codes = b.of_array(weights.codes, kind) if weights.bits == 8 else Tensor(b, kind, packed=weights.codes)
+    scales, zeros = _constant(b, weights.scales), None
+    if weights.table:
+        numbers = _numbers(b, weights, codes.reshape((rows, width // weights.block, weights.block)))
+        return (numbers * scales.expand_dims(2)).reshape((rows, width))
+    if weights.zero_points is not None:
+        zeros = _constant(b, weights.zero_points)
+    elif weights.zero:
+        zeros = b.emit("full", shape=scales.shape, value=weights.zero, dtype=weights.dtype)
+    return b.emit("dequantize", codes, scales, zeros, axis=1, block=weights.block, dtype="f32")
+
+
+def block_rows(b: GraphBuilder, weights: BlockWeights, index: Tensor) -> Tensor:
+    """Return rows of a matrix as f32; they have the values of its type."""
+    codes = _constant(b, weights.codes).gather(index)
+    if weights.bits != 8:
+        codes = b.emit("unpack", codes, dtype=weights.dtype)
+    blocks = (*index.shape, weights.shape[1] // weights.block, weights.block)
+    result = _numbers(b, weights, codes.reshape(blocks))
+    result = result * _constant(b, weights.scales).gather(index).cast("f32").expand_dims(-1)
+    if weights.offsets is not None:
+        result = result + _constant(b, weights.offsets).gather(index).expand_dims(-1)
+    return result.reshape((*index.shape, weights.shape[1]))
+
+
+def _numbers(b: GraphBuilder, weights: BlockWeights, codes: Tensor) -> Tensor:
+    """Return what codes stand for, before they are scaled."""
+    if weights.table:
+        return _constant(b, np.array(weights.table, np.float32)).gather(codes.cast("i32"))
+    numbers = codes.cast("f32")
+    return numbers - weights.zero if weights.zero else numbers
+
+
+def _constant(b: GraphBuilder, array: np.ndarray) -> Tensor:
+    return b.of_array(array, TensorType.of(array.shape, _KINDS[array.dtype.name]))
