@@ -38,6 +38,14 @@ def declared_shape(node: Node, index: int, output: int = 0) -> tuple[int, ...] |
     return node.declared(output)
 
 
+def declared_of_static(node: Node, index: int) -> tuple[int, ...] | None:
+    """Return the declared shape of an output where the dims of the first input are numbers, too.
+
+    A shape of dims that only a call knows cannot be compared with it: what the input makes is computed in the call.
+    """
+    return declared_shape(node, index) if node.type(0).is_static else None
+
+
 def count_of(node: Node, index: int) -> int:
     """Return the number of elements of an input that is a list of integers."""
     return int(np.prod(node.type(index).static_shape))

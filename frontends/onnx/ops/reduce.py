@@ -12,7 +12,7 @@ from mirlo.frontends.onnx.declared import (
     axes_set,
     candidate_axes,
     count_of,
-    declared_shape,
+    declared_of_static,
     is_candidate,
     required,
 )
@@ -43,13 +43,14 @@ def reduce(node: Node) -> Converted:
 
     Without axes, all are reduced, or with a flag none.
     """
-    shape = declared_shape(node, 1)
+    shape, keepdims = declared_of_static(node, 1), node.attr.bool("keepdims", 1)
     if shape is not None and node.type(1).elements:
-        return _reduce_of_declared_shape(node, shape)
+        candidates = candidate_axes(node.type(0), count_of(node, 1), shape, keepdims)
+        if candidates:
+            return _reduce_of_declared_shape(node, candidates)
     if node.has(1) and node.value(1).known is None and node.type(1).elements != 0:
         return _reduce_along(node)
     axes = [] if node.has(1) and node.type(1).elements == 0 else node.axes(1)
-    keepdims = node.attr.bool("keepdims", 1)
     empty_is_noop = node.attr.bool("noop_with_empty_axes", 0)
     if not axes:
         if empty_is_noop:
@@ -79,15 +80,11 @@ def _reduction(node: Node, x: Tensor, axes: Sequence[int] | None, keepdims: bool
     return made.cast(dtype)
 
 
-def _reduce_of_declared_shape(node: Node, shape: Sequence[int]) -> Tensor:
+def _reduce_of_declared_shape(node: Node, candidates: Sequence[tuple[int, ...]]) -> Tensor:
     """Reduce over each axis set that makes the declared shape, and select the requested one."""
     keepdims = node.attr.bool("keepdims", 1)
     node.attr.ignore("noop_with_empty_axes")
-    x = node.type(0)
-    candidates = candidate_axes(x, count_of(node, 1), shape, keepdims)
-    if not candidates:
-        raise NodeError(f"no {node.type(1).elements} axes of {x} leave the declared shape {list(shape)}")
-    found = axes_set(node, 1, x.rank)
+    found = axes_set(node, 1, node.type(0).rank)
     result = _reduced(node, candidates[0], keepdims)
     for axes in candidates[1:]:
         is_meant = found.equals(axes_as_bits(axes))

@@ -20,6 +20,7 @@ from mirlo.frontends.onnx.declared import (
     axes_set,
     candidate_axes,
     count_of,
+    declared_of_static,
     declared_shape,
     equals,
     is_candidate,
@@ -110,19 +111,19 @@ def transpose(node: Node) -> Tensor:
 
 @converter("Squeeze", traits=[NodeTrait.MOVES])
 def squeeze(node: Node) -> Converted:
-    shape = declared_shape(node, 1)
+    shape, x = declared_of_static(node, 1), node.type(0)
     if shape is not None:
-        x, count = node.type(0), count_of(node, 1)
-        candidates = [axes for axes in candidate_axes(x, count, shape, False) if all(x.shape[i] == 1 for i in axes)]
-        return _with_axes(node, x.rank, candidates, shape)
+        candidates = candidate_axes(x, count_of(node, 1), shape, False)
+        candidates = [axes for axes in candidates if all(x.shape[i] == 1 for i in axes)]
+        if candidates:
+            return _with_axes(node, x.rank, candidates, shape)
     if node.has(1) and node.value(1).known is None:
         return dynamic_squeeze(node)
     axes = node.axes(1)
     if axes is not None:
         return node.emit("squeeze", node[0], axes=axes)
-    dims = node.type(0).shape
-    result = node.emit("squeeze", node[0], axes=[i for i, dim in enumerate(dims) if dim == 1])
-    dynamic_dims = [dim for dim in dims if not isinstance(dim, int)]
+    result = node.emit("squeeze", node[0], axes=[i for i, dim in enumerate(x.shape) if dim == 1])
+    dynamic_dims = [dim for dim in x.shape if not isinstance(dim, int)]
     if not dynamic_dims:
         return result
     # The rank of the result must be known: use the number of sizes that are not 1.
@@ -133,12 +134,13 @@ def squeeze(node: Node) -> Converted:
 
 @converter("Unsqueeze", traits=[NodeTrait.MOVES])
 def unsqueeze(node: Node) -> Converted:
-    shape = declared_shape(node, 1)
+    shape = declared_of_static(node, 1)
     if shape is not None:
         tensor_type, count = node.type(0).with_shape(shape), count_of(node, 1)
         candidates = candidate_axes(tensor_type, count, node.type(0).static_shape, False)
         candidates = [axes for axes in candidates if all(shape[i] == 1 for i in axes)]
-        return _with_axes(node, len(shape), candidates, shape)
+        if candidates:
+            return _with_axes(node, len(shape), candidates, shape)
     if node.has(1) and node.value(1).known is None:
         return dynamic_unsqueeze(node)
     axes = node.axes(1)
@@ -149,8 +151,6 @@ def unsqueeze(node: Node) -> Converted:
 
 def _with_axes(node: Node, rank: int, candidates: list[tuple[int, ...]], shape: tuple[int, ...]) -> Tensor:
     """Add or remove unit dims at run-time axes: return the declared shape if the axes make it."""
-    if not candidates:
-        raise NodeError(f"no {node.type(1).elements} axes make the declared shape {list(shape)} of {node.type(0)}")
     is_made = is_candidate(node, axes_set(node, 1, rank), candidates)
     return required(node, is_made, "input 'axes' names other axes", node[0].reshape(shape))
 
@@ -158,8 +158,8 @@ def _with_axes(node: Node, rank: int, candidates: list[tuple[int, ...]], shape: 
 @converter("Expand", traits=[NodeTrait.MOVES])
 def expand(node: Node) -> Tensor:
     """Broadcast both ways: a wanted dim of 1 keeps the input's."""
-    declared = declared_shape(node, 1)
-    if declared is not None and count_of(node, 1) <= len(declared):
+    declared = declared_of_static(node, 1)
+    if declared is not None and _may_expand_to(node, declared):
         tail = declared[len(declared) - count_of(node, 1) :]
         own = [1] * (len(declared) - node.type(0).rank) + list(node.type(0).shape)
         kept = np.array([own[len(own) - len(tail) + i] == dim for i, dim in enumerate(tail)], bool)
@@ -177,6 +177,14 @@ def expand(node: Node) -> Tensor:
     return node.emit("expand", node[0], shape=tuple(shape))
 
 
+def _may_expand_to(node: Node, declared: Sequence[int]) -> bool:
+    """Return whether an input of static dims, and a list of this length, can make the declared shape."""
+    x = node.type(0)
+    if max(x.rank, count_of(node, 1)) != len(declared):
+        return False
+    return all(dim in (1, wanted) for dim, wanted in zip(x.shape[::-1], declared[::-1], strict=False))
+
+
 def _require_broadcast(node: Node, wanted: Sequence[Dim], shape: Sequence[Dim]) -> None:
     """Check in the call that each wanted dim is 1 or the result's, which the input's dim may have decided."""
     # It is never larger than the result's: between 1 and that, this product is positive.
@@ -192,7 +200,7 @@ def _require_broadcast(node: Node, wanted: Sequence[Dim], shape: Sequence[Dim]) 
 
 @converter("Tile", since=6, traits=[NodeTrait.MOVES])
 def tile(node: Node) -> Converted:
-    shape = declared_shape(node, 1)
+    shape = declared_of_static(node, 1)
     if shape is not None and len(shape) == node.type(0).rank and all(node.type(0).static_shape):
         repeats = [new // old for new, old in zip(shape, node.type(0).static_shape, strict=True)]
         return required(
@@ -247,8 +255,8 @@ def split(node: Node) -> Converted:
     size = x.shape[axis]
     sizes: Sequence[Dim] | None = node.attr.ints("split", None)
     parts = [declared_shape(node, 1, i) for i in range(len(node.outputs))]
-    if all(part is not None and len(part) == x.rank for part in parts):
-        known = [part[axis] for part in parts if part is not None]
+    known = [part[axis] for part in parts if part is not None and len(part) == x.rank]
+    if len(known) == len(parts) and sum(known) == size:
         result = node[0].split(tuple(known), axis)
         return required_all(node, equals(node, 1, known), "input 'split' is another", result)
     if node.has(1) and node.value(1).known is None:
@@ -335,13 +343,13 @@ def _bound(dim: Dim) -> int:
 @converter("Pad", since=11)
 def pad(node: Node) -> Converted:
     are_known = all(node.value(i).array is not None for i in range(1, len(node)) if node.has(i))
-    if not are_known and not (declared_shape(node, 1) and node.type(0).is_static and all(node.type(0).static_shape)):
+    shape = declared_of_static(node, 1)
+    if not are_known and not (shape and all(node.type(0).static_shape)):
         return dynamic_pad(node)
     if node.has(3) and node.value(3).array is None:
         return dynamic_pad(node)
     axes = node.ints(3) if node.has(3) else list(range(node.type(0).rank))
-    shape = declared_shape(node, 1)
-    if shape is not None and node.type(0).is_static:
+    if shape is not None:
         return pad_of_declared_shape(node, axes, shape)
     return _pad(node, node.ints(1), axes, node.scalar(2, 0))
 
